@@ -1,0 +1,1 @@
+"""The harness: workloads, targets, oracles, traces, shrinking, reports and the command line."""

@@ -1,0 +1,1 @@
+"""What can be driven: adapters, child processes and their environments."""
