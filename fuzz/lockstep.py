@@ -1,0 +1,131 @@
+"""The lockstep oracle: after every operation, model and target must agree exactly (properties.md §1).
+
+Compared are the outcome and the whole snapshot. The first difference ends the run as a `Finding`, which shows the
+operation, both outcomes and what the operation changed on either side.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..model.ops import Operation, Outcome, Shape
+from ..model.snapshot import Snapshot, difference, first_difference
+from .deviations import model_for
+from .targets.base import Target, TargetLostError
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A shape and the operations applied to it, in order."""
+
+    shape: Shape
+    operations: tuple[Operation, ...]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The first place where model and target part, or where the target was lost."""
+
+    observable: str
+    """`outcome`, a field of `Snapshot`, or how the target was lost: `crash`, `hang`, `memory`, `protocol`."""
+    operation: Operation | None
+    """The operation after which it showed; None if it was the construction."""
+    step: int
+    """Index of the operation in the trace; -1 for the construction."""
+    expected: Outcome | None
+    """The model's outcome."""
+    actual: Outcome | None
+    """The target's outcome; None if it was lost."""
+    expected_changes: tuple[str, ...] = ()
+    actual_changes: tuple[str, ...] = ()
+    detail: str = ""
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """What shrinking must keep: the observable and the kind of operation."""
+        return (self.observable, type(self.operation).__name__ if self.operation else "start")
+
+    def __str__(self) -> str:
+        """The text diff shown to a person."""
+        where = f"operation {self.step}: {self.operation}" if self.operation else "construction"
+        lines = [f"lockstep: model and target differ in `{self.observable}` at {where}"]
+        for side, outcome, changes in (
+            ("model ", self.expected, self.expected_changes),
+            ("target", self.actual, self.actual_changes),
+        ):
+            lines.append(f"  {side} outcome: {outcome if outcome is not None else 'none'}")
+            lines += [f"  {side}   {change}" for change in changes]
+        if self.detail:
+            lines += [f"  {line}" for line in self.detail.splitlines()]
+        return "\n".join(lines)
+
+
+@dataclass
+class Lockstep:
+    """Runs one core beside the model; `start` begins a run, `step` goes on with it."""
+
+    target: Target
+    operations: list[Operation] = field(default_factory=list)
+    """What has been applied in this run."""
+
+    def start(self, shape: Shape) -> Finding | None:
+        """Build both sides. A finding if one of them cannot be built or they differ at once."""
+        self.shape = shape
+        self.operations = []
+        self.model = model_for(self.target.name, shape)
+        self._ours: Snapshot | None = None
+        self._theirs: Snapshot | None = None
+        try:
+            actual, theirs = self.target.start(shape)
+        except TargetLostError as lost:
+            return Finding(lost.kind, None, -1, self.model.construction, None, detail=lost.detail)
+        ours = self.model.snapshot()
+        self.built = self.model.construction == actual and theirs is not None
+        return self._compare(None, self.model.construction, actual, ours, theirs or ours)
+
+    def step(self, operation: Operation) -> Finding | None:
+        """Apply one operation to both sides and compare all that can be seen."""
+        self.operations.append(operation)
+        expected, ours = self.model.step(operation)
+        try:
+            actual, theirs = self.target.step(operation)
+        except TargetLostError as lost:
+            return Finding(lost.kind, operation, len(self.operations) - 1, expected, None, detail=lost.detail)
+        return self._compare(operation, expected, actual, ours, theirs)
+
+    def _compare(
+        self, operation: Operation | None, expected: Outcome, actual: Outcome, ours: Snapshot, theirs: Snapshot
+    ) -> Finding | None:
+        if expected == actual and ours == theirs:
+            self._ours, self._theirs = ours, theirs
+            return None
+        observable = "outcome" if expected != actual else first_difference(ours, theirs) or ""
+        return Finding(
+            observable,
+            operation,
+            len(self.operations) - 1,
+            expected,
+            actual,
+            tuple(difference(self._ours or ours, ours)),
+            tuple(difference(self._theirs or ours, theirs)),
+        )
+
+
+def replay(trace: Trace, target: Target) -> tuple[Finding | None, Trace]:
+    """Run a trace again; operations whose precondition does not hold (`Model.allows`) are left out.
+
+    Returns the finding, if any, and the trace actually applied, ending with the operation that showed the finding.
+    """
+    lockstep = Lockstep(target)
+    finding = lockstep.start(trace.shape)
+    if finding is None and lockstep.built:
+        finding = _apply(lockstep, trace.operations)
+    return finding, Trace(trace.shape, tuple(lockstep.operations))
+
+
+def _apply(lockstep: Lockstep, operations: Iterable[Operation]) -> Finding | None:
+    for operation in operations:
+        if lockstep.model.allows(operation):
+            finding = lockstep.step(operation)
+            if finding is not None:
+                return finding
+    return None

@@ -1,0 +1,85 @@
+"""What can be seen of a core after an operation, and the difference between two such views.
+
+Model and targets fill in the same record, so that they are compared with `==`. Identities (content in the model,
+digests in a target) stand in it as *labels*: small integers given out in the order in which a side first shows an
+identity. Both sides are read in the same order, so equal labels everywhere mean that content and digests correspond one
+to one.
+"""
+
+from collections.abc import Hashable, Iterator
+from itertools import zip_longest
+from typing import NamedTuple
+
+from .ops import Value
+
+
+class Snapshot(NamedTuple):
+    """One side's state, in blocks and labels. Lists indexed by block start with the null block."""
+
+    free: list[int]
+    """The free queue, the next block to be reused in front."""
+    num_free: int
+    """The free count as the core reports it."""
+    usage: float
+    ref_cnt: list[int]
+    """References per block; the null block's entry is always 0, since its count means nothing."""
+    tables: list[dict[str, list[int]]]
+    """Per group, the block table of every request that has one; 0 is the null block."""
+    registered: list[dict[str, int]]
+    """Per group, how many leading entries of each running request count as registered (`num_cached_block`)."""
+    labels: list[int | None]
+    """Per block, the label of the identity it carries."""
+    earliest: list[int | None]
+    """Per block that carries an identity, the block that a lookup of this identity yields."""
+    num_identities: int
+    """Distinct identities that a lookup can find."""
+    events: tuple[Value, ...]
+    """Events not drained yet."""
+    new_block_ids: list[list[int]]
+    """Per group, new block ids not drained yet."""
+    stats: tuple[int, ...] | None
+    """Prefix-cache statistics not drained yet (see `TakeStats`), None with statistics off."""
+
+
+class Labels:
+    """Numbers identities in the order in which they are first shown."""
+
+    def __init__(self) -> None:
+        self._label_of: dict[Hashable, int] = {}
+
+    def __call__(self, identity: Hashable) -> int:
+        """The label of this identity: the old one, or the next free number."""
+        return self._label_of.setdefault(identity, len(self._label_of))
+
+
+def first_difference(ours: Snapshot, theirs: Snapshot) -> str | None:
+    """Name of the first field in which two snapshots differ, or None."""
+    if ours == theirs:
+        return None
+    return next(name for name in Snapshot._fields if getattr(ours, name) != getattr(theirs, name))
+
+
+def difference(before: Snapshot, after: Snapshot) -> list[str]:
+    """What changed, one line each, in the reader's terms.
+
+    >>> blank = Snapshot([1, 2], 2, 0.0, [0, 0, 0], [{}], [{}], [None] * 3, [None] * 3, 0, (), [[]], None)
+    >>> difference(blank, blank._replace(free=[2], num_free=1))
+    ['free: [1, 2] -> [2]', 'num_free: 2 -> 1']
+    """
+    return [line for name in Snapshot._fields for line in _changes(name, getattr(before, name), getattr(after, name))]
+
+
+def _changes(name: str, old: object, new: object) -> Iterator[str]:
+    if old == new:
+        return
+    if name in ("ref_cnt", "labels", "earliest") and isinstance(old, list) and isinstance(new, list):
+        pairs = zip_longest(old, new)
+        changed = (f"{block}: {was} -> {now}" for block, (was, now) in enumerate(pairs) if was != now)
+        yield f"{name}: block " + ", ".join(changed)
+    elif name in ("tables", "registered") and isinstance(old, list) and isinstance(new, list):
+        for group, (was, now) in enumerate(zip(old, new, strict=True)):
+            for request in sorted(was.keys() | now.keys()):
+                if was.get(request) != now.get(request):
+                    yield f"{name}: group {group}, {request}: {was.get(request)} -> {now.get(request)}"
+    else:
+        yield f"{name}: {old} -> {new}"
