@@ -7,6 +7,7 @@ operation, both outcomes and what the operation changed on either side.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ..model.legal import allows
 from ..model.ops import Operation, Outcome, Shape
 from ..model.snapshot import Snapshot, difference, first_difference
 from .deviations import model_for
@@ -111,7 +112,7 @@ class Lockstep:
 
 
 def replay(trace: Trace, target: Target) -> tuple[Finding | None, Trace]:
-    """Run a trace again; operations whose precondition does not hold (`Model.allows`) are left out.
+    """Run a trace again; operations whose precondition does not hold (`legal.allows`) are left out.
 
     Returns the finding, if any, and the trace actually applied, ending with the operation that showed the finding.
     """
@@ -124,7 +125,7 @@ def replay(trace: Trace, target: Target) -> tuple[Finding | None, Trace]:
 
 def _apply(lockstep: Lockstep, operations: Iterable[Operation]) -> Finding | None:
     for operation in operations:
-        if lockstep.model.allows(operation):
+        if allows(lockstep.model, operation):
             finding = lockstep.step(operation)
             if finding is not None:
                 return finding

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from math import lcm
-from typing import Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
 
 Kind: TypeAlias = Literal["full", "mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross"]
 MambaMode: TypeAlias = Literal["none", "all", "align"]
@@ -358,7 +358,7 @@ def _hints(kind: Hashable) -> dict[str, object]:
 def _record(kind: type[T], raw: object, where: str) -> T:
     if not isinstance(raw, dict):
         raise ValueError(f"{where}: expected an object, got {type(raw).__name__}")
-    hints = _hints(kind)
+    hints = _hints(cast(Hashable, kind))
     if unknown := [str(key) for key in raw if key not in hints]:
         raise ValueError(f"{where}: unknown field {unknown[0]!r}; {kind.__name__} has {', '.join(hints) or 'none'}")
     missing = [

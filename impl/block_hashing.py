@@ -1,0 +1,169 @@
+"""Names for what a block contains (core.md §3)."""
+
+import operator
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from itertools import count
+from typing import SupportsIndex, TypeAlias, overload
+
+from .extra_keys import CacheableRequest, ExtraKeys, generate_block_hash_extra_keys
+from .hash_functions import HashFunction, sha256_cbor
+from .kv_cache_block import BlockHash, BlockHashWithGroupId
+
+ExternalBlockHash: TypeAlias = bytes | int
+"""A hash as events show it."""
+
+NONE_HASH: BlockHash
+"""Parent of every first block; `init_none_hash` sets it."""
+
+_GROUP_ID_BYTES = 4
+
+
+def make_block_hash_with_group_id(block_hash: BlockHash, group_id: int) -> BlockHashWithGroupId:
+    """The key of a block in one group: the hash, then the group id in 4 bytes, big endian."""
+    return BlockHashWithGroupId(block_hash + group_id.to_bytes(_GROUP_ID_BYTES, "big"))
+
+
+def get_block_hash(key: BlockHashWithGroupId) -> BlockHash:
+    """The hash in a key."""
+    return BlockHash(key[:-_GROUP_ID_BYTES])
+
+
+def get_group_id(key: BlockHashWithGroupId) -> int:
+    """The group id in a key."""
+    return int.from_bytes(key[-_GROUP_ID_BYTES:], "big")
+
+
+def maybe_convert_block_hash(hash_bytes: BlockHash) -> ExternalBlockHash:
+    """The hash as events show it: its low 64 bits as an int, or the bytes.
+
+    The environment variable VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES decides: 0 for bytes, 1 (the default) for an int.
+    """
+    if os.environ.get("VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES", "1") == "0":
+        return hash_bytes
+    return int.from_bytes(hash_bytes[-8:], "big")
+
+
+def init_none_hash(hash_fn: HashFunction) -> None:
+    """Set `NONE_HASH`: the hash of the environment's PYTHONHASHSEED, or 32 random bytes where that is unset.
+
+    Warns if identities are to be reproducible across processes (a CBOR hash) and the seed is unset.
+    """
+    global NONE_HASH
+    seed = os.environ.get("PYTHONHASHSEED")
+    if seed is not None:
+        NONE_HASH = BlockHash(hash_fn(seed))
+        return
+    if hash_fn is sha256_cbor:
+        warnings.warn(
+            "PYTHONHASHSEED is not set, so block hashes differ between processes although the hash function would "
+            "reproduce them: set PYTHONHASHSEED to share cached blocks between processes",
+            stacklevel=2,
+        )
+    NONE_HASH = BlockHash(os.urandom(32))
+
+
+def hash_block_tokens(
+    hash_function: HashFunction,
+    parent_block_hash: BlockHash | None,
+    curr_block_token_ids: Sequence[int],
+    extra_keys: ExtraKeys | None = None,
+) -> BlockHash:
+    """Hash of a full block: names its tokens, its extra keys and, through the parent's hash, everything before it.
+
+    NameError before the first `init_none_hash`.
+    """
+    if not parent_block_hash:
+        try:
+            parent_block_hash = NONE_HASH
+        except NameError:
+            raise NameError("NONE_HASH is not set: call init_none_hash(hash_fn) once before hashing blocks") from None
+    return BlockHash(hash_function((parent_block_hash, tuple(curr_block_token_ids), extra_keys)))
+
+
+def get_request_block_hasher(
+    block_size: int, caching_hash_fn: HashFunction, tag_extra_keys: bool = False
+) -> Callable[[CacheableRequest], list[BlockHash]]:
+    """A function from a request to the hashes of its full blocks of `block_size` tokens that are not hashed yet.
+
+    `len(request.block_hashes)` blocks count as hashed. With `tag_extra_keys` each extra key carries its kind, which
+    makes identities injective but different from those of the reference (core.md, "Known deviations" 2).
+    """
+
+    def hash_new_blocks(request: CacheableRequest) -> list[BlockHash]:
+        known = request.block_hashes
+        first, full = len(known), request.num_tokens // block_size
+        if first >= full:
+            return []
+        tokens = request.all_token_ids
+        parent = known[-1] if known else None
+        # Output tokens lie behind the prompt, where only the last feature can still overlap.
+        mm_idx = -1 if first else 0
+        has_keys = bool(
+            request.lora_request is not None
+            or request.mm_features
+            or request.cache_salt
+            or request.prompt_embeds is not None
+        )
+        keys: ExtraKeys | None = None
+        hashes: list[BlockHash] = []
+        for start in range(first * block_size, full * block_size, block_size):
+            end = start + block_size
+            if has_keys:
+                keys, mm_idx = generate_block_hash_extra_keys(request, start, end, mm_idx, tag_extra_keys)
+            parent = hash_block_tokens(caching_hash_fn, parent, tokens[start:end], keys)
+            hashes.append(parent)
+        return hashes
+
+    return hash_new_blocks
+
+
+class BlockHashListWithBlockSize(Sequence[BlockHash]):
+    """Hashes of `target_block_size` tokens, served from hashes of `hash_block_size` tokens.
+
+    Item `i` is the concatenation of the `scale_factor` small hashes it covers; a rest is dropped. The view follows
+    later growth of the list it wraps. AssertionError unless the target is a multiple of the hash block size.
+    """
+
+    def __init__(self, block_hashes: list[BlockHash], hash_block_size: int, target_block_size: int) -> None:
+        assert target_block_size % hash_block_size == 0, (
+            f"target_block_size {target_block_size} is no multiple of hash_block_size {hash_block_size}"
+        )
+        self.block_hashes = block_hashes
+        self.scale_factor = target_block_size // hash_block_size
+
+    def __len__(self) -> int:
+        return len(self.block_hashes) // self.scale_factor
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> BlockHash: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[BlockHash]: ...
+
+    def __getitem__(self, index: SupportsIndex | slice) -> BlockHash | list[BlockHash]:
+        if isinstance(index, slice):
+            return [self._at(i) for i in range(*index.indices(len(self)))]
+        try:
+            i = operator.index(index)
+        except TypeError:
+            raise TypeError(f"index must be an integer or a slice, got {type(index).__name__}") from None
+        if i < 0:
+            i += len(self)
+        if not 0 <= i < len(self):
+            raise IndexError(f"index {index} is out of range for {len(self)} block hashes")
+        return self._at(i)
+
+    def __iter__(self) -> Iterator[BlockHash]:
+        for i in count():
+            if i >= len(self):
+                return
+            yield self._at(i)
+
+    def _at(self, i: int) -> BlockHash:
+        start = i * self.scale_factor
+        return BlockHash(b"".join(self.block_hashes[start : start + self.scale_factor]))
+
+
+BlockHashList: TypeAlias = list[BlockHash] | BlockHashListWithBlockSize

@@ -1,0 +1,60 @@
+"""One physical page of KV cache, as the core sees it (core.md §2)."""
+
+from typing import NewType, Optional
+
+BlockHash = NewType("BlockHash", bytes)
+"""Names the content of a block and of everything before it."""
+BlockHashWithGroupId = NewType("BlockHashWithGroupId", bytes)
+"""A `BlockHash` followed by the group id in 4 bytes, big endian: the key under which a block is registered."""
+
+
+class KVCacheBlock:
+    """A block: its id, who holds it, what it contains, and its neighbours while it waits in the free queue.
+
+    `block_hash` is None while the content has no registered identity. Setting it over an identity is an AssertionError:
+    two owners would then disagree about the content; `reset_hash` comes first.
+    """
+
+    __slots__ = ("_block_hash", "block_id", "is_null", "next_free_block", "prev_free_block", "ref_cnt")
+
+    def __init__(
+        self,
+        block_id: int,
+        ref_cnt: int = 0,
+        _block_hash: BlockHashWithGroupId | None = None,
+        prev_free_block: Optional["KVCacheBlock"] = None,
+        next_free_block: Optional["KVCacheBlock"] = None,
+        is_null: bool = False,
+    ) -> None:
+        self.block_id = block_id
+        self.ref_cnt = ref_cnt
+        self._block_hash = _block_hash
+        self.prev_free_block = prev_free_block
+        self.next_free_block = next_free_block
+        self.is_null = is_null
+
+    @property
+    def block_hash(self) -> BlockHashWithGroupId | None:
+        """The key under which the block is registered, or None."""
+        return self._block_hash
+
+    @block_hash.setter
+    def block_hash(self, key: BlockHashWithGroupId) -> None:
+        assert self._block_hash is None, (
+            f"block {self.block_id} already carries identity {self._block_hash!r} and cannot take {key!r}: "
+            "call reset_hash() first"
+        )
+        self._block_hash = key
+
+    def reset_hash(self) -> None:
+        """Forget the identity."""
+        self._block_hash = None
+
+    def __repr__(self) -> str:
+        # Neighbours by id only: printing them in full would walk the whole queue.
+        before = self.prev_free_block.block_id if self.prev_free_block is not None else None
+        after = self.next_free_block.block_id if self.next_free_block is not None else None
+        return (
+            f"KVCacheBlock(block_id={self.block_id}, ref_cnt={self.ref_cnt}, block_hash={self._block_hash!r}, "
+            f"prev={before}, next={after}{', null' if self.is_null else ''})"
+        )

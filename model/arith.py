@@ -1,0 +1,108 @@
+"""Every closed form of the core, as plain arithmetic on integers.
+
+Only `+ - * // %`, `min`, `max` and comparisons stand here, so that the proofs can run these very functions on symbolic
+integers. Letters as in core.md: `b` tokens per block table entry, `c` computed tokens, `w` window, `k` chunk.
+"""
+
+
+def cdiv(x: int, y: int) -> int:
+    """`x / y` rounded up, for `y > 0`.
+
+    >>> cdiv(7, 4), cdiv(8, 4)
+    (2, 2)
+    """
+    return (x + y - 1) // y
+
+
+def down(x: int, unit: int) -> int:
+    """Largest multiple of `unit` not above `x` (T12).
+
+    >>> down(7, 4)
+    4
+    """
+    return x // unit * unit
+
+
+# Attention: does the query at position q read the token at position t? All else about skipping follows from these.
+
+
+def attends_full(q: int, t: int) -> bool:
+    """Full attention: everything up to the query itself."""
+    return t <= q
+
+
+def attends_sliding(q: int, t: int, w: int) -> bool:
+    """Sliding window: the query and the `w - 1` tokens before it."""
+    return t <= q and t > q - w
+
+
+def attends_chunked(q: int, t: int, k: int) -> bool:
+    """Chunked local attention: up to the query, within its chunk of `k` tokens."""
+    return t <= q and t // k == q // k
+
+
+# Skipped tokens: how many leading tokens no query at position >= c reads (core.md §6, T1-T3).
+
+
+def skipped_sliding(c: int, w: int) -> int:
+    """Tokens before the window of the query at `c` (T1)."""
+    return max(0, c - w + 1)
+
+
+def skipped_chunked(c: int, k: int) -> int:
+    """Tokens before the chunk of the query at `c` (T2)."""
+    return down(c, k)
+
+
+def skipped_mamba(c: int) -> int:
+    """All tokens but the last computed one, whose state is all that is read; -1 for `c == 0` (core.md §6)."""
+    return c - 1
+
+
+# Blocks.
+
+
+def window_blocks(w: int, b: int) -> int:
+    """Blocks before a block boundary that the query at the boundary reads (core.md §7, T8)."""
+    return cdiv(w - 1, b)
+
+
+def missing_blocks(required: int, present: int) -> int:
+    """Blocks to take so that a table of `present` entries has `required` ones (core.md §6)."""
+    return max(required - present, 0)
+
+
+def cap_sliding(w: int, b: int, max_batched: int, max_len: int) -> int:
+    """Most blocks a sliding-window request holds at once, as the admission gate counts (T4)."""
+    return cdiv(min(w - 1 + max_batched, max_len), b) + 1
+
+
+def cap_chunked(k: int, b: int, common: int, max_batched: int, max_len: int) -> int:
+    """Most blocks a chunked-local request holds at once; `common` is gcd(b, k) (T6, S-13).
+
+    A chunk that starts inside a block drags up to `b - common` dead tokens along.
+    """
+    return cdiv(min(k + max_batched + b - common, max_len), b)
+
+
+# Which blocks some later hit can use (core.md §8, T10, T11).
+
+
+def in_segment_tail(i: int, shift: int, per: int, need: int) -> bool:
+    """Is block `i` among the `need` last ones before a multiple of `per` blocks, all moved right by `shift`?"""
+    return i >= shift and (i - shift) % per >= per - need
+
+
+def replay_boundary(num_prompt_tokens: int, alignment: int) -> int:
+    """Longest aligned hit that an exact replay of the prompt can have, in tokens (T11)."""
+    return down(num_prompt_tokens - 1, alignment)
+
+
+def in_boundary_tail(i: int, shift: int, boundary: int, need: int) -> bool:
+    """Is block `i` among the `need` last ones before block index `boundary`, moved right by `shift`?"""
+    return boundary + shift - need <= i < boundary + shift
+
+
+def usage(num_free: int, num_blocks: int) -> float:
+    """Share of the pool in use, the null block left out; 0 for a pool of one block (T24)."""
+    return 1.0 - num_free / (num_blocks - 1) if num_blocks > 1 else 0.0

@@ -1,0 +1,213 @@
+"""The rules of each attention type: what a query reads, what may be skipped, what is a hit, what is worth keeping.
+
+Everything here is a pure function of numbers and of the predicate `found(i)`: is block `i` of the request's content
+registered in every group asked? Indices and lengths of tables are in entries of `b` tokens.
+"""
+
+from collections.abc import Callable
+from math import gcd
+from typing import TypeAlias
+
+from . import arith
+from .ops import FULL_FAMILY, SLIDING_FAMILY, Group, Shape
+
+Found: TypeAlias = Callable[[int], bool]
+Hit: TypeAlias = range
+"""Block indices of a hit that are real; those before its start count as hit but stand as null blocks in the table."""
+
+
+class CoreError(Exception):
+    """The call is an error; `kind` names the built-in exception class that a core raises."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(kind)
+        self.kind = kind
+
+
+def demand(condition: bool, kind: str = "AssertionError") -> None:
+    """A condition that the caller must meet; CoreError otherwise."""
+    if not condition:
+        raise CoreError(kind)
+
+
+class Rule:
+    """Full attention, and what the other types have in common with it (core.md §§6, 7)."""
+
+    cacheable = True
+    drops = True
+    """Can a hit give up its last block (eagle)? Then its search may reach one block further."""
+
+    def __init__(self, group: Group, shape: Shape) -> None:
+        self.group = group
+        self.b = group.block_size * shape.parallel
+        """Tokens per block table entry."""
+        self.parallel = shape.parallel
+        self.cap: int | None = None
+        """Most blocks one request holds at once, where that is less than its length (admission gate)."""
+
+    def attends(self, q: int, t: int) -> bool:
+        """Does the query at position `q` read the token at position `t`?"""
+        return arith.attends_full(q, t)
+
+    def skipped(self, c: int) -> int:
+        """How many leading tokens no query at position `c` or later reads."""
+        return 0
+
+    def removable(self, c: int) -> int:
+        """How many leading tokens of a running request may be given up with `c` tokens computed."""
+        return self.skipped(c)
+
+    def required(self, num_tokens: int) -> int:
+        """Table entries for so many tokens."""
+        return arith.cdiv(num_tokens, self.b)
+
+    def hit(self, found: Found, limit: int, drop: bool, alignment: int) -> Hit:
+        """Blocks of the longest cached prefix of at most `limit` tokens (`drop`: eagle gives its last block up)."""
+        run = self.run(found, 0, limit)
+        return range(self.aligned(run - 1 if drop and run else run, alignment))
+
+    def run(self, found: Found, start: int, limit: int) -> int:
+        """End of the longest run of registered blocks from block `start` on, within `limit` tokens."""
+        end = start
+        while (end + 1) * self.b <= limit and found(end):
+            end += 1
+        return end
+
+    def aligned(self, blocks: int, alignment: int) -> int:
+        """The most blocks, up to `blocks`, whose tokens are a multiple of the alignment (T12)."""
+        while blocks * self.b % alignment:
+            blocks -= 1
+        return blocks
+
+    def keeps(self, i: int, eagle: bool, alignment: int, retention: int | None, num_prompt_tokens: int) -> bool:
+        """Can some later hit use block `i`? Only then is it registered (core.md §8)."""
+        return True
+
+
+class Sliding(Rule):
+    """Sliding window of `w` tokens."""
+
+    def __init__(self, group: Group, shape: Shape) -> None:
+        super().__init__(group, shape)
+        self.w = group.window
+        self.cap = arith.cap_sliding(self.w, self.b, shape.max_num_batched_tokens, shape.max_model_len)
+
+    def attends(self, q: int, t: int) -> bool:
+        """The query and the `w - 1` tokens before it."""
+        return arith.attends_sliding(q, t, self.w)
+
+    def skipped(self, c: int) -> int:
+        """T1."""
+        return arith.skipped_sliding(c, self.w)
+
+    def need(self, eagle: bool) -> int:
+        """Registered blocks that a hit must end with, one more of which eagle gives up (T8, T9)."""
+        return arith.window_blocks(self.w, self.b) + eagle
+
+    def hit(self, found: Found, limit: int, drop: bool, alignment: int) -> Hit:
+        """Ends at the last aligned edge before which all blocks in reach of the next query are registered.
+
+        At least one block is demanded, also where the window reaches none (w = 1). An edge so near the start that fewer
+        blocks than needed lie before it counts if all of them are registered; then it is cut to the alignment twice,
+        before and after the eagle drop.
+        """
+        demand(self.parallel == 1)
+        need = max(1, self.need(drop))
+        for end in range(limit // self.b, 0, -1):
+            first = max(0, end - need)
+            if (end - drop) * self.b % alignment == 0 and all(found(i) for i in range(end - 1, first - 1, -1)):
+                short = end < need
+                return range(first, self.aligned((self.aligned(end, alignment) if short else end) - drop, alignment))
+        return range(0)
+
+    def keeps(self, i: int, eagle: bool, alignment: int, retention: int | None, num_prompt_tokens: int) -> bool:
+        """The tails of all segments, and the tail of the boundary at which a replay of the prompt lands (T10, T11)."""
+        need = self.need(eagle)
+        segment = alignment if retention is None else retention
+        per = segment // self.b
+        if segment and (need >= per or arith.in_segment_tail(i, eagle, per, need)):
+            return True
+        boundary = arith.replay_boundary(num_prompt_tokens, alignment)
+        return retention is not None and boundary > 0 and arith.in_boundary_tail(i, eagle, boundary // self.b, need)
+
+
+class Chunked(Rule):
+    """Attention within chunks of `k` tokens."""
+
+    def __init__(self, group: Group, shape: Shape) -> None:
+        super().__init__(group, shape)
+        self.k = group.chunk
+        self.cap = arith.cap_chunked(
+            self.k, self.b, gcd(self.k, self.b), shape.max_num_batched_tokens, shape.max_model_len
+        )
+
+    def attends(self, q: int, t: int) -> bool:
+        """Up to the query, within its chunk."""
+        return arith.attends_chunked(q, t, self.k)
+
+    def skipped(self, c: int) -> int:
+        """T2."""
+        return arith.skipped_chunked(c, self.k)
+
+    def hit(self, found: Found, limit: int, drop: bool, alignment: int) -> Hit:
+        """Blocks before the chunk of position `limit` count as hit; from there on the longest registered run."""
+        demand(not drop and self.parallel == 1 and alignment == self.b)
+        first = self.skipped(limit) // self.b
+        return range(first, self.run(found, first, limit))
+
+
+class Mamba(Rule):
+    """State-space layers: one state, the one after the last computed token, is all that is read.
+
+    A hit has one real block, so eagle cannot drop the last one; nor may it reach beyond the common length, which it
+    would then enlarge (reports 43559, 48375).
+    """
+
+    drops = False
+
+    def __init__(self, group: Group, shape: Shape) -> None:
+        super().__init__(group, shape)
+        self.p = group.speculative_blocks
+        self.align = group.mamba_mode == "align"
+
+    def attends(self, q: int, t: int) -> bool:
+        """The state after token `q - 1` is read."""
+        return t == q - 1
+
+    def skipped(self, c: int) -> int:
+        """All but the last computed token."""
+        return arith.skipped_mamba(c)
+
+    def removable(self, c: int) -> int:
+        """Up to `p` of the computed tokens may still be rejected."""
+        return self.skipped(max(0, c - self.p))
+
+    def required(self, num_tokens: int) -> int:
+        """Entries for the tokens and for the states of drafts."""
+        return arith.cdiv(num_tokens, self.b) + self.p
+
+    def hit(self, found: Found, limit: int, drop: bool, alignment: int) -> Hit:
+        """The right-most registered block with an aligned end."""
+        for end in range(limit // self.b, 0, -1):
+            if end * self.b % alignment == 0 and found(end - 1):
+                return range(end - 1, end)
+        return range(0)
+
+
+class Cross(Rule):
+    """Cross attention: one allocation by encoder tokens, never cached."""
+
+    cacheable = False
+
+    def hit(self, found: Found, limit: int, drop: bool, alignment: int) -> Hit:
+        """There is no such search."""
+        raise CoreError("NotImplementedError")
+
+
+def rule_for(group: Group, shape: Shape) -> Rule:
+    """The rule of a group in a core of this shape."""
+    if group.kind in FULL_FAMILY:
+        return Rule(group, shape)
+    if group.kind in SLIDING_FAMILY:
+        return Sliding(group, shape)
+    return {"chunked": Chunked, "mamba": Mamba, "cross": Cross}[group.kind](group, shape)

@@ -1,0 +1,551 @@
+"""The model: a KV-cache core as an executable specification (core.md §§5-10).
+
+`Model(shape).step(operation)` gives the outcome that a correct core has, and what can be seen of it afterwards. Each
+operation is one method below; the rules of the attention types are in `attention`, the pool in `state`.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from . import arith
+from .attention import CoreError, Mamba, Rule, demand, rule_for
+from .identity import Identities
+from .lookup import Coordinator
+from .ops import (
+    FULL_FAMILY,
+    NULL,
+    SLIDING_FAMILY,
+    Advance,
+    Allocate,
+    Arrive,
+    CommonPrefix,
+    Done,
+    Evict,
+    Failed,
+    Free,
+    Lookup,
+    Operation,
+    Outcome,
+    Preempt,
+    ReadTable,
+    Refused,
+    Reject,
+    Release,
+    RemoveSkipped,
+    Reset,
+    Shape,
+    StepStart,
+    Submit,
+    Take,
+    TakeEvents,
+    TakeNewBlockIds,
+    TakeStats,
+    Touch,
+    Value,
+)
+from .requests import Request
+from .snapshot import Labels, Snapshot
+from .state import Cleared, Key, State, Stored
+from .view import event_values, labels_of
+
+BlockIds: TypeAlias = list[list[int]]
+"""Block ids per group."""
+
+
+class Refusal(Exception):
+    """There is no room for the allocation right now."""
+
+
+class Model:
+    """One core of the given shape, from its construction on."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.requests: dict[str, Request] = {}
+        self.identities = Identities()
+        self.labels = Labels()
+        self.state = State(shape.num_blocks, len(shape.groups))
+        self.registered: list[dict[str, int]] = [{} for _ in shape.groups]
+        """Per group: how many leading table entries of a request count as registered; its keys are the running ones."""
+        self.new_block_ids: BlockIds = [[] for _ in shape.groups]
+        self.stats = [0] * 7
+        self.registered_this_step: set[Key] = set()
+        """Mamba states of this very step: nobody can continue from them yet (core.md §7)."""
+        self.mamba_started: dict[tuple[int, str], int | None] = {}
+        """Align mode: requests that hold running states, and the table index of the state before the current one."""
+        self.last: tuple[Operation, Outcome] | None = None
+        """The operation before, with its outcome."""
+        self.construction: Outcome = Done()
+        try:
+            self._construct()
+        except CoreError as error:
+            self.construction = Failed(error.kind)
+
+    @property
+    def reached(self) -> Counter[str]:
+        """How often each interesting situation came up so far."""
+        return self.state.reached
+
+    @property
+    def just_looked_up(self) -> str | None:
+        """The request whose lookup was the operation before: its hit may be used."""
+        return self.last[0].request if self.last and isinstance(self.last[0], Lookup) else None
+
+    def _construct(self) -> None:
+        shape = self.shape
+        demand(shape.num_blocks > 0)
+        self.rules = [self.rule(group) for group in range(len(shape.groups))]
+        retention = shape.retention_interval
+        if retention is not None:
+            windows = any(group.kind in SLIDING_FAMILY for group in shape.groups)
+            demand(windows and retention >= 0 and retention % shape.scheduler_block_size == 0, "ValueError")
+        self.coordinator = Coordinator(shape, self.rules)
+        for group in shape.groups:
+            if group.kind == "sink":
+                demand(group.sink_len > 0 and group.sink_len % group.block_size == 0)
+                self.state.sinks += self.state.take(group.sink_len // group.block_size)
+
+    def rule(self, group: int) -> Rule:
+        """The rule of a group."""
+        return rule_for(self.shape.groups[group], self.shape)
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """Apply one operation. Returns its outcome and the state afterwards."""
+        outcome: Outcome
+        try:
+            outcome = Done(_HANDLERS[type(operation)](self, operation))
+        except Refusal:
+            outcome = Refused()
+        except CoreError as error:
+            outcome = Failed(error.kind)
+        if not self.shape.events:
+            self.state.events.clear()
+        self.last = (operation, outcome)
+        return outcome, self.snapshot()
+
+    def snapshot(self) -> Snapshot:
+        """What can be seen now."""
+        state, shape = self.state, self.shape
+        counts = state.references()
+        free = state.queue()
+        earliest = state.earliest()
+        identity = state.identity
+        return Snapshot(
+            free=free,
+            num_free=len(free),
+            usage=arith.usage(len(free), shape.num_blocks),
+            ref_cnt=counts,
+            tables=[{request: table.copy() for request, table in tables.items() if table} for tables in state.tables],
+            registered=[registered.copy() for registered in self.registered],
+            labels=labels_of(identity, shape.num_blocks, self.labels),
+            earliest=[earliest[identity[b]] if b in identity else None for b in range(shape.num_blocks)],
+            num_identities=len(earliest),
+            events=event_values(state.events, shape, self.labels, drained=False),
+            new_block_ids=[ids.copy() for ids in self.new_block_ids],
+            stats=tuple(self.stats) if shape.stats else None,
+        )
+
+    # Requests.
+
+    def submit(self, op: Submit) -> Value:
+        """A request arrives (core.md §3)."""
+        self.requests[op.request] = request = Request(op, list(op.prompt))
+        return self._name_content(request)
+
+    def advance(self, op: Advance) -> Value:
+        """The allocated step has run."""
+        request = self.requests[op.request]
+        request.computed += request.scheduled - op.rejected
+        request.scheduled = 0
+        request.tokens += op.sampled
+        self.reached["draft rejected"] += op.rejected > 0
+        return self._name_content(request)
+
+    def reject(self, op: Reject) -> Value:
+        """Drafts counted as computed are taken back."""
+        request = self.requests[op.request]
+        request.computed -= op.count
+        return None
+
+    def _name_content(self, request: Request) -> Value:
+        if self.shape.caching:
+            request.extend_chain(self.identities, self.shape.hash_block_size)
+        return len(request.chain)
+
+    # Lookup and allocation.
+
+    def lookup(self, op: Lookup) -> Value:
+        """The longest hit of at most `num_tokens - 1` tokens: the last one is always recomputed (core.md §10, T13)."""
+        request = self.requests[op.request]
+        tokens, blocks = 0, [[] for _ in self.shape.groups]  # type: tuple[int, BlockIds]
+        if self.shape.caching and not request.submit.skip_lookup:
+            earliest = self.state.earliest()
+            tokens, blocks = self.coordinator.longest_hit(
+                request.chain, len(request.tokens) - 1, earliest, self.reached
+            )
+            self.state.hit_before.update(block for row in blocks for block in row if block != NULL)
+            first = 4 if request.preemptions else 1
+            for offset, amount in enumerate((1, len(request.tokens), tokens)):
+                self.stats[first + offset] += amount
+        request.hit = (tokens, blocks)
+        return tokens, _frozen(blocks)
+
+    def allocate(self, op: Allocate) -> Value:
+        """`allocate_slots`, step by step as core.md §10 numbers them."""
+        demand(min(op.new_tokens, op.external, op.lookahead, op.reserved, op.encoder_tokens) >= 0, "ValueError")
+        demand(op.new_tokens + op.external > 0, "ValueError")
+        request, max_len = self.requests[op.request], self.shape.max_model_len
+        hit_tokens, hit = request.hit if op.hit and request.hit else (0, [[] for _ in self.shape.groups])
+        local = request.computed + hit_tokens
+        total = min(local + op.external, max_len)
+        if op.gate:
+            whole = min(len(request.tokens), max_len)
+            if self.predicted(op, hit, whole, whole, total, capped=True) > self.state.num_free():
+                self._refuse("refused by gate")
+        main = total + op.new_tokens
+        need = min(main + op.lookahead, max_len)
+        for group in range(len(self.rules)):
+            self.null_skipped(group, op.request, total)
+        predicted = self.predicted(op, hit, need, main, total, capped=False)
+        if predicted > self.state.num_free() - op.reserved:
+            fits = predicted <= self.state.num_free()
+            self._refuse("refused by reservation" if fits else "refused by free count")
+        if any(hit) or op.external:
+            for group in range(len(self.rules)):
+                self.attach(group, op.request, hit[group], local, op.external)
+        new = [
+            self.extend(group, op.request, self.tokens_of(group, op, need), self.tokens_of(group, op, main))
+            for group in range(len(self.rules))
+        ]
+        if self.shape.caching and not op.delay:
+            self.register(op.request, min(main, len(request.tokens)))
+        request.computed = local + op.external
+        request.scheduled = op.new_tokens
+        request.arriving = op.delay
+        return _frozen(new)
+
+    def _refuse(self, why: str) -> None:
+        self.reached[why] += 1
+        raise Refusal
+
+    def tokens_of(self, group: int, op: Allocate, num_tokens: int) -> int:
+        """Cross attention is sized by the encoder's tokens (core.md §9)."""
+        return op.encoder_tokens if self.shape.groups[group].kind == "cross" else num_tokens
+
+    def predicted(self, op: Allocate, hit: BlockIds, need: int, main: int, total: int, *, capped: bool) -> int:
+        """Blocks that will leave the free queue, over all groups (T7)."""
+        counts = self.state.references()
+        return sum(
+            self.predicted_in(
+                group,
+                op.request,
+                self.tokens_of(group, op, need),
+                [] if self.shape.groups[group].kind == "cross" else hit[group],
+                counts,
+                total,
+                self.tokens_of(group, op, main),
+                capped,
+            )
+            for group in range(len(self.rules))
+        )
+
+    def predicted_in(
+        self,
+        group: int,
+        name: str,
+        num_tokens: int,
+        hit: list[int],
+        counts: list[int],
+        total: int,
+        main: int,
+        capped: bool,
+    ) -> int:
+        """Blocks that will leave the free queue for one group (core.md §6, `get_num_blocks_to_allocate`)."""
+        rule = self.rules[group]
+        held = len(self.state.tables[group].get(name, ()))
+        if isinstance(rule, Mamba):
+            if any(self.state.identity.get(block) in self.registered_this_step for block in hit if block != NULL):
+                self.reached["same-step refusal"] += 1
+                return self.shape.num_blocks + 1
+            if rule.align:
+                started = (group, name) in self.mamba_started
+                return self.predicted_states(rule.required(main) - len(hit) - held, rule.p, started) + sum(
+                    block != NULL and not counts[block] for block in hit
+                )
+        required = rule.required(num_tokens)
+        if capped and rule.cap is not None:
+            required = min(required, rule.cap)
+        if name in self.registered[group]:
+            return arith.missing_blocks(required, held)
+        skipped = rule.skipped(total) // rule.b
+        candidates = sum(block != NULL and not counts[block] for block in hit[max(0, skipped - held) :])
+        return arith.missing_blocks(required, max(skipped, len(hit) + held)) + candidates
+
+    def predicted_states(self, missing: int, speculative: int, started: bool) -> int:
+        """Align mode: the first allocation takes one state and the speculative ones, a later one at most one."""
+        return 0 if missing <= 0 else 1 if started else 1 + speculative
+
+    def attach(self, group: int, name: str, hit: list[int], local: int, external: int) -> None:
+        """The hit becomes the start of the table, room for external tokens follows (`allocate_new_computed_blocks`)."""
+        if name in self.registered[group]:
+            return
+        rule, tables = self.rules[group], self.state.tables[group]
+        demand(not tables.get(name))
+        total = local + external
+        skipped = max(0, rule.skipped(total) // rule.b)
+        if skipped:
+            hit = hit[skipped:]
+            external = min(external, total - rule.skipped(total))
+            self.reached["null entries made"] += 1
+        demand(self.shape.caching or not any(hit))
+        tables[name] = table = [NULL] * skipped + hit
+        self.registered[group][name] = len(table)
+        if external:
+            self._grow(group, table, arith.cdiv(total, rule.b) - len(table))
+
+    def extend(self, group: int, name: str, num_tokens: int, main: int) -> list[int]:
+        """The table grows to cover the tokens. Returns the added entries (`allocate_new_blocks`)."""
+        rule = self.rules[group]
+        table = self.state.tables[group].setdefault(name, [])
+        before = len(table)
+        if isinstance(rule, Mamba) and rule.align:
+            self._extend_states(group, name, table, rule, main)
+        else:
+            self._grow(group, table, arith.missing_blocks(rule.required(num_tokens), before))
+        return table[before:]
+
+    def _grow(self, group: int, table: list[int], count: int) -> None:
+        new = self.state.take(count)
+        table += new
+        if self.shape.groups[group].kind in FULL_FAMILY - {"sink"}:
+            self.new_block_ids[group] += new
+
+    def _extend_states(self, group: int, name: str, table: list[int], rule: Mamba, main: int) -> None:
+        """Align mode: nulls up to the running state, then the states of drafts, moved on from their old places."""
+        required, before = rule.required(main), len(table)
+        if required <= before:
+            return
+        started = (group, name) in self.mamba_started
+        current = required - rule.p - 1
+        self.mamba_started[group, name] = before - 1 - (rule.p if started else 0) if before else None
+        table += [NULL] * (current - before)
+        if started:
+            for old in range(before - rule.p, min(before, current)):
+                table.append(table[old])
+                table[old] = NULL
+                self.reached["mamba speculative block moved"] += 1
+        self._grow(group, table, required - len(table))
+
+    # Registration.
+
+    def register(self, name: str, num_tokens: int) -> None:
+        """Full blocks of the first `num_tokens` tokens get their identity, as far as some hit may want them."""
+        for group in range(len(self.rules)):
+            self.register_in(group, name, self.coordinator.cacheable(group, num_tokens))
+
+    def register_in(self, group: int, name: str, num_tokens: int) -> None:
+        """One group's part of it (`cache_blocks`, `cache_full_blocks`)."""
+        rule, request = self.rules[group], self.requests[name]
+        demand(rule.cacheable, "ValueError")
+        first, end = self.registered[group].get(name, 0), num_tokens // rule.b
+        if first >= end:
+            return
+        table = self.state.tables[group].get(name, [])
+        stored: list[int] = []
+        for i in range(first, end):
+            kept = self.coordinator.keeps(group, i, request.submit)
+            self.reached["block not worth registering"] += not kept
+            if kept and table[i] != NULL:
+                key = (group, self.coordinator.identity(request.chain, rule, i))
+                self.state.register(table[i], key)
+                stored.append(i)
+                if isinstance(rule, Mamba):
+                    self.registered_this_step.add(key)
+        self.registered[group][name] = end
+        self.state.events.append(
+            Stored(
+                tuple(self.coordinator.identity(request.chain, rule, i) for i in stored),
+                self.coordinator.identity(request.chain, rule, first - 1) if first else None,
+                tuple(request.tokens[first * rule.b : end * rule.b]),
+                rule.b,
+                request.submit.adapter,
+                tuple(request.content_keys(i * rule.b, (i + 1) * rule.b, 0) for i in stored) or None,
+                group,
+            )
+        )
+
+    def arrive(self, op: Arrive) -> Value:
+        """External tokens are there: register them; a fully loaded prompt still recomputes its last token."""
+        request = self.requests[op.request]
+        if self.shape.caching:
+            self.register(op.request, request.computed)
+        request.arriving = False
+        request.computed -= request.computed == len(request.tokens)
+        return None
+
+    # Giving blocks back.
+
+    def free(self, op: Free) -> Value:
+        """The request gives its blocks back and is forgotten; nothing happens for an unknown one (S12)."""
+        self._give_back(op.request)
+        self.requests.pop(op.request, None)
+        return None
+
+    def preempt(self, op: Preempt) -> Value:
+        """The request gives its blocks back and will start again."""
+        self._give_back(op.request)
+        request = self.requests[op.request]
+        request.computed = request.scheduled = 0
+        request.arriving = False
+        request.preemptions += 1
+        self.reached["preemption"] += 1
+        return None
+
+    def _give_back(self, name: str) -> None:
+        """Group by group, each table from its end: a longer prefix is less likely to be shared (report 48489)."""
+        for group, tables in enumerate(self.state.tables):
+            blocks = tables.pop(name, [])[::-1]
+            if self.shape.groups[group].kind in SLIDING_FAMILY:
+                self.state.let_go_by_identity(blocks)
+            else:
+                self.state.let_go(blocks)
+            self.registered[group].pop(name, None)
+            self.mamba_started.pop((group, name), None)
+
+    def remove_skipped(self, op: RemoveSkipped) -> Value:
+        """Null what no query from the computed tokens on reads, in every group."""
+        computed = self.requests[op.request].computed if op.request in self.requests else 0
+        for group in range(len(self.rules)):
+            self.null_skipped(group, op.request, computed)
+        return None
+
+    def null_skipped(self, group: int, name: str, computed: int) -> None:
+        """Entries of dead blocks become null, from the right until the first that already is (T3)."""
+        rule = self.rules[group]
+        table = self.state.tables[group].get(name, [])
+        gone: list[int] = []
+        for i in range(min(rule.removable(computed) // rule.b, len(table)) - 1, -1, -1):
+            if table[i] == NULL:
+                break
+            gone.append(table[i])
+            table[i] = NULL
+        self.state.let_go_by_identity(gone)
+        self.reached["null entries made"] += bool(gone)
+        if isinstance(rule, Mamba) and rule.align:
+            last = self.mamba_started.get((group, name))
+            if last is not None and last < arith.cdiv(max(0, computed - rule.p), rule.b) - 1 and table[last] != NULL:
+                block, table[last] = table[last], NULL
+                self.state.let_go([block])
+                self.reached["null entries made"] += 1
+
+    # The prefix cache as a whole.
+
+    def evict(self, op: Evict) -> Value:
+        """The blocks lose their identity, in use or not."""
+        demand(all(0 <= block < self.shape.num_blocks for block in op.blocks))
+        for block in set(op.blocks):
+            self.state.forget(block)
+        return None
+
+    def reset(self, op: Reset) -> Value:
+        """Forget every identity, unless a block is in use."""
+        if self.state.num_free() != self.shape.num_blocks - 1:
+            self.reached["reset refused"] += 1
+            return False
+        self.state.identity.clear()
+        self.state.hit_before.clear()
+        self.state.events.append(Cleared())
+        self.stats[0] = 1
+        return True
+
+    def step_start(self, op: StepStart) -> Value:
+        """A scheduler step begins: what was registered in the last one may be used."""
+        self.registered_this_step.clear()
+        return None
+
+    # Observers.
+
+    def common_prefix(self, op: CommonPrefix) -> Value:
+        """Leading blocks that all tables of the group hold, by reference count (reports 23130, 55227)."""
+        counts = self.state.references()
+        return tuple(self.common_prefix_in(group, op.request, counts) for group in range(len(self.rules)))
+
+    def common_prefix_in(self, group: int, name: str, counts: list[int]) -> int:
+        """One group's answer; types other than full attention never share."""
+        tables = self.state.tables[group]
+        if self.shape.groups[group].kind not in FULL_FAMILY or not self.shape.caching:
+            return 0
+        shared = 0
+        for block in tables.get(name, ()):
+            if counts[block] != len(tables):
+                break
+            shared += 1
+        return shared
+
+    def read_table(self, op: ReadTable) -> Value:
+        """The block table in every group; empty for an unknown request."""
+        return tuple(tuple(tables.get(op.request, ())) for tables in self.state.tables)
+
+    def take_events(self, op: TakeEvents) -> Value:
+        """Events since the last time, each told its group's kind and window."""
+        events = event_values(self.state.events, self.shape, self.labels, drained=True)
+        self.state.events.clear()
+        return events
+
+    def take_new_block_ids(self, op: TakeNewBlockIds) -> Value:
+        """Ids handed to full-attention groups since the last time."""
+        ids = tuple(block for row in self.new_block_ids for block in row)
+        self.new_block_ids = [[] for _ in self.shape.groups]
+        return ids
+
+    def take_stats(self, op: TakeStats) -> Value:
+        """Requests, queried and hit tokens since the last time; those of requests preempted before apart."""
+        stats, self.stats = self.stats, [0] * 7
+        return (bool(stats[0]), *stats[1:]) if self.shape.stats else None
+
+    # Holders outside the tables.
+
+    def take(self, op: Take) -> Value:
+        """Blocks leave the pool for somebody else."""
+        blocks = self.state.take(op.count)
+        self.state.outside += blocks
+        return tuple(blocks)
+
+    def touch(self, op: Touch) -> Value:
+        """One more reference each."""
+        self.state.outside += (block for block in op.blocks if block != NULL)
+        return None
+
+    def release(self, op: Release) -> Value:
+        """References go back."""
+        self.state.release_outside(op.blocks, op.prepend)
+        return None
+
+
+def _frozen(blocks: BlockIds) -> Value:
+    return tuple(tuple(row) for row in blocks)
+
+
+_HANDLERS: Mapping[type[Operation], Callable[..., Value]] = {
+    Submit: Model.submit,
+    Lookup: Model.lookup,
+    Allocate: Model.allocate,
+    Advance: Model.advance,
+    Reject: Model.reject,
+    Arrive: Model.arrive,
+    Free: Model.free,
+    Preempt: Model.preempt,
+    RemoveSkipped: Model.remove_skipped,
+    CommonPrefix: Model.common_prefix,
+    ReadTable: Model.read_table,
+    Evict: Model.evict,
+    Reset: Model.reset,
+    StepStart: Model.step_start,
+    TakeEvents: Model.take_events,
+    TakeNewBlockIds: Model.take_new_block_ids,
+    TakeStats: Model.take_stats,
+    Take: Model.take,
+    Touch: Model.touch,
+    Release: Model.release,
+}

@@ -1,0 +1,60 @@
+"""What a block *is*: the content of its tokens and of everything before them.
+
+An identity is never a digest here. It is the identity of the parent block, the tokens, and tagged extra keys, and two
+identities are the same object exactly when all of this is equal. So a digest that says less than the content, or more,
+shows as a difference between model and target (core.md §3, T22, T23).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from .ops import Item, Submit, Value
+
+ExtraKey: TypeAlias = tuple[str, Value]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Identity:
+    """Content up to the end of one hash block. Compare with `is`; made by `Identities` only."""
+
+    parent: "Identity | None" = field(repr=False)
+    tokens: tuple[int, ...]
+    keys: tuple[ExtraKey, ...]
+
+
+class Identities:
+    """Hands out one `Identity` object per content."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[Identity | None, tuple[int, ...], tuple[ExtraKey, ...]], Identity] = {}
+
+    def __call__(self, parent: Identity | None, tokens: Sequence[int], keys: tuple[ExtraKey, ...]) -> Identity:
+        """The identity of these tokens with these keys behind this parent."""
+        content = (parent, tuple(tokens), keys)
+        known = self._known.get(content)
+        if known is None:
+            known = self._known[content] = Identity(*content)
+        return known
+
+
+def overlapping_items(items: Sequence[Item], start: int, end: int) -> list[Item]:
+    """The items that have a token in `start .. end - 1`, in the order of the request."""
+    return [item for item in items if item.offset < end and item.offset + item.length > start]
+
+
+def extra_keys(submit: Submit, start: int, end: int, items: Sequence[Item]) -> tuple[ExtraKey, ...]:
+    """What else than tokens decides the content of the block over `start .. end - 1`: (tag, value) pairs.
+
+    `items` are the multimodal items in the block. They count with their offset relative to the block, since text tokens
+    may equal the placeholder (report 36708). The salt stands in the first block only: all others inherit it.
+    """
+    keys: list[ExtraKey] = []
+    if submit.adapter:
+        keys.append(("adapter", submit.adapter))
+    keys += (("item", (item.identifier, item.offset - start)) for item in items)
+    if start == 0 and submit.salt:
+        keys.append(("salt", submit.salt))
+    if submit.embeds is not None:
+        keys.append(("embeds", submit.embeds[start:end]))
+    return tuple(keys)

@@ -1,0 +1,128 @@
+"""Which operations make sense in a state of the model: the preconditions of a well-behaved scheduler, and misuse.
+
+`allows` is what a trace may contain at all; an operation that is not allowed is left out when a trace is replayed.
+`misuse` is the part of it that breaks a precondition on purpose and must be answered with an error that changes nothing
+(core.md, deviation 6).
+"""
+
+from collections import Counter
+
+from .core import Model
+from .ops import (
+    NULL,
+    Advance,
+    Allocate,
+    Arrive,
+    Evict,
+    Lookup,
+    Operation,
+    Preempt,
+    Reject,
+    Release,
+    RemoveSkipped,
+    Submit,
+    Take,
+    Touch,
+)
+
+
+def allows(model: Model, op: Operation) -> bool:
+    """May a trace contain this operation now?"""
+    return misuse(model, op) or _legal(model, op)
+
+
+def misuse(model: Model, op: Operation) -> bool:
+    """Is this an operation that every core must answer with an error, or ignore, and that changes nothing?"""
+    match op:
+        case Allocate():
+            numbers = (op.new_tokens, op.external, op.lookahead, op.reserved, op.encoder_tokens)
+            return min(numbers) < 0 or op.new_tokens + op.external == 0
+        case Take():
+            return op.count < 0
+        case Evict():
+            return not all(0 <= block < model.shape.num_blocks for block in op.blocks)
+        case Touch():
+            return NULL in op.blocks and all(0 <= block < model.shape.num_blocks for block in op.blocks)
+        case Release():
+            if not all(0 <= block < model.shape.num_blocks for block in op.blocks):
+                return False
+            counts = model.state.references()
+            wanted = Counter(block for block in op.blocks if block != NULL)
+            overdrawn = any(times > counts[block] for block, times in wanted.items())
+            return overdrawn or (_releasable(model, op) and (NULL in op.blocks or max(wanted.values(), default=0) > 1))
+    return False
+
+
+def _releasable(model: Model, op: Release) -> bool:
+    """Do outside holders hold all that they give back?"""
+    return not Counter(block for block in op.blocks if block != NULL) - Counter(model.state.outside)
+
+
+def _legal(model: Model, op: Operation) -> bool:
+    match op:
+        case Submit():
+            return op.request not in model.requests and _sound(model, op)
+        case Lookup(name):
+            return name in model.requests and _fresh(model, name)
+        case Allocate():
+            return op.request in model.requests and _allocatable(model, op)
+        case Advance():
+            return op.request in model.requests and _advances(model, op)
+        case Reject(name, count):
+            return name in model.requests and 0 < count <= model.requests[name].lead
+        case Arrive(name):
+            return name in model.requests and model.requests[name].arriving
+        case Preempt(name) | RemoveSkipped(name):
+            return name in model.requests
+        case Touch(blocks):
+            return all(0 < block < model.shape.num_blocks for block in blocks)
+        case Release(blocks):
+            return _releasable(model, op)
+    return True
+
+
+def _sound(model: Model, op: Submit) -> bool:
+    """Is the request well-formed: of legal length, items in order and inside the prompt, embeddings complete?"""
+    ends = [0, *(item.offset + item.length for item in op.items)]
+    starts = [*(item.offset for item in op.items), len(op.prompt)]
+    return (
+        0 < len(op.prompt) <= model.shape.max_model_len
+        and all(item.length > 0 for item in op.items)
+        and all(end <= start for end, start in zip(ends, starts, strict=True))
+        and (op.embeds is None or (len(op.embeds) == len(op.prompt) and not any(op.prompt)))
+    )
+
+
+def _fresh(model: Model, name: str) -> bool:
+    """Has the request neither computed tokens nor blocks?"""
+    request = model.requests[name]
+    tables = any(tables.get(name) for tables in model.state.tables)
+    return not (request.computed or request.scheduled or request.arriving or tables)
+
+
+def _allocatable(model: Model, op: Allocate) -> bool:
+    request, shape = model.requests[op.request], model.shape
+    hit_tokens = request.hit[0] if op.hit and request.hit else 0
+    total = request.computed + hit_tokens + op.external
+    return (
+        not request.arriving
+        and not request.scheduled
+        and (not op.hit or (model.just_looked_up == op.request and _fresh(model, op.request)))
+        and (not op.external or _fresh(model, op.request))
+        and (not op.delay or op.external > 0)
+        and (op.new_tokens == 0) <= op.delay
+        and hit_tokens + op.external <= len(request.tokens)
+        and total + op.new_tokens <= shape.max_model_len
+        and (not op.encoder_tokens or any(group.kind == "cross" for group in shape.groups))
+    )
+
+
+def _advances(model: Model, op: Advance) -> bool:
+    """Has something been computed or sampled, and is at least one token of the step kept?"""
+    request = model.requests[op.request]
+    return (
+        not request.arriving
+        and 0 <= op.rejected <= max(0, request.scheduled - 1)
+        and (request.scheduled > 0 or len(op.sampled) > 0)
+        and len(request.tokens) + len(op.sampled) <= model.shape.max_model_len
+    )

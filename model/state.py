@@ -1,0 +1,156 @@
+"""Who holds which block, in which order free blocks are reused, and what content each block has.
+
+Nothing is kept that follows from something else: a block's references are the places that hold it, a block is free when
+nothing holds it, and the free queue is the free blocks ordered by when they were let go.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+from .attention import demand
+from .identity import ExtraKey, Identity
+from .ops import NULL
+
+Key: TypeAlias = tuple[int, Identity]
+"""A group and the content of a block: what a lookup asks for."""
+
+
+class Stored(NamedTuple):
+    """Blocks of one range of a request were registered."""
+
+    identities: tuple[Identity, ...]
+    parent: Identity | None
+    tokens: tuple[int, ...]
+    """All tokens of the range, also those of blocks left out."""
+    block_size: int
+    adapter: str | None
+    keys: tuple[tuple[ExtraKey, ...], ...] | None
+    """Extra keys of each registered block."""
+    group: int
+
+
+class Removed(NamedTuple):
+    """A block lost its identity."""
+
+    identity: Identity
+    group: int
+
+
+class Cleared(NamedTuple):
+    """All identities were forgotten."""
+
+
+Event: TypeAlias = Stored | Removed | Cleared
+
+
+class State:
+    """Tables, outside holders, identities and the order of the free queue, for a pool of `num_blocks` blocks."""
+
+    def __init__(self, num_blocks: int, num_groups: int) -> None:
+        self.num_blocks = num_blocks
+        self.tables: list[dict[str, list[int]]] = [{} for _ in range(num_groups)]
+        self.outside: list[int] = []
+        """Blocks held by somebody who has no table, a connector say; a block once per reference."""
+        self.sinks: list[int] = []
+        """Blocks set aside for good (core.md §7, sink)."""
+        self.identity: dict[int, Key] = {}
+        """Registered blocks, in the order in which they were registered."""
+        self.events: list[Event] = []
+        """What happened to identities and was not drained yet, in order (core.md §5)."""
+        self.reached: Counter[str] = Counter()
+        """How often each interesting situation came up."""
+        self.hit_before: set[int] = set()
+        """Registered blocks that some lookup has yielded."""
+        self._let_go_at = list(range(num_blocks))
+        self._front = 0
+        self._back = num_blocks
+
+    def references(self) -> list[int]:
+        """References per block: how many table entries and outside holders hold it; the null block's is 0 (T26)."""
+        counts = [0] * self.num_blocks
+        for tables in self.tables:
+            for table in tables.values():
+                for block in table:
+                    counts[block] += 1
+        for block in self.outside + self.sinks:
+            counts[block] += 1
+        counts[NULL] = 0
+        return counts
+
+    def queue(self) -> list[int]:
+        """Free blocks, the next one to be reused in front (core.md §2)."""
+        counts = self.references()
+        free = [block for block in range(1, self.num_blocks) if not counts[block]]
+        free.sort(key=self._let_go_at.__getitem__)
+        return free
+
+    def num_free(self) -> int:
+        """How many blocks nothing holds."""
+        return self.references().count(0) - 1
+
+    def take(self, count: int) -> list[int]:
+        """The next `count` blocks to be reused, without identity; the caller holds them from now on.
+
+        ValueError if there are not so many.
+        """
+        queue = self.queue() if count else []
+        demand(0 <= count <= len(queue), "ValueError")
+        for block in queue[:count]:
+            self.forget(block)
+        return queue[:count]
+
+    def forget(self, block: int) -> None:
+        """The block loses its identity, if it has one."""
+        if block in self.identity:
+            group, identity = self.identity.pop(block)
+            self.events.append(Removed(identity, group))
+            self.reached["registered block evicted"] += 1
+            if block not in self.hit_before:
+                self.reached["evicted without ever being hit"] += 1
+            self.hit_before.discard(block)
+
+    def let_go(self, blocks: Sequence[int], front: bool = False) -> None:
+        """One reference to each of `blocks` has just gone; those that nothing holds now queue up in this order.
+
+        At the back, or with `front` so that the front of the queue reads like `blocks`. A block that stands in the
+        batch more than once queues up where it stands last (report 42571).
+        """
+        counts = self.references()
+        last_places = reversed(dict.fromkeys(reversed(blocks)))
+        freed = [block for block in last_places if block != NULL and not counts[block]]
+        if front:
+            self.reached["freed to the front"] += bool(freed)
+            for block in reversed(freed):
+                self._front -= 1
+                self._let_go_at[block] = self._front
+        else:
+            for block in freed:
+                self._back += 1
+                self._let_go_at[block] = self._back
+
+    def let_go_by_identity(self, blocks: Sequence[int]) -> None:
+        """Blocks whose content somebody may want again go to the back, the others to the front (report 42948)."""
+        self.let_go([block for block in blocks if block in self.identity])
+        self.let_go([block for block in blocks if block not in self.identity], front=True)
+
+    def earliest(self) -> dict[Key, int]:
+        """What a lookup of each registered identity yields: the block registered first (core.md §4)."""
+        found: dict[Key, int] = {}
+        for block, key in self.identity.items():
+            found.setdefault(key, block)
+        return found
+
+    def register(self, block: int, key: Key) -> None:
+        """The block carries this identity from now on. AssertionError if it carries one already."""
+        demand(block not in self.identity)
+        self.reached["second block under one identity"] += key in self.identity.values()
+        self.identity[block] = key
+
+    def release_outside(self, blocks: Iterable[int], front: bool) -> None:
+        """Outside holders give these references back. ValueError, and no change, if there are not so many."""
+        blocks = [block for block in blocks if block != NULL]
+        demand(not Counter(blocks) - Counter(self.outside), "ValueError")
+        for block in blocks:
+            self.outside.remove(block)
+        self.let_go(blocks, front)
