@@ -61,7 +61,7 @@ def _run(lockstep: Lockstep, draw: SeededDraw, attention: str, chaos: bool) -> F
     workload = Workload(draw, shape, chaos=chaos)
     for _ in range(RUN_OPERATIONS):
         finding = lockstep.step(workload.next(lockstep.model))
-        if finding is not None:
+        if finding is not None or lockstep.model.dead:
             return finding
     for operation in workload.drain(lockstep.model):
         finding = lockstep.step(operation)

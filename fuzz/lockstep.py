@@ -91,7 +91,7 @@ class Lockstep:
             actual, theirs = self.target.step(operation)
         except TargetLostError as lost:
             return Finding(lost.kind, operation, len(self.operations) - 1, expected, None, detail=lost.detail)
-        return self._compare(operation, expected, actual, ours, theirs)
+        return None if self.model.undefined else self._compare(operation, expected, actual, ours, theirs)
 
     def _compare(
         self, operation: Operation | None, expected: Outcome, actual: Outcome, ours: Snapshot, theirs: Snapshot
@@ -125,6 +125,8 @@ def replay(trace: Trace, target: Target) -> tuple[Finding | None, Trace]:
 
 def _apply(lockstep: Lockstep, operations: Iterable[Operation]) -> Finding | None:
     for operation in operations:
+        if lockstep.model.dead:
+            break
         if allows(lockstep.model, operation):
             finding = lockstep.step(operation)
             if finding is not None:

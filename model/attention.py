@@ -116,8 +116,9 @@ class Sliding(Rule):
         for end in range(limit // self.b, 0, -1):
             first = max(0, end - need)
             if (end - drop) * self.b % alignment == 0 and all(found(i) for i in range(end - 1, first - 1, -1)):
-                short = end < need
-                return range(first, self.aligned((self.aligned(end, alignment) if short else end) - drop, alignment))
+                if end < need:
+                    end = self.aligned(end, alignment)
+                return range(first, self.aligned(max(0, end - drop), alignment))
         return range(0)
 
     def keeps(self, i: int, eagle: bool, alignment: int, retention: int | None, num_prompt_tokens: int) -> bool:
@@ -128,7 +129,7 @@ class Sliding(Rule):
         if segment and (need >= per or arith.in_segment_tail(i, eagle, per, need)):
             return True
         boundary = arith.replay_boundary(num_prompt_tokens, alignment)
-        return retention is not None and boundary > 0 and arith.in_boundary_tail(i, eagle, boundary // self.b, need)
+        return retention is not None and arith.in_boundary_tail(i, eagle, boundary // self.b, need)
 
 
 class Chunked(Rule):

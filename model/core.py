@@ -4,17 +4,18 @@
 operation is one method below; the rules of the attention types are in `attention`, the pool in `state`.
 """
 
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
 from . import arith
 from .attention import CoreError, Mamba, Rule, demand, rule_for
-from .identity import Identities
+from .identity import ExtraKey, Identities, extra_keys, overlapping_items
 from .lookup import Coordinator
 from .ops import (
     FULL_FAMILY,
     NULL,
+    OPERATIONS,
     SLIDING_FAMILY,
     Advance,
     Allocate,
@@ -52,6 +53,9 @@ from .view import event_values, labels_of
 BlockIds: TypeAlias = list[list[int]]
 """Block ids per group."""
 
+_METHODS = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name, kind in OPERATIONS.items()}
+"""The method of `Model` that carries an operation out: `TakeEvents` is `take_events`."""
+
 
 class Refusal(Exception):
     """There is no room for the allocation right now."""
@@ -59,6 +63,12 @@ class Refusal(Exception):
 
 class Model:
     """One core of the given shape, from its construction on."""
+
+    coordinator_type = Coordinator
+    dead = False
+    """Has a deviation (`fuzz.deviations`) left every defined state behind? Then the run ends."""
+    undefined = False
+    """Does that hold of this very operation, so that there is nothing to compare with?"""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -100,7 +110,7 @@ class Model:
         if retention is not None:
             windows = any(group.kind in SLIDING_FAMILY for group in shape.groups)
             demand(windows and retention >= 0 and retention % shape.scheduler_block_size == 0, "ValueError")
-        self.coordinator = Coordinator(shape, self.rules)
+        self.coordinator = self.coordinator_type(shape, self.rules)
         for group in shape.groups:
             if group.kind == "sink":
                 demand(group.sink_len > 0 and group.sink_len % group.block_size == 0)
@@ -114,7 +124,8 @@ class Model:
         """Apply one operation. Returns its outcome and the state afterwards."""
         outcome: Outcome
         try:
-            outcome = Done(_HANDLERS[type(operation)](self, operation))
+            value: Value = getattr(self, _METHODS[type(operation)])(operation)
+            outcome = Done(value)
         except Refusal:
             outcome = Refused()
         except CoreError as error:
@@ -169,9 +180,18 @@ class Model:
         return None
 
     def _name_content(self, request: Request) -> Value:
-        if self.shape.caching:
-            request.extend_chain(self.identities, self.shape.hash_block_size)
+        """Give every hash block that has become full its identity. Returns how many are full now."""
+        size = self.shape.hash_block_size
+        restart = len(request.chain) * size
+        for start in range(restart, len(request.tokens) - size + 1 if self.shape.caching else 0, size):
+            parent = request.chain[-1] if request.chain else None
+            keys = self.content_keys(request, start, start + size, restart)
+            request.chain.append(self.identities(parent, request.tokens[start : start + size], keys))
         return len(request.chain)
+
+    def content_keys(self, request: Request, start: int, end: int, restart: int) -> tuple[ExtraKey, ...]:
+        """Tagged extra keys of the tokens `start .. end - 1`; that naming went on at `restart` changes nothing."""
+        return extra_keys(request.submit, start, end, overlapping_items(request.submit.items, start, end))
 
     # Lookup and allocation.
 
@@ -236,59 +256,57 @@ class Model:
     def predicted(self, op: Allocate, hit: BlockIds, need: int, main: int, total: int, *, capped: bool) -> int:
         """Blocks that will leave the free queue, over all groups (T7)."""
         counts = self.state.references()
-        return sum(
-            self.predicted_in(
-                group,
-                op.request,
-                self.tokens_of(group, op, need),
-                [] if self.shape.groups[group].kind == "cross" else hit[group],
-                counts,
-                total,
-                self.tokens_of(group, op, main),
-                capped,
-            )
+        demands = [
+            self.predicted_in(group, op, hit[group], self.tokens_of(group, op, need), main, total, counts, capped)
             for group in range(len(self.rules))
-        )
+        ]
+        return sum(demands)
 
     def predicted_in(
         self,
         group: int,
-        name: str,
-        num_tokens: int,
+        op: Allocate,
         hit: list[int],
-        counts: list[int],
-        total: int,
+        num_tokens: int,
         main: int,
+        total: int,
+        counts: list[int],
         capped: bool,
     ) -> int:
         """Blocks that will leave the free queue for one group (core.md §6, `get_num_blocks_to_allocate`)."""
         rule = self.rules[group]
-        held = len(self.state.tables[group].get(name, ()))
+        held = len(self.state.tables[group].get(op.request, ()))
         if isinstance(rule, Mamba):
             if any(self.state.identity.get(block) in self.registered_this_step for block in hit if block != NULL):
                 self.reached["same-step refusal"] += 1
                 return self.shape.num_blocks + 1
             if rule.align:
-                started = (group, name) in self.mamba_started
-                return self.predicted_states(rule.required(main) - len(hit) - held, rule.p, started) + sum(
-                    block != NULL and not counts[block] for block in hit
-                )
-        required = rule.required(num_tokens)
-        if capped and rule.cap is not None:
-            required = min(required, rule.cap)
-        if name in self.registered[group]:
+                arriving, entries = self.arriving_states(rule, op, len(hit) + held, total)
+                started = (group, op.request) in self.mamba_started
+                candidates = sum(block != NULL and not counts[block] for block in hit)
+                return candidates + arriving + self.running_states(rule, rule.required(main) - entries, started)
+        required = self.capped(rule, rule.required(num_tokens)) if capped else rule.required(num_tokens)
+        if op.request in self.registered[group]:
             return arith.missing_blocks(required, held)
-        skipped = rule.skipped(total) // rule.b
+        skipped = rule.skipped(total) // rule.b if rule.cacheable else 0
         candidates = sum(block != NULL and not counts[block] for block in hit[max(0, skipped - held) :])
         return arith.missing_blocks(required, max(skipped, len(hit) + held)) + candidates
 
-    def predicted_states(self, missing: int, speculative: int, started: bool) -> int:
+    def capped(self, rule: Rule, required: int) -> int:
+        """The admission gate counts no more blocks than a request can hold at once (report 39734)."""
+        return required if rule.cap is None else min(required, rule.cap)
+
+    def arriving_states(self, rule: Mamba, op: Allocate, entries: int, total: int) -> tuple[int, int]:
+        """Align mode: blocks for states that come from outside, and the table's length once they are there."""
+        return (1, arith.cdiv(total, rule.b)) if op.external else (0, entries)
+
+    def running_states(self, rule: Mamba, missing: int, started: bool) -> int:
         """Align mode: the first allocation takes one state and the speculative ones, a later one at most one."""
-        return 0 if missing <= 0 else 1 if started else 1 + speculative
+        return max(0, min(missing, 1 if started else 1 + rule.p))
 
     def attach(self, group: int, name: str, hit: list[int], local: int, external: int) -> None:
         """The hit becomes the start of the table, room for external tokens follows (`allocate_new_computed_blocks`)."""
-        if name in self.registered[group]:
+        if name in self.registered[group] or self.shape.groups[group].kind == "cross":
             return
         rule, tables = self.rules[group], self.state.tables[group]
         demand(not tables.get(name))
@@ -302,7 +320,7 @@ class Model:
         tables[name] = table = [NULL] * skipped + hit
         self.registered[group][name] = len(table)
         if external:
-            self._grow(group, table, arith.cdiv(total, rule.b) - len(table))
+            self.grow(group, table, arith.cdiv(total, rule.b) - len(table))
 
     def extend(self, group: int, name: str, num_tokens: int, main: int) -> list[int]:
         """The table grows to cover the tokens. Returns the added entries (`allocate_new_blocks`)."""
@@ -312,10 +330,11 @@ class Model:
         if isinstance(rule, Mamba) and rule.align:
             self._extend_states(group, name, table, rule, main)
         else:
-            self._grow(group, table, arith.missing_blocks(rule.required(num_tokens), before))
+            self.grow(group, table, arith.missing_blocks(rule.required(num_tokens), before))
         return table[before:]
 
-    def _grow(self, group: int, table: list[int], count: int) -> None:
+    def grow(self, group: int, table: list[int], count: int) -> None:
+        """So many blocks from the front of the free queue are added to the table."""
         new = self.state.take(count)
         table += new
         if self.shape.groups[group].kind in FULL_FAMILY - {"sink"}:
@@ -328,14 +347,14 @@ class Model:
             return
         started = (group, name) in self.mamba_started
         current = required - rule.p - 1
-        self.mamba_started[group, name] = before - 1 - (rule.p if started else 0) if before else None
         table += [NULL] * (current - before)
         if started:
             for old in range(before - rule.p, min(before, current)):
                 table.append(table[old])
                 table[old] = NULL
                 self.reached["mamba speculative block moved"] += 1
-        self._grow(group, table, required - len(table))
+        self.grow(group, table, required - len(table))
+        self.mamba_started[group, name] = before - 1 - (rule.p if started else 0) if before else None
 
     # Registration.
 
@@ -370,7 +389,7 @@ class Model:
                 tuple(request.tokens[first * rule.b : end * rule.b]),
                 rule.b,
                 request.submit.adapter,
-                tuple(request.content_keys(i * rule.b, (i + 1) * rule.b, 0) for i in stored) or None,
+                tuple(self.content_keys(request, i * rule.b, (i + 1) * rule.b, 0) for i in stored) or None,
                 group,
             )
         )
@@ -388,13 +407,13 @@ class Model:
 
     def free(self, op: Free) -> Value:
         """The request gives its blocks back and is forgotten; nothing happens for an unknown one (S12)."""
-        self._give_back(op.request)
+        self.give_back(op.request)
         self.requests.pop(op.request, None)
         return None
 
     def preempt(self, op: Preempt) -> Value:
         """The request gives its blocks back and will start again."""
-        self._give_back(op.request)
+        self.give_back(op.request)
         request = self.requests[op.request]
         request.computed = request.scheduled = 0
         request.arriving = False
@@ -402,7 +421,7 @@ class Model:
         self.reached["preemption"] += 1
         return None
 
-    def _give_back(self, name: str) -> None:
+    def give_back(self, name: str) -> None:
         """Group by group, each table from its end: a longer prefix is less likely to be shared (report 48489)."""
         for group, tables in enumerate(self.state.tables):
             blocks = tables.pop(name, [])[::-1]
@@ -525,27 +544,3 @@ class Model:
 
 def _frozen(blocks: BlockIds) -> Value:
     return tuple(tuple(row) for row in blocks)
-
-
-_HANDLERS: Mapping[type[Operation], Callable[..., Value]] = {
-    Submit: Model.submit,
-    Lookup: Model.lookup,
-    Allocate: Model.allocate,
-    Advance: Model.advance,
-    Reject: Model.reject,
-    Arrive: Model.arrive,
-    Free: Model.free,
-    Preempt: Model.preempt,
-    RemoveSkipped: Model.remove_skipped,
-    CommonPrefix: Model.common_prefix,
-    ReadTable: Model.read_table,
-    Evict: Model.evict,
-    Reset: Model.reset,
-    StepStart: Model.step_start,
-    TakeEvents: Model.take_events,
-    TakeNewBlockIds: Model.take_new_block_ids,
-    TakeStats: Model.take_stats,
-    Take: Model.take,
-    Touch: Model.touch,
-    Release: Model.release,
-}

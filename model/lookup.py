@@ -31,8 +31,8 @@ class Coordinator:
     def __init__(self, shape: Shape, rules: Sequence[Rule]) -> None:
         self.shape = shape
         self.rules = rules
-        self.alignment = shape.scheduler_block_size
-        """Hits end at multiples of so many tokens."""
+        self.alignment = rules[0].b if len(rules) == 1 else shape.scheduler_block_size
+        """Hits end at multiples of so many tokens: alone, a group cares for its own blocks only."""
         demand(shape.scheduler_block_size % shape.hash_block_size == 0)
         demand(all(shape.scheduler_block_size % rule.b == 0 for rule in rules))
         by_spec: dict[tuple[object, ...], list[int]] = {}
@@ -68,8 +68,10 @@ class Coordinator:
 
     def keeps(self, group: int, i: int, submit: Submit) -> bool:
         """Is block `i` of the group's table worth registering for this request?"""
-        eagle = group in self.eagle_groups
-        return self.rules[group].keeps(i, eagle, self.alignment, self.shape.retention_interval, len(submit.prompt))
+        shape, eagle = self.shape, group in self.eagle_groups
+        return self.rules[group].keeps(
+            i, eagle, shape.scheduler_block_size, shape.retention_interval, len(submit.prompt)
+        )
 
     def longest_hit(
         self, chain: Sequence[Identity], limit: int, earliest: Mapping[Key, int], reached: Counter[str]
@@ -88,10 +90,14 @@ class Coordinator:
             for group in spec_group.groups:
                 blocks[group] = [
                     earliest[group, self.identity(chain, spec_group.rule, i)] if i >= hit.start else NULL
-                    for i in range(length // spec_group.rule.b)
+                    for i in range(self.end(spec_group, hit, length))
                 ]
         self._note(length, hits, reached)
         return length, blocks
+
+    def end(self, spec_group: SpecGroup, hit: Hit, length: int) -> int:
+        """How many entries of a hit stand for the common length (report 40868: in every group)."""
+        return min(hit.stop, length // spec_group.rule.b)
 
     def _hit(
         self, spec_group: SpecGroup, chain: Sequence[Identity], limit: int, drop: bool, earliest: Mapping[Key, int]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from .identity import ExtraKey, Identities, Identity, extra_keys, overlapping_items
+from .identity import Identity
 from .ops import Submit
 
 
@@ -28,15 +28,3 @@ class Request:
     def lead(self) -> int:
         """Computed positions whose tokens are not known yet: what a `Reject` may take back."""
         return max(0, self.computed + 1 - len(self.tokens))
-
-    def extend_chain(self, identities: Identities, hash_block_size: int) -> None:
-        """Name the content of the hash blocks that have become full."""
-        restart = len(self.chain) * hash_block_size
-        for start in range(restart, len(self.tokens) - hash_block_size + 1, hash_block_size):
-            parent = self.chain[-1] if self.chain else None
-            end = start + hash_block_size
-            self.chain.append(identities(parent, self.tokens[start:end], self.content_keys(start, end, restart)))
-
-    def content_keys(self, start: int, end: int, restart: int) -> tuple[ExtraKey, ...]:
-        """Tagged extra keys of the hash block `start .. end - 1`; `restart` is where naming went on this time."""
-        return extra_keys(self.submit, start, end, overlapping_items(self.submit.items, start, end))

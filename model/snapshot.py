@@ -81,5 +81,7 @@ def _changes(name: str, old: object, new: object) -> Iterator[str]:
             for request in sorted(was.keys() | now.keys()):
                 if was.get(request) != now.get(request):
                     yield f"{name}: group {group}, {request}: {was.get(request)} -> {now.get(request)}"
+    elif isinstance(old, list | tuple) and isinstance(new, list | tuple) and new[: len(old)] == old:
+        yield f"{name}: ... + {new[len(old) :]}"
     else:
         yield f"{name}: {old} -> {new}"
