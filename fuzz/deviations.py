@@ -244,6 +244,18 @@ class SinkNotConstructible(Deviation):
             self.deviated[SinkNotConstructible.id] += 1
 
 
+class MisuseUnchecked(Deviation):
+    """core.md, deviation 6; reports 42571, 52707, dynamo 13398."""
+
+    id = "misuse-unchecked"
+    reason = (
+        "broken preconditions of the pool (a block freed more often than it is held, a negative count, the null block "
+        "touched) are carried out, which corrupts the free queue or its counter; lockstep reports what happens and "
+        "ends the run"
+    )
+    condition = "chaos only: an operation that `legal.misuse` names"
+
+
 DEVIATIONS: Mapping[str, tuple[type[Deviation], ...]] = {
     "vllm==0.23.0": (
         UnknownRequestGetsTable,
@@ -255,6 +267,7 @@ DEVIATIONS: Mapping[str, tuple[type[Deviation], ...]] = {
         OnlyFirstHitCut,
         MambaEagleMargin,
         SinkNotConstructible,
+        MisuseUnchecked,
     ),
 }
 """Declared deviations by target."""

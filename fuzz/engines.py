@@ -1,10 +1,14 @@
-"""Engines: how runs are drawn. Both end in a `Summary`, which holds the first finding with the trace that shows it."""
+"""Engines: how runs are drawn. Both end in a `Summary`, which holds the first finding with the trace that shows it.
+
+`random` draws from a seed and does the bulk; `hypothesis` runs the state machine that outsiders use under pytest.
+"""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from .lockstep import Finding, Lockstep, Trace
+from .lockstep import Finding, Lockstep
 from .report import Summary
 from .shapes import ATTENTION, draw_shape
 from .targets.base import Target
@@ -12,6 +16,9 @@ from .workload import SeededDraw, Workload
 
 RUN_OPERATIONS = 200
 """Operations of one run before its pool is drained."""
+HYPOTHESIS_RUN_OPERATIONS = 50
+HYPOTHESIS_RUNS = 20
+"""Runs between two looks at the clock."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +33,22 @@ class Plan:
     chaos: bool = False
     """Break preconditions on purpose in every run."""
 
+    def is_over(self, summary: Summary) -> bool:
+        """Has the run come to one of its limits?"""
+        return (self.seconds is not None and summary.seconds >= self.seconds) or (
+            self.operations is not None and summary.operations >= self.operations
+        )
 
-def run_random(
-    target: Target, plan: Plan, summary: Summary, on_progress: Callable[[Summary], None] | None = None
-) -> Summary:
+
+OnProgress: TypeAlias = Callable[[Summary], None]
+
+
+def run_engine(target: Target, plan: Plan, summary: Summary, on_progress: OnProgress | None = None) -> Summary:
+    """Run the engine that the summary names; it fills the summary in. KeyError for an unknown one."""
+    return ENGINES[summary.engine](target, plan, summary, on_progress)
+
+
+def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProgress | None = None) -> Summary:
     """Seeded runs, one after the other, until a limit is reached or something is found.
 
     Run `i` of a seed is the same whatever was run before it. Ctrl-C ends it: the summary holds what was done.
@@ -46,9 +65,7 @@ def run_random(
         if on_progress is not None:
             on_progress(summary)
         index += 1
-        if plan.seconds is not None and summary.seconds >= plan.seconds:
-            break
-        if plan.operations is not None and summary.operations >= plan.operations:
+        if plan.is_over(summary):
             break
     return summary
 
@@ -70,6 +87,46 @@ def _run(lockstep: Lockstep, draw: SeededDraw, attention: str, chaos: bool) -> F
     return None
 
 
-def trace_of(lockstep: Lockstep) -> Trace:
-    """What the run has applied so far."""
-    return Trace(lockstep.shape, tuple(lockstep.operations))
+def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: OnProgress | None = None) -> Summary:
+    """Runs of the Hypothesis state machine, in batches, until a limit is reached or something is found.
+
+    Hypothesis generates only: what is found goes to the reducer that both engines share, whose result is minimal in
+    operations and is a trace.
+    """
+    from hypothesis import HealthCheck, Phase, Verbosity, seed, settings  # costs a second, which `random` need not pay
+    from hypothesis.stateful import run_state_machine_as_test
+
+    from .machine import DifferenceError, LockstepMachine, lockstep_machine
+
+    start = time.monotonic()
+
+    class Counted(lockstep_machine(target, attention=plan.attention, chaos=plan.chaos)):  # type: ignore[misc]
+        def count(self: LockstepMachine, lockstep: Lockstep) -> None:
+            summary.seconds = time.monotonic() - start
+            summary.add_run(self.name, lockstep, lockstep.found)
+            if on_progress is not None:
+                on_progress(summary)
+
+    generate_only = settings(
+        max_examples=HYPOTHESIS_RUNS,
+        stateful_step_count=HYPOTHESIS_RUN_OPERATIONS,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,
+        deadline=None,
+        database=None,
+    )
+    batch = 0
+    while summary.finding is None and not plan.is_over(summary):
+        try:
+            run_state_machine_as_test(seed(plan.seed * 1_000_003 + batch)(Counted), settings=generate_only)
+        except DifferenceError:
+            break
+        batch += 1
+    return summary
+
+
+ENGINES: Mapping[str, Callable[[Target, Plan, Summary, OnProgress | None], Summary]] = {
+    "random": run_random,
+    "hypothesis": run_hypothesis,
+}

@@ -4,13 +4,14 @@ Compared are the outcome and the whole snapshot. The first difference ends the r
 operation, both outcomes and what the operation changed on either side.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..model.legal import allows
+from ..model.legal import allows, misuse
 from ..model.ops import Operation, Outcome, Shape
 from ..model.snapshot import Snapshot, difference, first_difference
-from .deviations import model_for
+from .deviations import MisuseUnchecked, model_for
 from .targets.base import Target, TargetLostError
 
 
@@ -67,18 +68,34 @@ class Lockstep:
     target: Target
     operations: list[Operation] = field(default_factory=list)
     """What has been applied in this run."""
+    outcomes: list[Outcome] = field(default_factory=list)
+    """The model's outcome of each."""
+    misuse: Counter[str] = field(default_factory=Counter)
+    """What a target that is known not to check it made of misuse."""
+    found: Finding | None = None
+    """What this run has found; nothing is applied after it."""
+
+    @property
+    def trace(self) -> Trace:
+        """This run so far."""
+        return Trace(self.shape, tuple(self.operations))
 
     def start(self, shape: Shape) -> Finding | None:
         """Build both sides. A finding if one of them cannot be built or they differ at once."""
         self.shape = shape
         self.operations = []
+        self.outcomes = []
+        self.found = None
         self.model = model_for(self.target.name, shape)
+        self.misuse = Counter()
+        self._misused: Operation | None = None
         self._ours: Snapshot | None = None
         self._theirs: Snapshot | None = None
         try:
             actual, theirs = self.target.start(shape)
         except TargetLostError as lost:
-            return Finding(lost.kind, None, -1, self.model.construction, None, detail=lost.detail)
+            self.found = Finding(lost.kind, None, -1, self.model.construction, None, detail=lost.detail)
+            return self.found
         ours = self.model.snapshot()
         self.built = self.model.construction == actual and theirs is not None
         return self._compare(None, self.model.construction, actual, ours, theirs or ours)
@@ -86,12 +103,31 @@ class Lockstep:
     def step(self, operation: Operation) -> Finding | None:
         """Apply one operation to both sides and compare all that can be seen."""
         self.operations.append(operation)
+        if misuse(self.model, operation):
+            self._misused = operation
         expected, ours = self.model.step(operation)
+        self.outcomes.append(expected)
         try:
             actual, theirs = self.target.step(operation)
         except TargetLostError as lost:
-            return Finding(lost.kind, operation, len(self.operations) - 1, expected, None, detail=lost.detail)
-        return None if self.model.undefined else self._compare(operation, expected, actual, ours, theirs)
+            step = len(self.operations) - 1
+            self.found = Finding(lost.kind, operation, step, expected, None, detail=lost.detail)
+            return self.found
+        if self.model.undefined:
+            return None
+        finding = self._compare(operation, expected, actual, ours, theirs)
+        return self._excused(operation, finding) if finding is not None else None
+
+    def _excused(self, operation: Operation, finding: Finding) -> Finding | None:
+        """A difference after misuse that the target is known not to check is counted, and the run ends."""
+        if not (isinstance(self.model, MisuseUnchecked) and self._misused):
+            return finding
+        results = [getattr(side, "error", type(side).__name__) for side in (finding.actual, finding.expected)]
+        what = f"{type(self._misused).__name__}: {finding.observable} differs, {results[0]} instead of {results[1]}"
+        self.model.deviated[MisuseUnchecked.id] += 1
+        self.misuse[what] += 1
+        self.model.dead, self.found = True, None
+        return None
 
     def _compare(
         self, operation: Operation | None, expected: Outcome, actual: Outcome, ours: Snapshot, theirs: Snapshot
@@ -100,7 +136,7 @@ class Lockstep:
             self._ours, self._theirs = ours, theirs
             return None
         observable = "outcome" if expected != actual else first_difference(ours, theirs) or ""
-        return Finding(
+        self.found = Finding(
             observable,
             operation,
             len(self.operations) - 1,
@@ -109,6 +145,7 @@ class Lockstep:
             tuple(difference(self._ours or ours, ours)),
             tuple(difference(self._theirs or ours, theirs)),
         )
+        return self.found
 
 
 def replay(trace: Trace, target: Target) -> tuple[Finding | None, Trace]:
@@ -120,7 +157,7 @@ def replay(trace: Trace, target: Target) -> tuple[Finding | None, Trace]:
     finding = lockstep.start(trace.shape)
     if finding is None and lockstep.built:
         finding = _apply(lockstep, trace.operations)
-    return finding, Trace(trace.shape, tuple(lockstep.operations))
+    return finding, lockstep.trace
 
 
 def _apply(lockstep: Lockstep, operations: Iterable[Operation]) -> Finding | None:

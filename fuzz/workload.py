@@ -48,6 +48,10 @@ SWARM_WEIGHTS = (0, 0, 1, 1, 4)
 """Swarm testing: per run, an action is off, ordinary or much more frequent."""
 
 
+TRIES = 20
+"""How many actions may have no use in a state before something that always has is done."""
+
+
 class Draw(Protocol):
     """The only source of choice."""
 
@@ -64,15 +68,38 @@ class SeededDraw:
     """Choices from a seed: the fastest way."""
 
     def __init__(self, seed: int | str) -> None:
-        self._random = random.Random(seed).random
+        source = random.Random(seed)
+        self._random = source.random
+        self._bits = source.getrandbits
 
     def integer(self, low: int, high: int) -> int:
         """A number from `low` to `high`, both included."""
-        return low + int(self._random() * (high - low + 1))
+        size = high - low + 1
+        if size < 1 << 32:
+            return low + int(self._random() * size)
+        return low + self._bits(size.bit_length() + 32) * size // (1 << size.bit_length() + 32)
 
     def choose(self, options: Sequence[T]) -> T:
         """One of the options."""
         return options[int(self._random() * len(options))]
+
+
+class ByteDraw:
+    """Choices read from bytes, which another tool finds and shrinks; once they are used up, the lowest ones."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def integer(self, low: int, high: int) -> int:
+        """A number from `low` to `high`, both included."""
+        size = high - low + 1
+        start, self._at = self._at, self._at + (size.bit_length() + 7) // 8
+        return low + int.from_bytes(self._data[start : self._at], "big") % size
+
+    def choose(self, options: Sequence[T]) -> T:
+        """One of the options."""
+        return options[self.integer(0, len(options) - 1)]
 
 
 class Workload:
@@ -100,10 +127,11 @@ class Workload:
         if model.last and isinstance(model.last[1], Refused) and self.draw.integer(0, 2):
             name = self.draw.choose(list(model.requests))
             return Preempt(name) if self.draw.integer(0, 2) == 0 else Free(name)
-        while True:
+        for _ in range(TRIES):
             operation = self.draw.choose(self._actions)(model)
             if operation is not None:
                 return operation
+        return self.observe(model)  # bytes that are used up choose the same action for ever
 
     def drain(self, model: Model) -> list[Operation]:
         """What gives everything back, after which the pool must be whole (S1)."""
@@ -113,28 +141,34 @@ class Workload:
     def _swarm(self, chaos: bool) -> Sequence[Action]:
         """Actions, each as often as its weight of this run. Work on requests is never off."""
         optional: dict[Action, int] = {
-            self._preempt: 1,
-            self._evict: 1,
-            self._observe: 4,
-            self._step_start: 2,
-            self._reset: 1,
-            self._remove_skipped: 1,
-            self._outside: 1,
-            self._free_unknown: 1,
+            self.preempt: 1,
+            self.evict: 1,
+            self.observe: 4,
+            self.step_start: 2,
+            self.reset: 1,
+            self.remove_skipped: 1,
+            self.outside: 1,
+            self.free_unknown: 1,
         }
-        weights: dict[Action, int] = {self._submit: 6, self._work: 30, self._finish: 2, self._observe: 1}
+        weights: dict[Action, int] = {self.submit: 6, self.work: 30, self.finish: 2, self.observe: 1}
         for action, weight in optional.items():
             weights[action] = weights.get(action, 0) + weight * self.draw.choose(SWARM_WEIGHTS)
-        weights[self._misuse] = 4 if chaos else 0
+        weights[self.misuse] = 4 if chaos else 0
         return [action for action, weight in weights.items() for _ in range(weight)]
 
     # Requests.
 
     def _tokens(self, count: int) -> tuple[int, ...]:
-        integer, last = self.draw.integer, self._alphabet - 1
-        return tuple(integer(0, last) for _ in range(count))
+        """Tokens from one number: a draw for each token would dominate a run under Hypothesis."""
+        size = self._alphabet
+        number, tokens = self.draw.integer(0, size**count - 1), []
+        for _ in range(count):
+            number, token = divmod(number, size)
+            tokens.append(token)
+        return tuple(tokens)
 
-    def _submit(self, model: Model) -> Operation | None:
+    def submit(self, model: Model) -> Operation | None:
+        """A new request: mostly on a hot prefix, forked from it at some point."""
         if len(model.requests) >= self._max_live:
             return None
         draw, max_len = self.draw, self.shape.max_model_len
@@ -170,7 +204,7 @@ class Workload:
             start = offset + item.length
         return tuple(items)
 
-    def _work(self, model: Model) -> Operation | None:
+    def work(self, model: Model) -> Operation | None:
         """Bring one request forward."""
         if not model.requests:
             return None
@@ -245,16 +279,20 @@ class Workload:
             return Advance(name, self._tokens(sampled))
         return Reject(name, self.draw.integer(1, request.lead))
 
-    def _finish(self, model: Model) -> Operation | None:
+    def finish(self, model: Model) -> Operation | None:
+        """A request ends, or is aborted."""
         return Free(self.draw.choose(list(model.requests))) if model.requests else None
 
-    def _free_unknown(self, model: Model) -> Operation:
+    def free_unknown(self, model: Model) -> Operation:
+        """Free a request that nobody knows (S12)."""
         return Free(UNKNOWN_REQUEST)
 
-    def _preempt(self, model: Model) -> Operation | None:
+    def preempt(self, model: Model) -> Operation | None:
+        """A request gives everything back and will start again."""
         return Preempt(self.draw.choose(list(model.requests))) if model.requests else None
 
-    def _remove_skipped(self, model: Model) -> Operation | None:
+    def remove_skipped(self, model: Model) -> Operation | None:
+        """Window skipping outside of an allocation."""
         return RemoveSkipped(self.draw.choose(list(model.requests))) if model.requests else None
 
     # The pool and what is seen of it.
@@ -262,19 +300,23 @@ class Workload:
     def _block(self) -> int:
         return self.draw.integer(1, self.shape.num_blocks - 1)
 
-    def _evict(self, model: Model) -> Operation:
+    def evict(self, model: Model) -> Operation:
+        """Mostly a registered block, in use or not."""
         registered = list(model.state.identity)
         if registered and self.draw.integer(0, 3):
             return Evict((self.draw.choose(registered),))
         return Evict(tuple(dict.fromkeys(self.draw.integer(0, self.shape.num_blocks - 1) for _ in range(2))))
 
-    def _reset(self, model: Model) -> Operation:
+    def reset(self, model: Model) -> Operation:
+        """Reset the prefix cache."""
         return Reset()
 
-    def _step_start(self, model: Model) -> Operation:
+    def step_start(self, model: Model) -> Operation:
+        """A scheduler step begins."""
         return StepStart()
 
-    def _observe(self, model: Model) -> Operation:
+    def observe(self, model: Model) -> Operation:
+        """One of the calls that only look, or drain."""
         name = self.draw.choose([*model.requests, UNKNOWN_REQUEST])
         options: tuple[Operation, ...] = (
             CommonPrefix(name),
@@ -286,7 +328,7 @@ class Workload:
         )
         return self.draw.choose(options)
 
-    def _outside(self, model: Model) -> Operation | None:
+    def outside(self, model: Model) -> Operation | None:
         """Somebody else takes, shares or gives back blocks."""
         outside = list(dict.fromkeys(model.state.outside))
         if outside and self.draw.integer(0, 2):
@@ -296,7 +338,7 @@ class Workload:
             return None
         return Touch((self._block(),)) if self.draw.integer(0, 1) else Take(self.draw.integer(0, 3))
 
-    def _misuse(self, model: Model) -> Operation | None:
+    def misuse(self, model: Model) -> Operation | None:
         """A broken precondition (core.md, deviation 6)."""
         draw, num_blocks = self.draw, self.shape.num_blocks
         name = draw.choose([*model.requests, UNKNOWN_REQUEST])

@@ -1,1 +1,163 @@
 """The optimized core, with the public API of vLLM 0.23."""
+
+import logging
+
+from .block_hash_map import BlockHashToBlockMap
+from .block_hashing import (
+    BlockHashList,
+    BlockHashListWithBlockSize,
+    ExternalBlockHash,
+    get_block_hash,
+    get_group_id,
+    get_request_block_hasher,
+    hash_block_tokens,
+    init_none_hash,
+    make_block_hash_with_group_id,
+    maybe_convert_block_hash,
+)
+from .block_pool import BlockPool
+from .extra_keys import CacheableRequest, generate_block_hash_extra_keys, need_extra_keys
+from .free_queue import FreeKVCacheBlockQueue
+from .hash_functions import get_hash_fn_by_name, sha256, sha256_cbor
+from .kv_cache_block import BlockHash, BlockHashWithGroupId, KVCacheBlock
+from .kv_cache_coordinator import (
+    HybridKVCacheCoordinator,
+    KVCacheCoordinator,
+    KVCacheCoordinatorNoPrefixCache,
+    SpecGroup,
+    UnitaryKVCacheCoordinator,
+    get_kv_cache_coordinator,
+)
+from .kv_cache_interface import (
+    AttentionSpec,
+    ChunkedLocalAttentionSpec,
+    CrossAttentionSpec,
+    EncoderOnlyAttentionSpec,
+    FullAttentionSpec,
+    HiddenStateCacheSpec,
+    KVCacheConfig,
+    KVCacheGroupSpec,
+    KVCacheSpec,
+    KVCacheSpecKind,
+    KVCacheTensor,
+    KVQuantMode,
+    MambaAttentionBackendEnum,
+    MambaSpec,
+    MLAAttentionSpec,
+    SinkFullAttentionSpec,
+    SlidingWindowMLASpec,
+    SlidingWindowSpec,
+    TQFullAttentionSpec,
+    UniformTypeKVCacheSpecs,
+    get_kv_cache_spec_kind,
+    get_kv_cache_spec_sliding_window,
+    get_kv_quant_mode,
+    is_quantized_kv_cache,
+    kv_cache_uses_per_token_head_scales,
+)
+from .kv_cache_manager import KVCacheBlocks, KVCacheManager
+from .kv_cache_metrics import BlockMetricsState, KVCacheEvictionEvent, KVCacheMetricsCollector
+from .kv_cache_spec_registry import KVCacheSpecMetadata, KVCacheSpecRegistry, register_kv_cache_spec
+from .kv_cache_utils import get_uniform_page_size, is_kv_cache_page_size_uniform, is_kv_cache_spec_uniform
+from .kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
+from .request import Request
+from .single_type_kv_cache_manager import (
+    ChunkedLocalAttentionManager,
+    CrossAttentionManager,
+    FullAttentionManager,
+    MambaManager,
+    SingleTypeKVCacheManager,
+    SinkFullAttentionManager,
+    SlidingWindowManager,
+    get_manager_for_kv_cache_spec,
+    register_all_kvcache_specs,
+)
+from .stats import BaseCacheStats, CachingMetrics, PrefixCacheStats, PrefixCachingMetrics
+
+# A library leaves it to the program whether its warnings are shown.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
+
+__all__ = [
+    "AllBlocksCleared",
+    "AttentionSpec",
+    "BaseCacheStats",
+    "BlockHash",
+    "BlockHashList",
+    "BlockHashListWithBlockSize",
+    "BlockHashToBlockMap",
+    "BlockHashWithGroupId",
+    "BlockMetricsState",
+    "BlockPool",
+    "BlockRemoved",
+    "BlockStored",
+    "CacheableRequest",
+    "CachingMetrics",
+    "ChunkedLocalAttentionManager",
+    "ChunkedLocalAttentionSpec",
+    "CrossAttentionManager",
+    "CrossAttentionSpec",
+    "EncoderOnlyAttentionSpec",
+    "ExternalBlockHash",
+    "FreeKVCacheBlockQueue",
+    "FullAttentionManager",
+    "FullAttentionSpec",
+    "HiddenStateCacheSpec",
+    "HybridKVCacheCoordinator",
+    "KVCacheBlock",
+    "KVCacheBlocks",
+    "KVCacheConfig",
+    "KVCacheCoordinator",
+    "KVCacheCoordinatorNoPrefixCache",
+    "KVCacheEvent",
+    "KVCacheEvictionEvent",
+    "KVCacheGroupSpec",
+    "KVCacheManager",
+    "KVCacheMetricsCollector",
+    "KVCacheSpec",
+    "KVCacheSpecKind",
+    "KVCacheSpecMetadata",
+    "KVCacheSpecRegistry",
+    "KVCacheTensor",
+    "KVQuantMode",
+    "MLAAttentionSpec",
+    "MambaAttentionBackendEnum",
+    "MambaManager",
+    "MambaSpec",
+    "PrefixCacheStats",
+    "PrefixCachingMetrics",
+    "Request",
+    "SingleTypeKVCacheManager",
+    "SinkFullAttentionManager",
+    "SinkFullAttentionSpec",
+    "SlidingWindowMLASpec",
+    "SlidingWindowManager",
+    "SlidingWindowSpec",
+    "SpecGroup",
+    "TQFullAttentionSpec",
+    "UniformTypeKVCacheSpecs",
+    "UnitaryKVCacheCoordinator",
+    "generate_block_hash_extra_keys",
+    "get_block_hash",
+    "get_group_id",
+    "get_hash_fn_by_name",
+    "get_kv_cache_coordinator",
+    "get_kv_cache_spec_kind",
+    "get_kv_cache_spec_sliding_window",
+    "get_kv_quant_mode",
+    "get_manager_for_kv_cache_spec",
+    "get_request_block_hasher",
+    "get_uniform_page_size",
+    "hash_block_tokens",
+    "init_none_hash",
+    "is_kv_cache_page_size_uniform",
+    "is_kv_cache_spec_uniform",
+    "is_quantized_kv_cache",
+    "kv_cache_uses_per_token_head_scales",
+    "make_block_hash_with_group_id",
+    "maybe_convert_block_hash",
+    "need_extra_keys",
+    "register_all_kvcache_specs",
+    "register_kv_cache_spec",
+    "sha256",
+    "sha256_cbor",
+]

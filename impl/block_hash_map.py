@@ -31,7 +31,7 @@ class BlockHashToBlockMap:
             self._cache[key] = {found.block_id: found, block.block_id: block}
 
     def pop(self, key: BlockHashWithGroupId, block_id: int) -> KVCacheBlock | None:
-        """Remove exactly this block and return it; None, with nothing changed, if it is not registered under the key."""
+        """Remove exactly this block and return it; None, with nothing changed, if it is not under the key."""
         found = self._cache.get(key)
         if isinstance(found, dict):
             block = found.pop(block_id, None)

@@ -40,9 +40,9 @@ def maybe_convert_block_hash(hash_bytes: BlockHash) -> ExternalBlockHash:
 
     The environment variable VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES decides: 0 for bytes, 1 (the default) for an int.
     """
-    if os.environ.get("VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES", "1") == "0":
-        return hash_bytes
-    return int.from_bytes(hash_bytes[-8:], "big")
+    if int(os.environ.get("VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES", "1")):
+        return int.from_bytes(hash_bytes[-8:], "big")
+    return hash_bytes
 
 
 def init_none_hash(hash_fn: HashFunction) -> None:
@@ -98,8 +98,8 @@ def get_request_block_hasher(
             return []
         tokens = request.all_token_ids
         parent = known[-1] if known else None
-        # Output tokens lie behind the prompt, where only the last feature can still overlap.
-        mm_idx = -1 if first else 0
+        # From the first feature on, also behind the prompt: several may lie in its last, partial block.
+        mm_idx = 0
         has_keys = bool(
             request.lora_request is not None
             or request.mm_features

@@ -55,9 +55,9 @@ class BlockPool:
     def get_cached_block(self, block_hash: BlockHash, kv_cache_group_ids: Sequence[int]) -> list[KVCacheBlock] | None:
         """The earliest block registered under the hash in each group, or None if any group has none."""
         found: list[KVCacheBlock] = []
+        get_one_block = self.cached_block_hash_to_block.get_one_block
         for group_id in kv_cache_group_ids:
-            key = make_block_hash_with_group_id(block_hash, group_id)
-            block = self.cached_block_hash_to_block.get_one_block(key)
+            block = get_one_block(make_block_hash_with_group_id(block_hash, group_id))
             if block is None:
                 return None
             found.append(block)
@@ -83,8 +83,8 @@ class BlockPool:
             return
         hashes = self._hashes_at(request, block_size)
         assert len(hashes) >= num_full_blocks, (
-            f"request {request.request_id} has {len(hashes)} block hashes of {block_size} tokens, {num_full_blocks} are "
-            "needed: let its hasher run before caching"
+            f"request {request.request_id} has {len(hashes)} block hashes of {block_size} tokens, {num_full_blocks} "
+            "are needed: let its hasher run before caching"
         )
         chosen: list[int] = []
         for i in range(num_cached_blocks, num_full_blocks):
@@ -96,10 +96,11 @@ class BlockPool:
                 "already carries an identity: register only new blocks"
             )
             chosen.append(i)
+        insert = self.cached_block_hash_to_block.insert
         for i in chosen:
-            key = make_block_hash_with_group_id(hashes[i], kv_cache_group_id)
-            blocks[i].block_hash = key
-            self.cached_block_hash_to_block.insert(key, blocks[i])
+            block = blocks[i]
+            key = block._block_hash = make_block_hash_with_group_id(hashes[i], kv_cache_group_id)
+            insert(key, block)
         if self.enable_kv_cache_events:
             self._announce(request, hashes, chosen, num_cached_blocks, num_full_blocks, block_size, kv_cache_group_id)
 
@@ -114,9 +115,9 @@ class BlockPool:
                 f"asked for {num_blocks} blocks while {free} are free: ask for at least 0 and at most that many"
             )
         blocks = self.free_block_queue.popleft_n(num_blocks)
-        metrics = self.metrics_collector
+        metrics, caching = self.metrics_collector, self.enable_caching
         for block in blocks:
-            if self.enable_caching and (metrics is not None or block._block_hash is not None):
+            if caching and (block._block_hash is not None or metrics is not None):
                 self._forget_identity(block)
             block.ref_cnt = 1
             if metrics is not None:
@@ -128,16 +129,18 @@ class BlockPool:
 
         ValueError, before anything changes, if a block is not of this pool.
         """
+        own, size = self.blocks, self.num_gpu_blocks
         for block in blocks:
-            if not self._owns(block):
+            if not 0 <= block.block_id < size or own[block.block_id] is not block:
                 self._refuse("touch", blocks, block, "is not of this pool: pass blocks that this pool handed out")
+        null, metrics, remove = self.null_block, self.metrics_collector, self.free_block_queue.remove
         for block in blocks:
-            if not block.is_null:
+            if block is not null:
                 if not block.ref_cnt:
-                    self.free_block_queue.remove(block)
+                    remove(block)
                 block.ref_cnt += 1
-            if self.metrics_collector is not None:
-                self.metrics_collector.on_block_accessed(block)
+            if metrics is not None:
+                metrics.on_block_accessed(block)
 
     def free_blocks(self, ordered_blocks: Iterable[KVCacheBlock], prepend: bool = False) -> None:
         """Give back one reference per entry; a block nobody holds any more enters the free queue, identity and all.
@@ -147,19 +150,19 @@ class BlockPool:
         """
         blocks = list(ordered_blocks)
         freed: list[KVCacheBlock] = []
+        own, size, null = self.blocks, self.num_gpu_blocks, self.null_block
         for i, block in enumerate(blocks):
-            owned = self._owns(block)
-            if owned and block.is_null:
+            if block is null:
                 continue
-            if not owned or block.ref_cnt <= 0:
-                # Taking back the references given up so far is what makes the check free of a second pass.
+            references = block.ref_cnt
+            if references <= 0 or not 0 <= block.block_id < size or own[block.block_id] is not block:
+                # Undoing what was done is cheaper than a pass ahead that counts how often each block stands here.
                 for earlier in blocks[:i]:
-                    if not earlier.is_null:
-                        earlier.ref_cnt += 1
-                what = "is given back more often than it is held" if owned else "is not of this pool"
-                self._refuse("free", blocks, block, f"{what}: free each reference once, in the pool it came from")
-            block.ref_cnt -= 1
-            if not block.ref_cnt:
+                    earlier.ref_cnt += earlier is not null
+                why = "is not of this pool, or given back more often than held: free each reference once, where it is"
+                self._refuse("free", blocks, block, why)
+            block.ref_cnt = references - 1
+            if references == 1:
                 freed.append(block)
         if prepend:
             self.free_block_queue.prepend_n(freed)
@@ -167,7 +170,7 @@ class BlockPool:
             self.free_block_queue.append_n(freed)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
-        """Forget the identity of these blocks, in use or not. AssertionError, with nothing changed, if an id is no block's."""
+        """Forget the identity of these blocks, in use or not. AssertionError, before any change, for an unknown id."""
         ids = list(block_ids)
         for block_id in ids:
             assert 0 <= block_id < self.num_gpu_blocks, (
@@ -208,7 +211,7 @@ class BlockPool:
         return events
 
     def check(self) -> None:
-        """AssertionError, with the violated equation, unless queue, references and identities fit together. O(blocks)."""
+        """AssertionError, with the violated equation, unless queue, references and identities agree. O(blocks)."""
         self.free_block_queue.check()
         queued = {block.block_id for block in self.free_block_queue.get_all_free_blocks()}
         unheld = {block.block_id for block in self.blocks if not block.is_null and not block.ref_cnt}
@@ -221,10 +224,6 @@ class BlockPool:
         assert not negative, f"ref_cnt >= 0: {negative}"
         assert self.null_block._block_hash is None, f"the null block has no identity: {self.null_block}"
         self.cached_block_hash_to_block.check(self.blocks)
-
-    def _owns(self, block: KVCacheBlock) -> bool:
-        block_id = block.block_id
-        return 0 <= block_id < self.num_gpu_blocks and self.blocks[block_id] is block
 
     def _refuse(self, action: str, blocks: Sequence[KVCacheBlock], culprit: KVCacheBlock, why: str) -> NoReturn:
         ids = [block.block_id for block in blocks]

@@ -36,7 +36,7 @@ ExtraKeys = tuple[Any, ...]
 
 def need_extra_keys(request: CacheableRequest) -> bool:
     """Whether features, an adapter or a salt stand in the request's identities."""
-    return bool(request.mm_features) or request.lora_request is not None or bool(request.cache_salt)
+    return bool(request.mm_features) or request.lora_request is not None or request.cache_salt is not None
 
 
 def generate_block_hash_extra_keys(

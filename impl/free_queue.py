@@ -85,7 +85,7 @@ class FreeKVCacheBlockQueue:
         return blocks
 
     def check(self) -> None:
-        """AssertionError, with the violated equation, unless the links form one list of `num_free_blocks` blocks. O(n)."""
+        """AssertionError, with the violated equation, unless the links form one list of so many blocks. O(n)."""
         walk = self._walk(forward=True)
         back = self._walk(forward=False)
         assert walk == back[::-1], f"forward walk == reversed backward walk: {walk} != {back[::-1]}"

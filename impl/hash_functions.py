@@ -3,6 +3,7 @@
 import hashlib
 import pickle
 from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 
 HashFunction = Callable[[object], bytes]
@@ -19,8 +20,7 @@ def sha256_cbor(value: object) -> bytes:
 
     Raises ModuleNotFoundError where the package `cbor2` is not installed.
     """
-    import cbor2  # optional, and of no use to those who hash pickles
-
+    cbor2 = import_module("cbor2")  # optional, and of no use to those who hash pickles
     return hashlib.sha256(cbor2.dumps(value, canonical=True)).digest()
 
 
@@ -28,7 +28,7 @@ _BY_NAME: dict[str, HashFunction] = {"sha256": sha256, "sha256_cbor": sha256_cbo
 
 
 def get_hash_fn_by_name(name: str) -> HashFunction:
-    """The hash function called `name`: "sha256" or "sha256_cbor". ValueError for any other name or a missing package."""
+    """The hash function "sha256" or "sha256_cbor". ValueError for any other name or a missing package."""
     if name not in _BY_NAME:
         raise ValueError(f"unknown hash function {name!r}: choose one of {', '.join(_BY_NAME)}")
     if name == "sha256_cbor" and find_spec("cbor2") is None:

@@ -8,43 +8,11 @@ import re
 from collections import Counter
 from typing import TypeAlias
 
-from . import arith
+from . import arith, ops
 from .attention import CoreError, Mamba, Rule, demand, rule_for
 from .identity import ExtraKey, Identities, extra_keys, overlapping_items
 from .lookup import Coordinator
-from .ops import (
-    FULL_FAMILY,
-    NULL,
-    OPERATIONS,
-    SLIDING_FAMILY,
-    Advance,
-    Allocate,
-    Arrive,
-    CommonPrefix,
-    Done,
-    Evict,
-    Failed,
-    Free,
-    Lookup,
-    Operation,
-    Outcome,
-    Preempt,
-    ReadTable,
-    Refused,
-    Reject,
-    Release,
-    RemoveSkipped,
-    Reset,
-    Shape,
-    StepStart,
-    Submit,
-    Take,
-    TakeEvents,
-    TakeNewBlockIds,
-    TakeStats,
-    Touch,
-    Value,
-)
+from .ops import FULL_FAMILY, NULL, OPERATIONS, SLIDING_FAMILY, Done, Failed, Operation, Outcome, Refused, Shape, Value
 from .requests import Request
 from .snapshot import Labels, Snapshot
 from .state import Cleared, Key, State, Stored
@@ -100,7 +68,7 @@ class Model:
     @property
     def just_looked_up(self) -> str | None:
         """The request whose lookup was the operation before: its hit may be used."""
-        return self.last[0].request if self.last and isinstance(self.last[0], Lookup) else None
+        return self.last[0].request if self.last and isinstance(self.last[0], ops.Lookup) else None
 
     def _construct(self) -> None:
         shape = self.shape
@@ -159,12 +127,12 @@ class Model:
 
     # Requests.
 
-    def submit(self, op: Submit) -> Value:
+    def submit(self, op: ops.Submit) -> Value:
         """A request arrives (core.md §3)."""
         self.requests[op.request] = request = Request(op, list(op.prompt))
         return self._name_content(request)
 
-    def advance(self, op: Advance) -> Value:
+    def advance(self, op: ops.Advance) -> Value:
         """The allocated step has run."""
         request = self.requests[op.request]
         request.computed += request.scheduled - op.rejected
@@ -173,7 +141,7 @@ class Model:
         self.reached["draft rejected"] += op.rejected > 0
         return self._name_content(request)
 
-    def reject(self, op: Reject) -> Value:
+    def reject(self, op: ops.Reject) -> Value:
         """Drafts counted as computed are taken back."""
         request = self.requests[op.request]
         request.computed -= op.count
@@ -193,9 +161,9 @@ class Model:
         """Tagged extra keys of the tokens `start .. end - 1`; that naming went on at `restart` changes nothing."""
         return extra_keys(request.submit, start, end, overlapping_items(request.submit.items, start, end))
 
-    # Lookup and allocation.
+    # ops.Lookup and allocation.
 
-    def lookup(self, op: Lookup) -> Value:
+    def lookup(self, op: ops.Lookup) -> Value:
         """The longest hit of at most `num_tokens - 1` tokens: the last one is always recomputed (core.md §10, T13)."""
         request = self.requests[op.request]
         tokens, blocks = 0, [[] for _ in self.shape.groups]  # type: tuple[int, BlockIds]
@@ -211,7 +179,7 @@ class Model:
         request.hit = (tokens, blocks)
         return tokens, _frozen(blocks)
 
-    def allocate(self, op: Allocate) -> Value:
+    def allocate(self, op: ops.Allocate) -> Value:
         """`allocate_slots`, step by step as core.md §10 numbers them."""
         demand(min(op.new_tokens, op.external, op.lookahead, op.reserved, op.encoder_tokens) >= 0, "ValueError")
         demand(op.new_tokens + op.external > 0, "ValueError")
@@ -249,11 +217,11 @@ class Model:
         self.reached[why] += 1
         raise Refusal
 
-    def tokens_of(self, group: int, op: Allocate, num_tokens: int) -> int:
+    def tokens_of(self, group: int, op: ops.Allocate, num_tokens: int) -> int:
         """Cross attention is sized by the encoder's tokens (core.md §9)."""
         return op.encoder_tokens if self.shape.groups[group].kind == "cross" else num_tokens
 
-    def predicted(self, op: Allocate, hit: BlockIds, need: int, main: int, total: int, *, capped: bool) -> int:
+    def predicted(self, op: ops.Allocate, hit: BlockIds, need: int, main: int, total: int, *, capped: bool) -> int:
         """Blocks that will leave the free queue, over all groups (T7)."""
         counts = self.state.references()
         demands = [
@@ -265,7 +233,7 @@ class Model:
     def predicted_in(
         self,
         group: int,
-        op: Allocate,
+        op: ops.Allocate,
         hit: list[int],
         num_tokens: int,
         main: int,
@@ -296,7 +264,7 @@ class Model:
         """The admission gate counts no more blocks than a request can hold at once (report 39734)."""
         return required if rule.cap is None else min(required, rule.cap)
 
-    def arriving_states(self, rule: Mamba, op: Allocate, entries: int, total: int) -> tuple[int, int]:
+    def arriving_states(self, rule: Mamba, op: ops.Allocate, entries: int, total: int) -> tuple[int, int]:
         """Align mode: blocks for states that come from outside, and the table's length once they are there."""
         return (1, arith.cdiv(total, rule.b)) if op.external else (0, entries)
 
@@ -394,7 +362,7 @@ class Model:
             )
         )
 
-    def arrive(self, op: Arrive) -> Value:
+    def arrive(self, op: ops.Arrive) -> Value:
         """External tokens are there: register them; a fully loaded prompt still recomputes its last token."""
         request = self.requests[op.request]
         if self.shape.caching:
@@ -405,13 +373,13 @@ class Model:
 
     # Giving blocks back.
 
-    def free(self, op: Free) -> Value:
+    def free(self, op: ops.Free) -> Value:
         """The request gives its blocks back and is forgotten; nothing happens for an unknown one (S12)."""
         self.give_back(op.request)
         self.requests.pop(op.request, None)
         return None
 
-    def preempt(self, op: Preempt) -> Value:
+    def preempt(self, op: ops.Preempt) -> Value:
         """The request gives its blocks back and will start again."""
         self.give_back(op.request)
         request = self.requests[op.request]
@@ -432,7 +400,7 @@ class Model:
             self.registered[group].pop(name, None)
             self.mamba_started.pop((group, name), None)
 
-    def remove_skipped(self, op: RemoveSkipped) -> Value:
+    def remove_skipped(self, op: ops.RemoveSkipped) -> Value:
         """Null what no query from the computed tokens on reads, in every group."""
         computed = self.requests[op.request].computed if op.request in self.requests else 0
         for group in range(len(self.rules)):
@@ -460,14 +428,14 @@ class Model:
 
     # The prefix cache as a whole.
 
-    def evict(self, op: Evict) -> Value:
+    def evict(self, op: ops.Evict) -> Value:
         """The blocks lose their identity, in use or not."""
         demand(all(0 <= block < self.shape.num_blocks for block in op.blocks))
         for block in set(op.blocks):
             self.state.forget(block)
         return None
 
-    def reset(self, op: Reset) -> Value:
+    def reset(self, op: ops.Reset) -> Value:
         """Forget every identity, unless a block is in use."""
         if self.state.num_free() != self.shape.num_blocks - 1:
             self.reached["reset refused"] += 1
@@ -478,14 +446,14 @@ class Model:
         self.stats[0] = 1
         return True
 
-    def step_start(self, op: StepStart) -> Value:
+    def step_start(self, op: ops.StepStart) -> Value:
         """A scheduler step begins: what was registered in the last one may be used."""
         self.registered_this_step.clear()
         return None
 
     # Observers.
 
-    def common_prefix(self, op: CommonPrefix) -> Value:
+    def common_prefix(self, op: ops.CommonPrefix) -> Value:
         """Leading blocks that all tables of the group hold, by reference count (reports 23130, 55227)."""
         counts = self.state.references()
         return tuple(self.common_prefix_in(group, op.request, counts) for group in range(len(self.rules)))
@@ -502,41 +470,41 @@ class Model:
             shared += 1
         return shared
 
-    def read_table(self, op: ReadTable) -> Value:
+    def read_table(self, op: ops.ReadTable) -> Value:
         """The block table in every group; empty for an unknown request."""
         return tuple(tuple(tables.get(op.request, ())) for tables in self.state.tables)
 
-    def take_events(self, op: TakeEvents) -> Value:
+    def take_events(self, op: ops.TakeEvents) -> Value:
         """Events since the last time, each told its group's kind and window."""
         events = event_values(self.state.events, self.shape, self.labels, drained=True)
         self.state.events.clear()
         return events
 
-    def take_new_block_ids(self, op: TakeNewBlockIds) -> Value:
+    def take_new_block_ids(self, op: ops.TakeNewBlockIds) -> Value:
         """Ids handed to full-attention groups since the last time."""
         ids = tuple(block for row in self.new_block_ids for block in row)
         self.new_block_ids = [[] for _ in self.shape.groups]
         return ids
 
-    def take_stats(self, op: TakeStats) -> Value:
+    def take_stats(self, op: ops.TakeStats) -> Value:
         """Requests, queried and hit tokens since the last time; those of requests preempted before apart."""
         stats, self.stats = self.stats, [0] * 7
         return (bool(stats[0]), *stats[1:]) if self.shape.stats else None
 
     # Holders outside the tables.
 
-    def take(self, op: Take) -> Value:
+    def take(self, op: ops.Take) -> Value:
         """Blocks leave the pool for somebody else."""
         blocks = self.state.take(op.count)
         self.state.outside += blocks
         return tuple(blocks)
 
-    def touch(self, op: Touch) -> Value:
+    def touch(self, op: ops.Touch) -> Value:
         """One more reference each."""
         self.state.outside += (block for block in op.blocks if block != NULL)
         return None
 
-    def release(self, op: Release) -> Value:
+    def release(self, op: ops.Release) -> Value:
         """References go back."""
         self.state.release_outside(op.blocks, op.prepend)
         return None

@@ -7,23 +7,9 @@
 
 from collections import Counter
 
+from . import ops
 from .core import Model
-from .ops import (
-    NULL,
-    Advance,
-    Allocate,
-    Arrive,
-    Evict,
-    Lookup,
-    Operation,
-    Preempt,
-    Reject,
-    Release,
-    RemoveSkipped,
-    Submit,
-    Take,
-    Touch,
-)
+from .ops import NULL, Operation
 
 
 def allows(model: Model, op: Operation) -> bool:
@@ -34,16 +20,16 @@ def allows(model: Model, op: Operation) -> bool:
 def misuse(model: Model, op: Operation) -> bool:
     """Is this an operation that every core must answer with an error, or ignore, and that changes nothing?"""
     match op:
-        case Allocate():
+        case ops.Allocate():
             numbers = (op.new_tokens, op.external, op.lookahead, op.reserved, op.encoder_tokens)
             return min(numbers) < 0 or op.new_tokens + op.external == 0
-        case Take():
+        case ops.Take():
             return op.count < 0
-        case Evict():
+        case ops.Evict():
             return not all(0 <= block < model.shape.num_blocks for block in op.blocks)
-        case Touch():
+        case ops.Touch():
             return NULL in op.blocks and all(0 <= block < model.shape.num_blocks for block in op.blocks)
-        case Release():
+        case ops.Release():
             if not all(0 <= block < model.shape.num_blocks for block in op.blocks):
                 return False
             counts = model.state.references()
@@ -53,35 +39,35 @@ def misuse(model: Model, op: Operation) -> bool:
     return False
 
 
-def _releasable(model: Model, op: Release) -> bool:
+def _releasable(model: Model, op: ops.Release) -> bool:
     """Do outside holders hold all that they give back?"""
     return not Counter(block for block in op.blocks if block != NULL) - Counter(model.state.outside)
 
 
 def _legal(model: Model, op: Operation) -> bool:
     match op:
-        case Submit():
+        case ops.Submit():
             return op.request not in model.requests and _sound(model, op)
-        case Lookup(name):
+        case ops.Lookup(name):
             return name in model.requests and _fresh(model, name)
-        case Allocate():
+        case ops.Allocate():
             return op.request in model.requests and _allocatable(model, op)
-        case Advance():
+        case ops.Advance():
             return op.request in model.requests and _advances(model, op)
-        case Reject(name, count):
+        case ops.Reject(name, count):
             return name in model.requests and 0 < count <= model.requests[name].lead
-        case Arrive(name):
+        case ops.Arrive(name):
             return name in model.requests and model.requests[name].arriving
-        case Preempt(name) | RemoveSkipped(name):
+        case ops.Preempt(name) | ops.RemoveSkipped(name):
             return name in model.requests
-        case Touch(blocks):
+        case ops.Touch(blocks):
             return all(0 < block < model.shape.num_blocks for block in blocks)
-        case Release(blocks):
+        case ops.Release(blocks):
             return _releasable(model, op)
     return True
 
 
-def _sound(model: Model, op: Submit) -> bool:
+def _sound(model: Model, op: ops.Submit) -> bool:
     """Is the request well-formed: of legal length, items in order and inside the prompt, embeddings complete?"""
     ends = [0, *(item.offset + item.length for item in op.items)]
     starts = [*(item.offset for item in op.items), len(op.prompt)]
@@ -100,7 +86,7 @@ def _fresh(model: Model, name: str) -> bool:
     return not (request.computed or request.scheduled or request.arriving or tables)
 
 
-def _allocatable(model: Model, op: Allocate) -> bool:
+def _allocatable(model: Model, op: ops.Allocate) -> bool:
     request, shape = model.requests[op.request], model.shape
     hit_tokens = request.hit[0] if op.hit and request.hit else 0
     total = request.computed + hit_tokens + op.external
@@ -117,7 +103,7 @@ def _allocatable(model: Model, op: Allocate) -> bool:
     )
 
 
-def _advances(model: Model, op: Advance) -> bool:
+def _advances(model: Model, op: ops.Advance) -> bool:
     """Has something been computed or sampled, and is at least one token of the step kept?"""
     request = model.requests[op.request]
     return (

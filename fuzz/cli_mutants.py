@@ -1,0 +1,116 @@
+"""`blockproof mutants`: does the harness find mistakes that were planted on purpose?"""
+
+import json
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .cli_fuzz import JsonOption
+
+if TYPE_CHECKING:
+    from .faults import Fault
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """What became of one planted fault."""
+
+    fault: str
+    expected: str
+    """Observable in which it should show."""
+    found: bool
+    observable: str | None = None
+    operation: str | None = None
+    operations: int = 0
+    """Operations until it was found."""
+    seconds: float = 0.0
+    """Until it was found, shrinking not counted."""
+    shrunk_to: int | None = None
+    """Operations of the reduced trace."""
+    shrink_seconds: float = 0.0
+
+
+def mutants(
+    list_only: Annotated[bool, typer.Option("--list", help="Only name the faults.")] = False,
+    only: Annotated[str | None, typer.Option(help="Only this fault.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long to look for each.")] = 20.0,
+    seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Plant one fault after the other into our core, and find and shrink each.
+
+    Exits with 0 if every fault was found, 1 if one was not.
+    """
+    from .faults import FAULTS
+
+    if only is not None and only not in FAULTS:
+        raise typer.BadParameter(f"--only: no fault is called {only!r}; see blockproof mutants --list")
+    chosen = [fault for name, fault in FAULTS.items() if only in (None, name)]
+    if list_only:
+        _print_list(chosen, as_json)
+        return
+    hunts = []
+    for fault in chosen:
+        hunts.append(hunt(fault, seconds, seed))
+        if not as_json:
+            _print_hunt(hunts[-1])
+    missed = [hunt.fault for hunt in hunts if not hunt.found]
+    if as_json:
+        print(json.dumps([asdict(hunt) for hunt in hunts], indent=2))
+    else:
+        print(
+            f"{len(hunts) - len(missed)} of {len(hunts)} found" + (f"; missed: {', '.join(missed)}" if missed else "")
+        )
+    raise typer.Exit(1 if missed else 0)
+
+
+def hunt(fault: "Fault", seconds: float, seed: int) -> Hunt:
+    """Fuzz our core with this fault for at most so many seconds, and shrink what comes up."""
+    from .engines import Plan, run_random
+    from .faults import open_fault
+    from .report import Summary
+    from .shrink import shrink
+
+    target = open_fault(fault.name)
+    done = Summary(target.name, "random", seed)
+    try:
+        run_random(target, Plan(seed, seconds), done)
+        if done.finding is None or done.trace is None:
+            return Hunt(fault.name, fault.observable, False, operations=done.operations, seconds=done.seconds)
+        start = time.monotonic()
+        shrunk = shrink(done.trace, done.finding.kind, target)
+    finally:
+        target.close()
+    return Hunt(
+        fault.name,
+        fault.observable,
+        True,
+        *done.finding.kind,
+        done.operations,
+        round(done.seconds, 2),
+        len(shrunk.trace.operations),
+        round(time.monotonic() - start, 2),
+    )
+
+
+def _print_list(faults: "list[Fault]", as_json: bool) -> None:
+    if as_json:
+        fields = ("name", "observable", "describe")
+        print(json.dumps([{name: getattr(fault, name) for name in fields} for fault in faults], indent=2))
+        return
+    width = max((len(fault.name) for fault in faults), default=0)
+    for fault in faults:
+        print(f"{fault.name.ljust(width)}  {fault.observable:14} {fault.describe}")
+
+
+def _print_hunt(hunt: Hunt) -> None:
+    if hunt.found:
+        where = f"`{hunt.observable}` at {hunt.operation}"
+        after = f"{hunt.operations:7,} operations  {hunt.seconds:6.2f} s"
+        print(f"{hunt.fault:32} {where:28} {after}  shrunk to {hunt.shrunk_to} in {hunt.shrink_seconds} s")
+    else:
+        print(f"{hunt.fault:32} NOT FOUND in {hunt.operations:,} operations, {hunt.seconds:.1f} s")
+    sys.stdout.flush()

@@ -1,0 +1,128 @@
+"""A Hypothesis state machine made of the workload's own actions.
+
+Engineers who test a core with pytest use it directly; `make` returns any `Target`:
+
+    from blockproof.fuzz import lockstep_machine
+    TestMyCore = lockstep_machine("my_package.my_module:make").TestCase
+"""
+
+from collections.abc import Sequence
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from ..model.core import Model
+from ..model.ops import Operation
+from .lockstep import Finding, Lockstep
+from .shapes import ATTENTION, draw_shape
+from .targets.base import Target
+from .targets.registry import open_target
+from .trace import TraceFile, dump_trace
+from .workload import ByteDraw, Workload
+
+SHAPE_BYTES = st.binary(min_size=200, max_size=200)
+STEP_BYTES = st.binary(min_size=40, max_size=40)
+"""What one step decides from. One draw a step, not one a choice, makes the machine about twenty times faster."""
+
+
+class DifferenceError(AssertionError):
+    """Model and target parted: the text says where, and holds the trace that leads there."""
+
+    def __init__(self, finding: Finding, lockstep: Lockstep) -> None:
+        trace = dump_trace(TraceFile(lockstep.trace, target=lockstep.target.name))
+        super().__init__(
+            f"{finding}\nTo repeat it, save what follows as t.json and run: blockproof replay t.json\n{trace}"
+        )
+        self.finding = finding
+
+
+class LockstepMachine(RuleBasedStateMachine):
+    """One run: a shape, then actions of the workload, each compared. Made for a target by `lockstep_machine`."""
+
+    target: Target
+    attention: Sequence[str] = tuple(ATTENTION)
+    chaos = False
+
+    @initialize(data=SHAPE_BYTES)
+    def start(self, data: bytes) -> None:
+        """Draw a shape and build both sides."""
+        draw = ByteDraw(data)
+        self.name = draw.choose(self.attention)
+        shape = draw_shape(draw, ATTENTION[self.name])
+        self.lockstep = Lockstep(self.target)
+        self._demand_none(self.lockstep.start(shape))
+        self.workload = Workload(draw, shape, chaos=self.chaos)
+
+    @property
+    def model(self) -> Model:
+        """The model's side."""
+        return self.lockstep.model
+
+    def apply(self, data: bytes, action: str) -> None:
+        """One operation of this action, if the model's state has a use for it."""
+        if not self.lockstep.built or self.model.dead:
+            return
+        self.workload.draw = ByteDraw(data)
+        operation: Operation | None = getattr(self.workload, action)(self.model)
+        if operation is not None:
+            self._demand_none(self.lockstep.step(operation))
+
+    @rule(data=STEP_BYTES)
+    def advance_requests(self, data: bytes) -> None:
+        """What a scheduler does most: whatever comes next, requests first."""
+        self.apply(data, "next")
+
+    @rule(data=STEP_BYTES)
+    def submit(self, data: bytes) -> None:
+        """A new request."""
+        self.apply(data, "submit")
+
+    @rule(data=STEP_BYTES)
+    def work(self, data: bytes) -> None:
+        """Bring a request forward."""
+        self.apply(data, "work")
+
+    @rule(data=STEP_BYTES)
+    def finish(self, data: bytes) -> None:
+        """A request ends."""
+        self.apply(data, "finish")
+
+    @rule(data=STEP_BYTES)
+    def observe(self, data: bytes) -> None:
+        """Look, or drain."""
+        self.apply(data, "observe")
+
+    def teardown(self) -> None:
+        """Give everything back: the pool must be whole."""
+        lockstep = getattr(self, "lockstep", None)
+        if lockstep is None:
+            return
+        try:
+            if lockstep.built and not self.model.dead and not lockstep.found:
+                for operation in self.workload.drain(self.model):
+                    self._demand_none(lockstep.step(operation))
+        finally:
+            self.count(lockstep)
+
+    def count(self, lockstep: Lockstep) -> None:
+        """A run is over. The engine counts it; under pytest nobody does."""
+
+    def _demand_none(self, finding: Finding | None) -> None:
+        if finding is not None:
+            raise DifferenceError(finding, self.lockstep)
+
+
+def lockstep_machine(
+    target: str | Target, *, attention: Sequence[str] = tuple(ATTENTION), chaos: bool = False
+) -> type[LockstepMachine]:
+    """A state machine that holds a target against the model; its `TestCase` is what pytest collects.
+
+    `target` is a target or what `--target` takes; `attention` are names of `shapes.ATTENTION`; `chaos` breaks
+    preconditions on purpose. ValueError for a wrong name, TargetUnavailableError if the target cannot be started.
+    """
+    if unknown := [name for name in attention if name not in ATTENTION]:
+        raise ValueError(f"unknown attention {unknown[0]!r}: choose from {', '.join(ATTENTION)}")
+    opened = open_target(target) if isinstance(target, str) else target
+    return type(
+        "LockstepMachine", (LockstepMachine,), {"target": opened, "attention": tuple(attention), "chaos": chaos}
+    )

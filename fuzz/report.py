@@ -1,0 +1,246 @@
+"""What a run did: the `Summary` that the engines fill in, and its forms for people and machines.
+
+All forms come from the same sections, so that a terminal, a log and a Markdown page say the same.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from xml.etree import ElementTree
+
+from ..model.ops import Done, Refused
+from .deviations import DEVIATIONS
+from .lockstep import Finding, Lockstep, Trace
+
+LONG_RUN = 100_000
+"""Operations from which on a declared deviation that never occurred counts as stale."""
+COUNTERS = ("attention", "operation_counts", "outcomes", "reached", "deviated", "misuse")
+
+
+@dataclass
+class Summary:
+    """What the runs of one engine on one target came to. Engines call `add_run` once a run."""
+
+    target: str
+    engine: str
+    seed: int
+    runs: int = 0
+    operations: int = 0
+    seconds: float = 0.0
+    attention: Counter[str] = field(default_factory=Counter)
+    """Runs by the name of their attention types."""
+    operation_counts: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By kind of operation and `Done`, `Refused` or the kind of error."""
+    reached: Counter[str] = field(default_factory=Counter)
+    """How often each interesting situation came up."""
+    deviated: Counter[str] = field(default_factory=Counter)
+    """How often each known deviation of the target occurred."""
+    misuse: Counter[str] = field(default_factory=Counter)
+    """What the target made of broken preconditions, where that is only reported."""
+    finding: Finding | None = None
+    trace: Trace | None = None
+    """The run that showed the finding."""
+    finding_attention: str | None = None
+    finding_seed: int = 0
+    """Seed of the process that found it."""
+    interrupted: bool = False
+    """Did Ctrl-C end it?"""
+
+    def add_run(self, attention: str, lockstep: Lockstep, finding: Finding | None) -> None:
+        """Count one run that is over; `finding` is what it ended with."""
+        kinds = [type(operation).__name__ for operation in lockstep.operations]
+        results = [getattr(outcome, "error", type(outcome).__name__) for outcome in lockstep.outcomes]
+        self.runs += 1
+        self.operations += len(kinds)
+        self.attention[attention] += 1
+        self.operation_counts.update(kinds)
+        self.outcomes.update(zip(kinds, results, strict=True))
+        self.reached.update(lockstep.model.reached)
+        self.deviated.update(getattr(lockstep.model, "deviated", {}))
+        self.misuse.update(lockstep.misuse)
+        if finding is not None:
+            self.finding, self.trace = finding, lockstep.trace
+            self.finding_attention, self.finding_seed = attention, self.seed
+
+    def merge(self, other: "Summary") -> None:
+        """Add what another process did at the same time; the first finding stays."""
+        self.runs += other.runs
+        self.operations += other.operations
+        self.seconds = max(self.seconds, other.seconds)
+        self.interrupted |= other.interrupted
+        for name in COUNTERS:
+            getattr(self, name).update(getattr(other, name))
+        if self.finding is None and other.finding is not None:
+            self.finding, self.trace = other.finding, other.trace
+            self.finding_attention, self.finding_seed = other.finding_attention, other.finding_seed
+
+    @property
+    def rate(self) -> float:
+        """Operations a second, over all processes."""
+        return self.operations / self.seconds if self.seconds else 0.0
+
+    def unseen_deviations(self) -> list[str]:
+        """Ids of deviations that are declared for the target and did not occur."""
+        return [deviation.id for deviation in DEVIATIONS.get(self.target, ()) if not self.deviated[deviation.id]]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One table of a report."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def headline(summary: Summary) -> str:
+    """One line: what was run and how much of it."""
+    ended = ", ended by Ctrl-C" if summary.interrupted else ""
+    return (
+        f"{summary.target}, engine {summary.engine}, seed {summary.seed}: {summary.runs:,} runs, "
+        f"{summary.operations:,} operations in {summary.seconds:.1f} s ({summary.rate:,.0f}/s){ended}"
+    )
+
+
+def verdict(summary: Summary) -> str:
+    """One line: was anything found?"""
+    if summary.finding is None:
+        return f"no difference in {summary.operations:,} operations"
+    return f"FOUND: `{summary.finding.kind[0]}` differs at {summary.finding.kind[1]}"
+
+
+def sections(summary: Summary) -> Iterator[Section]:
+    """The tables of a report; those without content are left out."""
+    yield from _counted("Runs by attention type", ("attention", "runs"), summary.attention)
+    if summary.outcomes:
+        by_kind: dict[str, dict[str, int]] = {}
+        for (kind, result), count in sorted(summary.outcomes.items()):
+            by_kind.setdefault(kind, {})[result] = count
+        columns = sorted({result for _, result in summary.outcomes}, key=lambda name: (name not in _USUAL, name))
+        rows = (
+            (kind, *(f"{results[name]:,}" if name in results else "" for name in columns))
+            for kind, results in by_kind.items()
+        )
+        yield Section("Operations and outcomes", ("operation", *columns), tuple(rows))
+    yield from _counted("Situations reached", ("situation", "times"), summary.reached)
+    if declared := DEVIATIONS.get(summary.target, ()):
+        unseen = "STALE? never" if summary.operations >= LONG_RUN else "not seen"
+        rows = (
+            (
+                deviation.id,
+                f"{summary.deviated[deviation.id]:,}" if summary.deviated[deviation.id] else unseen,
+                deviation.reason,
+            )
+            for deviation in declared
+        )
+        yield Section("Known deviations of the target", ("id", "times", "what it does"), tuple(rows))
+    yield from _counted("Misuse (reported only)", ("what happened", "times"), summary.misuse)
+
+
+_USUAL = (Done.__name__, Refused.__name__)
+
+
+def _counted(title: str, columns: tuple[str, ...], counts: Mapping[str, int]) -> Iterator[Section]:
+    if counts:
+        yield Section(title, columns, tuple((name, f"{count:,}") for name, count in sorted(counts.items())))
+
+
+def plain(summary: Summary) -> str:
+    """The report for a log: aligned lines."""
+    lines = [headline(summary)]
+    for section in sections(summary):
+        table = (section.columns, *section.rows)
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines += ["", section.title]
+        for row in table:
+            lines.append("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return "\n".join([*lines, "", verdict(summary)])
+
+
+def show(summary: Summary) -> None:
+    """Print the report: as tables on a terminal, as plain lines elsewhere."""
+    from rich.console import Console  # costs a tenth of a second, which a script need not pay
+    from rich.table import Table
+
+    console = Console()
+    if not console.is_terminal:
+        print(plain(summary))
+        return
+    console.print(headline(summary), style="bold", markup=False)
+    for section in sections(summary):
+        table = Table(title=section.title, title_justify="left", header_style="dim")
+        for i, column in enumerate(section.columns):
+            table.add_column(column, justify="left" if i == 0 or column.startswith("what") else "right")
+        for row in section.rows:
+            table.add_row(*row)
+        console.print(table)
+    console.print(verdict(summary), style="red" if summary.finding else "green", markup=False)
+
+
+def as_json(summary: Summary) -> dict[str, object]:
+    """The report as JSON-ready data."""
+    outcomes: dict[str, dict[str, int]] = {}
+    for (kind, result), count in sorted(summary.outcomes.items()):
+        outcomes.setdefault(kind, {})[result] = count
+    finding = summary.finding
+    return {
+        "target": summary.target,
+        "engine": summary.engine,
+        "seed": summary.seed,
+        "runs": summary.runs,
+        "operations": summary.operations,
+        "seconds": round(summary.seconds, 3),
+        "operations_per_second": round(summary.rate, 1),
+        "interrupted": summary.interrupted,
+        "attention": dict(sorted(summary.attention.items())),
+        "outcomes": outcomes,
+        "reached": dict(sorted(summary.reached.items())),
+        "deviated": dict(sorted(summary.deviated.items())),
+        "deviations_not_seen": summary.unseen_deviations(),
+        "misuse": dict(sorted(summary.misuse.items())),
+        "finding": finding
+        and {"observable": finding.kind[0], "operation": finding.kind[1], "step": finding.step, "text": str(finding)},
+    }
+
+
+def markdown(summary: Summary) -> str:
+    """The report as a Markdown page, for the summary of a CI job."""
+    lines = [f"## blockproof: {verdict(summary)}", "", headline(summary)]
+    if summary.finding is not None:
+        lines += ["", "```", str(summary.finding), "```"]
+    for section in sections(summary):
+        lines += ["", f"### {section.title}", "", _markdown_row(section.columns)]
+        lines += [_markdown_row(("---",) * len(section.columns)), *map(_markdown_row, section.rows)]
+    return "\n".join([*lines, ""])
+
+
+def _markdown_row(cells: tuple[str, ...]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def junit(summary: Summary, unmet: list[str]) -> str:
+    """The report as JUnit XML: a test case for each attention type, and one for the floors."""
+    names = sorted(summary.attention) or ["start"]
+    found = summary.finding_attention or names[0] if summary.finding else None
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"blockproof {summary.target}",
+        tests=str(len(names) + 1),
+        failures=str((found is not None) + bool(unmet)),
+        errors="0",
+        time=f"{summary.seconds:.3f}",
+    )
+    for name in names:
+        share = summary.attention[name] / summary.runs * summary.seconds if summary.runs else 0.0
+        case = ElementTree.SubElement(suite, "testcase", classname="lockstep", name=name, time=f"{share:.3f}")
+        if name == found:
+            ElementTree.SubElement(case, "failure", message=verdict(summary)).text = str(summary.finding)
+    case = ElementTree.SubElement(suite, "testcase", classname="floors", name="situations", time="0")
+    if unmet:
+        ElementTree.SubElement(case, "failure", message=unmet[0]).text = "\n".join(unmet)
+    ElementTree.SubElement(suite, "system-out").text = plain(summary)
+    text = ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else " " for c in text
+    )  # XML has no place for control characters

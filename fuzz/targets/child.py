@@ -1,0 +1,299 @@
+"""A target in a process of its own: whatever it does, the harness goes on and has a finding."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+
+from ...model.ops import Operation, Outcome, Shape, to_json
+from ...model.snapshot import Snapshot
+from .base import TargetLostError, TargetUnavailableError
+from .wire import HEADER, MAX_FRAME, answer_of, frame, message_of
+
+MEBIBYTE = 1 << 20
+_ROOT = __name__.split(".")[0]
+_STDERR_KEPT = 4096
+"""Bytes of the child's last words that go into a report."""
+_SLICE_S = 0.25
+"""How long to wait for an answer before looking after the child's health."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a child may take before it counts as lost."""
+
+    operation_s: float = 10.0
+    start_s: float = 120.0
+    """For the launch of the process, imports included, and for building a core."""
+    growth_bytes: int = 2 << 30
+    """Resident memory beyond what it had when it was ready."""
+
+
+class ChildTarget:
+    """A `Target` that lives in a child process, which is launched at the first `start` and again after a loss.
+
+    `spec` is what the child opens (`vllm`, `impl`, `package.module:factory`), `python` the interpreter that runs it;
+    None is this one, with the same import path. TargetUnavailableError from `start` if it cannot be opened there.
+    """
+
+    def __init__(self, name: str, spec: str, python: Path | None = None, limits: Limits | None = None) -> None:
+        self.name = name
+        self._spec = spec
+        self._python = python
+        self._limits = limits or Limits()
+        self._process: _Process | None = None
+
+    @property
+    def version(self) -> str:
+        """Version of what the running child drives; empty before `start` or if it does not say."""
+        return self._process.version if self._process else ""
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """Build a fresh core in the child. TargetLostError if the child is lost over it."""
+        if self._process is None:
+            self._process = _Process(self._spec, self._python, self._limits)
+        return self._ask(["start", to_json(shape)], self._limits.start_s)
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """Apply one operation in the child. TargetLostError if the child is lost over it."""
+        outcome, snapshot = self._ask(["step", to_json(operation)], self._limits.operation_s)
+        if snapshot is None:
+            raise self._lose(TargetLostError("protocol", "the answer to an operation has no snapshot"))
+        return outcome, snapshot
+
+    def close(self) -> None:
+        """Kill the child and all it started."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+    def _ask(self, message: list[object], deadline_s: float) -> tuple[Outcome, Snapshot | None]:
+        if self._process is None:
+            raise TargetLostError("crash", "the target is not running; call start first")
+        try:
+            return self._process.ask(message, deadline_s)
+        except TargetLostError as lost:
+            raise self._lose(lost) from None
+        except BaseException:
+            self.close()  # the pipe may stand in the middle of a frame
+            raise
+
+    def _lose(self, lost: TargetLostError) -> TargetLostError:
+        self.close()
+        return lost
+
+
+class _Process:
+    """One launched child."""
+
+    def __init__(self, spec: str, python: Path | None, limits: Limits) -> None:
+        self._limits = limits
+        self._input = bytearray()
+        self._last_words = b""
+        self._modules = tempfile.TemporaryDirectory(prefix="blockproof-child-")
+        try:
+            self._launch(spec, python)
+            self.version, self._resident_at_start = self._greeting(spec)
+        except BaseException:
+            self.end()
+            raise
+
+    def _launch(self, spec: str, python: Path | None) -> None:
+        child_reads, we_write = os.pipe()
+        we_read, child_writes = os.pipe()
+        self._requests = os.fdopen(we_write, "wb", buffering=0)
+        self._answers = os.fdopen(we_read, "rb", buffering=0)
+        # -P: nothing in the current directory may stand in for the environment's modules.
+        command = [str(python or sys.executable), "-u", "-P", "-m", f"{__name__}_main", spec]
+        command += [str(child_reads), str(child_writes)]
+        try:
+            self._child = subprocess.Popen(
+                command,
+                env=_environment(python, Path(self._modules.name)),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(child_reads, child_writes),
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise TargetUnavailableError(f"{spec}: cannot run {command[0]}: {error.strerror}") from error
+        finally:
+            os.close(child_reads)
+            os.close(child_writes)
+        assert self._child.stdout is not None
+        self._output = self._child.stdout.fileno()
+        for descriptor in (we_write, we_read, self._output):
+            os.set_blocking(descriptor, False)
+        self._readable = select.poll()
+        self._readable.register(we_read, select.POLLIN)
+        self._readable.register(self._output, select.POLLIN)
+
+    def _greeting(self, spec: str) -> tuple[str, int]:
+        """Version and resident bytes of a child that has opened its target."""
+        self._resident_at_start = sys.maxsize
+        try:
+            message = message_of(self._receive(self._limits.start_s, "the launch"))
+        except TargetLostError as lost:
+            lines = lost.detail.splitlines()
+            why = f"{lines[0]} {lines[-1]}" if len(lines) > 1 else lines[0]
+            raise TargetUnavailableError(f"{spec}: the child process did not come up ({lost.kind}): {why}") from None
+        match message:
+            case ["ready", str(version), int(resident)]:
+                return version, resident
+            case ["unavailable", str(why)]:
+                raise TargetUnavailableError(why)
+        raise TargetUnavailableError(f"{spec}: the child process began with nonsense: {str(message)[:80]}")
+
+    def ask(self, message: list[object], deadline_s: float) -> tuple[Outcome, Snapshot | None]:
+        """Send a request and wait for its answer."""
+        self._send(frame(message), deadline_s)
+        payload = self._receive(deadline_s, message[1])
+        try:
+            answer = message_of(payload)
+            if answer[0] == "lost":
+                raise TargetLostError(str(answer[1]), self._with_last_words(str(answer[2])))
+            outcome, snapshot, resident = answer_of(answer)
+        except (ValueError, IndexError) as error:
+            raise TargetLostError("protocol", self._with_last_words(f"no answer can be read: {error}")) from None
+        self._check_memory(resident)
+        return outcome, snapshot
+
+    def end(self) -> None:
+        """Kill the child and its children, and let go of all that belongs to it."""
+        child = getattr(self, "_child", None)
+        if child is not None:
+            try:
+                os.killpg(child.pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                child.kill()
+            child.wait()
+            child.stdout.close()
+        for name in ("_requests", "_answers"):
+            if hasattr(self, name):
+                getattr(self, name).close()
+        self._modules.cleanup()
+
+    def _send(self, data: bytes, deadline_s: float) -> None:
+        end = time.monotonic() + deadline_s
+        view = memoryview(data)
+        while view:
+            try:
+                view = view[os.write(self._requests.fileno(), view) :]
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise self._hang(deadline_s, "a request, which it does not read") from None
+                self._drain_output()
+                select.select([], [self._requests], [], _SLICE_S)
+            except BrokenPipeError:
+                raise self._crash() from None
+
+    def _receive(self, deadline_s: float, about: object) -> bytes:
+        """The payload of the next frame."""
+        end = time.monotonic() + deadline_s
+        buffer = self._input
+        answers = self._answers.fileno()
+        while True:
+            if len(buffer) >= HEADER.size:
+                length = HEADER.unpack_from(buffer)[0]
+                if length > MAX_FRAME:
+                    raise TargetLostError("protocol", self._with_last_words(f"a frame of {length} bytes is announced"))
+                if len(buffer) >= HEADER.size + length:
+                    payload = bytes(buffer[HEADER.size : HEADER.size + length])
+                    del buffer[: HEADER.size + length]
+                    return payload
+            ready = self._readable.poll(_SLICE_S * 1000)
+            for descriptor, _ in ready:
+                if descriptor != answers:
+                    self._drain_output()
+                elif not self._read_answer(buffer):
+                    raise self._crash()
+            if not ready or time.monotonic() > end:
+                self._look_after(end, deadline_s, about)
+
+    def _read_answer(self, buffer: bytearray) -> bool:
+        """Take in what the child has sent. False if it will send no more."""
+        data = os.read(self._answers.fileno(), 1 << 18)
+        buffer += data
+        return bool(data)
+
+    def _look_after(self, end: float, deadline_s: float, about: object) -> None:
+        """The child takes its time: is it still alive, within its memory and its deadline?"""
+        if self._child.poll() is not None:
+            raise self._crash()
+        self._check_memory(_resident_bytes(self._child.pid))
+        if time.monotonic() > end:
+            raise self._hang(deadline_s, about)
+
+    def _check_memory(self, resident: int) -> None:
+        grown, limit = resident - self._resident_at_start, self._limits.growth_bytes
+        if grown > limit:
+            raise TargetLostError(
+                "memory",
+                self._with_last_words(
+                    f"resident memory grew by {grown // MEBIBYTE} MiB to {resident // MEBIBYTE} MiB; "
+                    f"allowed are {limit // MEBIBYTE} MiB more than at the start"
+                ),
+            )
+
+    def _hang(self, deadline_s: float, about: object) -> TargetLostError:
+        self._child.send_signal(signal.SIGUSR1)  # makes it print where it stands
+        time.sleep(0.1)
+        self._drain_output()
+        return TargetLostError(
+            "hang", self._with_last_words(f"no answer within {deadline_s:g} s to {str(about)[:200]}")
+        )
+
+    def _crash(self) -> TargetLostError:
+        try:
+            status = self._child.wait(1)
+        except subprocess.TimeoutExpired:
+            return TargetLostError("protocol", self._with_last_words("the child closed its pipe but goes on running"))
+        self._drain_output()
+        how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        return TargetLostError("crash", self._with_last_words(how))
+
+    def _drain_output(self) -> None:
+        """Take in what the target prints, so that it never waits for us, and keep the end of it."""
+        try:
+            for _ in range(8):  # not for ever: it may print faster than we read
+                data = os.read(self._output, 1 << 16)
+                self._last_words = (self._last_words + data)[-_STDERR_KEPT:]
+                if not data:
+                    self._readable.unregister(self._output)
+                    break
+        except (BlockingIOError, KeyError):
+            pass
+
+    def _with_last_words(self, detail: str) -> str:
+        text = self._last_words.decode("utf-8", "replace").strip()
+        return f"{detail}; its last output:\n{text}" if text else detail
+
+
+def _environment(python: Path | None, modules: Path) -> Mapping[str, str]:
+    """Environment variables of the child: it finds our modules, and its identities are the same in every run."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    if python is None:
+        path = [entry or os.getcwd() for entry in sys.path]
+    else:
+        path = [str(modules)]
+        (modules / _ROOT).mkdir()
+        for package in ("model", "fuzz"):
+            place = import_module(f"{_ROOT}.{package}").__path__[0]
+            (modules / _ROOT / package).symlink_to(Path(place).resolve(), target_is_directory=True)
+    return environment | {"PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "0"}
+
+
+def _resident_bytes(pid: int) -> int:
+    """Resident memory of another process in bytes, 0 where that cannot be seen from outside."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0

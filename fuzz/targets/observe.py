@@ -1,0 +1,157 @@
+"""Reads the state of a vLLM-style core as a `Snapshot`.
+
+It runs after every operation, so it is written for speed: comprehensions over attributes, and events turned into plain
+values once, not at every look.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from operator import attrgetter, is_
+from typing import Any
+
+from ...model.ops import NULL, Value
+from ...model.snapshot import Snapshot
+
+_STATS = attrgetter("reset", "requests", "queries", "hits", "preempted_requests", "preempted_queries", "preempted_hits")
+
+
+class _Numbers(dict[Hashable, int]):
+    """`Labels` as a dictionary, so that numbering a list of keys stays in C: `map(numbers.__getitem__, keys)`."""
+
+    def __missing__(self, identity: Hashable) -> int:
+        number = self[identity] = len(self)
+        return number
+
+
+class Observer:
+    """Looks at one manager from its construction to its end."""
+
+    def __init__(self, manager: Any) -> None:
+        self._manager = manager
+        self._pool = manager.block_pool
+        self._managers: Sequence[Any] = manager.coordinator.single_type_managers
+        self._label = _Numbers()
+        self._seen_events: list[object] = []
+        self._event_values: list[Value] = []
+        walks = hasattr(self._pool.free_block_queue, "fake_free_list_head")
+        self._free_ids: Callable[[], list[int]] = self._walk_free_queue if walks else self._list_free_queue
+
+    def snapshot(self) -> Snapshot:
+        """The state now. Raises whatever a corrupt core makes it raise."""
+        pool, label = self._pool, self._label
+        blocks = pool.blocks
+        keys = [block.block_hash for block in blocks]
+        labels = [None if key is None else label[key] for key in keys]
+        find = pool.cached_block_hash_to_block.get_one_block
+        earliest = [None if key is None or (found := find(key)) is None else found.block_id for key in keys]
+        ref_cnt = [block.ref_cnt for block in blocks]
+        ref_cnt[NULL] = 0
+        stats = self._manager.prefix_cache_stats
+        return Snapshot(
+            self._free_ids(),
+            pool.get_num_free_blocks(),
+            self._manager.usage,
+            ref_cnt,
+            [
+                {
+                    request: [block.block_id for block in table]
+                    for request, table in manager.req_to_blocks.items()
+                    if table
+                }
+                for manager in self._managers
+            ],
+            [dict(manager.num_cached_block) for manager in self._managers],
+            labels,
+            earliest,
+            len(pool.cached_block_hash_to_block),
+            tuple(self._pending_events(pool.kv_event_queue)) if pool.kv_event_queue else (),
+            [list(manager.new_block_ids) for manager in self._managers],
+            None if stats is None else tuple(map(int, _STATS(stats))),
+        )
+
+    def stats_values(self, stats: Any) -> Value:
+        """Prefix-cache statistics as `TakeStats` gives them."""
+        return None if stats is None else _STATS(stats)
+
+    def event_values(self, events: Iterable[Any]) -> tuple[Value, ...]:
+        """Events as plain tuples, with labels in place of hashes. KeyError for an event of an unknown class."""
+        return tuple([self._event_value(event) for event in events])
+
+    def _pending_events(self, queue: Sequence[Any]) -> list[Value]:
+        """The undrained events; those of the last look, if they still stand in front, are not turned again."""
+        seen = self._seen_events
+        if len(queue) < len(seen) or not all(map(is_, queue, seen)):
+            seen.clear()
+            self._event_values.clear()
+        new = queue[len(seen) :]
+        seen += new
+        self._event_values += self.event_values(new)
+        return self._event_values
+
+    def _event_value(self, event: Any) -> Value:
+        return _EVENTS[type(event).__name__](self, event)
+
+    def _stored(self, event: Any) -> Value:
+        label = self._label
+        hashes = tuple([label["event", value] for value in event.block_hashes])
+        parent = event.parent_block_hash
+        return (
+            "stored",
+            hashes,
+            None if parent is None else label["event", parent],
+            tuple(event.token_ids),
+            event.block_size,
+            event.lora_name,
+            None if event.extra_keys is None else tuple([self._plain_keys(keys) for keys in event.extra_keys]),
+            event.group_idx,
+            None if event.kv_cache_spec_kind is None else str(event.kv_cache_spec_kind),
+            event.kv_cache_spec_sliding_window,
+            *_odd_medium(event),
+        )
+
+    def _plain_keys(self, keys: Iterable[Any] | None) -> Value:
+        if keys is None:
+            return None
+        return tuple(
+            [
+                ("bytes", self._label["bytes", key])
+                if isinstance(key, bytes)
+                else key
+                if isinstance(key, str)
+                else tuple(key)
+                for key in keys
+            ]
+        )
+
+    def _removed(self, event: Any) -> Value:
+        hashes = tuple([self._label["event", value] for value in event.block_hashes])
+        return ("removed", hashes, event.group_idx, *_odd_medium(event))
+
+    def _cleared(self, event: Any) -> Value:
+        return ("cleared",)
+
+    def _walk_free_queue(self) -> list[int]:
+        """Ids in the free queue, from its links: a walk that a corrupt, circular queue cannot keep for ever."""
+        ids: list[int] = []
+        queue = self._pool.free_block_queue
+        block, end = queue.fake_free_list_head.next_free_block, queue.fake_free_list_tail
+        for _ in self._pool.blocks:
+            if block is end:
+                return ids
+            ids.append(block.block_id)
+            block = block.next_free_block
+        raise RuntimeError(f"free queue: more than {len(ids) - 1} links, so it runs in a circle: {ids}")
+
+    def _list_free_queue(self) -> list[int]:
+        return [block.block_id for block in self._pool.free_block_queue.get_all_free_blocks()]
+
+
+def _odd_medium(event: Any) -> tuple[Value, ...]:
+    """Where the event says the block is, if that is anything but GPU memory."""
+    return () if event.medium == "GPU" else (("medium", event.medium),)
+
+
+_EVENTS: Mapping[str, Callable[[Observer, Any], Value]] = {
+    "BlockStored": Observer._stored,
+    "BlockRemoved": Observer._removed,
+    "AllBlocksCleared": Observer._cleared,
+}

@@ -1,0 +1,270 @@
+"""Drives a core with the KV-cache API of vLLM 0.23 in this process: our own, or a real release."""
+
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from typing import Any
+
+from ...model.ops import (
+    Advance,
+    Allocate,
+    Arrive,
+    CommonPrefix,
+    Done,
+    Evict,
+    Failed,
+    Free,
+    Lookup,
+    Operation,
+    Outcome,
+    Preempt,
+    ReadTable,
+    Refused,
+    Reject,
+    Release,
+    RemoveSkipped,
+    Reset,
+    Shape,
+    StepStart,
+    Submit,
+    Take,
+    TakeEvents,
+    TakeNewBlockIds,
+    TakeStats,
+    Touch,
+    Value,
+    error_kind,
+)
+from ...model.snapshot import Snapshot
+from .base import TargetLostError
+from .bindings import Binding
+from .observe import Observer
+
+_REFUSED = Refused()
+
+
+class _Live:
+    """A request as the scheduler's side remembers it."""
+
+    __slots__ = ("hit", "hit_tokens", "request", "scheduled")
+
+    def __init__(self, request: Any) -> None:
+        self.request = request
+        self.scheduled = 0
+        """Tokens of the allocated step that has not run yet."""
+        self.hit_tokens = 0
+        """Tokens of the last lookup's hit."""
+        self.hit: Any = None
+        """Its blocks, as the core gave them."""
+
+
+class VllmStyleTarget:
+    """A `Target` over a `Binding`. Prints of the core at construction go to stderr."""
+
+    def __init__(self, name: str, binding: Binding) -> None:
+        self.name = name
+        self._binding = binding
+        self._requests: dict[str, _Live] = {}
+        self._adapters: dict[str, int] = {}
+
+    @property
+    def version(self) -> str:
+        """Version of the core."""
+        return self._binding.version
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """Build a fresh core, throwing the last one away. Failed without a snapshot if it cannot be built."""
+        self._requests = {}
+        try:
+            with redirect_stdout(sys.stderr):
+                self._manager = self._binding.manager(shape)
+                self._hasher = self._binding.block_hasher(shape.hash_block_size) if shape.caching else None
+        except Exception as error:
+            return Failed(error_kind(error)), None
+        self._pool = self._manager.block_pool
+        self._observer = Observer(self._manager)
+        return Done(), self._look()
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """Apply one operation and look at the state afterwards."""
+        try:
+            outcome = _HANDLERS[type(operation)](self, operation)
+        except Exception as error:
+            outcome = Failed(error_kind(error))
+        return outcome, self._look()
+
+    def close(self) -> None:
+        """Forget the core."""
+        self._requests = {}
+        self.__dict__.pop("_manager", None)
+        self.__dict__.pop("_pool", None)
+        self.__dict__.pop("_observer", None)
+
+    def _look(self) -> Snapshot:
+        try:
+            return self._observer.snapshot()
+        except Exception as error:
+            last_line = "".join(traceback.format_exception_only(error)).strip()
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            raise TargetLostError(
+                "protocol", f"the state can no longer be read: {last_line} ({place.name}, line {place.lineno})"
+            ) from error
+
+    def _live(self, name: str) -> _Live:
+        """The request, or one to be thrown away if nobody knows it."""
+        return self._requests.get(name) or _Live(self._new_request(Submit(name, (0,))))
+
+    def _new_request(self, op: Submit) -> Any:
+        return self._binding.request(
+            op, self._hasher, lambda adapter: self._adapters.setdefault(adapter, len(self._adapters) + 1)
+        )
+
+    # Requests.
+
+    def _submit(self, op: Submit) -> Outcome:
+        request = self._new_request(op)
+        self._requests[op.request] = _Live(request)
+        return Done(len(request.block_hashes))
+
+    def _lookup(self, op: Lookup) -> Outcome:
+        live = self._live(op.request)
+        live.hit, live.hit_tokens = self._manager.get_computed_blocks(live.request)
+        return Done((live.hit_tokens, _ids_per_group(live.hit)))
+
+    def _allocate(self, op: Allocate) -> Outcome:
+        live = self._live(op.request)
+        request = live.request
+        hit, hit_tokens = (live.hit, live.hit_tokens) if op.hit else (None, 0)
+        new = self._manager.allocate_slots(
+            request,
+            op.new_tokens,
+            num_new_computed_tokens=hit_tokens,
+            new_computed_blocks=hit,
+            num_lookahead_tokens=op.lookahead,
+            num_external_computed_tokens=op.external,
+            delay_cache_blocks=op.delay,
+            num_encoder_tokens=op.encoder_tokens,
+            full_sequence_must_fit=op.gate,
+            reserved_blocks=op.reserved,
+        )
+        if new is None:
+            return _REFUSED
+        request.num_computed_tokens += hit_tokens + op.external
+        live.scheduled = op.new_tokens
+        return Done(_ids_per_group(new))
+
+    def _advance(self, op: Advance) -> Outcome:
+        live = self._live(op.request)
+        request = live.request
+        request.num_computed_tokens += live.scheduled - op.rejected
+        live.scheduled = 0
+        if op.sampled:
+            request.append_output_token_ids(list(op.sampled))
+        return Done(len(request.block_hashes))
+
+    def _reject(self, op: Reject) -> Outcome:
+        self._live(op.request).request.num_computed_tokens -= op.count
+        return Done()
+
+    def _arrive(self, op: Arrive) -> Outcome:
+        request = self._live(op.request).request
+        self._manager.cache_blocks(request, request.num_computed_tokens)
+        if request.num_computed_tokens == request.num_tokens:
+            request.num_computed_tokens -= 1
+        return Done()
+
+    def _free(self, op: Free) -> Outcome:
+        self._manager.free(self._live(op.request).request)
+        self._requests.pop(op.request, None)
+        return Done()
+
+    def _preempt(self, op: Preempt) -> Outcome:
+        live = self._live(op.request)
+        self._manager.free(live.request)
+        live.request.num_computed_tokens = 0
+        live.request.num_preemptions += 1
+        live.scheduled = 0
+        return Done()
+
+    def _remove_skipped(self, op: RemoveSkipped) -> Outcome:
+        live = self._requests.get(op.request)
+        self._manager.remove_skipped_blocks(op.request, live.request.num_computed_tokens if live else 0)
+        return Done()
+
+    # The prefix cache as a whole, and what is reported about it.
+
+    def _evict(self, op: Evict) -> Outcome:
+        self._manager.evict_blocks(set(op.blocks))
+        return Done()
+
+    def _reset(self, op: Reset) -> Outcome:
+        return Done(bool(self._manager.reset_prefix_cache()))
+
+    def _step_start(self, op: StepStart) -> Outcome:
+        self._manager.new_step_starts()
+        return Done()
+
+    def _common_prefix(self, op: CommonPrefix) -> Outcome:
+        return Done(tuple(self._manager.get_num_common_prefix_blocks(op.request)))
+
+    def _read_table(self, op: ReadTable) -> Outcome:
+        return Done(tuple([tuple(ids) for ids in self._manager.get_block_ids(op.request)]))
+
+    def _take_events(self, op: TakeEvents) -> Outcome:
+        return Done(self._observer.event_values(self._manager.take_events()))
+
+    def _take_new_block_ids(self, op: TakeNewBlockIds) -> Outcome:
+        return Done(tuple(self._manager.take_new_block_ids()))
+
+    def _take_stats(self, op: TakeStats) -> Outcome:
+        return Done(self._observer.stats_values(self._manager.make_prefix_cache_stats()))
+
+    # Holders outside the tables.
+
+    def _take(self, op: Take) -> Outcome:
+        return Done(tuple([block.block_id for block in self._pool.get_new_blocks(op.count)]))
+
+    def _touch(self, op: Touch) -> Outcome:
+        self._pool.touch(self._blocks(op.blocks))
+        return Done()
+
+    def _release(self, op: Release) -> Outcome:
+        blocks = self._blocks(op.blocks)
+        if op.prepend:
+            self._pool.free_blocks(blocks, prepend=True)
+        else:
+            self._pool.free_blocks(blocks)
+        return Done()
+
+    def _blocks(self, ids: tuple[int, ...]) -> list[Any]:
+        every = self._pool.blocks
+        return [every[block] for block in ids]
+
+
+def _ids_per_group(blocks: Any) -> Value:
+    return tuple([tuple([block.block_id for block in group]) for group in blocks.blocks])
+
+
+_HANDLERS: Mapping[type[Operation], Callable[..., Outcome]] = {
+    Submit: VllmStyleTarget._submit,
+    Lookup: VllmStyleTarget._lookup,
+    Allocate: VllmStyleTarget._allocate,
+    Advance: VllmStyleTarget._advance,
+    Reject: VllmStyleTarget._reject,
+    Arrive: VllmStyleTarget._arrive,
+    Free: VllmStyleTarget._free,
+    Preempt: VllmStyleTarget._preempt,
+    RemoveSkipped: VllmStyleTarget._remove_skipped,
+    CommonPrefix: VllmStyleTarget._common_prefix,
+    ReadTable: VllmStyleTarget._read_table,
+    Evict: VllmStyleTarget._evict,
+    Reset: VllmStyleTarget._reset,
+    StepStart: VllmStyleTarget._step_start,
+    TakeEvents: VllmStyleTarget._take_events,
+    TakeNewBlockIds: VllmStyleTarget._take_new_block_ids,
+    TakeStats: VllmStyleTarget._take_stats,
+    Take: VllmStyleTarget._take,
+    Touch: VllmStyleTarget._touch,
+    Release: VllmStyleTarget._release,
+}

@@ -1,0 +1,80 @@
+"""The protocol between the harness and a target in a child process: frames over a private pair of pipes.
+
+A frame is a length in 4 bytes, big endian, and so many bytes of JSON, always an array whose first element says what it
+is. The harness sends `["start", shape]` and `["step", operation]`; the child opens with `["ready", version, bytes]` or
+`["unavailable", message]` and answers `["Done", value, snapshot, bytes]` (or `Refused`, `Failed`), or
+`["lost", kind, detail]`. `bytes` is the child's resident memory where it was measured, else 0.
+"""
+
+import json
+import struct
+from typing import cast
+
+from ...model.ops import Done, Failed, Outcome, Refused, Value
+from ...model.snapshot import Snapshot
+
+HEADER = struct.Struct(">I")
+MAX_FRAME = 1 << 28
+"""Bytes that a frame may have; a length beyond it is nonsense, not a frame."""
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def frame(message: list[object]) -> bytes:
+    """The message as a frame. TypeError or ValueError for what JSON cannot say."""
+    payload = _encode(message).encode("ascii")
+    if len(payload) > MAX_FRAME:
+        raise ValueError(f"a message of {len(payload)} bytes is longer than a frame may be ({MAX_FRAME} bytes)")
+    return HEADER.pack(len(payload)) + payload
+
+
+def message_of(payload: bytes | bytearray) -> list[object]:
+    """The message in a frame. ValueError if it is none."""
+    message = json.loads(payload)
+    if not isinstance(message, list) or not message or not isinstance(message[0], str):
+        raise ValueError(f"expected an array that begins with a text, got {str(message)[:80]}")
+    return message
+
+
+def answer_message(outcome: Outcome, snapshot: Snapshot | None, resident: int) -> list[object]:
+    """The child's answer to an operation."""
+    value = outcome.value if isinstance(outcome, Done) else outcome.error if isinstance(outcome, Failed) else None
+    return [type(outcome).__name__, value, snapshot, resident]
+
+
+def answer_of(message: list[object]) -> tuple[Outcome, Snapshot | None, int]:
+    """What `answer_message` put in. ValueError if the message is none of its."""
+    try:
+        kind, value, fields, resident = message
+    except ValueError:
+        raise ValueError(f"expected an outcome, a value, a snapshot and a size, got {str(message)[:80]}") from None
+    if not isinstance(resident, int):
+        raise ValueError(f"expected a size in bytes, got {str(resident)[:80]}")
+    return _outcome_of(kind, value), None if fields is None else _snapshot_of(fields), resident
+
+
+def _outcome_of(kind: object, value: object) -> Outcome:
+    if kind == "Done":
+        return Done(_frozen(value))
+    if kind == "Refused":
+        return Refused()
+    if kind == "Failed" and isinstance(value, str):
+        return Failed(value)
+    raise ValueError(f"expected an outcome, got {kind!r} with {str(value)[:80]}")
+
+
+def _snapshot_of(fields: object) -> Snapshot:
+    if not isinstance(fields, list) or len(fields) != len(Snapshot._fields):
+        raise ValueError(f"expected a snapshot of {len(Snapshot._fields)} fields, got {str(fields)[:80]}")
+    snapshot = Snapshot(*fields)
+    return snapshot._replace(
+        events=cast(tuple[Value, ...], _frozen(snapshot.events)),
+        stats=cast(tuple[int, ...] | None, _frozen(snapshot.stats)),
+    )
+
+
+def _frozen(value: object) -> Value:
+    """Arrays as tuples, at every depth."""
+    if isinstance(value, list):
+        return tuple([_frozen(element) for element in value])
+    return cast(Value, value)

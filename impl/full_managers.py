@@ -1,0 +1,115 @@
+"""Managers of types that hold their blocks to the end: full attention, sinks, cross attention (core.md §7)."""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
+
+from .block_hashing import BlockHashList
+from .block_pool import BlockPool
+from .extra_keys import CacheableRequest
+from .kv_cache_block import KVCacheBlock
+from .kv_cache_interface import KVCacheSpec, SinkFullAttentionSpec
+from .manager_base import HitBlocks, SingleTypeKVCacheManager, aligned, cut_to
+
+
+class FullAttentionManager(SingleTypeKVCacheManager):
+    """Every token attends to all before it; also MLA and TQ."""
+
+    @classmethod
+    def find_longest_cache_hit(
+        cls,
+        block_hashes: BlockHashList,
+        max_length: int,
+        kv_cache_group_ids: list[int],
+        block_pool: BlockPool,
+        kv_cache_spec: KVCacheSpec,
+        drop_eagle_block: bool,
+        alignment_tokens: int,
+        dcp_world_size: int = 1,
+        pcp_world_size: int = 1,
+    ) -> HitBlocks:
+        """The longest run of registered blocks from the left."""
+        block_size = kv_cache_spec.block_size * dcp_world_size * pcp_world_size
+        hit: HitBlocks = tuple([] for _ in kv_cache_group_ids)
+        for block_hash in islice(block_hashes, max_length // block_size):
+            found = block_pool.get_cached_block(block_hash, kv_cache_group_ids)
+            if found is None:
+                break
+            for group, block in enumerate(found):
+                hit[group].append(block)
+        length = len(hit[0])
+        if drop_eagle_block and length:
+            length -= 1
+        cut_to(hit, aligned(length, block_size, alignment_tokens))
+        return hit
+
+    def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
+        """Leading blocks whose reference count equals the number of tables; 0 for an unknown request."""
+        count = 0
+        for block in self.req_to_blocks.get(running_request_id, ()):
+            if block.ref_cnt != len(self.req_to_blocks):
+                break
+            count += 1
+        return count
+
+
+class SinkFullAttentionManager(FullAttentionManager):
+    """Full attention with `sink_len` tokens set aside for all requests, in blocks taken from the pool once.
+
+    AssertionError unless `sink_len` is a positive multiple of the block size.
+    """
+
+    def __init__(self, kv_cache_spec: SinkFullAttentionSpec, block_pool: BlockPool, *args: Any, **kwargs: Any) -> None:
+        super().__init__(kv_cache_spec, block_pool, *args, **kwargs)
+        sink_len = kv_cache_spec.sink_len or 0
+        assert sink_len > 0 == sink_len % self.block_size, (
+            f"sink_len is {kv_cache_spec.sink_len}: give a positive multiple of the block size {self.block_size}"
+        )
+        self.sink_blocks = block_pool.get_new_blocks(sink_len // self.block_size)
+
+    def held_blocks(self) -> list[KVCacheBlock]:
+        """Every block this group holds: the tables' and the sink's."""
+        return super().held_blocks() + self.sink_blocks
+
+
+class CrossAttentionManager(SingleTypeKVCacheManager):
+    """A decoder's attention to the encoder's output: one allocation per request, sized by the encoder's tokens.
+
+    Encoder states depend on the whole input, so prefixes are never shared.
+    """
+
+    sized_by_encoder = True
+
+    def allocate_new_computed_blocks(
+        self,
+        request_id: str,
+        new_computed_blocks: Sequence[KVCacheBlock],
+        num_local_computed_tokens: int,
+        num_external_computed_tokens: int,
+    ) -> None:
+        """Nothing to do. AssertionError if there is a hit, which cannot be."""
+        assert not new_computed_blocks, f"request {request_id}: cross attention has no hits"
+
+    def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
+        """Always ValueError."""
+        raise ValueError("cross attention has no prefix cache: switch caching off for this model")
+
+    def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
+        """Always 0."""
+        return 0
+
+    @classmethod
+    def find_longest_cache_hit(
+        cls,
+        block_hashes: BlockHashList,
+        max_length: int,
+        kv_cache_group_ids: list[int],
+        block_pool: BlockPool,
+        kv_cache_spec: KVCacheSpec,
+        drop_eagle_block: bool,
+        alignment_tokens: int,
+        dcp_world_size: int = 1,
+        pcp_world_size: int = 1,
+    ) -> HitBlocks:
+        """Always NotImplementedError."""
+        raise NotImplementedError("cross attention has no prefix cache: switch caching off for this model")

@@ -1,0 +1,390 @@
+"""All groups of a model together: fan-out of calls, and the longest hit that every group can serve (core.md §9)."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from math import lcm
+from typing import Any, NamedTuple
+
+from .block_hashing import BlockHashList, BlockHashListWithBlockSize
+from .block_pool import BlockPool
+from .extra_keys import CacheableRequest
+from .kv_cache_block import BlockHash, KVCacheBlock
+from .kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheSpec, SlidingWindowSpec
+from .kv_cache_metrics import KVCacheMetricsCollector
+from .manager_base import HitBlocks, SingleTypeKVCacheManager, cut_to
+from .single_type_kv_cache_manager import get_manager_for_kv_cache_spec
+
+
+class KVCacheCoordinator(ABC):
+    """One manager per group over one pool.
+
+    `scheduler_block_size` is what hits are aligned to, `hash_block_size` what one hash names, both in tokens.
+    `retention_interval` (None, 0 or a multiple of the scheduler block size, in tokens) thins out what sliding-window
+    groups register (core.md §8). AssertionError unless the scheduler block size is a multiple of the hash block size
+    and of every group's; ValueError for any other retention interval or one without a sliding-window group.
+    """
+
+    def __init__(
+        self,
+        kv_cache_config: KVCacheConfig,
+        max_model_len: int,
+        max_num_batched_tokens: int,
+        use_eagle: bool,
+        enable_caching: bool,
+        enable_kv_cache_events: bool,
+        dcp_world_size: int,
+        pcp_world_size: int,
+        scheduler_block_size: int,
+        hash_block_size: int,
+        metrics_collector: KVCacheMetricsCollector | None = None,
+        retention_interval: int | None = None,
+    ) -> None:
+        self.kv_cache_config = kv_cache_config
+        self.max_model_len = max_model_len
+        self.enable_caching = enable_caching
+        self.scheduler_block_size = scheduler_block_size
+        self.retention_interval = retention_interval
+        self.block_pool = BlockPool(
+            kv_cache_config.num_blocks, enable_caching, hash_block_size, enable_kv_cache_events, metrics_collector
+        )
+        groups = kv_cache_config.kv_cache_groups
+        flagged = {i for i, group in enumerate(groups) if group.is_eagle_group}
+        self.eagle_group_ids = flagged or (set(range(len(groups))) if use_eagle else set())
+        """Groups whose hits give up their last block; a model that flags none means all."""
+        self.single_type_managers: tuple[SingleTypeKVCacheManager, ...] = tuple(
+            get_manager_for_kv_cache_spec(
+                group.kv_cache_spec,
+                max_num_batched_tokens,
+                max_model_len,
+                block_pool=self.block_pool,
+                enable_caching=enable_caching,
+                kv_cache_group_id=i,
+                scheduler_block_size=scheduler_block_size,
+                dcp_world_size=dcp_world_size,
+                pcp_world_size=pcp_world_size,
+            )
+            for i, group in enumerate(groups)
+        )
+        self._skipping_managers = [manager for manager in self.single_type_managers if manager.may_skip]
+        block_sizes = [manager.block_size for manager in self.single_type_managers]
+        assert scheduler_block_size % lcm(hash_block_size, *block_sizes) == 0, (
+            f"scheduler_block_size {scheduler_block_size} is no multiple of the hash block size {hash_block_size} and "
+            f"of the groups' block sizes {block_sizes}"
+        )
+        _validate_retention_interval(retention_interval, scheduler_block_size, kv_cache_config)
+
+    def get_num_blocks_to_allocate(
+        self,
+        request_id: str,
+        num_tokens: int,
+        new_computed_blocks: Sequence[Sequence[KVCacheBlock]],
+        num_encoder_tokens: int,
+        total_computed_tokens: int,
+        num_tokens_main_model: int,
+        apply_admission_cap: bool = False,
+    ) -> int:
+        """How many blocks the allocation takes from the free queue, over all groups. Lengths are in tokens."""
+        demand = 0
+        for manager, hit in zip(self.single_type_managers, new_computed_blocks, strict=True):
+            if manager.sized_by_encoder:
+                demand += manager.get_num_blocks_to_allocate(
+                    request_id, num_encoder_tokens, (), 0, num_encoder_tokens, apply_admission_cap
+                )
+            else:
+                demand += manager.get_num_blocks_to_allocate(
+                    request_id, num_tokens, hit, total_computed_tokens, num_tokens_main_model, apply_admission_cap
+                )
+        return demand
+
+    def allocate_new_computed_blocks(
+        self,
+        request_id: str,
+        new_computed_blocks: Sequence[Sequence[KVCacheBlock]],
+        num_local_computed_tokens: int,
+        num_external_computed_tokens: int,
+    ) -> None:
+        """Begin the tables of a request with its hit and room for external tokens; a running one is left alone."""
+        for manager, hit in zip(self.single_type_managers, new_computed_blocks, strict=True):
+            manager.allocate_new_computed_blocks(
+                request_id, hit, num_local_computed_tokens, num_external_computed_tokens
+            )
+
+    def allocate_new_blocks(
+        self, request_id: str, num_tokens: int, num_tokens_main_model: int, num_encoder_tokens: int = 0
+    ) -> HitBlocks:
+        """Extend the tables to the tokens that need a slot. Returns the added blocks per group."""
+        return tuple(
+            [
+                manager.allocate_new_blocks(request_id, num_encoder_tokens, num_encoder_tokens)
+                if manager.sized_by_encoder
+                else manager.allocate_new_blocks(request_id, num_tokens, num_tokens_main_model)
+                for manager in self.single_type_managers
+            ]
+        )
+
+    def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
+        """Register the full blocks of the first `num_computed_tokens` tokens in every group."""
+        for manager in self.single_type_managers:
+            manager.cache_blocks(request, num_computed_tokens, self.retention_interval)
+
+    def free(self, request_id: str) -> None:
+        """Give back all blocks of a request."""
+        for manager in self.single_type_managers:
+            manager.free(request_id)
+
+    def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
+        """Per group, how many leading blocks of this request every request holds."""
+        return [manager.get_num_common_prefix_blocks(running_request_id) for manager in self.single_type_managers]
+
+    def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
+        """Free the blocks that no query from the computed tokens on attends to."""
+        for manager in self._skipping_managers:
+            manager.remove_skipped_blocks(request_id, total_computed_tokens)
+
+    def get_blocks(self, request_id: str) -> HitBlocks:
+        """The table of a request in every group; empty for an unknown one."""
+        return tuple(manager.req_to_blocks.get(request_id) or [] for manager in self.single_type_managers)
+
+    @abstractmethod
+    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
+        """The longest hit of at most so many tokens: blocks per group, and its length in tokens. Changes nothing."""
+
+    def new_step_starts(self) -> None:
+        """A scheduler step begins."""
+        for manager in self.single_type_managers:
+            manager.new_step_starts()
+
+
+class KVCacheCoordinatorNoPrefixCache(KVCacheCoordinator):
+    """Caching is off: any number of groups, none included, and never a hit."""
+
+    def __init__(
+        self,
+        kv_cache_config: KVCacheConfig,
+        max_model_len: int,
+        max_num_batched_tokens: int,
+        use_eagle: bool,
+        enable_kv_cache_events: bool,
+        dcp_world_size: int,
+        pcp_world_size: int,
+        scheduler_block_size: int,
+        hash_block_size: int,
+        metrics_collector: KVCacheMetricsCollector | None = None,
+        retention_interval: int | None = None,
+    ) -> None:
+        super().__init__(
+            kv_cache_config,
+            max_model_len,
+            max_num_batched_tokens,
+            use_eagle,
+            False,
+            enable_kv_cache_events,
+            dcp_world_size,
+            pcp_world_size,
+            scheduler_block_size,
+            hash_block_size,
+            metrics_collector,
+            retention_interval,
+        )
+        self.num_single_type_manager = len(self.single_type_managers)
+
+    def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
+        """Always 0 in every group."""
+        return [0] * self.num_single_type_manager
+
+    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
+        """Always empty."""
+        return tuple([] for _ in self.single_type_managers), 0
+
+
+class UnitaryKVCacheCoordinator(KVCacheCoordinator):
+    """One group. AssertionError unless one hash names one block."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        (manager,) = self.single_type_managers
+        self.kv_cache_spec = manager.kv_cache_spec
+        self.block_size = manager.block_size
+        self.dcp_world_size = manager.dcp_world_size
+        self.pcp_world_size = manager.pcp_world_size
+        manager.use_eagle = 0 in self.eagle_group_ids
+        hash_block_size = self.block_pool.hash_block_size
+        assert not self.enable_caching or hash_block_size == self.block_size, (
+            f"hash_block_size {hash_block_size} differs from the only group's block size {self.block_size}: use that"
+        )
+
+    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
+        """The longest hit of the group."""
+        manager = self.single_type_managers[0]
+        hit = manager.find_longest_cache_hit(
+            block_hashes,
+            max_cache_hit_length,
+            [0],
+            self.block_pool,
+            self.kv_cache_spec,
+            manager.use_eagle,
+            self.block_size,
+            self.dcp_world_size,
+            self.pcp_world_size,
+        )
+        return hit, len(hit[0]) * self.block_size
+
+
+class SpecGroup(NamedTuple):
+    """Groups with equal specs, which are looked up together; one flagged member flags them all."""
+
+    spec: KVCacheSpec
+    group_ids: list[int]
+    manager_cls: type[SingleTypeKVCacheManager]
+    use_eagle: bool
+
+
+class HybridKVCacheCoordinator(KVCacheCoordinator):
+    """Several groups with at least two different specs.
+
+    AssertionError with context parallelism, or unless every block size is a multiple of the hash block size.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.hash_block_size = hash_block_size = self.block_pool.hash_block_size
+        ranks = {manager.dcp_world_size * manager.pcp_world_size for manager in self.single_type_managers}
+        assert ranks <= {1}, f"several groups do not go with context parallelism over {ranks} ranks: use 1"
+        block_sizes = [manager.block_size for manager in self.single_type_managers]
+        assert not any(size % hash_block_size for size in block_sizes), (
+            f"block sizes {block_sizes} are not all multiples of hash_block_size {hash_block_size}"
+        )
+        self.attention_groups: list[SpecGroup] = []
+        self.verify_and_split_kv_cache_groups()
+
+    def verify_and_split_kv_cache_groups(self) -> None:
+        """Find the distinct specs, full attention first: its hits only ever shrink, so one search of it is enough."""
+        ids_by_spec: list[tuple[KVCacheSpec, list[int]]] = []
+        for i, group in enumerate(self.kv_cache_config.kv_cache_groups):
+            ids = next((ids for spec, ids in ids_by_spec if spec == group.kv_cache_spec), None)
+            if ids is None:
+                ids_by_spec.append((group.kv_cache_spec, [i]))
+            else:
+                ids.append(i)
+        assert len(ids_by_spec) > 1, (
+            f"{len(ids_by_spec)} distinct specs: a hybrid model has at least two; put equal layers into one group"
+        )
+        ids_by_spec.sort(key=lambda item: not isinstance(item[0], FullAttentionSpec))
+        self.attention_groups = [
+            SpecGroup(spec, ids, type(self.single_type_managers[ids[0]]), not self.eagle_group_ids.isdisjoint(ids))
+            for spec, ids in ids_by_spec
+        ]
+        for alike in self.attention_groups:
+            for i in alike.group_ids:
+                self.single_type_managers[i].use_eagle = alike.use_eagle
+
+    def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
+        """Register up to the last place where a hit can end; an eagle group the block behind it, too."""
+        aligned = num_computed_tokens // self.scheduler_block_size * self.scheduler_block_size
+        for manager in self.single_type_managers:
+            reach = aligned
+            if manager.use_eagle and aligned > 0:
+                reach = min(num_computed_tokens, aligned + manager.block_size)
+            manager.cache_blocks(request, reach, self.retention_interval)
+
+    def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
+        """The longest length that every spec accepts: each in turn accepts or shrinks it, until all accept.
+
+        An eagle spec is searched one block further and gives up the last one, once for each length that comes up.
+        """
+        hits: list[list[KVCacheBlock]] = [[] for _ in self.single_type_managers]
+        searched: set[int] = set()
+        dropped: set[int] = set()
+        first = self.attention_groups[0]
+        one_round = len(self.attention_groups) == 2 and isinstance(first.spec, FullAttentionSpec)
+        length = max_cache_hit_length
+        while True:
+            candidate = length
+            for index, group in enumerate(self.attention_groups):
+                block_size = group.spec.block_size
+                if index in searched and isinstance(group.spec, FullAttentionSpec):
+                    candidate = candidate // block_size * block_size
+                    continue
+                drop = group.use_eagle and group.manager_cls.can_drop_eagle_block and index not in dropped
+                reach = min(candidate + block_size, max_cache_hit_length) if drop else candidate
+                found = self._search(group, block_hashes, reach, drop)
+                searched.add(index)
+                found_length = len(found[0]) * block_size
+                if drop:
+                    dropped.add(index)
+                elif found_length < candidate:
+                    dropped.clear()
+                candidate = found_length
+                for i, blocks in zip(group.group_ids, found, strict=True):
+                    hits[i] = blocks
+            if candidate >= length:
+                break
+            length = candidate
+            if one_round:
+                break
+        for group in self.attention_groups:
+            cut_to(tuple(hits[i] for i in group.group_ids), length // group.spec.block_size)
+        return tuple(hits), length
+
+    def _search(
+        self, group: SpecGroup, block_hashes: list[BlockHash], max_length: int, drop_eagle_block: bool
+    ) -> HitBlocks:
+        hashes: BlockHashList = block_hashes
+        if group.spec.block_size != self.hash_block_size:
+            hashes = BlockHashListWithBlockSize(block_hashes, self.hash_block_size, group.spec.block_size)
+        return group.manager_cls.find_longest_cache_hit(
+            hashes,
+            max_length,
+            group.group_ids,
+            self.block_pool,
+            group.spec,
+            drop_eagle_block,
+            self.scheduler_block_size,
+        )
+
+
+def get_kv_cache_coordinator(
+    kv_cache_config: KVCacheConfig,
+    max_model_len: int,
+    max_num_batched_tokens: int,
+    use_eagle: bool,
+    enable_caching: bool,
+    enable_kv_cache_events: bool,
+    dcp_world_size: int,
+    pcp_world_size: int,
+    scheduler_block_size: int,
+    hash_block_size: int,
+    metrics_collector: KVCacheMetricsCollector | None = None,
+    retention_interval: int | None = None,
+) -> KVCacheCoordinator:
+    """The coordinator for the configuration: without caching, for one group, or for several."""
+    arguments: dict[str, Any] = {
+        "kv_cache_config": kv_cache_config,
+        "max_model_len": max_model_len,
+        "max_num_batched_tokens": max_num_batched_tokens,
+        "use_eagle": use_eagle,
+        "enable_kv_cache_events": enable_kv_cache_events,
+        "dcp_world_size": dcp_world_size,
+        "pcp_world_size": pcp_world_size,
+        "scheduler_block_size": scheduler_block_size,
+        "hash_block_size": hash_block_size,
+        "metrics_collector": metrics_collector,
+        "retention_interval": retention_interval,
+    }
+    if not enable_caching:
+        return KVCacheCoordinatorNoPrefixCache(**arguments)
+    if len(kv_cache_config.kv_cache_groups) == 1:
+        return UnitaryKVCacheCoordinator(enable_caching=True, **arguments)
+    return HybridKVCacheCoordinator(enable_caching=True, **arguments)
+
+
+def _validate_retention_interval(interval: int | None, scheduler_block_size: int, config: KVCacheConfig) -> None:
+    if interval is None:
+        return
+    if not any(isinstance(group.kv_cache_spec, SlidingWindowSpec) for group in config.kv_cache_groups):
+        raise ValueError(f"retention_interval {interval} without a sliding-window group: leave it at None")
+    if interval < 0 or interval % scheduler_block_size:
+        raise ValueError(
+            f"retention_interval {interval} is neither 0 nor a positive multiple of the scheduler block size "
+            f"{scheduler_block_size}"
+        )

@@ -1,0 +1,116 @@
+"""A request as far as the core needs one (core.md §10)."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .kv_cache_block import BlockHash
+
+
+class Request:
+    """Tokens of a request and the hashes of its full blocks, which follow as tokens arrive.
+
+    Give `prompt_token_ids` or `prompt_embeds` (one row per token; token ids are then 0). ValueError for neither, or for
+    lengths that differ. Parameters of sampling, pooling and tracing are kept for the caller; the core does not need
+    them.
+    """
+
+    def __init__(
+        self,
+        request_id: str,
+        prompt_token_ids: list[int] | None,
+        sampling_params: Any = None,
+        pooling_params: Any = None,
+        client_index: int = 0,
+        arrival_time: float | None = None,
+        prompt_embeds: Any = None,
+        prompt_is_token_ids: list[bool] | None = None,
+        mm_features: list[Any] | None = None,
+        lora_request: Any = None,
+        cache_salt: str | None = None,
+        priority: int = 0,
+        trace_headers: Mapping[str, str] | None = None,
+        block_hasher: Callable[["Request"], list[BlockHash]] | None = None,
+        resumable: bool = False,
+        reasoning_ended: bool | None = None,
+        reasoning_parser_kwargs: dict[str, Any] | None = None,
+        abort_immediately: bool = False,
+        skip_reading_prefix_cache: bool | None = None,
+    ) -> None:
+        lengths = {len(part) for part in (prompt_token_ids, prompt_embeds) if part is not None}
+        if len(lengths) != 1:
+            raise ValueError(
+                f"request {request_id}: prompt_token_ids and prompt_embeds have lengths {sorted(lengths)}: give one of "
+                "them, or both with the same length"
+            )
+        self.request_id = request_id
+        self.client_index = client_index
+        self.priority = priority
+        self.sampling_params = sampling_params
+        self.pooling_params = pooling_params
+        self.arrival_time = time.time() if arrival_time is None else arrival_time
+        self.prompt_token_ids = prompt_token_ids
+        self.prompt_embeds = prompt_embeds
+        self.prompt_is_token_ids = prompt_is_token_ids
+        self._prompt_embeds_per_block_hashes: dict[tuple[int, int], bytes] = {}
+        self.mm_features = mm_features or []
+        self.lora_request = lora_request
+        self.cache_salt = cache_salt
+        self.trace_headers = trace_headers
+        self.resumable = resumable
+        self.reasoning_ended = reasoning_ended
+        self.reasoning_parser_kwargs = reasoning_parser_kwargs
+        self.abort_immediately = abort_immediately
+        self.skip_reading_prefix_cache = _skips_lookup(skip_reading_prefix_cache, sampling_params, pooling_params)
+        self.num_prompt_tokens = lengths.pop()
+        self._all_token_ids = list(prompt_token_ids) if prompt_token_ids is not None else [0] * self.num_prompt_tokens
+        self.spec_token_ids: list[int] = []
+        self.num_computed_tokens = 0
+        self.num_preemptions = 0
+        self.block_hashes: list[BlockHash] = []
+        self._block_hasher = block_hasher
+        self.update_block_hashes()
+
+    @property
+    def all_token_ids(self) -> Sequence[int]:
+        """Prompt and output token ids; read only, `append_output_token_ids` extends them."""
+        return self._all_token_ids
+
+    @property
+    def output_token_ids(self) -> Sequence[int]:
+        """Output token ids."""
+        return self._all_token_ids[self.num_prompt_tokens :]
+
+    @property
+    def num_tokens(self) -> int:
+        """Prompt and output tokens."""
+        return len(self._all_token_ids)
+
+    @property
+    def num_tokens_with_spec(self) -> int:
+        """The same with the drafts not verified yet."""
+        return len(self._all_token_ids) + len(self.spec_token_ids)
+
+    @property
+    def num_output_tokens(self) -> int:
+        """Output tokens."""
+        return len(self._all_token_ids) - self.num_prompt_tokens
+
+    def append_output_token_ids(self, token_ids: int | list[int]) -> None:
+        """Add output tokens, and the hashes of the blocks they fill."""
+        if isinstance(token_ids, int):
+            self._all_token_ids.append(token_ids)
+        else:
+            self._all_token_ids.extend(token_ids)
+        self.update_block_hashes()
+
+    def update_block_hashes(self) -> None:
+        """Append the hashes of full blocks that have none yet; nothing without a hasher."""
+        if self._block_hasher is not None:
+            self.block_hashes.extend(self._block_hasher(self))
+
+
+def _skips_lookup(explicit: bool | None, *params: Any) -> bool:
+    """What the caller said, else what the first parameters that have an opinion say, else False."""
+    opinions = [explicit, *(getattr(param, "skip_reading_prefix_cache", None) for param in params)]
+    return next((bool(opinion) for opinion in opinions if opinion is not None), False)
