@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import typer
 
+from .cli_deviations import deviations
 from .cli_fuzz import fuzz
 from .cli_mutants import mutants
 from .cli_traces import replay, shrink
@@ -32,6 +33,7 @@ app.command(epilog="Example: blockproof fuzz --target impl --seconds 30")(fuzz)
 app.command(epilog="Example: blockproof replay findings/free_free_1a2b3c4d.json --show")(replay)
 app.command(epilog="Example: blockproof shrink trace.json --target vllm==0.23.0")(shrink)
 app.command(epilog="Example: blockproof mutants --only free-order-reversed")(mutants)
+app.command(epilog="Example: blockproof deviations --target vllm==0.23.0 --check docs/findings")(deviations)
 app.add_typer(targets_app, name="targets")
 
 

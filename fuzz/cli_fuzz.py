@@ -74,7 +74,7 @@ def fuzz(
         seconds = DEFAULT_SECONDS
     plan = Plan(secrets.randbelow(2**32) if seed is None else seed, seconds, operations, names, chaos)
     core = open_or_usage(target, isolate)
-    done = Summary(recorded_name(target, core), engine.value, plan.seed)
+    done = Summary(recorded_name(target, core), engine.value, plan.seed, core_name=core.name)
     say: Callable[[str], None] = (lambda text: print(text, file=sys.stderr)) if as_json else print
     say(f"fuzzing {done.target}, engine {done.engine}, seed {plan.seed}")
     try:
@@ -108,8 +108,6 @@ def open_or_usage(spec: str, isolate: bool = False) -> "Target":
         return open_target(spec, isolate=isolate)
     except ValueError as error:
         raise typer.BadParameter(f"--target: {error}") from None
-    except KeyError as error:
-        raise typer.BadParameter(f"--target: no fault is called {error}; see blockproof mutants --list") from None
 
 
 def recorded_name(spec: str, core: "Target") -> str:
@@ -217,7 +215,7 @@ def _print_report(
 
 def print_finding(shrunk: "Shrunk | None", files: "Reproduction") -> None:
     """Print the reduced trace, what differs and where the files are."""
-    from .show import operation_text, shape_text
+    from .words import operation_text, shape_text
 
     if shrunk is not None:
         ended = "" if shrunk.complete else "; gave up early, it may get shorter"

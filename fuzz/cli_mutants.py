@@ -19,8 +19,8 @@ class Hunt:
     """What became of one planted fault."""
 
     fault: str
-    expected: str
-    """Observable in which it should show."""
+    expected: tuple[str, ...]
+    """Observables in one of which it should show."""
     found: bool
     observable: str | None = None
     operation: str | None = None
@@ -79,14 +79,14 @@ def hunt(fault: "Fault", seconds: float, seed: int) -> Hunt:
     try:
         run_random(target, Plan(seed, seconds), done)
         if done.finding is None or done.trace is None:
-            return Hunt(fault.name, fault.observable, False, operations=done.operations, seconds=done.seconds)
+            return Hunt(fault.name, fault.observables, False, operations=done.operations, seconds=done.seconds)
         start = time.monotonic()
         shrunk = shrink(done.trace, done.finding.kind, target)
     finally:
         target.close()
     return Hunt(
         fault.name,
-        fault.observable,
+        fault.observables,
         True,
         *done.finding.kind,
         done.operations,
@@ -98,12 +98,12 @@ def hunt(fault: "Fault", seconds: float, seed: int) -> Hunt:
 
 def _print_list(faults: "list[Fault]", as_json: bool) -> None:
     if as_json:
-        fields = ("name", "observable", "describe")
+        fields = ("name", "observables", "describe")
         print(json.dumps([{name: getattr(fault, name) for name in fields} for fault in faults], indent=2))
         return
     width = max((len(fault.name) for fault in faults), default=0)
     for fault in faults:
-        print(f"{fault.name.ljust(width)}  {fault.observable:14} {fault.describe}")
+        print(f"{fault.name.ljust(width)}  {'|'.join(fault.observables):18} {fault.describe}")
 
 
 def _print_hunt(hunt: Hunt) -> None:

@@ -50,7 +50,8 @@ def replay(
 
 
 def _print_replay(applied: "Trace", name: str, finding: "Finding | None", left_out: int, show: bool) -> None:
-    from .show import shape_text, step_lines, steps
+    from .show import step_lines, steps
+    from .words import shape_text
 
     if show:
         print(shape_text(applied.shape))
@@ -58,7 +59,7 @@ def _print_replay(applied: "Trace", name: str, finding: "Finding | None", left_o
             print("\n".join(step_lines(step)))
         print()
     if left_out:
-        print(f"{left_out} operations left out: they make no sense where they stand")
+        print(f"operations left out, since they make no sense where they stand: {left_out}")
     print(finding or f"no difference in {len(applied.operations)} operations on {name}")
 
 

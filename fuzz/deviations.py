@@ -6,12 +6,12 @@ occurred. Each occurrence is counted under the deviation's id; one that never oc
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import ClassVar
 
 from ..model.arith import cdiv
 from ..model.attention import Chunked, Hit, Mamba, Rule
-from ..model.core import Model
+from ..model.core import Model, Plan
 from ..model.identity import ExtraKey, overlapping_items
 from ..model.legal import misuse
 from ..model.lookup import Coordinator, SpecGroup
@@ -162,9 +162,9 @@ class ExternalStateNotCounted(Deviation):
     )
     condition = "mamba in align mode, external tokens"
 
-    def arriving_states(self, rule: Mamba, op: Allocate, entries: int, total: int) -> tuple[int, int]:
+    def arriving_states(self, rule: Mamba, plan: Plan, entries: int) -> tuple[int, int]:
         """None are counted."""
-        self.deviated[ExternalStateNotCounted.id] += op.external > 0
+        self.deviated[ExternalStateNotCounted.id] += plan.op.external > 0
         return 0, entries
 
 
@@ -172,7 +172,7 @@ class _OnlyFirstCut(Coordinator):
     """Only the first hit is cut to the common length, if it is one of full attention."""
 
     def end(self, spec_group: SpecGroup, hit: Hit, length: int) -> int:
-        first = spec_group is self.spec_groups[0] and spec_group.is_full
+        first = spec_group is self.spec_groups[0] and spec_group.rule.is_full
         return super().end(spec_group, hit, length) if first or len(self.rules) == 1 else hit.stop
 
 
@@ -273,7 +273,7 @@ DEVIATIONS: Mapping[str, tuple[type[Deviation], ...]] = {
 """Declared deviations by target."""
 
 
-def model_for(target_name: str, shape: Shape) -> Model:
-    """The model that a target is held against."""
-    mixins = DEVIATIONS.get(target_name)
+def model_for(target_name: str, shape: Shape, without: Collection[str] = ()) -> Model:
+    """The model that a target is held against; deviations whose ids are in `without` count as undeclared."""
+    mixins = tuple(deviation for deviation in DEVIATIONS.get(target_name, ()) if deviation.id not in without)
     return type("DeviatingModel", mixins, {})(shape) if mixins else Model(shape)

@@ -5,7 +5,7 @@ runs the harness against every one of them and must find it; the clean core must
 lockstep compares has at least one fault of its own.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, TypeAlias
@@ -25,10 +25,8 @@ class Fault:
     name: str
     describe: str
     plant: Plant
-    observable: str
-    """Where lockstep sees it first; other observables may follow."""
-    attention: tuple[str, ...]
-    """Names of `shapes.ATTENTION` under which it can show."""
+    observables: tuple[str, ...]
+    """Where lockstep may see it first: which of them depends on the run."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +47,11 @@ def open_fault(name: str) -> Target:
 FAULTS: dict[str, Fault] = {}
 """All planted faults by name."""
 
-ALL = ("full", "sliding", "full+sliding")
-HYBRIDS = ("full+sliding", "full+mamba", "full+sliding+sliding")
 
-
-def _fault(describe: str, observable: str, attention: tuple[str, ...] = ALL) -> Callable[[Plant], Plant]:
+def _fault(describe: str, *observables: str) -> Callable[[Plant], Plant]:
     def add(plant: Plant) -> Plant:
         name = plant.__name__.strip("_").replace("_", "-")
-        FAULTS[name] = Fault(name, describe, plant, observable, attention)
+        FAULTS[name] = Fault(name, describe, plant, observables)
         return plant
 
     return add
@@ -97,12 +92,12 @@ def _freed_to_the_front(manager: Any) -> None:
     _wrap(manager.block_pool, "free_blocks", lambda free, blocks, prepend=False: free(blocks, prepend=True))
 
 
-@_fault("blocks without identity go to the back like all others", "free", ("sliding", "chunked", "mamba"))
+@_fault("blocks without identity go to the back like all others", "free")
 def _hashless_to_the_back(manager: Any) -> None:
     _wrap(manager.block_pool, "free_blocks", lambda free, blocks, prepend=False: free(blocks))
 
 
-@_fault("blocks put in front stand in reverse order", "free", ("sliding",))
+@_fault("blocks put in front stand in reverse order", "free")
 def _prepend_reversed(manager: Any) -> None:
     _wrap(manager.block_pool.free_block_queue, "prepend_n", lambda prepend, blocks: prepend(blocks[::-1]))
 
@@ -141,27 +136,39 @@ def _touch_ignores_used_blocks(manager: Any) -> None:
     _wrap(manager.block_pool, "touch", lambda touch, blocks: touch([b for b in blocks if not b.ref_cnt]))
 
 
-@_fault("one token too many is skipped", "outcome", ("sliding",))
+@_fault("one token too many is skipped", "outcome", "free")
 def _skipped_off_by_one(manager: Any) -> None:
     _wrap_each(manager, "get_num_skipped_tokens", lambda _, skipped, computed: skipped(computed + 1))
 
 
-@_fault("nothing is skipped while a request runs", "free", ("sliding", "chunked"))
+@_fault("nothing is skipped while a request runs", "free", "outcome")
 def _window_never_slides(manager: Any) -> None:
     manager.coordinator.remove_skipped_blocks = lambda request, computed: None
 
 
-@_fault("lookahead tokens get no block", "outcome", ("full",))
+@_fault("lookahead tokens get no block", "outcome")
 def _lookahead_ignored(manager: Any) -> None:
     _wrap_each(manager, "allocate_new_blocks", lambda _, allocate, request, tokens, main: allocate(request, main, main))
 
 
-@_fault("a table may grow beyond the model length", "outcome", ("full", "sliding"))
+@_fault("the last two of the new blocks change places in the table", "tables")
+def _table_entries_swapped(manager: Any) -> None:
+    def allocate(single: Any, original: Callable[..., Any], request: str, *rest: Any) -> Any:
+        new = list(original(request, *rest))
+        if len(new) > 1:
+            table = single.req_to_blocks[request]
+            table[-1], table[-2] = table[-2], table[-1]
+        return new
+
+    _wrap_each(manager, "allocate_new_blocks", allocate)
+
+
+@_fault("a table may grow beyond the model length", "outcome")
 def _model_length_ignored(manager: Any) -> None:
     manager.max_model_len *= 2
 
 
-@_fault("the speculative states of the last step are dropped, not moved", "outcome", ("mamba",))
+@_fault("the speculative states of the last step are dropped, not moved", "outcome")
 def _speculative_states_not_moved(manager: Any) -> None:
     def allocate(single: Any, original: Callable[..., Any], request: str, *rest: Any) -> Any:
         single._allocated_block_reqs.discard(request)
@@ -170,7 +177,7 @@ def _speculative_states_not_moved(manager: Any) -> None:
     _wrap_each(manager, "allocate_new_blocks", allocate, having="_allocated_block_reqs")
 
 
-@_fault("the state before the current one is never given back", "free", ("mamba",))
+@_fault("the state before the current one is never given back", "free", "outcome", "ref_cnt")
 def _last_state_leaks(manager: Any) -> None:
     def remove(single: Any, original: Callable[..., Any], request: str, computed: int) -> None:
         single.last_state_block_idx.pop(request, None)
@@ -182,7 +189,7 @@ def _last_state_leaks(manager: Any) -> None:
 # Registration and identities.
 
 
-@_fault("blocks left out by the mask are not counted as registered", "registered", ("sliding", "full+sliding"))
+@_fault("blocks left out by the mask are not counted as registered", "registered")
 def _registered_count_short(manager: Any) -> None:
     def cache(single: Any, original: Callable[..., Any], request: Any, *rest: Any) -> None:
         original(request, *rest)
@@ -194,7 +201,7 @@ def _registered_count_short(manager: Any) -> None:
     _wrap_each(manager, "cache_blocks", cache)
 
 
-@_fault("an evicted block keeps its hash", "labels")
+@_fault("an evicted block keeps its hash", "labels", "outcome")
 def _hash_kept_after_eviction(manager: Any) -> None:
     pool = manager.block_pool
 
@@ -207,17 +214,17 @@ def _hash_kept_after_eviction(manager: Any) -> None:
     _wrap(pool, "_forget_identity", forget)
 
 
-@_fault("the mask of worthwhile blocks is shifted by one", "labels", ("sliding", "full+sliding"))
+@_fault("the mask of worthwhile blocks is shifted by one", "labels")
 def _mask_shifted(manager: Any) -> None:
     _wrap_each(manager, "reachable_block_mask", lambda _, mask, start, end, *rest: mask(start + 1, end + 1, *rest))
 
 
-@_fault("the boundary at which a replay of the prompt lands is not kept", "labels", ("sliding",))
+@_fault("the boundary at which a replay of the prompt lands is not kept", "labels")
 def _replay_boundary_lost(manager: Any) -> None:
     _wrap_each(manager, "reachable_block_mask", lambda _, mask, *args: mask(*args[:6], None))
 
 
-@_fault("the partial block at the end is registered as if it were full", "outcome", ("full", "sliding"))
+@_fault("the partial block at the end is registered as if it were full", "outcome", "registered")
 def _partial_block_registered(manager: Any) -> None:
     _wrap(
         manager.coordinator,
@@ -226,12 +233,12 @@ def _partial_block_registered(manager: Any) -> None:
     )
 
 
-@_fault("tokens beyond those computed are registered", "registered", ("full", "sliding"))
+@_fault("tokens beyond those computed are registered", "registered", "outcome")
 def _registered_too_early(manager: Any) -> None:
     _wrap(manager.coordinator, "cache_blocks", lambda cache, request, tokens: cache(request, request.num_tokens))
 
 
-@_fault("what arrives later is registered at once", "registered", ("full", "sliding"))
+@_fault("what arrives later is registered at once", "registered")
 def _delay_ignored(manager: Any) -> None:
     def allocate(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return original(*args, **{**kwargs, "delay_cache_blocks": False})
@@ -306,7 +313,7 @@ def _evictable_hits_uncounted(manager: Any) -> None:
         single._get_num_evictable_blocks = lambda blocks: 0
 
 
-@_fault("a refused allocation has pinned the hit already", "free")
+@_fault("a refused allocation has pinned the hit already", "free", "ref_cnt")
 def _refusal_pins_hits(manager: Any) -> None:
     def allocate(original: Callable[..., Any], request: Any, new: int, *rest: Any, **more: Any) -> Any:
         blocks = original(request, new, *rest, **more)
@@ -327,28 +334,28 @@ def _reservation_ignored(manager: Any) -> None:
     _wrap(manager, "allocate_slots", allocate)
 
 
-@_fault("the admission gate counts the whole sequence for a window", "free", ("sliding", "chunked"))
+@_fault("the admission gate counts the whole sequence for a window", "outcome")
 def _gate_uncapped(manager: Any) -> None:
     for single in manager.coordinator.single_type_managers:
         single._max_admission_blocks_per_request = None
 
 
-@_fault("the allocation in a running step counts at most the cap", "outcome", ("sliding",))
+@_fault("the allocation in a running step counts at most the cap", "outcome")
 def _cap_in_every_step(manager: Any) -> None:
     _wrap_each(manager, "get_num_blocks_to_allocate", lambda _, predict, *args: predict(*args[:5], True))
 
 
-@_fault("a state registered in this very step is handed on", "outcome", ("mamba",))
+@_fault("a state registered in this very step is handed on", "outcome")
 def _same_step_rule_dropped(manager: Any) -> None:
     _wrap(manager, "get_computed_blocks", lambda get, request: (manager.new_step_starts(), get(request))[1])
 
 
-@_fault("the next step does not begin for mamba states", "outcome", ("mamba",))
+@_fault("the next step does not begin for mamba states", "outcome")
 def _step_start_ignored(manager: Any) -> None:
     manager.coordinator.new_step_starts = lambda: None
 
 
-@_fault("groups shrink a hit, but full attention keeps its blocks", "outcome", HYBRIDS)
+@_fault("groups shrink a hit, but full attention keeps its blocks", "outcome")
 def _hybrid_hit_not_cut(manager: Any) -> None:
     coordinator = manager.coordinator
     if not hasattr(coordinator, "attention_groups"):
@@ -398,7 +405,7 @@ def _events_not_drained(manager: Any) -> None:
     _wrap(pool, "take_events", lambda take: list(pool.kv_event_queue))
 
 
-@_fault("a block taken for external tokens is not listed as new", "new_block_ids", ("full",))
+@_fault("a block taken for external tokens is not listed as new", "new_block_ids")
 def _new_block_ids_incomplete(manager: Any) -> None:
     def allocate(single: Any, original: Callable[..., Any], *args: Any) -> None:
         before = list(single.new_block_ids)
@@ -408,7 +415,7 @@ def _new_block_ids_incomplete(manager: Any) -> None:
     _wrap_each(manager, "allocate_new_computed_blocks", allocate)
 
 
-@_fault("the hits of preempted requests count as ordinary ones", "stats", ("full",))
+@_fault("the hits of preempted requests count as ordinary ones", "stats")
 def _preempted_hits_mixed_in(manager: Any) -> None:
     stats = type(manager.prefix_cache_stats)
     if manager.prefix_cache_stats is None:
@@ -421,7 +428,7 @@ def _preempted_hits_mixed_in(manager: Any) -> None:
     manager.prefix_cache_stats = Mixed()
 
 
-@_fault("the prefix cache is reset while blocks are in use", "outcome", ("full",))
+@_fault("the prefix cache is reset while blocks are in use", "outcome")
 def _reset_while_in_use(manager: Any) -> None:
     def reset(original: Callable[..., Any]) -> bool:
         original()
@@ -430,23 +437,15 @@ def _reset_while_in_use(manager: Any) -> None:
     _wrap(manager.block_pool, "reset_prefix_cache", reset)
 
 
-@_fault("a reset is not marked in the statistics", "stats", ("full",))
+@_fault("a reset is not marked in the statistics", "stats")
 def _reset_not_in_stats(manager: Any) -> None:
     manager.reset_prefix_cache = manager.block_pool.reset_prefix_cache
 
 
-@_fault("the common prefix is one block too long", "outcome", ("full",))
+@_fault("the common prefix is one block too long", "outcome")
 def _common_prefix_too_long(manager: Any) -> None:
     def count(original: Callable[..., Any], request: str) -> list[int]:
         tables = [len(single.req_to_blocks.get(request, ())) for single in manager.coordinator.single_type_managers]
         return [min(n + 1, held) for n, held in zip(original(request), tables, strict=True)]
 
     _wrap(manager.coordinator, "get_num_common_prefix_blocks", count)
-
-
-def by_observable() -> Mapping[str, list[str]]:
-    """Names of the faults for each observable."""
-    found: dict[str, list[str]] = {}
-    for fault in FAULTS.values():
-        found.setdefault(fault.observable, []).append(fault.name)
-    return found

@@ -5,7 +5,7 @@ operation, both outcomes and what the operation changed on either side.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
 from ..model.legal import allows, misuse
@@ -13,6 +13,7 @@ from ..model.ops import Operation, Outcome, Shape
 from ..model.snapshot import Snapshot, difference, first_difference
 from .deviations import MisuseUnchecked, model_for
 from .targets.base import Target, TargetLostError
+from .words import operation_text, outcome_text
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,17 @@ class Finding:
         return (self.observable, type(self.operation).__name__ if self.operation else "start")
 
     def __str__(self) -> str:
-        """The text diff shown to a person."""
-        where = f"operation {self.step}: {self.operation}" if self.operation else "construction"
+        """The text diff shown to a person; what only one side shows is marked with `!`."""
+        where = f"operation {self.step}: {operation_text(self.operation)}" if self.operation else "construction"
         lines = [f"lockstep: model and target differ in `{self.observable}` at {where}"]
-        for side, outcome, changes in (
-            ("model ", self.expected, self.expected_changes),
-            ("target", self.actual, self.actual_changes),
+        ours, theirs = self.expected_changes, self.actual_changes
+        for side, outcome, changes, others in (
+            ("model ", self.expected, ours, theirs),
+            ("target", self.actual, theirs, ours),
         ):
-            lines.append(f"  {side} outcome: {outcome if outcome is not None else 'none'}")
-            lines += [f"  {side}   {change}" for change in changes]
+            mark = " " if self.expected == self.actual else "!"
+            lines.append(f"{mark} {side} outcome: {outcome_text(outcome) if outcome is not None else 'none'}")
+            lines += [f"{' ' if change in others else '!'} {side}   {change}" for change in changes]
         if self.detail:
             lines += [f"  {line}" for line in self.detail.splitlines()]
         return "\n".join(lines)
@@ -66,6 +69,8 @@ class Lockstep:
     """Runs one core beside the model; `start` begins a run, `step` goes on with it."""
 
     target: Target
+    without: Collection[str] = ()
+    """Known deviations that count as findings all the same."""
     operations: list[Operation] = field(default_factory=list)
     """What has been applied in this run."""
     outcomes: list[Outcome] = field(default_factory=list)
@@ -86,7 +91,7 @@ class Lockstep:
         self.operations = []
         self.outcomes = []
         self.found = None
-        self.model = model_for(self.target.name, shape)
+        self.model = model_for(self.target.name, shape, self.without)
         self.misuse = Counter()
         self._misused: Operation | None = None
         self._ours: Snapshot | None = None
@@ -148,12 +153,12 @@ class Lockstep:
         return self.found
 
 
-def replay(trace: Trace, target: Target) -> tuple[Finding | None, Trace]:
+def replay(trace: Trace, target: Target, without: Collection[str] = ()) -> tuple[Finding | None, Trace]:
     """Run a trace again; operations whose precondition does not hold (`legal.allows`) are left out.
 
     Returns the finding, if any, and the trace actually applied, ending with the operation that showed the finding.
     """
-    lockstep = Lockstep(target)
+    lockstep = Lockstep(target, without)
     finding = lockstep.start(trace.shape)
     if finding is None and lockstep.built:
         finding = _apply(lockstep, trace.operations)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 from ..model.ops import Done, Refused
-from .deviations import DEVIATIONS
+from .deviations import DEVIATIONS, Deviation
 from .lockstep import Finding, Lockstep, Trace
 
 LONG_RUN = 100_000
@@ -46,6 +46,8 @@ class Summary:
     """Seed of the process that found it."""
     interrupted: bool = False
     """Did Ctrl-C end it?"""
+    core_name: str = ""
+    """What the target calls itself, if that is not `target`: its deviations are declared under this name."""
 
     def add_run(self, attention: str, lockstep: Lockstep, finding: Finding | None) -> None:
         """Count one run that is over; `finding` is what it ended with."""
@@ -80,9 +82,14 @@ class Summary:
         """Operations a second, over all processes."""
         return self.operations / self.seconds if self.seconds else 0.0
 
+    @property
+    def declared(self) -> tuple[type[Deviation], ...]:
+        """The deviations that are declared for the target."""
+        return DEVIATIONS.get(self.core_name or self.target, ())
+
     def unseen_deviations(self) -> list[str]:
-        """Ids of deviations that are declared for the target and did not occur."""
-        return [deviation.id for deviation in DEVIATIONS.get(self.target, ()) if not self.deviated[deviation.id]]
+        """Ids of declared deviations that did not occur."""
+        return [deviation.id for deviation in self.declared if not self.deviated[deviation.id]]
 
 
 @dataclass(frozen=True)
@@ -124,7 +131,7 @@ def sections(summary: Summary) -> Iterator[Section]:
         )
         yield Section("Operations and outcomes", ("operation", *columns), tuple(rows))
     yield from _counted("Situations reached", ("situation", "times"), summary.reached)
-    if declared := DEVIATIONS.get(summary.target, ()):
+    if summary.declared:
         unseen = "STALE? never" if summary.operations >= LONG_RUN else "not seen"
         rows = (
             (
@@ -132,7 +139,7 @@ def sections(summary: Summary) -> Iterator[Section]:
                 f"{summary.deviated[deviation.id]:,}" if summary.deviated[deviation.id] else unseen,
                 deviation.reason,
             )
-            for deviation in declared
+            for deviation in summary.declared
         )
         yield Section("Known deviations of the target", ("id", "times", "what it does"), tuple(rows))
     yield from _counted("Misuse (reported only)", ("what happened", "times"), summary.misuse)

@@ -6,22 +6,28 @@ give the same result, unless a limit in seconds ends the search early, which the
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..model.ops import to_json
 from . import simplify, simplify_shape
+from . import simplify_story as story
 from .lockstep import Finding, Trace, replay
 from .targets.base import Target
 from .trace import shape_problems
 
 Pass: TypeAlias = Callable[[Trace], Iterator[Trace]]
 PASSES: tuple[Pass, ...] = (
-    simplify.without_request,
-    simplify.taken_instead,
-    simplify.merged_steps,
-    simplify.merged_requests,
+    story.without_request,
+    story.simpler_actors,
+    story.computed_instead,
+    story.known_from_the_start,
+    story.merged_steps,
+    story.merged_requests,
+    story.merged_holders,
+    story.split_requests,
+    simplify.plain_everywhere,
     simplify_shape.simpler_shapes,
     simplify.shorter_prompts,
     simplify_shape.smaller_blocks,
@@ -29,9 +35,9 @@ PASSES: tuple[Pass, ...] = (
     simplify.simpler_operations,
 )
 LAST_PASSES: tuple[Pass, ...] = (
-    simplify.without_two,
+    story.without_two,
     simplify.lowered_together,
-    simplify.without_one_retargeted,
+    story.without_one_adjusted,
     simplify.plain_names,
 )
 """Tried when nothing else helps: many candidates, few hits."""
@@ -62,12 +68,15 @@ def shrink(
     *,
     max_candidates: int = MAX_CANDIDATES,
     max_seconds: float | None = None,
+    without: Collection[str] = (),
 ) -> Shrunk:
     """Reduce a trace that shows a finding of this kind (`Finding.kind`) on the target.
 
+    Known deviations named in `without` count as findings.
+
     NotReproducedError if it does not show one. Ctrl-C ends the search with the best trace so far.
     """
-    reducer = _Reducer(trace, kind, target, max_candidates, max_seconds)
+    reducer = _Reducer(trace, kind, target, max_candidates, max_seconds, without)
     complete = False
     try:
         reducer.run()
@@ -86,15 +95,22 @@ class _Reducer:
     """The best trace so far, and the search for a better one."""
 
     def __init__(
-        self, trace: Trace, kind: tuple[str, str], target: Target, max_candidates: int, max_seconds: float | None
+        self,
+        trace: Trace,
+        kind: tuple[str, str],
+        target: Target,
+        max_candidates: int,
+        max_seconds: float | None,
+        without: Collection[str],
     ) -> None:
         self.started = time.monotonic()
         self.kind = kind
         self.target = target
+        self.without = without
         self.candidates = 0
         self.max_candidates = max_candidates
         self.deadline = None if max_seconds is None else self.started + max_seconds
-        finding, self.best = replay(trace, target)
+        finding, self.best = replay(trace, target, without)
         if finding is None or finding.kind != kind:
             seen = f"`{finding.kind[0]}` at {finding.kind[1]}" if finding else "no difference"
             raise NotReproducedError(f"replaying shows {seen} instead of `{kind[0]}` at {kind[1]}")
@@ -144,7 +160,7 @@ class _Reducer:
         if self.candidates >= self.max_candidates or (self.deadline and time.monotonic() > self.deadline):
             raise _LimitReached
         self.candidates += 1
-        finding, applied = replay(candidate, self.target)
+        finding, applied = replay(candidate, self.target, self.without)
         if finding is None or finding.kind != self.kind:
             return False
         size = _size(applied)

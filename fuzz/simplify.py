@@ -11,7 +11,7 @@ from functools import cache
 from itertools import combinations
 from typing import TypeAlias, TypeVar, cast, get_args
 
-from ..model.ops import Advance, Allocate, Free, Group, Kind, Operation, Preempt, Submit, Take
+from ..model.ops import Advance, Allocate, Group, Kind, Operation, Submit
 from .lockstep import Trace
 
 Knob: TypeAlias = Callable[[Trace, int], Trace]
@@ -21,6 +21,7 @@ KINDS: tuple[Kind, ...] = ("full", "sliding", "mamba", "chunked", *get_args(Kind
 """Kinds of attention, the simplest first."""
 MODES = ("none", "all", "align")
 T = TypeVar("T")
+TOKENS = frozenset(("prompt", "sampled", "embeds"))
 EXHAUSTIVE = 12
 """Numbers up to this are lowered to every smaller one, larger ones in strides."""
 
@@ -56,84 +57,10 @@ def request_of(operation: Operation) -> str | None:
     return getattr(operation, "request", None)
 
 
-def _with(trace: Trace, changes: dict[int, Operation], gone: frozenset[int] = frozenset()) -> Trace:
+def with_changes(trace: Trace, changes: dict[int, Operation], gone: frozenset[int] = frozenset()) -> Trace:
     """The trace with operations replaced and removed, by index."""
     kept = (changes.get(i, op) for i, op in enumerate(trace.operations) if i not in gone)
     return Trace(trace.shape, tuple(kept))
-
-
-# Fewer operations.
-
-
-def without_request(trace: Trace) -> Iterator[Trace]:
-    """One request less, with all that is done to it."""
-    for name in dict.fromkeys(filter(None, map(request_of, trace.operations))):
-        yield Trace(trace.shape, tuple(op for op in trace.operations if request_of(op) != name))
-
-
-def without_two(trace: Trace) -> Iterator[Trace]:
-    """Two operations less: some only make sense together, as a preemption and the allocation it gives room for."""
-    for pair in combinations(range(len(trace.operations)), 2):
-        yield _with(trace, {}, frozenset(pair))
-
-
-def without_one_retargeted(trace: Trace) -> Iterator[Trace]:
-    """One operation less, and another one points to a different block: ids shift when an operation goes."""
-    targets = [
-        (path, value)
-        for path, value in numbers(trace.operations, ("operations",))
-        if len(path) > 3 and "blocks" in path
-    ]
-    for path, value in targets if trace.shape.num_blocks <= 2 * EXHAUSTIVE else ():
-        for block in range(trace.shape.num_blocks):
-            changed = put(trace, path, block)
-            for i in range(len(trace.operations)) if block != value else ():
-                yield _with(changed, {}, frozenset((i,)))
-
-
-def merged_steps(trace: Trace) -> Iterator[Trace]:
-    """Two allocations of a request with an advance between them become one, as if its prompt had been longer."""
-    for name in dict.fromkeys(filter(None, map(request_of, trace.operations))):
-        steps = [(i, op) for i, op in enumerate(trace.operations) if request_of(op) == name]
-        submits = [(i, op) for i, op in steps if isinstance(op, Submit)]
-        for (i, first), (j, advance), (k, second) in zip(steps, steps[1:], steps[2:], strict=False):
-            if not (isinstance(first, Allocate) and isinstance(advance, Advance) and isinstance(second, Allocate)):
-                continue
-            tokens = first.new_tokens + second.new_tokens
-            changes: dict[int, Operation] = {}
-            if submits and advance.sampled:
-                at, submit = submits[0]
-                changes[at] = replace(submit, prompt=submit.prompt + advance.sampled)
-            yield _with(trace, {**changes, i: replace(first, new_tokens=tokens)}, frozenset((j, k)))
-            later = replace(second, new_tokens=tokens, hit=first.hit, external=first.external)
-            yield _with(trace, {**changes, k: later}, frozenset((i, j)))
-
-
-def merged_requests(trace: Trace) -> Iterator[Trace]:
-    """One request plays the part of two: it is preempted where the other one would have followed it."""
-    submits = {op.request: (i, op) for i, op in enumerate(trace.operations) if isinstance(op, Submit)}
-    for (i, first), (j, second) in combinations(submits.values(), 2):
-        changes: dict[int, Operation] = {}
-        for k, op in enumerate(trace.operations):
-            if request_of(op) == second.request:
-                changes[k] = put(op, ("request",), first.request)
-            elif k < j and isinstance(op, Free) and op.request == first.request:
-                changes[k] = Preempt(first.request)
-        for submit in (first, second):
-            yield _with(trace, {**changes, i: replace(submit, request=first.request)}, frozenset((j,)))
-
-
-def taken_instead(trace: Trace) -> Iterator[Trace]:
-    """A request that only holds blocks gives way to somebody outside who takes as many."""
-    for at, op in enumerate(trace.operations):
-        if isinstance(op, Allocate):
-            others = (i for i, other in enumerate(trace.operations) if request_of(other) == op.request and i != at)
-            gone = frozenset(others)
-            for count in range(1, min(trace.shape.num_blocks, EXHAUSTIVE)):
-                yield _with(trace, {at: Take(count)}, gone)
-
-
-# Smaller values.
 
 
 def put(value: T, path: tuple[str | int, ...], new: object) -> T:
@@ -212,6 +139,21 @@ def simpler_operations(trace: Trace) -> Iterator[Trace]:
     for i, operation in enumerate(trace.operations):
         for other in variants(operation):
             yield put(trace, ("operations", i), other)
+
+
+def plain_everywhere(trace: Trace) -> Iterator[Trace]:
+    """One field at its default in all operations of a kind: two requests may only agree because both set it."""
+    kinds = {type(op): op for op in trace.operations}
+    for kind, example in kinds.items():
+        for name, default in _defaults(example).items():
+            if default is not MISSING:
+                plain = {
+                    i: put(op, (name,), default)
+                    for i, op in enumerate(trace.operations)
+                    if type(op) is kind and getattr(op, name) != default
+                }
+                if plain:
+                    yield with_changes(trace, plain)
 
 
 def plain_tokens(trace: Trace) -> Iterator[Trace]:
@@ -296,7 +238,7 @@ def lowered_together(trace: Trace) -> Iterator[Trace]:
 
 def _knobs(trace: Trace) -> Iterator[Knob]:
     for path, value in numbers(trace):
-        if value > 0 and "prompt" not in path and "sampled" not in path and "embeds" not in path:
+        if value > 0 and not TOKENS.intersection(path):
             yield _lower(path)
     for i, op in enumerate(trace.operations):
         if isinstance(op, Submit) and len(op.prompt) > 1:

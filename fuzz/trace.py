@@ -26,6 +26,8 @@ MAX_NUM_BLOCKS = 2**20
 MAX_MODEL_LEN = 2**20
 """In tokens. Tables are padded up to it, so this bounds the memory of a run."""
 MAX_GROUPS = 32
+MAX_ERROR = 800
+"""Longest error, in characters: what is wrong with a file may be a very long name in it."""
 T = TypeVar("T")
 
 
@@ -34,6 +36,8 @@ class TraceError(Exception):
 
     def __init__(self, source: str, place: str, problem: str) -> None:
         text = ": ".join(part for part in (source, place, problem) if part)
+        if len(text) > MAX_ERROR:
+            text = f"{text[: MAX_ERROR // 2]} ... {text[-MAX_ERROR // 2 :]}"
         super().__init__("".join(c if c.isprintable() else " " for c in text))
 
 

@@ -114,6 +114,8 @@ class Workload:
         self._families = [self._tokens(shape.max_model_len) for _ in range(3)]
         """Prefixes that requests share; the first is hot."""
         self._features = draw.integer(0, 3) == 0 and shape.caching
+        self._layouts = [self._layout() for _ in range(2)] if self._features else []
+        """Where multimodal items stand. Prompts share places and differ in the items, so that a lost key collides."""
         self._drafts = draw.choose((0, 0, 1, 3))
         self._externals = draw.integer(0, 3) == 0
         self._lookahead = draw.choose((0, 0, 1, 4))
@@ -173,6 +175,9 @@ class Workload:
             return None
         draw, max_len = self.draw, self.shape.max_model_len
         length = max_len if draw.integer(0, 15) == 0 else draw.integer(1, max_len)
+        places = draw.choose(self._layouts) if self._layouts else []
+        if places and draw.integer(0, 1):
+            length = min(max_len, sum(places[-1]) + draw.integer(0, 2))  # just behind the last item
         family = self._families[0] if draw.integer(0, 2) else draw.choose(self._families)
         fork = length if draw.integer(0, 2) else draw.integer(0, length)
         prompt = family[:fork] + self._tokens(length - fork)
@@ -187,22 +192,28 @@ class Workload:
             (0,) * length if embeds else prompt,
             adapter=draw.choose((None, None, *ADAPTERS)),
             salt=draw.choose((None, None, *SALTS)),
-            items=() if embeds else self._items(length),
+            items=() if embeds else self._items(places, length),
             embeds=embeds,
             skip_lookup=skip,
         )
 
-    def _items(self, length: int) -> tuple[Item, ...]:
-        items: list[Item] = []
-        start = 0
-        for _ in range(self.draw.choose((0, 0, 1, 2, 3))):
-            if start >= length:
-                break
-            offset = self.draw.integer(start, length - 1)
-            item = Item(self.draw.choose(("p", "q")), offset, self.draw.integer(1, min(6, length - offset)))
-            items.append(item)
-            start = offset + item.length
-        return tuple(items)
+    def _layout(self) -> list[tuple[int, int]]:
+        """Offsets and lengths of items, in order and apart, as near as one token to each other."""
+        places: list[tuple[int, int]] = []
+        start = self.draw.integer(0, self.shape.max_model_len - 1)
+        for _ in range(self.draw.choose((1, 2, 3))):
+            places.append((start, self.draw.choose((1, 1, 2, 6))))
+            start += places[-1][1] + self.draw.choose((0, 0, 1, 5))
+        return places
+
+    def _items(self, places: list[tuple[int, int]], length: int) -> tuple[Item, ...]:
+        if self.draw.integer(0, 3) == 0:
+            return ()
+        return tuple(
+            Item(self.draw.choose(("p", "q")), offset, min(size, length - offset))
+            for offset, size in places
+            if offset < length
+        )
 
     def work(self, model: Model) -> Operation | None:
         """Bring one request forward."""
@@ -246,7 +257,7 @@ class Workload:
             name,
             new,
             hit=hit,
-            lookahead=self._lookahead,
+            lookahead=draw.choose((self._lookahead, self._lookahead, 0)),
             external=external,
             delay=delay,
             encoder_tokens=self._encoder_tokens(fresh),

@@ -6,28 +6,17 @@ integers. Letters as in core.md: `b` tokens per block table entry, `c` computed 
 
 
 def cdiv(x: int, y: int) -> int:
-    """`x / y` rounded up, for `y > 0`.
-
-    >>> cdiv(7, 4), cdiv(8, 4)
-    (2, 2)
-    """
+    """`x / y` rounded up, for `y > 0`."""
     return (x + y - 1) // y
 
 
 def down(x: int, unit: int) -> int:
-    """Largest multiple of `unit` not above `x` (T12).
-
-    >>> down(7, 4)
-    4
-    """
+    """Largest multiple of `unit` not above `x` (T12)."""
     return x // unit * unit
 
 
-# Attention: does the query at position q read the token at position t? All else about skipping follows from these.
-
-
 def attends_full(q: int, t: int) -> bool:
-    """Full attention: everything up to the query itself."""
+    """Does the query at position `q` read the token at `t`? Full attention: everything up to the query itself."""
     return t <= q
 
 
@@ -41,25 +30,19 @@ def attends_chunked(q: int, t: int, k: int) -> bool:
     return t <= q and t // k == q // k
 
 
-# Skipped tokens: how many leading tokens no query at position >= c reads (core.md §6, T1-T3).
-
-
 def skipped_sliding(c: int, w: int) -> int:
-    """Tokens before the window of the query at `c` (T1)."""
+    """Leading tokens that no query at `c` or later reads: those before the window of the query at `c` (T1)."""
     return max(0, c - w + 1)
 
 
 def skipped_chunked(c: int, k: int) -> int:
-    """Tokens before the chunk of the query at `c` (T2)."""
+    """The same for chunks: the tokens before the chunk of the query at `c` (T2)."""
     return down(c, k)
 
 
 def skipped_mamba(c: int) -> int:
     """All tokens but the last computed one, whose state is all that is read; -1 for `c == 0` (core.md §6)."""
     return c - 1
-
-
-# Blocks.
 
 
 def window_blocks(w: int, b: int) -> int:
@@ -85,11 +68,8 @@ def cap_chunked(k: int, b: int, common: int, max_batched: int, max_len: int) -> 
     return cdiv(min(k + max_batched + b - common, max_len), b)
 
 
-# Which blocks some later hit can use (core.md §8, T10, T11).
-
-
 def in_segment_tail(i: int, shift: int, per: int, need: int) -> bool:
-    """Is block `i` among the `need` last ones before a multiple of `per` blocks, all moved right by `shift`?"""
+    """Is block `i` among the `need` last ones before a multiple of `per` blocks, moved right by `shift`? (T10)"""
     return i >= shift and (i - shift) % per >= per - need
 
 
@@ -99,7 +79,7 @@ def replay_boundary(num_prompt_tokens: int, alignment: int) -> int:
 
 
 def in_boundary_tail(i: int, shift: int, boundary: int, need: int) -> bool:
-    """Is block `i` among the `need` last ones before block index `boundary`, moved right by `shift`?"""
+    """Is block `i` among the `need` last ones before block index `boundary`, moved right by `shift`? (T10)"""
     return boundary + shift - need <= i < boundary + shift
 
 

@@ -17,11 +17,7 @@ Hit: TypeAlias = range
 
 
 class CoreError(Exception):
-    """The call is an error; `kind` names the built-in exception class that a core raises."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__(kind)
-        self.kind = kind
+    """The call is an error; says the name of the built-in exception class that a core raises."""
 
 
 def demand(condition: bool, kind: str = "AssertionError") -> None:
@@ -34,16 +30,13 @@ class Rule:
     """Full attention, and what the other types have in common with it (core.md §§6, 7)."""
 
     cacheable = True
-    drops = True
-    """Can a hit give up its last block (eagle)? Then its search may reach one block further."""
+    drops = True  # can a hit give up its last block (eagle)? Then its search may reach one block further
 
     def __init__(self, group: Group, shape: Shape) -> None:
-        self.group = group
-        self.b = group.block_size * shape.parallel
-        """Tokens per block table entry."""
-        self.parallel = shape.parallel
-        self.cap: int | None = None
-        """Most blocks one request holds at once, where that is less than its length (admission gate)."""
+        self.group, self.shape = group, shape
+        self.is_full = group.kind in FULL_FAMILY
+        self.b = group.block_size * shape.parallel  # tokens per block table entry
+        self.w, self.k, self.p = group.window, group.chunk, group.speculative_blocks
 
     def attends(self, q: int, t: int) -> bool:
         """Does the query at position `q` read the token at position `t`?"""
@@ -60,6 +53,10 @@ class Rule:
     def required(self, num_tokens: int) -> int:
         """Table entries for so many tokens."""
         return arith.cdiv(num_tokens, self.b)
+
+    def cap(self) -> int | None:
+        """Most blocks one request holds at once, where that is less than its length (admission gate)."""
+        return None
 
     def hit(self, found: Found, limit: int, drop: bool, alignment: int) -> Hit:
         """Blocks of the longest cached prefix of at most `limit` tokens (`drop`: eagle gives its last block up)."""
@@ -79,18 +76,13 @@ class Rule:
             blocks -= 1
         return blocks
 
-    def keeps(self, i: int, eagle: bool, alignment: int, retention: int | None, num_prompt_tokens: int) -> bool:
+    def keeps(self, i: int, eagle: bool, num_prompt_tokens: int) -> bool:
         """Can some later hit use block `i`? Only then is it registered (core.md §8)."""
         return True
 
 
 class Sliding(Rule):
     """Sliding window of `w` tokens."""
-
-    def __init__(self, group: Group, shape: Shape) -> None:
-        super().__init__(group, shape)
-        self.w = group.window
-        self.cap = arith.cap_sliding(self.w, self.b, shape.max_num_batched_tokens, shape.max_model_len)
 
     def attends(self, q: int, t: int) -> bool:
         """The query and the `w - 1` tokens before it."""
@@ -99,6 +91,10 @@ class Sliding(Rule):
     def skipped(self, c: int) -> int:
         """T1."""
         return arith.skipped_sliding(c, self.w)
+
+    def cap(self) -> int:
+        """T4."""
+        return arith.cap_sliding(self.w, self.b, self.shape.max_num_batched_tokens, self.shape.max_model_len)
 
     def need(self, eagle: bool) -> int:
         """Registered blocks that a hit must end with, one more of which eagle gives up (T8, T9)."""
@@ -111,7 +107,7 @@ class Sliding(Rule):
         blocks than needed lie before it counts if all of them are registered; then it is cut to the alignment twice,
         before and after the eagle drop.
         """
-        demand(self.parallel == 1)
+        demand(self.shape.parallel == 1)
         need = max(1, self.need(drop))
         for end in range(limit // self.b, 0, -1):
             first = max(0, end - need)
@@ -121,9 +117,9 @@ class Sliding(Rule):
                 return range(first, self.aligned(max(0, end - drop), alignment))
         return range(0)
 
-    def keeps(self, i: int, eagle: bool, alignment: int, retention: int | None, num_prompt_tokens: int) -> bool:
+    def keeps(self, i: int, eagle: bool, num_prompt_tokens: int) -> bool:
         """The tails of all segments, and the tail of the boundary at which a replay of the prompt lands (T10, T11)."""
-        need = self.need(eagle)
+        need, alignment, retention = self.need(eagle), self.shape.scheduler_block_size, self.shape.retention_interval
         segment = alignment if retention is None else retention
         per = segment // self.b
         if segment and (need >= per or arith.in_segment_tail(i, eagle, per, need)):
@@ -135,13 +131,6 @@ class Sliding(Rule):
 class Chunked(Rule):
     """Attention within chunks of `k` tokens."""
 
-    def __init__(self, group: Group, shape: Shape) -> None:
-        super().__init__(group, shape)
-        self.k = group.chunk
-        self.cap = arith.cap_chunked(
-            self.k, self.b, gcd(self.k, self.b), shape.max_num_batched_tokens, shape.max_model_len
-        )
-
     def attends(self, q: int, t: int) -> bool:
         """Up to the query, within its chunk."""
         return arith.attends_chunked(q, t, self.k)
@@ -150,9 +139,14 @@ class Chunked(Rule):
         """T2."""
         return arith.skipped_chunked(c, self.k)
 
+    def cap(self) -> int:
+        """T6."""
+        batched, max_len = self.shape.max_num_batched_tokens, self.shape.max_model_len
+        return arith.cap_chunked(self.k, self.b, gcd(self.k, self.b), batched, max_len)
+
     def hit(self, found: Found, limit: int, drop: bool, alignment: int) -> Hit:
         """Blocks before the chunk of position `limit` count as hit; from there on the longest registered run."""
-        demand(not drop and self.parallel == 1 and alignment == self.b)
+        demand(not drop and self.shape.parallel == 1 and alignment == self.b)
         first = self.skipped(limit) // self.b
         return range(first, self.run(found, first, limit))
 
@@ -166,10 +160,10 @@ class Mamba(Rule):
 
     drops = False
 
-    def __init__(self, group: Group, shape: Shape) -> None:
-        super().__init__(group, shape)
-        self.p = group.speculative_blocks
-        self.align = group.mamba_mode == "align"
+    @property
+    def align(self) -> bool:
+        """Are the running state and the states of drafts all that is held?"""
+        return self.group.mamba_mode == "align"
 
     def attends(self, q: int, t: int) -> bool:
         """The state after token `q - 1` is read."""

@@ -6,37 +6,44 @@ operation is one method below; the rules of the attention types are in `attentio
 
 import re
 from collections import Counter
-from typing import TypeAlias
+from itertools import takewhile
+from typing import NamedTuple, TypeAlias
 
 from . import arith, ops
 from .attention import CoreError, Mamba, Rule, demand, rule_for
-from .identity import ExtraKey, Identities, extra_keys, overlapping_items
-from .lookup import Coordinator
+from .identity import ExtraKey, Identities, extra_keys
+from .lookup import Coordinator, Query
 from .ops import FULL_FAMILY, NULL, OPERATIONS, SLIDING_FAMILY, Done, Failed, Operation, Outcome, Refused, Shape, Value
 from .requests import Request
-from .snapshot import Labels, Snapshot
+from .snapshot import Labels, Snapshot, event_value
 from .state import Cleared, Key, State, Stored
-from .view import event_values, labels_of
 
-BlockIds: TypeAlias = list[list[int]]
-"""Block ids per group."""
-
+BlockIds: TypeAlias = list[list[int]]  # per group
 _METHODS = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name, kind in OPERATIONS.items()}
 """The method of `Model` that carries an operation out: `TakeEvents` is `take_events`."""
 
 
 class Refusal(Exception):
-    """There is no room for the allocation right now."""
+    """There is no room for the allocation right now; says which check found that."""
+
+
+class Plan(NamedTuple):
+    """The quantities of one allocation, in tokens (core.md §10)."""
+
+    op: ops.Allocate
+    hit: BlockIds  # blocks that a lookup has yielded and that are used
+    local: int  # computed or hit
+    total: int  # with external ones
+    main: int  # with those of the next step
+    need: int  # with lookahead: what there must be room for
 
 
 class Model:
     """One core of the given shape, from its construction on."""
 
     coordinator_type = Coordinator
-    dead = False
-    """Has a deviation (`fuzz.deviations`) left every defined state behind? Then the run ends."""
-    undefined = False
-    """Does that hold of this very operation, so that there is nothing to compare with?"""
+    dead = False  # has a deviation (`fuzz.deviations`) left every defined state behind? Then the run ends
+    undefined = False  # does that hold of this very operation, so that there is nothing to compare with?
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -44,26 +51,21 @@ class Model:
         self.identities = Identities()
         self.labels = Labels()
         self.state = State(shape.num_blocks, len(shape.groups))
+        self.reached = self.state.reached
         self.registered: list[dict[str, int]] = [{} for _ in shape.groups]
         """Per group: how many leading table entries of a request count as registered; its keys are the running ones."""
-        self.new_block_ids: BlockIds = [[] for _ in shape.groups]
-        self.stats = [0] * 7
         self.registered_this_step: set[Key] = set()
         """Mamba states of this very step: nobody can continue from them yet (core.md §7)."""
         self.mamba_started: dict[tuple[int, str], int | None] = {}
         """Align mode: requests that hold running states, and the table index of the state before the current one."""
-        self.last: tuple[Operation, Outcome] | None = None
-        """The operation before, with its outcome."""
+        self.new_block_ids: BlockIds = [[] for _ in shape.groups]
+        self.stats = [0] * 7
+        self.last: tuple[Operation, Outcome] | None = None  # the operation before, with its outcome
         self.construction: Outcome = Done()
         try:
             self._construct()
         except CoreError as error:
-            self.construction = Failed(error.kind)
-
-    @property
-    def reached(self) -> Counter[str]:
-        """How often each interesting situation came up so far."""
-        return self.state.reached
+            self.construction = Failed(str(error))
 
     @property
     def just_looked_up(self) -> str | None:
@@ -92,12 +94,12 @@ class Model:
         """Apply one operation. Returns its outcome and the state afterwards."""
         outcome: Outcome
         try:
-            value: Value = getattr(self, _METHODS[type(operation)])(operation)
-            outcome = Done(value)
-        except Refusal:
+            outcome = Done(getattr(self, _METHODS[type(operation)])(operation))
+        except Refusal as refusal:
+            self.reached[str(refusal)] += 1
             outcome = Refused()
         except CoreError as error:
-            outcome = Failed(error.kind)
+            outcome = Failed(str(error))
         if not self.shape.events:
             self.state.events.clear()
         self.last = (operation, outcome)
@@ -106,21 +108,18 @@ class Model:
     def snapshot(self) -> Snapshot:
         """What can be seen now."""
         state, shape = self.state, self.shape
-        counts = state.references()
-        free = state.queue()
-        earliest = state.earliest()
-        identity = state.identity
+        free, earliest, identity = state.queue(), state.earliest(), state.identity
         return Snapshot(
             free=free,
             num_free=len(free),
             usage=arith.usage(len(free), shape.num_blocks),
-            ref_cnt=counts,
+            ref_cnt=state.references(),
             tables=[{request: table.copy() for request, table in tables.items() if table} for tables in state.tables],
             registered=[registered.copy() for registered in self.registered],
-            labels=labels_of(identity, shape.num_blocks, self.labels),
+            labels=[self.labels(identity[b]) if b in identity else None for b in range(shape.num_blocks)],
             earliest=[earliest[identity[b]] if b in identity else None for b in range(shape.num_blocks)],
             num_identities=len(earliest),
-            events=event_values(state.events, shape, self.labels, drained=False),
+            events=tuple(event_value(event, self.labels) for event in state.events),
             new_block_ids=[ids.copy() for ids in self.new_block_ids],
             stats=tuple(self.stats) if shape.stats else None,
         )
@@ -141,11 +140,9 @@ class Model:
         self.reached["draft rejected"] += op.rejected > 0
         return self._name_content(request)
 
-    def reject(self, op: ops.Reject) -> Value:
+    def reject(self, op: ops.Reject) -> None:
         """Drafts counted as computed are taken back."""
-        request = self.requests[op.request]
-        request.computed -= op.count
-        return None
+        self.requests[op.request].computed -= op.count
 
     def _name_content(self, request: Request) -> Value:
         """Give every hash block that has become full its identity. Returns how many are full now."""
@@ -159,126 +156,105 @@ class Model:
 
     def content_keys(self, request: Request, start: int, end: int, restart: int) -> tuple[ExtraKey, ...]:
         """Tagged extra keys of the tokens `start .. end - 1`; that naming went on at `restart` changes nothing."""
-        return extra_keys(request.submit, start, end, overlapping_items(request.submit.items, start, end))
+        return extra_keys(request.submit, start, end)
 
-    # ops.Lookup and allocation.
+    # Lookup and allocation.
 
     def lookup(self, op: ops.Lookup) -> Value:
         """The longest hit of at most `num_tokens - 1` tokens: the last one is always recomputed (core.md §10, T13)."""
         request = self.requests[op.request]
         tokens, blocks = 0, [[] for _ in self.shape.groups]  # type: tuple[int, BlockIds]
         if self.shape.caching and not request.submit.skip_lookup:
-            earliest = self.state.earliest()
-            tokens, blocks = self.coordinator.longest_hit(
-                request.chain, len(request.tokens) - 1, earliest, self.reached
-            )
+            query = Query(request.chain, len(request.tokens) - 1, self.state.earliest())
+            tokens, blocks = self.coordinator.longest_hit(query, self.reached)
             self.state.hit_before.update(block for row in blocks for block in row if block != NULL)
             first = 4 if request.preemptions else 1
             for offset, amount in enumerate((1, len(request.tokens), tokens)):
                 self.stats[first + offset] += amount
         request.hit = (tokens, blocks)
-        return tokens, _frozen(blocks)
+        return tokens, tuple(tuple(row) for row in blocks)
 
     def allocate(self, op: ops.Allocate) -> Value:
         """`allocate_slots`, step by step as core.md §10 numbers them."""
         demand(min(op.new_tokens, op.external, op.lookahead, op.reserved, op.encoder_tokens) >= 0, "ValueError")
         demand(op.new_tokens + op.external > 0, "ValueError")
-        request, max_len = self.requests[op.request], self.shape.max_model_len
-        hit_tokens, hit = request.hit if op.hit and request.hit else (0, [[] for _ in self.shape.groups])
+        request, max_len, groups = self.requests[op.request], self.shape.max_model_len, range(len(self.rules))
+        hit_tokens, hit = request.hit if op.hit and request.hit else (0, [[] for _ in groups])
         local = request.computed + hit_tokens
         total = min(local + op.external, max_len)
+        main = total + op.new_tokens
+        plan = Plan(op, hit, local, total, main, need=min(main + op.lookahead, max_len))
         if op.gate:
             whole = min(len(request.tokens), max_len)
-            if self.predicted(op, hit, whole, whole, total, capped=True) > self.state.num_free():
-                self._refuse("refused by gate")
-        main = total + op.new_tokens
-        need = min(main + op.lookahead, max_len)
-        for group in range(len(self.rules)):
+            if self.predicted(plan._replace(main=whole, need=whole), capped=True) > self.state.num_free():
+                raise Refusal("refused by gate")
+        for group in groups:
             self.null_skipped(group, op.request, total)
-        predicted = self.predicted(op, hit, need, main, total, capped=False)
+        predicted = self.predicted(plan, capped=False)
         if predicted > self.state.num_free() - op.reserved:
             fits = predicted <= self.state.num_free()
-            self._refuse("refused by reservation" if fits else "refused by free count")
+            raise Refusal("refused by reservation" if fits else "refused by free count")
         if any(hit) or op.external:
-            for group in range(len(self.rules)):
-                self.attach(group, op.request, hit[group], local, op.external)
-        new = [
-            self.extend(group, op.request, self.tokens_of(group, op, need), self.tokens_of(group, op, main))
-            for group in range(len(self.rules))
-        ]
+            for group in groups:
+                self.attach(group, plan)
+        new = [self.extend(group, plan) for group in groups]
         if self.shape.caching and not op.delay:
             self.register(op.request, min(main, len(request.tokens)))
         request.computed = local + op.external
         request.scheduled = op.new_tokens
         request.arriving = op.delay
-        return _frozen(new)
+        return tuple(new)
 
-    def _refuse(self, why: str) -> None:
-        self.reached[why] += 1
-        raise Refusal
+    def required(self, group: int, plan: Plan) -> int:
+        """Table entries after the allocation; cross attention is sized by the encoder's tokens (core.md §9)."""
+        is_cross = self.shape.groups[group].kind == "cross"
+        return self.rules[group].required(plan.op.encoder_tokens if is_cross else plan.need)
 
-    def tokens_of(self, group: int, op: ops.Allocate, num_tokens: int) -> int:
-        """Cross attention is sized by the encoder's tokens (core.md §9)."""
-        return op.encoder_tokens if self.shape.groups[group].kind == "cross" else num_tokens
-
-    def predicted(self, op: ops.Allocate, hit: BlockIds, need: int, main: int, total: int, *, capped: bool) -> int:
+    def predicted(self, plan: Plan, *, capped: bool) -> int:
         """Blocks that will leave the free queue, over all groups (T7)."""
         counts = self.state.references()
-        demands = [
-            self.predicted_in(group, op, hit[group], self.tokens_of(group, op, need), main, total, counts, capped)
-            for group in range(len(self.rules))
-        ]
-        return sum(demands)
+        return sum([self.predicted_in(group, plan, counts, capped) for group in range(len(self.rules))])
 
-    def predicted_in(
-        self,
-        group: int,
-        op: ops.Allocate,
-        hit: list[int],
-        num_tokens: int,
-        main: int,
-        total: int,
-        counts: list[int],
-        capped: bool,
-    ) -> int:
+    def predicted_in(self, group: int, plan: Plan, counts: list[int], capped: bool) -> int:
         """Blocks that will leave the free queue for one group (core.md §6, `get_num_blocks_to_allocate`)."""
-        rule = self.rules[group]
-        held = len(self.state.tables[group].get(op.request, ()))
+        rule, name, hit = self.rules[group], plan.op.request, plan.hit[group]
+        held = len(self.state.tables[group].get(name, ()))
         if isinstance(rule, Mamba):
             if any(self.state.identity.get(block) in self.registered_this_step for block in hit if block != NULL):
                 self.reached["same-step refusal"] += 1
                 return self.shape.num_blocks + 1
             if rule.align:
-                arriving, entries = self.arriving_states(rule, op, len(hit) + held, total)
-                started = (group, op.request) in self.mamba_started
-                candidates = sum(block != NULL and not counts[block] for block in hit)
-                return candidates + arriving + self.running_states(rule, rule.required(main) - entries, started)
-        required = self.capped(rule, rule.required(num_tokens)) if capped else rule.required(num_tokens)
-        if op.request in self.registered[group]:
+                arriving, entries = self.arriving_states(rule, plan, len(hit) + held)
+                missing = rule.required(plan.main) - entries
+                running = self.running_states(rule, missing, (group, name) in self.mamba_started)
+                return _candidates(hit, counts) + arriving + running
+        required = self.capped(rule, self.required(group, plan)) if capped else self.required(group, plan)
+        if name in self.registered[group]:
             return arith.missing_blocks(required, held)
-        skipped = rule.skipped(total) // rule.b if rule.cacheable else 0
-        candidates = sum(block != NULL and not counts[block] for block in hit[max(0, skipped - held) :])
-        return arith.missing_blocks(required, max(skipped, len(hit) + held)) + candidates
+        skipped = rule.skipped(plan.total) // rule.b if rule.cacheable else 0
+        touched = hit[max(0, skipped - held) :]
+        return arith.missing_blocks(required, max(skipped, len(hit) + held)) + _candidates(touched, counts)
 
     def capped(self, rule: Rule, required: int) -> int:
         """The admission gate counts no more blocks than a request can hold at once (report 39734)."""
-        return required if rule.cap is None else min(required, rule.cap)
+        cap = rule.cap()
+        return required if cap is None else min(required, cap)
 
-    def arriving_states(self, rule: Mamba, op: ops.Allocate, entries: int, total: int) -> tuple[int, int]:
+    def arriving_states(self, rule: Mamba, plan: Plan, entries: int) -> tuple[int, int]:
         """Align mode: blocks for states that come from outside, and the table's length once they are there."""
-        return (1, arith.cdiv(total, rule.b)) if op.external else (0, entries)
+        return (1, arith.cdiv(plan.total, rule.b)) if plan.op.external else (0, entries)
 
     def running_states(self, rule: Mamba, missing: int, started: bool) -> int:
         """Align mode: the first allocation takes one state and the speculative ones, a later one at most one."""
         return max(0, min(missing, 1 if started else 1 + rule.p))
 
-    def attach(self, group: int, name: str, hit: list[int], local: int, external: int) -> None:
+    def attach(self, group: int, plan: Plan) -> None:
         """The hit becomes the start of the table, room for external tokens follows (`allocate_new_computed_blocks`)."""
+        name, hit, total, external = plan.op.request, plan.hit[group], plan.local + plan.op.external, plan.op.external
         if name in self.registered[group] or self.shape.groups[group].kind == "cross":
             return
         rule, tables = self.rules[group], self.state.tables[group]
         demand(not tables.get(name))
-        total = local + external
         skipped = max(0, rule.skipped(total) // rule.b)
         if skipped:
             hit = hit[skipped:]
@@ -290,16 +266,16 @@ class Model:
         if external:
             self.grow(group, table, arith.cdiv(total, rule.b) - len(table))
 
-    def extend(self, group: int, name: str, num_tokens: int, main: int) -> list[int]:
+    def extend(self, group: int, plan: Plan) -> tuple[int, ...]:
         """The table grows to cover the tokens. Returns the added entries (`allocate_new_blocks`)."""
-        rule = self.rules[group]
+        rule, name = self.rules[group], plan.op.request
         table = self.state.tables[group].setdefault(name, [])
         before = len(table)
         if isinstance(rule, Mamba) and rule.align:
-            self._extend_states(group, name, table, rule, main)
+            self._extend_states(group, name, table, rule, rule.required(plan.main))
         else:
-            self.grow(group, table, arith.missing_blocks(rule.required(num_tokens), before))
-        return table[before:]
+            self.grow(group, table, arith.missing_blocks(self.required(group, plan), before))
+        return tuple(table[before:])
 
     def grow(self, group: int, table: list[int], count: int) -> None:
         """So many blocks from the front of the free queue are added to the table."""
@@ -308,12 +284,11 @@ class Model:
         if self.shape.groups[group].kind in FULL_FAMILY - {"sink"}:
             self.new_block_ids[group] += new
 
-    def _extend_states(self, group: int, name: str, table: list[int], rule: Mamba, main: int) -> None:
+    def _extend_states(self, group: int, name: str, table: list[int], rule: Mamba, required: int) -> None:
         """Align mode: nulls up to the running state, then the states of drafts, moved on from their old places."""
-        required, before = rule.required(main), len(table)
+        before, started = len(table), (group, name) in self.mamba_started
         if required <= before:
             return
-        started = (group, name) in self.mamba_started
         current = required - rule.p - 1
         table += [NULL] * (current - before)
         if started:
@@ -329,57 +304,47 @@ class Model:
     def register(self, name: str, num_tokens: int) -> None:
         """Full blocks of the first `num_tokens` tokens get their identity, as far as some hit may want them."""
         for group in range(len(self.rules)):
-            self.register_in(group, name, self.coordinator.cacheable(group, num_tokens))
+            self.register_in(group, self.requests[name], self.coordinator.cacheable(group, num_tokens))
 
-    def register_in(self, group: int, name: str, num_tokens: int) -> None:
+    def register_in(self, group: int, request: Request, num_tokens: int) -> None:
         """One group's part of it (`cache_blocks`, `cache_full_blocks`)."""
-        rule, request = self.rules[group], self.requests[name]
+        rule, name = self.rules[group], request.submit.request
         demand(rule.cacheable, "ValueError")
         first, end = self.registered[group].get(name, 0), num_tokens // rule.b
         if first >= end:
             return
         table = self.state.tables[group].get(name, [])
-        stored: list[int] = []
-        for i in range(first, end):
-            kept = self.coordinator.keeps(group, i, request.submit)
-            self.reached["block not worth registering"] += not kept
-            if kept and table[i] != NULL:
-                key = (group, self.coordinator.identity(request.chain, rule, i))
-                self.state.register(table[i], key)
-                stored.append(i)
-                if isinstance(rule, Mamba):
-                    self.registered_this_step.add(key)
+        eagle, num_prompt_tokens = group in self.coordinator.eagle_groups, len(request.submit.prompt)
+        kept = [i for i in range(first, end) if rule.keeps(i, eagle, num_prompt_tokens)]
+        self.reached["block not worth registering"] += end - first - len(kept)
+        stored = {i: self.coordinator.identity(request.chain, rule, i) for i in kept if table[i] != NULL}
+        for i, identity in stored.items():
+            self.state.register(table[i], (group, identity))
+        if isinstance(rule, Mamba):
+            self.registered_this_step.update((group, identity) for identity in stored.values())
         self.registered[group][name] = end
-        self.state.events.append(
-            Stored(
-                tuple(self.coordinator.identity(request.chain, rule, i) for i in stored),
-                self.coordinator.identity(request.chain, rule, first - 1) if first else None,
-                tuple(request.tokens[first * rule.b : end * rule.b]),
-                rule.b,
-                request.submit.adapter,
-                tuple(self.content_keys(request, i * rule.b, (i + 1) * rule.b, 0) for i in stored) or None,
-                group,
-            )
-        )
+        parent = self.coordinator.identity(request.chain, rule, first - 1) if first else None
+        tokens = tuple(request.tokens[first * rule.b : end * rule.b])
+        keys = tuple(self.content_keys(request, i * rule.b, (i + 1) * rule.b, 0) for i in stored) or None
+        adapter = request.submit.adapter
+        self.state.events.append(Stored((*stored.values(),), parent, tokens, rule.b, adapter, keys, group))
 
-    def arrive(self, op: ops.Arrive) -> Value:
+    def arrive(self, op: ops.Arrive) -> None:
         """External tokens are there: register them; a fully loaded prompt still recomputes its last token."""
         request = self.requests[op.request]
         if self.shape.caching:
             self.register(op.request, request.computed)
         request.arriving = False
         request.computed -= request.computed == len(request.tokens)
-        return None
 
     # Giving blocks back.
 
-    def free(self, op: ops.Free) -> Value:
+    def free(self, op: ops.Free) -> None:
         """The request gives its blocks back and is forgotten; nothing happens for an unknown one (S12)."""
         self.give_back(op.request)
         self.requests.pop(op.request, None)
-        return None
 
-    def preempt(self, op: ops.Preempt) -> Value:
+    def preempt(self, op: ops.Preempt) -> None:
         """The request gives its blocks back and will start again."""
         self.give_back(op.request)
         request = self.requests[op.request]
@@ -387,7 +352,6 @@ class Model:
         request.arriving = False
         request.preemptions += 1
         self.reached["preemption"] += 1
-        return None
 
     def give_back(self, name: str) -> None:
         """Group by group, each table from its end: a longer prefix is less likely to be shared (report 48489)."""
@@ -400,23 +364,19 @@ class Model:
             self.registered[group].pop(name, None)
             self.mamba_started.pop((group, name), None)
 
-    def remove_skipped(self, op: ops.RemoveSkipped) -> Value:
+    def remove_skipped(self, op: ops.RemoveSkipped) -> None:
         """Null what no query from the computed tokens on reads, in every group."""
         computed = self.requests[op.request].computed if op.request in self.requests else 0
         for group in range(len(self.rules)):
             self.null_skipped(group, op.request, computed)
-        return None
 
     def null_skipped(self, group: int, name: str, computed: int) -> None:
         """Entries of dead blocks become null, from the right until the first that already is (T3)."""
         rule = self.rules[group]
         table = self.state.tables[group].get(name, [])
-        gone: list[int] = []
-        for i in range(min(rule.removable(computed) // rule.b, len(table)) - 1, -1, -1):
-            if table[i] == NULL:
-                break
-            gone.append(table[i])
-            table[i] = NULL
+        end = max(0, min(rule.removable(computed) // rule.b, len(table)))
+        gone = list(takewhile(lambda block: block != NULL, reversed(table[:end])))
+        table[end - len(gone) : end] = [NULL] * len(gone)
         self.state.let_go_by_identity(gone)
         self.reached["null entries made"] += bool(gone)
         if isinstance(rule, Mamba) and rule.align:
@@ -428,12 +388,11 @@ class Model:
 
     # The prefix cache as a whole.
 
-    def evict(self, op: ops.Evict) -> Value:
+    def evict(self, op: ops.Evict) -> None:
         """The blocks lose their identity, in use or not."""
         demand(all(0 <= block < self.shape.num_blocks for block in op.blocks))
         for block in set(op.blocks):
             self.state.forget(block)
-        return None
 
     def reset(self, op: ops.Reset) -> Value:
         """Forget every identity, unless a block is in use."""
@@ -446,10 +405,9 @@ class Model:
         self.stats[0] = 1
         return True
 
-    def step_start(self, op: ops.StepStart) -> Value:
+    def step_start(self, op: ops.StepStart) -> None:
         """A scheduler step begins: what was registered in the last one may be used."""
         self.registered_this_step.clear()
-        return None
 
     # Observers.
 
@@ -461,14 +419,9 @@ class Model:
     def common_prefix_in(self, group: int, name: str, counts: list[int]) -> int:
         """One group's answer; types other than full attention never share."""
         tables = self.state.tables[group]
-        if self.shape.groups[group].kind not in FULL_FAMILY or not self.shape.caching:
+        if not (self.rules[group].is_full and self.shape.caching):
             return 0
-        shared = 0
-        for block in tables.get(name, ()):
-            if counts[block] != len(tables):
-                break
-            shared += 1
-        return shared
+        return len(list(takewhile(lambda block: counts[block] == len(tables), tables.get(name, ()))))
 
     def read_table(self, op: ops.ReadTable) -> Value:
         """The block table in every group; empty for an unknown request."""
@@ -476,7 +429,7 @@ class Model:
 
     def take_events(self, op: ops.TakeEvents) -> Value:
         """Events since the last time, each told its group's kind and window."""
-        events = event_values(self.state.events, self.shape, self.labels, drained=True)
+        events = tuple(event_value(event, self.labels, self.shape.groups) for event in self.state.events)
         self.state.events.clear()
         return events
 
@@ -499,16 +452,19 @@ class Model:
         self.state.outside += blocks
         return tuple(blocks)
 
-    def touch(self, op: ops.Touch) -> Value:
+    def touch(self, op: ops.Touch) -> None:
         """One more reference each."""
         self.state.outside += (block for block in op.blocks if block != NULL)
-        return None
 
-    def release(self, op: ops.Release) -> Value:
-        """References go back."""
-        self.state.release_outside(op.blocks, op.prepend)
-        return None
+    def release(self, op: ops.Release) -> None:
+        """References go back. ValueError, and no change, if there are not so many."""
+        blocks = [block for block in op.blocks if block != NULL]
+        demand(not Counter(blocks) - Counter(self.state.outside), "ValueError")
+        for block in blocks:
+            self.state.outside.remove(block)
+        self.state.let_go(blocks, op.prepend)
 
 
-def _frozen(blocks: BlockIds) -> Value:
-    return tuple(tuple(row) for row in blocks)
+def _candidates(hit: list[int], counts: list[int]) -> int:
+    """Eviction candidates among the blocks of a hit: they leave the free queue when the hit is used."""
+    return sum(block != NULL and not counts[block] for block in hit)

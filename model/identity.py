@@ -32,10 +32,9 @@ class Identities:
     def __call__(self, parent: Identity | None, tokens: Sequence[int], keys: tuple[ExtraKey, ...]) -> Identity:
         """The identity of these tokens with these keys behind this parent."""
         content = (parent, tuple(tokens), keys)
-        known = self._known.get(content)
-        if known is None:
-            known = self._known[content] = Identity(*content)
-        return known
+        if content not in self._known:
+            self._known[content] = Identity(*content)
+        return self._known[content]
 
 
 def overlapping_items(items: Sequence[Item], start: int, end: int) -> list[Item]:
@@ -43,18 +42,15 @@ def overlapping_items(items: Sequence[Item], start: int, end: int) -> list[Item]
     return [item for item in items if item.offset < end and item.offset + item.length > start]
 
 
-def extra_keys(submit: Submit, start: int, end: int, items: Sequence[Item]) -> tuple[ExtraKey, ...]:
+def extra_keys(submit: Submit, start: int, end: int) -> tuple[ExtraKey, ...]:
     """What else than tokens decides the content of the block over `start .. end - 1`: (tag, value) pairs.
 
-    `items` are the multimodal items in the block. They count with their offset relative to the block, since text tokens
-    may equal the placeholder (report 36708). The salt stands in the first block only: all others inherit it.
+    Multimodal items count with their offset relative to the block, since text tokens may equal the placeholder (report
+    36708). The salt stands in the first block only: all others inherit it.
     """
-    keys: list[ExtraKey] = []
-    if submit.adapter:
-        keys.append(("adapter", submit.adapter))
-    keys += (("item", (item.identifier, item.offset - start)) for item in items)
-    if start == 0 and submit.salt:
-        keys.append(("salt", submit.salt))
-    if submit.embeds is not None:
-        keys.append(("embeds", submit.embeds[start:end]))
-    return tuple(keys)
+    items = overlapping_items(submit.items, start, end)
+    adapter: list[ExtraKey] = [("adapter", submit.adapter)] if submit.adapter else []
+    item_keys: list[ExtraKey] = [("item", (item.identifier, item.offset - start)) for item in items]
+    salt: list[ExtraKey] = [("salt", submit.salt)] if submit.salt and start == 0 else []
+    embeds: list[ExtraKey] = [("embeds", submit.embeds[start:end])] if submit.embeds is not None else []
+    return (*adapter, *item_keys, *salt, *embeds)

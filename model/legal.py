@@ -25,23 +25,25 @@ def misuse(model: Model, op: Operation) -> bool:
             return min(numbers) < 0 or op.new_tokens + op.external == 0
         case ops.Take():
             return op.count < 0
-        case ops.Evict():
-            return not all(0 <= block < model.shape.num_blocks for block in op.blocks)
-        case ops.Touch():
-            return NULL in op.blocks and all(0 <= block < model.shape.num_blocks for block in op.blocks)
-        case ops.Release():
-            if not all(0 <= block < model.shape.num_blocks for block in op.blocks):
-                return False
+        case ops.Evict(blocks):
+            return not _exist(model, blocks)
+        case ops.Touch(blocks):
+            return NULL in blocks and _exist(model, blocks)
+        case ops.Release(blocks) if _exist(model, blocks):
             counts = model.state.references()
-            wanted = Counter(block for block in op.blocks if block != NULL)
+            wanted = Counter(block for block in blocks if block != NULL)
             overdrawn = any(times > counts[block] for block, times in wanted.items())
-            return overdrawn or (_releasable(model, op) and (NULL in op.blocks or max(wanted.values(), default=0) > 1))
+            return overdrawn or (_releasable(model, blocks) and (NULL in blocks or max(wanted.values(), default=0) > 1))
     return False
 
 
-def _releasable(model: Model, op: ops.Release) -> bool:
+def _exist(model: Model, blocks: tuple[int, ...]) -> bool:
+    return all(0 <= block < model.shape.num_blocks for block in blocks)
+
+
+def _releasable(model: Model, blocks: tuple[int, ...]) -> bool:
     """Do outside holders hold all that they give back?"""
-    return not Counter(block for block in op.blocks if block != NULL) - Counter(model.state.outside)
+    return not Counter(block for block in blocks if block != NULL) - Counter(model.state.outside)
 
 
 def _legal(model: Model, op: Operation) -> bool:
@@ -61,9 +63,9 @@ def _legal(model: Model, op: Operation) -> bool:
         case ops.Preempt(name) | ops.RemoveSkipped(name):
             return name in model.requests
         case ops.Touch(blocks):
-            return all(0 < block < model.shape.num_blocks for block in blocks)
+            return _exist(model, blocks) and NULL not in blocks
         case ops.Release(blocks):
-            return _releasable(model, op)
+            return _releasable(model, blocks)
     return True
 
 

@@ -8,20 +8,17 @@ Units: lengths and counts of tokens are in tokens, ids and counts of blocks in b
 """
 
 import types
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from functools import cache
 from math import lcm
-from typing import Literal, TypeAlias, TypeVar, cast, get_args, get_origin, get_type_hints
+from typing import Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 Kind: TypeAlias = Literal["full", "mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross"]
 MambaMode: TypeAlias = Literal["none", "all", "align"]
 T = TypeVar("T")
 Value: TypeAlias = "int | float | str | bool | tuple[Value, ...] | None"
 
-NULL = 0
-"""Id of the null block (core.md §1)."""
-
+NULL = 0  # id of the null block (core.md §1)
 FULL_FAMILY: frozenset[Kind] = frozenset({"full", "mla", "tq", "sink"})
 SLIDING_FAMILY: frozenset[Kind] = frozenset({"sliding", "sliding_mla"})
 
@@ -32,17 +29,12 @@ class Group:
 
     kind: Kind
     block_size: int
-    window: int = 0
-    """Sliding kinds: a query attends to itself and the `window - 1` tokens before it."""
-    chunk: int = 0
-    """Chunked kind: a query attends within its chunk of so many tokens."""
+    window: int = 0  # sliding kinds: a query attends to itself and the `window - 1` tokens before it
+    chunk: int = 0  # chunked kind: a query attends within its chunk of so many tokens
     mamba_mode: MambaMode = "none"
-    speculative_blocks: int = 0
-    """Mamba kind: blocks set aside for states of drafts."""
-    sink_len: int = 0
-    """Sink kind: tokens whose blocks are taken from the pool once and for all."""
-    num_heads: int = 1
-    """No rule reads it; it makes specs differ."""
+    speculative_blocks: int = 0  # mamba kind: blocks set aside for states of drafts
+    sink_len: int = 0  # sink kind: tokens whose blocks are taken from the pool once and for all
+    num_heads: int = 1  # no rule reads it; it makes specs differ
     eagle: bool = False
 
     @property
@@ -56,13 +48,10 @@ class Shape:
     """Which core is built: its groups, its pool, its switches (core.md §§5, 9, 10)."""
 
     groups: tuple[Group, ...]
-    num_blocks: int
-    """Size of the pool, the null block counted."""
+    num_blocks: int  # size of the pool, the null block counted
     max_model_len: int
-    hash_block_size: int
-    """Tokens whose content one hash names; divides every group's block size."""
-    scheduler_block_size: int
-    """A multiple of every group's block size (times the context-parallel sizes); hits end at its multiples."""
+    hash_block_size: int  # tokens whose content one hash names; divides every group's block size
+    scheduler_block_size: int  # multiple of all block sizes (times the parallel ranks); hits end at its multiples
     max_num_batched_tokens: int
     caching: bool = True
     eagle: bool = False
@@ -92,185 +81,142 @@ class Item:
     length: int
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
-    """A request arrives. Done(number of full hash blocks its prompt has, 0 with caching off)."""
+@dataclass(frozen=True)
+class Operation:
+    """One call on a core: the classes below, each with what `Done` carries in return (None where it is not said)."""
+
+
+@dataclass(frozen=True)
+class OnRequest(Operation):
+    """A call that names a request."""
 
     request: str
+
+
+@dataclass(frozen=True)
+class Submit(OnRequest):
+    """A request arrives. Done(number of full hash blocks its prompt has, 0 with caching off)."""
+
     prompt: tuple[int, ...]
     adapter: str | None = None
     salt: str | None = None
     items: tuple[Item, ...] = ()
-    embeds: tuple[int, ...] | None = None
-    """Content of the prompt's embedding rows, one number a token; the prompt's token ids are then all 0."""
+    embeds: tuple[int, ...] | None = None  # content of the embedding rows, a number a token; all token ids are then 0
     skip_lookup: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Lookup:
+class Lookup(OnRequest):
     """Ask for the longest cached prefix. Done((tokens, block ids per group)); the next `Allocate` may use it."""
 
-    request: str
 
-
-@dataclass(frozen=True, slots=True)
-class Allocate:
+@dataclass(frozen=True)
+class Allocate(OnRequest):
     """Reserve room for the next step. Done(new block ids per group), or Refused."""
 
-    request: str
     new_tokens: int
-    hit: bool = False
-    """Hand over the blocks of the `Lookup` just made."""
+    hit: bool = False  # hand over the blocks of the `Lookup` just made
     lookahead: int = 0
-    external: int = 0
-    """Tokens that come from outside (a connector) behind the hit."""
-    delay: bool = False
-    """The external tokens arrive later: register nothing now."""
+    external: int = 0  # tokens that come from outside (a connector) behind the hit
+    delay: bool = False  # the external tokens arrive later: register nothing now
     encoder_tokens: int = 0
-    gate: bool = False
-    """Refuse unless the whole sequence fits (`full_sequence_must_fit`)."""
+    gate: bool = False  # refuse unless the whole sequence fits (`full_sequence_must_fit`)
     reserved: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+@dataclass(frozen=True)
+class Advance(OnRequest):
     """The step that was allocated has run: its tokens are computed, but for `rejected` drafts; `sampled` tokens follow.
 
     Done(number of full hash blocks known now, 0 with caching off).
     """
 
-    request: str
     sampled: tuple[int, ...] = ()
     rejected: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Reject:
+@dataclass(frozen=True)
+class Reject(OnRequest):
     """Late news of rejected drafts (asynchronous scheduling): so many tokens count as computed no more."""
 
-    request: str
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Arrive:
+class Arrive(OnRequest):
     """The external tokens of a delayed allocation are there and are registered now (core.md §6, `cache_blocks`)."""
 
-    request: str
 
-
-@dataclass(frozen=True, slots=True)
-class Free:
+class Free(OnRequest):
     """The request is finished or aborted, or was never known."""
 
-    request: str
 
-
-@dataclass(frozen=True, slots=True)
-class Preempt:
+class Preempt(OnRequest):
     """The request gives its blocks back and starts again from 0 computed tokens."""
 
-    request: str
 
-
-@dataclass(frozen=True, slots=True)
-class RemoveSkipped:
+class RemoveSkipped(OnRequest):
     """Null the entries that no query from the computed tokens on attends to."""
 
-    request: str
 
-
-@dataclass(frozen=True, slots=True)
-class CommonPrefix:
+class CommonPrefix(OnRequest):
     """Done(leading blocks shared by all running requests, per group)."""
 
-    request: str
 
-
-@dataclass(frozen=True, slots=True)
-class ReadTable:
+class ReadTable(OnRequest):
     """Done(block ids per group)."""
 
-    request: str
 
-
-@dataclass(frozen=True, slots=True)
-class Evict:
+@dataclass(frozen=True)
+class Evict(Operation):
     """Forget the identity of these blocks, in use or not."""
 
     blocks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(Operation):
     """Forget every identity. Done(False) while any block is in use."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepStart:
+class StepStart(Operation):
     """A scheduler step begins."""
 
 
-@dataclass(frozen=True, slots=True)
-class TakeEvents:
+class TakeEvents(Operation):
     """Done(events since the last time)."""
 
 
-@dataclass(frozen=True, slots=True)
-class TakeNewBlockIds:
+class TakeNewBlockIds(Operation):
     """Done(ids of the blocks newly handed to attention groups since the last time)."""
 
 
-@dataclass(frozen=True, slots=True)
-class TakeStats:
+class TakeStats(Operation):
     """Done(prefix-cache statistics since the last time), None with statistics off."""
 
 
-@dataclass(frozen=True, slots=True)
-class Take:
+@dataclass(frozen=True)
+class Take(Operation):
     """Somebody outside (a connector) takes blocks from the pool. Done(ids)."""
 
     count: int
 
 
-@dataclass(frozen=True, slots=True)
-class Touch:
+@dataclass(frozen=True)
+class Touch(Operation):
     """Somebody outside holds these blocks too: one reference more for each time an id stands here."""
 
     blocks: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+@dataclass(frozen=True)
+class Release(Operation):
     """Somebody outside gives references back."""
 
     blocks: tuple[int, ...]
     prepend: bool = False
 
 
-Operation: TypeAlias = (
-    Submit
-    | Lookup
-    | Allocate
-    | Advance
-    | Reject
-    | Arrive
-    | Free
-    | Preempt
-    | RemoveSkipped
-    | CommonPrefix
-    | ReadTable
-    | Evict
-    | Reset
-    | StepStart
-    | TakeEvents
-    | TakeNewBlockIds
-    | TakeStats
-    | Take
-    | Touch
-    | Release
-)
-OPERATIONS: Mapping[str, type[Operation]] = {kind.__name__: kind for kind in get_args(Operation)}
+OPERATIONS: Mapping[str, type[Operation]] = {
+    kind.__name__: kind for kind in (*OnRequest.__subclasses__(), *Operation.__subclasses__()) if kind is not OnRequest
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,23 +247,30 @@ def error_kind(error: BaseException) -> str:
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")
 
 
+# JSON, read strictly: what a field may hold is what its annotation says.
+
+Record: TypeAlias = Group | Shape | Item | Operation | Outcome
+_RECORDS: tuple[type[Record], ...] = (Group, Shape, Item, *OPERATIONS.values(), *OUTCOMES.values())
+_HINTS: Mapping[object, Mapping[str, object]] = {kind: get_type_hints(kind) for kind in _RECORDS}
+_REQUIRED: Mapping[object, list[str]] = {
+    kind: [field.name for field in fields(kind) if field.default is MISSING] for kind in _RECORDS
+}
+
+
 def to_json(data: object) -> object:
     """JSON-ready form of a shape, an operation or an outcome; fields at their default are left out.
 
     >>> to_json(Allocate("a", 3, hit=True))
     {'op': 'Allocate', 'request': 'a', 'new_tokens': 3, 'hit': True}
     """
-    if isinstance(data, tuple | list):
+    if isinstance(data, tuple):
         return [to_json(element) for element in data]
-    if data is None or isinstance(data, bool | int | float | str):
+    if not isinstance(data, Record):
         return data
     name = type(data).__name__
     tag: dict[str, object] = {"op": name} if name in OPERATIONS else {"outcome": name} if name in OUTCOMES else {}
-    for field in fields(data):  # type: ignore[arg-type]  # only our dataclasses come here
-        value = getattr(data, field.name)
-        if field.default is MISSING or value != field.default:
-            tag[field.name] = to_json(value)
-    return tag
+    values = {field: getattr(data, field.name) for field in fields(data)}
+    return tag | {field.name: to_json(value) for field, value in values.items() if value != field.default}
 
 
 def shape_from_json(raw: object) -> Shape:
@@ -331,71 +284,65 @@ def operation_from_json(raw: object, where: str = "operation") -> Operation:
     >>> operation_from_json({"op": "Reset"})
     Reset()
     """
-    kind, rest = _tagged(raw, "op", OPERATIONS, where)
-    return _record(kind, rest, where)
+    return _tagged("op", OPERATIONS, raw, where)
 
 
 def outcome_from_json(raw: object, where: str = "outcome") -> Outcome:
     """The outcome that `to_json` wrote. ValueError says what is wrong and where."""
-    kind, rest = _tagged(raw, "outcome", OUTCOMES, where)
-    return _record(kind, rest, where)
+    return _tagged("outcome", OUTCOMES, raw, where)
 
 
-def _tagged(raw: object, tag: str, kinds: Mapping[str, type[T]], where: str) -> tuple[type[T], object]:
+def _wrong(where: str, expected: str, raw: object) -> ValueError:
+    return ValueError(f"{where}: expected {expected}, got {type(raw).__name__}")
+
+
+def _tagged(tag: str, kinds: Mapping[str, type[T]], raw: object, where: str) -> T:
+    """The record whose kind stands in its field `tag`."""
     if not isinstance(raw, dict):
-        raise ValueError(f"{where}: expected an object, got {type(raw).__name__}")
+        raise _wrong(where, "an object", raw)
     name = raw.get(tag)
     if not isinstance(name, str) or name not in kinds:
         raise ValueError(f"{where}.{tag}: expected one of {', '.join(kinds)}, got {name!r}")
-    return kinds[name], {key: value for key, value in raw.items() if key != tag}
-
-
-@cache
-def _hints(kind: Hashable) -> dict[str, object]:
-    return get_type_hints(kind)
+    return _record(kinds[name], {key: value for key, value in raw.items() if key != tag}, where)
 
 
 def _record(kind: type[T], raw: object, where: str) -> T:
     if not isinstance(raw, dict):
-        raise ValueError(f"{where}: expected an object, got {type(raw).__name__}")
-    hints = _hints(cast(Hashable, kind))
-    if unknown := [str(key) for key in raw if key not in hints]:
-        raise ValueError(f"{where}: unknown field {unknown[0]!r}; {kind.__name__} has {', '.join(hints) or 'none'}")
-    missing = [
-        field.name
-        for field in fields(kind)  # type: ignore[arg-type]  # only our dataclasses come here
-        if field.default is MISSING and field.name not in raw
-    ]
-    if missing:
-        raise ValueError(f"{where}: field {missing[0]!r} of {kind.__name__} is missing")
+        raise _wrong(where, "an object", raw)
+    hints = _HINTS[kind]
+    for name in raw:
+        if name not in hints:
+            raise ValueError(f"{where}: unknown field {name!r}; {kind.__name__} has {', '.join(hints) or 'none'}")
+    for name in _REQUIRED[kind]:
+        if name not in raw:
+            raise ValueError(f"{where}: field {name!r} of {kind.__name__} is missing")
     return kind(**{name: _typed(hints[name], value, f"{where}.{name}") for name, value in raw.items()})
 
 
 def _typed(hint: object, raw: object, where: str) -> object:
     """`raw` as the annotated type, or ValueError; a bool is no int."""
     origin, choices = get_origin(hint), get_args(hint)
-    if hint is _hints(Done)["value"]:
+    if hint is _HINTS[Done]["value"]:
         return _value(raw, where)
-    if origin is types.UnionType:
+    if origin is types.UnionType:  # always "… or None"
         return None if raw is None else _typed(choices[0], raw, where)
+    if origin is tuple:
+        if not isinstance(raw, list):
+            raise _wrong(where, "an array", raw)
+        return tuple(_typed(choices[0], element, f"{where}[{i}]") for i, element in enumerate(raw))
+    if isinstance(hint, type) and hint in _HINTS:
+        return _record(hint, raw, where)
     if origin is Literal:
         if raw not in choices:
             raise ValueError(f"{where}: expected one of {', '.join(choices)}, got {raw!r}")
-        return raw
-    if origin is tuple:
-        if not isinstance(raw, list):
-            raise ValueError(f"{where}: expected an array, got {type(raw).__name__}")
-        return tuple(_typed(choices[0], element, f"{where}[{i}]") for i, element in enumerate(raw))
-    if isinstance(hint, type) and hint in (Group, Item):
-        return _record(hint, raw, where)
-    if type(raw) is not hint:
-        raise ValueError(f"{where}: expected {getattr(hint, '__name__', hint)}, got {type(raw).__name__}")
+    elif type(raw) is not hint:
+        raise _wrong(where, getattr(hint, "__name__", str(hint)), raw)
     return raw
 
 
 def _value(raw: object, where: str) -> Value:
     if isinstance(raw, list):
-        return tuple(_value(element, where) for element in raw)
+        return tuple(_value(element, f"{where}[{i}]") for i, element in enumerate(raw))
     if raw is None or isinstance(raw, bool | int | float | str):
         return raw
-    raise ValueError(f"{where}: expected a number, a text, a truth value, null or an array, got {type(raw).__name__}")
+    raise _wrong(where, "a number, a text, a truth value, null or an array", raw)

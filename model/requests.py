@@ -12,17 +12,12 @@ class Request:
 
     submit: Submit
     tokens: list[int]
-    computed: int = 0
-    """Tokens whose keys and values are in the cache, drafts not yet judged included."""
-    scheduled: int = 0
-    """Tokens of the step that was allocated and has not run yet."""
-    arriving: bool = False
-    """External tokens are on their way; nothing else happens to the request until they are there."""
+    computed: int = 0  # tokens whose keys and values are in the cache, drafts not yet judged included
+    scheduled: int = 0  # tokens of the step that was allocated and has not run yet
+    arriving: bool = False  # external tokens are on their way; nothing else happens to it until they are there
     preemptions: int = 0
-    hit: tuple[int, list[list[int]]] | None = None
-    """The last lookup's tokens and block ids per group."""
-    chain: list[Identity] = field(default_factory=list)
-    """Identities of the full hash blocks, in order."""
+    hit: tuple[int, list[list[int]]] | None = None  # tokens and block ids per group of the last lookup
+    chain: list[Identity] = field(default_factory=list)  # content of the full hash blocks, in order
 
     @property
     def lead(self) -> int:

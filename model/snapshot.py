@@ -6,39 +6,42 @@ identity. Both sides are read in the same order, so equal labels everywhere mean
 to one.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import NamedTuple
 
-from .ops import Value
+from .identity import ExtraKey
+from .ops import SLIDING_FAMILY, Group, Kind, Value
+from .state import Cleared, Event, Removed
+
+KIND_NAMES: Mapping[Kind, str] = {
+    "full": "full_attention",
+    "tq": "full_attention",
+    "mla": "mla_attention",
+    "sink": "sink_full_attention",
+    "sliding": "sliding_window",
+    "sliding_mla": "sliding_window_mla",
+    "chunked": "chunked_local_attention",
+    "mamba": "mamba",
+    "cross": "cross_attention",
+}
 
 
 class Snapshot(NamedTuple):
     """One side's state, in blocks and labels. Lists indexed by block start with the null block."""
 
-    free: list[int]
-    """The free queue, the next block to be reused in front."""
-    num_free: int
-    """The free count as the core reports it."""
+    free: list[int]  # the free queue, the next block to be reused in front
+    num_free: int  # the free count as the core reports it
     usage: float
-    ref_cnt: list[int]
-    """References per block; the null block's entry is always 0, since its count means nothing."""
-    tables: list[dict[str, list[int]]]
-    """Per group, the block table of every request that has one; 0 is the null block."""
-    registered: list[dict[str, int]]
-    """Per group, how many leading entries of each running request count as registered (`num_cached_block`)."""
-    labels: list[int | None]
-    """Per block, the label of the identity it carries."""
-    earliest: list[int | None]
-    """Per block that carries an identity, the block that a lookup of this identity yields."""
-    num_identities: int
-    """Distinct identities that a lookup can find."""
-    events: tuple[Value, ...]
-    """Events not drained yet."""
-    new_block_ids: list[list[int]]
-    """Per group, new block ids not drained yet."""
-    stats: tuple[int, ...] | None
-    """Prefix-cache statistics not drained yet (see `TakeStats`), None with statistics off."""
+    ref_cnt: list[int]  # references per block; the null block's entry is always 0, since its count means nothing
+    tables: list[dict[str, list[int]]]  # per group, the table of every request that has one; 0 is the null block
+    registered: list[dict[str, int]]  # per group, registered leading entries of running requests (`num_cached_block`)
+    labels: list[int | None]  # per block, the label of the identity it carries
+    earliest: list[int | None]  # per block that carries an identity, the block that a lookup of this identity yields
+    num_identities: int  # distinct identities that a lookup can find
+    events: tuple[Value, ...]  # not drained yet
+    new_block_ids: list[list[int]]  # per group, not drained yet
+    stats: tuple[int, ...] | None  # prefix-cache statistics not drained yet (`TakeStats`), None with statistics off
 
 
 class Labels:
@@ -50,6 +53,25 @@ class Labels:
     def __call__(self, identity: Hashable) -> int:
         """The label of this identity: the old one, or the next free number."""
         return self._label_of.setdefault(identity, len(self._label_of))
+
+
+def event_value(event: Event, labels: Labels, groups: Sequence[Group] = ()) -> Value:
+    """An event as a plain tuple (core.md §5). With `groups`, when it is drained, told its group's kind and window."""
+    if isinstance(event, Cleared):
+        return ("cleared",)
+    if isinstance(event, Removed):
+        return ("removed", (labels(("event", event.identity)),), event.group)
+    stored = tuple(labels(("event", identity)) for identity in event.identities)
+    parent = labels(("event", event.parent)) if event.parent else None
+    keys = tuple(_plain_keys(keys, labels) for keys in event.keys) if event.keys is not None else None
+    kind = KIND_NAMES[groups[event.group].kind] if groups else None
+    window = groups[event.group].window if groups and groups[event.group].kind in SLIDING_FAMILY else None
+    return ("stored", stored, parent, event.tokens, event.block_size, event.adapter, keys, event.group, kind, window)
+
+
+def _plain_keys(keys: tuple[ExtraKey, ...], labels: Labels) -> Value:
+    """Extra keys without their tags, as events show them; embeddings, shown as a digest, become a label."""
+    return tuple(("bytes", labels(("bytes", value))) if tag == "embeds" else value for tag, value in keys) or None
 
 
 def first_difference(ours: Snapshot, theirs: Snapshot) -> str | None:

@@ -5,7 +5,7 @@ nothing holds it, and the free queue is the free blocks ordered by when they wer
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from .attention import demand
@@ -21,12 +21,10 @@ class Stored(NamedTuple):
 
     identities: tuple[Identity, ...]
     parent: Identity | None
-    tokens: tuple[int, ...]
-    """All tokens of the range, also those of blocks left out."""
+    tokens: tuple[int, ...]  # all tokens of the range, also those of blocks left out
     block_size: int
     adapter: str | None
-    keys: tuple[tuple[ExtraKey, ...], ...] | None
-    """Extra keys of each registered block."""
+    keys: tuple[tuple[ExtraKey, ...], ...] | None  # of each registered block
     group: int
 
 
@@ -50,18 +48,12 @@ class State:
     def __init__(self, num_blocks: int, num_groups: int) -> None:
         self.num_blocks = num_blocks
         self.tables: list[dict[str, list[int]]] = [{} for _ in range(num_groups)]
-        self.outside: list[int] = []
-        """Blocks held by somebody who has no table, a connector say; a block once per reference."""
-        self.sinks: list[int] = []
-        """Blocks set aside for good (core.md §7, sink)."""
-        self.identity: dict[int, Key] = {}
-        """Registered blocks, in the order in which they were registered."""
-        self.events: list[Event] = []
-        """What happened to identities and was not drained yet, in order (core.md §5)."""
-        self.reached: Counter[str] = Counter()
-        """How often each interesting situation came up."""
-        self.hit_before: set[int] = set()
-        """Registered blocks that some lookup has yielded."""
+        self.outside: list[int] = []  # held by somebody who has no table, a connector say; once per reference
+        self.sinks: list[int] = []  # set aside for good (core.md §7, sink)
+        self.identity: dict[int, Key] = {}  # of registered blocks, in the order in which they were registered
+        self.events: list[Event] = []  # what happened to identities and was not drained yet, in order (core.md §5)
+        self.reached: Counter[str] = Counter()  # how often each interesting situation came up
+        self.hit_before: set[int] = set()  # registered blocks that some lookup has yielded
         self._let_go_at = list(range(num_blocks))
         self._front = 0
         self._back = num_blocks
@@ -120,14 +112,12 @@ class State:
         last_places = reversed(dict.fromkeys(reversed(blocks)))
         freed = [block for block in last_places if block != NULL and not counts[block]]
         if front:
+            self._front -= len(freed)
             self.reached["freed to the front"] += bool(freed)
-            for block in reversed(freed):
-                self._front -= 1
-                self._let_go_at[block] = self._front
-        else:
-            for block in freed:
-                self._back += 1
-                self._let_go_at[block] = self._back
+        for place, block in enumerate(freed, self._front if front else self._back):
+            self._let_go_at[block] = place
+        if not front:
+            self._back += len(freed)
 
     def let_go_by_identity(self, blocks: Sequence[int]) -> None:
         """Blocks whose content somebody may want again go to the back, the others to the front (report 42948)."""
@@ -146,11 +136,3 @@ class State:
         demand(block not in self.identity)
         self.reached["second block under one identity"] += key in self.identity.values()
         self.identity[block] = key
-
-    def release_outside(self, blocks: Iterable[int], front: bool) -> None:
-        """Outside holders give these references back. ValueError, and no change, if there are not so many."""
-        blocks = [block for block in blocks if block != NULL]
-        demand(not Counter(blocks) - Counter(self.outside), "ValueError")
-        for block in blocks:
-            self.outside.remove(block)
-        self.let_go(blocks, front)

@@ -155,9 +155,6 @@ def bind_vllm() -> Binding:
     """A vLLM release installed in this Python environment. ImportError if there is none."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    import_module(
-        "vllm.v1.core.sched.output"
-    )  # first, as the scheduler does: some releases import in a circle otherwise
     names = _names_of(
         "vllm.v1.core.kv_cache_manager",
         "vllm.v1.core.kv_cache_utils",

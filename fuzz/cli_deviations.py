@@ -1,0 +1,100 @@
+"""`blockproof deviations`: what a release is known to do differently, with the traces that show it."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .cli_fuzz import JsonOption
+
+if TYPE_CHECKING:
+    from .deviations import Deviation
+    from .lockstep import Finding
+    from .trace import TraceFile
+
+
+def deviations(
+    target: Annotated[str, typer.Option(help="The release, such as vllm==0.23.0.")] = "vllm==0.23.0",
+    write: Annotated[Path | None, typer.Option(help="Find the smallest trace of each and write it there.")] = None,
+    check: Annotated[Path | None, typer.Option(help="Replay the traces that lie there.")] = None,
+    page: Annotated[Path | None, typer.Option(help="Write them up as a Markdown page.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long to look for each.")] = 60.0,
+    as_json: JsonOption = False,
+) -> None:
+    """List the known deviations of a release, find their smallest traces, or check the traces there are.
+
+    Exits with 1 if one of them has no trace, or its trace shows something else.
+    """
+    from .deviations import DEVIATIONS
+
+    if target not in DEVIATIONS:
+        raise typer.BadParameter(
+            f"--target: no deviations of {target!r} are declared; there are {', '.join(DEVIATIONS)}"
+        )
+    if page is not None and write is None and check is None:
+        raise typer.BadParameter("--page needs the traces: add --check DIR or --write DIR")
+    declared = DEVIATIONS[target]
+    if write is None and check is None:
+        _print_list(declared, as_json)
+        return
+    problems, shown = _work(target, declared, write, check, seconds, quiet=as_json)
+    if page is not None:
+        from .known import page as page_of
+
+        page.write_text(page_of(target, shown), encoding="utf-8")
+    if as_json:
+        print(json.dumps({"shown": sorted(shown), "problems": problems}, indent=2))
+    else:
+        print("\n".join([*problems, f"{len(shown)} of {len(declared)} deviations shown by their traces"]))
+    raise typer.Exit(1 if problems else 0)
+
+
+def _work(
+    name: str,
+    declared: "tuple[type[Deviation], ...]",
+    write: Path | None,
+    check: Path | None,
+    seconds: float,
+    quiet: bool,
+) -> "tuple[list[str], dict[str, tuple[TraceFile, Finding]]]":
+    """Find or read the trace of each deviation and replay it. Returns what is wrong, and what was shown."""
+    from .known import find_smallest, undeclared
+    from .targets.registry import open_target
+    from .trace import read_trace, write_trace
+
+    problems: list[str] = []
+    shown: dict[str, tuple[TraceFile, Finding]] = {}
+    core = open_target(name)
+    try:
+        for deviation in declared:
+            if write is not None:
+                file = find_smallest(deviation, core, seconds)
+                if file is None:
+                    problems.append(f"{deviation.id}: did not occur in {seconds:g} s")
+                    continue
+                write.mkdir(parents=True, exist_ok=True)
+                write_trace(file, write / f"{deviation.id}.json")
+            else:
+                file = read_trace((check or Path()) / f"{deviation.id}.json")
+            result = undeclared(deviation, file.trace, core)
+            if isinstance(result, str):
+                problems.append(result)
+                continue
+            shown[deviation.id] = (file, result)
+            if not quiet:
+                where = f"`{result.kind[0]}` at {result.kind[1]}"
+                print(f"{deviation.id:24} {len(file.trace.operations):3} operations, {where}")
+                sys.stdout.flush()
+    finally:
+        core.close()
+    return problems, shown
+
+
+def _print_list(declared: "tuple[type[Deviation], ...]", as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([{"id": d.id, "condition": d.condition, "reason": d.reason} for d in declared], indent=2))
+        return
+    for deviation in declared:
+        print(f"{deviation.id}\n  when: {deviation.condition}\n  what: {deviation.reason}")

@@ -1,0 +1,62 @@
+"""Known deviations and their smallest traces: found, reduced, checked and written down by machine.
+
+A deviation's trace must show a difference when the deviation counts as undeclared, and none when it is declared.
+"""
+
+from collections.abc import Mapping
+
+from .deviations import DEVIATIONS, Deviation, MisuseUnchecked
+from .engines import Plan, run_random
+from .lockstep import Finding, Trace, replay
+from .report import Summary
+from .shrink import shrink
+from .targets.base import Target
+from .trace import FoundWhat, TraceFile
+from .words import operation_text, shape_text
+
+
+def find_smallest(deviation: type[Deviation], target: Target, seconds: float) -> TraceFile | None:
+    """The smallest trace that differs because of this deviation; None if none came up in so many seconds."""
+    summary = Summary(target.name, "random", 0)
+    plan = Plan(0, seconds=seconds, chaos=deviation is MisuseUnchecked, without=(deviation.id,))
+    run_random(target, plan, summary)
+    if summary.finding is None or summary.trace is None:
+        return None
+    shrunk = shrink(summary.trace, summary.finding.kind, target, without=plan.without)
+    return TraceFile(shrunk.trace, target.name, FoundWhat.of(shrunk.finding))
+
+
+def undeclared(deviation: type[Deviation], trace: Trace, target: Target) -> Finding | str:
+    """The difference that a deviation's trace shows when undeclared, or a line that says why the trace is no good."""
+    finding, _ = replay(trace, target, without=(deviation.id,))
+    if finding is None:
+        return f"{deviation.id}: stale, the trace shows no difference although nothing excuses one"
+    excused, _ = replay(trace, target)
+    if excused is not None:
+        return f"{deviation.id}: differs in `{excused.kind[0]}` at {excused.kind[1]} although it is declared"
+    return finding
+
+
+def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]]) -> str:
+    """The deviations of a target as Markdown; `shown` has the trace and the difference of each by id."""
+    lines = [
+        f"# What {target_name} does differently",
+        "",
+        "Lockstep holds the release against the model, with the deviations below declared: all else agrees exactly.",
+        "Each has the smallest trace that shows it. This page is written by",
+        f"`blockproof deviations --target {target_name} --write docs/findings --page docs/findings.md` and checked by",
+        f"`blockproof deviations --target {target_name} --check docs/findings`.",
+    ]
+    for deviation in DEVIATIONS[target_name]:
+        lines += ["", f"## {deviation.id}", "", f"{deviation.reason[:1].upper()}{deviation.reason[1:]}.", ""]
+        source = " ".join((deviation.__doc__ or "").split())
+        lines += [f"* shows when: {deviation.condition}", f"* source: {source}"]
+        if deviation.id not in shown:
+            lines.append("* trace: none found")
+            continue
+        file, finding = shown[deviation.id]
+        lines += [f"* trace: [findings/{deviation.id}.json](findings/{deviation.id}.json)", "", "```"]
+        lines.append(shape_text(file.trace.shape))
+        lines += [f"{number:3}  {operation_text(operation)}" for number, operation in enumerate(file.trace.operations)]
+        lines += ["", *str(finding).splitlines(), "```"]
+    return "\n".join([*lines, ""])

@@ -1,0 +1,143 @@
+"""Targets that misbehave on purpose at the operation `Take`; every other operation succeeds."""
+
+import os
+import signal
+import stat
+import sys
+import time
+from collections.abc import Callable
+
+from blockproof.model.ops import Done, Operation, Outcome, Shape, Take
+from blockproof.model.snapshot import Snapshot
+
+BLANK = Snapshot(
+    [1], 1, 0.5, [0, 0], [{"a": [0, 1]}], [{"a": 1}], [None, 3], [None, 1], 1, (("cleared",),), [[1]], None
+)
+
+
+class Fake:
+    """Succeeds, but for what it does at `Take`."""
+
+    name = "fake"
+    version = "1.2"
+
+    def __init__(self, misbehave: Callable[[int], object]) -> None:
+        self._misbehave = misbehave
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        return Done(), BLANK
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        value = self._misbehave(operation.count) if isinstance(operation, Take) else ((1, 2), ("text", None), True)
+        return Done(value), BLANK  # type: ignore[arg-type]  # some fakes answer nonsense
+
+    def close(self) -> None:
+        pass
+
+
+def exits() -> Fake:
+    return Fake(lambda count: os._exit(count))
+
+
+def aborts() -> Fake:
+    def abort(count: int) -> None:
+        print("the last words", flush=True)
+        os.abort()
+
+    return Fake(abort)
+
+
+def hangs() -> Fake:
+    def lost_in_a_loop(count: int) -> None:
+        while True:
+            pass
+
+    return Fake(lost_in_a_loop)
+
+
+def hangs_at_start() -> Fake:
+    fake = Fake(lambda count: None)
+    fake.start = lambda shape: time.sleep(3600)  # type: ignore[method-assign,assignment,return-value]
+    return fake
+
+
+def prints() -> Fake:
+    def chatter(count: int) -> int:
+        print("x" * count)
+        print("y" * count, file=sys.stderr)
+        os.write(1, b"z" * count)
+        return count
+
+    return Fake(chatter)
+
+
+def eats() -> Fake:
+    """`Take(n)` eats n MiB and goes on."""
+    eaten: list[bytes] = []
+
+    def eat(count: int) -> int:
+        eaten.append(b"x" * (count << 20))
+        return len(eaten)
+
+    return Fake(eat)
+
+
+def eats_for_ever() -> Fake:
+    def gorge(count: int) -> None:
+        eaten = []
+        while len(eaten) < 1000:
+            eaten.append(b"x" * (1 << 20))
+            time.sleep(0.001)
+        time.sleep(3600)
+
+    return Fake(gorge)
+
+
+def raises() -> Fake:
+    def fail(count: int) -> None:
+        raise RuntimeError("not meant to be raised")
+
+    return Fake(fail)
+
+
+def answers_bytes() -> Fake:
+    """Its outcome has no form in the protocol."""
+    return Fake(lambda count: b"bytes")
+
+
+def scribbles() -> Fake:
+    """Writes to every pipe it can find."""
+
+    def scribble(count: int) -> None:
+        for descriptor in range(3, 64):
+            try:
+                if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                    os.write(descriptor, b"\x00\x00\x00\x02{}")
+            except OSError:
+                continue
+
+    return Fake(scribble)
+
+
+def own_pid() -> Fake:
+    return Fake(lambda count: os.getpid())
+
+
+def leaves_child() -> Fake:
+    """Starts a process of its own and answers with its id."""
+
+    def fork(count: int) -> int:
+        pid = os.fork()
+        if pid == 0:
+            signal.pause()
+        return pid
+
+    return Fake(fork)
+
+
+def cannot_be_made() -> Fake:
+    raise TypeError("no such device")
+
+
+def makes_nothing() -> None:
+    return None

@@ -1,0 +1,261 @@
+from typing import Any
+
+import pytest
+from blockproof.fuzz.targets import environments
+from blockproof.fuzz.targets.base import TargetLostError
+from blockproof.fuzz.targets.bindings import bind_impl
+from blockproof.fuzz.targets.commands import exercise
+from blockproof.fuzz.targets.registry import open_target
+from blockproof.fuzz.targets.vllm_style import VllmStyleTarget
+from blockproof.model.ops import (
+    Advance,
+    Allocate,
+    Arrive,
+    CommonPrefix,
+    Done,
+    Evict,
+    Failed,
+    Free,
+    Group,
+    Item,
+    Kind,
+    Lookup,
+    Operation,
+    Outcome,
+    Preempt,
+    ReadTable,
+    Refused,
+    Reject,
+    Release,
+    RemoveSkipped,
+    Reset,
+    Shape,
+    StepStart,
+    Submit,
+    Take,
+    TakeEvents,
+    TakeNewBlockIds,
+    TakeStats,
+    Touch,
+)
+from blockproof.model.snapshot import Snapshot
+
+FULL = Group("full", 2)
+
+
+def shape(*groups: Group, **changes: Any) -> Shape:
+    fields: dict[str, Any] = {
+        "groups": groups or (FULL,),
+        "num_blocks": 8,
+        "max_model_len": 16,
+        "hash_block_size": 2,
+        "scheduler_block_size": 2,
+        "max_num_batched_tokens": 16,
+    }
+    return Shape(**(fields | changes))
+
+
+@pytest.fixture
+def target() -> VllmStyleTarget:
+    return VllmStyleTarget("impl", bind_impl())
+
+
+def run(target: VllmStyleTarget, *operations: Operation) -> tuple[Outcome, Snapshot]:
+    """Outcome of the last operation, and the state after it."""
+    results = [target.step(operation) for operation in operations]
+    return results[-1]
+
+
+def test_a_request_from_submission_to_its_end(target: VllmStyleTarget) -> None:
+    assert target.start(shape())[0] == Done()
+    assert run(target, Submit("a", (1, 2, 3, 4, 5)))[0] == Done(2)
+    assert run(target, Lookup("a"))[0] == Done((0, ((),)))
+    outcome, state = run(target, Allocate("a", 5, hit=True))
+    assert outcome == Done(((1, 2, 3),))
+    assert (state.tables, state.registered) == ([{"a": [1, 2, 3]}], [{"a": 2}])
+    assert state.ref_cnt == [0, 1, 1, 1, 0, 0, 0, 0]
+    assert (state.free, state.num_free) == ([4, 5, 6, 7], 4)
+    assert run(target, Advance("a", (6,)))[0] == Done(3)
+    assert run(target, ReadTable("a"))[0] == Done(((1, 2, 3),))
+    outcome, state = run(target, Free("a"))
+    assert outcome == Done()
+    assert state.free == [4, 5, 6, 7, 3, 2, 1]
+    assert state.labels == [None, 0, 1, None, None, None, None, None]
+
+
+def test_hit_is_found_and_used(target: VllmStyleTarget) -> None:
+    target.start(shape(stats=True))
+    run(target, Submit("a", (1, 2, 3, 4, 5)), Allocate("a", 5), Submit("b", (1, 2, 3, 4, 9)))
+    assert run(target, Lookup("b"))[0] == Done((4, ((1, 2),)))
+    outcome, state = run(target, Allocate("b", 1, hit=True))
+    assert outcome == Done(((4,),))
+    assert state.tables == [{"a": [1, 2, 3], "b": [1, 2, 4]}]
+    assert state.stats == (0, 1, 5, 4, 0, 0, 0)
+    assert run(target, CommonPrefix("a"))[0] == Done((2,))
+    assert run(target, TakeStats())[0] == Done((False, 1, 5, 4, 0, 0, 0))
+
+
+def test_computed_tokens_follow_the_scheduler(target: VllmStyleTarget) -> None:
+    target.start(shape(Group("sliding", 2, window=1)))
+    run(target, Submit("a", (1, 2, 3, 4, 5, 6)), Allocate("a", 6), Advance("a", rejected=2))
+    assert run(target, RemoveSkipped("a"))[1].tables == [{"a": [0, 0, 3]}]
+    target.start(shape(Group("sliding", 2, window=1)))
+    run(target, Submit("a", (1, 2, 3, 4, 5, 6)), Allocate("a", 6), Advance("a"), Reject("a", 4))
+    assert run(target, RemoveSkipped("a"))[1].tables == [{"a": [0, 2, 3]}]
+
+
+def test_external_tokens_are_registered_when_they_arrive(target: VllmStyleTarget) -> None:
+    target.start(shape())
+    _, state = run(target, Submit("a", (1, 2, 3, 4)), Allocate("a", 0, external=4, delay=True))
+    assert (state.tables, state.registered) == ([{"a": [1, 2]}], [{"a": 0}])
+    assert run(target, Arrive("a"))[1].registered == [{"a": 2}]
+    outcome, state = run(target, Allocate("a", 1))
+    assert (outcome, state.tables) == (Done(((),)), [{"a": [1, 2]}])
+
+
+def test_preempted_request_starts_again(target: VllmStyleTarget) -> None:
+    target.start(shape(stats=True))
+    run(target, Submit("a", (1, 2, 3, 4, 5)), Allocate("a", 5), Advance("a", (6,)))
+    assert run(target, Preempt("a"))[1].tables == [{}]
+    outcome, state = run(target, Lookup("a"))
+    assert outcome == Done((4, ((1, 2),)))
+    assert state.stats == (0, 0, 0, 0, 1, 6, 4)
+
+
+def test_refusal_and_error_are_outcomes(target: VllmStyleTarget) -> None:
+    target.start(shape())
+    run(target, Submit("a", tuple(range(16))))
+    assert run(target, Allocate("a", 16))[0] == Refused()
+    assert run(target, Allocate("a", 4, reserved=6))[0] == Refused()
+    assert run(target, Allocate("a", 4, gate=True))[0] == Refused()
+    assert run(target, Allocate("a", 0))[0] == Failed("ValueError")
+    outcome, state = run(target, Take(8))
+    assert outcome == Failed("ValueError")
+    assert state.num_free == 7
+
+
+def test_holders_outside_the_tables(target: VllmStyleTarget) -> None:
+    target.start(shape())
+    assert run(target, Take(2))[0] == Done((1, 2))
+    assert run(target, Touch((2, 2)))[1].ref_cnt == [0, 1, 3, 0, 0, 0, 0, 0]
+    assert run(target, Release((1,)))[1].free == [3, 4, 5, 6, 7, 1]
+    assert run(target, Release((2, 2, 2)))[1].ref_cnt[2] in (0, 3)  # one batch of many references may be refused
+    target.start(shape())
+    assert run(target, Take(2), Release((2, 1), prepend=True))[1].free == [2, 1, 3, 4, 5, 6, 7]
+
+
+def test_evict_reset_and_step_start(target: VllmStyleTarget) -> None:
+    target.start(shape())
+    run(target, Submit("a", (1, 2, 3, 4)), Allocate("a", 4), StepStart())
+    assert run(target, Evict((1,)))[1].labels[:3] == [None, None, 1]
+    assert run(target, Reset())[0] == Done(False)
+    outcome, state = run(target, Free("a"), Reset())
+    assert outcome == Done(True)
+    assert state.num_identities == 0
+
+
+def test_duplicates_share_a_label_and_yield_the_earliest(target: VllmStyleTarget) -> None:
+    target.start(shape())
+    for name in "ab":
+        run(target, Submit(name, (1, 2, 3)), Allocate(name, 3))
+    _, state = run(target, StepStart())
+    assert state.labels == [None, 0, None, 0, None, None, None, None]
+    assert state.earliest == [None, 1, None, 1, None, None, None, None]
+    assert state.num_identities == 1
+
+
+def test_new_block_ids_are_drained_once(target: VllmStyleTarget) -> None:
+    target.start(shape())
+    _, state = run(target, Submit("a", (1, 2, 3)), Allocate("a", 3))
+    assert state.new_block_ids == [[1, 2]]
+    assert run(target, TakeNewBlockIds())[0] == Done((1, 2))
+    assert run(target, TakeNewBlockIds())[0] == Done(())
+
+
+def test_pending_events_are_shown_without_draining_them(target: VllmStyleTarget) -> None:
+    target.start(shape(events=True))
+    run(target, Submit("a", (1, 2, 3, 4), adapter="ad", salt="s", items=(Item("i", 1, 2),)), Allocate("a", 4))
+    keys = (("ad", ("i", 1), "s"), ("ad", ("i", -1)))
+    pending = ("stored", (2, 3), None, (1, 2, 3, 4), 2, "ad", keys, 0, None, None)
+    assert run(target, StepStart())[1].events == (pending,)
+    assert run(target, Evict((1,)))[1].events == (pending, ("removed", (2,), 0))
+    drained = (*pending[:8], "full_attention", None)
+    outcome, state = run(target, TakeEvents())
+    assert outcome == Done((drained, ("removed", (2,), 0)))
+    assert state.events == ()
+    assert run(target, Free("a"), Reset())[1].events == (("cleared",),)
+
+
+def test_embeddings_tell_prompts_apart(target: VllmStyleTarget) -> None:
+    target.start(shape(events=True))
+    for name, content in (("a", (1, 2, 3)), ("b", (1, 5, 3))):
+        run(target, Submit(name, (0, 0, 0), embeds=content), Allocate(name, 3))
+    _, state = run(target, StepStart())
+    assert state.labels == [None, 0, None, 3, None, None, None, None]  # 1 and 2 went to the event between
+    assert [event[6] for event in state.events] == [((("bytes", 2),),), ((("bytes", 5),),)]  # type: ignore[index]
+
+
+def test_adapter_and_salt_of_one_name_are_two_identities(target: VllmStyleTarget) -> None:
+    target.start(shape())
+    run(target, Submit("a", (1, 2), adapter="x"), Allocate("a", 2), Submit("b", (1, 2), salt="x"))
+    assert run(target, Allocate("b", 2))[1].labels[1:3] == [0, 1]
+
+
+def test_skipped_lookup_finds_nothing(target: VllmStyleTarget) -> None:
+    target.start(shape())
+    run(target, Submit("a", (1, 2, 3)), Allocate("a", 3), Submit("b", (1, 2, 3), skip_lookup=True))
+    assert run(target, Lookup("b"))[0] == Done((0, ((),)))
+
+
+def test_without_caching_nothing_is_hashed(target: VllmStyleTarget) -> None:
+    target.start(shape(caching=False))
+    assert run(target, Submit("a", (1, 2, 3)))[0] == Done(0)
+
+
+def test_retention_interval_reaches_the_core(target: VllmStyleTarget) -> None:
+    window = Group("sliding", 2, window=3)
+    kept = {}
+    for interval in (None, 4, 0):
+        target.start(shape(window, retention_interval=interval))
+        state = run(target, Submit("a", tuple(range(9))), Allocate("a", 9))[1]
+        kept[interval] = [label is not None for label in state.labels[1:5]]
+    assert kept == {None: [True] * 4, 4: [False, True, False, True], 0: [False, False, False, True]}
+    assert target.start(shape(retention_interval=4)) == (Failed("ValueError"), None)
+
+
+def test_unknown_requests_are_taken_as_they_come(target: VllmStyleTarget) -> None:
+    target.start(shape())
+    assert run(target, Free("nobody"))[0] == Done()
+    assert run(target, RemoveSkipped("nobody"))[0] == Done()
+    assert run(target, ReadTable("nobody"))[0] == Done(((),))
+    assert run(target, Lookup("nobody"))[0] == Done((0, ((),)))
+
+
+@pytest.mark.parametrize("kind", ["full", "mla", "tq", "sliding", "sliding_mla", "chunked", "mamba", "cross", "sink"])
+def test_every_kind_can_be_built_and_equal_groups_have_equal_specs(target: VllmStyleTarget, kind: Kind) -> None:
+    group = Group(kind, 2, window=4, chunk=4, sink_len=2)
+    outcome, _ = target.start(shape(group, caching=False))
+    assert outcome == Done()
+    spec = bind_impl().spec
+    assert spec(group) == spec(Group(kind, 2, window=4, chunk=4, sink_len=2, eagle=True))
+    assert spec(group) != spec(Group(kind, 2, window=4, chunk=4, sink_len=2, num_heads=2))
+
+
+def test_core_that_cannot_be_built_is_an_outcome(target: VllmStyleTarget) -> None:
+    assert target.start(shape(num_blocks=0)) == (Failed("AssertionError"), None)
+    assert target.start(shape())[0] == Done()
+
+
+def test_unreadable_state_is_a_loss(target: VllmStyleTarget) -> None:
+    target.start(shape())
+    queue = target._pool.free_block_queue
+    queue.fake_free_list_tail.prev_free_block.next_free_block = queue.fake_free_list_head.next_free_block
+    with pytest.raises(TargetLostError, match="runs in a circle") as caught:
+        run(target, StepStart())
+    assert caught.value.kind == "protocol"
+
+
+@pytest.mark.skipif(not environments.installed(), reason="no vLLM environment is installed here")
+def test_installed_vllm_runs() -> None:
+    for environment in environments.installed():
+        assert exercise(open_target(environment.name)) == environment.versions["vllm"]

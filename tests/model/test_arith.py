@@ -1,0 +1,241 @@
+"""The closed forms against their definitions, by brute force over small numbers; and that the checks can fail.
+
+Each check returns the first counterexample of the rule it is given, or None. The model's rule has none; a rule with a
+slip in it (the twins) has one, found by the same check.
+"""
+
+from itertools import product
+from math import gcd
+
+import pytest
+from blockproof.model import arith
+from blockproof.model.attention import Rule, Sliding
+from blockproof.model.ops import Group, Shape
+
+SOME = range(1, 7)
+
+
+def first(cases):
+    return next(cases, None)
+
+
+def wrong_skip(attends, skipped):
+    """T1, T2: `t < skipped(c)` exactly if no query from `c` on attends to `t`."""
+    for size, c, t in product(SOME, range(16), range(16)):
+        dead = not any(attends(q, t, size) for q in range(c, 32))
+        if dead != (t < skipped(c, size)):
+            return size, c, t
+    return None
+
+
+@pytest.mark.parametrize(
+    ("attends", "skipped", "twins"),
+    [
+        (
+            arith.attends_sliding,
+            arith.skipped_sliding,
+            (lambda c, w: max(0, c - w), lambda c, w: max(0, c - w + 2), lambda c, w: c - w + 1 if c > w + 1 else 0),
+        ),
+        (
+            arith.attends_chunked,
+            arith.skipped_chunked,
+            (lambda c, k: arith.down(c + 1, k), lambda c, k: arith.down(max(0, c - 1), k), lambda c, k: 0),
+        ),
+        (lambda q, t, _: arith.attends_full(q, t), lambda c, _: 0, (lambda c, _: c // 8,)),
+        (lambda q, t, _: t == q - 1, lambda c, _: arith.skipped_mamba(c), (lambda c, _: c, lambda c, _: c - 2)),
+    ],
+    ids=["T1 sliding", "T2 chunked", "full", "mamba"],
+)
+def test_skipped_tokens_are_those_that_no_later_query_reads(attends, skipped, twins):
+    assert wrong_skip(attends, skipped) is None
+    assert all(wrong_skip(attends, twin) for twin in twins)
+
+
+def wrong_prefix(attends, skipped, blocks):
+    """T3: 0 <= skipped <= c, monotone, and the blocks given up hold dead tokens only."""
+    for size, b, c in product(SOME, SOME, range(20)):
+        dead_tokens = range(blocks(skipped(c, size), b) * b)
+        alive = any(attends(q, t, size) for q in range(c, 30) for t in dead_tokens)
+        if alive or not 0 <= skipped(c, size) <= min(c, skipped(c + 1, size)):
+            return size, b, c
+    return None
+
+
+@pytest.mark.parametrize(
+    ("attends", "skipped"),
+    [(arith.attends_sliding, arith.skipped_sliding), (arith.attends_chunked, arith.skipped_chunked)],
+)
+def test_the_skipped_blocks_are_a_growing_prefix_of_dead_tokens(attends, skipped):
+    assert wrong_prefix(attends, skipped, lambda tokens, b: tokens // b) is None
+    assert wrong_prefix(attends, skipped, arith.cdiv)
+    assert wrong_prefix(attends, lambda c, size: c - skipped(c, size), lambda tokens, b: tokens // b)
+
+
+def exceeded(skipped, cap, divides=False):
+    """T4, T6: blocks held in a step of at most `batched` tokens, and a cap below them."""
+    for size, b, batched, max_len in product(SOME, SOME, range(1, 9), (5, 14, 40)):
+        if divides and size % b:
+            continue
+        for c in range(max_len):
+            end = min(c + batched, max_len)
+            held = arith.cdiv(end, b) - skipped(c, size) // b
+            if held > cap(size, b, batched, max_len):
+                return size, b, batched, max_len, c, held
+    return None
+
+
+def reference_chunked_cap(k, b, batched, max_len):
+    """Without the block that a chunk starting inside it drags along (core.md, deviation 3)."""
+    return arith.cdiv(min(k + batched, max_len), b)
+
+
+def chunked_cap(k, b, batched, max_len):
+    return arith.cap_chunked(k, b, gcd(k, b), batched, max_len)
+
+
+def test_the_sliding_window_cap_is_never_exceeded():
+    assert exceeded(arith.skipped_sliding, arith.cap_sliding) is None
+    assert exceeded(arith.skipped_sliding, lambda w, b, n, m: arith.cap_sliding(w, b, n, m) - 1)
+    assert exceeded(arith.skipped_sliding, lambda w, b, n, m: arith.cdiv(min(w - 1 + n, m), b))
+
+
+def test_the_chunked_cap_is_never_exceeded_and_the_reference_s_is_unless_the_block_divides_the_chunk():
+    assert exceeded(arith.skipped_chunked, chunked_cap) is None
+    assert exceeded(arith.skipped_chunked, reference_chunked_cap)
+    assert exceeded(arith.skipped_chunked, reference_chunked_cap, divides=True) is None
+
+
+def test_the_counterexample_of_the_specification_to_the_reference_s_chunked_cap():
+    k, b, batched = 2, 5, 7
+    held = max(arith.cdiv(c + batched, b) - arith.skipped_chunked(c, k) // b for c in range(40))
+    assert (reference_chunked_cap(k, b, batched, 100), held, chunked_cap(k, b, batched, 100)) == (2, 3, 3)
+
+
+def wrong_window(blocks):
+    """T8: the blocks before a boundary hold all that the query at the boundary reads, and one fewer would not."""
+    for w, b, end in product(range(1, 14), SOME, range(1, 16)):
+        read = {t // b for t in range(end * b) if arith.attends_sliding(end * b, t, w)}
+        if read != set(range(max(0, end - blocks(w, b)), end)):
+            return w, b, end
+    return None
+
+
+def test_a_window_hit_needs_exactly_the_blocks_that_the_next_query_reads():
+    assert wrong_window(arith.window_blocks) is None
+    assert wrong_window(lambda w, b: arith.cdiv(w, b))
+    assert wrong_window(lambda w, b: (w - 1) // b)
+    assert wrong_window(lambda w, b: w // b)
+
+
+def sliding(w, b, per, retention=None):
+    shape = Shape((Group("sliding", b, window=w),), 9, 99, b, per * b, 8, retention_interval=retention)
+    return Sliding(shape.groups[0], shape)
+
+
+def hits(rule, prompt, retention):
+    """Boundaries, in tokens, at which a later hit may end (core.md §8)."""
+    alignment, end = rule.shape.scheduler_block_size, 40 * rule.b
+    segment = alignment if retention is None else retention
+    boundaries = set(range(segment, end, segment)) if segment else set()
+    replay = max(n for n in range(prompt) if n % alignment == 0)
+    return boundaries | ({replay} if retention is not None and replay else set())
+
+
+def masks(rule_type):
+    """Per mask: what is kept and what some hit uses, of the first blocks of a table (T10, T11)."""
+    for w, b, per, eagle, prompt in product((1, 2, 3, 5, 9), (1, 2, 3), (1, 2, 3, 4), (False, True), (1, 7, 24)):
+        for retention in (None, 0, per * b, 2 * per * b):
+            rule = rule_type(sliding(w, b, per, retention).group, sliding(w, b, per, retention).shape)
+            used = {
+                block
+                for n in hits(rule, prompt, retention)
+                for block in [*(t // b for t in range(n) if rule.attends(n, t)), *([n // b] if eagle else [])]
+            }
+            blocks = range(20)
+            yield eagle, {i for i in blocks if rule.keeps(i, eagle, prompt)}, used & set(blocks)
+
+
+def test_every_block_that_a_hit_can_use_is_registered():
+    assert all(used <= kept for _, kept, used in masks(Sliding))
+
+
+def test_every_registered_block_can_be_used_but_for_block_0_of_an_eagle_group():
+    assert all(kept - used <= ({0} if eagle else set()) for eagle, kept, used in masks(Sliding))
+    assert any(kept for _, kept, _ in masks(Sliding))
+    assert any(len(kept) < 20 for _, kept, _ in masks(Sliding))
+
+
+class NoShift(Sliding):
+    """The mask of an eagle group is not moved right."""
+
+    def keeps(self, i, eagle, num_prompt_tokens):
+        return super().keeps(i + eagle, eagle, num_prompt_tokens)
+
+
+class OneFewer(Sliding):
+    def need(self, eagle):
+        return super().need(eagle) - 1
+
+
+class OneMore(Sliding):
+    def need(self, eagle):
+        return super().need(eagle) + 1
+
+
+class PromptTooLong(Sliding):
+    """The last token is not left to compute."""
+
+    def keeps(self, i, eagle, num_prompt_tokens):
+        return super().keeps(i, eagle, num_prompt_tokens + 1)
+
+
+def test_masks_with_a_slip_lose_or_waste_blocks():
+    assert not all(used <= kept for _, kept, used in masks(NoShift))
+    assert not all(used <= kept for _, kept, used in masks(OneFewer))
+    assert not all(used <= kept for _, kept, used in masks(PromptTooLong))
+    assert not all(kept - used <= ({0} if eagle else set()) for eagle, kept, used in masks(OneMore))
+
+
+def wrong_replay(boundary):
+    """T11: the largest aligned length that leaves a token of the prompt to compute."""
+    for prompt, alignment in product(range(1, 30), SOME):
+        if boundary(prompt, alignment) != max(n for n in range(prompt) if n % alignment == 0):
+            return prompt, alignment
+    return None
+
+
+def test_the_replay_boundary_is_the_longest_aligned_length_below_the_prompt_s():
+    assert wrong_replay(arith.replay_boundary) is None
+    assert wrong_replay(arith.down)
+    assert wrong_replay(lambda prompt, alignment: arith.down(max(0, prompt - 2), alignment))
+
+
+def wrong_cut(down):
+    """T12."""
+    for length, unit in product(range(40), SOME):
+        if down(length, unit) != max(n for n in range(length + 1) if n % unit == 0):
+            return length, unit
+    return None
+
+
+def test_cutting_ends_at_the_largest_aligned_length_not_above_the_start():
+    assert wrong_cut(arith.down) is None
+    assert wrong_cut(lambda length, unit: arith.cdiv(length, unit) * unit)
+    assert wrong_cut(lambda length, unit: max(0, length - unit) // unit * unit)
+
+
+def test_cutting_blocks_to_an_alignment_in_tokens_ends_at_the_largest_that_fits():
+    for b, alignment, blocks in product(SOME, SOME, range(12)):
+        rule = Rule(Group("full", b), Shape((Group("full", b),), 9, 99, b, b, 8))
+        assert rule.aligned(blocks, alignment) == max(n for n in range(blocks + 1) if n * b % alignment == 0)
+
+
+def test_rounding_up_is_the_least_number_of_units_that_cover():
+    for x, y in product(range(30), SOME):
+        assert arith.cdiv(x, y) == min(n for n in range(31) if n * y >= x)
+
+
+def test_usage_is_a_share_of_the_blocks_that_can_be_used():
+    assert [arith.usage(free, 5) for free in (4, 2, 0)] == [0.0, 0.5, 1.0]
+    assert arith.usage(0, 1) == 0.0
+    assert all(0 <= arith.usage(free, n) <= 1 for n in range(2, 30) for free in range(n))
