@@ -50,7 +50,9 @@ def draw_shape(draw: Draw, kinds: Sequence[Kind]) -> Shape:
         flagged = draw.integer(0, len(groups) - 1)
         groups[flagged] = replace(groups[flagged], eagle=True)
     parallel = _parallel(draw, kinds)
-    unit = lcm(*sizes) * parallel[0] * parallel[1]
+    ranks = parallel[0] * parallel[1]
+    groups = [replace(group, sink_len=group.sink_len * ranks) for group in groups]
+    unit = lcm(*sizes) * ranks
     if len(kinds) == 1:
         hash_block_size = unit
     elif same_size and draw.integer(0, 1):
@@ -97,7 +99,7 @@ def _with_distinct_specs(groups: list[Group]) -> list[Group]:
 
 def _parallel(draw: Draw, kinds: Sequence[Kind]) -> tuple[int, int]:
     """Context parallelism goes with one group of full attention."""
-    if len(kinds) == 1 and kinds[0] in FULL_FAMILY - {"sink"} and draw.integer(0, 3) == 0:
+    if len(kinds) == 1 and kinds[0] in FULL_FAMILY and draw.integer(0, 3) == 0:
         return draw.choose(((2, 1), (1, 2), (2, 2)))
     return (1, 1)
 

@@ -81,10 +81,10 @@ class Model:
             windows = any(group.kind in SLIDING_FAMILY for group in shape.groups)
             demand(windows and retention >= 0 and retention % shape.scheduler_block_size == 0, "ValueError")
         self.coordinator = self.coordinator_type(shape, self.rules)
-        for group in shape.groups:
-            if group.kind == "sink":
-                demand(group.sink_len > 0 and group.sink_len % group.block_size == 0)
-                self.state.sinks += self.state.take(group.sink_len // group.block_size)
+        for rule in self.rules:
+            if rule.group.kind == "sink":
+                demand(rule.group.sink_len > 0 and rule.group.sink_len % rule.b == 0)
+                self.state.sinks += self.state.take(rule.group.sink_len // rule.b)
 
     def rule(self, group: int) -> Rule:
         """The rule of a group."""
@@ -317,6 +317,7 @@ class Model:
         eagle, num_prompt_tokens = group in self.coordinator.eagle_groups, len(request.submit.prompt)
         kept = [i for i in range(first, end) if rule.keeps(i, eagle, num_prompt_tokens)]
         self.reached["block not worth registering"] += end - first - len(kept)
+        self.reached["kept for a replay of the prompt"] += len(kept) if self.shape.retention_interval == 0 else 0
         stored = {i: self.coordinator.identity(request.chain, rule, i) for i in kept if table[i] != NULL}
         for i, identity in stored.items():
             self.state.register(table[i], (group, identity))

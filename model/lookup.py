@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from . import arith
@@ -74,10 +75,21 @@ class Coordinator:
             named = [(i >= hit.start, self.identity(query.chain, spec_group.rule, i)) for i in entries]
             for group in spec_group.groups:
                 blocks[group] = [query.earliest[group, identity] if real else NULL for real, identity in named]
+        self._note(query, length, hits, reached)
+        return length, blocks
+
+    def _note(self, query: Query, length: int, hits: Mapping[SpecGroup, Hit], reached: Counter[str]) -> None:
+        """Count the interesting situations of a lookup."""
         reached["hit"] += length > 0
         reached["hit with null entries"] += any(hit.start > 0 for hit in hits.values())
         reached["hit cut by another group"] += any(hit.stop * spec.rule.b > length for spec, hit in hits.items())
-        return length, blocks
+        first = self.spec_groups[0]
+        whole = self.hit(first, query, query.limit, False).stop
+        kept = self.hit(first, query, query.limit, first.eagle and first.rule.drops).stop
+        reached["eagle drop"] += kept < whole
+        if first.rule.is_full:
+            registered = first.rule.run(partial(self.found, first, query), 0, query.limit)
+            reached["hit cut by the alignment"] += whole < registered
 
     def end(self, spec_group: SpecGroup, hit: Hit, length: int) -> int:
         """How many entries of a hit stand for the common length (report 40868: in every group)."""
@@ -110,11 +122,11 @@ class Coordinator:
             if one_round or length >= before:
                 return length, hits
 
+    def found(self, spec_group: SpecGroup, query: Query, i: int) -> bool:
+        """Is block `i` of the content registered in every group of the type?"""
+        identity = self.identity(query.chain, spec_group.rule, i)
+        return all((group, identity) in query.earliest for group in spec_group.groups)
+
     def hit(self, spec_group: SpecGroup, query: Query, limit: int, drop: bool) -> Hit:
         """The longest hit of one type within `limit` tokens."""
-
-        def found(i: int) -> bool:
-            identity = self.identity(query.chain, spec_group.rule, i)
-            return all((group, identity) in query.earliest for group in spec_group.groups)
-
-        return spec_group.rule.hit(found, limit, drop, self.alignment)
+        return spec_group.rule.hit(partial(self.found, spec_group, query), limit, drop, self.alignment)

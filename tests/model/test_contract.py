@@ -5,7 +5,21 @@ from blockproof.fuzz.shapes import ATTENTION
 from blockproof.model.attention import Mamba
 from blockproof.model.core import Model
 from blockproof.model.legal import allows, misuse
-from blockproof.model.ops import NULL, Allocate, Done, Failed, Free, Group, Refused, Reset, Shape, Submit
+from blockproof.model.ops import (
+    NULL,
+    Advance,
+    Allocate,
+    Done,
+    Failed,
+    Free,
+    Group,
+    ReadTable,
+    Refused,
+    Reset,
+    Shape,
+    Submit,
+    Take,
+)
 from blockproof.model.snapshot import Snapshot
 
 from .running import core, done, runs, steps
@@ -61,30 +75,28 @@ def test_a_refusal_that_changes_more_is_noticed():
 
 
 def test_an_error_changes_nothing():
-    failures, harmless = 0, 0
+    failures = 0
     for model, workload, where in runs(seeds=69, chaos=True):
         before = model.snapshot()
         for _ in range(120):
             operation = workload.next(model)
-            wrong = misuse(model, operation)
             outcome, after = model.step(operation)
-            if wrong or isinstance(outcome, Failed):
-                failures += isinstance(outcome, Failed)
-                harmless += isinstance(outcome, Done)
-                if isinstance(outcome, Failed):
-                    assert after == before, (where, operation)
+            if isinstance(outcome, Failed):
+                failures += 1
+                assert after == before, (where, operation)
             before = after
     assert failures > 100
 
 
-def test_only_misuse_is_answered_with_an_error():
+def test_only_misuse_and_taking_too_many_blocks_are_answered_with_an_error():
     for model, workload, where in runs(seeds=69, chaos=True):
         for _ in range(120):
             operation = workload.next(model)
             assert allows(model, operation), (where, operation)
             wrong = misuse(model, operation)
             outcome, _ = model.step(operation)
-            assert wrong or not isinstance(outcome, Failed), (where, operation, outcome)
+            too_many = isinstance(operation, Take) and operation.count > model.state.num_free()
+            assert wrong or too_many or not isinstance(outcome, Failed), (where, operation, outcome)
 
 
 @pytest.mark.parametrize("name", ATTENTION)
@@ -97,7 +109,7 @@ def test_after_the_drain_the_pool_is_whole(name):
             assert len(set(last.free)) == len(last.free), where
         after = model.snapshot()
         assert sorted(after.free + model.state.sinks) == list(range(1, model.shape.num_blocks)), where
-        assert not any(after.tables) and not any(after.registered) and not model.mamba_started, where
+        assert not any([*after.tables, *after.registered, model.mamba_started]), where
 
 
 def test_a_run_is_the_same_every_time():
@@ -127,11 +139,17 @@ def inexact(kind):
             if isinstance(operation, Allocate) and isinstance(outcome, Done):
                 taken = model.free_then - after.num_free
                 if taken != model.prediction:
-                    yield where, operation, model.prediction, taken
+                    aligned = any(isinstance(rule, Mamba) and rule.align for rule in model.rules)
+                    yield where, operation, model.prediction, taken, aligned
 
 
 def test_the_prediction_is_the_number_of_blocks_that_leave_the_free_queue():
-    assert next(inexact(Predicting), None) is None
+    """But for a hit of align mode that external tokens pass by: its block counts, though nobody takes it."""
+    for where, operation, predicted, taken, aligned in inexact(Predicting):
+        assert predicted > taken, where
+        assert aligned, where
+        assert operation.hit, where
+        assert operation.external, where
 
 
 class ForgetsCandidates(Predicting):
@@ -167,13 +185,28 @@ def test_a_reset_is_refused_while_a_block_is_in_use():
     assert model.snapshot().num_identities == 0
 
 
-def test_an_align_mode_table_holds_the_running_state_the_one_before_and_the_drafts_at_most():
-    """T15."""
-    for model, workload, where in runs(("mamba", "full+mamba"), 40):
+def test_an_align_mode_table_without_drafts_holds_the_running_state_and_the_one_before_at_most():
+    """T15 for p = 0."""
+    most = 0
+    for model, workload, where in runs(("mamba", "full+mamba", "full+mamba+mamba"), 60):
         for _, _, _, after in steps(model, workload):
             for rule, tables in zip(model.rules, after.tables, strict=True):
-                if isinstance(rule, Mamba) and rule.align:
-                    assert all(sum(b != NULL for b in table) <= 2 + rule.p for table in tables.values()), where
+                if isinstance(rule, Mamba) and rule.align and not rule.p:
+                    held = [sum(block != NULL for block in table) for table in tables.values()]
+                    assert max(held, default=0) <= 2, where
+                    most = max(most, *held, 0)
+    assert most == 2
+
+
+def test_an_align_mode_table_with_drafts_can_hold_more_than_its_memory_bound():
+    """The counterexample to T15, in the model as in the release: steps of one token in blocks of one."""
+    model = core(Group("mamba", 1, mamba_mode="align", speculative_blocks=2), num_blocks=12)
+    done(model, Submit("a", (0, 1, 1)))
+    done(model, Allocate("a", 3))
+    for token in (1, 1):
+        done(model, Advance("a", (token,)))
+        done(model, Allocate("a", 1))
+    assert done(model, ReadTable("a")) == ((NULL, NULL, 1, 2, 3, 4, 5),)  # 5 states, where 2 + p = 4 are budgeted
 
 
 FULL = Group("full", 2)
