@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -198,7 +199,9 @@ def test_ctrl_c_ends_a_run_with_its_report(jobs):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout.readline().startswith("fuzzing impl")
     try:
-        # The first line comes just before the run starts: whether Ctrl-C finds it running is not the point here.
+        # The first line comes just before the run starts: whether Ctrl-C finds it running is not the point here, but
+        # it should not come while modules are still being imported, where Python itself may print a traceback.
+        time.sleep(1.5)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     finally:
