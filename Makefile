@@ -1,13 +1,13 @@
 # Everything happens in .venv; `make fuzz` and `make test` set it up themselves.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
-SECONDS_FUZZ ?= 30
+FUZZ_SECONDS ?= 30
 
 .PHONY: fuzz test lint clean
 
 fuzz: $(VENV)/ready
-	$(BIN)/blockproof fuzz --target impl --seconds $(SECONDS_FUZZ)
+	$(BIN)/blockproof fuzz --target impl --seconds $(FUZZ_SECONDS)
 
 test: $(VENV)/ready
 	$(BIN)/python -m pytest

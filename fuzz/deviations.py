@@ -28,6 +28,8 @@ class Deviation(Model):
     """What the release does, and why that is wrong."""
     condition: ClassVar[str]
     """When it shows."""
+    chaos_only: ClassVar[bool] = False
+    """Does it show only where preconditions are broken on purpose?"""
 
     def __init__(self, shape: Shape) -> None:
         self.deviated: Counter[str] = Counter()
@@ -253,7 +255,8 @@ class MisuseUnchecked(Deviation):
         "touched) are carried out, which corrupts the free queue or its counter; lockstep reports what happens and "
         "ends the run"
     )
-    condition = "chaos only: an operation that `legal.misuse` names"
+    condition = "an operation that `legal.misuse` names"
+    chaos_only = True
 
 
 DEVIATIONS: Mapping[str, tuple[type[Deviation], ...]] = {

@@ -96,6 +96,7 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
     operations and is a trace.
     """
     from hypothesis import HealthCheck, Phase, Verbosity, seed, settings  # costs a second, which `random` need not pay
+    from hypothesis.errors import Flaky
     from hypothesis.stateful import run_state_machine_as_test
 
     from .machine import DifferenceError, LockstepMachine, lockstep_machine
@@ -103,7 +104,11 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
     start = time.monotonic()
 
     class Counted(lockstep_machine(target, attention=plan.attention, chaos=plan.chaos)):  # type: ignore[misc]
+        shrinks = False
+
         def count(self: LockstepMachine, lockstep: Lockstep) -> None:
+            if summary.finding is not None:
+                return  # Hypothesis runs again what has failed
             summary.seconds = time.monotonic() - start
             summary.add_run(self.name, lockstep, lockstep.found)
             if on_progress is not None:
@@ -124,6 +129,9 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
             run_state_machine_as_test(seed(plan.seed * 1_000_003 + batch)(Counted), settings=generate_only)
         except DifferenceError:
             break
+        except Flaky:  # it did not fail again: the target is not deterministic, but what it did is a finding
+            if summary.finding is None:
+                raise
         batch += 1
     return summary
 

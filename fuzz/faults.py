@@ -41,7 +41,7 @@ class _FaultyBinding(Binding):
 
 def open_fault(name: str) -> Target:
     """Our core with this fault. KeyError for an unknown name."""
-    return VllmStyleTarget("impl", _FaultyBinding(**vars(bind_impl()), plant=FAULTS[name].plant))
+    return VllmStyleTarget(f"fault:{name}", _FaultyBinding(**vars(bind_impl()), plant=FAULTS[name].plant))
 
 
 FAULTS: dict[str, Fault] = {}

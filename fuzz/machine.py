@@ -4,42 +4,53 @@ Engineers who test a core with pytest use it directly; `make` returns any `Targe
 
     from blockproof.fuzz import lockstep_machine
     TestMyCore = lockstep_machine("my_package.my_module:make").TestCase
+
+What fails is reduced here, to a trace; Hypothesis' own shrinking, which takes minutes, is off in the settings of
+`TestCase`. For more examples: `TestMyCore.settings = settings(TestMyCore.settings, max_examples=1000)`.
 """
 
 from collections.abc import Sequence
 
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ..model.core import Model
 from ..model.ops import Operation
-from .lockstep import Finding, Lockstep
+from .lockstep import Finding, Lockstep, Trace
 from .shapes import ATTENTION, draw_shape
+from .shrink import NotReproducedError, shrink
 from .targets.base import Target
 from .targets.registry import open_target
-from .trace import TraceFile, dump_trace
+from .trace import FoundWhat, TraceFile, dump_trace
 from .workload import ByteDraw, Workload
 
 SHAPE_BYTES = st.binary(min_size=200, max_size=200)
 STEP_BYTES = st.binary(min_size=40, max_size=40)
 """What one step decides from. One draw a step, not one a choice, makes the machine about twenty times faster."""
+SHRINK_SECONDS = 30.0
 
 
 class DifferenceError(AssertionError):
     """Model and target parted: the text says where, and holds the trace that leads there."""
 
-    def __init__(self, finding: Finding, lockstep: Lockstep) -> None:
-        trace = dump_trace(TraceFile(lockstep.trace, target=lockstep.target.name))
+    def __init__(self, finding: Finding, trace: Trace, target: str) -> None:
+        text = dump_trace(TraceFile(trace, target, FoundWhat.of(finding)))
         super().__init__(
-            f"{finding}\nTo repeat it, save what follows as t.json and run: blockproof replay t.json\n{trace}"
+            f"{finding}\nTo repeat it, save what follows as t.json and run: blockproof replay t.json\n{text}"
         )
         self.finding = finding
+        self.trace = trace
 
 
 class LockstepMachine(RuleBasedStateMachine):
     """One run: a shape, then actions of the workload, each compared. Made for a target by `lockstep_machine`."""
 
     target: Target
+    called: str
+    """The target as traces name it."""
+    shrinks = True
+    """Reduce a trace before it is shown."""
     attention: Sequence[str] = tuple(ATTENTION)
     chaos = False
 
@@ -109,7 +120,16 @@ class LockstepMachine(RuleBasedStateMachine):
 
     def _demand_none(self, finding: Finding | None) -> None:
         if finding is not None:
-            raise DifferenceError(finding, self.lockstep)
+            finding, trace = self._reduced(finding) if self.shrinks else (finding, self.lockstep.trace)
+            raise DifferenceError(finding, trace, self.called)
+
+    def _reduced(self, finding: Finding) -> tuple[Finding, Trace]:
+        """The smallest trace with this kind of finding, or this one if the target is not deterministic."""
+        try:
+            shrunk = shrink(self.lockstep.trace, finding.kind, self.target, max_seconds=SHRINK_SECONDS)
+        except NotReproducedError:
+            return finding, self.lockstep.trace
+        return shrunk.finding, shrunk.trace
 
 
 def lockstep_machine(
@@ -123,6 +143,9 @@ def lockstep_machine(
     if unknown := [name for name in attention if name not in ATTENTION]:
         raise ValueError(f"unknown attention {unknown[0]!r}: choose from {', '.join(ATTENTION)}")
     opened = open_target(target) if isinstance(target, str) else target
-    return type(
-        "LockstepMachine", (LockstepMachine,), {"target": opened, "attention": tuple(attention), "chaos": chaos}
-    )
+    called = target if isinstance(target, str) and target != "vllm" else opened.name
+    choices = {"target": opened, "called": called, "attention": tuple(attention), "chaos": chaos}
+    machine: type[LockstepMachine] = type("LockstepMachine", (LockstepMachine,), choices)
+    case = machine.TestCase
+    case.settings = settings(case.settings, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+    return machine

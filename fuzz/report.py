@@ -88,8 +88,8 @@ class Summary:
         return DEVIATIONS.get(self.core_name or self.target, ())
 
     def unseen_deviations(self) -> list[str]:
-        """Ids of declared deviations that did not occur."""
-        return [deviation.id for deviation in self.declared if not self.deviated[deviation.id]]
+        """Ids of declared deviations that did not occur, those left out that only chaos shows."""
+        return [d.id for d in self.declared if not self.deviated[d.id] and not d.chaos_only]
 
 
 @dataclass(frozen=True)
@@ -132,17 +132,18 @@ def sections(summary: Summary) -> Iterator[Section]:
         yield Section("Operations and outcomes", ("operation", *columns), tuple(rows))
     yield from _counted("Situations reached", ("situation", "times"), summary.reached)
     if summary.declared:
-        unseen = "STALE? never" if summary.operations >= LONG_RUN else "not seen"
-        rows = (
-            (
-                deviation.id,
-                f"{summary.deviated[deviation.id]:,}" if summary.deviated[deviation.id] else unseen,
-                deviation.reason,
-            )
-            for deviation in summary.declared
-        )
+        rows = ((deviation.id, _occurred(summary, deviation), deviation.reason) for deviation in summary.declared)
         yield Section("Known deviations of the target", ("id", "times", "what it does"), tuple(rows))
     yield from _counted("Misuse (reported only)", ("what happened", "times"), summary.misuse)
+
+
+def _occurred(summary: Summary, deviation: type[Deviation]) -> str:
+    """How often a deviation occurred; one that never does in a long run may no longer be true."""
+    if times := summary.deviated[deviation.id]:
+        return f"{times:,}"
+    if deviation.chaos_only:
+        return "needs --chaos"
+    return "STALE? never" if summary.operations >= LONG_RUN else "not seen"
 
 
 _USUAL = (Done.__name__, Refused.__name__)

@@ -206,7 +206,8 @@ def test_ctrl_c_ends_a_run_with_its_report(jobs):
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode in (0, 130)
+    # CPython ends by the signal itself, which a shell calls 130 too, if Ctrl-C came while a dataclass was being made.
+    assert process.returncode in (0, 130, -signal.SIGINT)
     assert "Traceback" not in err
     if process.returncode == 0:
         assert "ended by Ctrl-C" in out

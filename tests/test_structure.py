@@ -1,0 +1,216 @@
+"""What holds of the repository as a whole: who imports whom, what is installed, and what stands in no file."""
+
+import ast
+import importlib
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+NAME = "blockproof"
+FOLDERS = ("model", "impl", "fuzz", "proofs")
+MAY_IMPORT = {"model": {"model"}, "impl": {"impl"}, "proofs": {"proofs", "model", "impl"}, "fuzz": {"fuzz", "model"}}
+"""An implementation that borrowed the model's rules would agree with it by construction, so nobody borrows."""
+SURFACE = ROOT.parent / "shared" / "spec" / "api-surface.json"
+NOT_YET = {
+    "check_enough_kv_cache_memory",
+    "create_kv_cache_group_specs",
+    "estimate_max_model_len",
+    "generate_scheduler_kv_cache_config",
+    "get_kv_cache_config_from_groups",
+    "get_kv_cache_configs",
+    "get_kv_cache_groups",
+    "get_max_concurrency_for_kv_cache_config",
+    "get_num_blocks",
+    "group_and_unify_kv_cache_specs",
+    "is_kv_cache_type_attention_free",
+    "max_memory_usage_bytes",
+    "may_override_num_blocks",
+    "resolve_kv_cache_block_sizes",
+    "unify_hybrid_kv_cache_specs",
+    "unify_kv_cache_spec_page_size",
+}
+"""Arithmetic of configurations (how layers are grouped and how many blocks fit into memory), which comes later: no
+rule of the core reads it."""
+
+
+def modules(folder: str) -> Iterator[Path]:
+    """Python files of a folder, relative to the repository."""
+    return (path.relative_to(ROOT) for path in sorted((ROOT / folder).rglob("*.py")))
+
+
+def imported(path: Path, source: str) -> Iterator[str]:
+    """Absolute names of what a file of this path imports, strings given to `import_module` included."""
+    package = [NAME, *path.parts[:-1]]
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) + 1 - node.level] if node.level else []
+            whole = ".".join([*base, *([node.module] if node.module else [])])
+            yield from (f"{whole}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
+            yield from (_text(argument) for argument in node.args[:1])
+
+
+def _text(argument: ast.expr) -> str:
+    """What a string is made of; `?` for the parts that are computed."""
+    if isinstance(argument, ast.JoinedStr):
+        return "".join(map(_text, argument.values))
+    return argument.value if isinstance(argument, ast.Constant) and isinstance(argument.value, str) else "?"
+
+
+def wrong_arrows(path: Path, source: str) -> list[str]:
+    """What a file imports against the rules."""
+    folder, in_targets = path.parts[0], path.parts[:2] == ("fuzz", "targets")
+    problems = []
+    for name in imported(path, source):
+        head, *rest = name.split(".")
+        ours = head in (NAME, "?") and rest
+        if ours and rest[0] in FOLDERS and rest[0] not in MAY_IMPORT[folder]:
+            problems.append(f"{path} imports {name}")
+        if folder == "model" and not ours and head not in sys.stdlib_module_names:
+            problems.append(f"{path} imports {name}, which is not in the standard library")
+    if folder == "fuzz" and not in_targets:
+        names = re.findall(r"\bvllm\.[a-z_]\w*", source)
+        problems += [f"{path} names {name}, which only a target knows" for name in names]
+        texts = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+        asked = [text for text in texts if isinstance(text, str) and re.search(r"\.impl\b", text)]
+        problems += [f"{path} names {text!r}: only a target reaches the core" for text in asked]
+    return problems
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_arrows_between_the_folders(folder):
+    paths = list(modules(folder))
+    assert paths
+    assert [problem for path in paths for problem in wrong_arrows(path, (ROOT / path).read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("model/core.py", "from ..impl import Request"),
+        ("model/core.py", "from .. import impl"),
+        ("model/core.py", "import blockproof.fuzz.workload"),
+        ("model/core.py", "def late():\n    import numpy.random"),
+        ("model/core.py", "from msgspec import Struct"),
+        ("impl/free_queue.py", "from ..model.arith import cdiv"),
+        ("impl/free_queue.py", "from blockproof.model import arith"),
+        ("impl/free_queue.py", "import importlib\nimportlib.import_module('blockproof.model')"),
+        ("proofs/arith.py", "from ..fuzz.shapes import ATTENTION"),
+        ("fuzz/engines.py", "from ..impl.request import Request"),
+        ("fuzz/targets/bindings.py", "from ...impl import Request"),
+        ("fuzz/targets/bindings.py", "if True:\n    from ...proofs import arith"),
+        ("fuzz/engines.py", "from importlib import import_module\nimport_module('blockproof.impl')"),
+        ("fuzz/engines.py", "core = find(f'{__name__}.impl')"),
+        ("fuzz/engines.py", "NAMES = ('vllm.v1.core.block_pool',)"),
+    ],
+)
+def test_a_wrong_arrow_is_noticed(path, source):
+    assert len(wrong_arrows(Path(path), source)) >= 1
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("model/core.py", "from . import arith\nfrom .ops import NULL\nfrom collections import Counter"),
+        ("impl/request.py", "import numpy\nfrom .kv_cache_block import BlockHash"),
+        ("proofs/arith.py", "from ..model.arith import cdiv\nfrom ..impl import Request\nimport z3"),
+        ("fuzz/engines.py", "from ..model import ops\nfrom .targets.base import Target\nHELP = 'impl, vllm==0.23.0'"),
+        ("fuzz/targets/bindings.py", "from ...model.ops import Shape\nNAMES = 'vllm.v1.request'"),
+    ],
+)
+def test_a_right_arrow_is_not(path, source):
+    assert wrong_arrows(Path(path), source) == []
+
+
+def test_our_core_is_reached_by_a_text_in_one_module():
+    """As every other core is: so the harness can be installed into an environment that does not have it."""
+    found = [str(path) for path in modules("fuzz") if re.search(r"\}\.impl\b", (ROOT / path).read_text())]
+    assert found == ["fuzz/targets/bindings.py"]
+
+
+# What is installed.
+
+
+def test_every_package_is_installed_with_what_it_reads():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = {
+        f"{NAME}.{'.'.join(path.parts[:-1])}"
+        for folder in FOLDERS
+        for path in modules(folder)
+        if path.name == "__init__.py"
+    }
+    assert set(project["tool"]["setuptools"]["packages"]) == packages
+    patterns = {pattern.removeprefix("*") for pattern in project["tool"]["setuptools"]["package-data"]["*"]}
+    for folder in FOLDERS:
+        assert files(f"{NAME}.{folder}").joinpath("py.typed").is_file(), folder
+        for path in (ROOT / folder).rglob("*"):
+            data = path.is_file() and path.suffix not in (".py", ".pyc")
+            assert not data or path.name == "py.typed" or path.suffix in patterns, f"{path} would not be installed"
+    requirements = files(f"{NAME}.fuzz.targets").joinpath("requirements-vllm-cpu.txt").read_text()
+    assert "msgspec" in requirements
+
+
+def test_the_command_starts_at_what_is_installed():
+    (command,) = entry_points(group="console_scripts", name=NAME)
+    assert command.load() is importlib.import_module(f"{NAME}.fuzz.cli").main
+
+
+# The public API of vLLM's core.
+
+
+@pytest.mark.skipif(not SURFACE.exists(), reason="the list of names is not part of this repository")
+def test_our_core_offers_every_public_name_that_programs_import():
+    impl = importlib.import_module(f"{NAME}.impl")
+    impl.init_none_hash(impl.sha256)  # sets NONE_HASH; before, it cannot be imported there either
+    missing = set()
+    for module, names in json.loads(SURFACE.read_text())["modules"].items():
+        ours = importlib.import_module(f"{NAME}.impl.{module.rpartition('.')[2]}")
+        missing |= {name for name in names if not name.startswith("_") and not hasattr(ours, name)}
+    assert missing == NOT_YET
+
+
+# What stands in no file.
+
+
+def kept_files() -> list[Path]:
+    """What is, or would be, under version control; all but hidden folders where git is not at hand."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    except (OSError, subprocess.CalledProcessError):
+        listed = [str(path.relative_to(ROOT)) for path in ROOT.rglob("*")]
+        listed = [name for name in listed if not any(part.startswith(".") for part in Path(name).parts)]
+    return [ROOT / name for name in listed if (ROOT / name).is_file()]
+
+
+HOME_PATH = re.compile(r"(?<![\w.$}])/(?:home|root|Users)/\w")
+
+
+def test_no_file_names_a_place_on_somebodys_machine():
+    paths = kept_files()
+    assert len(paths) > 50
+    for path in paths:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        found = HOME_PATH.search(text) or (str(ROOT) in text and str(ROOT))
+        assert not found, f"{path.relative_to(ROOT)}: {found}"
+
+
+@pytest.mark.parametrize("name", ["home", "root", "Users"])
+def test_such_a_place_would_be_noticed(name):
+    assert HOME_PATH.search(f"see '/{name}/ada/notes'")
+
+
+@pytest.mark.parametrize("text", ["~/notes", "$HOME/notes", "example.org/home/notes", "tree/root/leaf"])
+def test_other_paths_are_allowed(text):
+    assert not HOME_PATH.search(text)
