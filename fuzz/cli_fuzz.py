@@ -5,6 +5,7 @@ import secrets
 import shlex
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from enum import StrEnum
 from importlib.metadata import version
 from pathlib import Path
@@ -67,6 +68,7 @@ def fuzz(
     from .engines import Plan
     from .floors import check_floors, read_floors
     from .report import Summary
+    from .targets.base import close_target
 
     names = attention_names(attention)
     wanted = read_floors(floors) if floors else {}
@@ -78,10 +80,11 @@ def fuzz(
     say: Callable[[str], None] = (lambda text: print(text, file=sys.stderr)) if as_json else print
     say(f"fuzzing {done.target}, engine {done.engine}, seed {plan.seed}")
     try:
-        _run(target, core, done, plan, jobs, isolate)
-        kept = _keep_finding(done, core, out, say) if done.finding else None
+        with redirect_stdout(sys.stderr) if as_json else nullcontext():  # the target may print, into the document
+            _run(target, core, done, plan, jobs, isolate)
+            kept = _keep_finding(done, core, out, say) if done.finding else None
     finally:
-        core.close()
+        close_target(core)
     unmet = check_floors(done, wanted)
     again = repeat_command(done, plan, target, jobs, isolate)
     _write_reports(done, unmet, junit, summary)
@@ -207,6 +210,8 @@ def _print_report(
         return
     report.show(done)
     if kept is not None:
+        if kept[0] is None:
+            print(f"\n{done.finding}")
         print_finding(kept[0], kept[1])
     for line in unmet:
         print(line)

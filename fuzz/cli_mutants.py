@@ -82,6 +82,8 @@ def hunt(fault: "Fault", seconds: float, seed: int) -> Hunt:
             return Hunt(fault.name, fault.observables, False, operations=done.operations, seconds=done.seconds)
         start = time.monotonic()
         shrunk = shrink(done.trace, done.finding.kind, target)
+        if shrunk.interrupted:
+            raise KeyboardInterrupt  # the reducer has kept its best; here the whole hunt is to end
     finally:
         target.close()
     return Hunt(

@@ -31,22 +31,30 @@ def replay(
     """
     from .lockstep import Trace
     from .lockstep import replay as run
+    from .targets.base import close_target
     from .trace import read_trace
 
     file = read_trace(trace)
     wanted = Trace(file.trace.shape, file.trace.operations[:until])
-    spec = target or file.target
+    spec = target or recorded_target(trace, file.target)
     core = open_or_usage(spec, isolate)
     try:
         finding, applied = run(wanted, core)
     finally:
-        core.close()
+        close_target(core)
     left_out = len(wanted.operations) - len(applied.operations) if finding is None else 0
     if as_json:
         print(json.dumps(_replay_json(applied, core.name, finding, left_out, show), indent=2))
     else:
         _print_replay(applied, core.name, finding, left_out, show)
     raise typer.Exit(1 if finding else 0)
+
+
+def recorded_target(trace: Path, spec: str) -> str:
+    """The target that a trace names. BadParameter if that is somebody's code: a trace alone must run nothing."""
+    if ":" in spec and not spec.startswith("fault:"):
+        raise typer.BadParameter(f"{trace} was made with {spec!r}; if you trust that code, add --target {spec}")
+    return spec
 
 
 def _print_replay(applied: "Trace", name: str, finding: "Finding | None", left_out: int, show: bool) -> None:
@@ -95,10 +103,11 @@ def shrink(
     from .lockstep import replay as run
     from .reproduction import write_reproduction
     from .shrink import shrink as reduce
+    from .targets.base import close_target
     from .trace import FoundWhat, TraceFile, read_trace
 
     file = read_trace(trace)
-    spec = target or file.target
+    spec = target or recorded_target(trace, file.target)
     core = open_or_usage(spec, isolate)
     try:
         finding, applied = run(file.trace, core)
@@ -110,7 +119,7 @@ def shrink(
             print(f"note: the trace was written for {stored}, it now shows {finding.kind}", file=sys.stderr)
         shrunk = reduce(applied, finding.kind, core, max_seconds=seconds)
     finally:
-        core.close()
+        close_target(core)
     name = recorded_name(spec, core)
     small = TraceFile(shrunk.trace, name, FoundWhat.of(shrunk.finding), file.found_by)
     files = write_reproduction(small, out or trace.parent)

@@ -23,7 +23,10 @@ HYPOTHESIS_RUNS = 20
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run, and for how long. Runs end at whichever limit comes first."""
+    """What to run, and for how long. Runs end at whichever limit comes first.
+
+    A run whose core cannot be built counts as one operation, so that a target which builds none comes to an end.
+    """
 
     seed: int
     seconds: float | None = None
@@ -38,7 +41,7 @@ class Plan:
     def is_over(self, summary: Summary) -> bool:
         """Has the run come to one of its limits?"""
         return (self.seconds is not None and summary.seconds >= self.seconds) or (
-            self.operations is not None and summary.operations >= self.operations
+            self.operations is not None and summary.operations + summary.unbuilt.total() >= self.operations
         )
 
 

@@ -57,7 +57,7 @@ def check_floors(summary: Summary, floors: Floors) -> list[str]:
         "total": ("{} in all", total),
         "situations": ("situation {!r} reached", summary.reached),
         "operations": ("operation {} made", summary.operation_counts),
-        "attention": ("attention {} run", summary.attention),
+        "attention": ("attention {} run", summary.attention - summary.unbuilt),
     }
     return [
         f"{reached[table][0].format(name)} {times} times, floor {floor}"

@@ -15,7 +15,7 @@ from multiprocessing.process import BaseProcess
 
 from .engines import ENGINES, Plan
 from .report import Summary
-from .targets.base import TargetUnavailableError
+from .targets.base import TargetUnavailableError, close_target
 from .targets.registry import open_target
 
 GRACE_S = 0.6
@@ -154,5 +154,5 @@ def _run(spec: str, engine: str, plan: Plan, isolate: bool, report: Callable[[Su
     except _Stop:
         pass
     finally:
-        target.close()
+        close_target(target)
     return summary

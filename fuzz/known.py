@@ -23,6 +23,8 @@ def find_smallest(deviation: type[Deviation], target: Target, seconds: float) ->
     if summary.finding is None or summary.trace is None:
         return None
     shrunk = shrink(summary.trace, summary.finding.kind, target, without=plan.without)
+    if shrunk.interrupted:
+        raise KeyboardInterrupt
     return TraceFile(shrunk.trace, target.name, FoundWhat.of(shrunk.finding))
 
 

@@ -4,16 +4,22 @@ Compared are the outcome and the whole snapshot. The first difference ends the r
 operation, both outcomes and what the operation changed on either side.
 """
 
+import traceback
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
 
 from ..model.legal import allows, misuse
-from ..model.ops import Operation, Outcome, Shape
+from ..model.ops import Done, Operation, Outcome, Shape
 from ..model.snapshot import Snapshot, difference, first_difference
 from .deviations import MisuseUnchecked, model_for
-from .targets.base import Target, TargetLostError
+from .targets.answers import misfit
+from .targets.base import Target, TargetLostError, TargetUnavailableError
 from .words import operation_text, outcome_text
+
+Asked = TypeVar("Asked", Shape, Operation)
 
 
 @dataclass(frozen=True)
@@ -79,6 +85,8 @@ class Lockstep:
     """What a target that is known not to check it made of misuse."""
     found: Finding | None = None
     """What this run has found; nothing is applied after it."""
+    in_step: bool = False
+    """Has one side perhaps made a step that the other has not? It stays so where Ctrl-C breaks a step off."""
 
     @property
     def trace(self) -> Trace:
@@ -91,55 +99,72 @@ class Lockstep:
         self.operations = []
         self.outcomes = []
         self.found = None
+        self.in_step = False
         self.model = model_for(self.target.name, shape, self.without)
         self.misuse = Counter()
-        self._misused: Operation | None = None
         self._ours: Snapshot | None = None
         self._theirs: Snapshot | None = None
+        expected, ours = self.model.construction, self.model.snapshot()
+        self.built = False
         try:
-            actual, theirs = self.target.start(shape)
+            actual, theirs = _ask(self.target.start, shape)
+            if theirs is None and isinstance(actual, Done):
+                raise TargetLostError("protocol", "the target says that it has built a core, but shows no state of it")
+            self.built = theirs is not None and expected == actual
+            return self._compare(None, expected, actual, ours, ours if theirs is None else theirs)
         except TargetLostError as lost:
-            self.found = Finding(lost.kind, None, -1, self.model.construction, None, detail=lost.detail)
-            return self.found
-        ours = self.model.snapshot()
-        self.built = self.model.construction == actual and theirs is not None
-        return self._compare(None, self.model.construction, actual, ours, theirs or ours)
+            return self._lost(lost, None, expected)
 
     def step(self, operation: Operation) -> Finding | None:
         """Apply one operation to both sides and compare all that can be seen."""
+        self.in_step = True
+        finding = self._step(operation)
+        self.in_step = False
+        return finding
+
+    def _step(self, operation: Operation) -> Finding | None:
         self.operations.append(operation)
-        if misuse(self.model, operation):
-            self._misused = operation
+        misused = misuse(self.model, operation)
         expected, ours = self.model.step(operation)
         self.outcomes.append(expected)
         try:
-            actual, theirs = self.target.step(operation)
+            actual, theirs = _ask(self.target.step, operation)
+            if self.model.undefined:
+                return None
+            finding = self._compare(operation, expected, actual, ours, theirs)
         except TargetLostError as lost:
-            step = len(self.operations) - 1
-            self.found = Finding(lost.kind, operation, step, expected, None, detail=lost.detail)
-            return self.found
-        if self.model.undefined:
-            return None
-        finding = self._compare(operation, expected, actual, ours, theirs)
-        return self._excused(operation, finding) if finding is not None else None
+            return self._lost(lost, operation, expected)
+        return self._excused(operation, finding) if finding is not None and misused else finding
+
+    def _lost(self, lost: TargetLostError, operation: Operation | None, expected: Outcome) -> Finding:
+        self.found = Finding(lost.kind, operation, len(self.operations) - 1, expected, None, detail=lost.detail)
+        return self.found
 
     def _excused(self, operation: Operation, finding: Finding) -> Finding | None:
-        """A difference after misuse that the target is known not to check is counted, and the run ends."""
-        if not (isinstance(self.model, MisuseUnchecked) and self._misused):
+        """A difference at a misuse that the target is known not to check is counted, and the run ends."""
+        if not isinstance(self.model, MisuseUnchecked):
             return finding
         results = [getattr(side, "error", type(side).__name__) for side in (finding.actual, finding.expected)]
-        what = f"{type(self._misused).__name__}: {finding.observable} differs, {results[0]} instead of {results[1]}"
+        what = f"{type(operation).__name__}: {finding.observable} differs, {results[0]} instead of {results[1]}"
         self.model.deviated[MisuseUnchecked.id] += 1
         self.misuse[what] += 1
         self.model.dead, self.found = True, None
         return None
 
     def _compare(
-        self, operation: Operation | None, expected: Outcome, actual: Outcome, ours: Snapshot, theirs: Snapshot
+        self, operation: Operation | None, expected: Outcome, actual: Outcome, ours: Snapshot, theirs: Snapshot | None
     ) -> Finding | None:
-        if expected == actual and ours == theirs:
-            self._ours, self._theirs = ours, theirs
-            return None
+        """The difference, if any. TargetLostError if the target's answer is none that can be compared."""
+        try:
+            if expected == actual and ours == theirs:
+                self._ours, self._theirs = ours, theirs
+                return None
+        except Exception as error:
+            detail = f"the answer cannot be compared: {type(error).__name__}: {error}"
+            raise TargetLostError("protocol", misfit(actual, theirs, len(self.shape.groups)) or detail) from error
+        problem = misfit(actual, theirs, len(self.shape.groups))
+        if theirs is None or problem:
+            raise TargetLostError("protocol", problem or "")
         observable = "outcome" if expected != actual else first_difference(ours, theirs) or ""
         self.found = Finding(
             observable,
@@ -151,6 +176,22 @@ class Lockstep:
             tuple(difference(self._theirs or ours, theirs)),
         )
         return self.found
+
+
+def _ask(call: Callable[[Asked], tuple[Outcome, Snapshot | None]], about: Asked) -> tuple[Outcome, Snapshot | None]:
+    """The target's answer. TargetLostError if it raises or returns anything else: a target may be a user's own code."""
+    try:
+        outcome, snapshot = call(about)
+    except (TargetLostError, TargetUnavailableError):
+        raise
+    except SystemExit as end:
+        raise TargetLostError("crash", f"the target ended the process (SystemExit: {end})") from end
+    except Exception as error:
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(last.filename).name}, line {last.lineno}"
+        what = f"the target raised {type(error).__name__}: {error} ({place}); an exception of the core is an outcome"
+        raise TargetLostError("protocol", f"{what}: return Failed") from error
+    return outcome, snapshot
 
 
 def replay(trace: Trace, target: Target, without: Collection[str] = ()) -> tuple[Finding | None, Trace]:

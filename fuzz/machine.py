@@ -10,6 +10,7 @@ What fails is reduced here, to a trace; Hypothesis' own shrinking, which takes m
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
@@ -18,6 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from ..model.core import Model
 from ..model.ops import Operation
 from .lockstep import Finding, Lockstep, Trace
+from .reproduction import replay_command
 from .shapes import ATTENTION, draw_shape
 from .shrink import NotReproducedError, shrink
 from .targets.base import Target
@@ -36,9 +38,8 @@ class DifferenceError(AssertionError):
 
     def __init__(self, finding: Finding, trace: Trace, target: str) -> None:
         text = dump_trace(TraceFile(trace, target, FoundWhat.of(finding)))
-        super().__init__(
-            f"{finding}\nTo repeat it, save what follows as t.json and run: blockproof replay t.json\n{text}"
-        )
+        command = replay_command(Path("t.json"), target)
+        super().__init__(f"{finding}\nTo repeat it, save what follows as t.json and run: {command}\n{text}")
         self.finding = finding
         self.trace = trace
 
@@ -106,8 +107,8 @@ class LockstepMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """Give everything back: the pool must be whole."""
         lockstep = getattr(self, "lockstep", None)
-        if lockstep is None:
-            return
+        if lockstep is None or lockstep.in_step:
+            return  # Ctrl-C has broken off a step: the two sides do not stand at the same place
         try:
             if lockstep.built and not self.model.dead and not lockstep.found:
                 for operation in self.workload.drain(self.model):

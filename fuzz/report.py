@@ -14,7 +14,7 @@ from .lockstep import Finding, Lockstep, Trace
 
 LONG_RUN = 100_000
 """Operations from which on a declared deviation that never occurred counts as stale."""
-COUNTERS = ("attention", "operation_counts", "outcomes", "reached", "deviated", "misuse")
+COUNTERS = ("attention", "unbuilt", "operation_counts", "outcomes", "reached", "deviated", "misuse")
 
 
 @dataclass
@@ -29,6 +29,8 @@ class Summary:
     seconds: float = 0.0
     attention: Counter[str] = field(default_factory=Counter)
     """Runs by the name of their attention types."""
+    unbuilt: Counter[str] = field(default_factory=Counter)
+    """Those of them whose core cannot be built, on either side: nothing else was observed in them."""
     operation_counts: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By kind of operation and `Done`, `Refused` or the kind of error."""
@@ -56,6 +58,7 @@ class Summary:
         self.runs += 1
         self.operations += len(kinds)
         self.attention[attention] += 1
+        self.unbuilt[attention] += not lockstep.built
         self.operation_counts.update(kinds)
         self.outcomes.update(zip(kinds, results, strict=True))
         self.reached.update(lockstep.model.reached)
@@ -119,7 +122,7 @@ def verdict(summary: Summary) -> str:
 
 def sections(summary: Summary) -> Iterator[Section]:
     """The tables of a report; those without content are left out."""
-    yield from _counted("Runs by attention type", ("attention", "runs"), summary.attention)
+    yield from _attention(summary)
     if summary.outcomes:
         by_kind: dict[str, dict[str, int]] = {}
         for (kind, result), count in sorted(summary.outcomes.items()):
@@ -135,6 +138,15 @@ def sections(summary: Summary) -> Iterator[Section]:
         rows = ((deviation.id, _occurred(summary, deviation), deviation.reason) for deviation in summary.declared)
         yield Section("Known deviations of the target", ("id", "times", "what it does"), tuple(rows))
     yield from _counted("Misuse (reported only)", ("what happened", "times"), summary.misuse)
+
+
+def _attention(summary: Summary) -> Iterator[Section]:
+    """Runs by attention type; those whose core neither side can build have observed nothing, and are told apart."""
+    columns = ("attention", "runs", "not built") if summary.unbuilt.total() else ("attention", "runs")
+    counts = ((name, summary.attention[name], summary.unbuilt[name]) for name in sorted(summary.attention))
+    rows = ((name, f"{runs:,}", f"{unbuilt:,}" if unbuilt else "")[: len(columns)] for name, runs, unbuilt in counts)
+    if summary.attention:
+        yield Section("Runs by attention type", columns, tuple(rows))
 
 
 def _occurred(summary: Summary, deviation: type[Deviation]) -> str:
@@ -202,6 +214,7 @@ def as_json(summary: Summary) -> dict[str, object]:
         "operations_per_second": round(summary.rate, 1),
         "interrupted": summary.interrupted,
         "attention": dict(sorted(summary.attention.items())),
+        "unbuilt": {name: runs for name, runs in sorted(summary.unbuilt.items()) if runs},
         "outcomes": outcomes,
         "reached": dict(sorted(summary.reached.items())),
         "deviated": dict(sorted(summary.deviated.items())),
@@ -242,6 +255,8 @@ def junit(summary: Summary, unmet: list[str]) -> str:
     for name in names:
         share = summary.attention[name] / summary.runs * summary.seconds if summary.runs else 0.0
         case = ElementTree.SubElement(suite, "testcase", classname="lockstep", name=name, time=f"{share:.3f}")
+        if name != found and summary.attention[name] and summary.unbuilt[name] == summary.attention[name]:
+            ElementTree.SubElement(case, "skipped", message="no such core can be built: not observed")
         if name == found:
             ElementTree.SubElement(case, "failure", message=verdict(summary)).text = str(summary.finding)
     case = ElementTree.SubElement(suite, "testcase", classname="floors", name="situations", time="0")

@@ -41,14 +41,16 @@ def draw_shape(draw: Draw, kinds: Sequence[Kind]) -> Shape:
     caching = "cross" not in kinds and draw.integer(0, 9) > 0
     same_size = "chunked" in kinds or draw.integer(0, 1) == 0
     hash_block_size = draw.choose((1, 2, 3, 4)) if len(kinds) > 1 else draw.choose((1, 2, 3, 4, 5, 8))
-    sizes = [hash_block_size * (1 if same_size else draw.choose((1, 2, 4))) for _ in kinds]
+    sizes = [hash_block_size * (1 if same_size else draw.choose((1, 2, 3, 4))) for _ in kinds]
     chunked = "chunked" in kinds
     eagle = not chunked and draw.integer(0, 2) == 0
     groups = [_group(draw, kind, size) for kind, size in zip(kinds, sizes, strict=True)]
+    groups = _with_repeated_specs(draw, groups)
     groups = _with_distinct_specs(groups) if caching else groups
     if eagle and draw.integer(0, 1):
-        flagged = draw.integer(0, len(groups) - 1)
-        groups[flagged] = replace(groups[flagged], eagle=True)
+        for flagged in {draw.integer(0, len(groups) - 1) for _ in range(draw.choose((1, 1, 2)))}:
+            groups[flagged] = replace(groups[flagged], eagle=True)
+    sizes = [group.block_size for group in groups]
     parallel = _parallel(draw, kinds)
     ranks = parallel[0] * parallel[1]
     groups = [replace(group, sink_len=group.sink_len * ranks) for group in groups]
@@ -68,7 +70,7 @@ def draw_shape(draw: Draw, kinds: Sequence[Kind]) -> Shape:
         scheduler_block_size=scheduler,
         max_num_batched_tokens=draw.choose((1, 4, 7, max_model_len)),
         caching=caching,
-        eagle=eagle,
+        eagle=eagle and draw.integer(0, 7) > 0,  # a flagged group alone says it too
         events=draw.integer(0, 1) == 0,
         stats=draw.integer(0, 1) == 0,
         retention_interval=draw.choose((None, None, 0, scheduler, 2 * scheduler)) if windows else None,
@@ -88,6 +90,14 @@ def _group(draw: Draw, kind: Kind, size: int) -> Group:
     if kind == "sink":
         return Group(kind, size, sink_len=size * draw.choose((1, 2)))
     return Group(kind, size)
+
+
+def _with_repeated_specs(draw: Draw, groups: list[Group]) -> list[Group]:
+    """Two groups of one kind are often layers of one spec: they are looked up together."""
+    last = groups[-1]
+    if len(groups) > 1 and groups[-2].kind == last.kind and draw.integer(0, 1):
+        groups[-1] = replace(groups[-2], block_size=last.block_size) if draw.integer(0, 1) else groups[-2]
+    return groups
 
 
 def _with_distinct_specs(groups: list[Group]) -> list[Group]:

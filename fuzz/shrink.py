@@ -59,6 +59,8 @@ class Shrunk:
     seconds: float
     complete: bool
     """False if a limit or Ctrl-C ended the search early: it may be possible to shorten the trace further."""
+    interrupted: bool = False
+    """Was it Ctrl-C?"""
 
 
 def shrink(
@@ -77,14 +79,16 @@ def shrink(
     NotReproducedError if it does not show one. Ctrl-C ends the search with the best trace so far.
     """
     reducer = _Reducer(trace, kind, target, max_candidates, max_seconds, without)
-    complete = False
+    complete = interrupted = False
     try:
         reducer.run()
         complete = True
-    except (_LimitReached, KeyboardInterrupt):
+    except _LimitReached:
         pass
+    except KeyboardInterrupt:
+        interrupted = True
     seconds = time.monotonic() - reducer.started
-    return Shrunk(reducer.best, reducer.finding, reducer.candidates, seconds, complete)
+    return Shrunk(reducer.best, reducer.finding, reducer.candidates, seconds, complete, interrupted)
 
 
 class _LimitReached(Exception):

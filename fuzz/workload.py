@@ -347,7 +347,10 @@ class Workload:
             return Release(tuple(outside[:count]), prepend=self.draw.integer(0, 1) == 1)
         if self.shape.num_blocks < 2 or len(outside) > 4:
             return None
-        return Touch((self._block(),)) if self.draw.integer(0, 1) else Take(self.draw.integer(0, 3))
+        if self.draw.integer(0, 1):
+            return Take(self.draw.integer(0, 3))
+        block = self._block()
+        return Touch(self.draw.choose(((block,), (block,), (block, block), (block, self._block()))))
 
     def misuse(self, model: Model) -> Operation | None:
         """A broken precondition (core.md, deviation 6)."""
@@ -356,9 +359,11 @@ class Workload:
         counts = model.state.references()
         overdrawn = draw.integer(0, num_blocks - 1)
         outside = model.state.outside
+        twice = next((block for block in outside if outside.count(block) > 1), None)
         return draw.choose(
             (
                 Release((overdrawn,) * (counts[overdrawn] + 1)),
+                Touch((self._block(),) * 2) if twice is None else Release((twice, twice)),  # first held twice, then
                 Release(tuple(outside)) if outside else None,
                 Release((0,)),
                 Touch((0,)),
@@ -369,5 +374,7 @@ class Workload:
                 Allocate(name, -1),
                 Allocate(name, 1, lookahead=-1),
                 Allocate(name, 1, external=-1),
+                Allocate(name, 1, encoder_tokens=-1),
+                Allocate(name, 1, reserved=-1),
             )
         )

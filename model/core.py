@@ -59,6 +59,7 @@ class Model:
         self.mamba_started: dict[tuple[int, str], int | None] = {}
         """Align mode: requests that hold running states, and the table index of the state before the current one."""
         self.new_block_ids: BlockIds = [[] for _ in shape.groups]
+        self._shown: list[Value] = []  # the events not drained yet, as a snapshot shows them
         self.stats = [0] * 7
         self.last: tuple[Operation, Outcome] | None = None  # the operation before, with its outcome
         self.construction: Outcome = Done()
@@ -76,10 +77,6 @@ class Model:
         shape = self.shape
         demand(shape.num_blocks > 0)
         self.rules = [self.rule(group) for group in range(len(shape.groups))]
-        retention = shape.retention_interval
-        if retention is not None:
-            windows = any(group.kind in SLIDING_FAMILY for group in shape.groups)
-            demand(windows and retention >= 0 and retention % shape.scheduler_block_size == 0, "ValueError")
         self.coordinator = self.coordinator_type(shape, self.rules)
         for rule in self.rules:
             if rule.group.kind == "sink":
@@ -101,25 +98,32 @@ class Model:
         except CoreError as error:
             outcome = Failed(str(error))
         if not self.shape.events:
-            self.state.events.clear()
+            self._drop_events()
         self.last = (operation, outcome)
         return outcome, self.snapshot()
 
     def snapshot(self) -> Snapshot:
         """What can be seen now."""
         state, shape = self.state, self.shape
-        free, earliest, identity = state.queue(), state.earliest(), state.identity
+        counts, earliest = state.references(), state.earliest()
+        free = state.queue(counts)
+        labels: list[int | None] = [None] * shape.num_blocks
+        yields: list[int | None] = [None] * shape.num_blocks
+        for block in sorted(state.identity):  # labels are given out in the order of the blocks
+            key = state.identity[block]
+            labels[block], yields[block] = self.labels(key), earliest[key]
+        self._shown += [event_value(event, self.labels) for event in state.events[len(self._shown) :]]
         return Snapshot(
             free=free,
             num_free=len(free),
             usage=arith.usage(len(free), shape.num_blocks),
-            ref_cnt=state.references(),
+            ref_cnt=counts,
             tables=[{request: table.copy() for request, table in tables.items() if table} for tables in state.tables],
             registered=[registered.copy() for registered in self.registered],
-            labels=[self.labels(identity[b]) if b in identity else None for b in range(shape.num_blocks)],
-            earliest=[earliest[identity[b]] if b in identity else None for b in range(shape.num_blocks)],
+            labels=labels,
+            earliest=yields,
             num_identities=len(earliest),
-            events=tuple(event_value(event, self.labels) for event in state.events),
+            events=tuple(self._shown),
             new_block_ids=[ids.copy() for ids in self.new_block_ids],
             stats=tuple(self.stats) if shape.stats else None,
         )
@@ -431,8 +435,12 @@ class Model:
     def take_events(self, op: ops.TakeEvents) -> Value:
         """Events since the last time, each told its group's kind and window."""
         events = tuple(event_value(event, self.labels, self.shape.groups) for event in self.state.events)
-        self.state.events.clear()
+        self._drop_events()
         return events
+
+    def _drop_events(self) -> None:
+        self.state.events.clear()
+        self._shown.clear()
 
     def take_new_block_ids(self, op: ops.TakeNewBlockIds) -> Value:
         """Ids handed to full-attention groups since the last time."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from . import arith
 from .attention import Hit, Rule, demand
 from .identity import Identity
-from .ops import NULL, Shape
+from .ops import NULL, SLIDING_FAMILY, Shape
 from .state import Key
 
 
@@ -38,6 +38,10 @@ class Coordinator:
         """Hits end at multiples of so many tokens: alone, a group cares for its own blocks only."""
         demand(shape.scheduler_block_size % shape.hash_block_size == 0)
         demand(all(shape.scheduler_block_size % rule.b == 0 for rule in rules))
+        retention = shape.retention_interval
+        if retention is not None:
+            windows = any(group.kind in SLIDING_FAMILY for group in shape.groups)
+            demand(windows and retention >= 0 and retention % shape.scheduler_block_size == 0, "ValueError")
         by_spec: dict[tuple[object, ...], list[int]] = {}
         for index, group in enumerate(shape.groups):
             by_spec.setdefault(group.spec, []).append(index)

@@ -70,9 +70,9 @@ class State:
         counts[NULL] = 0
         return counts
 
-    def queue(self) -> list[int]:
-        """Free blocks, the next one to be reused in front (core.md §2)."""
-        counts = self.references()
+    def queue(self, counts: Sequence[int] = ()) -> list[int]:
+        """Free blocks, the next one to be reused in front (core.md §2); `counts` are the references, if known."""
+        counts = counts or self.references()
         free = [block for block in range(1, self.num_blocks) if not counts[block]]
         free.sort(key=self._let_go_at.__getitem__)
         return free

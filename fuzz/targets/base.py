@@ -4,6 +4,7 @@ A target starts from a shape, applies operations one at a time and shows its sta
 process or in another one. It never interprets what it sees: comparing is the oracles' business.
 """
 
+import sys
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
@@ -31,6 +32,14 @@ class Target(Protocol):
 
 
 TargetFactory: TypeAlias = Callable[[], Target]
+
+
+def close_target(target: Target) -> None:
+    """End a target. What has been found stays found if the target fails at its end: that is only said."""
+    try:
+        target.close()
+    except (Exception, SystemExit) as error:
+        print(f"blockproof: {target.name}: close failed: {type(error).__name__}: {error}", file=sys.stderr)
 
 
 class TargetLostError(Exception):

@@ -25,8 +25,10 @@ class _Numbers(dict[Hashable, int]):
 class Observer:
     """Looks at one manager from its construction to its end."""
 
-    def __init__(self, manager: Any) -> None:
+    def __init__(self, manager: Any, adapters: Mapping[str, int]) -> None:
+        """`adapters` has the number of each adapter that a request was submitted with."""
         self._manager = manager
+        self._adapters = adapters
         self._pool = manager.block_pool
         self._managers: Sequence[Any] = manager.coordinator.single_type_managers
         self._label = _Numbers()
@@ -106,7 +108,12 @@ class Observer:
             None if event.kv_cache_spec_kind is None else str(event.kv_cache_spec_kind),
             event.kv_cache_spec_sliding_window,
             *_odd_medium(event),
+            *self._odd_adapter(event),
         )
+
+    def _odd_adapter(self, event: Any) -> tuple[Value, ...]:
+        """The adapter's number in the event, if it is not that of the name beside it."""
+        return () if event.lora_id == self._adapters.get(event.lora_name) else (("lora_id", event.lora_id),)
 
     def _plain_keys(self, keys: Iterable[Any] | None) -> Value:
         if keys is None:

@@ -99,18 +99,22 @@ def _from_factory(spec: str) -> Target:
         sys.path.append(os.getcwd())  # a module beside the caller is found as with `python -m`
     try:
         module = importlib.import_module(module_name)
-    except Exception as error:
-        raise TargetUnavailableError(f"{spec}: cannot import {module_name}: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise TargetUnavailableError(f"{spec}: cannot import {module_name}: {_one_line(error)}") from error
     factory = getattr(module, factory_name, None)
     if not callable(factory):
         raise TargetUnavailableError(f"{spec}: {module_name} has no function {factory_name!r}")
     try:
         target: Target = factory()
-    except Exception as error:
-        raise TargetUnavailableError(f"{spec}: the factory failed: {type(error).__name__}: {error}") from error
+    except (Exception, SystemExit) as error:
+        raise TargetUnavailableError(f"{spec}: the factory failed: {_one_line(error)}") from error
     if missing := [name for name in ("name", "start", "step", "close") if not hasattr(target, name)]:
         raise TargetUnavailableError(
             f"{spec}: the factory returned a {type(target).__name__} without {missing[0]!r}; "
             "see blockproof.fuzz.targets.base.Target"
         )
     return target
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

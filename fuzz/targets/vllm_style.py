@@ -83,7 +83,7 @@ class VllmStyleTarget:
         except Exception as error:
             return Failed(error_kind(error)), None
         self._pool = self._manager.block_pool
-        self._observer = Observer(self._manager)
+        self._observer = Observer(self._manager, self._adapters)
         return Done(), self._look()
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:

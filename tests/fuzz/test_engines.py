@@ -187,6 +187,9 @@ def test_chaos_reaches_every_kind_of_misuse_and_our_core_answers_each_like_the_m
     assert summary.finding is None, summary.finding
     seen = sum((run["misuse"] for run in watched), Counter())
     assert set(seen) == {
+        "a block released twice in one batch",
+        "negative encoder_tokens",
+        "negative reserved",
         "null block released",
         "released what is not held",
         "null block touched",

@@ -1,5 +1,6 @@
 """The Hypothesis state machine as somebody outside uses it, under unittest or pytest."""
 
+import shlex
 import subprocess
 import sys
 import unittest
@@ -60,7 +61,7 @@ def test_a_faulty_core_fails_with_a_trace_that_repeats_the_difference():
     error = failure(lockstep_machine(FAULT, attention=("full",)))
     text = str(error)
     assert text.startswith("lockstep: model and target differ in `free` at operation")
-    head, trace = text.split("run: blockproof replay t.json\n")
+    head, trace = text.split(f"run: blockproof replay t.json --target {FAULT}\n")
     assert str(error.finding) in head
     file = load_trace(trace)
     assert (file.target, file.finding.text) == (FAULT, str(error.finding))
@@ -69,12 +70,26 @@ def test_a_faulty_core_fails_with_a_trace_that_repeats_the_difference():
     assert replay(file.trace, open_target("impl")) == (None, file.trace)
 
 
-def test_the_command_that_is_printed_repeats_the_difference(tmp_path):
-    text = str(failure(lockstep_machine(FAULT, attention=("full",))))
-    (tmp_path / "t.json").write_text(text.split("t.json\n")[1])
-    command = text.split("run: ")[1].splitlines()[0].split()
-    assert command[0] == "blockproof"
-    words = [sys.executable, "-m", "blockproof.fuzz.cli", *command[1:]]
+MY_CORE = """
+from blockproof.fuzz.faults import open_fault
+
+def make():
+    target = open_fault("free-order-reversed")
+    target.name = "my core"
+    return target
+"""
+
+
+@pytest.mark.parametrize("target", [FAULT, "core_of_my_own:make"])
+def test_the_command_that_is_printed_repeats_the_difference(target, tmp_path, monkeypatch):
+    (tmp_path / "core_of_my_own.py").write_text(MY_CORE)
+    monkeypatch.syspath_prepend(tmp_path)
+    text = str(failure(lockstep_machine(target, attention=("full",))))
+    command, trace = text.split("save what follows as t.json and run: ")[1].split("\n", 1)
+    (tmp_path / "t.json").write_text(trace)
+    words = shlex.split(command)
+    assert words[0] == "blockproof"
+    words = [sys.executable, "-m", "blockproof.fuzz.cli", *words[1:]]
     again = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert again.returncode == 1, again.stderr
     assert "differ in `free`" in again.stdout

@@ -1,0 +1,248 @@
+"""Operations a second that the harness makes and fully compares, on one core; benchmarks/README.md says of what.
+
+python benchmarks/throughput.py [--seconds S] [--rounds N] [--target vllm==0.23.0] [--faults] [--write docs/numbers.md]
+"""
+
+import argparse
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import date
+from importlib.metadata import version
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+from unittest.mock import patch
+
+from blockproof.fuzz import engines, machine
+from blockproof.fuzz.cli_mutants import Hunt, hunt
+from blockproof.fuzz.engines import RUN_OPERATIONS, Plan, run_engine
+from blockproof.fuzz.faults import FAULTS
+from blockproof.fuzz.lockstep import Trace
+from blockproof.fuzz.report import Summary
+from blockproof.fuzz.shapes import ATTENTION, draw_shape
+from blockproof.fuzz.targets import environments
+from blockproof.fuzz.targets.base import Target
+from blockproof.fuzz.targets.registry import open_target
+from blockproof.fuzz.workload import Draw, SeededDraw, Workload
+from blockproof.model.core import Model
+from blockproof.model.ops import Done, Kind, Shape
+
+BLOCKS = 64
+RECORDED_RUNS = 92
+"""Four of each attention type."""
+WARM_UP_OPERATIONS = 2_000
+FAULT_SECONDS = 20.0
+
+
+def shape_of_64_blocks(draw: Draw, kinds: Sequence[Kind]) -> Shape:
+    """Drawn like all shapes, but for the size of the pool."""
+    return replace(draw_shape(draw, kinds), num_blocks=BLOCKS)
+
+
+@dataclass
+class Case:
+    """Something that is measured: `run(seed, seconds)` returns operations done and seconds taken."""
+
+    name: str
+    run: Callable[[int, float], tuple[int, float]]
+    rates: list[float] = field(default_factory=list)
+    """Operations a second, one of each round."""
+
+
+def lockstep_case(name: str, engine: str, target: Target) -> Case:
+    """An engine on a target: operations are drawn, applied to both sides and compared."""
+
+    def fuzz(plan: Plan) -> Summary:
+        summary = run_engine(target, plan, Summary(target.name, engine, plan.seed))
+        if summary.finding is not None:
+            sys.exit(f"{name}: a difference, so there is nothing to measure\n{summary.finding}")
+        return summary
+
+    def run(seed: int, seconds: float) -> tuple[int, float]:
+        summary = fuzz(Plan(seed, seconds=seconds))
+        return summary.operations, summary.seconds
+
+    fuzz(Plan(0, operations=WARM_UP_OPERATIONS))  # the target starts, modules are imported
+    return Case(name, run)
+
+
+def alone_case(name: str, traces: Sequence[Trace], apply: Callable[[Trace], None]) -> Case:
+    """One side applies recorded operations; nothing is drawn and nothing compared."""
+
+    def run(seed: int, seconds: float) -> tuple[int, float]:
+        operations, start = 0, time.monotonic()
+        for trace in cycle(traces):
+            apply(trace)
+            operations += len(trace.operations)
+            passed = time.monotonic() - start
+            if passed >= seconds:
+                break
+        return operations, passed
+
+    return Case(name, run)
+
+
+def recorded() -> list[Trace]:
+    """Runs as the engine `random` makes them."""
+    names, traces = list(ATTENTION), []
+    for index in range(RECORDED_RUNS):
+        draw = SeededDraw(f"recorded/{index}")
+        shape = shape_of_64_blocks(draw, ATTENTION[names[index % len(names)]])
+        model, workload, operations = Model(shape), Workload(draw, shape), []
+        for _ in range(RUN_OPERATIONS):
+            operations.append(workload.next(model))
+            model.step(operations[-1])
+        traces.append(Trace(shape, tuple(operations)))
+    return traces
+
+
+def follow_model(trace: Trace) -> None:
+    model = Model(trace.shape)
+    for operation in trace.operations:
+        model.step(operation)
+
+
+def follow(target: Target) -> Callable[[Trace], None]:
+    def apply(trace: Trace) -> None:
+        built, _ = target.start(trace.shape)
+        assert built == Done(), trace.shape
+        for operation in trace.operations:
+            target.step(operation)
+
+    return apply
+
+
+def cases(release: str, stack: ExitStack) -> Iterator[Case]:
+    """All that is measured; the first is what the others are set against."""
+
+    def opened(spec: str, isolate: bool = False) -> Target:
+        target = open_target(spec, isolate=isolate)
+        stack.callback(target.close)
+        return target
+
+    yield lockstep_case("impl, engine random", "random", opened("impl"))
+    yield lockstep_case("impl, engine random, `--isolate`", "random", opened("impl", isolate=True))
+    yield lockstep_case("impl, engine hypothesis", "hypothesis", opened("impl"))
+    if environments.find(release) is not None:
+        yield lockstep_case(f"{release} in a child process, engine random", "random", opened(release))
+    else:
+        print(f"{release} is not installed and is left out: blockproof targets install {release}", file=sys.stderr)
+    traces = recorded()
+    yield alone_case("model alone, recorded operations", traces, follow_model)
+    yield alone_case("impl alone through its adapter, recorded operations", traces, follow(opened("impl")))
+
+
+def measure(all_cases: Sequence[Case], seconds: float, rounds: int) -> None:
+    """Every case in turn, again and again, so that what else the machine does hits all of them alike."""
+    for number in range(rounds):
+        for case in all_cases:
+            operations, taken = case.run(number + 1, seconds)
+            case.rates.append(operations / taken)
+            print(f"round {number + 1}: {case.name}: {case.rates[-1]:,.0f}/s", file=sys.stderr)
+
+
+def machine_lines(load: float) -> list[str]:
+    """Where and when it was measured."""
+    return [
+        f"* {date.today().isoformat()}, {processor()}, {os.cpu_count()} cores, of which one is used",
+        f"* Python {platform.python_version()} on {platform.system()}, Hypothesis {version('hypothesis')}, "
+        f"blockproof {version('blockproof')}",
+        f"* load of the machine before the run: {load:.1f} (the machine is shared; compare ratios, not numbers)",
+    ]
+
+
+def processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def throughput_table(all_cases: Sequence[Case]) -> list[str]:
+    lines = ["| what | operations/s, median | least to most | ratio to the first |", "| --- | ---: | ---: | ---: |"]
+    for case in all_cases:
+        ratio = median(own / first for own, first in zip(case.rates, all_cases[0].rates, strict=True))
+        spread = f"{min(case.rates):,.0f} to {max(case.rates):,.0f}"
+        lines.append(f"| {case.name} | {median(case.rates):,.0f} | {spread} | {ratio:.2f} |")
+    return lines
+
+
+def fault_table(hunts: Sequence[Hunt]) -> list[str]:
+    lines = ["| planted fault | shows in | at | operations until found | s | shrunk to | s |"]
+    lines.append("| --- | --- | --- | ---: | ---: | ---: | ---: |")
+    for found in hunts:
+        if not found.found:
+            lines.append(f"| {found.fault} | not found | | {found.operations:,} | {found.seconds:.2f} | | |")
+            continue
+        shrunk = f"{found.shrunk_to} | {found.shrink_seconds:.2f}"
+        where = f"{found.observable} | {found.operation}"
+        lines.append(f"| {found.fault} | {where} | {found.operations:,} | {found.seconds:.2f} | {shrunk} |")
+    return lines
+
+
+def page(
+    command: str, load: float, all_cases: Sequence[Case], hunts: Sequence[Hunt], arguments: argparse.Namespace
+) -> str:
+    lines = [
+        "# Numbers",
+        "",
+        f"Written by `{command}`; [what is measured and how](../benchmarks/README.md).",
+        "",
+        *machine_lines(load),
+        "",
+        "## Throughput",
+        "",
+        f"Every pool has {BLOCKS} blocks. {arguments.rounds} rounds, {arguments.seconds:g} s for each line in a round.",
+        "In lockstep, outcome and whole state are compared after every operation.",
+        "",
+        *throughput_table(all_cases),
+    ]
+    if hunts:
+        found = [each for each in hunts if each.found]
+        lines += [
+            "",
+            "## Planted faults",
+            "",
+            f"{len(found)} of {len(hunts)} found by the engine `random` with seed 0; on average after "
+            f"{sum(each.operations for each in found) / len(found):,.0f} operations, "
+            f"shrunk to {median(each.shrunk_to or 0 for each in found):g} operations in the median, "
+            f"{max(each.shrunk_to or 0 for each in found)} at most.",
+            "",
+            *fault_table(hunts),
+        ]
+    return "\n".join([*lines, ""])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=3.0, help="for each line in each round")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--target", default="vllm==0.23.0", help="the release, measured if it is installed")
+    parser.add_argument("--faults", action="store_true", help="also find and shrink every planted fault")
+    parser.add_argument("--write", type=Path, help="write the page there; it is printed otherwise")
+    arguments = parser.parse_args()
+    load = os.getloadavg()[0]
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # child processes stay on this core, too
+    with ExitStack() as stack:
+        for module in (engines, machine):
+            stack.enter_context(patch.object(module, "draw_shape", shape_of_64_blocks))
+        all_cases = list(cases(arguments.target, stack))
+        measure(all_cases, arguments.seconds, arguments.rounds)
+    hunts = [hunt(fault, FAULT_SECONDS, 0) for fault in FAULTS.values()] if arguments.faults else []
+    text = page(" ".join(["python", *sys.argv]), load, all_cases, hunts, arguments)
+    if arguments.write is None:
+        print(text)
+    else:
+        arguments.write.write_text(text, encoding="utf-8")
+        print(f"written to {arguments.write}")
+
+
+if __name__ == "__main__":
+    main()

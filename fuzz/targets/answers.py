@@ -1,0 +1,58 @@
+"""Is what a target answered an answer at all? A target may be anything that a user wrote.
+
+Asked only where model and target differ: an answer that equals the model's is one.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+from ...model.ops import Done, Failed, Refused
+from ...model.snapshot import Snapshot
+
+Check: TypeAlias = Callable[[object], bool]
+
+
+def _is(*kinds: type) -> Check:
+    return lambda value: type(value) in kinds
+
+
+def _list_of(check: Check) -> Check:
+    return lambda value: isinstance(value, list) and all(map(check, value))
+
+
+def _dict_of(check: Check) -> Check:
+    return lambda value: isinstance(value, dict) and all(type(name) is str and check(value[name]) for name in value)
+
+
+_INT = _is(int)
+_INT_OR_NONE = _is(int, type(None))
+_FIELDS: Mapping[str, tuple[str, Check]] = {
+    "free": ("a list of block ids", _list_of(_INT)),
+    "num_free": ("a number of blocks", _INT),
+    "usage": ("a float", _is(float, int)),
+    "ref_cnt": ("a list of counts", _list_of(_INT)),
+    "tables": ("a list of dictionaries from requests to lists of block ids", _list_of(_dict_of(_list_of(_INT)))),
+    "registered": ("a list of dictionaries from requests to counts", _list_of(_dict_of(_INT))),
+    "labels": ("a list of labels or None", _list_of(_INT_OR_NONE)),
+    "earliest": ("a list of block ids or None", _list_of(_INT_OR_NONE)),
+    "num_identities": ("a number", _INT),
+    "events": ("a tuple", _is(tuple)),
+    "new_block_ids": ("a list of lists of block ids", _list_of(_list_of(_INT))),
+    "stats": ("a tuple of numbers or None", lambda value: value is None or isinstance(value, tuple)),
+}
+_PER_GROUP = ("tables", "registered", "new_block_ids")
+
+
+def misfit(outcome: object, snapshot: object, num_groups: int) -> str | None:
+    """What is wrong with an answer to an operation on a core of so many groups, or None."""
+    if not isinstance(outcome, Done | Refused | Failed):
+        return f"the outcome is a {type(outcome).__name__}; return Done, Refused or Failed"
+    if not isinstance(snapshot, Snapshot):
+        return f"the state is a {type(snapshot).__name__}; return a Snapshot"
+    for name, (expected, check) in _FIELDS.items():
+        value = getattr(snapshot, name)
+        if not check(value):
+            return f"Snapshot.{name} is {str(value)[:80]}, a {type(value).__name__}; expected {expected}"
+        if name in _PER_GROUP and len(value) != num_groups:
+            return f"Snapshot.{name} has {len(value)} entries; expected one for each of the {num_groups} groups"
+    return None

@@ -1,0 +1,28 @@
+"""The benchmark still runs, and writes what docs/numbers.md consists of."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ROW = re.compile(r"\| (.+) \| [\d,]+ \| [\d,]+ to [\d,]+ \| \d+\.\d\d \|")
+
+
+def rows(page: str) -> list[str]:
+    """The lines of the throughput table, by what they measure."""
+    return [match[1] for line in page.splitlines() if (match := ROW.fullmatch(line))]
+
+
+def test_a_short_run_writes_a_line_for_each_thing_measured(tmp_path):
+    written = tmp_path / "numbers.md"
+    words = [sys.executable, "benchmarks/throughput.py", "--seconds", "0.02", "--rounds", "1"]
+    words += ["--target", "vllm==0.0.1", "--write", str(written)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "vllm==0.0.1 is not installed and is left out" in done.stderr
+    page = written.read_text(encoding="utf-8")
+    assert page.startswith("# Numbers\n")
+    kept = [name for name in rows((ROOT / "docs" / "numbers.md").read_text(encoding="utf-8")) if "vllm" not in name]
+    assert len(kept) == 5
+    assert rows(page) == kept
