@@ -3,8 +3,10 @@
 `random` draws from a seed and does the bulk; `hypothesis` runs the state machine that outsiders use under pytest.
 """
 
+import signal
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -116,6 +118,8 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
             summary.add_run(self.name, lockstep, lockstep.found)
             if on_progress is not None:
                 on_progress(summary)
+            if pressed:
+                raise KeyboardInterrupt
 
     generate_only = settings(
         max_examples=HYPOTHESIS_RUNS,
@@ -127,16 +131,36 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
         database=None,
     )
     batch = 0
-    while summary.finding is None and not plan.is_over(summary):
-        try:
-            run_state_machine_as_test(seed(plan.seed * 1_000_003 + batch)(Counted), settings=generate_only)
-        except DifferenceError:
-            break
-        except Flaky:  # it did not fail again: the target is not deterministic, but what it did is a finding
-            if summary.finding is None:
-                raise
-        batch += 1
+    with _remembered_interrupt() as pressed:
+        while summary.finding is None and not plan.is_over(summary):
+            try:
+                run_state_machine_as_test(seed(plan.seed * 1_000_003 + batch)(Counted), settings=generate_only)
+            except DifferenceError:
+                break
+            except Flaky:  # it did not fail again: the target is not deterministic, but what it did is a finding
+                if summary.finding is None:
+                    raise
+            batch += 1
     return summary
+
+
+@contextmanager
+def _remembered_interrupt() -> Iterator[list[int]]:
+    """Ctrl-C raises as ever, and is noted: an exception in one of Hypothesis' garbage-collection hooks gets lost."""
+    pressed: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        pressed.append(number)
+        raise KeyboardInterrupt
+
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a worker of `--jobs` ignores it
+    if usual:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed
+    finally:
+        if usual:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 ENGINES: Mapping[str, Callable[[Target, Plan, Summary, OnProgress | None], Summary]] = {

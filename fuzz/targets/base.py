@@ -5,8 +5,7 @@ process or in another one. It never interprets what it sees: comparing is the or
 """
 
 import sys
-from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
 from ...model.ops import Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
@@ -29,9 +28,6 @@ class Target(Protocol):
     def close(self) -> None:
         """End the target and all it started. Safe to call twice."""
         ...
-
-
-TargetFactory: TypeAlias = Callable[[], Target]
 
 
 def close_target(target: Target) -> None:
