@@ -1,4 +1,4 @@
-"""The optimized core, with the public API of vLLM 0.23."""
+"""Our own core, with the public API of vLLM 0.23."""
 
 import logging
 
