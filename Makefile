@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 FUZZ_SECONDS ?= 30
 
-.PHONY: fuzz test lint clean
+.PHONY: fuzz test lint tensors clean
 
 fuzz: $(VENV)/ready
 	$(BIN)/blockproof fuzz --target impl --seconds $(FUZZ_SECONDS)
@@ -16,6 +16,10 @@ lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	MYPYPATH=$(VENV)/types $(BIN)/mypy --strict -p blockproof.model -p blockproof.impl -p blockproof.fuzz -p blockproof.proofs
+
+# The extra that KV-cache tensors need; their tests are skipped without it.
+tensors: $(VENV)/ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[tensors]'
 
 # The links let mypy see the four folders under their package name; the installed package does not need them.
 $(VENV)/ready: pyproject.toml constraints.txt

@@ -14,11 +14,14 @@ from collections.abc import Sequence
 
 import typer
 
+from .cli_configurations import fuzz_config
 from .cli_deviations import deviations
 from .cli_fuzz import fuzz
 from .cli_mutants import mutants
+from .cli_plan import plan
 from .cli_traces import replay, shrink
 from .floors import FloorsError
+from .planning.fields import ModelError
 from .targets.base import TargetUnavailableError
 from .targets.commands import app as targets_app
 from .trace import TraceError
@@ -30,10 +33,12 @@ app = typer.Typer(
     help=HELP, no_args_is_help=True, add_completion=False, context_settings=CONTEXT, pretty_exceptions_enable=False
 )
 app.command(epilog="Example: blockproof fuzz --target impl --seconds 30")(fuzz)
+app.command("fuzz-config", epilog="Example: blockproof fuzz-config --target vllm==0.23.0 --cases 20000")(fuzz_config)
 app.command(epilog="Example: blockproof replay findings/free_free_1a2b3c4d.json --show")(replay)
 app.command(epilog="Example: blockproof shrink trace.json --target vllm==0.23.0")(shrink)
 app.command(epilog="Example: blockproof mutants --only free-order-reversed")(mutants)
 app.command(epilog="Example: blockproof deviations --target vllm==0.23.0 --check docs/findings")(deviations)
+app.command(epilog="Example: blockproof plan examples/gemma-3-27b.json --memory 60GiB --max-model-len 131072")(plan)
 app.add_typer(targets_app, name="targets")
 
 
@@ -44,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code if isinstance(code, int) else 0
     except (typer.Abort, KeyboardInterrupt):
         return _give_up("interrupted", 130)
-    except (TraceError, FloorsError) as error:
+    except (TraceError, FloorsError, ModelError) as error:
         return _give_up(str(error), 2)
     except TargetUnavailableError as error:
         return _give_up(str(error), 3)

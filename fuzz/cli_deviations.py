@@ -47,7 +47,7 @@ def deviations(
     if as_json:
         print(json.dumps({"shown": sorted(shown), "problems": problems}, indent=2))
     else:
-        print("\n".join([*problems, f"{len(shown)} of {len(declared)} deviations shown by their traces"]))
+        print("\n".join([*problems, f"{len(shown)} traces show the {len(declared)} deviations"]))
     raise typer.Exit(1 if problems else 0)
 
 
@@ -60,7 +60,7 @@ def _work(
     quiet: bool,
 ) -> "tuple[list[str], dict[str, tuple[TraceFile, Finding]]]":
     """Find or read the trace of each deviation and replay it. Returns what is wrong, and what was shown."""
-    from .known import find_smallest, undeclared
+    from .known import find_smallest, trace_names, undeclared
     from .targets.registry import open_target
     from .trace import read_trace, write_trace
 
@@ -68,24 +68,24 @@ def _work(
     shown: dict[str, tuple[TraceFile, Finding]] = {}
     core = open_target(name)
     try:
-        for deviation in declared:
+        for deviation, trace, oracles in [(d, *trace) for d in declared for trace in trace_names(d).items()]:
             if write is not None:
-                file = find_smallest(deviation, core, seconds)
+                file = find_smallest(deviation, core, seconds, oracles)
                 if file is None:
-                    problems.append(f"{deviation.id}: did not occur in {seconds:g} s")
+                    problems.append(f"{trace}: did not occur in {seconds:g} s")
                     continue
                 write.mkdir(parents=True, exist_ok=True)
-                write_trace(file, write / f"{deviation.id}.json")
+                write_trace(file, write / f"{trace}.json")
             else:
-                file = read_trace((check or Path()) / f"{deviation.id}.json")
-            result = undeclared(deviation, file.trace, core)
+                file = read_trace((check or Path()) / f"{trace}.json")
+            result = undeclared(deviation, file.trace, core, oracles)
             if isinstance(result, str):
                 problems.append(result)
                 continue
-            shown[deviation.id] = (file, result)
+            shown[trace] = (file, result)
             if not quiet:
                 where = f"`{result.kind[0]}` at {result.kind[1]}"
-                print(f"{deviation.id:24} {len(file.trace.operations):3} operations, {where}")
+                print(f"{trace:34} {len(file.trace.operations):3} operations, {where}")
                 sys.stdout.flush()
     finally:
         core.close()

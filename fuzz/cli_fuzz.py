@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from ..model.ops import Shape
     from .engines import Plan
     from .report import Summary
     from .reproduction import Reproduction
+    from .shadow import Memory
     from .shrink import Shrunk
     from .targets.base import Target
 
@@ -34,13 +36,18 @@ class Engine(StrEnum):
 class Oracle(StrEnum):
     """What judges the target."""
 
+    ALL = "all"
     LOCKSTEP = "lockstep"
+    SHADOW = "shadow"
 
 
 TargetOption = Annotated[
     str, typer.Option(help="impl, vllm, vllm==VERSION, package.module:factory or fault:NAME.", show_default=True)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
+TensorsOption = Annotated[
+    str | None, typer.Option(help="Shadow memory in tensors on cpu, cuda or auto; fault:NAME plants a fault there.")
+]
 OutOption = Annotated[Path, typer.Option(help="Folder for what is found; made when something is.")]
 
 
@@ -50,7 +57,8 @@ def fuzz(
     operations: Annotated[int | None, typer.Option(min=1, help="Stop after the run that reaches so many.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same runs; drawn and printed by default.")] = None,
     engine: Annotated[Engine, typer.Option(help="How operations are drawn.")] = Engine.RANDOM,
-    oracle: Annotated[Oracle, typer.Option(help="What judges the target.")] = Oracle.LOCKSTEP,
+    oracle: Annotated[Oracle, typer.Option(help="What judges the target.")] = Oracle.ALL,
+    tensors: TensorsOption = None,
     attention: Annotated[str, typer.Option(help="Attention types, as in full,sliding,full+mamba.")] = "all",
     jobs: Annotated[int, typer.Option(min=1, max=1024, help="Processes, each with a seed of its own.")] = 1,
     out: OutOption = Path("findings"),
@@ -61,12 +69,13 @@ def fuzz(
     isolate: Annotated[bool, typer.Option("--isolate", help="Run the target in a process of its own.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Fuzz a target in lockstep with the model; shrink and keep the first finding.
+    """Fuzz a target in lockstep with the model and with a shadow memory; shrink and keep the first finding.
 
     Exits with 0 if nothing was found, 1 on a finding. Ctrl-C ends the run early and reports what was done.
     """
     from .engines import Plan
     from .floors import check_floors, read_floors
+    from .lockstep import ORACLES
     from .report import Summary
     from .targets.base import close_target
 
@@ -74,7 +83,10 @@ def fuzz(
     wanted = read_floors(floors) if floors else {}
     if seconds is None and operations is None:
         seconds = DEFAULT_SECONDS
-    plan = Plan(secrets.randbelow(2**32) if seed is None else seed, seconds, operations, names, chaos)
+    drawn = secrets.randbelow(2**32) if seed is None else seed
+    oracles = ORACLES if oracle is Oracle.ALL else (oracle.value,)
+    plan = Plan(drawn, seconds, operations, names, chaos, oracles=oracles, tensors=tensors)
+    memory_or_usage(tensors)
     core = open_or_usage(target, isolate)
     done = Summary(recorded_name(target, core), engine.value, plan.seed, core_name=core.name)
     say: Callable[[str], None] = (lambda text: print(text, file=sys.stderr)) if as_json else print
@@ -82,7 +94,7 @@ def fuzz(
     try:
         with redirect_stdout(sys.stderr) if as_json else nullcontext():  # the target may print, into the document
             _run(target, core, done, plan, jobs, isolate)
-            kept = _keep_finding(done, core, out, say) if done.finding else None
+            kept = _keep_finding(done, core, plan, out, say) if done.finding else None
     finally:
         close_target(core)
     unmet = check_floors(done, wanted)
@@ -113,6 +125,16 @@ def open_or_usage(spec: str, isolate: bool = False) -> "Target":
         raise typer.BadParameter(f"--target: {error}") from None
 
 
+def memory_or_usage(tensors: str | None) -> "Callable[[Shape], Memory]":
+    """What makes the shadow memory. BadParameter for a wrong name, TargetUnavailableError without torch or device."""
+    from .engines import memory_named
+
+    try:
+        return memory_named(tensors)
+    except ValueError as error:
+        raise typer.BadParameter(f"--tensors: {error}") from None
+
+
 def recorded_name(spec: str, core: "Target") -> str:
     """What a trace calls the target: as the user wrote it, with the release where that was left open."""
     return core.name if spec == "vllm" else spec
@@ -136,7 +158,7 @@ def _run(spec: str, core: "Target", done: "Summary", plan: "Plan", jobs: int, is
 
 
 def _keep_finding(
-    done: "Summary", core: "Target", out: Path, say: Callable[[str], None]
+    done: "Summary", core: "Target", plan: "Plan", out: Path, say: Callable[[str], None]
 ) -> "tuple[Shrunk | None, Reproduction]":
     """Save the finding as it is, shrink it, save it again. Nothing is lost if shrinking is cut short."""
     from .reproduction import write_reproduction
@@ -147,15 +169,16 @@ def _keep_finding(
     assert done.trace is not None
     found_by = FoundBy(done.engine, done.finding_seed, version("blockproof"))
     whole = TraceFile(done.trace, done.target, FoundWhat.of(done.finding), found_by)
-    first = write_reproduction(whole, out)
+    first = write_reproduction(whole, out, plan.tensors)
     say(f"found after {done.operations:,} operations, saved in {first.trace}; shrinking ...")
     try:
-        shrunk = shrink(done.trace, done.finding.kind, core, max_seconds=SHRINK_SECONDS)
+        kind, new_memory = done.finding.kind, plan.new_memory()
+        shrunk = shrink(done.trace, kind, core, max_seconds=SHRINK_SECONDS, oracles=plan.oracles, new_memory=new_memory)
     except NotReproducedError as error:
         say(f"not shrunk: {error}; the target may not be deterministic")
         return None, first
     small = TraceFile(shrunk.trace, done.target, FoundWhat.of(shrunk.finding), found_by)
-    kept = write_reproduction(small, out)
+    kept = write_reproduction(small, out, plan.tensors)
     if shrunk.complete and kept != first:
         first.trace.unlink()
         first.test.unlink()
@@ -172,6 +195,8 @@ def repeat_command(done: "Summary", plan: "Plan", spec: str, jobs: int, isolate:
     words += ["--operations", limit] if limit else ["--seconds", f"{plan.seconds or DEFAULT_SECONDS:g}"]
     words += ["--jobs", str(jobs)] if jobs > 1 else []
     words += ["--attention", ",".join(plan.attention)] if tuple(plan.attention) != tuple(ATTENTION) else []
+    words += ["--oracle", plan.oracles[0]] if len(plan.oracles) == 1 else []
+    words += ["--tensors", plan.tensors] if plan.tensors else []
     words += ["--chaos"] if plan.chaos else []
     words += ["--isolate"] if isolate else []
     return shlex.join(words)

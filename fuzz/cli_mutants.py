@@ -4,6 +4,7 @@ import json
 import sys
 import time
 from dataclasses import asdict, dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from .cli_fuzz import JsonOption
 
 if TYPE_CHECKING:
+    from .data_plane_faults import DataPlaneFault
     from .faults import Fault
 
 
@@ -44,19 +46,26 @@ def mutants(
 
     Exits with 0 if every fault was found, 1 if one was not.
     """
+    from .data_plane_faults import DATA_PLANE_FAULTS
     from .faults import FAULTS
 
-    if only is not None and only not in FAULTS:
+    every: dict[str, Fault | DataPlaneFault] = {**FAULTS, **DATA_PLANE_FAULTS}
+    if only is not None and only not in every:
         raise typer.BadParameter(f"--only: no fault is called {only!r}; see blockproof mutants --list")
-    chosen = [fault for name, fault in FAULTS.items() if only in (None, name)]
+    chosen = [fault for name, fault in every.items() if only in (None, name)]
     if list_only:
         _print_list(chosen, as_json)
         return
     hunts = []
+    untried = [] if find_spec("torch") else [fault for fault in chosen if fault.name in DATA_PLANE_FAULTS]
     for fault in chosen:
+        if fault in untried:
+            continue
         hunts.append(hunt(fault, seconds, seed))
         if not as_json:
             _print_hunt(hunts[-1])
+    if untried:
+        print(f"not tried without torch: {', '.join(fault.name for fault in untried)}", file=sys.stderr)
     missed = [hunt.fault for hunt in hunts if not hunt.found]
     if as_json:
         print(json.dumps([asdict(hunt) for hunt in hunts], indent=2))
@@ -67,21 +76,24 @@ def mutants(
     raise typer.Exit(1 if missed else 0)
 
 
-def hunt(fault: "Fault", seconds: float, seed: int) -> Hunt:
+def hunt(fault: "Fault | DataPlaneFault", seconds: float, seed: int) -> Hunt:
     """Fuzz our core with this fault for at most so many seconds, and shrink what comes up."""
     from .engines import Plan, run_random
-    from .faults import open_fault
+    from .faults import FAULTS
     from .report import Summary
     from .shrink import shrink
+    from .targets.registry import open_target
 
-    target = open_fault(fault.name)
+    named = f"fault:{fault.name}"
+    target = open_target(named if fault.name in FAULTS else "impl")
+    plan = Plan(seed, seconds, tensors=None if fault.name in FAULTS else named)
     done = Summary(target.name, "random", seed)
     try:
-        run_random(target, Plan(seed, seconds), done)
+        run_random(target, plan, done)
         if done.finding is None or done.trace is None:
             return Hunt(fault.name, fault.observables, False, operations=done.operations, seconds=done.seconds)
         start = time.monotonic()
-        shrunk = shrink(done.trace, done.finding.kind, target)
+        shrunk = shrink(done.trace, done.finding.kind, target, new_memory=plan.new_memory())
         if shrunk.interrupted:
             raise KeyboardInterrupt  # the reducer has kept its best; here the whole hunt is to end
     finally:
@@ -98,7 +110,7 @@ def hunt(fault: "Fault", seconds: float, seed: int) -> Hunt:
     )
 
 
-def _print_list(faults: "list[Fault]", as_json: bool) -> None:
+def _print_list(faults: "list[Fault | DataPlaneFault]", as_json: bool) -> None:
     if as_json:
         fields = ("name", "observables", "describe")
         print(json.dumps([{name: getattr(fault, name) for name in fields} for fault in faults], indent=2))

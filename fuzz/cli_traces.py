@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .cli_fuzz import JsonOption, open_or_usage, print_finding, recorded_name
+from .cli_fuzz import JsonOption, TensorsOption, memory_or_usage, open_or_usage, print_finding, recorded_name
 
 if TYPE_CHECKING:
     from .lockstep import Finding, Trace
@@ -22,6 +22,7 @@ def replay(
     target: TargetOption = None,
     show: Annotated[bool, typer.Option("--show", help="Print every step and what it changes.")] = False,
     until: Annotated[int | None, typer.Option(min=0, help="Only the first so many operations.")] = None,
+    tensors: TensorsOption = None,
     isolate: IsolateOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -37,9 +38,10 @@ def replay(
     file = read_trace(trace)
     wanted = Trace(file.trace.shape, file.trace.operations[:until])
     spec = target or recorded_target(trace, file.target)
+    new_memory = memory_or_usage(tensors)
     core = open_or_usage(spec, isolate)
     try:
-        finding, applied = run(wanted, core)
+        finding, applied = run(wanted, core, new_memory=new_memory)
     finally:
         close_target(core)
     left_out = len(wanted.operations) - len(applied.operations) if finding is None else 0
@@ -93,6 +95,7 @@ def shrink(
     target: TargetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the result; that of the trace by default.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Give up after so long; never by default.")] = None,
+    tensors: TensorsOption = None,
     isolate: IsolateOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -108,21 +111,22 @@ def shrink(
 
     file = read_trace(trace)
     spec = target or recorded_target(trace, file.target)
+    new_memory = memory_or_usage(tensors)
     core = open_or_usage(spec, isolate)
     try:
-        finding, applied = run(file.trace, core)
+        finding, applied = run(file.trace, core, new_memory=new_memory)
         if finding is None:
             print(json.dumps({"finding": None}) if as_json else f"no difference on {core.name}: nothing to shrink")
             raise typer.Exit(0)
         stored = file.finding and (file.finding.observable, file.finding.operation)
         if stored and stored != finding.kind:
             print(f"note: the trace was written for {stored}, it now shows {finding.kind}", file=sys.stderr)
-        shrunk = reduce(applied, finding.kind, core, max_seconds=seconds)
+        shrunk = reduce(applied, finding.kind, core, max_seconds=seconds, new_memory=new_memory)
     finally:
         close_target(core)
     name = recorded_name(spec, core)
     small = TraceFile(shrunk.trace, name, FoundWhat.of(shrunk.finding), file.found_by)
-    files = write_reproduction(small, out or trace.parent)
+    files = write_reproduction(small, out or trace.parent, tensors)
     if as_json:
         counts = {"operations_before": len(file.trace.operations), "operations": len(shrunk.trace.operations)}
         paths = {"trace": str(files.trace), "test": str(files.test), "command": files.command}

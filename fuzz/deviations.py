@@ -30,6 +30,8 @@ class Deviation(Model):
     """When it shows."""
     chaos_only: ClassVar[bool] = False
     """Does it show only where preconditions are broken on purpose?"""
+    corrupts: ClassVar[bool] = False
+    """Can a request read wrong content after it? Then what the shadow memory sees is put down to it."""
 
     def __init__(self, shape: Shape) -> None:
         self.deviated: Counter[str] = Counter()
@@ -83,6 +85,7 @@ class UntaggedExtraKeys(Deviation):
     """core.md, deviation 2; report 44701."""
 
     id = "untagged-extra-keys"
+    corrupts = True
     reason = "adapter and salt enter the hash as bare strings, so an adapter named like a salt shares its blocks"
     condition = "equal tokens with the same names of adapter and salt in another role"
 
@@ -102,6 +105,7 @@ class ItemsLostOnRestart(Deviation):
     """Found by lockstep; close to report 49448."""
 
     id = "items-lost-on-restart"
+    corrupts = True
     reason = (
         "a block that fills up during generation is hashed with the prompt's last multimodal item only; an earlier one "
         "in the same block is left out, so prompts that differ in it share the block"
@@ -209,6 +213,7 @@ class MambaEagleMargin(Deviation):
     """Found by lockstep; reports 43559, 48375."""
 
     id = "mamba-eagle-margin"
+    corrupts = True
     reason = (
         "an eagle mamba group is searched one block beyond the common length but drops none, so the hit can be longer "
         "than what the other groups hold: tokens count as computed whose keys and values are nowhere"
@@ -228,6 +233,27 @@ class MambaEagleMargin(Deviation):
         short = any(len(row) * rule.b < tokens for row, rule in zip(blocks, self.rules, strict=True))
         self.deviated[MambaEagleMargin.id] += short
         return value
+
+
+class HitTakenForExternal(Deviation):
+    """Found by the shadow memory."""
+
+    id = "hit-taken-for-external"
+    corrupts = True
+    reason = (
+        "group by group, the hit is attached and blocks for external tokens are taken: those of one group can be the "
+        "next group's hit, which nobody holds yet; the block then stands in two tables and is overwritten"
+    )
+    condition = "several groups, a hit together with external tokens, and the hit's blocks first in the free queue"
+
+    def attach_all(self, plan: Plan) -> None:
+        """Each group does both before the next."""
+        for group in range(len(self.rules)):
+            missing = self.attach(group, plan)
+            next_free = self.state.queue(self.state.references())[: max(0, missing)]
+            later = {block for hit in plan.hit[group + 1 :] for block in hit}
+            self.deviated[HitTakenForExternal.id] += not later.isdisjoint(next_free)
+            self.make_room(group, plan, missing)
 
 
 class SinkNotConstructible(Deviation):
@@ -269,6 +295,7 @@ DEVIATIONS: Mapping[str, tuple[type[Deviation], ...]] = {
         ExternalStateNotCounted,
         OnlyFirstHitCut,
         MambaEagleMargin,
+        HitTakenForExternal,
         SinkNotConstructible,
         MisuseUnchecked,
     ),
@@ -280,3 +307,11 @@ def model_for(target_name: str, shape: Shape, without: Collection[str] = ()) -> 
     """The model that a target is held against; deviations whose ids are in `without` count as undeclared."""
     mixins = tuple(deviation for deviation in DEVIATIONS.get(target_name, ()) if deviation.id not in without)
     return type("DeviatingModel", mixins, {})(shape) if mixins else Model(shape)
+
+
+def corrupting(model: Model) -> list[type[Deviation]]:
+    """The deviations that have occurred in this run and after which a request may read wrong content."""
+    if not isinstance(model, Deviation):
+        return []
+    kinds = [kind for kind in type(model).__mro__ if issubclass(kind, Deviation) and kind.corrupts]
+    return [kind for kind in kinds if model.deviated[kind.id]]

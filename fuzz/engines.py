@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .lockstep import Finding, Lockstep
+from ..model.ops import Shape
+from .lockstep import ORACLES, Finding, Lockstep
 from .report import Summary
+from .shadow import ListMemory, Memory
 from .shapes import ATTENTION, draw_shape
 from .targets.base import Target
 from .workload import SeededDraw, Workload
@@ -39,12 +41,31 @@ class Plan:
     """Break preconditions on purpose in every run."""
     without: tuple[str, ...] = ()
     """Known deviations that count as findings all the same (engine `random`)."""
+    oracles: tuple[str, ...] = ORACLES
+    tensors: str | None = None
+    """Where the shadow memory keeps its tags: as `data_plane.open_tensor_memory` takes it; None for lists."""
+
+    def new_memory(self) -> Callable[[Shape], Memory]:
+        """What makes the shadow memory of a run. Errors as from `memory_named`."""
+        return memory_named(self.tensors)
 
     def is_over(self, summary: Summary) -> bool:
         """Has the run come to one of its limits?"""
         return (self.seconds is not None and summary.seconds >= self.seconds) or (
             self.operations is not None and summary.operations + summary.unbuilt.total() >= self.operations
         )
+
+
+def memory_named(tensors: str | None) -> Callable[[Shape], Memory]:
+    """What makes the shadow memory of a run: lists for None, else tensors there.
+
+    ValueError for an unknown place, TargetUnavailableError without torch or without the device.
+    """
+    if tensors is None:
+        return ListMemory
+    from .targets.data_plane import open_tensor_memory  # needs torch, which nothing else does
+
+    return open_tensor_memory(tensors)
 
 
 OnProgress: TypeAlias = Callable[[Summary], None]
@@ -61,7 +82,7 @@ def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProg
     Run `i` of a seed is the same whatever was run before it. Ctrl-C ends it: the summary holds what was done.
     """
     start = time.monotonic()
-    lockstep = Lockstep(target, plan.without)
+    lockstep = Lockstep(target, plan.without, plan.oracles, plan.new_memory())
     index = 0
     while summary.finding is None:
         draw = SeededDraw(f"{plan.seed}/{index}")
@@ -89,7 +110,7 @@ def _run(lockstep: Lockstep, draw: SeededDraw, attention: str, chaos: bool) -> F
             return finding
     for operation in workload.drain(lockstep.model):
         finding = lockstep.step(operation)
-        if finding is not None:
+        if finding is not None or lockstep.model.dead:
             return finding
     return None
 
@@ -108,7 +129,11 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
 
     start = time.monotonic()
 
-    class Counted(lockstep_machine(target, attention=plan.attention, chaos=plan.chaos)):  # type: ignore[misc]
+    machine = lockstep_machine(
+        target, attention=plan.attention, chaos=plan.chaos, oracles=plan.oracles, new_memory=plan.new_memory()
+    )
+
+    class Counted(machine):  # type: ignore[misc, valid-type]
         shrinks = False
 
         def count(self: LockstepMachine, lockstep: Lockstep) -> None:

@@ -412,7 +412,7 @@ def _new_block_ids_incomplete(manager: Any) -> None:
         original(*args)
         single.new_block_ids[:] = before
 
-    _wrap_each(manager, "allocate_new_computed_blocks", allocate)
+    _wrap_each(manager, "allocate_external_blocks", allocate)
 
 
 @_fault("the hits of preempted requests count as ordinary ones", "stats")

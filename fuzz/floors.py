@@ -14,7 +14,7 @@ A floors file is TOML (or JSON) with a table for each thing that is counted:
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -22,14 +22,15 @@ from .report import Summary
 
 Floors: TypeAlias = Mapping[str, Mapping[str, int]]
 TABLES = ("total", "situations", "operations", "attention")
+TOTALS = ("operations", "runs")
 
 
 class FloorsError(Exception):
     """A floors file that cannot be used; the text is one line that names file, place and remedy."""
 
 
-def read_floors(path: Path) -> Floors:
-    """The floors in a file. FloorsError if it cannot be read or holds anything else."""
+def read_floors(path: Path, tables: Sequence[str] = TABLES, totals: Sequence[str] = TOTALS) -> Floors:
+    """The floors in a file of these tables. FloorsError if it cannot be read or holds anything else."""
     try:
         text = path.read_text(encoding="utf-8")
         raw = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
@@ -38,15 +39,15 @@ def read_floors(path: Path) -> Floors:
     except (ValueError, RecursionError) as error:
         raise FloorsError(f"{path}: {error}; correct the file") from None
     if not isinstance(raw, dict):
-        raise FloorsError(f"{path}: expected tables {', '.join(TABLES)}")
+        raise FloorsError(f"{path}: expected tables {', '.join(tables)}")
     for table, floors in raw.items():
-        if table not in TABLES or not isinstance(floors, dict):
-            raise FloorsError(f"{path}: [{table}]: expected one of the tables {', '.join(TABLES)}")
+        if table not in tables or not isinstance(floors, dict):
+            raise FloorsError(f"{path}: [{table}]: expected one of the tables {', '.join(tables)}")
         for name, floor in floors.items():
             if type(floor) is not int or floor < 0:
                 raise FloorsError(f"{path}: [{table}] {name}: expected a number of times, got {floor!r}")
-            if table == "total" and name not in ("operations", "runs"):
-                raise FloorsError(f"{path}: [total] {name}: expected operations or runs")
+            if table == "total" and name not in totals:
+                raise FloorsError(f"{path}: [total] {name}: expected {' or '.join(totals)}")
     return raw
 
 

@@ -1,7 +1,8 @@
-"""The lockstep oracle: after every operation, model and target must agree exactly (properties.md §1).
+"""One run of a target under the oracles: after every operation it is judged, and the first finding ends the run.
 
-Compared are the outcome and the whole snapshot. The first difference ends the run as a `Finding`, which shows the
-operation, both outcomes and what the operation changed on either side.
+The lockstep oracle demands that model and target agree exactly (properties.md §1): compared are the outcome and the
+whole snapshot. A difference is shown with the operation, both outcomes and what it changed on either side. The shadow
+memory (§3, `shadow`) demands that what the target's tables lead to is what was written there.
 """
 
 import traceback
@@ -14,12 +15,17 @@ from typing import TypeVar
 from ..model.legal import allows, misuse
 from ..model.ops import Done, Operation, Outcome, Shape
 from ..model.snapshot import Snapshot, difference, first_difference
-from .deviations import MisuseUnchecked, model_for
+from .deviations import MisuseUnchecked, corrupting, model_for
+from .shadow import Corruption, ListMemory, Memory, Shadow
 from .targets.answers import misfit
 from .targets.base import Target, TargetLostError, TargetUnavailableError
 from .words import operation_text, outcome_text
 
+LOCKSTEP, SHADOW = "lockstep", "shadow"
+ORACLES: tuple[str, ...] = (LOCKSTEP, SHADOW)
+"""What judges a target. Without lockstep the model still says which operations make sense, as long as both agree."""
 Asked = TypeVar("Asked", Shape, Operation)
+CORRUPTION = "corruption"
 
 
 @dataclass(frozen=True)
@@ -35,7 +41,8 @@ class Finding:
     """The first place where model and target part, or where the target was lost."""
 
     observable: str
-    """`outcome`, a field of `Snapshot`, or how the target was lost: `crash`, `hang`, `memory`, `protocol`."""
+    """`outcome` or a field of `Snapshot`; `corruption` if the shadow memory found it; or how the target was lost:
+    `crash`, `hang`, `memory`, `protocol`."""
     operation: Operation | None
     """The operation after which it showed; None if it was the construction."""
     step: int
@@ -57,6 +64,8 @@ class Finding:
         """The text diff shown to a person; what only one side shows is marked with `!`."""
         where = f"operation {self.step}: {operation_text(self.operation)}" if self.operation else "construction"
         lines = [f"lockstep: model and target differ in `{self.observable}` at {where}"]
+        if self.observable == CORRUPTION:
+            return "\n".join([f"shadow memory: wrong content at {where}", f"  {self.detail}", *self._target_changes()])
         ours, theirs = self.expected_changes, self.actual_changes
         for side, outcome, changes, others in (
             ("model ", self.expected, ours, theirs),
@@ -69,6 +78,10 @@ class Finding:
             lines += [f"  {line}" for line in self.detail.splitlines()]
         return "\n".join(lines)
 
+    def _target_changes(self) -> list[str]:
+        outcome = outcome_text(self.actual) if self.actual is not None else "none"
+        return [f"  target outcome: {outcome}", *(f"  target   {change}" for change in self.actual_changes)]
+
 
 @dataclass
 class Lockstep:
@@ -77,12 +90,17 @@ class Lockstep:
     target: Target
     without: Collection[str] = ()
     """Known deviations that count as findings all the same."""
+    oracles: Collection[str] = ORACLES
+    new_memory: Callable[[Shape], Memory] = ListMemory
+    """What the shadow memory keeps its tags in."""
     operations: list[Operation] = field(default_factory=list)
     """What has been applied in this run."""
     outcomes: list[Outcome] = field(default_factory=list)
     """The model's outcome of each."""
     misuse: Counter[str] = field(default_factory=Counter)
     """What a target that is known not to check it made of misuse."""
+    seen: Counter[str] = field(default_factory=Counter)
+    """What the shadow memory made of this run, besides a finding."""
     found: Finding | None = None
     """What this run has found; nothing is applied after it."""
     in_step: bool = False
@@ -100,8 +118,10 @@ class Lockstep:
         self.outcomes = []
         self.found = None
         self.in_step = False
-        self.model = model_for(self.target.name, shape, self.without)
+        self.model = model_for(self.target.name, shape, self.without if LOCKSTEP in self.oracles else ())
         self.misuse = Counter()
+        self.shadow = Shadow(shape, self.new_memory) if SHADOW in self.oracles else None
+        self.seen = Counter() if self.shadow is None else self.shadow.reached
         self._ours: Snapshot | None = None
         self._theirs: Snapshot | None = None
         expected, ours = self.model.construction, self.model.snapshot()
@@ -111,9 +131,12 @@ class Lockstep:
             if theirs is None and isinstance(actual, Done):
                 raise TargetLostError("protocol", "the target says that it has built a core, but shows no state of it")
             self.built = theirs is not None and expected == actual
-            return self._compare(None, expected, actual, ours, ours if theirs is None else theirs)
+            finding = self._compare(None, expected, actual, ours, ours if theirs is None else theirs)
         except TargetLostError as lost:
             return self._lost(lost, None, expected)
+        if LOCKSTEP not in self.oracles:
+            finding = self.found = None  # what differs beside the content is not the shadow memory's business
+        return finding
 
     def step(self, operation: Operation) -> Finding | None:
         """Apply one operation to both sides and compare all that can be seen."""
@@ -131,10 +154,41 @@ class Lockstep:
             actual, theirs = _ask(self.target.step, operation)
             if self.model.undefined:
                 return None
+            before = self._theirs
             finding = self._compare(operation, expected, actual, ours, theirs)
+            if finding is not None and misused:
+                finding = self._excused(operation, finding)
         except TargetLostError as lost:
             return self._lost(lost, operation, expected)
-        return self._excused(operation, finding) if finding is not None and misused else finding
+        if finding is not None and LOCKSTEP in self.oracles:
+            return finding
+        self.found = None
+        corruption = None if self.model.dead else self._corruption(operation, actual, before, theirs)
+        if finding is not None and corruption is None:
+            self.seen["shadow: run ended where model and target parted"] += not self.model.dead
+            self.model.dead = True
+        return corruption
+
+    def _corruption(
+        self, operation: Operation, actual: Outcome, before: Snapshot | None, theirs: Snapshot | None
+    ) -> Finding | None:
+        """What the shadow memory finds; after a deviation that is known to corrupt it is counted, and the run ends."""
+        if self.shadow is None or theirs is None:
+            return None
+        try:
+            self.shadow.step(operation, actual, theirs)
+            return None
+        except Corruption as corruption:
+            what = str(corruption)
+        for deviation in corrupting(self.model):
+            if deviation.id not in self.without:
+                self.seen[f"shadow: corruption after {deviation.id}"] += 1
+                self.model.dead = True
+                return None
+        changes = tuple(difference(before or theirs, theirs))
+        step = len(self.operations) - 1
+        self.found = Finding(CORRUPTION, operation, step, actual, actual, (), changes, detail=what)
+        return self.found
 
     def _lost(self, lost: TargetLostError, operation: Operation | None, expected: Outcome) -> Finding:
         self.found = Finding(lost.kind, operation, len(self.operations) - 1, expected, None, detail=lost.detail)
@@ -194,12 +248,18 @@ def _ask(call: Callable[[Asked], tuple[Outcome, Snapshot | None]], about: Asked)
     return outcome, snapshot
 
 
-def replay(trace: Trace, target: Target, without: Collection[str] = ()) -> tuple[Finding | None, Trace]:
+def replay(
+    trace: Trace,
+    target: Target,
+    without: Collection[str] = (),
+    oracles: Collection[str] = ORACLES,
+    new_memory: Callable[[Shape], Memory] = ListMemory,
+) -> tuple[Finding | None, Trace]:
     """Run a trace again; operations whose precondition does not hold (`legal.allows`) are left out.
 
     Returns the finding, if any, and the trace actually applied, ending with the operation that showed the finding.
     """
-    lockstep = Lockstep(target, without)
+    lockstep = Lockstep(target, without, oracles, new_memory)
     finding = lockstep.start(trace.shape)
     if finding is None and lockstep.built:
         finding = _apply(lockstep, trace.operations)

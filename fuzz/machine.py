@@ -9,7 +9,7 @@ What fails is reduced here, to a trace; Hypothesis' own shrinking, which takes m
 `TestCase`. For more examples: `TestMyCore.settings = settings(TestMyCore.settings, max_examples=1000)`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from hypothesis import Phase, settings
@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ..model.core import Model
-from ..model.ops import Operation
-from .lockstep import Finding, Lockstep, Trace
+from ..model.ops import Operation, Shape
+from .lockstep import ORACLES, Finding, Lockstep, Trace
 from .reproduction import replay_command
+from .shadow import ListMemory, Memory
 from .shapes import ATTENTION, draw_shape
 from .shrink import NotReproducedError, shrink
 from .targets.base import Target
@@ -54,6 +55,8 @@ class LockstepMachine(RuleBasedStateMachine):
     """Reduce a trace before it is shown."""
     attention: Sequence[str] = tuple(ATTENTION)
     chaos = False
+    oracles: Sequence[str] = ORACLES
+    new_memory: Callable[[Shape], Memory] = ListMemory
 
     @initialize(data=SHAPE_BYTES)
     def start(self, data: bytes) -> None:
@@ -61,7 +64,7 @@ class LockstepMachine(RuleBasedStateMachine):
         draw = ByteDraw(data)
         self.name = draw.choose(self.attention)
         shape = draw_shape(draw, ATTENTION[self.name])
-        self.lockstep = Lockstep(self.target)
+        self.lockstep = Lockstep(self.target, oracles=self.oracles, new_memory=self.new_memory)
         self._demand_none(self.lockstep.start(shape))
         self.workload = Workload(draw, shape, chaos=self.chaos)
 
@@ -134,18 +137,25 @@ class LockstepMachine(RuleBasedStateMachine):
 
 
 def lockstep_machine(
-    target: str | Target, *, attention: Sequence[str] = tuple(ATTENTION), chaos: bool = False
+    target: str | Target,
+    *,
+    attention: Sequence[str] = tuple(ATTENTION),
+    chaos: bool = False,
+    oracles: Sequence[str] = ORACLES,
+    new_memory: Callable[[Shape], Memory] = ListMemory,
 ) -> type[LockstepMachine]:
     """A state machine that holds a target against the model; its `TestCase` is what pytest collects.
 
     `target` is a target or what `--target` takes; `attention` are names of `shapes.ATTENTION`; `chaos` breaks
-    preconditions on purpose. ValueError for a wrong name, TargetUnavailableError if the target cannot be started.
+    preconditions on purpose; `oracles` are names from `lockstep.ORACLES`; `new_memory` makes the shadow memory of a
+    run. ValueError for a wrong name, TargetUnavailableError if the target cannot be started.
     """
     if unknown := [name for name in attention if name not in ATTENTION]:
         raise ValueError(f"unknown attention {unknown[0]!r}: choose from {', '.join(ATTENTION)}")
     opened = open_target(target) if isinstance(target, str) else target
     called = target if isinstance(target, str) and target != "vllm" else opened.name
-    choices = {"target": opened, "called": called, "attention": tuple(attention), "chaos": chaos}
+    choices = {"target": opened, "called": called, "attention": tuple(attention), "chaos": chaos, "oracles": oracles}
+    choices["new_memory"] = staticmethod(new_memory)
     machine: type[LockstepMachine] = type("LockstepMachine", (LockstepMachine,), choices)
     case = machine.TestCase
     case.settings = settings(case.settings, phases=[Phase.explicit, Phase.reuse, Phase.generate])

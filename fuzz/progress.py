@@ -12,7 +12,9 @@ _REDRAW_S = 0.1
 
 
 @contextmanager
-def progress(seconds: float | None, operations: int | None) -> Iterator[OnProgress]:
+def progress(
+    seconds: float | None, operations: int | None, words: tuple[str, str] = ("runs", "operations")
+) -> Iterator[OnProgress]:
     """Show progress towards whichever limit is set while the context lasts; cheap enough to be called once a run."""
     if not sys.stderr.isatty():
         yield lambda runs, operations, elapsed: None
@@ -32,7 +34,7 @@ def progress(seconds: float | None, operations: int | None) -> Iterator[OnProgre
             drawn = time.monotonic()
             shares = [elapsed / seconds if seconds else 0.0, done / operations if operations else 0.0]
             rate = done / elapsed if elapsed else 0.0
-            text = f"{runs:,} runs, {done:,} operations, {rate:,.0f}/s, {elapsed:.0f} s"
+            text = f"{runs:,} {words[0]}, {done:,} {words[1]}, {rate:,.0f}/s, {elapsed:.0f} s"
             display.update(task, completed=min(1.0, max(shares)), description=text, refresh=True)
 
         yield show

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 from ..model.ops import Done, Refused
 from .deviations import DEVIATIONS, Deviation
-from .lockstep import Finding, Lockstep, Trace
+from .lockstep import CORRUPTION, Finding, Lockstep, Trace
 
 LONG_RUN = 100_000
 """Operations from which on a declared deviation that never occurred counts as stale."""
@@ -62,6 +62,7 @@ class Summary:
         self.operation_counts.update(kinds)
         self.outcomes.update(zip(kinds, results, strict=True))
         self.reached.update(lockstep.model.reached)
+        self.reached.update(lockstep.seen)
         self.deviated.update(getattr(lockstep.model, "deviated", {}))
         self.misuse.update(lockstep.misuse)
         if finding is not None:
@@ -117,6 +118,8 @@ def verdict(summary: Summary) -> str:
     """One line: was anything found?"""
     if summary.finding is None:
         return f"no difference in {summary.operations:,} operations"
+    if summary.finding.observable == CORRUPTION:
+        return f"FOUND: wrong content at {summary.finding.kind[1]}"
     return f"FOUND: `{summary.finding.kind[0]}` differs at {summary.finding.kind[1]}"
 
 

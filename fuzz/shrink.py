@@ -8,12 +8,14 @@ give the same result, unless a limit in seconds ends the search early, which the
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeAlias
 
-from ..model.ops import to_json
+from ..model.ops import Shape, to_json
 from . import simplify, simplify_shape
 from . import simplify_story as story
-from .lockstep import Finding, Trace, replay
+from .lockstep import ORACLES, Finding, Trace, replay
+from .shadow import ListMemory, Memory
 from .targets.base import Target
 from .trace import shape_problems
 
@@ -71,14 +73,22 @@ def shrink(
     max_candidates: int = MAX_CANDIDATES,
     max_seconds: float | None = None,
     without: Collection[str] = (),
+    oracles: Collection[str] = ORACLES,
+    new_memory: Callable[[Shape], Memory] = ListMemory,
 ) -> Shrunk:
     """Reduce a trace that shows a finding of this kind (`Finding.kind`) on the target.
 
-    Known deviations named in `without` count as findings.
+    Known deviations named in `without` count as findings; `oracles` judge, the shadow memory with `new_memory`.
 
     NotReproducedError if it does not show one. Ctrl-C ends the search with the best trace so far.
     """
-    reducer = _Reducer(trace, kind, target, max_candidates, max_seconds, without)
+    reducer = _Reducer(
+        trace,
+        kind,
+        max_candidates,
+        max_seconds,
+        partial(replay, target=target, without=without, oracles=oracles, new_memory=new_memory),
+    )
     complete = interrupted = False
     try:
         reducer.run()
@@ -102,19 +112,17 @@ class _Reducer:
         self,
         trace: Trace,
         kind: tuple[str, str],
-        target: Target,
         max_candidates: int,
         max_seconds: float | None,
-        without: Collection[str],
+        run: Callable[[Trace], tuple[Finding | None, Trace]],
     ) -> None:
         self.started = time.monotonic()
         self.kind = kind
-        self.target = target
-        self.without = without
+        self.replay = run
         self.candidates = 0
         self.max_candidates = max_candidates
         self.deadline = None if max_seconds is None else self.started + max_seconds
-        finding, self.best = replay(trace, target, without)
+        finding, self.best = run(trace)
         if finding is None or finding.kind != kind:
             seen = f"`{finding.kind[0]}` at {finding.kind[1]}" if finding else "no difference"
             raise NotReproducedError(f"replaying shows {seen} instead of `{kind[0]}` at {kind[1]}")
@@ -164,7 +172,7 @@ class _Reducer:
         if self.candidates >= self.max_candidates or (self.deadline and time.monotonic() > self.deadline):
             raise _LimitReached
         self.candidates += 1
-        finding, applied = replay(candidate, self.target, self.without)
+        finding, applied = self.replay(candidate)
         if finding is None or finding.kind != self.kind:
             return False
         size = _size(applied)

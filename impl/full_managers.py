@@ -80,15 +80,16 @@ class CrossAttentionManager(SingleTypeKVCacheManager):
 
     sized_by_encoder = True
 
-    def allocate_new_computed_blocks(
+    def attach_computed_blocks(
         self,
         request_id: str,
         new_computed_blocks: Sequence[KVCacheBlock],
         num_local_computed_tokens: int,
         num_external_computed_tokens: int,
-    ) -> None:
+    ) -> int:
         """Nothing to do. AssertionError if there is a hit, which cannot be."""
         assert not new_computed_blocks, f"request {request_id}: cross attention has no hits"
+        return 0
 
     def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
         """Always ValueError."""

@@ -103,11 +103,16 @@ class KVCacheCoordinator(ABC):
         num_local_computed_tokens: int,
         num_external_computed_tokens: int,
     ) -> None:
-        """Begin the tables of a request with its hit and room for external tokens; a running one is left alone."""
-        for manager, hit in zip(self.single_type_managers, new_computed_blocks, strict=True):
-            manager.allocate_new_computed_blocks(
-                request_id, hit, num_local_computed_tokens, num_external_computed_tokens
-            )
+        """Begin the tables of a request with its hit and room for external tokens; a running one is left alone.
+
+        All groups hold their hits before any takes a block for external tokens: that block could be one of a hit.
+        """
+        missing = [
+            manager.attach_computed_blocks(request_id, hit, num_local_computed_tokens, num_external_computed_tokens)
+            for manager, hit in zip(self.single_type_managers, new_computed_blocks, strict=True)
+        ]
+        for manager, count in zip(self.single_type_managers, missing, strict=True):
+            manager.allocate_external_blocks(request_id, count)
 
     def allocate_new_blocks(
         self, request_id: str, num_tokens: int, num_tokens_main_model: int, num_encoder_tokens: int = 0

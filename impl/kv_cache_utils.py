@@ -1,9 +1,7 @@
-"""Blocks, the free queue and hashing under the name that vLLM gives them, and which layers are alike.
+"""Blocks, the free queue, hashing and the arithmetic of configurations under the name that vLLM gives them.
 
-specs-and-config.md §5. `NONE_HASH` is looked up where it is set, so that it is current here, too.
+`NONE_HASH` is looked up where it is set, so that it is current here, too.
 """
-
-from collections.abc import Iterable, Mapping
 
 from . import block_hashing
 from .block_hashing import (
@@ -18,10 +16,54 @@ from .block_hashing import (
     make_block_hash_with_group_id,
     maybe_convert_block_hash,
 )
+from .block_sizes import resolve_kv_cache_block_sizes
+from .capacity import (
+    _bucket_layers_by_page_size,
+    _check_enough_kv_cache_memory,
+    _estimate_max_model_len_from_groups,
+    _get_kv_cache_config_deepseek_v4,
+    _max_memory_usage_bytes_from_groups,
+    _pool_bytes_per_block,
+    check_enough_kv_cache_memory,
+    estimate_max_model_len,
+    get_kv_cache_config_from_groups,
+    get_max_concurrency_for_kv_cache_config,
+    get_num_blocks,
+    max_memory_usage_bytes,
+    may_override_num_blocks,
+)
 from .extra_keys import generate_block_hash_extra_keys, need_extra_keys
 from .free_queue import FreeKVCacheBlockQueue
+from .grouping import (
+    _annotate_eagle_groups_deepseek_v4,
+    _approximate_gcd,
+    _get_kv_cache_groups_uniform_groups,
+    _get_kv_cache_groups_uniform_page_size,
+    _get_kv_cache_groups_uniform_spec,
+    _get_kv_cache_groups_uniform_type,
+    create_kv_cache_group_specs,
+    get_kv_cache_groups,
+    group_and_unify_kv_cache_specs,
+)
 from .kv_cache_block import BlockHash, BlockHashWithGroupId, KVCacheBlock
-from .kv_cache_interface import KVCacheSpec
+from .page_unification import unify_kv_cache_spec_page_size
+from .uniformity import (
+    get_uniform_page_size,
+    is_kv_cache_page_size_uniform,
+    is_kv_cache_spec_uniform,
+    is_kv_cache_type_attention_free,
+    unify_hybrid_kv_cache_specs,
+)
+from .worker_configs import (
+    _auto_fit_max_model_len,
+    _project_kv_cache_groups_to_worker,
+    _report_kv_cache_config,
+    generate_scheduler_kv_cache_config,
+    get_kv_cache_config,
+    get_kv_cache_configs,
+    is_kv_cache_type_uniform,
+    unify_kv_cache_configs,
+)
 
 __all__ = [
     "BlockHash",
@@ -31,18 +73,52 @@ __all__ = [
     "ExternalBlockHash",
     "FreeKVCacheBlockQueue",
     "KVCacheBlock",
+    "_annotate_eagle_groups_deepseek_v4",
+    "_approximate_gcd",
+    "_auto_fit_max_model_len",
+    "_bucket_layers_by_page_size",
+    "_check_enough_kv_cache_memory",
+    "_estimate_max_model_len_from_groups",
+    "_get_kv_cache_config_deepseek_v4",
+    "_get_kv_cache_groups_uniform_groups",
+    "_get_kv_cache_groups_uniform_page_size",
+    "_get_kv_cache_groups_uniform_spec",
+    "_get_kv_cache_groups_uniform_type",
+    "_max_memory_usage_bytes_from_groups",
+    "_pool_bytes_per_block",
+    "_project_kv_cache_groups_to_worker",
+    "_report_kv_cache_config",
+    "check_enough_kv_cache_memory",
+    "create_kv_cache_group_specs",
+    "estimate_max_model_len",
     "generate_block_hash_extra_keys",
+    "generate_scheduler_kv_cache_config",
     "get_block_hash",
     "get_group_id",
+    "get_kv_cache_config",
+    "get_kv_cache_config_from_groups",
+    "get_kv_cache_configs",
+    "get_kv_cache_groups",
+    "get_max_concurrency_for_kv_cache_config",
+    "get_num_blocks",
     "get_request_block_hasher",
     "get_uniform_page_size",
+    "group_and_unify_kv_cache_specs",
     "hash_block_tokens",
     "init_none_hash",
     "is_kv_cache_page_size_uniform",
     "is_kv_cache_spec_uniform",
+    "is_kv_cache_type_attention_free",
+    "is_kv_cache_type_uniform",
     "make_block_hash_with_group_id",
+    "max_memory_usage_bytes",
+    "may_override_num_blocks",
     "maybe_convert_block_hash",
     "need_extra_keys",
+    "resolve_kv_cache_block_sizes",
+    "unify_hybrid_kv_cache_specs",
+    "unify_kv_cache_configs",
+    "unify_kv_cache_spec_page_size",
 ]
 
 
@@ -50,28 +126,3 @@ def __getattr__(name: str) -> BlockHash:
     if name == "NONE_HASH":
         return block_hashing.NONE_HASH
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def is_kv_cache_spec_uniform(kv_cache_spec: Mapping[str, KVCacheSpec]) -> bool:
-    """Whether the layers' specs can be merged into one; True for no layers [S-05]."""
-    specs = list(kv_cache_spec.values())
-    if not specs:
-        return True
-    try:
-        type(specs[0]).merge(specs)
-    except (AssertionError, ValueError):
-        return False
-    return True
-
-
-def is_kv_cache_page_size_uniform(kv_cache_spec: Mapping[str, KVCacheSpec]) -> bool:
-    """Whether the layers have one page size; False for no layers."""
-    return len({spec.page_size_bytes for spec in kv_cache_spec.values()}) == 1
-
-
-def get_uniform_page_size(kv_cache_specs: Iterable[KVCacheSpec] | Mapping[str, KVCacheSpec]) -> int:
-    """The one page size in bytes. AssertionError unless there is exactly one. Takes a mapping, too."""
-    specs = kv_cache_specs.values() if isinstance(kv_cache_specs, Mapping) else kv_cache_specs
-    sizes = {spec.page_size_bytes for spec in specs}
-    assert len(sizes) == 1, f"layers have page sizes {sorted(sizes)} in bytes: unify them first"
-    return sizes.pop()

@@ -100,13 +100,30 @@ class SingleTypeKVCacheManager(ABC):
         num_local_computed_tokens: int,
         num_external_computed_tokens: int,
     ) -> None:
-        """Begin the table of a request: nulls for what is skipped already, the hit, room for external tokens.
+        """Begin the table of a request: `attach_computed_blocks`, then `allocate_external_blocks`.
 
-        A running request is left alone; AssertionError if it comes with a hit.
+        Only right for a core of one group: with several, all attach before any allocates.
+        """
+        missing = self.attach_computed_blocks(
+            request_id, new_computed_blocks, num_local_computed_tokens, num_external_computed_tokens
+        )
+        self.allocate_external_blocks(request_id, missing)
+
+    def attach_computed_blocks(
+        self,
+        request_id: str,
+        new_computed_blocks: Sequence[KVCacheBlock],
+        num_local_computed_tokens: int,
+        num_external_computed_tokens: int,
+    ) -> int:
+        """Begin the table of a request: nulls for what is skipped already, and the hit.
+
+        Returns how many blocks the external tokens still need. A running request is left alone; AssertionError if it
+        comes with a hit.
         """
         if request_id in self.num_cached_block:
             self._demand_no_hit(request_id, new_computed_blocks)
-            return
+            return 0
         table = self.req_to_blocks[request_id]
         assert not table, f"request {request_id} is not running but holds {len(table)} blocks: free it first"
         total = num_local_computed_tokens + num_external_computed_tokens
@@ -122,8 +139,12 @@ class SingleTypeKVCacheManager(ABC):
         table.extend([self._null_block] * skipped)
         table.extend(new_computed_blocks)
         self.num_cached_block[request_id] = len(table)
-        if num_external_computed_tokens > 0:
-            self._grow(table, cdiv(total, self.block_size) - len(table))
+        return cdiv(total, self.block_size) - len(table) if num_external_computed_tokens > 0 else 0
+
+    def allocate_external_blocks(self, request_id: str, count: int) -> None:
+        """Extend the table by so many blocks, whose content arrives from outside."""
+        if count > 0:
+            self._grow(self.req_to_blocks[request_id], count)
 
     def allocate_new_blocks(self, request_id: str, num_tokens: int, num_tokens_main_model: int) -> list[KVCacheBlock]:
         """Extend the table to hold `num_tokens` tokens. Returns the added blocks."""

@@ -199,8 +199,7 @@ class Model:
             fits = predicted <= self.state.num_free()
             raise Refusal("refused by reservation" if fits else "refused by free count")
         if any(hit) or op.external:
-            for group in groups:
-                self.attach(group, plan)
+            self.attach_all(plan)
         new = [self.extend(group, plan) for group in groups]
         if self.shape.caching and not op.delay:
             self.register(op.request, min(main, len(request.tokens)))
@@ -252,11 +251,25 @@ class Model:
         """Align mode: the first allocation takes one state and the speculative ones, a later one at most one."""
         return max(0, min(missing, 1 if started else 1 + rule.p))
 
-    def attach(self, group: int, plan: Plan) -> None:
-        """The hit becomes the start of the table, room for external tokens follows (`allocate_new_computed_blocks`)."""
+    def attach_all(self, plan: Plan) -> None:
+        """All groups hold their hits before any takes a block for external tokens, which could be one of a hit."""
+        missing = [self.attach(group, plan) for group in range(len(self.rules))]
+        for group, count in enumerate(missing):
+            self.make_room(group, plan, count)
+
+    def make_room(self, group: int, plan: Plan, count: int) -> None:
+        """So many blocks more in the table, for external tokens."""
+        if count:
+            self.grow(group, self.state.tables[group][plan.op.request], count)
+
+    def attach(self, group: int, plan: Plan) -> int:
+        """The hit becomes the start of the table (`allocate_new_computed_blocks`).
+
+        Returns how many blocks the external tokens still need.
+        """
         name, hit, total, external = plan.op.request, plan.hit[group], plan.local + plan.op.external, plan.op.external
         if name in self.registered[group] or self.shape.groups[group].kind == "cross":
-            return
+            return 0
         rule, tables = self.rules[group], self.state.tables[group]
         demand(not tables.get(name))
         skipped = max(0, rule.skipped(total) // rule.b)
@@ -267,8 +280,7 @@ class Model:
         demand(self.shape.caching or not any(hit))
         tables[name] = table = [NULL] * skipped + hit
         self.registered[group][name] = len(table)
-        if external:
-            self.grow(group, table, arith.cdiv(total, rule.b) - len(table))
+        return arith.cdiv(total, rule.b) - len(table) if external else 0
 
     def extend(self, group: int, plan: Plan) -> tuple[int, ...]:
         """The table grows to cover the tokens. Returns the added entries (`allocate_new_blocks`)."""

@@ -1,4 +1,4 @@
-"""The benchmark still runs, and writes what docs/numbers.md consists of."""
+"""The benchmarks still run, and write what docs/numbers.md and docs/slot-mapping.md consist of."""
 
 import re
 import subprocess
@@ -26,3 +26,14 @@ def test_a_short_run_writes_a_line_for_each_thing_measured(tmp_path):
     kept = [name for name in rows((ROOT / "docs" / "numbers.md").read_text(encoding="utf-8")) if "vllm" not in name]
     assert len(kept) == 5
     assert rows(page) == kept
+
+
+def test_a_short_run_of_slot_mappings_writes_what_the_page_has(tmp_path):
+    written = tmp_path / "slot-mapping.md"
+    words = [sys.executable, "benchmarks/slot_mapping.py", "--seconds", "0", "--rounds", "1", "--write", str(written)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    row = re.compile(r"## Slots.*|\| (?:`|Python).* \| (?=[\d,.]+ \| [\d,.]+ to [\d,.]+ \| [\d,.]+ \|)")
+    kept = row.findall((ROOT / "docs" / "slot-mapping.md").read_text(encoding="utf-8"))
+    assert len(kept) == 3 * (1 + 4)
+    assert row.findall(written.read_text(encoding="utf-8")) == kept

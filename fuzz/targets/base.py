@@ -5,6 +5,7 @@ process or in another one. It never interprets what it sees: comparing is the or
 """
 
 import sys
+from collections.abc import Mapping
 from typing import Protocol
 
 from ...model.ops import Operation, Outcome, Shape
@@ -30,7 +31,22 @@ class Target(Protocol):
         ...
 
 
-def close_target(target: Target) -> None:
+class Calculator(Protocol):
+    """Answers questions of configuration arithmetic (specs-and-config.md) with the functions of one core."""
+
+    name: str
+    """As `Target.name`."""
+
+    def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
+        """`{"output": value}` or `{"raises": name of the exception's class}`; an exception is an answer, not raised."""
+        ...
+
+    def close(self) -> None:
+        """End what was started. Safe to call twice."""
+        ...
+
+
+def close_target(target: Target | Calculator) -> None:
     """End a target. What has been found stays found if the target fails at its end: that is only said."""
     try:
         target.close()

@@ -64,13 +64,13 @@ class Binding:
                 mamba_cache_mode=group.mamba_mode,
                 num_speculative_blocks=group.speculative_blocks,
             )
+        return self.attention_spec(group, group.block_size, group.num_heads, 1, self.dtype)
+
+    def attention_spec(self, group: Group, block_size: int, num_heads: int, head_size: int, dtype: object) -> Any:
+        """The spec of a group of attention layers with these sizes, in tokens, heads and elements."""
         name, own_fields = _SPECS[group.kind]
         return self.names(name)(
-            block_size=group.block_size,
-            num_kv_heads=group.num_heads,
-            head_size=1,
-            dtype=self.dtype,
-            **own_fields(group),
+            block_size=block_size, num_kv_heads=num_heads, head_size=head_size, dtype=dtype, **own_fields(group)
         )
 
     def manager(self, shape: Shape) -> Any:
@@ -159,6 +159,7 @@ def bind_vllm() -> Binding:
         "vllm.v1.core.kv_cache_manager",
         "vllm.v1.core.kv_cache_utils",
         "vllm.v1.kv_cache_interface",
+        "vllm.v1.metrics.stats",
         "vllm.v1.request",
         "vllm.utils.hashing",
         "vllm.lora.request",
@@ -190,7 +191,7 @@ def bind_vllm() -> Binding:
 def bind_impl() -> Binding:
     """Our own core. ImportError if it is not installed beside the harness."""
     package = f"{__name__.split('.')[0]}.impl"
-    names = _names_of(package)
+    names = _names_of(package, f"{package}.kv_cache_utils")
     numpy = import_module("numpy")
     logging.getLogger(package).setLevel(logging.ERROR)
     names("init_none_hash")(names("sha256"))

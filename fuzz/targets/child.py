@@ -7,16 +7,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import TypeVar
 
 from ...model.ops import Operation, Outcome, Shape, to_json
 from ...model.snapshot import Snapshot
 from .base import TargetLostError, TargetUnavailableError
-from .wire import HEADER, MAX_FRAME, answer_of, frame, message_of
+from .wire import HEADER, MAX_FRAME, answer_of, answers_of, frame, message_of
 
+T = TypeVar("T")
 MEBIBYTE = 1 << 20
 _ROOT = __name__.split(".")[0]
 _STDERR_KEPT = 4096
@@ -90,11 +92,51 @@ class ChildTarget:
         return lost
 
 
-class _Process:
-    """One launched child."""
+class ChildCalculator:
+    """A `Calculator` that lives in a child process, launched at the first question and again after a loss.
 
-    def __init__(self, spec: str, python: Path | None, limits: Limits) -> None:
+    `spec` and `python` as for `ChildTarget`.
+    """
+
+    def __init__(self, name: str, spec: str, python: Path | None = None, limits: Limits | None = None) -> None:
+        self.name = name
+        self._spec = spec
+        self._python = python
+        self._limits = limits or Limits()
+        self._process: _Process | None = None
+
+    @property
+    def version(self) -> str:
+        """Version of what the running child drives; empty before the first question or if it does not say."""
+        return self._process.version if self._process else ""
+
+    def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
+        """One answer. TargetLostError if the child is lost over it, TargetUnavailableError if it cannot be launched."""
+        return self.ask_all([(op, inputs)])[0]
+
+    def ask_all(self, questions: Sequence[tuple[str, Mapping[str, object]]]) -> list[dict[str, object]]:
+        """The answers to all questions, on one journey. Errors as for `ask`; which of them is to blame is not known."""
+        if self._process is None:
+            self._process = _Process(self._spec, self._python, self._limits, "calculator")
+        try:
+            return self._process.answers(questions, self._limits.operation_s)
+        except BaseException:
+            self.close()  # lost, or the pipe may stand in the middle of a frame
+            raise
+
+    def close(self) -> None:
+        """Kill the child and all it started."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+
+class _Process:
+    """One launched child. Its role, `target` or `calculator`, says what it opens."""
+
+    def __init__(self, spec: str, python: Path | None, limits: Limits, role: str = "target") -> None:
         self._limits = limits
+        self._role = role
         self._input = bytearray()
         self._last_words = b""
         self._modules = tempfile.TemporaryDirectory(prefix="blockproof-child-")
@@ -112,7 +154,7 @@ class _Process:
         self._answers = os.fdopen(we_read, "rb", buffering=0)
         # -P: nothing in the current directory may stand in for the environment's modules.
         command = [str(python or sys.executable), "-u", "-P", "-m", f"{__name__}_main", spec]
-        command += [str(child_reads), str(child_writes)]
+        command += [str(child_reads), str(child_writes), self._role]
         try:
             self._child = subprocess.Popen(
                 command,
@@ -153,18 +195,31 @@ class _Process:
         raise TargetUnavailableError(f"{spec}: the child process began with nonsense: {str(message)[:80]}")
 
     def ask(self, message: list[object], deadline_s: float) -> tuple[Outcome, Snapshot | None]:
-        """Send a request and wait for its answer."""
+        """Send a request and wait for its outcome."""
+        outcome, snapshot, resident = self._exchange(message, deadline_s, answer_of)
+        self._check_memory(resident)
+        return outcome, snapshot
+
+    def answers(
+        self, questions: Sequence[tuple[str, Mapping[str, object]]], deadline_s: float
+    ) -> list[dict[str, object]]:
+        """Ask all questions and wait for their answers."""
+        message: list[object] = ["ask", [list(question) for question in questions]]
+        answers, resident = self._exchange(message, deadline_s, lambda answer: answers_of(answer, len(questions)))
+        self._check_memory(resident)
+        return answers
+
+    def _exchange(self, message: list[object], deadline_s: float, read: Callable[[list[object]], T]) -> T:
+        """Send a request, wait for its answer and read it."""
         self._send(frame(message), deadline_s)
         payload = self._receive(deadline_s, message[1])
         try:
             answer = message_of(payload)
             if answer[0] == "lost":
                 raise TargetLostError(str(answer[1]), self._with_last_words(str(answer[2])))
-            outcome, snapshot, resident = answer_of(answer)
+            return read(answer)
         except (ValueError, IndexError) as error:
             raise TargetLostError("protocol", self._with_last_words(f"no answer can be read: {error}")) from None
-        self._check_memory(resident)
-        return outcome, snapshot
 
     def end(self) -> None:
         """Kill the child and its children, and let go of all that belongs to it."""

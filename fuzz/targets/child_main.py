@@ -1,7 +1,8 @@
-"""The child's side of a target in its own process: `python -m blockproof.fuzz.targets.child_main SPEC IN OUT`.
+"""The child's side of a target in its own process: `python -m blockproof.fuzz.targets.child_main SPEC IN OUT ROLE`.
 
-IN and OUT are inherited file descriptors. It runs in the target's Python environment, where only the standard library
-and the target are there. What the target prints goes to stderr: the parent has set stdout to it.
+IN and OUT are inherited file descriptors; ROLE is `target` or `calculator`. It runs in the target's Python environment,
+where only the standard library and the target are there. What the target prints goes to stderr: the parent has set
+stdout to it.
 """
 
 import faulthandler
@@ -12,10 +13,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Iterator
+from typing import Any
 
 from ...model.ops import operation_from_json, shape_from_json
-from .base import Target, TargetLostError, TargetUnavailableError
-from .registry import open_here
+from .base import TargetLostError, TargetUnavailableError
+from .registry import open_calculator_here, open_here
 from .wire import HEADER, answer_message, frame, message_of
 
 SAMPLE_EVERY = 256
@@ -27,27 +29,30 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=False)  # the parent asks where a hanging target stands
-    spec, requests, answers = arguments[0], int(arguments[1]), int(arguments[2])
+    spec, requests, answers, role = arguments[0], int(arguments[1]), int(arguments[2]), arguments[3]
     for descriptor in (requests, answers):
         os.set_inheritable(descriptor, False)
     threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
     try:
-        target = open_here(spec)
+        served: Any = open_calculator_here(spec) if role == "calculator" else open_here(spec)
     except (TargetUnavailableError, ValueError, ImportError) as error:
         _send(answers, frame(["unavailable", str(error)]))
         return
-    _send(answers, frame(["ready", str(getattr(target, "version", "")), resident_bytes()]))
+    _send(answers, frame(["ready", str(getattr(served, "version", "")), resident_bytes()]))
     for count, payload in enumerate(_frames(requests)):
-        _send(answers, _answer(target, payload, count % SAMPLE_EVERY == 0))
+        _send(answers, _answer(served, payload, count % SAMPLE_EVERY == 0))
 
 
-def _answer(target: Target, payload: bytes, measure: bool) -> bytes:
+def _answer(served: Any, payload: bytes, measure: bool) -> bytes:
     try:
-        kind, document = message_of(payload)
+        message: list[Any] = message_of(payload)
+        kind, document = message
+        if kind == "ask":
+            return frame(["answers", [served.ask(op, inputs) for op, inputs in document], resident_bytes()])
         if kind == "start":
-            outcome, snapshot = target.start(shape_from_json(document))
+            outcome, snapshot = served.start(shape_from_json(document))
         else:
-            outcome, snapshot = target.step(operation_from_json(document))
+            outcome, snapshot = served.step(operation_from_json(document))
         return frame(answer_message(outcome, snapshot, resident_bytes() if measure or kind == "start" else 0))
     except TargetLostError as lost:
         return frame(["lost", lost.kind, lost.detail])

@@ -4,13 +4,16 @@ import importlib
 import os
 import re
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
+from typing import cast
 
-from .base import Target, TargetUnavailableError
-from .bindings import bind_impl, bind_vllm
-from .child import ChildTarget, Limits
-from .environments import find, installed, version_in
+from .base import Calculator, Target, TargetUnavailableError
+from .bindings import Binding, bind_impl, bind_vllm
+from .calculator import answer
+from .child import ChildCalculator, ChildTarget, Limits
+from .environments import Environment, find, installed, version_in
 from .vllm_style import VllmStyleTarget
 
 SPECS = "impl, vllm, vllm==VERSION, package.module:factory, fault:NAME"
@@ -28,11 +31,11 @@ def open_target(spec: str, *, isolate: bool = False, deadline_s: float = Limits.
     check_spec(spec)
     limits = Limits(operation_s=deadline_s)
     if spec.startswith("vllm") and not _is_here(spec):
-        return _installed_vllm(spec, limits)
+        environment = _installed_vllm(spec)
+        return ChildTarget(environment.name, "vllm", environment.python, limits)
     if not isolate:
         return open_here(spec)
-    name = f"vllm=={version('vllm')}" if spec == "vllm" else spec
-    return ChildTarget(name, "vllm" if name.startswith("vllm") else spec, limits=limits)
+    return ChildTarget(*_names_in_a_child(spec), limits=limits)
 
 
 def open_here(spec: str) -> Target:
@@ -41,7 +44,8 @@ def open_here(spec: str) -> Target:
     if spec == "impl":
         return VllmStyleTarget(spec, bind_impl())
     if spec.startswith("vllm"):
-        return _vllm_here()
+        binding = _vllm_here()
+        return VllmStyleTarget(f"vllm=={binding.version}", binding)
     if spec.startswith("fault:"):
         faults = importlib.import_module(f"{__name__.split('.')[0]}.fuzz.faults")
         try:
@@ -49,7 +53,52 @@ def open_here(spec: str) -> Target:
         except KeyError as error:
             raise ValueError(f"unknown fault {error}; write fault: and one of {', '.join(faults.FAULTS)}") from None
         return fault
-    return _from_factory(spec)
+    return cast(Target, _from_factory(spec, "Target", "start", "step"))
+
+
+def open_calculator(spec: str, *, isolate: bool = False, deadline_s: float = Limits.operation_s) -> Calculator:
+    """The calculator that `spec` names; arguments and errors as for `open_target`."""
+    check_spec(spec)
+    limits = Limits(operation_s=deadline_s)
+    if spec.startswith("vllm") and not _is_here(spec):
+        environment = _installed_vllm(spec)
+        return ChildCalculator(environment.name, "vllm", environment.python, limits)
+    if not isolate:
+        return open_calculator_here(spec)
+    return ChildCalculator(*_names_in_a_child(spec), limits=limits)
+
+
+class CoreCalculator:
+    """Answers with a core that can be imported here."""
+
+    def __init__(self, name: str, binding: Binding) -> None:
+        self.name = name
+        self.version = binding.version
+        self._names = binding.names
+
+    def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
+        """The answer; see `calculator.answer`."""
+        return answer(self._names, op, inputs)
+
+    def close(self) -> None:
+        """Nothing is left behind."""
+
+
+def open_calculator_here(spec: str) -> Calculator:
+    """The calculator in this process. Errors as for `open_target`."""
+    check_spec(spec)
+    if spec == "impl":
+        return CoreCalculator(spec, bind_impl())
+    if spec.startswith("vllm"):
+        binding = _vllm_here()
+        return CoreCalculator(f"vllm=={binding.version}", binding)
+    if spec.startswith("fault:"):
+        faults = importlib.import_module(f"{__name__.split('.')[0]}.fuzz.configuration_faults")
+        name = spec.removeprefix("fault:")
+        if name not in faults.FAULTS:
+            raise ValueError(f"unknown fault {name!r}; write fault: and one of {', '.join(faults.FAULTS)}")
+        return cast(Calculator, faults.open_fault(name))
+    return cast(Calculator, _from_factory(spec, "Calculator", "ask"))
 
 
 def check_spec(spec: str) -> None:
@@ -67,18 +116,23 @@ def _is_here(spec: str) -> bool:
     return find_spec("vllm") is not None and spec in ("vllm", f"vllm=={version('vllm')}")
 
 
-def _vllm_here() -> Target:
+def _names_in_a_child(spec: str) -> tuple[str, str]:
+    """What a target of this interpreter is called, and what its child is to open."""
+    name = f"vllm=={version('vllm')}" if spec == "vllm" else spec
+    return name, "vllm" if name.startswith("vllm") else spec
+
+
+def _vllm_here() -> Binding:
     try:
-        binding = bind_vllm()
+        return bind_vllm()
     except Exception as error:  # an import of that size can fail in any way
         raise TargetUnavailableError(
             f"vllm cannot be imported here: {type(error).__name__}: {error}; "
             "an environment of its own may do: blockproof targets install vllm==0.23.0"
         ) from error
-    return VllmStyleTarget(f"vllm=={binding.version}", binding)
 
 
-def _installed_vllm(spec: str, limits: Limits) -> Target:
+def _installed_vllm(spec: str) -> Environment:
     if spec == "vllm":
         candidates = installed()
         if len(candidates) > 1:
@@ -90,10 +144,11 @@ def _installed_vllm(spec: str, limits: Limits) -> Target:
     if environment is None:
         wanted = "vllm==0.23.0" if spec == "vllm" else spec
         raise TargetUnavailableError(f"{spec} is not installed; run: blockproof targets install {wanted}")
-    return ChildTarget(environment.name, "vllm", environment.python, limits)
+    return environment
 
 
-def _from_factory(spec: str) -> Target:
+def _from_factory(spec: str, protocol: str, *methods: str) -> object:
+    """What the factory makes, which must have these methods besides a name and `close`."""
     module_name, _, factory_name = spec.partition(":")
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # a module beside the caller is found as with `python -m`
@@ -105,15 +160,15 @@ def _from_factory(spec: str) -> Target:
     if not callable(factory):
         raise TargetUnavailableError(f"{spec}: {module_name} has no function {factory_name!r}")
     try:
-        target: Target = factory()
+        made: object = factory()
     except (Exception, SystemExit) as error:
         raise TargetUnavailableError(f"{spec}: the factory failed: {_one_line(error)}") from error
-    if missing := [name for name in ("name", "start", "step", "close") if not hasattr(target, name)]:
+    if missing := [name for name in ("name", *methods, "close") if not hasattr(made, name)]:
         raise TargetUnavailableError(
-            f"{spec}: the factory returned a {type(target).__name__} without {missing[0]!r}; "
-            "see blockproof.fuzz.targets.base.Target"
+            f"{spec}: the factory returned a {type(made).__name__} without {missing[0]!r}; "
+            f"see blockproof.fuzz.targets.base.{protocol}"
         )
-    return target
+    return made
 
 
 def _one_line(error: BaseException) -> str:

@@ -4,6 +4,8 @@ A frame is a length in 4 bytes, big endian, and so many bytes of JSON, always an
 is. The harness sends `["start", shape]` and `["step", operation]`; the child opens with `["ready", version, bytes]` or
 `["unavailable", message]` and answers `["Done", value, snapshot, bytes]` (or `Refused`, `Failed`), or
 `["lost", kind, detail]`. `bytes` is the child's resident memory where it was measured, else 0.
+
+A child that calculates is sent `["ask", [[op, inputs], ...]]` and answers `["answers", [answer, ...], bytes]`.
 """
 
 import json
@@ -51,6 +53,20 @@ def answer_of(message: list[object]) -> tuple[Outcome, Snapshot | None, int]:
     if not isinstance(resident, int):
         raise ValueError(f"expected a size in bytes, got {str(resident)[:80]}")
     return _outcome_of(kind, value), None if fields is None else _snapshot_of(fields), resident
+
+
+def answers_of(message: list[object], count: int) -> tuple[list[dict[str, object]], int]:
+    """The answers to so many questions, and resident bytes. ValueError if the message is none of that."""
+    match message:
+        case ["answers", list(answers), int(resident)] if len(answers) == count:
+            if wrong := [answer for answer in answers if not _is_answer(answer)]:
+                raise ValueError(f"expected an output or what is raised, got {str(wrong[0])[:80]}")
+            return answers, resident
+    raise ValueError(f"expected {count} answers, got {str(message)[:80]}")
+
+
+def _is_answer(answer: object) -> bool:
+    return isinstance(answer, dict) and list(answer) in (["output"], ["raises"])
 
 
 def _outcome_of(kind: object, value: object) -> Outcome:

@@ -105,6 +105,15 @@ def test_one_type_whatever_the_order() -> None:
     assert not impl.UniformTypeKVCacheSpecs.is_uniform_type({"a": sinks, "b": other_sinks})
 
 
+def test_a_class_without_manager_is_of_no_type_that_has_one() -> None:
+    encoder = impl.EncoderOnlyAttentionSpec(16, **LAYOUT)
+    full = impl.FullAttentionSpec(16, **LAYOUT)
+    for layers in ({"a": full, "b": encoder}, {"a": encoder, "b": full}):
+        assert not impl.UniformTypeKVCacheSpecs.is_uniform_type(layers)
+    with pytest.raises(AssertionError, match="EncoderOnlyAttentionSpec has no manager"):
+        impl.UniformTypeKVCacheSpecs.is_uniform_type({"a": encoder})
+
+
 def test_memory_beyond_one_context_parallel_rank_is_shared_or_refused() -> None:
     class Config:
         model_config = type("M", (), {"max_model_len": 100})

@@ -1,0 +1,214 @@
+"""Holds a calculator against the model on drawn configurations.
+
+Two oracles judge. `lockstep` asks target and model the same and wants equal answers. `invariants` looks at the
+target's answers alone. A release that is known to deviate is held, exactly, against a model that deviates in the same
+way; where that model and the chapter differ, the deviations are counted.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from ..model.configuration import Rules
+from .configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
+from .configuration_findings import LOCKSTEP, LOST, MODELS, ConfigurationFinding
+from .configuration_invariants import INVARIANTS, Invariant
+from .configuration_questions import Question, draw_questions
+from .configuration_reach import Reach
+from .configurations import Answer, Configuration, draw_configuration
+from .targets.base import Calculator, TargetLostError
+from .workload import Draw, SeededDraw
+
+Oracle: TypeAlias = Literal["lockstep", "invariants", "all"]
+REFERENCE = "vllm==0.23.0"
+"""The release that has a model of its own; every other target is held against the chapter."""
+BOTH_MODELS_EVERY = 16
+"""Of so many configurations, one is put to both models even where the deviating one says that it did not deviate."""
+OnProgress: TypeAlias = Callable[[Reach], None]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a run ends, besides Ctrl-C."""
+
+    configurations: int | None = None
+    seconds: float | None = None
+    findings: int = 1
+    """Different kinds of findings."""
+
+    def reached(self, reach: Reach) -> bool:
+        """Has the run come to one of its limits?"""
+        return (
+            len(reach.findings) >= self.findings
+            or (self.configurations is not None and reach.configurations >= self.configurations)
+            or (self.seconds is not None and reach.seconds >= self.seconds)
+        )
+
+
+def run(
+    target: Calculator,
+    reach: Reach,
+    limits: Limits,
+    oracle: Oracle = "all",
+    on_progress: OnProgress | None = None,
+) -> None:
+    """Check configuration after configuration; `reach` is filled in as they come.
+
+    Configuration `i` of a seed is the same whatever was checked before it.
+    """
+    start, judge, kinds = time.monotonic(), Judge(target, reach, oracle), {finding.kind for finding in reach.findings}
+    while not limits.reached(reach):
+        seed = f"{reach.seed}/{reach.configurations}"
+        finding = judge.check(*draw_case(SeededDraw(seed)), seed)
+        reach.seconds = time.monotonic() - start
+        if finding is not None and finding.kind not in kinds:
+            kinds.add(finding.kind)
+            reach.findings.append(finding)
+        if on_progress is not None:
+            on_progress(reach)
+
+
+def draw_case(draw: Draw) -> tuple[Configuration, list[Question]]:
+    """A configuration and what is asked about it."""
+    configuration = draw_configuration(draw, Rules().answer)
+    return configuration, draw_questions(draw, configuration)
+
+
+class FoundError(Exception):
+    """A disagreement, which ends the questions about a configuration."""
+
+    def __init__(self, finding: ConfigurationFinding) -> None:
+        super().__init__(finding.kind)
+        self.finding = finding
+
+
+class Judge:
+    """Asks a target about configurations and judges its answers."""
+
+    _excused: bool
+    """Was there a known deviation among the answers since the last reset?"""
+    _seen_output: bool
+    """Was there an output among them?"""
+
+    def __init__(self, target: Calculator, reach: Reach | None = None, oracle: Oracle = "all") -> None:
+        self.target = target
+        self.reach = reach or Reach(target.name)
+        self.oracle = oracle
+        self.rules = Rules()
+        self.reference = Reference0230() if target.name == REFERENCE else None
+        if self.reference is not None:
+            self.reach.deviations.update({deviation.id: 0 for deviation in CONFIGURATION_DEVIATIONS})
+        self._start()
+
+    def check(
+        self, configuration: Configuration, questions: Sequence[Question] = (), seed: str = ""
+    ) -> ConfigurationFinding | None:
+        """The first disagreement over these questions and what the invariants ask, None if there is none."""
+        self._start(seed)
+        self.reach.add_configuration(configuration)
+        try:
+            self._ask_ahead(questions)
+            if self.oracle != "invariants":
+                for op, inputs in questions:
+                    self.ask(op, inputs)
+            if self.oracle != "lockstep":
+                for name, invariant in INVARIANTS.items():
+                    self._hold(name, invariant, configuration)
+        except FoundError as found:
+            return found.finding
+        return None
+
+    def check_question(self, op: str, inputs: Mapping[str, object]) -> ConfigurationFinding | None:
+        """The disagreement over one question, None if there is none."""
+        self._start()
+        try:
+            self.ask(op, inputs)
+        except FoundError as found:
+            return found.finding
+        return None
+
+    def check_invariant(self, name: str, configuration: Configuration) -> ConfigurationFinding | None:
+        """What breaks this invariant, or another disagreement over what it asks; None if there is neither."""
+        self._start()
+        try:
+            self._hold(name, INVARIANTS[name], configuration)
+        except FoundError as found:
+            return found.finding
+        return None
+
+    def ask(self, op: str, inputs: Mapping[str, object]) -> Answer:
+        """The target's answer, after it was compared. FoundError if it is wrong, or if the target is lost over it."""
+        key = repr((op, inputs))
+        if key not in self._answers:
+            self._answers[key] = self._asked(op, inputs)
+        answer = self._answers[key]
+        if key not in self._deviates:
+            self.reach.add_question(op, answer)
+            self._deviates[key] = self.oracle != "invariants" and self._compare(op, inputs, answer)
+        self._excused = self._excused or self._deviates[key]
+        self._seen_output = self._seen_output or "output" in answer
+        return answer
+
+    def _start(self, seed: str = "") -> None:
+        self._seed = seed
+        self._answers: dict[str, Answer] = {}
+        self._deviates: dict[str, bool] = {}
+        """By question, once it was judged: is the answer a known deviation?"""
+        self._excused = False
+        self._seen_output = False
+
+    def _ask_ahead(self, questions: Sequence[Question]) -> None:
+        """Fetch all answers on one journey, where the target can do that and survives it."""
+        ask_all = getattr(self.target, "ask_all", None)
+        if ask_all is None:
+            return
+        try:
+            answers = ask_all(questions)
+        except TargetLostError:
+            return  # asked one by one, it will show over which question
+        self._answers = {repr((op, inputs)): answer for (op, inputs), answer in zip(questions, answers, strict=True)}
+
+    def _asked(self, op: str, inputs: Mapping[str, object]) -> Answer:
+        try:
+            return self.target.ask(op, inputs)
+        except TargetLostError as lost:
+            raise self._found(LOST, op, inputs, "an answer", str(lost)) from None
+
+    def _compare(self, op: str, inputs: Mapping[str, object], answer: Answer) -> bool:
+        """Is the answer right? True if it is so only because a deviation is known. FoundError if it is not."""
+        if self.reference is None:
+            if (expected := self.rules.answer(op, inputs)) != answer:
+                raise self._found(LOCKSTEP, op, inputs, expected, answer)
+            return False
+        self.reference.fired.clear()
+        deviating = self.reference.answer(op, inputs)
+        if deviating != answer:
+            raise self._found(LOCKSTEP, op, inputs, deviating, answer)
+        if not self.reference.fired and self.reach.configurations % BOTH_MODELS_EVERY:
+            return False
+        expected = self.rules.answer(op, inputs)
+        if expected == deviating:
+            return False
+        if not self.reference.fired:
+            raise self._found(MODELS, op, inputs, expected, deviating)
+        self.reach.deviations.update(self.reference.fired)
+        return True
+
+    def _hold(self, name: str, invariant: Invariant, configuration: Configuration) -> None:
+        """FoundError if the invariant does not hold and no known deviation was among the answers it looked at."""
+        self._excused = self._seen_output = False
+        broken = list(invariant(configuration, self.ask))
+        self.reach.invariants[name] += self._seen_output
+        if broken and self._excused:
+            self.reach.situations[f"{name} broken by a known deviation"] += 1
+        elif broken:
+            raise self._found(name, "configs", configuration.about_workers(), invariant.__doc__, "; ".join(broken[:3]))
+
+    def _found(
+        self, oracle: str, op: str, inputs: Mapping[str, object], expected: object, actual: object
+    ) -> FoundError:
+        side = type(self.reference or self.rules).__name__
+        model = oracle if oracle in INVARIANTS else "Rules" if oracle == MODELS else side
+        sides = (model, self.target.name)
+        return FoundError(ConfigurationFinding(oracle, op, inputs, expected, actual, sides, self._seed))

@@ -1,0 +1,308 @@
+"""Answers questions of configuration arithmetic with the functions of a core that has the API of vLLM 0.23.
+
+A question is an op and its inputs, plain JSON, and so is the answer; the language is that of the golden vectors. This
+module runs in the Python environment of the target, where only the standard library and the target can be relied upon.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from .question_json import (
+    Inputs,
+    Json,
+    Names,
+    QuestionError,
+    SpecTable,
+    layers_from_json,
+    layers_to_json,
+    spec_from_json,
+    spec_to_json,
+    tensors_to_json,
+    vllm_config_from_json,
+)
+
+
+def answer(names: Names, op: str, inputs: Inputs) -> dict[str, object]:
+    """`{"output": value}` or `{"raises": name of the exception's class}`. QuestionError for what is no question."""
+    if op not in _OPS:
+        raise QuestionError(f"unknown op {op!r}; ask one of {', '.join(_OPS)}")
+    try:
+        return {"output": _OPS[op](names, inputs)}
+    except QuestionError:
+        raise
+    except Exception as error:
+        return {"raises": type(error).__name__}
+
+
+# Questions about specs.
+
+
+def _class_fields(names: Names, inputs: Inputs) -> Any:
+    def describe(field: dataclasses.Field[Any]) -> Json:
+        described: Json = {"name": field.name, "kw_only": field.kw_only}
+        if field.default is not dataclasses.MISSING:
+            described["default"] = getattr(field.default, "name", field.default)
+        return described
+
+    return {name: [describe(field) for field in dataclasses.fields(names(name))] for name in inputs["classes"]}
+
+
+def _quant_modes(names: Names, inputs: Inputs) -> Any:
+    def row(dtype: str | None) -> list[Any]:
+        mode = names("get_kv_quant_mode")(dtype)
+        per_token_head = names("kv_cache_uses_per_token_head_scales")(dtype)
+        return [mode.name, mode.value, names("is_quantized_kv_cache")(dtype), per_token_head]
+
+    return [row(dtype) for dtype in inputs["kv_cache_dtypes"]]
+
+
+def _kinds(names: Names, inputs: Inputs) -> Any:
+    kind, window = names("get_kv_cache_spec_kind"), names("get_kv_cache_spec_sliding_window")
+    specs = [spec_from_json(names, raw) for raw in inputs["specs"]]
+    return [[kind(spec).value, window(spec)] for spec in specs]
+
+
+def _registry(names: Names, inputs: Inputs) -> Any:
+    registry = names("KVCacheSpecRegistry")
+    specs = [spec_from_json(names, raw) for raw in inputs["specs"]]
+    found = [(registry.get_manager_class(spec), registry.get_uniform_type_base_spec(spec)) for spec in specs]
+    return [[getattr(kind, "__name__", None) for kind in pair] for pair in found]
+
+
+def _page(names: Names, inputs: Inputs) -> Any:
+    spec = spec_from_json(names, inputs["spec"])
+    attributes = ("page_size_bytes", "storage_block_size", "real_page_size_bytes", "page_size_padded")
+    return {name: getattr(spec, name) for name in attributes if hasattr(spec, name)}
+
+
+def _resize(names: Names, inputs: Inputs) -> Any:
+    spec = spec_from_json(names, inputs["spec"]).copy_with_new_block_size(inputs["block_size"])
+    return {"block_size": spec.block_size, "page_size_bytes": spec.page_size_bytes}
+
+
+def _max_memory(names: Names, inputs: Inputs) -> Any:
+    spec = spec_from_json(names, inputs["spec"])
+    settings = inputs.get("vllm_config") or {}
+    configs = [vllm_config_from_json({**settings, "max_model_len": length}) for length in inputs["max_model_lens"]]
+    return [spec.max_memory_usage_bytes(config) for config in configs]
+
+
+def _admission_cap(names: Names, inputs: Inputs) -> Any:
+    spec = spec_from_json(names, inputs["spec"])
+    return [spec.max_admission_blocks_per_request(batched, length) for batched, length in inputs["draws"]]
+
+
+def _merge(names: Names, inputs: Inputs) -> Any:
+    specs = [spec_from_json(names, raw) for raw in inputs["specs"]]
+    return spec_to_json(type(specs[0]).merge(specs))
+
+
+def _uniformity(names: Names, inputs: Inputs) -> Any:
+    layers = layers_from_json(names, inputs, inputs["layers"])
+
+    def verdict(test: Callable[[Any], bool]) -> Any:
+        try:
+            return test(layers)
+        except Exception as error:
+            return {"raises": type(error).__name__}
+
+    return {
+        "spec": verdict(names("is_kv_cache_spec_uniform")),
+        "type": verdict(names("UniformTypeKVCacheSpecs").is_uniform_type),
+        "page": verdict(names("is_kv_cache_page_size_uniform")),
+    }
+
+
+def _uniform_info(names: Names, inputs: Inputs) -> Any:
+    config = vllm_config_from_json(inputs.get("vllm_config"))
+    spec = names("UniformTypeKVCacheSpecs").from_specs(layers_from_json(names, inputs, inputs["layers"]))
+    if spec is None:
+        return None
+    return {
+        "block_size": spec.block_size,
+        "page_size_bytes": spec.page_size_bytes,
+        "page_sizes": sorted(spec.get_page_sizes()),
+        "num_layer_tuples": spec.get_num_layer_tuples(),
+        "max_pages": spec.max_memory_usage_pages(config),
+        "max_bytes": spec.max_memory_usage_bytes(config),
+    }
+
+
+# Questions about the layers of a model.
+
+
+def _model(names: Names, inputs: Inputs) -> tuple[Any, dict[str, Any]]:
+    config = vllm_config_from_json(inputs.get("vllm_config"))
+    return config, layers_from_json(names, inputs, inputs["layers"])
+
+
+def _grouped_model(names: Names, inputs: Inputs) -> tuple[Any, dict[str, Any], list[Any]]:
+    config, layers = _model(names, inputs)
+    return config, layers, names("get_kv_cache_groups")(config, layers)
+
+
+def _resolve_block_sizes(names: Names, inputs: Inputs) -> Any:
+    group_of = names("KVCacheGroupSpec")
+    groups = [group_of([f"l{index}"], spec_from_json(names, raw)) for index, raw in enumerate(inputs["groups"])]
+    config = names("KVCacheConfig")(num_blocks=1, kv_cache_tensors=[], kv_cache_groups=groups)
+    sizes = names("resolve_kv_cache_block_sizes")(config, vllm_config_from_json(inputs.get("vllm_config")))
+    return list(sizes)
+
+
+def _unify_page_size(names: Names, inputs: Inputs) -> Any:
+    layers = layers_from_json(names, inputs, inputs["layers"])
+    return layers_to_json(names("unify_kv_cache_spec_page_size")(layers))
+
+
+def _unify_hybrid(names: Names, inputs: Inputs) -> Any:
+    layers = layers_from_json(names, inputs, inputs["layers"])
+    names("unify_hybrid_kv_cache_specs")(layers)
+    return layers_to_json(layers)
+
+
+def _groups(names: Names, inputs: Inputs) -> Any:
+    table = SpecTable()
+    return {"groups": table.groups(_grouped_model(names, inputs)[2]), "specs": table.specs}
+
+
+def _project(names: Names, inputs: Inputs) -> Any:
+    _, layers, groups = _grouped_model(names, inputs)
+    worker = {layer: layers[layer] for layer in inputs["worker"]}
+    table = SpecTable()
+    projected = names("_project_kv_cache_groups_to_worker")(groups, worker)
+    return {"groups": table.groups(projected), "specs": table.specs}
+
+
+def _needed(names: Names, inputs: Inputs) -> Any:
+    config, layers = _model(names, inputs)
+    total = names("max_memory_usage_bytes")(config, list(layers.values()))  # before grouping may change the mapping
+    groups = names("get_kv_cache_groups")(config, layers)
+    return {
+        "sum_over_layers": total,
+        "from_groups": names("_max_memory_usage_bytes_from_groups")(config, groups),
+        "pool_bytes_per_block": names("_pool_bytes_per_block")(groups),
+    }
+
+
+def _estimate(names: Names, inputs: Inputs) -> Any:
+    config, layers = _model(names, inputs)
+    estimate = names("estimate_max_model_len")(config, layers, inputs["available_memory"])
+    return {"estimate": estimate, "max_model_len_after": config.model_config.max_model_len}
+
+
+def _estimate_from_groups(names: Names, inputs: Inputs) -> Any:
+    config, _, groups = _grouped_model(names, inputs)
+    return names("_estimate_max_model_len_from_groups")(config, groups, inputs["available_memory"])
+
+
+def _check_memory(names: Names, inputs: Inputs) -> Any:
+    names("check_enough_kv_cache_memory")(*_model(names, inputs), inputs["available_memory"])
+
+
+def _config_from_groups(names: Names, inputs: Inputs) -> Any:
+    config, _, groups = _grouped_model(names, inputs)
+    made = names("get_kv_cache_config_from_groups")(config, groups, inputs["available_memory"])
+    return {
+        "num_blocks": made.num_blocks,
+        "tensors": tensors_to_json(made),
+        "has_mamba_layers": made.has_mamba_layers,
+        "needs_kv_cache_zeroing": made.needs_kv_cache_zeroing,
+    }
+
+
+def _configs(names: Names, inputs: Inputs) -> Any:
+    config = vllm_config_from_json(inputs.get("vllm_config"))
+    workers = [layers_from_json(names, inputs, listed) for listed in inputs["workers"]]
+    made = names("get_kv_cache_configs")(config, workers, list(inputs["available_memory"]))
+    table = SpecTable()
+    shown: list[Json] = []
+    for worker in made:
+        one = {
+            "num_blocks": worker.num_blocks,
+            "tensors": tensors_to_json(worker),
+            "groups": table.groups(worker.kv_cache_groups),
+        }
+        shown.append({"same_as": shown.index(one)} if one in shown else one)
+    scheduler = names("generate_scheduler_kv_cache_config")(made)
+    return {
+        "workers": shown,
+        "max_model_len": config.model_config.max_model_len,
+        "scheduler": {"num_blocks": scheduler.num_blocks, "groups": table.groups(scheduler.kv_cache_groups)},
+        "specs": table.specs,
+    }
+
+
+def _max_concurrency(names: Names, inputs: Inputs) -> Any:
+    config, _, groups = _grouped_model(names, inputs)
+    made = names("KVCacheConfig")(num_blocks=inputs["num_blocks"], kv_cache_tensors=[], kv_cache_groups=groups)
+    concurrency = names("get_max_concurrency_for_kv_cache_config")(config, made)
+    return "inf" if concurrency == math.inf else concurrency
+
+
+def _num_blocks(names: Names, inputs: Inputs) -> Any:
+    config = vllm_config_from_json(inputs.get("vllm_config"))
+    return [names("get_num_blocks")(config, *draw) for draw in inputs["draws"]]
+
+
+def _approximate_gcd(names: Names, inputs: Inputs) -> Any:
+    return [names("_approximate_gcd")(values, lower_bound=bound) for values, bound in inputs["draws"]]
+
+
+# Questions of the vectors alone.
+
+
+def _hash_list(names: Names, inputs: Inputs) -> Any:
+    hashes = [text.encode() for text in inputs["hashes"]]
+    view = names("BlockHashListWithBlockSize")(hashes, inputs["hash_block_size"], inputs["target_block_size"])
+
+    def item(index: Any) -> Any:
+        found = view[slice(*index)] if isinstance(index, list) else view[index]
+        return [part.decode() for part in found] if isinstance(found, list) else found.decode()
+
+    return {
+        "len": len(view),
+        "all": [part.decode() for part in view],
+        "items": [item(index) for index in inputs["indices"]],
+    }
+
+
+def _caching_metrics(names: Names, inputs: Inputs) -> Any:
+    metrics = names("CachingMetrics")(inputs["max_recent_requests"])
+    shown = []
+    for update in inputs["updates"]:
+        metrics.observe(names("PrefixCacheStats")(**update))
+        shown.append({"hit_rate": metrics.hit_rate, "requests": metrics.aggregated_requests, "empty": metrics.empty})
+    return shown
+
+
+_OPS: Mapping[str, Callable[[Names, Inputs], Any]] = {
+    "page": _page,
+    "resize": _resize,
+    "max_memory": _max_memory,
+    "admission_cap": _admission_cap,
+    "merge": _merge,
+    "uniformity": _uniformity,
+    "uniform_info": _uniform_info,
+    "resolve_block_sizes": _resolve_block_sizes,
+    "unify_page_size": _unify_page_size,
+    "unify_hybrid": _unify_hybrid,
+    "groups": _groups,
+    "project": _project,
+    "needed": _needed,
+    "estimate": _estimate,
+    "estimate_from_groups": _estimate_from_groups,
+    "check_memory": _check_memory,
+    "config_from_groups": _config_from_groups,
+    "configs": _configs,
+    "max_concurrency": _max_concurrency,
+    "num_blocks": _num_blocks,
+    "approximate_gcd": _approximate_gcd,
+    "class_fields": _class_fields,
+    "quant_modes": _quant_modes,
+    "kinds": _kinds,
+    "registry": _registry,
+    "hash_list": _hash_list,
+    "caching_metrics": _caching_metrics,
+}

@@ -1,0 +1,181 @@
+"""Between the JSON of questions and answers of configuration arithmetic and the objects of a core.
+
+This module runs in the Python environment of the target, where only the standard library and the target are there.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+Names: TypeAlias = Callable[[str], Any]
+"""The core's class or function of that name; AttributeError if it has none (`Binding.names`)."""
+Inputs: TypeAlias = Mapping[str, Any]
+Json: TypeAlias = dict[str, Any]
+
+
+class QuestionError(ValueError):
+    """The question cannot be put to this core: it is not about what the core would answer."""
+
+
+# From JSON to the objects of the core.
+
+
+@dataclasses.dataclass(frozen=True)
+class DType:
+    """An element type of which only the size in bytes is known."""
+
+    itemsize: int
+
+
+_TORCH_TYPES = {1: "uint8", 2: "float16", 4: "float32", 8: "float64", 16: "complex128"}
+
+
+def dtype_from_json(names: Names, raw: Mapping[str, int]) -> Any:
+    """An element type of this size: one of torch for a core that brings torch along, for it asks torch for the size."""
+    itemsize = raw["itemsize"]
+    try:
+        torch = names("torch")
+    except AttributeError:
+        return DType(itemsize)
+    if itemsize not in _TORCH_TYPES:
+        raise QuestionError(f"torch has no dtype of {itemsize} bytes; ask about one of {sorted(_TORCH_TYPES)}")
+    return getattr(torch, _TORCH_TYPES[itemsize])
+
+
+def spec_from_json(names: Names, raw: Inputs) -> Any:
+    """The spec. Raises what its class raises."""
+    fields = {name: value for name, value in raw.items() if name != "type"}
+    if "dtype" in fields:
+        fields["dtype"] = dtype_from_json(names, fields["dtype"])
+    if "dtypes" in fields:
+        fields["dtypes"] = tuple(dtype_from_json(names, dtype) for dtype in fields["dtypes"])
+    if "shapes" in fields:
+        fields["shapes"] = tuple(map(tuple, fields["shapes"]))
+    for field, enum in (("kv_quant_mode", "KVQuantMode"), ("mamba_type", "MambaAttentionBackendEnum")):
+        if field in fields:
+            fields[field] = names(enum)[fields[field]]
+    if "kv_cache_specs" in fields:
+        fields["kv_cache_specs"] = {name: spec_from_json(names, member) for name, member in fields["kv_cache_specs"]}
+    return names(raw["type"])(**fields)
+
+
+def layers_from_json(names: Names, inputs: Inputs, listed: Sequence[tuple[str, str]]) -> dict[str, Any]:
+    """Layer name to spec, each layer with an object of its own unless the inputs say `shared_objects`."""
+    shared: dict[str, Any] = {}
+    layers = {}
+    for layer, name in listed:
+        spec = shared.get(name) or spec_from_json(names, inputs["specs"][name])
+        if inputs.get("shared_objects"):
+            shared[name] = spec
+        layers[layer] = spec
+    return layers
+
+
+def vllm_config_from_json(raw: Inputs | None) -> Any:
+    """What the core reads of a `VllmConfig` (specs-and-config.md §1)."""
+    values = dict(raw or {})
+
+    def section(**defaults: object) -> SimpleNamespace:
+        return SimpleNamespace(**{name: values.pop(name, default) for name, default in defaults.items()})
+
+    max_model_len = values.get("max_model_len", 1024)
+    config = SimpleNamespace(
+        model_config=section(max_model_len=max_model_len, original_max_model_len=max_model_len),
+        parallel_config=section(decode_context_parallel_size=1, prefill_context_parallel_size=1),
+        scheduler_config=section(
+            max_num_batched_tokens=512, max_num_encoder_input_tokens=0, disable_hybrid_kv_cache_manager=False
+        ),
+        cache_config=section(
+            block_size=16,
+            hash_block_size=None,
+            enable_prefix_caching=True,
+            num_gpu_blocks_override=None,
+            mamba_cache_mode="none",
+        ),
+        kv_transfer_config=SimpleNamespace() if values.pop("kv_connector", False) else None,
+        speculative_config=SimpleNamespace(use_eagle=lambda: True) if values.pop("use_eagle", False) else None,
+    )
+    if values:
+        raise QuestionError(f"vllm_config has unknown settings: {', '.join(values)}")
+    return config
+
+
+# From the objects of the core to JSON.
+
+
+def spec_to_json(spec: Any) -> Json:
+    """The spec's class and fields, those at their default left out."""
+    shown: Json = {"type": type(spec).__name__}
+    for field in dataclasses.fields(spec):
+        value = getattr(spec, field.name)
+        if field.default is not dataclasses.MISSING and value == field.default:
+            continue
+        if field.name == "head_size_v" and value == spec.head_size:
+            continue
+        shown[field.name] = _field_to_json(field.name, value)
+    return shown
+
+
+def _field_to_json(name: str, value: Any) -> Any:
+    match name:
+        case "dtype":
+            return {"itemsize": value.itemsize}
+        case "dtypes":
+            return [{"itemsize": dtype.itemsize} for dtype in value]
+        case "shapes":
+            return [list(shape) for shape in value]
+        case "kv_quant_mode" | "mamba_type":
+            return value.name
+        case "kv_cache_specs":
+            return [[layer, spec_to_json(member)] for layer, member in value.items()]
+        case _:
+            return value
+
+
+class SpecTable:
+    """The distinct specs of an answer, numbered by first use."""
+
+    def __init__(self) -> None:
+        self.specs: list[Json] = []
+
+    def number(self, spec: Any) -> int:
+        """Where this spec stands in the table."""
+        shown = spec_to_json(spec)
+        if shown not in self.specs:
+            self.specs.append(shown)
+        return self.specs.index(shown)
+
+    def group(self, group: Any) -> Json:
+        """A KVCacheGroupSpec."""
+        spec, layers = group.kv_cache_spec, list(group.layer_names)
+        shown: Json = {"layers": layers}
+        if hasattr(spec, "kv_cache_specs"):
+            members = spec.kv_cache_specs
+            if set(members) != set(layers):
+                shown["member_names"] = layers = list(members)
+            shown |= {"block_size": spec.block_size, "members": [self.number(members[layer]) for layer in layers]}
+        else:
+            shown["spec"] = self.number(spec)
+        if group.is_eagle_group:
+            shown["eagle"] = True
+        return shown
+
+    def groups(self, groups: Iterable[Any]) -> list[Json]:
+        """All groups of a configuration."""
+        return [self.group(group) for group in groups]
+
+
+def tensors_to_json(config: Any) -> list[list[Any]]:
+    """Size in bytes and layers of each tensor of a KVCacheConfig."""
+    return [[tensor.size, list(tensor.shared_by)] for tensor in config.kv_cache_tensors]
+
+
+def layers_to_json(layers: Mapping[str, Any]) -> Json:
+    """A mapping of layers, with the table of its specs and their page sizes in bytes."""
+    table = SpecTable()
+    numbered = [[layer, table.number(spec)] for layer, spec in layers.items()]
+    pages = dict(
+        zip((number for _, number in numbered), (spec.page_size_bytes for spec in layers.values()), strict=True)
+    )
+    return {"specs": table.specs, "page_sizes": [pages[number] for number in range(len(pages))], "layers": numbered}

@@ -1,0 +1,57 @@
+"""Calculators for tests: the model itself, and some that misbehave at the op `num_blocks`."""
+
+import os
+import time
+from collections.abc import Callable
+
+from blockproof.model.configuration import Rules
+
+
+class Modelled:
+    """Answers as a model does, but for what it does first at `num_blocks`."""
+
+    version = "1.2"
+
+    def __init__(
+        self, rules: Rules | None = None, name: str = "modelled", misbehave: Callable[[], object] = int
+    ) -> None:
+        self.name = name
+        self.asked: list[str] = []
+        self._rules = rules or Rules()
+        self._misbehave = misbehave
+
+    def ask(self, op, inputs):
+        self.asked.append(op)
+        if op == "num_blocks":
+            self._misbehave()
+        return self._rules.answer(op, inputs)
+
+    def close(self) -> None:
+        pass
+
+
+def modelled() -> Modelled:
+    return Modelled()
+
+
+def exits() -> Modelled:
+    return Modelled(misbehave=lambda: os._exit(3))
+
+
+def hangs() -> Modelled:
+    return Modelled(misbehave=lambda: time.sleep(3600))
+
+
+def eats() -> Modelled:
+    eaten: list[bytes] = []
+    return Modelled(misbehave=lambda: eaten.append(b"x" * (64 << 20)))
+
+
+def answers_nonsense() -> Modelled:
+    calculator = Modelled()
+    calculator.ask = lambda op, inputs: {"outputs": 3}  # type: ignore[method-assign]
+    return calculator
+
+
+def answers_nothing() -> None:
+    return None
