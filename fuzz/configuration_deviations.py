@@ -43,10 +43,15 @@ class Reference0230(ReferenceGroups):
         )
 
     def needed(self, config: Config, groups: Sequence[LayerGroup]) -> int:
-        """With several uniform types, a block is taken to cost the first one's page sizes times the most tuples."""
+        """Of several uniform types, a block is taken to cost the first one's page sizes times the most tuples."""
         wanted = super().needed
-        if len(groups) < 2 or any(group.spec.type != Kind.UNIFORM for group in groups):
+        if not groups or any(group.spec.type != Kind.UNIFORM for group in groups):
             return wanted(config, groups)
+        if len(groups) == 1:  # the layers one by one; of a worker without layers, those of all others
+            members = groups[0].spec.members
+            name = "S-10" if groups[0].names else "C-10"
+            plain = sum(self.memory(config, x) for x in members)
+            return self.deviate(name, lambda: wanted(config, groups), lambda: plain)
         tuples = max(self.num_layer_tuples(group.spec) for group in groups)
         block = sum({self.page(x) for x in groups[0].spec.members}) * tuples
         blocks = sum(self.pages(config, group.spec) for group in groups)
@@ -124,9 +129,10 @@ class Reference0230(ReferenceGroups):
             config = self.auto_fit(config, pairs)
             for part, available in pairs:
                 self.check(available, partial(self.needed, config, part))
-        for worker, (part, _) in zip(workers, pairs, strict=False):
+        told = []
+        for worker, (part, available) in zip(workers, pairs, strict=False):
             demand(set(worker) <= {name for group in part for name in group.names})
-        told = [self.worker_config(config, part, available) for part, available in pairs]
+            told.append(self.worker_config(config, part, available))
         common = self.common_blocks([worker.num_blocks for worker in told])
         told = [self.sized(worker.groups, common) for worker in told]
         for own in told if groups else []:
@@ -293,4 +299,3 @@ CONFIGURATION_DEVIATIONS: tuple[ConfigurationDeviation, ...] = tuple(
     )
 )
 """All that a question can show."""
-DEVIATIONS = CONFIGURATION_DEVIATIONS

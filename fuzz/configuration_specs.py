@@ -225,7 +225,6 @@ def _ratio(spec: Spec) -> Spec:
 
 MISTAKES: Sequence[Callable[[Spec], Spec]] = (
     _with(block_size=0),
-    _with(block_size=-16),
     _with(page_size_padded=1),
     _one_state_more,
     _base_class,

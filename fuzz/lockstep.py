@@ -16,7 +16,7 @@ from ..model.legal import allows, misuse
 from ..model.ops import Done, Operation, Outcome, Shape
 from ..model.snapshot import Snapshot, difference, first_difference
 from .deviations import MisuseUnchecked, corrupting, model_for
-from .shadow import Corruption, ListMemory, Memory, Shadow
+from .shadow import Corruption, ListMemory, Memory, Shadow, demand_blocks
 from .targets.answers import misfit
 from .targets.base import Target, TargetLostError, TargetUnavailableError
 from .words import operation_text, outcome_text
@@ -163,19 +163,23 @@ class Lockstep:
         if finding is not None and LOCKSTEP in self.oracles:
             return finding
         self.found = None
-        corruption = None if self.model.dead else self._corruption(operation, actual, before, theirs)
+        corruption = None
+        if not (self.model.dead or misused or theirs is None):  # misuse is no step of an engine
+            corruption = self._corruption(operation, actual, before, theirs, parted=finding is not None)
         if finding is not None and corruption is None:
             self.seen["shadow: run ended where model and target parted"] += not self.model.dead
             self.model.dead = True
         return corruption
 
     def _corruption(
-        self, operation: Operation, actual: Outcome, before: Snapshot | None, theirs: Snapshot | None
+        self, operation: Operation, actual: Outcome, before: Snapshot | None, theirs: Snapshot, parted: bool
     ) -> Finding | None:
         """What the shadow memory finds; after a deviation that is known to corrupt it is counted, and the run ends."""
-        if self.shadow is None or theirs is None:
+        if self.shadow is None:
             return None
         try:
+            if parted:
+                demand_blocks(theirs, self.shape)
             self.shadow.step(operation, actual, theirs)
             return None
         except Corruption as corruption:

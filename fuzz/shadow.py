@@ -8,8 +8,8 @@ The oracle needs the rule of what attends to what (`model.attention`) and nothin
 target's tables and hits, and judges whether they are safe. It plays the engine as vLLM's workers do:
 
 * A step runs when its allocation succeeds; with external tokens that are on their way, when they have arrived.
-* Tokens that are not known yet (drafts, lookahead) are written as drafts. A draft becomes content when its token is
-  known and counts as computed; one that was rejected is overwritten later.
+* Tokens that are not known yet, and whatever lies in the lookahead, are written as drafts. A draft becomes content when
+  its token is known and counts as computed; one that was rejected is overwritten later.
 * Mamba layers keep one state. It is written into the table entry of the step's last token, and at each block's end into
   that block's entry; the states of drafts go into the entries behind. The next step reads the state where it was put.
 * Blocks that somebody outside takes are overwritten by him.
@@ -140,8 +140,11 @@ class _Request:
     contents: list[int]
     """Per known token, the number of the content up to and including it."""
     hit: int = 0  # tokens of the last lookup's hit
+    attached: int = 0  # those of the hit with which the tables began
     computed: int = 0
     most_computed: int = 0  # when tokens were skipped: the window has been cut for it
+    longest: int = 0  # where the longest step has ended
+    taken_back_to: int = 0  # computed tokens after the last late rejection
     scheduled: int = 0
     arriving: tuple[int, int] | None = None  # first and last + 1 of the external tokens on their way
     lookahead: int = 0
@@ -162,6 +165,7 @@ class _Request:
     def start_again(self) -> None:
         """Nothing is held any more."""
         self.computed = self.most_computed = self.scheduled = self.lookahead = self.encoder_tokens = 0
+        self.attached = self.longest = self.taken_back_to = 0
         self.arriving, self.started = None, False
         self.lost.clear()
         for row in (*self.drafts, *self.states):
@@ -203,8 +207,9 @@ class Shadow:
                 self._requests[name] = request = _Request(operation, [], 0, 0, 0)
                 request.drafts, request.states = [{} for _ in groups], [{} for _ in groups]
                 self._learn(request, operation.prompt)
-            case ops.Lookup(name) if isinstance(outcome.value, tuple) and isinstance(outcome.value[0], int):
-                self._requests[name].hit = outcome.value[0]
+            case ops.Lookup(name):
+                tokens = outcome.value[0] if isinstance(outcome.value, tuple) and outcome.value else None
+                self._requests[name].hit = tokens if isinstance(tokens, int) else 0
             case ops.Allocate(name):
                 self._allocate(operation, self._requests[name], snapshot)
             case ops.Arrive(name):
@@ -212,7 +217,9 @@ class Shadow:
             case ops.Advance(name):
                 self._advance(operation, self._requests[name], snapshot)
             case ops.Reject(name, rejected):
-                self._requests[name].computed -= rejected
+                request = self._requests[name]
+                request.computed -= rejected
+                request.taken_back_to = request.computed
             case ops.RemoveSkipped(name):
                 self._requests[name].cut()
             case ops.Preempt(name):
@@ -223,7 +230,8 @@ class Shadow:
                 self._states_of_this_step.clear()
             case ops.Take():
                 blocks = outcome.value if isinstance(outcome.value, tuple) else ()
-                self.memory.overwrite([block for block in blocks if isinstance(block, int)], self._number("outside"))
+                there = [block for block in blocks if isinstance(block, int) and 0 < block < self.shape.num_blocks]
+                self.memory.overwrite(there, self._number("outside") * len(self.rules))
 
     def _number(self, what: Hashable) -> int:
         return self._numbers.setdefault(what, len(self._numbers) + 1)
@@ -246,6 +254,7 @@ class Shadow:
         local = request.computed + (request.hit if op.hit else 0)
         total = min(local + op.external, self.shape.max_model_len)
         first, request.started = not request.started, True
+        request.attached = request.hit if op.hit else request.attached
         request.most_computed = max(request.most_computed, total)
         request.computed, request.scheduled, request.lookahead = local + op.external, op.new_tokens, op.lookahead
         if first:
@@ -281,9 +290,10 @@ class Shadow:
                 self._write_states(request, group, rule, start, end, snapshot)
             elif not isinstance(rule, Cross):
                 self._read(request, group, rule, rule.skipped(start), start, snapshot)
-                self._write(request, group, start, ahead, snapshot)
+                self._write(request, group, start, end, ahead, snapshot)
             else:
                 self._read(request, group, rule, 0, request.encoder_tokens, snapshot)
+        request.longest = max(request.longest, end)
 
     def _advance(self, op: ops.Advance, request: _Request, snapshot: Snapshot) -> None:
         """The step is over: it must still have found everything when it ran. Then drafts are judged."""
@@ -308,17 +318,20 @@ class Shadow:
         known = position < len(request.contents)
         return request.contents[position] * len(self.rules) + group if known else None
 
+    def _encoder_tag(self, request: _Request, group: int, position: int) -> int:
+        return self._number(("encoder", request.submit.request, position)) * len(self.rules) + group
+
     def _expected(self, request: _Request, group: int, position: int) -> int | None:
         if isinstance(self.rules[group], Cross):
-            return self._number(("encoder", request.submit.request, position))
+            return self._encoder_tag(request, group, position)
         tag = self._tag(request, group, position)
         return request.drafts[group].get(position) if tag is None else tag
 
-    def _write(self, request: _Request, group: int, start: int, end: int, snapshot: Snapshot) -> None:
-        """Content where it is known, drafts elsewhere."""
+    def _write(self, request: _Request, group: int, start: int, end: int, ahead: int, snapshot: Snapshot) -> None:
+        """Content where it is known, drafts elsewhere, also from `end` on, up to `ahead`."""
         tags = []
-        for position in range(start, end):
-            tag = self._tag(request, group, position)
+        for position in range(start, ahead):
+            tag = self._tag(request, group, position) if position < end else None
             request.drafts[group].pop(position, None)
             if tag is None:
                 tag = request.drafts[group][position] = next(self._draft_numbers)
@@ -391,7 +404,7 @@ class Shadow:
         rule = self.rules[group]
         if request.computed < request.most_computed and position < rule.skipped(request.most_computed):
             known = "computed-taken-back"
-        elif isinstance(rule, Chunked) and rule.k % rule.b:
+        elif isinstance(rule, Chunked) and rule.k % rule.b and position < request.attached:
             known = "chunk-astride-block"
         else:
             return False
@@ -431,13 +444,13 @@ class Shadow:
                 first = start
                 while first < rule.skipped(end) and self._missing(name, group, first, first + 1, snapshot) is not None:
                     first += 1
-                self._write(request, group, first, end, snapshot)
+                self._write(request, group, first, end, end, snapshot)
 
     def _encode(self, request: _Request, num_tokens: int, snapshot: Snapshot) -> None:
         """Keys and values of the encoder's output, once for a request."""
         for group, rule in enumerate(self.rules):
             if isinstance(rule, Cross) and not request.encoder_tokens:
-                tags = [self._number(("encoder", request.submit.request, at)) for at in range(num_tokens)]
+                tags = [self._encoder_tag(request, group, position) for position in range(num_tokens)]
                 self._store(request, group, 0, tags, snapshot)
         request.encoder_tokens = request.encoder_tokens or num_tokens
 
@@ -456,8 +469,10 @@ class Shadow:
         """After a hit the state is in the entry of the last token."""
         for group, rule in enumerate(self.rules):
             table = snapshot.tables[group].get(request.submit.request, [])
-            if isinstance(rule, Mamba) and local and (local - 1) // rule.b < len(table):
-                block = table[(local - 1) // rule.b]
+            if not isinstance(rule, Mamba) or not local or (local - 1) // rule.b >= len(table):
+                continue
+            block = table[(local - 1) // rule.b]
+            if block != NULL:
                 request.states[group][local] = block
                 if (group, block) in self._states_of_this_step:
                     what = f"continues from block {block}, whose state is computed in this very step"
@@ -474,12 +489,14 @@ class Shadow:
         name, states = request.submit.request, request.states[group]
         if not start:
             return
-        if group in request.lost or start not in states:
+        if group in request.lost or (start not in states and start == request.taken_back_to):
             self.reached["shadow: mamba states given up"] += 1
             return
+        table = _table(name, group, snapshot)
+        if start not in states:
+            raise Corruption(name, group, start - 1, f"its state is in no block any more: {table}")
         block = states[start]
-        if block == NULL or block not in snapshot.tables[group].get(name, ()):
-            table = _table(name, group, snapshot)
+        if block not in snapshot.tables[group].get(name, ()):
             raise Corruption(name, group, start - 1, f"its state is in block {block}, which is not held: {table}")
         found = self.memory.read_block(group, block)
         if found != self._expected(request, group, start - 1):
@@ -492,17 +509,34 @@ class Shadow:
         """The running state, those of block ends on the way, and those of drafts (core.md §7)."""
         table = snapshot.tables[group].get(request.submit.request, [])
         known = _known(request, start, end)
+        running = cdiv(end, rule.b) - 1 if rule.align else (known - 1) // rule.b
+        if group not in request.lost and self._misses_states(request, group, known, end, running, snapshot):
+            request.lost.add(group)
         if group in request.lost:
             self._write_block_ends(request, group, rule, min(end, len(request.contents)), table)
             return
-        running = cdiv(end, rule.b) - 1 if rule.align else (known - 1) // rule.b
         for after in range((start // rule.b + 1) * rule.b, known, rule.b):
-            self._put_state(request, group, after, table[after // rule.b - 1])
+            if after <= len(table) * rule.b:
+                self._put_state(request, group, after, table[after // rule.b - 1])
+        for after in range(known, end + 1):
+            self._put_state(request, group, after, table[running + after - known])
+
+    def _misses_states(
+        self, request: _Request, group: int, known: int, end: int, running: int, snapshot: Snapshot
+    ) -> bool:
+        """Has the running state or that of a draft no block, by one of `KNOWN_LOSSES`? Then it is counted."""
+        rule, name = self.rules[group], request.submit.request
+        table = snapshot.tables[group].get(name, [])
         for after in range(known, end + 1):
             entry = running + after - known
-            if entry >= len(table) or table[entry] == NULL:
-                raise Corruption(request.submit.request, group, after - 1, "has no block for its state")
-            self._put_state(request, group, after, table[entry])
+            if entry < len(table) and table[entry] != NULL:
+                continue
+            if rule.group.mamba_mode != "align" or cdiv(end, rule.b) >= cdiv(request.longest, rule.b):
+                what = f"has no block for its state: {_table(name, group, snapshot)}"
+                raise Corruption(name, group, after - 1, what)
+            self.reached["shadow: known loss running-state-moved-on"] += 1
+            return True
+        return False
 
     def _write_block_ends(self, request: _Request, group: int, rule: Mamba, end: int, table: Sequence[int]) -> None:
         """A state that was given up is not followed any more, but what others may hit is right."""
@@ -549,6 +583,18 @@ class Shadow:
             self.memory.write_block(group, table[entry], tag)
 
 
+def demand_blocks(snapshot: Snapshot, shape: Shape) -> None:
+    """Corruption if a table of a target that is not known to be sound names a block that the pool does not have."""
+    if len(snapshot.ref_cnt) != shape.num_blocks:
+        counts = f"references are counted of {len(snapshot.ref_cnt)} blocks, the pool has {shape.num_blocks}"
+        raise Corruption("nobody", 0, 0, counts)
+    for group, tables in enumerate(snapshot.tables):
+        for name, table in tables.items():
+            if wrong := [block for block in table if not 0 <= block < shape.num_blocks]:
+                what = f"its table names block {wrong[0]}, the pool has 0 .. {shape.num_blocks - 1}"
+                raise Corruption(name, group, 0, what)
+
+
 def _known(request: _Request, start: int, end: int) -> int:
     """Where the drafts of the step `start .. end - 1` begin; its first token is never one."""
     return max(start + 1, min(end, len(request.contents)))
@@ -560,6 +606,8 @@ KNOWN_LOSSES: Mapping[str, str] = {
     "computed-taken-back": "tokens that count as computed no more (drafts rejected late, as with asynchronous "
     "scheduling; the last token of a prompt that was loaded as a whole) did count when the window was cut, so the next "
     "query reads behind the cut",
+    "running-state-moved-on": "in Mamba's align mode the running state stands in the entry where the longest step "
+    "would have ended; where drafts of it are rejected and the next step ends in an earlier entry, that one is null",
 }
 """What is unsafe in core.md, our core and vLLM 0.23.0 alike, and therefore counted instead of reported (docs/core.md,
 "Unsafe and kept")."""

@@ -117,8 +117,9 @@ class GroupingRules(LayerRules):
         others = {name: x for name, x in layers.items() if x.type != Kind.HIDDEN} or layers
         unified = self.unify_page_size(others)
         page = self.page(next(iter(unified.values())))
+        groups = self.groups_of_one_page(unified)
         hidden = {name: self.fit_hidden(x, page) for name, x in layers.items() if name not in others}
-        return self.groups_of_one_page(unified) + [LayerGroup((name,), x) for name, x in hidden.items()]
+        return groups + [LayerGroup((name,), x) for name, x in hidden.items()]
 
     def fit_hidden(self, x: Layer, page: int) -> Layer:
         """§10, step 6: as many rows as a page of the pool holds."""

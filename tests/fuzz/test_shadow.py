@@ -6,7 +6,7 @@ import pytest
 from blockproof.fuzz.deviations import DEVIATIONS
 from blockproof.fuzz.engines import Plan, run_random
 from blockproof.fuzz.faults import open_fault
-from blockproof.fuzz.lockstep import CORRUPTION, LOCKSTEP, ORACLES, SHADOW, Lockstep, replay
+from blockproof.fuzz.lockstep import CORRUPTION, LOCKSTEP, ORACLES, SHADOW, Lockstep, Trace, replay
 from blockproof.fuzz.report import Summary, plain, verdict
 from blockproof.fuzz.shadow import GARBAGE, KNOWN_LOSSES, Corruption, ListMemory, Shadow
 from blockproof.fuzz.shapes import ATTENTION, draw_shape
@@ -253,6 +253,15 @@ def test_external_tokens_are_read_only_after_they_have_arrived():
     assert story.shadow.reached["shadow: external tokens"] == 4
 
 
+def test_known_tokens_in_the_lookahead_are_no_content_before_their_step_has_run():
+    story = Story(FULL)(A, Allocate("a", 2, lookahead=2), Submit("b", A.prompt))
+    _, snapshot = story.model.step(Allocate("b", 5))
+    snapshot.tables[0]["b"][:2] = snapshot.tables[0]["a"]
+    story.shadow.step(Lookup("b"), Done((4, ((1, 2),))), snapshot)
+    with pytest.raises(Corruption, match="b, group 0, position 2: reads a draft in block 2, offset 0"):
+        story.shadow.step(Allocate("b", 1, hit=True), Done(((5,),)), snapshot)
+
+
 MAMBA = shape(Group("mamba", 2, mamba_mode="align", speculative_blocks=2))
 
 
@@ -269,6 +278,16 @@ def test_a_mamba_state_in_a_block_that_is_not_held_any_more_is_noticed():
 
     story = Story(MAMBA, tamper=let_go)(A, Allocate("a", 5), Advance("a", (6,)))
     assert "its state is in block 1, which is not held" in story.corruption(Allocate("a", 1))
+
+
+def test_a_mamba_state_that_another_one_of_the_request_has_replaced_is_noticed():
+    def once_more(operation, snapshot):
+        if isinstance(operation, Allocate) and operation.new_tokens == 2:
+            snapshot.tables[0]["a"][-2] = snapshot.tables[0]["a"][-3]
+
+    story = Story(MAMBA, tamper=once_more)(A, Allocate("a", 5), Advance("a", (6,)), Allocate("a", 2))
+    text = story.corruption(Advance("a", (7,), rejected=1), Allocate("a", 1))
+    assert text == "a, group 0, position 5: its state is in no block any more: its table is [0, 0, 1, 2, 3, 4]"
 
 
 def test_a_mamba_state_of_this_very_step_is_no_start():
@@ -316,7 +335,97 @@ def test_the_same_loss_without_such_a_cause_is_reported():
 
     story = Story(shape(Group("chunked", 2, chunk=4)), tamper=null)
     assert "is written, but has no block" in story.corruption(A, Allocate("a", 3))
-    assert set(KNOWN_LOSSES) == {"chunk-astride-block", "computed-taken-back"}
+    assert set(KNOWN_LOSSES) == {"chunk-astride-block", "computed-taken-back", "running-state-moved-on"}
+
+
+def test_where_a_block_lies_astride_chunks_only_what_a_hit_has_begun_with_may_be_missing():
+    def null(operation, snapshot):
+        snapshot.tables[0].get("a", [0])[-1] = NULL
+
+    story = Story(shape(Group("chunked", 2, chunk=5)), tamper=null)
+    assert "position 2: is written, but has no block" in story.corruption(A, Allocate("a", 3))
+
+
+def test_a_shorter_step_behind_rejected_drafts_is_counted_where_the_running_state_has_moved_on():
+    story = Story(shape(Group("mamba", 1, mamba_mode="align", speculative_blocks=2)))(A, Allocate("a", 5))
+    story(Advance("a", (6,)), Allocate("a", 3), Advance("a", (7,), rejected=2), Allocate("a", 1))
+    assert story.model.state.tables[0]["a"][6] == NULL
+    assert story.shadow.reached["shadow: known loss running-state-moved-on"] == 1
+
+
+@pytest.mark.parametrize("mode", ["align", "all"])
+def test_a_state_without_a_block_is_reported_where_no_step_was_longer(mode):
+    def null(operation, snapshot):
+        if isinstance(operation, Allocate) and operation.new_tokens == 2:
+            snapshot.tables[0]["a"][-3] = NULL
+
+    of = shape(Group("mamba", 1, mamba_mode=mode, speculative_blocks=2))
+    story = Story(of, tamper=null)(A, Allocate("a", 3), Advance("a"))
+    assert "position 4: has no block for its state: its table is" in story.corruption(Allocate("a", 2))
+
+
+# Targets that answer what no core would.
+
+
+class Odd(Release):
+    """A core of ours that lies from some operation on."""
+
+    name = "odd"
+
+    def __init__(self, lie):
+        self.core, self.lie = open_target("impl"), lie
+
+    def start(self, of):
+        return self.core.start(of)
+
+    def step(self, operation):
+        return self.lie(operation, *self.core.step(operation))
+
+    def close(self):
+        self.core.close()
+
+
+def tables_with(block):
+    def lie(operation, outcome, snapshot):
+        for tables in snapshot.tables:
+            for table in tables.values():
+                table[-1] = block
+        return outcome, snapshot
+
+    return lie
+
+
+@pytest.mark.parametrize("block", [-1, 8, 2**40])
+def test_a_block_that_the_pool_does_not_have_is_a_finding(block):
+    trace = Trace(shape(Group("full", 2), num_blocks=8), (A, Allocate("a", 5)))
+    finding, _ = replay(trace, Odd(tables_with(block)), oracles=(SHADOW,))
+    assert finding.detail == f"a, group 0, position 0: its table names block {block}, the pool has 0 .. 7"
+
+
+@pytest.mark.parametrize(
+    ("lie", "observable"),
+    [
+        (lambda operation, outcome, snapshot: (outcome, snapshot._replace(ref_cnt=[])), CORRUPTION),
+        (lambda operation, outcome, snapshot: (outcome, snapshot._replace(tables=[])), "protocol"),
+        (lambda operation, outcome, snapshot: (Done(()), snapshot), None),
+        (lambda operation, outcome, snapshot: (Done((10**9, 10**9)), snapshot), None),
+    ],
+)
+def test_nonsense_is_a_finding_or_ends_the_run(lie, observable):
+    for operations in ((A, Lookup("a"), Allocate("a", 5)), (A, Take(1)), (A, Allocate("a", -1))):
+        finding, _ = replay(Trace(FULL, operations), Odd(lie), oracles=(SHADOW,))
+        assert (finding and finding.observable) == observable
+
+
+def test_a_mamba_table_that_is_cut_off_is_a_finding():
+    def lie(operation, outcome, snapshot):
+        if isinstance(operation, Allocate):
+            snapshot.tables[0]["a"] = []
+        return outcome, snapshot
+
+    trace = Trace(shape(Group("mamba", 2, mamba_mode="all")), (A, Allocate("a", 5)))
+    finding, _ = replay(trace, Odd(lie), oracles=(SHADOW,))
+    assert finding.detail == "a, group 0, position 4: has no block for its state: its table is []"
 
 
 # Who checks the checker: an engine that does not do as the tables say.
