@@ -4,7 +4,7 @@ import json
 import secrets
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from enum import StrEnum
 from pathlib import Path
@@ -16,10 +16,10 @@ from .cli_fuzz import DEFAULT_SECONDS, SHRINK_SECONDS, JsonOption, OutOption
 from .cli_traces import recorded_target
 
 if TYPE_CHECKING:
-    from .configuration_check import Limits
-    from .configuration_findings import ConfigurationFinding
-    from .configuration_reach import Reach
-    from .configuration_shrink import SmallerFinding
+    from .configuration.check import Limits
+    from .configuration.findings import ConfigurationFinding
+    from .configuration.reach import Reach
+    from .configuration.shrink import SmallerFinding
     from .targets.base import Calculator
 
 
@@ -54,9 +54,9 @@ def fuzz_config(
 
     Exits with 0 if nothing was found, 1 on a finding. Ctrl-C ends the run early and reports what was done.
     """
-    from .configuration_check import Limits
-    from .configuration_findings import read_finding
-    from .configuration_reach import TABLES, TOTALS, Reach
+    from .configuration.check import Limits
+    from .configuration.findings import read_finding
+    from .configuration.reach import TABLES, TOTALS, Reach
     from .floors import read_floors
     from .targets.base import close_target
 
@@ -97,7 +97,7 @@ def _open_or_usage(spec: str, isolate: bool) -> "Calculator":
 
 def _run(calculator: "Calculator", reach: "Reach", limits: "Limits", oracle: Oracle) -> None:
     """Fill in what is reached. Ctrl-C ends the run, not the program."""
-    from .configuration_check import run
+    from .configuration.check import run
     from .progress import progress
 
     with progress(limits.seconds, limits.configurations, ("questions", "configurations")) as show:
@@ -117,9 +117,9 @@ def _keep(
     finding: "ConfigurationFinding", calculator: "Calculator", oracle: Oracle, out: Path, say: Callable[[str], None]
 ) -> "tuple[SmallerFinding, Path]":
     """Save the finding as it is, shrink it, save it again."""
-    from .configuration_check import Judge
-    from .configuration_findings import write_finding
-    from .configuration_shrink import shrink_finding
+    from .configuration.check import Judge
+    from .configuration.findings import write_finding
+    from .configuration.shrink import shrink_finding
 
     first = write_finding(finding, out)
     say(f"found by {finding.oracle} in {finding.op}, saved in {first}; shrinking ...")
@@ -131,8 +131,8 @@ def _keep(
 
 
 def _ask_again(path: Path, recorded: "ConfigurationFinding", calculator: "Calculator") -> "ConfigurationFinding | None":
-    from .configuration_check import Judge
-    from .configuration_shrink import NO_QUESTION, ask_again
+    from .configuration.check import Judge
+    from .configuration.shrink import NO_QUESTION, ask_again
     from .trace import TraceError
 
     try:
@@ -145,7 +145,7 @@ def _ask_again(path: Path, recorded: "ConfigurationFinding", calculator: "Calcul
 def _print_again(
     recorded: "ConfigurationFinding", found: "ConfigurationFinding | None", name: str, as_json: bool
 ) -> None:
-    from .configuration_findings import as_document, finding_text
+    from .configuration.findings import as_document, finding_text
 
     if as_json:
         print(json.dumps({"target": name, "found": as_document(found) if found else None}, indent=1))
@@ -168,7 +168,8 @@ def _repeat_command(reach: "Reach", spec: str, limits: "Limits", oracle: Oracle,
 def _print_report(
     reach: "Reach", kept: "list[tuple[SmallerFinding, Path]]", unmet: list[str], again: str, as_json: bool
 ) -> None:
-    from .configuration_findings import as_document, finding_text
+    from .configuration.findings import as_document, finding_text
+    from .report import show_sections
 
     if as_json:
         document: dict[str, Any] = {**reach.as_json(), "floors_unmet": unmet, "repeat": again}
@@ -178,15 +179,13 @@ def _print_report(
         print(json.dumps(document, indent=1))
         return
     rate = reach.configurations / reach.seconds if reach.seconds else 0.0
-    ended = ", interrupted" if reach.interrupted else ""
-    print(
-        f"{reach.configurations:,} configurations, {reach.questions:,} questions, {reach.seconds:.1f} s, "
-        f"{rate:,.0f} configurations/s{ended}"
+    ended = ", ended by Ctrl-C" if reach.interrupted else ""
+    head = (
+        f"{reach.target}, seed {reach.seed}: {reach.configurations:,} configurations, {reach.questions:,} questions "
+        f"in {reach.seconds:.1f} s ({rate:,.0f} configurations/s){ended}"
     )
-    for title in ("answers", "specs", "situations", "invariants", "deviations"):
-        _print_counts(title, getattr(reach, title))
-    if stale := reach.stale():
-        print(f"known deviations that never showed: {', '.join(stale)}")
+    verdict = f"FOUND: {len(reach.findings)}" if reach.findings else f"no difference in {reach.questions:,} answers"
+    show_sections(head, reach.sections(), verdict, bad=bool(reach.findings))
     for smaller, path in kept:
         gave_up = "" if smaller.complete else "; gave up early, it may get smaller"
         print(f"\nshrunk in {smaller.tries:,} tries, {smaller.seconds:.1f} s{gave_up}; from {smaller.finding.seed}")
@@ -194,9 +193,4 @@ def _print_report(
         print(f"repeat the finding: {shlex.join(['blockproof', 'fuzz-config', '--replay', str(path)])}")
     for line in unmet:
         print(line)
-    print(f"{len(reach.findings)} findings; repeat this run: {again}")
-
-
-def _print_counts(title: str, counts: Mapping[str, int]) -> None:
-    if counts:
-        print(f"{title}: " + ", ".join(f"{name} {times:,}" for name, times in sorted(counts.items())))
+    print(f"repeat this run: {again}")

@@ -4,7 +4,7 @@ All forms come from the same sections, so that a terminal, a log and a Markdown 
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
@@ -126,21 +126,12 @@ def verdict(summary: Summary) -> str:
 def sections(summary: Summary) -> Iterator[Section]:
     """The tables of a report; those without content are left out."""
     yield from _attention(summary)
-    if summary.outcomes:
-        by_kind: dict[str, dict[str, int]] = {}
-        for (kind, result), count in sorted(summary.outcomes.items()):
-            by_kind.setdefault(kind, {})[result] = count
-        columns = sorted({result for _, result in summary.outcomes}, key=lambda name: (name not in _USUAL, name))
-        rows = (
-            (kind, *(f"{results[name]:,}" if name in results else "" for name in columns))
-            for kind, results in by_kind.items()
-        )
-        yield Section("Operations and outcomes", ("operation", *columns), tuple(rows))
-    yield from _counted("Situations reached", ("situation", "times"), summary.reached)
+    yield from crossed("Operations and outcomes", "operation", summary.outcomes, _USUAL)
+    yield from counted("Situations reached", ("situation", "times"), summary.reached)
     if summary.declared:
         rows = ((deviation.id, _occurred(summary, deviation), deviation.reason) for deviation in summary.declared)
         yield Section("Known deviations of the target", ("id", "times", "what it does"), tuple(rows))
-    yield from _counted("Misuse (reported only)", ("what happened", "times"), summary.misuse)
+    yield from counted("Misuse (reported only)", ("what happened", "times"), summary.misuse)
 
 
 def _attention(summary: Summary) -> Iterator[Section]:
@@ -164,41 +155,68 @@ def _occurred(summary: Summary, deviation: type[Deviation]) -> str:
 _USUAL = (Done.__name__, Refused.__name__)
 
 
-def _counted(title: str, columns: tuple[str, ...], counts: Mapping[str, int]) -> Iterator[Section]:
+def crossed(
+    title: str, column: str, counts: Mapping[tuple[str, str], int], usual: tuple[str, ...]
+) -> Iterator[Section]:
+    """A table of counts by row and column, the usual columns first; none if there are no counts."""
+    by_kind: dict[str, dict[str, int]] = {}
+    for (kind, result), count in sorted(counts.items()):
+        by_kind.setdefault(kind, {})[result] = count
+    columns = sorted({result for _, result in counts}, key=lambda name: (name not in usual, name))
+    rows = (
+        (kind, *(f"{results[name]:,}" if name in results else "" for name in columns))
+        for kind, results in by_kind.items()
+    )
+    if counts:
+        yield Section(title, (column, *columns), tuple(rows))
+
+
+def counted(title: str, columns: tuple[str, ...], counts: Mapping[str, int]) -> Iterator[Section]:
+    """A table of counts by name; none if there are no counts."""
     if counts:
         yield Section(title, columns, tuple((name, f"{count:,}") for name, count in sorted(counts.items())))
 
 
 def plain(summary: Summary) -> str:
     """The report for a log: aligned lines."""
-    lines = [headline(summary)]
-    for section in sections(summary):
+    return plain_sections(headline(summary), sections(summary), verdict(summary))
+
+
+def plain_sections(head: str, tables: Iterable[Section], foot: str) -> str:
+    """Aligned lines, the first and the last one given."""
+    lines = [head]
+    for section in tables:
         table = (section.columns, *section.rows)
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines += ["", section.title]
         for row in table:
             lines.append("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    return "\n".join([*lines, "", verdict(summary)])
+    return "\n".join([*lines, "", foot])
 
 
 def show(summary: Summary) -> None:
     """Print the report: as tables on a terminal, as plain lines elsewhere."""
+    show_sections(headline(summary), sections(summary), verdict(summary), bad=summary.finding is not None)
+
+
+def show_sections(head: str, tables: Iterable[Section], foot: str, *, bad: bool) -> None:
+    """Print tables between two lines, the last one red or green; on a terminal with lines around them."""
     from rich.console import Console  # costs a tenth of a second, which a script need not pay
     from rich.table import Table
 
     console = Console()
     if not console.is_terminal:
-        print(plain(summary))
+        print(plain_sections(head, tables, foot))
         return
-    console.print(headline(summary), style="bold", markup=False)
-    for section in sections(summary):
+    console.print(head, style="bold", markup=False)
+    for section in tables:
         table = Table(title=section.title, title_justify="left", header_style="dim")
         for i, column in enumerate(section.columns):
             table.add_column(column, justify="left" if i == 0 or column.startswith("what") else "right")
         for row in section.rows:
             table.add_row(*row)
         console.print(table)
-    console.print(verdict(summary), style="red" if summary.finding else "green", markup=False)
+    console.print(foot, style="red" if bad else "green", markup=False)
 
 
 def as_json(summary: Summary) -> dict[str, object]:

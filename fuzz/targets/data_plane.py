@@ -83,7 +83,11 @@ class TensorMemory:
                 del told[name]
             for name, table in tables.items():
                 if told.get(name) != table:
-                    self._tell(group, self._row(name), told.get(name, []), table)
+                    try:
+                        self._tell(group, self._row(name), told.get(name, []), table)
+                    except ValueError as refused:
+                        what = f"the block tables refuse what it holds: {refused}"
+                        raise Corruption(name, group, 0, what) from refused
                     told[name] = table.copy()
         for name in self._rows.keys() - set().union(*self._told):
             del self._rows[name]

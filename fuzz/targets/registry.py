@@ -93,7 +93,7 @@ def open_calculator_here(spec: str) -> Calculator:
         binding = _vllm_here()
         return CoreCalculator(f"vllm=={binding.version}", binding)
     if spec.startswith("fault:"):
-        faults = importlib.import_module(f"{__name__.split('.')[0]}.fuzz.configuration_faults")
+        faults = importlib.import_module(f"{__name__.split('.')[0]}.fuzz.configuration.faults")
         name = spec.removeprefix("fault:")
         if name not in faults.FAULTS:
             raise ValueError(f"unknown fault {name!r}; write fault: and one of {', '.join(faults.FAULTS)}")

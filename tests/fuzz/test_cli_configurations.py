@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz import cli
-from blockproof.fuzz.configuration_check import Judge, draw_case
+from blockproof.fuzz.configuration.check import Judge, draw_case
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.fuzz.targets.child import ChildCalculator, Limits
 from blockproof.fuzz.targets.registry import open_calculator
@@ -195,5 +195,5 @@ def test_ctrl_c_ends_the_run_with_what_was_reached():
         os.kill(process.pid, signal.SIGINT)
         text, _ = process.communicate(timeout=60)
     assert process.returncode == 0
-    assert "interrupted" in text
+    assert "ended by Ctrl-C" in text
     assert "--cases" in text

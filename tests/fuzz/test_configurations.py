@@ -7,19 +7,19 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.configuration_check import REFERENCE, Judge, Limits, draw_case, run
-from blockproof.fuzz.configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
-from blockproof.fuzz.configuration_faults import FAULTS, open_fault
-from blockproof.fuzz.configuration_findings import finding_text, read_finding, write_finding
-from blockproof.fuzz.configuration_invariants import INVARIANTS
-from blockproof.fuzz.configuration_questions import Question
-from blockproof.fuzz.configuration_reach import Reach
-from blockproof.fuzz.configuration_shrink import ask_again, shrink_finding
-from blockproof.fuzz.configurations import configuration_of
+from blockproof.fuzz.configuration.answers import Rules
+from blockproof.fuzz.configuration.check import REFERENCE, Judge, Limits, draw_case, run
+from blockproof.fuzz.configuration.deviations import CONFIGURATION_DEVIATIONS, Reference0230
+from blockproof.fuzz.configuration.draw import configuration_of
+from blockproof.fuzz.configuration.faults import FAULTS, open_fault
+from blockproof.fuzz.configuration.findings import finding_text, read_finding, write_finding
+from blockproof.fuzz.configuration.invariants import INVARIANTS
+from blockproof.fuzz.configuration.questions import Question
+from blockproof.fuzz.configuration.reach import Reach
+from blockproof.fuzz.configuration.shrink import ask_again, shrink_finding
 from blockproof.fuzz.targets.registry import open_calculator
 from blockproof.fuzz.trace import TraceError
 from blockproof.fuzz.workload import ByteDraw, SeededDraw
-from blockproof.model.configuration import Rules
 from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 

@@ -116,6 +116,15 @@ def test_a_write_that_the_tensors_refuse_is_a_finding():
 
 
 @needs_torch
+def test_tables_that_no_worker_could_hold_are_a_finding():
+    memory = memory_named("cpu")(HYBRID)
+    snapshot = follow(memory, Submit("a", (1, 2)), Allocate("a", 2))
+    snapshot.tables[1]["a"] *= 99
+    with pytest.raises(Corruption, match="a, group 1, position 0: the block tables refuse what it holds: group 1: row"):
+        memory.follow(snapshot)
+
+
+@needs_torch
 @pytest.mark.parametrize(
     ("tensors", "code", "message"),
     [("fault:nonsense", 2, "unknown fault 'nonsense'; write fault: and one of"), ("moon", 3, "device 'moon'")],

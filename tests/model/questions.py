@@ -1,6 +1,6 @@
 """Questions about configurations, written short: specs in JSON, models made of them, and what the model answers."""
 
-from blockproof.model.configuration import Rules
+from blockproof.fuzz.configuration.answers import Rules
 from blockproof.model.layers import Kind
 
 

@@ -1,15 +1,19 @@
 """What a run over drawn configurations did and reached, and the floors under it."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .configuration_findings import ConfigurationFinding, manner
-from .configurations import Answer, Configuration
+from ..report import Section, counted, crossed
+from .deviations import CONFIGURATION_DEVIATIONS
+from .draw import Answer, Configuration
+from .findings import ConfigurationFinding, manner
 
 TABLES = ("total", "ops", "answers", "specs", "situations", "invariants")
 """Tables of a floors file for configurations."""
+LONG_RUN = 10_000
+"""Configurations from which on a declared deviation that never showed counts as stale."""
 TOTALS = ("configurations", "questions")
 
 
@@ -55,6 +59,22 @@ class Reach:
         if any(configuration.workers) and not all(configuration.workers):
             self.situations["a worker without layers"] += 1
         self.situations.update(f"set: {name}" for name in configuration.vllm_config)
+
+    def sections(self) -> Iterator[Section]:
+        """The tables of the report."""
+        answers = {tuple(name.split(": ")): times for name, times in self.answers.items()}
+        yield from crossed("Questions and answers", "question", answers, ("output",))  # type: ignore[arg-type]
+        yield from counted("Specs", ("class or quantisation", "configurations"), self.specs)
+        yield from counted("Situations reached", ("situation", "times"), self.situations)
+        yield from counted("Invariants (specs-and-config.md §15)", ("id", "configurations"), self.invariants)
+        if self.deviations:
+            reasons = {deviation.id: deviation.reason for deviation in CONFIGURATION_DEVIATIONS}
+            rows = ((name, self._occurred(times), reasons[name]) for name, times in sorted(self.deviations.items()))
+            yield Section("Known deviations of the target", ("id", "times", "what it does"), tuple(rows))
+
+    def _occurred(self, times: int) -> str:
+        """How often a deviation showed; one that never does in a long run may no longer be true."""
+        return f"{times:,}" if times else "STALE? never" if self.configurations >= LONG_RUN else "not seen"
 
     def stale(self) -> list[str]:
         """Known deviations that never showed."""

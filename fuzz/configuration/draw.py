@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from .configuration_specs import FAMILIES, Spec, Style, draw_deepseek_v4, draw_spec, draw_style, spelled_out
-from .workload import Draw
+from ..workload import Draw
+from .specs import FAMILIES, Spec, Style, draw_deepseek_v4, draw_spec, draw_style, spelled_out
 
 Answer: TypeAlias = Mapping[str, Any]
 Ask: TypeAlias = Callable[[str, Mapping[str, object]], Answer]

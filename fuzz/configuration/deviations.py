@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ..model import arith
-from ..model.attention import CoreError, demand
-from ..model.capacity import WorkerConfig
-from ..model.grouping import LayerGroup
-from ..model.layers import REGISTERED, Config, Kind, Layer, Layers
+from ...model import arith
+from ...model.attention import CoreError, demand
+from ...model.capacity import WorkerConfig
+from ...model.grouping import LayerGroup
+from ...model.layers import REGISTERED, Config, Kind, Layer, Layers
 from .reference_groups import ReferenceGroups
 
 

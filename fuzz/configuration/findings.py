@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .trace import TraceError
+from ..trace import TraceError
 
 FORMAT = 1
 LOCKSTEP, LOST, MODELS = "lockstep", "lost", "models"

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from .targets.base import Calculator
-from .targets.registry import open_calculator_here
+from ..targets.base import Calculator
+from ..targets.registry import open_calculator_here
 
 Tamper: TypeAlias = Callable[[str, Mapping[str, Any], Any], Any]
 """From an op, its inputs and the right output to the wrong one."""

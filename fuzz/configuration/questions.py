@@ -7,9 +7,9 @@ the model's `Rules.answer` understand.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from .configuration_specs import Spec
-from .configurations import LENGTHS, Configuration, Layers, listed
-from .workload import Draw
+from ..workload import Draw
+from .draw import LENGTHS, Configuration, Layers, listed
+from .specs import Spec
 
 UNIFORM_MEMBERS = 4
 

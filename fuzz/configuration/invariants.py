@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from .configuration_specs import Spec
-from .configurations import Ask, Configuration
+from .draw import Ask, Configuration
+from .specs import Spec
 
 Invariant: TypeAlias = Callable[[Configuration, Ask], Iterator[str]]
 

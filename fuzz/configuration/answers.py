@@ -12,10 +12,10 @@ from math import inf
 from types import SimpleNamespace
 from typing import TypeAlias, TypeVar
 
-from .attention import CoreError
-from .capacity import CapacityRules, WorkerConfig
-from .grouping import LayerGroup
-from .layers import NOT_ATTENTION, Config, Kind, Layer, Layers
+from ...model.attention import CoreError
+from ...model.capacity import CapacityRules, WorkerConfig
+from ...model.grouping import LayerGroup
+from ...model.layers import NOT_ATTENTION, Config, Kind, Layer, Layers
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 T = TypeVar("T")

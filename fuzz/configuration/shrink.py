@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from .configuration_check import Judge
-from .configuration_findings import LOCKSTEP, LOST, MODELS, ConfigurationFinding
-from .configurations import configuration_of
+from .check import Judge
+from .draw import configuration_of
+from .findings import LOCKSTEP, LOST, MODELS, ConfigurationFinding
 
 Inputs: TypeAlias = dict[str, Any]
 Pass: TypeAlias = Callable[[Inputs], Iterator[Inputs]]

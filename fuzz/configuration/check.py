@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..model.configuration import Rules
-from .configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
-from .configuration_findings import LOCKSTEP, LOST, MODELS, ConfigurationFinding
-from .configuration_invariants import INVARIANTS, Invariant
-from .configuration_questions import Question, draw_questions
-from .configuration_reach import Reach
-from .configurations import Answer, Configuration, draw_configuration
-from .targets.base import Calculator, TargetLostError
-from .workload import Draw, SeededDraw
+from ..targets.base import Calculator, TargetLostError
+from ..workload import Draw, SeededDraw
+from .answers import Rules
+from .deviations import CONFIGURATION_DEVIATIONS, Reference0230
+from .draw import Answer, Configuration, draw_configuration
+from .findings import LOCKSTEP, LOST, MODELS, ConfigurationFinding
+from .invariants import INVARIANTS, Invariant
+from .questions import Question, draw_questions
+from .reach import Reach
 
 Oracle: TypeAlias = Literal["lockstep", "invariants", "all"]
 REFERENCE = "vllm==0.23.0"
