@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import date
 from importlib.metadata import version
+from importlib.util import find_spec
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -20,9 +21,10 @@ from unittest.mock import patch
 
 from blockproof.fuzz import engines, machine
 from blockproof.fuzz.cli_mutants import Hunt, hunt
+from blockproof.fuzz.data_plane_faults import DATA_PLANE_FAULTS
 from blockproof.fuzz.engines import RUN_OPERATIONS, Plan, run_engine
 from blockproof.fuzz.faults import FAULTS
-from blockproof.fuzz.lockstep import Trace
+from blockproof.fuzz.lockstep import LOCKSTEP, ORACLES, Trace
 from blockproof.fuzz.report import Summary
 from blockproof.fuzz.shapes import ATTENTION, draw_shape
 from blockproof.fuzz.targets import environments
@@ -54,7 +56,9 @@ class Case:
     """Operations a second, one of each round."""
 
 
-def lockstep_case(name: str, engine: str, target: Target) -> Case:
+def lockstep_case(
+    name: str, engine: str, target: Target, oracles: tuple[str, ...] = ORACLES, tensors: str | None = None
+) -> Case:
     """An engine on a target: operations are drawn, applied to both sides and compared."""
 
     def fuzz(plan: Plan) -> Summary:
@@ -64,10 +68,12 @@ def lockstep_case(name: str, engine: str, target: Target) -> Case:
         return summary
 
     def run(seed: int, seconds: float) -> tuple[int, float]:
-        summary = fuzz(Plan(seed, seconds=seconds))
+        summary = fuzz(Plan(seed, seconds=seconds, oracles=oracles, tensors=tensors))
         return summary.operations, summary.seconds
 
-    fuzz(Plan(0, operations=WARM_UP_OPERATIONS))  # the target starts, modules are imported
+    fuzz(
+        Plan(0, operations=WARM_UP_OPERATIONS, oracles=oracles, tensors=tensors)
+    )  # the target starts, modules are imported
     return Case(name, run)
 
 
@@ -126,6 +132,11 @@ def cases(release: str, stack: ExitStack) -> Iterator[Case]:
         return target
 
     yield lockstep_case("impl, engine random", "random", opened("impl"))
+    yield lockstep_case("impl, engine random, `--oracle lockstep`", "random", opened("impl"), (LOCKSTEP,))
+    if find_spec("torch"):
+        yield lockstep_case("impl, engine random, `--tensors cpu`", "random", opened("impl"), tensors="cpu")
+    else:
+        print("torch is not installed, and tensors are left out: make tensors", file=sys.stderr)
     yield lockstep_case("impl, engine random, `--isolate`", "random", opened("impl", isolate=True))
     yield lockstep_case("impl, engine hypothesis", "hypothesis", opened("impl"))
     if environments.find(release) is not None:
@@ -199,7 +210,7 @@ def page(
         "## Throughput",
         "",
         f"Every pool has {BLOCKS} blocks. {arguments.rounds} rounds, {arguments.seconds:g} s for each line in a round.",
-        "In lockstep, outcome and whole state are compared after every operation.",
+        "Outcome and whole state are compared after every operation; the shadow memory reads back what is attended to.",
         "",
         *throughput_table(all_cases),
     ]
@@ -235,7 +246,8 @@ def main() -> None:
             stack.enter_context(patch.object(module, "draw_shape", shape_of_64_blocks))
         all_cases = list(cases(arguments.target, stack))
         measure(all_cases, arguments.seconds, arguments.rounds)
-    hunts = [hunt(fault, FAULT_SECONDS, 0) for fault in FAULTS.values()] if arguments.faults else []
+    planted = [*FAULTS.values(), *(DATA_PLANE_FAULTS.values() if find_spec("torch") else ())]
+    hunts = [hunt(fault, FAULT_SECONDS, 0) for fault in planted] if arguments.faults else []
     text = page(" ".join(["python", *sys.argv]), load, all_cases, hunts, arguments)
     if arguments.write is None:
         print(text)

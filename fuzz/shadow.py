@@ -8,8 +8,9 @@ The oracle needs the rule of what attends to what (`model.attention`) and nothin
 target's tables and hits, and judges whether they are safe. It plays the engine as vLLM's workers do:
 
 * A step runs when its allocation succeeds; with external tokens that are on their way, when they have arrived.
-* Tokens that are not known yet, and whatever lies in the lookahead, are written as drafts. A draft becomes content when
-  its token is known and counts as computed; one that was rejected is overwritten later.
+* Tokens that are not known yet (drafts, lookahead) are written as drafts. A draft becomes content when its token is
+  known and counts as computed; one that was rejected is overwritten later. Known tokens in the lookahead wait for their
+  step.
 * Mamba layers keep one state. It is written into the table entry of the step's last token, and at each block's end into
   that block's entry; the states of drafts go into the entries behind. The next step reads the state where it was put.
 * Blocks that somebody outside takes are overwritten by him.
@@ -290,7 +291,9 @@ class Shadow:
                 self._write_states(request, group, rule, start, end, snapshot)
             elif not isinstance(rule, Cross):
                 self._read(request, group, rule, rule.skipped(start), start, snapshot)
-                self._write(request, group, start, end, ahead, snapshot)
+                self._write(request, group, start, end, snapshot)
+                if (drafts := max(end, len(request.contents))) < ahead:
+                    self._write(request, group, drafts, ahead, snapshot)
             else:
                 self._read(request, group, rule, 0, request.encoder_tokens, snapshot)
         request.longest = max(request.longest, end)
@@ -327,11 +330,11 @@ class Shadow:
         tag = self._tag(request, group, position)
         return request.drafts[group].get(position) if tag is None else tag
 
-    def _write(self, request: _Request, group: int, start: int, end: int, ahead: int, snapshot: Snapshot) -> None:
-        """Content where it is known, drafts elsewhere, also from `end` on, up to `ahead`."""
+    def _write(self, request: _Request, group: int, start: int, end: int, snapshot: Snapshot) -> None:
+        """Content where it is known, drafts elsewhere."""
         tags = []
-        for position in range(start, ahead):
-            tag = self._tag(request, group, position) if position < end else None
+        for position in range(start, end):
+            tag = self._tag(request, group, position)
             request.drafts[group].pop(position, None)
             if tag is None:
                 tag = request.drafts[group][position] = next(self._draft_numbers)
@@ -444,7 +447,7 @@ class Shadow:
                 first = start
                 while first < rule.skipped(end) and self._missing(name, group, first, first + 1, snapshot) is not None:
                     first += 1
-                self._write(request, group, first, end, end, snapshot)
+                self._write(request, group, first, end, snapshot)
 
     def _encode(self, request: _Request, num_tokens: int, snapshot: Snapshot) -> None:
         """Keys and values of the encoder's output, once for a request."""
@@ -515,7 +518,7 @@ class Shadow:
         if group in request.lost:
             self._write_block_ends(request, group, rule, min(end, len(request.contents)), table)
             return
-        for after in range((start // rule.b + 1) * rule.b, known, rule.b):
+        for after in range((start // rule.b + 1) * rule.b, known + 1, rule.b):
             if after <= len(table) * rule.b:
                 self._put_state(request, group, after, table[after // rule.b - 1])
         for after in range(known, end + 1):

@@ -171,8 +171,8 @@ class GroupingRules(LayerRules):
         """§10.2, step 3: one layer of each padded page, in order of first appearance [C-07]."""
         columns: dict[int, list[tuple[str, Layer]]] = {}
         for name, member in x.kv_cache_specs:
-            page = min((p for p in pages if p >= self.page(member)), default=0)
-            demand(page > 0)
+            demand(self.page(member) <= max(pages))
+            page = min(p for p in pages if p >= self.page(member))
             columns.setdefault(page, []).append((name, self.padded(member, page)))
         demand(len({len(column) for column in columns.values()}) == 1)
         return list(zip(*columns.values(), strict=True))

@@ -288,8 +288,8 @@ class ReferenceGroups(Rules):
     def layer_tuples(self, x: Layer, pages: Collection[int]) -> list[tuple[tuple[str, Layer], ...]]:
         """The padding is written into the spec object, which cannot be looked up again for the next layer."""
         own = {self.page(member) for member in x.members}
-        targets = {page: min((other for other in pages if other >= page), default=0) for page in own}
-        demand(min(targets.values()) > 0)
+        demand(max(own) <= max(pages))
+        targets = {page: min(other for other in pages if other >= page) for page in own}
         objects = [
             self._objects.get(name, name) for name, member in x.kv_cache_specs if targets[self.page(member)] not in own
         ]

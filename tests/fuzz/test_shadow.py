@@ -8,7 +8,7 @@ from blockproof.fuzz.engines import Plan, run_random
 from blockproof.fuzz.faults import open_fault
 from blockproof.fuzz.lockstep import CORRUPTION, LOCKSTEP, ORACLES, SHADOW, Lockstep, Trace, replay
 from blockproof.fuzz.report import Summary, plain, verdict
-from blockproof.fuzz.shadow import GARBAGE, KNOWN_LOSSES, Corruption, ListMemory, Shadow
+from blockproof.fuzz.shadow import GARBAGE, KNOWN_LOSSES, POISON, Corruption, ListMemory, Shadow
 from blockproof.fuzz.shapes import ATTENTION, draw_shape
 from blockproof.fuzz.targets.registry import open_target
 from blockproof.fuzz.trace import read_trace
@@ -23,6 +23,7 @@ from blockproof.model.ops import (
     Evict,
     Free,
     Group,
+    Item,
     Lookup,
     Preempt,
     Refused,
@@ -212,6 +213,9 @@ def test_a_hit_on_other_content_is_read_wrong():
         (Submit("a", (1, 2), adapter="x"), Submit("b", (1, 2), adapter="y")),
         (Submit("a", (1, 2), salt="x"), Submit("b", (1, 2), adapter="x")),
         (Submit("a", (0, 0), embeds=(1, 2)), Submit("b", (0, 0), embeds=(1, 3))),
+        (Submit("a", (1, 2), items=(Item("p", 0, 1),)), Submit("b", (1, 2), items=(Item("q", 0, 1),))),
+        (Submit("a", (1, 1), items=(Item("p", 0, 1),)), Submit("b", (1, 1), items=(Item("p", 1, 1),))),
+        (Submit("a", (1, 1), items=(Item("p", 0, 2),)), Submit("b", (1, 1), items=(Item("p", 0, 1), Item("p", 1, 1)))),
     ],
 )
 def test_content_is_more_than_tokens(one, other):
@@ -258,7 +262,7 @@ def test_known_tokens_in_the_lookahead_are_no_content_before_their_step_has_run(
     _, snapshot = story.model.step(Allocate("b", 5))
     snapshot.tables[0]["b"][:2] = snapshot.tables[0]["a"]
     story.shadow.step(Lookup("b"), Done((4, ((1, 2),))), snapshot)
-    with pytest.raises(Corruption, match="b, group 0, position 2: reads a draft in block 2, offset 0"):
+    with pytest.raises(Corruption, match="b, group 0, position 2: reads what nobody wrote in block 2"):
         story.shadow.step(Allocate("b", 1, hit=True), Done(((5,),)), snapshot)
 
 
@@ -290,6 +294,20 @@ def test_a_mamba_state_that_another_one_of_the_request_has_replaced_is_noticed()
     assert text == "a, group 0, position 5: its state is in no block any more: its table is [0, 0, 1, 2, 3, 4]"
 
 
+def test_a_mamba_state_with_other_content_is_read_wrong():
+    story = Story(MAMBA)(A, Allocate("a", 5), Advance("a", (6,)))
+    story.shadow.memory.overwrite(story.model.state.tables[0]["a"][2:3], 99)
+    text = story.corruption(Allocate("a", 1))
+    assert text == "a, group 0, position 4: reads another content as its state in block 1"
+
+
+def test_a_state_at_the_end_of_a_block_is_there_for_others_though_its_request_has_been_aborted():
+    story = Story(shape(Group("mamba", 3, mamba_mode="align", speculative_blocks=1)))(Submit("a", (0,)))
+    story(Allocate("a", 2), Advance("a", (0, 0)), Allocate("a", 2), Free("a"), StepStart())
+    story(Submit("b", (0, 0, 0, 0)), Lookup("b"), Allocate("b", 1, hit=True))
+    assert story.shadow.reached["shadow: mamba states read back"] == 2
+
+
 def test_a_mamba_state_of_this_very_step_is_no_start():
     story = Story(shape(Group("mamba", 2, mamba_mode="all")))(A, Allocate("a", 5), Submit("b", (1, 2, 3, 4, 5)))
     snapshot = story.model.snapshot()
@@ -319,6 +337,13 @@ def test_tokens_taken_back_are_counted_where_the_window_was_cut_for_them():
     story = Story(shape(Group("sliding", 1, window=2)))(A, Allocate("a", 5), Advance("a", (6,)))
     story(Allocate("a", 3), Advance("a"), RemoveSkipped("a"), Reject("a", 2), Allocate("a", 1))
     assert story.shadow.reached["shadow: known loss computed-taken-back"] > 0
+
+
+def test_what_is_written_where_the_window_was_cut_does_not_go_into_the_null_block():
+    story = Story(shape(Group("sliding", 1, window=1)))(A, Allocate("a", 5), Advance("a", (6,)))
+    story(Allocate("a", 3), Advance("a"), RemoveSkipped("a"), Reject("a", 2), Allocate("a", 2))
+    assert story.model.state.tables[0]["a"][6] == NULL
+    assert story.shadow.memory.read_block(0, NULL) == POISON
 
 
 def test_a_refused_allocation_has_cut_the_window_too():
@@ -459,6 +484,18 @@ class LateWriter(ListMemory):
             for name in old.keys() - new.keys():
                 self.overwrite([block for block in old[name] if block != NULL], 12345)
         super().follow(snapshot)
+
+
+class Damaged(ListMemory):
+    """A byte changes in the third block, though nobody has written it."""
+
+    def damage(self):
+        return "block 2, byte 5 has changed" if self._tables[0] else None
+
+
+def test_damage_is_a_finding_at_whatever_operation_it_shows():
+    text = Story(FULL, Damaged).corruption(A, Allocate("a", 5))
+    assert text == "nobody, group 0, position 0: block 2, byte 5 has changed"
 
 
 def test_a_right_engine_shows_nothing():
