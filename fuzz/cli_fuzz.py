@@ -40,11 +40,19 @@ class Oracle(StrEnum):
     LOCKSTEP = "lockstep"
     SHADOW = "shadow"
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """As `Lockstep` takes them."""
+        from .lockstep import ORACLES
+
+        return ORACLES if self is Oracle.ALL else (self.value,)
+
 
 TargetOption = Annotated[
     str, typer.Option(help="impl, vllm, vllm==VERSION, package.module:factory or fault:NAME.", show_default=True)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
+OracleOption = Annotated[Oracle, typer.Option(help="What judges the target.")]
 TensorsOption = Annotated[
     str | None, typer.Option(help="Shadow memory in tensors on cpu, cuda or auto; fault:NAME plants a fault there.")
 ]
@@ -57,7 +65,7 @@ def fuzz(
     operations: Annotated[int | None, typer.Option(min=1, help="Stop after the run that reaches so many.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same runs; drawn and printed by default.")] = None,
     engine: Annotated[Engine, typer.Option(help="How operations are drawn.")] = Engine.RANDOM,
-    oracle: Annotated[Oracle, typer.Option(help="What judges the target.")] = Oracle.ALL,
+    oracle: OracleOption = Oracle.ALL,
     tensors: TensorsOption = None,
     attention: Annotated[str, typer.Option(help="Attention types, as in full,sliding,full+mamba.")] = "all",
     jobs: Annotated[int, typer.Option(min=1, max=1024, help="Processes, each with a seed of its own.")] = 1,
@@ -75,7 +83,6 @@ def fuzz(
     """
     from .engines import Plan
     from .floors import check_floors, read_floors
-    from .lockstep import ORACLES
     from .report import Summary
     from .targets.base import close_target
 
@@ -84,8 +91,7 @@ def fuzz(
     if seconds is None and operations is None:
         seconds = DEFAULT_SECONDS
     drawn = secrets.randbelow(2**32) if seed is None else seed
-    oracles = ORACLES if oracle is Oracle.ALL else (oracle.value,)
-    plan = Plan(drawn, seconds, operations, names, chaos, oracles=oracles, tensors=tensors)
+    plan = Plan(drawn, seconds, operations, names, chaos, oracles=oracle.names, tensors=tensors)
     memory_or_usage(tensors)
     core = open_or_usage(target, isolate)
     done = Summary(recorded_name(target, core), engine.value, plan.seed, core_name=core.name)
@@ -169,7 +175,7 @@ def _keep_finding(
     assert done.trace is not None
     found_by = FoundBy(done.engine, done.finding_seed, version("blockproof"))
     whole = TraceFile(done.trace, done.target, FoundWhat.of(done.finding), found_by)
-    first = write_reproduction(whole, out, plan.tensors)
+    first = write_reproduction(whole, out, plan.tensors, plan.oracles)
     say(f"found after {done.operations:,} operations, saved in {first.trace}; shrinking ...")
     try:
         kind, new_memory = done.finding.kind, plan.new_memory()
@@ -178,7 +184,7 @@ def _keep_finding(
         say(f"not shrunk: {error}; the target may not be deterministic")
         return None, first
     small = TraceFile(shrunk.trace, done.target, FoundWhat.of(shrunk.finding), found_by)
-    kept = write_reproduction(small, out, plan.tensors)
+    kept = write_reproduction(small, out, plan.tensors, plan.oracles)
     if shrunk.complete and kept != first:
         first.trace.unlink()
         first.test.unlink()

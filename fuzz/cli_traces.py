@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .cli_fuzz import JsonOption, TensorsOption, memory_or_usage, open_or_usage, print_finding, recorded_name
+from .cli_fuzz import (
+    JsonOption,
+    Oracle,
+    OracleOption,
+    TensorsOption,
+    memory_or_usage,
+    open_or_usage,
+    print_finding,
+    recorded_name,
+)
 
 if TYPE_CHECKING:
     from .lockstep import Finding, Trace
@@ -22,6 +31,7 @@ def replay(
     target: TargetOption = None,
     show: Annotated[bool, typer.Option("--show", help="Print every step and what it changes.")] = False,
     until: Annotated[int | None, typer.Option(min=0, help="Only the first so many operations.")] = None,
+    oracle: OracleOption = Oracle.ALL,
     tensors: TensorsOption = None,
     isolate: IsolateOption = False,
     as_json: JsonOption = False,
@@ -41,7 +51,7 @@ def replay(
     new_memory = memory_or_usage(tensors)
     core = open_or_usage(spec, isolate)
     try:
-        finding, applied = run(wanted, core, new_memory=new_memory)
+        finding, applied = run(wanted, core, oracles=oracle.names, new_memory=new_memory)
     finally:
         close_target(core)
     left_out = len(wanted.operations) - len(applied.operations) if finding is None else 0
@@ -95,6 +105,7 @@ def shrink(
     target: TargetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the result; that of the trace by default.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Give up after so long; never by default.")] = None,
+    oracle: OracleOption = Oracle.ALL,
     tensors: TensorsOption = None,
     isolate: IsolateOption = False,
     as_json: JsonOption = False,
@@ -114,19 +125,19 @@ def shrink(
     new_memory = memory_or_usage(tensors)
     core = open_or_usage(spec, isolate)
     try:
-        finding, applied = run(file.trace, core, new_memory=new_memory)
+        finding, applied = run(file.trace, core, oracles=oracle.names, new_memory=new_memory)
         if finding is None:
             print(json.dumps({"finding": None}) if as_json else f"no difference on {core.name}: nothing to shrink")
             raise typer.Exit(0)
         stored = file.finding and (file.finding.observable, file.finding.operation)
         if stored and stored != finding.kind:
             print(f"note: the trace was written for {stored}, it now shows {finding.kind}", file=sys.stderr)
-        shrunk = reduce(applied, finding.kind, core, max_seconds=seconds, new_memory=new_memory)
+        shrunk = reduce(applied, finding.kind, core, max_seconds=seconds, oracles=oracle.names, new_memory=new_memory)
     finally:
         close_target(core)
     name = recorded_name(spec, core)
     small = TraceFile(shrunk.trace, name, FoundWhat.of(shrunk.finding), file.found_by)
-    files = write_reproduction(small, out or trace.parent, tensors)
+    files = write_reproduction(small, out or trace.parent, tensors, oracle.names)
     if as_json:
         counts = {"operations_before": len(file.trace.operations), "operations": len(shrunk.trace.operations)}
         paths = {"trace": str(files.trace), "test": str(files.test), "command": files.command}

@@ -313,5 +313,5 @@ def corrupting(model: Model) -> list[type[Deviation]]:
     """The deviations that have occurred in this run and after which a request may read wrong content."""
     if not isinstance(model, Deviation):
         return []
-    kinds = [kind for kind in type(model).__mro__ if issubclass(kind, Deviation) and kind.corrupts]
+    kinds = [kind for kind in type(model).__mro__ if issubclass(kind, Deviation) and vars(kind).get("corrupts")]
     return [kind for kind in kinds if model.deviated[kind.id]]

@@ -130,7 +130,14 @@ class LockstepMachine(RuleBasedStateMachine):
     def _reduced(self, finding: Finding) -> tuple[Finding, Trace]:
         """The smallest trace with this kind of finding, or this one if the target is not deterministic."""
         try:
-            shrunk = shrink(self.lockstep.trace, finding.kind, self.target, max_seconds=SHRINK_SECONDS)
+            shrunk = shrink(
+                self.lockstep.trace,
+                finding.kind,
+                self.target,
+                max_seconds=SHRINK_SECONDS,
+                oracles=self.oracles,
+                new_memory=self.new_memory,
+            )
         except NotReproducedError:
             return finding, self.lockstep.trace
         return shrunk.finding, shrunk.trace

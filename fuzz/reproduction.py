@@ -6,11 +6,12 @@ File names follow from the finding, so that the same finding is written to the s
 import hashlib
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .engines import memory_named
-from .lockstep import Finding, replay
+from .lockstep import ORACLES, Finding, replay
 from .targets.registry import open_target
 from .trace import TraceFile, dump_trace, load_trace, write_trace
 
@@ -30,7 +31,7 @@ TRACE = r"""
 
 
 def test_{name}():
-    finding = replay_text(TRACE, TARGET{tensors})
+    finding = replay_text(TRACE, TARGET{judged})
     assert finding is None, f"\\n{{finding}}"
 '''
 
@@ -45,16 +46,16 @@ class Reproduction:
     """A shell command that exits with 1 as long as the finding is there."""
 
 
-def replay_text(text: str, target: str, tensors: str | None = None) -> Finding | None:
+def replay_text(text: str, target: str, tensors: str | None = None, oracles: Sequence[str] = ORACLES) -> Finding | None:
     """Replay a trace given as text on the target of this name. Returns the finding, None if there is none.
 
-    `tensors` is where the shadow memory lies (`engines.memory_named`).
+    `oracles` judge the target, the shadow memory in `tensors` (`engines.memory_named`).
 
     TraceError, ValueError and TargetUnavailableError as from reading a trace and opening a target.
     """
     core = open_target(target)
     try:
-        return replay(load_trace(text).trace, core, new_memory=memory_named(tensors))[0]
+        return replay(load_trace(text).trace, core, oracles=oracles, new_memory=memory_named(tensors))[0]
     finally:
         core.close()
 
@@ -67,25 +68,28 @@ def base_name(file: TraceFile) -> str:
     return f"{words}_{digest}"
 
 
-def write_reproduction(file: TraceFile, folder: Path, tensors: str | None = None) -> Reproduction:
+def write_reproduction(
+    file: TraceFile, folder: Path, tensors: str | None = None, oracles: Sequence[str] = ORACLES
+) -> Reproduction:
     """Write trace and pytest file for a finding into a folder, which is made if it is missing.
 
-    `tensors` is where the shadow memory was that saw it (`engines.memory_named`).
+    `oracles` judged the target, the shadow memory in `tensors` (`engines.memory_named`).
     """
     name = base_name(file)
     trace, test = folder / f"{name}.json", folder / f"test_{name}.py"
     write_trace(file, trace)
-    test.write_text(pytest_file(file, name, tensors), encoding="utf-8")
-    return Reproduction(trace, test, replay_command(trace, file.target, tensors))
+    test.write_text(pytest_file(file, name, tensors, oracles), encoding="utf-8")
+    return Reproduction(trace, test, replay_command(trace, file.target, tensors, oracles))
 
 
-def replay_command(trace: Path, target: str, tensors: str | None = None) -> str:
+def replay_command(trace: Path, target: str, tensors: str | None = None, oracles: Sequence[str] = ORACLES) -> str:
     """The shell command that replays a trace file on a target."""
-    where = ["--tensors", tensors] if tensors else []
-    return shlex.join(["blockproof", "replay", str(trace), "--target", target, *where])
+    words = ["--tensors", tensors] if tensors else []
+    words += ["--oracle", oracles[0]] if len(oracles) == 1 else []
+    return shlex.join(["blockproof", "replay", str(trace), "--target", target, *words])
 
 
-def pytest_file(file: TraceFile, name: str, tensors: str | None = None) -> str:
+def pytest_file(file: TraceFile, name: str, tensors: str | None = None, oracles: Sequence[str] = ORACLES) -> str:
     """A self-contained pytest file that fails as long as the finding is there."""
     what = f"`{file.finding.observable}` differs at {file.finding.operation}" if file.finding else "A trace"
     found_by = f" ({file.found_by.engine}, seed {file.found_by.seed}, {file.found_by.version})" if file.found_by else ""
@@ -95,7 +99,8 @@ def pytest_file(file: TraceFile, name: str, tensors: str | None = None) -> str:
         target=file.target,
         trace=dump_trace(file),  # JSON never holds three quotes in a row, and a raw string keeps its backslashes
         name=name,
-        tensors=f", tensors={tensors!r}" if tensors else "",
+        judged=(f", tensors={tensors!r}" if tensors else "")
+        + (f", oracles={tuple(oracles)!r}" if len(oracles) == 1 else ""),
     )
 
 

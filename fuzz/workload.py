@@ -116,7 +116,9 @@ class Workload:
         self._features = draw.integer(0, 3) == 0 and shape.caching
         self._layouts = [self._layout() for _ in range(2)] if self._features else []
         """Where multimodal items stand. Prompts share places and differ in the items, so that a lost key collides."""
-        self._drafts = draw.choose((0, 0, 1, 3))
+        self._drafts = draw.choose((0, 1, 2, 3))
+        if draw.integer(0, 3):  # most schedulers do not draft more than Mamba layers have states for
+            self._drafts = min([self._drafts, *(g.speculative_blocks for g in shape.groups if g.kind == "mamba")])
         self._externals = draw.integer(0, 3) == 0
         self._lookahead = draw.choose((0, 0, 1, 4))
         self._gates = draw.choose((0, 1, 2))
@@ -210,9 +212,9 @@ class Workload:
         if self.draw.integer(0, 3) == 0:
             return ()
         return tuple(
-            Item(self.draw.choose(("p", "q")), offset, min(size, length - offset))
+            Item(f"{self.draw.choose(('p', 'q'))}{size}", offset, size)  # an identifier stands for one content
             for offset, size in places
-            if offset < length
+            if offset + size <= length
         )
 
     def work(self, model: Model) -> Operation | None:
@@ -277,7 +279,7 @@ class Workload:
         if end < tokens:
             return Advance(name)
         drafts = end - tokens
-        if drafts and draw.integer(0, 3) == 0:
+        if drafts and draw.integer(0, 1) == 0:
             return Advance(name)  # asynchronous: the news comes later
         rejected = draw.integer(0, min(drafts, request.scheduled - 1))
         sampled = min(end - rejected + 1 - tokens, max_len - tokens)
@@ -286,9 +288,9 @@ class Workload:
     def _late_news(self, request: Request) -> Operation:
         name = request.submit.request
         sampled = min(request.lead, self.shape.max_model_len - len(request.tokens))
-        if sampled and self.draw.integer(0, 1):
-            return Advance(name, self._tokens(sampled))
-        return Reject(name, self.draw.integer(1, request.lead))
+        if not request.drafts or (sampled and self.draw.integer(0, 2) == 0):
+            return Advance(name, self._tokens(sampled)) if sampled else Free(name)
+        return Reject(name, self.draw.integer(1, request.drafts))
 
     def finish(self, model: Model) -> Operation | None:
         """A request ends, or is aborted."""

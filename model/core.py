@@ -48,6 +48,7 @@ class Model:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.requests: dict[str, Request] = {}
+        self.item_lengths: dict[str, int] = {}  # of the multimodal items seen, by identifier
         self.identities = Identities()
         self.labels = Labels()
         self.state = State(shape.num_blocks, len(shape.groups))
@@ -133,6 +134,7 @@ class Model:
     def submit(self, op: ops.Submit) -> Value:
         """A request arrives (core.md §3)."""
         self.requests[op.request] = request = Request(op, list(op.prompt))
+        self.item_lengths.update((item.identifier, item.length) for item in op.items)
         return self._name_content(request)
 
     def advance(self, op: ops.Advance) -> Value:

@@ -57,7 +57,7 @@ def _legal(model: Model, op: Operation) -> bool:
         case ops.Advance():
             return op.request in model.requests and _advances(model, op)
         case ops.Reject(name, count):
-            return name in model.requests and 0 < count <= model.requests[name].lead
+            return name in model.requests and 0 < count <= model.requests[name].drafts
         case ops.Arrive(name):
             return name in model.requests and model.requests[name].arriving
         case ops.Preempt(name) | ops.RemoveSkipped(name):
@@ -70,13 +70,16 @@ def _legal(model: Model, op: Operation) -> bool:
 
 
 def _sound(model: Model, op: ops.Submit) -> bool:
-    """Is the request well-formed: of legal length, items in order and inside the prompt, embeddings complete?"""
+    """Is the request well-formed: of legal length, items in order and inside the prompt, embeddings complete? And does
+    each item's identifier stand for one content, hence for one length?"""
     ends = [0, *(item.offset + item.length for item in op.items)]
     starts = [*(item.offset for item in op.items), len(op.prompt)]
     return (
         0 < len(op.prompt) <= model.shape.max_model_len
         and all(item.length > 0 for item in op.items)
         and all(end <= start for end, start in zip(ends, starts, strict=True))
+        and all(model.item_lengths.get(item.identifier, item.length) == item.length for item in op.items)
+        and len({(item.identifier, item.length) for item in op.items}) == len({item.identifier for item in op.items})
         and (op.embeds is None or (len(op.embeds) == len(op.prompt) and not any(op.prompt)))
     )
 
@@ -108,9 +111,10 @@ def _allocatable(model: Model, op: ops.Allocate) -> bool:
 def _advances(model: Model, op: ops.Advance) -> bool:
     """Has something been computed or sampled, and is at least one token of the step kept?"""
     request = model.requests[op.request]
+    drafts = max(0, request.computed + request.scheduled - len(request.tokens))
     return (
         not request.arriving
-        and 0 <= op.rejected <= max(0, request.scheduled - 1)
+        and 0 <= op.rejected <= min(drafts, max(0, request.scheduled - 1))
         and (request.scheduled > 0 or len(op.sampled) > 0)
         and len(request.tokens) + len(op.sampled) <= model.shape.max_model_len
     )

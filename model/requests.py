@@ -21,5 +21,10 @@ class Request:
 
     @property
     def lead(self) -> int:
-        """Computed positions whose tokens are not known yet: what a `Reject` may take back."""
+        """Tokens that have been computed or sampled, but are not known yet."""
         return max(0, self.computed + 1 - len(self.tokens))
+
+    @property
+    def drafts(self) -> int:
+        """Computed positions whose tokens are not known yet: what a `Reject` may take back."""
+        return max(0, self.computed - len(self.tokens))

@@ -3,10 +3,12 @@
 from collections import Counter
 
 import pytest
-from blockproof.fuzz.deviations import DEVIATIONS
+from blockproof.fuzz.cli import main
+from blockproof.fuzz.deviations import DEVIATIONS, corrupting, model_for
 from blockproof.fuzz.engines import Plan, run_random
 from blockproof.fuzz.faults import open_fault
 from blockproof.fuzz.lockstep import CORRUPTION, LOCKSTEP, ORACLES, SHADOW, Lockstep, Trace, replay
+from blockproof.fuzz.machine import DifferenceError, lockstep_machine
 from blockproof.fuzz.report import Summary, plain, verdict
 from blockproof.fuzz.shadow import GARBAGE, KNOWN_LOSSES, POISON, Corruption, ListMemory, Shadow
 from blockproof.fuzz.shapes import ATTENTION, draw_shape
@@ -34,6 +36,8 @@ from blockproof.model.ops import (
     Submit,
     Take,
 )
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from .test_deviations import FOLDER, Release
 
@@ -154,6 +158,39 @@ def test_wrong_content_after_a_known_deviation_is_counted_and_ends_the_run():
     assert [lockstep.step(operation) for operation in trace.operations] == [None] * len(trace.operations)
     assert lockstep.seen[f"shadow: corruption after {name}"] == 1
     assert lockstep.model.dead
+
+
+def test_a_deviation_that_corrupts_nothing_excuses_nothing():
+    """Found by review: the mixture of all deviations must not count as one that corrupts."""
+    model = model_for("vllm==0.23.0", shape(Group("full", 2)))
+    model.deviated.update({deviation.id: 1 for deviation in DEVIATIONS["vllm==0.23.0"] if not deviation.corrupts})
+    assert corrupting(model) == []
+    model.deviated[CORRUPTING[0]] += 1
+    assert [deviation.id for deviation in corrupting(model)] == CORRUPTING[:1]
+
+
+def test_a_finding_of_one_oracle_is_repeated_under_that_oracle(tmp_path, capsys):
+    target = "fault:same-step-rule-dropped"
+    command = ["fuzz", "--target", target, "--oracle", "shadow", "--operations", "20000", "--seed", "1"]
+    assert main([*command, "--out", str(tmp_path)]) == 1
+    capsys.readouterr()
+    (path,) = tmp_path.glob("*.json")
+    assert main(["replay", str(path), "--target", target, "--oracle", "shadow"]) == 1
+    assert "shadow memory: wrong content" in capsys.readouterr().out
+    assert main(["replay", str(path), "--target", target]) == 1
+    assert "lockstep: model and target differ" in capsys.readouterr().out
+    (test,) = tmp_path.glob("test_*.py")
+    assert "oracles=('shadow',)" in test.read_text()
+
+
+def test_the_state_machine_reduces_under_its_own_oracles():
+    machine = lockstep_machine("fault:skipped-off-by-one", attention=("sliding",), oracles=(SHADOW,))
+    with pytest.raises(DifferenceError) as caught:
+        run_state_machine_as_test(
+            machine, settings=settings(machine.TestCase.settings, max_examples=200, database=None)
+        )
+    assert caught.value.finding.observable == CORRUPTION
+    assert len(caught.value.trace.operations) <= 8
 
 
 FULL = shape(Group("full", 2))
