@@ -10,6 +10,7 @@ import typer
 from .cli_fuzz import JsonOption
 
 if TYPE_CHECKING:
+    from .configuration.deviations import ConfigurationDeviation
     from .deviations import Deviation
     from .lockstep import Finding
     from .trace import TraceFile
@@ -25,8 +26,11 @@ def deviations(
 ) -> None:
     """List the known deviations of a release, find their smallest traces, or check the traces there are.
 
+    Those of the configuration arithmetic (S-.., C-..) have no traces: `blockproof fuzz-config` counts them.
+
     Exits with 1 if one of them has no trace, or its trace shows something else.
     """
+    from .configuration.deviations import CONFIGURATION_DEVIATIONS
     from .deviations import DEVIATIONS
 
     if target not in DEVIATIONS:
@@ -37,7 +41,7 @@ def deviations(
         raise typer.BadParameter("--page needs the traces: add --check DIR or --write DIR")
     declared = DEVIATIONS[target]
     if write is None and check is None:
-        _print_list(declared, as_json)
+        _print_list([*declared, *CONFIGURATION_DEVIATIONS], as_json)
         return
     problems, shown = _work(target, declared, write, check, seconds, quiet=as_json)
     if page is not None:
@@ -92,7 +96,7 @@ def _work(
     return problems, shown
 
 
-def _print_list(declared: "tuple[type[Deviation], ...]", as_json: bool) -> None:
+def _print_list(declared: "list[type[Deviation] | ConfigurationDeviation]", as_json: bool) -> None:
     if as_json:
         print(json.dumps([{"id": d.id, "condition": d.condition, "reason": d.reason} for d in declared], indent=2))
         return

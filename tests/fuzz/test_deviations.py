@@ -1,9 +1,12 @@
 """Declared deviations: each changes what it says and nothing else, has a trace that shows it, and goes stale aloud."""
 
+import json
 from pathlib import Path
 
 import pytest
 from blockproof.fuzz import report
+from blockproof.fuzz.cli import main
+from blockproof.fuzz.configuration.deviations import CONFIGURATION_DEVIATIONS
 from blockproof.fuzz.deviations import DEVIATIONS, Deviation, MisuseUnchecked, model_for
 from blockproof.fuzz.engines import Plan, run_random
 from blockproof.fuzz.known import page, trace_names, undeclared
@@ -157,6 +160,12 @@ def test_ids_are_unique_and_each_says_what_when_and_from_where():
 
 def test_every_declared_deviation_has_a_trace_and_every_trace_a_deviation():
     assert sorted(path.stem for path in FOLDER.glob("*.json")) == sorted(name for _, name, _ in TRACES)
+
+
+def test_the_list_names_those_of_the_core_and_those_of_the_configuration_arithmetic(capsys):
+    assert main(["deviations", "--target", RELEASE, "--json"]) == 0
+    listed = [entry["id"] for entry in json.loads(capsys.readouterr().out)]
+    assert listed == [deviation.id for deviation in (*DECLARED, *CONFIGURATION_DEVIATIONS)]
 
 
 def test_every_subclass_is_declared_for_some_release():
