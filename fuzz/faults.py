@@ -87,17 +87,17 @@ def _free_order_reversed(manager: Any) -> None:
     _wrap_each(manager, "free", free)
 
 
-@_fault("freed blocks go to the front of the queue", "free")
+@_fault("freed blocks go to the front of the queue", "free", "outcome")
 def _freed_to_the_front(manager: Any) -> None:
     _wrap(manager.block_pool, "free_blocks", lambda free, blocks, prepend=False: free(blocks, prepend=True))
 
 
-@_fault("blocks without identity go to the back like all others", "free")
+@_fault("blocks without identity go to the back like all others", "free", "outcome")
 def _hashless_to_the_back(manager: Any) -> None:
     _wrap(manager.block_pool, "free_blocks", lambda free, blocks, prepend=False: free(blocks))
 
 
-@_fault("blocks put in front stand in reverse order", "free")
+@_fault("blocks put in front stand in reverse order", "free", "outcome")
 def _prepend_reversed(manager: Any) -> None:
     _wrap(manager.block_pool.free_block_queue, "prepend_n", lambda prepend, blocks: prepend(blocks[::-1]))
 
