@@ -87,12 +87,12 @@ def _free_order_reversed(manager: Any) -> None:
     _wrap_each(manager, "free", free)
 
 
-@_fault("freed blocks go to the front of the queue", "free", "outcome")
+@_fault("freed blocks go to the front of the queue", "free")
 def _freed_to_the_front(manager: Any) -> None:
     _wrap(manager.block_pool, "free_blocks", lambda free, blocks, prepend=False: free(blocks, prepend=True))
 
 
-@_fault("blocks without identity go to the back like all others", "free", "outcome")
+@_fault("blocks without identity go to the back like all others", "free")
 def _hashless_to_the_back(manager: Any) -> None:
     _wrap(manager.block_pool, "free_blocks", lambda free, blocks, prepend=False: free(blocks))
 

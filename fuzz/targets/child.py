@@ -38,12 +38,8 @@ class Limits:
     """Resident memory beyond what it had when it was ready."""
 
 
-class ChildTarget:
-    """A `Target` that lives in a child process, which is launched at the first `start` and again after a loss.
-
-    `spec` is what the child opens (`vllm`, `impl`, `package.module:factory`), `python` the interpreter that runs it;
-    None is this one, with the same import path. TargetUnavailableError from `start` if it cannot be opened there.
-    """
+class _InChild:
+    """What lives in a child process, which is launched when it is first needed and again after a loss."""
 
     def __init__(self, name: str, spec: str, python: Path | None = None, limits: Limits | None = None) -> None:
         self.name = name
@@ -54,8 +50,22 @@ class ChildTarget:
 
     @property
     def version(self) -> str:
-        """Version of what the running child drives; empty before `start` or if it does not say."""
+        """Version of what the running child drives; empty before it is launched or if it does not say."""
         return self._process.version if self._process else ""
+
+    def close(self) -> None:
+        """Kill the child and all it started."""
+        if self._process is not None:
+            self._process.end()
+            self._process = None
+
+
+class ChildTarget(_InChild):
+    """A `Target` that lives in a child process, which is launched at the first `start` and again after a loss.
+
+    `spec` is what the child opens (`vllm`, `impl`, `package.module:factory`), `python` the interpreter that runs it;
+    None is this one, with the same import path. TargetUnavailableError from `start` if it cannot be opened there.
+    """
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Build a fresh core in the child. TargetLostError if the child is lost over it."""
@@ -69,12 +79,6 @@ class ChildTarget:
         if snapshot is None:
             raise self._lose(TargetLostError("protocol", "the answer to an operation has no snapshot"))
         return outcome, snapshot
-
-    def close(self) -> None:
-        """Kill the child and all it started."""
-        if self._process is not None:
-            self._process.end()
-            self._process = None
 
     def _ask(self, message: list[object], deadline_s: float) -> tuple[Outcome, Snapshot | None]:
         if self._process is None:
@@ -92,23 +96,11 @@ class ChildTarget:
         return lost
 
 
-class ChildCalculator:
+class ChildCalculator(_InChild):
     """A `Calculator` that lives in a child process, launched at the first question and again after a loss.
 
     `spec` and `python` as for `ChildTarget`.
     """
-
-    def __init__(self, name: str, spec: str, python: Path | None = None, limits: Limits | None = None) -> None:
-        self.name = name
-        self._spec = spec
-        self._python = python
-        self._limits = limits or Limits()
-        self._process: _Process | None = None
-
-    @property
-    def version(self) -> str:
-        """Version of what the running child drives; empty before the first question or if it does not say."""
-        return self._process.version if self._process else ""
 
     def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
         """One answer. TargetLostError if the child is lost over it, TargetUnavailableError if it cannot be launched."""
@@ -123,12 +115,6 @@ class ChildCalculator:
         except BaseException:
             self.close()  # lost, or the pipe may stand in the middle of a frame
             raise
-
-    def close(self) -> None:
-        """Kill the child and all it started."""
-        if self._process is not None:
-            self._process.end()
-            self._process = None
 
 
 class _Process:

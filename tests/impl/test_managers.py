@@ -273,3 +273,15 @@ def test_check_finds_a_block_that_stands_twice(core: Any) -> None:
     table[1] = table[0]
     with pytest.raises(AssertionError, match="no block stands twice"):
         manager.check()
+
+
+def test_a_manager_called_by_itself_attaches_the_hit_and_makes_room_for_external_tokens(core: Any) -> None:
+    manager = core.manager(core.full())
+    (single,) = manager.coordinator.single_type_managers
+    core.run(manager, core.request("a", 5))
+    hit = [manager.block_pool.blocks[1]]
+    single.allocate_new_computed_blocks("b", hit, 4, 5)
+    assert [block.block_id for block in single.req_to_blocks["b"]] == [1, 3, 4]
+    assert (single.num_cached_block["b"], hit[0].ref_cnt) == (1, 2)
+    single.allocate_new_computed_blocks("b", [], 4, 5)
+    assert len(single.req_to_blocks["b"]) == 3
