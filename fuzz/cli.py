@@ -16,9 +16,11 @@ import typer
 
 from .cli_configurations import fuzz_config
 from .cli_deviations import deviations
+from .cli_explore import explore
 from .cli_fuzz import fuzz
 from .cli_mutants import mutants
 from .cli_plan import plan
+from .cli_prove import prove
 from .cli_traces import replay, shrink
 from .floors import FloorsError
 from .planning.fields import ModelError
@@ -39,6 +41,8 @@ app.command(epilog="Example: blockproof shrink trace.json --target vllm==0.23.0"
 app.command(epilog="Example: blockproof mutants --only free-order-reversed")(mutants)
 app.command(epilog="Example: blockproof deviations --target vllm==0.23.0 --check docs/findings")(deviations)
 app.command(epilog="Example: blockproof plan examples/gemma-3-27b.json --memory 60GiB --max-model-len 131072")(plan)
+app.command(epilog="Example: blockproof prove T4 T5 --target vllm==0.23.0")(prove)
+app.command(epilog="Example: blockproof explore sliding full+mamba --jobs 2")(explore)
 app.add_typer(targets_app, name="targets")
 
 

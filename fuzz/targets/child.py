@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -144,7 +144,7 @@ class _Process:
         try:
             self._child = subprocess.Popen(
                 command,
-                env=_environment(python, Path(self._modules.name)),
+                env=environment_of(python, Path(self._modules.name)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -318,15 +318,18 @@ class _Process:
         return f"{detail}; its last output:\n{text}" if text else detail
 
 
-def _environment(python: Path | None, modules: Path) -> Mapping[str, str]:
-    """Environment variables of the child: it finds our modules, and its identities are the same in every run."""
+def environment_of(python: Path | None, modules: Path, packages: Iterable[str] = ("model", "fuzz")) -> dict[str, str]:
+    """Environment variables of a child: it finds our modules, and its identities are the same in every run.
+
+    An interpreter of another environment (`python`) finds only these packages of ours, by links made in `modules`.
+    """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     if python is None:
         path = [entry or os.getcwd() for entry in sys.path]
     else:
         path = [str(modules)]
         (modules / _ROOT).mkdir()
-        for package in ("model", "fuzz"):
+        for package in packages:
             place = import_module(f"{_ROOT}.{package}").__path__[0]
             (modules / _ROOT / package).symlink_to(Path(place).resolve(), target_is_directory=True)
     return environment | {"PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "0"}

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import cast
 
 from .base import Calculator, Target, TargetUnavailableError
@@ -109,6 +110,19 @@ def check_spec(spec: str) -> None:
         version_in(spec)
         return
     raise ValueError(f"unknown target {spec!r}; write one of {SPECS}")
+
+
+def interpreter_of(spec: str) -> tuple[str, Path | None]:
+    """The full name of a release, and the interpreter of its environment; None if this one can import it.
+
+    ValueError unless `spec` names a vLLM, TargetUnavailableError if it is not installed.
+    """
+    if spec != "vllm":
+        version_in(spec)
+    if _is_here(spec):
+        return f"vllm=={version('vllm')}", None
+    environment = _installed_vllm(spec)
+    return environment.name, environment.python
 
 
 def _is_here(spec: str) -> bool:

@@ -1,0 +1,204 @@
+"""Explore every named scope, plant every fault, and write down what was visited and found.
+
+python benchmarks/exploration.py [--write docs/exploration.md] [--scopes full,mamba]
+"""
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
+
+from blockproof.fuzz.words import operation_text, shape_text
+from blockproof.proofs.exploration import reductions
+from blockproof.proofs.exploration.faults import ALONE, CROWDED, FAULTS, STEPS, TINY, by_property
+from blockproof.proofs.exploration.properties import MEANING
+from blockproof.proofs.exploration.scope import Scope
+from blockproof.proofs.exploration.scopes import ASTRIDE, SCOPES
+from blockproof.proofs.exploration.search import Exploration, Search
+
+CHECKED = {
+    "S1": "each transition that changes the pool",
+    "S2": "each state with a block that is held more than once",
+    "S4": "each state; each transition that changes the pool",
+    "S5": "each transition that changes a table",
+    "S6": "each state, for every request with computed tokens",
+    "S7": "each lookup",
+    "S8": "each refusal; each operation that fails",
+    "S9": "each transition that changes the pool",
+    "S10": "each transition that changes what is registered",
+    "S11": "each transition with events or a change of what is registered",
+    "S12": "each state at rest with a free name: `Free` of it is tried on both sides",
+    "S15": "each state behind an allocation",
+    "quiet": "each submission, lookup, end and beginning of a step",
+    "lockstep": "each transition",
+    "L1": "each scope, when all its states are known, backwards over the recorded transitions",
+    "symmetry": "small scopes, in the tests and below",
+    "one at a time": "small scopes, in the tests and below",
+}
+INTRODUCTION = """
+`blockproof explore` visits **every** reachable state of small scopes, breadth first. From each state every operation of
+a scheduler is made on the real `blockproof.model.core.Model` and on the real `KVCacheManager` of `blockproof.impl`;
+outcome, events and the whole state are compared after each; and what must hold in every state, and of every transition,
+is checked. A path to a finding is the shortest there is, and is an ordinary trace for `blockproof replay`.
+
+A **state** is what both sides consist of between two operations: tables, references, the order of the free queue, which
+content each block is registered as and in which order, which leading entries count as registered, what mamba groups
+remember, and of each request its tokens and how many of them are computed and scheduled. It is **at rest** if no
+operation has left a request in the middle of something (submitted and not looked up, looked up and not allocated,
+allocated and not run). States are counted up to the names of blocks and requests, and one request is looked at at a
+time; why neither loses anything stands in `proofs/exploration/packing.py` and `moves.py`, and is tested below. Contents
+are compared, never hashes: our core runs with a hash function that numbers contents, so it has no collisions.
+"""
+MEANINGS = """
+What S2, S6 and S7 mean here: which tokens the next query reads is asked of `Rule.attends`, position by position, never
+of a closed form; what a block *holds* is the token prefix that it stands for in a table, or is registered as, so two
+blocks hold the same exactly if these tokens are equal. Prompts differ in tokens only: adapters, salts, images and
+embeddings are the fuzzer's (their identities are theorems T22 and T23). S3 is the shadow memory's (`blockproof fuzz`),
+S13 needs a device with a step in flight, and S14 speaks about replays of whole prompts.
+"""
+LIMITS = """
+Not explored: connectors (external tokens, outside holders), encoder tokens, reserved blocks, context parallelism,
+caching switched off, statistics, and the observers that change nothing (`CommonPrefix`, `ReadTable`). Each is drawn by
+the fuzzer.
+"""
+
+
+def scope_lines(done: Sequence[Exploration]) -> list[str]:
+    lines = [
+        "| scope | shape | requests | states | at rest | transitions | depth | CPU s | states/CPU s |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for each in done:
+        scope = SCOPES[each.scope]
+        groups = shape_text(scope.shape).removeprefix("shape: ").partition(", max_model_len")[0]
+        lines.append(
+            f"| {each.scope} | {groups} | {scope.requests} | {each.states:,} | {each.resting:,} | {each.transitions:,} "
+            f"| {each.depth} | {each.cpu_seconds:.1f} | {each.states / each.cpu_seconds:,.0f} |"
+        )
+    states, cpu = sum(each.states for each in done), sum(each.cpu_seconds for each in done)
+    rest, moves = sum(each.resting for each in done), sum(each.transitions for each in done)
+    lines.append(f"| **all** | | | **{states:,}** | {rest:,} | {moves:,} | | {cpu:.0f} | **{states / cpu:,.0f}** |")
+    return lines
+
+
+def reached_lines(done: Sequence[Exploration]) -> list[str]:
+    lines = ["| scope | what it must reach, and how often it did |", "| --- | --- |"]
+    for each in done:
+        reached = (f"{name} {each.reached[name]:,}" for name in SCOPES[each.scope].must_reach)
+        lines.append(f"| {each.scope} | {', '.join(reached)} |")
+    return lines
+
+
+def property_lines() -> list[str]:
+    faults = by_property()
+    lines = [
+        "| id | what must hold | checked at | planted faults, and the operations to find them |",
+        "| --- | --- | --- | --- |",
+    ]
+    for name, meaning in MEANING.items():
+        lines.append(
+            f"| {name} | {meaning} | {CHECKED[name]} | {', '.join(map(fault_text, (f.name for f in faults[name])))} |"
+        )
+    return lines
+
+
+def fault_text(name: str) -> str:
+    fault = FAULTS[name]
+    if fault.found_by in reductions.CHECKS:
+        found = reductions.as_exploration(fault.scope, name).finding
+        return f"`{name}`" if found else f"`{name}` NOT FOUND"
+    finding = Search(fault.scope, name).run().finding
+    alone = (
+        finding is not None
+        and set(finding.names) - {"lockstep"} <= {fault.found_by}
+        and fault.found_by in finding.names
+    )
+    return f"`{name}` ({len(finding.operations)})" if finding and alone else f"`{name}` NOT FOUND"
+
+
+def reduction_lines(scopes: Sequence[Scope]) -> list[str]:
+    lines = [
+        "| scope | states with names | up to names | at rest, any order | at rest, one at a time |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for scope in scopes:
+        broken, named, canonical = reductions.symmetry(scope)
+        lost, every, reduced = reductions.one_at_a_time(scope)
+        if broken or lost:
+            sys.exit(f"{scope.name}: {broken + lost}")
+        lines.append(f"| {scope.name} | {named:,} | {canonical:,} | {every:,} | {reduced:,} |")
+    return lines
+
+
+def astride_lines() -> list[str]:
+    finding = Search(ASTRIDE).run().finding
+    if finding is None:
+        sys.exit(f"{ASTRIDE.name}: nothing was found, so the page would say something wrong")
+    steps = [f"    {operation_text(operation)}" for operation in finding.operations]
+    return [f"`{ASTRIDE.name}`: {finding.names[0]}, {finding.broken[0][1]}.", "", *steps]
+
+
+def page(command: str, load: float, done: Sequence[Exploration]) -> str:
+    return "\n".join(
+        [
+            "# Exploration",
+            "",
+            f"Written by `{command}`.",
+            INTRODUCTION,
+            f"* {date.today().isoformat()}, {os.cpu_count()} cores, of which one is used; load of the machine before: "
+            f"{load:.1f} (it is shared, so the time is CPU time of the one process that does it all)",
+            f"* Python {platform.python_version()} on {platform.system()}, blockproof {version('blockproof')}",
+            "",
+            "## Scopes",
+            "",
+            *scope_lines(done),
+            "",
+            "All states of all of them were visited, nothing was found, and each reached what it is there for:",
+            "",
+            *reached_lines(done),
+            LIMITS,
+            "## Properties",
+            "",
+            *property_lines(),
+            MEANINGS,
+            "## What the reductions save, and that they lose nothing",
+            "",
+            *reduction_lines([TINY, CROWDED, STEPS, ALONE]),
+            "",
+            "## What it finds in the rules themselves",
+            "",
+            "A chunk that is no multiple of the block size (core.md, `chunk-astride-block`) breaks S7 in model, core",
+            "and release alike, so no comparison of them can show it:",
+            "",
+            *astride_lines(),
+            "",
+        ]
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--scopes", default=",".join(SCOPES), help="which, by name, joined by commas")
+    parser.add_argument("--write", type=Path, help="write the page there; it is printed otherwise")
+    arguments = parser.parse_args()
+    load = os.getloadavg()[0]
+    done = []
+    for name in arguments.scopes.split(","):
+        done.append(Search(SCOPES[name]).run())
+        print(f"{name}: {done[-1].states:,} states, {done[-1].seconds:.1f} s", file=sys.stderr)
+        if not done[-1].passed:
+            sys.exit(f"{name}: {done[-1].ended}, {done[-1].finding}, missing {done[-1].missing}")
+    text = page(" ".join(["python", *sys.argv]), load, done)
+    if arguments.write is None:
+        print(text)
+    else:
+        arguments.write.write_text(text, encoding="utf-8")
+        print(f"written to {arguments.write}")
+
+
+if __name__ == "__main__":
+    main()

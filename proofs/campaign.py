@@ -1,0 +1,183 @@
+"""Settles many theorems for many cores, in processes of their own, and asks the second solver about each obligation."""
+
+import hashlib
+import json
+import os
+import select
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from .theorem import Verdict
+
+SETTLE_S = 240.0
+"""A theorem that takes longer counts as undecided; its process is ended."""
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """Where theorems about a core are settled."""
+
+    subject: str
+    """`model`, `impl`, `vllm==0.23.0`."""
+    python: str = sys.executable
+    environment: Mapping[str, str] | None = None
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Task:
+    """One theorem for some cores. Its twins, which depend on no core, are refuted with the first that has it."""
+
+    theorem: str
+    places: tuple[Interpreter, ...]
+
+
+@dataclass
+class Result:
+    """A verdict, and what the second solver says to it."""
+
+    verdict: Verdict
+    confirmed: int = 0
+    """Questions to which the second solver gave the same answer."""
+    disputed: list[tuple[str, str]] = field(default_factory=list)
+    """The others: the question as SMT-LIB, and its answer."""
+    opinion_seconds: float = 0.0
+
+
+class WorkerLostError(Exception):
+    """The process ended or gave no answer in time; says which."""
+
+
+class Worker:
+    """A process that answers one request after the other."""
+
+    def __init__(self, where: Interpreter) -> None:
+        self._process = subprocess.Popen(
+            [where.python, "-m", "blockproof.proofs.worker", *where.arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=None if where.environment is None else dict(where.environment),
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._requests, self._answers = self._process.stdin, self._process.stdout
+        self._read = b""
+
+    def ask(self, request: Mapping[str, object], seconds: float) -> Any:
+        """The answer. WorkerLostError if there is none within so many seconds; the process has then been ended."""
+        try:
+            self._requests.write(json.dumps(request).encode() + b"\n")
+            self._requests.flush()
+        except OSError as error:
+            self.close()
+            raise WorkerLostError("the process has ended") from error
+        while b"\n" not in self._read:
+            ready, _, _ = select.select([self._answers], [], [], seconds)
+            data = os.read(self._answers.fileno(), 1 << 16) if ready else b""
+            if not data:
+                self.close()
+                raise WorkerLostError("the process has ended" if ready else f"no answer within {seconds:g} s")
+            self._read += data
+        line, _, self._read = self._read.partition(b"\n")
+        return json.loads(line)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        self._requests.close()
+        self._answers.close()
+
+
+class Campaign:
+    """Settles tasks with `jobs` processes at once. `seconds` bounds each question to a solver."""
+
+    def __init__(self, jobs: int, seconds: float, cross_check: bool) -> None:
+        self.seconds = seconds
+        self.cross_check = cross_check
+        self._jobs = jobs
+        self._opinions: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._workers: list[Worker] = []
+        self._stopped = False
+
+    def run(self, tasks: Sequence[Task], done: Callable[[Result], None]) -> None:
+        """Settle all; `done` is told each result, in the order in which they are ready, one at a time."""
+        waiting: SimpleQueue[Task] = SimpleQueue()
+        for task in tasks:
+            waiting.put(task)
+        threads = [threading.Thread(target=self._work, args=(waiting, done), daemon=True) for _ in range(self._jobs)]
+        for thread in threads:
+            thread.start()
+        try:
+            for thread in threads:
+                while thread.is_alive():
+                    thread.join(0.1)  # so that Ctrl-C is noticed
+        finally:
+            self._stopped = True
+            for worker in list(self._workers):
+                worker.close()
+
+    def _work(self, waiting: "SimpleQueue[Task]", done: Callable[[Result], None]) -> None:
+        workers: dict[str, Worker] = {}
+        while not self._stopped:
+            try:
+                task = waiting.get_nowait()
+            except Empty:
+                break
+            with_twins = True
+            for place in task.places:
+                result = Result(self._settled(task.theorem, place, with_twins, workers))
+                with_twins = with_twins and result.verdict.status == "unavailable"
+                if self.cross_check:
+                    self._confirm(result, workers)
+                with self._lock:
+                    done(result)
+
+    def _settled(self, theorem: str, where: Interpreter, with_twins: bool, workers: dict[str, Worker]) -> Verdict:
+        request = {"settle": theorem, "subject": where.subject, "seconds": self.seconds, "twins": with_twins}
+        try:
+            return Verdict(**self._worker(where, workers).ask(request, SETTLE_S))
+        except WorkerLostError as lost:
+            workers.pop(where.subject, None)
+            return Verdict(theorem, where.subject, "undecided", message=str(lost))
+
+    def _worker(self, where: Interpreter, workers: dict[str, Worker]) -> Worker:
+        if where.subject not in workers:
+            workers[where.subject] = Worker(where)
+            self._workers.append(workers[where.subject])
+        return workers[where.subject]
+
+    def _confirm(self, result: Result, workers: dict[str, Worker]) -> None:
+        """Both solvers must agree: on what is proved, and on what can happen."""
+        start = time.perf_counter()
+        questions = [(text, "unsat") for text in result.verdict.smtlib]
+        questions += [(text, "sat") for text in result.verdict.satisfiable]
+        for text, expected in dict.fromkeys(questions):
+            said = self._opinion(text, workers)
+            if said == expected:
+                result.confirmed += 1
+            else:
+                result.disputed.append((text, said))
+        result.opinion_seconds = time.perf_counter() - start
+
+    def _opinion(self, text: str, workers: dict[str, Worker]) -> str:
+        """What the second solver says; the same question under another name is not asked again."""
+        key = hashlib.sha256(text.partition("\n")[2].encode()).hexdigest()
+        if key not in self._opinions:
+            opinion = Interpreter("second opinion")
+            try:
+                request = {"opinion": text, "seconds": self.seconds}
+                self._opinions[key] = str(self._worker(opinion, workers).ask(request, 4 * self.seconds))
+            except WorkerLostError as lost:
+                workers.pop(opinion.subject, None)
+                self._opinions[key] = f"unknown: {lost}"
+        return self._opinions[key]

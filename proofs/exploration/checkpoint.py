@@ -1,0 +1,118 @@
+"""A search on disk: where it stands, so that another process can go on from there.
+
+The file is one line of JSON, then the arrays. It names the scope and the sources it was made with: a search of
+something else is not gone on with. A file is data only, and its digest is checked before anything in it is used.
+"""
+
+import hashlib
+import json
+import os
+from array import array
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from .scope import Scope
+from .search import Search
+from .workers import Plant
+
+FORMAT = "blockproof exploration 1"
+_PARTS = ("lengths", "states", "parents", "moves", "own_from", "own_to")
+_COUNTS = ("at", "level_end", "depth", "transitions")
+_SOURCES = Path(__file__).parents[2]
+
+
+class CheckpointError(Exception):
+    """A checkpoint that cannot be gone on with. The text is one line: file, what is wrong, what to do."""
+
+
+def fingerprint(scope: Scope, plant: Plant | None) -> str:
+    """Names what is explored: the scope, a planted fault, and the sources of model, core and exploration."""
+    digest = hashlib.sha256(repr((scope, plant)).encode())
+    for folder in ("model", "impl", "proofs/exploration"):
+        for path in sorted((_SOURCES / folder).glob("*.py")):
+            digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def save(search: Search, path: Path) -> None:
+    """Write a search in one piece: an interruption leaves either the old file or the new one."""
+    parts = (
+        array("H", map(len, search.states)).tobytes(),
+        b"".join(search.states),
+        *(getattr(search, name).tobytes() for name in _PARTS[2:]),
+    )
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    header = {
+        "format": FORMAT,
+        "scope": search.scope.name,
+        "fingerprint": fingerprint(search.scope, search.plant),
+        "digest": digest.hexdigest(),
+        "sizes": [len(part) for part in parts],
+        "seconds": search.seconds,
+        "cpu_seconds": search.cpu_seconds,
+        "reached": dict(search.reached),
+        **{name: getattr(search, name) for name in _COUNTS},
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    with unfinished.open("wb") as file:
+        file.write(json.dumps(header).encode() + b"\n")
+        for part in parts:
+            file.write(part)
+    unfinished.replace(path)
+
+
+def load(search: Search, path: Path) -> None:
+    """Put a new search where the file says. CheckpointError if that cannot be done; the search is then as it was."""
+    data = path.read_bytes()
+    line, _, payload = data.partition(b"\n")
+    header = _header(path, line)
+    for what, name in ((search.scope.name, "scope"), (fingerprint(search.scope, search.plant), "fingerprint")):
+        if header.get(name) != what:
+            raise CheckpointError(
+                f"{path}: was made for another scope or with other sources; delete it, or save into another folder"
+            )
+    sizes = header.get("sizes")
+    whole = (
+        isinstance(sizes, list)
+        and len(sizes) == len(_PARTS)
+        and all(isinstance(size, int) and size >= 0 for size in sizes)
+        and sum(sizes) == len(payload)
+        and header.get("digest") == hashlib.sha256(payload).hexdigest()
+    )
+    if not whole:
+        raise CheckpointError(f"{path}: is damaged (its digest does not fit); delete it and start again")
+    _fill(search, header, payload)
+
+
+def _header(path: Path, line: bytes) -> dict[str, Any]:
+    try:
+        header = json.loads(line)
+    except ValueError:
+        header = None
+    if not isinstance(header, dict) or header.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: is no checkpoint of an exploration; delete it, or save into another folder")
+    return header
+
+
+def _fill(search: Search, header: dict[str, Any], payload: bytes) -> None:
+    parts = []
+    for size in header["sizes"]:
+        parts.append(payload[:size])
+        payload = payload[size:]
+    lengths = array("H")
+    lengths.frombytes(parts[0])
+    search.states, at = [], 0
+    for length in lengths:
+        search.states.append(parts[1][at : at + length])
+        at += length
+    search.index = {state: number for number, state in enumerate(search.states)}
+    for name, part in zip(_PARTS[2:], parts[2:], strict=True):
+        getattr(search, name)[:] = array(getattr(search, name).typecode, part)
+    for name in _COUNTS:
+        setattr(search, name, header[name])
+    search.reached = Counter(header["reached"])
+    search.seconds, search.cpu_seconds = header["seconds"], header["cpu_seconds"]

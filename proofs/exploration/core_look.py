@@ -1,0 +1,163 @@
+"""What our core shows, as plain data, and whether its queue, its index and its blocks contradict each other."""
+
+from collections.abc import Sequence
+
+from .contents import Contents
+from .core_side import CoreSide
+from .packing import Look
+
+_NOBODY = (0, 0, 0)
+
+
+class UnreadableError(Exception):
+    """A side has left what a state can be; says how."""
+
+
+class CoreLook:
+    """Looks at one core from its construction to its end."""
+
+    def __init__(self, core: CoreSide, contents: Contents, names: str, mamba: Sequence[int]) -> None:
+        self.core, self.contents, self.names, self.mamba = core, contents, names, mamba
+        self._managers = core.manager.coordinator.single_type_managers
+        self._pool = core.manager.block_pool
+
+    def shows(self, look: Look) -> bool:
+        """Does our core show exactly this? The same as `look() == look`, in a third of the time."""
+        pool, contents = self._pool, self.contents
+        blocks, core_keys = pool.blocks, contents.core_keys
+        counts = [block.ref_cnt for block in blocks]
+        counts[0] = 0
+        keys = [block._block_hash for block in blocks]
+        if counts != look.counts or keys != [core_keys[code] for code in look.codes]:
+            return False
+        index = pool.cached_block_hash_to_block._cache
+        if look.twins:
+            if self._twins(look.codes) != look.twins:
+                return False
+        elif len(index) + keys.count(None) != len(keys):
+            return False
+        else:
+            for block, key in zip(blocks, keys, strict=True):
+                if key is not None:
+                    found = index.get(key)
+                    if found is not block and (type(found) is not dict or list(found.values()) != [block]):
+                        return False
+        free = pool.free_block_queue
+        before = free.fake_free_list_head
+        for number in look.queue:
+            block = before.next_free_block
+            if block is not blocks[number] or block.prev_free_block is not before:
+                return False
+            before = block
+        tail = free.fake_free_list_tail
+        if before.next_free_block is not tail or tail.prev_free_block is not before:
+            return False
+        if free.num_free_blocks != len(look.queue):
+            return False
+        live_of = self.core.live
+        for name, (number, computed, scheduled) in zip(self.names, look.requests, strict=True):
+            live = live_of.get(name)
+            if live is None:
+                if number:
+                    return False
+                continue
+            request = live.request
+            if (
+                request.num_computed_tokens != computed
+                or live.scheduled != scheduled
+                or request._all_token_ids != contents.token_lists[number]
+                or request.block_hashes != contents.hashes[number]
+                or request.num_prompt_tokens != contents.sequences[number][1]
+            ):
+                return False
+        for group, manager in enumerate(self._managers):
+            if manager.num_cached_block != look.registered[group]:
+                return False
+            tables = {name: [b.block_id for b in table] for name, table in manager.req_to_blocks.items() if table}
+            if tables != look.tables[group]:
+                return False
+        return not self.mamba or self._states_and_step() == (look.states, look.this_step)
+
+    def _states_and_step(self) -> tuple[list[dict[str, int]], set[int]]:
+        """What mamba groups remember beyond tables: started tables, and what this step registered."""
+        states: list[dict[str, int]] = [{} for _ in self._managers]
+        this_step: set[int] = set()
+        code_of = self.contents.code_of_core_key
+        for group in self.mamba:
+            manager = self._managers[group]
+            last = manager.last_state_block_idx
+            states[group] = {name: last.get(name, -1) for name in manager._allocated_block_reqs}
+            this_step.update([code_of[key] for key in manager.cached_blocks_this_step])
+        return states, this_step
+
+    def look(self) -> Look:
+        """What our core shows. UnreadableError if its queue or its index contradict themselves."""
+        pool, contents = self._pool, self.contents
+        code_of = contents.code_of_core_key
+        blocks = pool.blocks
+        try:
+            codes = [code_of[block._block_hash] for block in blocks]
+            counts = [block.ref_cnt for block in blocks]
+            counts[0] = 0
+            requests = []
+            for name in self.names:
+                live = self.core.live.get(name)
+                if live is None:
+                    requests.append(_NOBODY)
+                    continue
+                request = live.request
+                number = contents.number[request.num_prompt_tokens, tuple(request._all_token_ids)]
+                if request.block_hashes != contents.hashes[number]:
+                    raise UnreadableError(f"the core gives {name} the hashes {request.block_hashes}")
+                requests.append((number, request.num_computed_tokens, live.scheduled))
+            twins = self._twins(codes)
+            states, this_step = self._states_and_step()
+        except KeyError as error:
+            raise UnreadableError(f"the core shows {error}") from None
+        return Look(
+            requests,
+            [
+                {name: [block.block_id for block in table] for name, table in manager.req_to_blocks.items() if table}
+                for manager in self._managers
+            ],
+            [manager.num_cached_block for manager in self._managers],
+            self._free_queue(),
+            counts,
+            codes,
+            twins,
+            states,
+            this_step,
+        )
+
+    def _free_queue(self) -> list[int]:
+        free = self._pool.free_block_queue
+        queue: list[int] = []
+        before, tail = free.fake_free_list_head, free.fake_free_list_tail
+        block = before.next_free_block
+        while block is not tail:
+            if block is None or block.prev_free_block is not before or len(queue) > free.num_free_blocks:
+                raise UnreadableError(f"the core's free queue is broken behind {queue}")
+            queue.append(block.block_id)
+            before, block = block, block.next_free_block
+        if free.num_free_blocks != len(queue) or tail.prev_free_block is not before:
+            raise UnreadableError(f"the core counts {free.num_free_blocks} free blocks, the queue has {queue}")
+        return queue
+
+    def _twins(self, codes: list[int]) -> dict[int, list[int]]:
+        """Contents with several blocks, from the index; it must have exactly the blocks that carry an identity."""
+        code_of = self.contents.code_of_core_key
+        twins: dict[int, list[int]] = {}
+        entries = 0
+        for key, found in self._pool.cached_block_hash_to_block._cache.items():
+            if type(found) is not dict:
+                entries += found._block_hash == key
+                continue
+            code = code_of[key]
+            entries += sum([codes[block] == code for block in found])
+            if len(found) > 1:
+                twins[code] = list(found)
+            elif not found:
+                raise UnreadableError(f"the core's index has {key!r} with no block")
+        if entries != len(codes) - codes.count(0) or len(self._pool.cached_block_hash_to_block) > entries:
+            raise UnreadableError("the core's index and the blocks' own identities differ")
+        return twins

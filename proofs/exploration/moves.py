@@ -1,0 +1,128 @@
+"""What a scheduler may do in a state, as the operations that are explored from it.
+
+**One request at a time.** After a submission only the lookup of that request is explored, after a lookup the
+allocations that use its hit, after an allocation what becomes of the step it made room for. Only then, or when it was
+refused, everything is enabled again: the state *rests*. No state at rest is lost by that. A submission, a lookup and
+the end of a step read the pool at most and change nothing but their own request; other requests' operations do not read
+that request; so each of them can be moved next to the operation of the same request that follows it, without any
+operation in between noticing. (That they change nothing else is not taken on trust: it is the property `quiet`, checked
+on each of these transitions.) A preemption in the middle of a step comes to the same as one after the step, save that
+the sampled token is missing, and is explored there only where one would be sampled. An abort comes to the same as a
+preemption followed by the abort of a request that waits, and only those are explored. Of requests that wait for the
+same tokens one is as good as another, and of free names as well.
+
+`everything` is the same without this reduction. `reductions` holds the two against each other.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...model.ops import Advance, Allocate, Evict, Free, Lookup, Operation, Preempt, Reset, StepStart, Submit
+from .contents import Contents
+from .packing import ALLOCATED, LOOKED_UP, SUBMITTED, Focus, Look
+from .scope import NAMES, Scope
+
+
+class Move(NamedTuple):
+    """An operation that is explored."""
+
+    operation: Operation
+    own: bool
+    """Does the scheduler make it on its own account? Then it may lead towards the end of all requests (L1)."""
+
+
+class Moves:
+    """The moves of one scope, remembered by what they depend on."""
+
+    def __init__(self, scope: Scope, contents: Contents) -> None:
+        self.scope, self.contents = scope, contents
+        self._known: dict[object, list[Move]] = {}
+
+    def of(self, look: Look, focus: Focus) -> list[Move]:
+        """The moves in a state, in an order that depends on the packed state alone."""
+        registered = tuple(block for block, code in enumerate(look.codes) if code) if self.scope.evict else ()
+        key = (*look.requests, focus.phase, focus.slot, focus.hit_tokens, registered, not look.this_step)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._find(look, focus, registered)
+        return found
+
+    def _find(self, look: Look, focus: Focus, registered: Sequence[int]) -> list[Move]:
+        if focus.phase == SUBMITTED:
+            return [Move(Lookup(NAMES[focus.slot]), True)]
+        if focus.phase == LOOKED_UP:
+            return self.allocations(look, focus.slot, focus.hit_tokens, first=True)
+        if focus.phase == ALLOCATED:
+            return self.ends_of_step(look, focus.slot)
+        moves: list[Move] = []
+        for slot, request in enumerate(look.requests):
+            twin_waits = not request[1] and request in look.requests[:slot]
+            if request[0] and not twin_waits:
+                moves += self.between(look, slot)
+        return moves + self.others(look, registered)
+
+    def everything(self, look: Look, focus: Focus) -> list[Move]:
+        """All moves of all requests, whatever the last operation was in the middle of."""
+        moves: list[Move] = []
+        for slot, (number, _, scheduled) in enumerate(look.requests):
+            if not number:
+                continue
+            if scheduled:
+                moves += [*self.ends_of_step(look, slot), Move(Preempt(NAMES[slot]), True)]
+                moves += [Move(Free(NAMES[slot]), False)] if self.scope.abort else []
+                continue
+            moves += self.between(look, slot)
+            moves += [Move(Free(NAMES[slot]), False)] if self.scope.abort else []
+            if focus.phase == LOOKED_UP and focus.slot == slot:
+                moves += self.allocations(look, slot, focus.hit_tokens, first=True)
+        registered = [block for block, code in enumerate(look.codes) if code] if self.scope.evict else []
+        return moves + self.others(look, registered)
+
+    def allocations(self, look: Look, slot: int, hit_tokens: int, first: bool) -> list[Move]:
+        """Room for the next step of a request, of each size that the scope has."""
+        scope = self.scope
+        number, computed, _ = look.requests[slot]
+        tokens, prompt = self.contents.sequence(number)
+        left = len(tokens) - computed - hit_tokens
+        sizes = {min(chunk, left) for chunk in scope.chunks}
+        if left == 1 and len(tokens) > prompt and not first:
+            drafts = min(scope.drafts, prompt + scope.outputs - len(tokens) - 1)
+            sizes |= {1 + draft for draft in range(1, drafts + 1)}
+        gate = scope.gate and first
+        return [
+            Move(Allocate(NAMES[slot], size, hit=first, lookahead=scope.lookahead, gate=gate), True)
+            for size in sorted(sizes)
+        ]
+
+    def ends_of_step(self, look: Look, slot: int) -> list[Move]:
+        """What may come of the step that was allocated: tokens sampled, drafts rejected, the request preempted."""
+        name = NAMES[slot]
+        number, computed, scheduled = look.requests[slot]
+        drafts = computed + scheduled - len(self.contents.sequence(number)[0])
+        if drafts < 0:  # in the middle of the prompt
+            return [Move(Advance(name), True)]
+        ends = [
+            Move(Advance(name, (value,) * (accepted + 1), drafts - accepted), True)
+            for accepted in range(drafts + 1)
+            for value in self.scope.sampled
+        ]
+        return [*ends, Move(Preempt(name), True)]
+
+    def between(self, look: Look, slot: int) -> list[Move]:
+        """What may happen to a request that is in the middle of nothing."""
+        name = NAMES[slot]
+        number, computed, _ = look.requests[slot]
+        tokens, prompt = self.contents.sequence(number)
+        if len(tokens) >= prompt + self.scope.outputs:
+            return [Move(Free(name), True)]
+        if not computed:
+            return [Move(Lookup(name), True), *([Move(Free(name), False)] if self.scope.abort else [])]
+        return [*self.allocations(look, slot, 0, first=False), Move(Preempt(name), True)]
+
+    def others(self, look: Look, registered: Sequence[int]) -> list[Move]:
+        """What comes from outside, and the beginning of a step if it makes a difference."""
+        absent = [slot for slot, request in enumerate(look.requests) if not request[0]][:1]  # one is like another
+        moves = [Move(Submit(NAMES[slot], prompt), False) for slot in absent for prompt in self.scope.prompts]
+        moves += [Move(Evict((block,)), False) for block in registered]
+        moves += [Move(Reset(), False)] if registered else []
+        return moves + ([Move(StepStart(), True)] if look.this_step else [])

@@ -1,0 +1,267 @@
+"""What must hold in every state and of every transition: properties.md §2, read off what can be seen of one side.
+
+A state is looked at once, when it is expanded; a transition each time. Lockstep, that the two sides show the same, is
+checked before in `expansion`; where it fails, these checks say what the difference means.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+from ...model import ops
+from ...model.attention import Mamba
+from ...model.core import Model
+from ...model.ops import Operation
+from .contents import Contents
+from .core_side import Answer
+from .packing import ALLOCATED, Focus, Look
+from .scope import NAMES, Scope
+
+Broken: TypeAlias = tuple[str, str]
+"""Id of a property, and what is wrong, in words."""
+EventValue: TypeAlias = tuple[Any, ...]
+
+MEANING = {
+    "S1": "every block is free or in a table, never both, and the free count is right; with nobody there all are free",
+    "S2": "a block that two tables hold stands in both for the same tokens of the same group",
+    "S4": "the null block is never free, never registered",
+    "S5": "an entry of a table never changes except from a block to null; states of drafts move to the end",
+    "S6": "every token that the next query reads (`Rule.attends`) is in a block of the table",
+    "S7": "a hit is aligned, leaves a token to compute, has a block wherever the next query reads, and its blocks hold "
+    "exactly this request's tokens",
+    "S8": "a refusal changes nothing but that skipped blocks are given back; nothing else than a refusal fails",
+    "S9": "no block is taken while one that stands before it in the queue stays free",
+    "S10": "registered content stays until its block is taken, evicted or the cache is reset",
+    "S11": "the events of a transition lead from the registered contents before to those after",
+    "S12": "freeing an unknown request changes nothing",
+    "S15": "every position that a step writes is in a block that nobody else holds when the step is allocated",
+    "quiet": "a submission, a lookup and the end of a step change nothing but their own request",
+    "lockstep": "model and core agree in outcome, state and events",
+    "L1": "from every state the scheduler's own moves lead to one where all requests have finished",
+    "symmetry": "states that differ in the names of blocks and requests only have the same future",
+    "one at a time": "looking at one request at a time loses no state at rest",
+}
+"""Every property that an exploration checks. S3 (the data plane) is the shadow memory's, S13 needs a running device."""
+
+
+_QUIET = (ops.Submit, ops.Lookup, ops.Advance, ops.StepStart)
+_CLEARED: Answer = ("done", True)
+
+
+def _changed(entry: int, now: int) -> bool:
+    """Has an entry of a table become another block?"""
+    return now != 0 and now != entry
+
+
+class Properties:
+    """The checks for one scope."""
+
+    def __init__(self, scope: Scope, model: Model, contents: Contents) -> None:
+        self.scope, self.contents = scope, contents
+        self.rules = model.rules
+        self.sinks = list(model.state.sinks)
+        self.alignment = model.coordinator.alignment
+        self.groups = range(len(model.rules))
+        self._needed: dict[tuple[int, int], list[int]] = {}
+
+    def needed(self, group: int, computed: int) -> list[int]:
+        """Entries of the table that the next query reads with so many tokens computed."""
+        found = self._needed.get((group, computed))
+        if found is None:
+            rule = self.rules[group]
+            tokens = (t for t in range(computed) if rule.attends(computed, t))
+            found = self._needed[group, computed] = sorted({t // rule.b for t in tokens})
+        return found
+
+    # States.
+
+    def of_state(self, look: Look, focus: Focus) -> list[Broken]:
+        """What is wrong with a state."""
+        broken: list[Broken] = []
+        if look.codes[0]:
+            broken.append(("S4", "the null block is registered"))
+        counts = look.counts
+        for group in self.groups:
+            for name, table in look.tables[group].items():
+                _, computed, scheduled = look.requests[NAMES.index(name)]
+                for entry in self.needed(group, computed):
+                    if entry >= len(table) or not table[entry]:
+                        text = (
+                            f"group {group}, {name}: entry {entry} of {table} is read with {computed} tokens computed"
+                        )
+                        broken.append(("S6", text))
+                if focus.phase == ALLOCATED and focus.slot == NAMES.index(name):
+                    self._written(group, name, table, computed, computed + scheduled, counts, broken)
+        if max(counts) > 1:
+            self._shared(look, broken)
+        return broken
+
+    def _written(
+        self, group: int, name: str, table: list[int], start: int, end: int, counts: list[int], broken: list[Broken]
+    ) -> None:
+        rule = self.rules[group]
+        last = (end - 1) // rule.b
+        for entry in range(last if isinstance(rule, Mamba) else start // rule.b, last + 1):
+            if entry >= len(table) or not table[entry] or counts[table[entry]] != 1:
+                text = f"group {group}, {name}: entry {entry} of {table} is written, references are {counts}"
+                broken.append(("S15", text))
+
+    def _shared(self, look: Look, broken: list[Broken]) -> None:
+        holders: dict[int, tuple[int, tuple[int | str, ...]]] = {}
+        counts = look.counts
+        for group in self.groups:
+            b = self.rules[group].b
+            for name, table in look.tables[group].items():
+                tokens = self.contents.sequences[look.requests[NAMES.index(name)][0]][0]
+                for entry, block in enumerate(table):
+                    if block and counts[block] > 1:
+                        end = (entry + 1) * b
+                        # A block that is not full has no content yet that somebody else could share.
+                        content: tuple[int, tuple[int | str, ...]] = (group, tokens[:end])
+                        if end > len(tokens):
+                            content = (group, (*tokens, name))
+                        if holders.setdefault(block, content) != content:
+                            broken.append(("S2", f"block {block} is held as {holders[block]} and {content}"))
+
+    # Transitions.
+
+    def of_quiet(self, before: Look, op: Operation, answer: Answer) -> list[Broken]:
+        """What is wrong with a transition that changes requests at most and tells of no event."""
+        broken: list[Broken] = []
+        if answer[0] == "failed":
+            broken.append(("S8", f"{op} fails with {answer[1]}"))
+        elif isinstance(op, ops.Lookup):
+            length, blocks = answer[1]
+            self._hit(before, op, length, blocks, broken)
+        return broken
+
+    def of_transition(
+        self, before: Look, op: Operation, answer: Answer, after: Look, events: Sequence[EventValue]
+    ) -> list[Broken]:
+        """What is wrong with a transition."""
+        broken: list[Broken] = []
+        same_codes = after.codes == before.codes
+        if events or not same_codes:
+            self._replay(before, after, events, broken)
+        if same_codes and after.queue == before.queue and after.tables == before.tables:
+            return broken + self.of_quiet(before, op, answer)
+        if answer[0] == "failed":
+            broken.append(("S8", f"{op} fails with {answer[1]}"))
+            return broken
+        kind = type(op)
+        if kind in _QUIET:
+            broken.append(("quiet", f"{op} changes more than its request"))
+            return broken
+        self._conserved(after, broken)
+        leaving = op.request if isinstance(op, ops.Free | ops.Preempt) else None
+        taken = self._tables(before, after, leaving, broken)
+        if not same_codes and answer != _CLEARED:
+            self._survives(before, op, after, taken, broken)
+        if answer[0] == "refused":
+            self._refused(before, op, after, broken)
+        self._in_order(before, after, taken, broken)
+        return broken
+
+    def _conserved(self, after: Look, broken: list[Broken]) -> None:
+        counts, queue = after.counts, after.queue
+        entries = sum([len(table) - table.count(0) for of_group in after.tables for table in of_group.values()])
+        if 0 in queue:
+            broken.append(("S4", f"the null block is in the free queue {queue}"))
+        if (
+            sum(counts) != entries + len(self.sinks)
+            or len(queue) != counts.count(0) - 1
+            or any(map(counts.__getitem__, queue))
+            or len(set(queue)) != len(queue)
+        ):
+            broken.append(("S1", f"free {queue}, in tables {after.tables}, references {counts}"))
+        elif not entries and len(queue) + len(self.sinks) != len(counts) - 1:
+            broken.append(("S1", f"nobody holds anything, and only {queue} are free"))
+
+    def _tables(self, before: Look, after: Look, leaving: str | None, broken: list[Broken]) -> set[int]:
+        """Check S5. Returns the blocks that were taken to be filled anew: what a table has gained, a hit left out."""
+        taken: set[int] = set()
+        for group in self.groups:
+            old, now = before.tables[group], after.tables[group]
+            if old == now:
+                continue
+            for name, table in now.items():
+                had = old.get(name)
+                if had is None:
+                    taken.update(table[after.requests[NAMES.index(name)][1] // self.rules[group].b :])
+                elif had != table and name != leaving:
+                    taken.update(table[len(had) :])
+                    if len(table) < len(had) or any(map(_changed, had, table)):
+                        broken.append(("S5", f"group {group}, {name}: {had} became {table}"))
+            broken += [
+                ("S5", f"group {group}: the table {table} of {name} is gone")
+                for name, table in old.items()
+                if name not in now and name != leaving
+            ]
+        return taken
+
+    def _survives(self, before: Look, op: Operation, after: Look, taken: set[int], broken: list[Broken]) -> None:
+        evicted = op.blocks if isinstance(op, ops.Evict) else ()
+        for block, (old, new) in enumerate(zip(before.codes, after.codes, strict=True)):
+            if old and old != new and block not in taken and block not in evicted:
+                was = self.contents.keys[old]
+                broken.append(("S10", f"block {block} was registered as {was}, now {self.contents.keys[new]}: {op}"))
+
+    def _refused(self, before: Look, op: Operation, after: Look, broken: list[Broken]) -> None:
+        if after.codes != before.codes or after.requests != before.requests or after.registered != before.registered:
+            broken.append(("S8", f"{op} was refused and changed what is registered"))
+        assert isinstance(op, ops.Allocate)
+        for group in self.groups:
+            rule = self.rules[group]
+            for name, old in before.tables[group].items():
+                new = after.tables[group].get(name, [])
+                if new == old:
+                    continue
+                dead = max(0, rule.removable(before.requests[NAMES.index(name)][1])) // rule.b
+                if name != op.request or len(new) != len(old) or new[dead:] != old[dead:]:
+                    broken.append(("S8", f"{op} was refused and changed the table of {name} from {old} to {new}"))
+        if [block for block in before.queue if after.counts[block]]:
+            broken.append(("S8", f"{op} was refused and holds blocks that were free before"))
+
+    def _in_order(self, before: Look, after: Look, taken: set[int], broken: list[Broken]) -> None:
+        counts, queue = after.counts, before.queue
+        still = [block for block in queue if not counts[block]]
+        if [block for block in after.queue if block in still] != still and not taken.intersection(still):
+            broken.append(("S9", f"free blocks changed places: {queue} became {after.queue}"))
+        if taken and still and not taken.isdisjoint(queue[queue.index(still[0]) :]):
+            broken.append(("S9", f"{sorted(taken)} were taken from {queue} before {still[0]}"))
+
+    def _hit(
+        self, before: Look, op: ops.Lookup, length: int, blocks: tuple[tuple[int, ...], ...], broken: list[Broken]
+    ) -> None:
+        if not length:
+            return
+        tokens = self.contents.sequences[before.requests[NAMES.index(op.request)][0]][0]
+        if length % self.alignment or length >= len(tokens):
+            broken.append(("S7", f"a hit of {length} of {len(tokens)} tokens, alignment {self.alignment}"))
+        code, codes = self.contents.code, before.codes
+        for group in self.groups:
+            b, row = self.rules[group].b, blocks[group]
+            if len(row) * b != length:
+                broken.append(("S7", f"group {group}: {len(row)} entries for a hit of {length} tokens"))
+            for entry in self.needed(group, length):
+                if entry >= len(row) or not row[entry]:
+                    broken.append(("S7", f"group {group}: entry {entry} of the hit {row} is read next and is null"))
+            for entry, block in enumerate(row):
+                if block and codes[block] != code.get((group, tokens[: (entry + 1) * b])):
+                    holds = self.contents.keys[codes[block]]
+                    broken.append(("S7", f"group {group}: block {block}, entry {entry} of the hit, holds {holds}"))
+
+    def _replay(self, before: Look, after: Look, events: Sequence[EventValue], broken: list[Broken]) -> None:
+        mirror = [code for code in before.codes if code]
+        code_of = self.contents.code_of_event
+        try:
+            for event in events:
+                if event[0] == "stored":
+                    mirror += [code_of[event[1], prefix] for prefix in event[2]]
+                elif event[0] == "removed":
+                    mirror.remove(code_of[event[1], event[2]])
+                else:
+                    mirror.clear()
+        except (KeyError, ValueError):
+            mirror.append(-1)
+        if sorted(mirror) != sorted([code for code in after.codes if code]):
+            broken.append(("S11", f"the events {list(events)} do not lead from {before.codes} to {after.codes}"))

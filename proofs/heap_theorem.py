@@ -1,0 +1,240 @@
+"""Theorems about linked blocks: settled path by path, each with one obligation.
+
+A symbolic heap asks many questions (is this link that block?), most of which have one answer only. So paths are looked
+for with one solver that keeps what it has learnt, and what it says is not relied on: for each path one obligation says
+that the answers taken for granted are right and that the claim holds, from the facts and the answers that were really
+chosen. That covers all cases. Follow, in any heap that satisfies the assumptions, the tree of answers, taking at each
+choice the one that is true there: it ends at some path, whose obligation says that no answer taken for granted was
+wrong on the way. It takes facts to hold on every path, which those of the scenes do: they are guarded by conditions.
+
+Each path is also run on real objects with an example of it: so a heap that behaves unlike Python's own is noticed, and
+what a theorem covers is measured there.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import z3
+
+from . import symbolic
+from .symbolic import Condition, Obligation, Path, ProofError, Run, UndecidedError, every, solve, symbol
+from .theorem import (
+    Functions,
+    Subject,
+    Theorem,
+    Twin,
+    UnavailableError,
+    Values,
+    Verdict,
+    _claims,
+    _equals,
+    _plain,
+    _satisfiable,
+    _symbol,
+    watching,
+)
+
+SMALL = 6
+"""Examples are looked for with numbers up to this."""
+
+
+class HeapRun(Run):
+    """All paths of one function on a symbolic heap; `granted` are the answers taken for granted on the current one."""
+
+    def __init__(self, name: str, assumptions: Sequence[Condition], unroll: int, seconds: float) -> None:
+        super().__init__(name, assumptions, unroll, seconds)
+        self.granted: list[z3.BoolRef] = []
+        self._only: set[tuple[bool, ...]] = set()
+        self._solver = z3.Solver()
+        self._told = 0
+        self._of: Path | None = None
+
+    def decide(self, condition: z3.BoolRef) -> bool:
+        """The answer to a question of the running function; the other one, if it seems possible, is taken later."""
+        condition = z3.simplify(condition)
+        if z3.is_true(condition) or z3.is_false(condition):
+            return bool(z3.is_true(condition))
+        path = self._path
+        self._tell(path)
+        step = len(path.decisions)
+        if step >= symbolic.DECISIONS_MOST:
+            raise ProofError(f"{self.name}: more than {symbolic.DECISIONS_MOST} questions on one path: it does not end")
+        if step < len(self._planned):
+            answer = self._planned[step]
+        else:
+            answer = self._seems_possible(condition)
+            if not answer or not self._seems_possible(z3.Not(condition)):
+                self._only.add((*path.decisions, answer))
+            else:
+                self._open.append([*path.decisions, False])
+        path.decisions.append(answer)
+        taken = condition if answer else z3.Not(condition)
+        (self.granted if tuple(path.decisions) in self._only else path.hypotheses).append(taken)
+        return answer
+
+    def follows(self, path: Path, claims: Sequence[z3.BoolRef]) -> Iterator[tuple[z3.BoolRef, ...] | None]:
+        """For each claim, facts and chosen answers from which it follows, most of the others left out; None if it does
+        not."""
+        solver = z3.Solver()
+        solver.set("timeout", max(1, int(self.seconds * 1000)))
+        labels = {f"hypothesis_{number}": formula for number, formula in enumerate(path.hypotheses)}
+        for label, formula in labels.items():
+            solver.add(z3.Implies(z3.Bool(label), formula))
+        switches = [z3.Bool(label) for label in labels]
+        for claim in claims:
+            if solver.check(*switches, z3.Not(claim)) != z3.unsat:
+                yield None
+                return
+            core = {str(formula) for formula in solver.unsat_core() if z3.is_const(formula)}
+            yield tuple(formula for label, formula in labels.items() if label in core)
+
+    def example(self, path: Path, more: Sequence[z3.BoolRef]) -> z3.ModelRef | None:
+        """Some heap of the path, if one is found at once."""
+        self._tell(path)
+        return self._solver.model() if self._solver.check(*more) == z3.sat else None
+
+    def _tell(self, path: Path) -> None:
+        if self._of is not path:
+            self._of, self._told, self._solver, self.granted = path, 0, z3.Solver(), []
+            self._solver.set("timeout", max(1, int(self.seconds * 1000)))
+        self._solver.add(*path.hypotheses[self._told :])
+        self._told = len(path.hypotheses)
+
+    def _seems_possible(self, condition: z3.BoolRef) -> bool:
+        self.questions += 1
+        return bool(self._solver.check(condition) != z3.unsat)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeapTheorem(Theorem):
+    """A statement about all heaps that a scene allows, and all integers that satisfy the assumptions."""
+
+    def settle(self, subject: Subject, seconds: float = 5.0, with_twins: bool = True) -> Verdict:
+        """As every theorem; a path whose example does not satisfy the claim on real objects makes it `undecided`."""
+        start = time.perf_counter()
+        verdict = _Settling(self, subject, seconds).verdict
+        if with_twins and verdict.status in ("proved", "refuted"):
+            for twin in self.twins:
+                outcome = _Settling(self, subject, seconds, twin).verdict
+                verdict.twins[twin.wrong] = outcome.status
+                if outcome.status == "refuted" and outcome.replayed:
+                    verdict.satisfiable += outcome.satisfiable[1:]
+                else:
+                    verdict.status = "undecided"
+                    verdict.message += f"twin '{twin.wrong}' is {outcome.status}, not refuted. {outcome.message}"
+        verdict.seconds = time.perf_counter() - start
+        return verdict
+
+
+@dataclass
+class _Settling:
+    """One theorem, or one twin of it, for one core."""
+
+    theorem: HeapTheorem
+    subject: Subject
+    seconds: float
+    twin: Twin | None = None
+    verdict: Verdict = field(init=False)
+
+    def __post_init__(self) -> None:
+        theorem, twin = self.theorem, self.twin
+        self.verdict = Verdict(theorem.id, self.subject.name, "proved")
+        self._claim = twin.claim if twin is not None and twin.claim is not None else theorem.claim
+        assume = twin.assume if twin is not None and twin.assume is not None else theorem.assume
+        self._functions = Functions(self.subject.find, twin.roles if twin is not None else {})
+        symbols = Values({name: _symbol(name, meaning) for name, meaning in theorem.variables.items()})
+        try:
+            assumptions = [condition for condition in assume(symbols) if condition is not True]
+            self._run = HeapRun(f"{theorem.id} on {self.subject.name}", assumptions, theorem.unroll, self.seconds)
+            self._demand_something()
+            with symbolic.symbolic_builtins(self.subject.modules()):
+                for path in self._run.paths(lambda: _claims(self._claim(self._functions, symbols))):
+                    self.verdict.paths += 1
+                    if not self._settled(path):
+                        break
+            self.verdict.questions = self._run.questions
+        except UnavailableError as error:
+            self.verdict.status, self.verdict.message = "unavailable", str(error)
+        except ProofError as error:
+            self.verdict.status, self.verdict.message = "undecided", str(error)
+            self.verdict.smtlib += [error.smtlib] if isinstance(error, UndecidedError) else []
+
+    def _demand_something(self) -> None:
+        run = self._run
+        status, _ = solve(run.assumptions, run.seconds)
+        if status != "sat":
+            raise ProofError(f"{run.name}: the assumptions are {status}: a theorem about nothing")
+        self.verdict.satisfiable.append(_satisfiable(f"{run.name}: the assumptions", run.assumptions))
+
+    def _settled(self, path: Path) -> bool:
+        """Prove what the path owes. False, with the verdict changed, if it does not hold."""
+        name = f"{self._run.name}: path {self.verdict.paths}"
+        if isinstance(path.error, UnavailableError):
+            raise path.error
+        if path.obligations:
+            raise ProofError(f"{name}: lemmas and laws have no place in a claim about a heap")
+        claims = [z3.And(*self._run.granted)]
+        if path.error is None:
+            claims += map(symbolic.term, path.value)
+        else:
+            name += f" raises {type(path.error).__name__}: {path.error}"
+            claims.append(z3.BoolVal(False))
+        claims = [claim for claim in claims if not z3.is_true(z3.simplify(claim))]
+        for number, (claim, needed) in enumerate(zip(claims, self._run.follows(path, claims), strict=False)):
+            if needed is None:
+                return self._fails(path, claim, f"{name}, claim {number}")
+            self.verdict.smtlib.append(Obligation(f"{name}, claim {number}", needed, claim).smtlib())
+        if self.twin is None:
+            self._try_example(path)
+        return True
+
+    def _fails(self, path: Path, claim: z3.BoolRef, name: str) -> bool:
+        """Find the counterexample, and run it on real objects. False."""
+        formulas = [*path.hypotheses, z3.Not(claim)]
+        _, model = solve(formulas, self._run.seconds)
+        if model is None:
+            raise UndecidedError(
+                f"{name}: the solver cannot say", Obligation(name, tuple(path.hypotheses), claim).smtlib()
+            )
+        _, small = solve([*formulas, *self._small()], self._run.seconds)
+        self.verdict.status = "refuted"
+        self.verdict.counterexample = values = _plain(small or model, self.theorem)
+        self.verdict.replayed, self.verdict.message = self._replay(values)
+        fixed = [*formulas, *(_equals(variable, value, self.theorem) for variable, value in values.items())]
+        self.verdict.satisfiable.append(_satisfiable(f"{name}: the counterexample", fixed))
+        if not self.verdict.replayed:
+            raise ProofError(f"{name}: {values} is a counterexample, but the real code: {self.verdict.message}")
+        return False
+
+    def _try_example(self, path: Path) -> None:
+        """Run the claim on real objects, as they may be on this path."""
+        model = self._run.example(path, self._small())
+        if model is None:
+            return
+        values = _plain(model, self.theorem)
+        with watching(self.subject, self.verdict.covered):
+            fails, how = self._replay(values)
+        if fails:
+            raise ProofError(f"{self._run.name}: path {self.verdict.paths} is proved, but at {values} {how}")
+
+    def _replay(self, values: dict[str, int]) -> tuple[bool, str]:
+        """Run the claim on real objects. Whether it fails, and how."""
+        try:
+            results = _claims(self._claim(self._functions, Values(values)))
+        except UnavailableError:
+            raise
+        except (TypeError, NameError) as error:  # more likely a role that is bound to the wrong thing
+            return False, f"raises {type(error).__name__}: {error}"
+        except AttributeError as error:  # a link that leads to None is what may well happen
+            return error.obj is None, f"raises AttributeError: {error}"
+        except Exception as error:
+            return True, f"raises {type(error).__name__}: {error}"
+        failed = [number for number, result in enumerate(results) if not result]
+        return bool(failed), f"claim {failed[0]} of {len(results)} fails" if failed else "the claim holds"
+
+    def _small(self) -> list[z3.BoolRef]:
+        numbers = [
+            symbol(name) for name, meaning in self.theorem.variables.items() if not meaning.startswith("whether")
+        ]
+        return [symbolic.term(every(number >= -SMALL - 1, number <= SMALL)) for number in numbers]

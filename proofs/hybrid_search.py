@@ -1,0 +1,312 @@
+"""Is the hit of several groups the longest one that they have in common? By trying every cache in small scopes (T14).
+
+A *scope* is a set of groups and a greatest limit. `exhaust` goes through every limit up to it and, for each, through
+every set of registered blocks that lie within the limit; a block that ends one token behind the limit is always
+registered, since a search that looks too far is tempted most by it. Each answer is held against a definition of a
+common hit that asks attention and knows no search:
+
+* a length `L` is *sound* (S7) if it is a multiple of the scheduler block size, at most the limit, and in every group
+  each block with a token that the query at position `L` attends to is registered; a Mamba query reads the state of
+  token `L - 1`;
+* it is *backed* if, moreover, each eagle group has block `L / b` registered too, and that block ends within the limit:
+  the block that is matched and given up (core.md §§7, 9). Mamba has nothing to give up. A window of one token without
+  eagle demands block `L / b - 1`, which no query reads (core.md §7);
+* length 0 is both. The *longest common hit* is the greatest sound and backed length.
+
+Why a descent is right at all. Let `V` be the valid lengths of a type and `s(L)` its answer to a candidate `L`. If for
+every type (1) each valid `v <= L` has `v <= s(L) <= L`, and (2) `s(L) = L` only for a valid `L`, then rounds that go on
+until nothing shrinks end at the longest common hit: by (1) no step passes below it, by (2) all types accept the end.
+One round is enough for full attention and one other type if (3) `s(L)` is valid itself, since the valid lengths of full
+attention are closed downwards. So every question that a search puts to one type is held against the greatest valid
+length within reach, and a `Flaw` says which of (1), (2), (3) an answer breaks.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from itertools import product
+from typing import NamedTuple, Protocol, TypeAlias
+
+from ..model import arith
+from ..model.core import Model
+from ..model.ops import NULL, SLIDING_FAMILY, Allocate, Evict, Group, Lookup, Operation, Submit
+from .hybrid_scopes import Scope
+
+Registered: TypeAlias = tuple[int, ...]
+"""Per group, a number whose bit `i` says that block `i` is registered."""
+
+
+class Ask(NamedTuple):
+    """One question that the search put to one attention type."""
+
+    group: int  # the first of its groups
+    reach: int  # tokens that it might look at
+    drop: bool  # was it to give up its last block?
+    length: int  # its answer, in tokens
+
+
+class Answer(NamedTuple):
+    """What a search found: tokens, block ids per group (0: null), and how it got there."""
+
+    length: int
+    rows: tuple[tuple[int, ...], ...]
+    asks: tuple[Ask, ...]  # empty where a subject cannot show them
+
+
+class Search(Protocol):
+    """A subject with this scope's groups: the hit of at most `limit` tokens, where so much is registered."""
+
+    def __call__(self, limit: int, registered: Registered) -> Answer:
+        """What the subject finds. Any exception counts as `Verdict.RAISED`."""
+
+
+class Verdict(StrEnum):
+    """What an answer is worth; the first that applies."""
+
+    RAISED = "raised an exception"
+    UNSOUND = "not a hit: something that the next query reads is not there"
+    UNBACKED = "an eagle group has no block to give up"
+    SHORTER = "a hit, but a longer one exists"
+    LONGEST = "the longest common hit"
+
+
+class Flaw(StrEnum):
+    """How the answer of a single type differs from its greatest valid length within reach."""
+
+    TOO_SHORT = "shorter, against (1): the common hit may become too short"
+    INVALID = "not valid but below the candidate, against (3): another round puts it right"
+    KEPT = "the candidate itself, which is not valid, against (2): no round puts it right"
+
+
+class Counterexample(NamedTuple):
+    """One cache and one limit, and what a search makes of them."""
+
+    limit: int
+    registered: tuple[tuple[int, ...], ...]  # block indices per group
+    found: int | None  # tokens; None if it raised
+    longest: int  # tokens
+    rows: tuple[tuple[int, ...], ...]
+
+    def __str__(self) -> str:
+        return f"limit {self.limit}, registered {list(self.registered)}: {self.found} tokens, longest {self.longest}"
+
+
+@dataclass
+class Tally:
+    """What came of one scope."""
+
+    scope: Scope
+    verdicts: Counter[Verdict] = field(default_factory=Counter)
+    smallest: dict[Verdict, Counterexample] = field(default_factory=dict)
+    """The least one of each bad verdict, by limit, then by the number of registered blocks."""
+    most_lost: int = 0  # tokens by which a hit was too short
+    untidy: int = 0  # answers with a row of another length than the hit, or a real block that is not demanded
+    asks: int = 0  # questions to single types that were seen
+    growing: int = 0  # searches in which the candidate grew on the way
+    rounds: int = 0  # most often that one type was asked in one search
+    flaws: Counter[tuple[str, Flaw]] = field(default_factory=Counter)
+    """Answers of single types that are not their greatest valid length within reach, by kind of attention."""
+
+    @property
+    def searches(self) -> int:
+        """How many caches and limits were tried."""
+        return self.verdicts.total()
+
+    @property
+    def holds(self) -> bool:
+        """Is every answer the longest common hit, tidy, and reached by a descent?"""
+        return self.verdicts[Verdict.LONGEST] == self.searches and not self.untidy and not self.growing
+
+    def note(self, verdict: Verdict, example: Counterexample) -> None:
+        """Remember a bad answer if it is smaller than the one known."""
+        known = self.smallest.get(verdict)
+        if known is None or _size(example) < _size(known):
+            self.smallest[verdict] = example
+
+
+def _size(example: Counterexample) -> tuple[int, int, tuple[tuple[int, ...], ...]]:
+    return example.limit, sum(map(len, example.registered)), example.registered
+
+
+def reads(group: Group, length: int) -> frozenset[int]:
+    """Blocks with a token before `length` that the query at position `length` attends to."""
+    match group.kind:
+        case "mamba":
+            tokens = [t for t in range(length) if t == length - 1]
+        case "chunked":
+            tokens = [t for t in range(length) if arith.attends_chunked(length, t, group.chunk)]
+        case kind if kind in SLIDING_FAMILY:
+            tokens = [t for t in range(length) if arith.attends_sliding(length, t, group.window)]
+        case _:
+            tokens = [t for t in range(length) if arith.attends_full(length, t)]
+    return frozenset(t // group.block_size for t in tokens)
+
+
+def demands(group: Group, length: int, gives_up: bool) -> frozenset[int]:
+    """Blocks that must be registered for a hit of `length` tokens: what is read, and what eagle gives up."""
+    end = length // group.block_size
+    if not length:
+        return frozenset()
+    if gives_up:
+        return reads(group, length) | {end}
+    if group.kind in SLIDING_FAMILY and group.window <= 1:
+        return frozenset({end - 1})
+    return reads(group, length)
+
+
+class Definition:
+    """The common hits of a scope, by the definition above. Sets of blocks and of lengths are bits of a number."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope, self.alignment = scope, scope.alignment
+        self.alike = [scope.alike(group) for group in range(len(scope.groups))]
+        self.gives_up = [scope.gives_up(group) for group in range(len(scope.groups))]
+        # One cache for each definition, so that they go together.
+        self.read = cache(lambda group, length: bits(reads(scope.groups[group], length)))
+        self.demanded = cache(lambda group, length, drop: bits(demands(scope.groups[group], length, drop)))
+        self.tidy_row = cache(self._tidy_row)
+        self.best = cache(self._best)
+        self.lengths_of = cache(self._lengths_of)
+
+    def valid(self, group: int, length: int, drop: bool, limit: int, registered: int) -> bool:
+        """Is an aligned length a hit of one group within the limit?"""
+        margin = self.scope.groups[group].block_size if drop and length else 0
+        need = self.demanded(group, length, drop)
+        return length + margin <= limit and registered & need == need
+
+    def _best(self, group: int, drop: bool, reach: int, registered: int) -> int:
+        """The greatest valid length of one group within reach."""
+        lengths = range(arith.down(reach, self.alignment), -1, -self.alignment)
+        return next(n for n in lengths if self.valid(group, n, drop, reach, registered))
+
+    def _lengths_of(self, group: int, limit: int, registered: int) -> int:
+        """The valid lengths of one group within the limit."""
+        drop, lengths = self.gives_up[group], range(0, limit + 1, self.alignment)
+        return bits(n for n in lengths if self.valid(group, n, drop, limit, registered))
+
+    def common(self, limit: int, registered: Registered) -> int:
+        """The lengths that are a hit of every group; bit 0 is always set."""
+        lengths = -1
+        for group, blocks in enumerate(registered):
+            lengths &= self.lengths_of(group, limit, blocks)
+        return lengths
+
+    def _tidy_row(self, group: int, length: int) -> tuple[int, ...]:
+        """A group's row for a hit: real where the hit demands the block, null elsewhere."""
+        kept = self.demanded(group, length, False)
+        entries = range(length // self.scope.groups[group].block_size)
+        return tuple([self.scope.block_id(group, i) if kept >> i & 1 else NULL for i in entries])
+
+    def sound(self, answer: Answer, limit: int, registered: Registered) -> bool:
+        """Does each group's row have all that the next query reads, within the limit and aligned?"""
+        length = answer.length
+        if not 0 <= length <= limit or length % self.alignment or len(answer.rows) != len(registered):
+            return False
+        for group, (row, blocks) in enumerate(zip(answer.rows, registered, strict=True)):
+            read = self.read(group, length)
+            if blocks & read != read or (row != self.tidy_row(group, length) and read & ~self.held(group, row)):
+                return False
+        return True
+
+    def tidy(self, answer: Answer) -> bool:
+        """Is each row as long as the hit, null where the hit demands nothing, and without foreign blocks?"""
+        for group, row in enumerate(answer.rows):
+            if row == self.tidy_row(group, answer.length):
+                continue
+            held, real = self.held(group, row), sum(block != NULL for block in row)
+            spare = held & ~self.demanded(group, answer.length, False)
+            if len(row) * self.scope.groups[group].block_size != answer.length or real != held.bit_count() or spare:
+                return False
+        return True
+
+    def held(self, group: int, row: tuple[int, ...]) -> int:
+        """The entries of a row that hold the group's own block of that content."""
+        return bits(i for i, block in enumerate(row) if block == self.scope.block_id(group, i))
+
+
+def bits(numbers: Iterable[int]) -> int:
+    """A set of numbers as the bits of one."""
+    return sum(1 << number for number in numbers)
+
+
+def exhaust(scope: Scope, search: Search) -> Tally:
+    """Hold a search against the definition for every limit and every set of registered blocks of the scope."""
+    definition, tally = Definition(scope), Tally(scope)
+    sizes = [group.block_size for group in scope.groups]
+    for limit in range(scope.tokens + 1):
+        inside = [1 << limit // size for size in sizes]
+        behind = [(1 << (limit + 1) // size) - (1 << limit // size) for size in sizes]
+        for choice in product(*map(range, inside)):
+            registered = tuple([blocks | more for blocks, more in zip(choice, behind, strict=True)])
+            _judge(definition, tally, search, limit, registered)
+    return tally
+
+
+def _judge(definition: Definition, tally: Tally, search: Search, limit: int, registered: Registered) -> None:
+    common = definition.common(limit, registered)
+    longest = common.bit_length() - 1
+    answer: Answer | None
+    try:
+        answer = search(limit, registered)
+    except Exception:
+        answer, verdict = None, Verdict.RAISED
+    else:
+        _watch(definition, tally, limit, registered, answer)
+        if not definition.sound(answer, limit, registered):
+            verdict = Verdict.UNSOUND
+        elif not common >> answer.length & 1:
+            verdict = Verdict.UNBACKED
+        else:
+            verdict = Verdict.LONGEST if answer.length == longest else Verdict.SHORTER
+    tally.verdicts[verdict] += 1
+    if verdict is Verdict.SHORTER and answer:
+        tally.most_lost = max(tally.most_lost, longest - answer.length)
+    if verdict is not Verdict.LONGEST:
+        indices = tuple(tuple(i for i in range(blocks.bit_length()) if blocks >> i & 1) for blocks in registered)
+        found, rows = (answer.length, answer.rows) if answer else (None, ())
+        tally.note(verdict, Counterexample(limit, indices, found, longest, rows))
+
+
+def _watch(definition: Definition, tally: Tally, limit: int, registered: Registered, answer: Answer) -> None:
+    """Look at the rows and at the way to the answer."""
+    scope = definition.scope
+    tally.untidy += not definition.tidy(answer)
+    tally.asks += len(answer.asks)
+    candidate, times, grew = limit, [0] * len(scope.groups), False
+    for ask in answer.asks:
+        before, candidate = candidate, ask.length
+        grew |= candidate > before
+        times[ask.group] += 1
+        together = -1
+        for group in definition.alike[ask.group]:
+            together &= registered[group]
+        drops = ask.drop and scope.groups[ask.group].kind != "mamba"
+        best = definition.best(ask.group, drops, ask.reach, together)
+        if ask.length != best:
+            kept = ask.length == before
+            flaw = Flaw.TOO_SHORT if ask.length < best else Flaw.KEPT if kept else Flaw.INVALID
+            tally.flaws[scope.groups[ask.group].kind, flaw] += 1
+    tally.growing += grew
+    tally.rounds = max(tally.rounds, *times)
+
+
+def story(scope: Scope, example: Counterexample) -> tuple[Operation, ...] | None:
+    """Operations on a core of `scope.shape` after which the last one, a lookup, meets this very counterexample.
+
+    A request registers what it can, what is not wanted is evicted, and the same prompt, cut to one token more than the
+    limit, is looked up. None if a core does not register one of the blocks in that way.
+    """
+    prompt = tuple(range(scope.tokens + 1 + 2 * scope.alignment))
+    model = Model(scope.shape)
+    operations: list[Operation] = [Submit("a", prompt), Allocate("a", len(prompt))]
+    for operation in operations:
+        model.step(operation)
+    tables = [table["a"] for table in model.state.tables]
+    wanted = {tables[group][i] for group, indices in enumerate(example.registered) for i in indices}
+    if not wanted <= set(model.state.identity):
+        return None
+    unwanted = tuple(sorted(set(model.state.identity) - wanted))
+    evict = (Evict(unwanted),) if unwanted else ()
+    return (*operations, *evict, Submit("b", prompt[: example.limit + 1]), Lookup("b"))

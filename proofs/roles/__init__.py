@@ -1,0 +1,119 @@
+"""Which function of a core plays which role in the theorems.
+
+The model's rules are bound by name; every core with vLLM's API, ours among them, through one table over the names of
+that API. A core without a function for a role is *unavailable* to the theorems about it, which is not proved.
+"""
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from ..theorem import Subject, UnavailableError
+from . import (
+    admission,
+    extra_keys,
+    free_queue,
+    grouping,
+    hits,
+    hybrid,
+    identities,
+    memory,
+    page_sizes,
+    prediction,
+    slots,
+    windows,
+)
+
+Names: TypeAlias = Callable[[str], Any]
+"""The class or function that a core calls so. UnavailableError if it has none."""
+
+_FAMILIES = (
+    admission,
+    extra_keys,
+    free_queue,
+    grouping,
+    hits,
+    hybrid,
+    identities,
+    memory,
+    page_sizes,
+    prediction,
+    slots,
+    windows,
+)
+_VLLM_MODULES = (
+    "vllm.v1.core.single_type_kv_cache_manager",
+    "vllm.v1.core.kv_cache_utils",
+    "vllm.v1.core.kv_cache_coordinator",
+    "vllm.v1.core.kv_cache_manager",
+    "vllm.v1.core.block_pool",
+    "vllm.v1.kv_cache_interface",
+    "vllm.v1.worker.block_table",
+    "vllm.utils.math_utils",
+)
+"""Where a release keeps its names; the first module that has one counts."""
+
+
+def subject(name: str) -> Subject:
+    """The core of this name: `model`, `impl`, or the vLLM that can be imported here, whatever it is called."""
+    return {"model": model, "impl": impl}[name]() if name in ("model", "impl") else vllm(name)
+
+
+def model() -> Subject:
+    """The model's own functions."""
+    table: Mapping[str, Callable[..., Any]] = {role: f for family in _FAMILIES for role, f in family.MODEL.items()}
+
+    def find(role: str) -> Callable[..., Any]:
+        if role not in table:
+            raise UnavailableError(f"the model has no function for the role {role}")
+        return table[role]
+
+    return Subject("model", find, ("blockproof.model",))
+
+
+def impl() -> Subject:
+    """Our core's functions."""
+    from ... import impl as core
+    from ...impl import spec_base
+
+    def names(name: str) -> Any:
+        for module in (core, spec_base):
+            if hasattr(module, name):
+                return getattr(module, name)
+        raise UnavailableError(f"our core has no {name}")
+
+    return Subject("impl", _api(names), ("blockproof.impl",))
+
+
+def vllm(name: str) -> Subject:
+    """The functions of the vLLM that can be imported here. UnavailableError for what it lacks."""
+    modules = []
+    for module in _VLLM_MODULES:
+        try:
+            modules.append(importlib.import_module(module))
+        except ModuleNotFoundError:
+            continue
+
+    def names(wanted: str) -> Any:
+        for module in modules:
+            if hasattr(module, wanted):
+                return getattr(module, wanted)
+        raise UnavailableError(f"{name} has no {wanted}")
+
+    return Subject(name, _api(names), tuple(module.__name__ for module in modules))
+
+
+def _api(names: Names) -> Callable[[str], Callable[..., Any]]:
+    """Roles of a core with vLLM's API."""
+    bound: dict[str, Callable[..., Any]] = {}
+    table: Mapping[str, Callable[[Names], Callable[..., Any]]]
+    table = {role: bind for family in _FAMILIES for role, bind in family.API.items()}
+
+    def find(role: str) -> Callable[..., Any]:
+        if role not in bound:
+            if role not in table:
+                raise UnavailableError(f"no function of the API plays the role {role}")
+            bound[role] = table[role](names)
+        return bound[role]
+
+    return find

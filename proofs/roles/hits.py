@@ -1,0 +1,242 @@
+"""Prefix-cache hits: how long a search finds them, which blocks it demands, which are worth registering (T8-T13).
+
+A search is asked about few blocks. `registered` says of each whether it is in the cache, and a hit comes back as a list
+with an entry for each of its blocks: the index of the block that stands there, or None for the null block.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from ...model import arith
+from ...model.attention import Chunked, Mamba, Rule, Sliding
+from ...model.core import Model
+from ...model.lookup import Coordinator
+from ...model.ops import Shape
+from ..theorem import UnavailableError
+from .amounts import position
+from .bare import bare
+
+Registered: TypeAlias = Sequence[Any]
+Entries: TypeAlias = list[int | None]
+
+_NUM_GROUPS = 2
+"""Groups with equal specs are searched together: two show whether all of them get the same."""
+
+
+def _model_hit(kind: type[Rule], size: str = "") -> Callable[..., Entries]:
+    """The search of a rule; `size` is the letter of its window or chunk."""
+
+    def search(registered: Registered, limit: Any, b: Any, drop: Any, alignment: Any, reach: Any = None) -> Entries:
+        fields = {size: reach} if size else {}
+        shape = bare(Shape, decode_parallel=1, prefill_parallel=1)
+        rule = bare(kind, b=b, shape=shape, **fields)
+        hit = rule.hit(lambda i: registered[i], limit, bool(drop), alignment)
+        return [i if i >= hit.start else None for i in range(hit.stop)]
+
+    return search
+
+
+def _model_keeps(i: Any, w: Any, b: Any, eagle: Any, alignment: Any, retention: Any, prompt: Any) -> Any:
+    shape = bare(Shape, scheduler_block_size=alignment, retention_interval=retention)
+    return bare(Sliding, w=w, b=b, shape=shape).keeps(i, bool(eagle), prompt)
+
+
+def _model_limit(num_tokens: Any) -> Any:
+    """What limit a lookup of the model hands to the search."""
+    asked: list[Any] = []
+
+    def longest_hit(query: Any, reached: Any) -> tuple[int, list[list[int]]]:
+        asked.append(query.limit)
+        return 0, [[]]
+
+    request = bare(
+        _Record, chain=(), tokens=_Counted(num_tokens), preemptions=0, submit=bare(_Record, skip_lookup=False)
+    )
+    made = bare(
+        Model,
+        requests={"a": request},
+        shape=bare(Shape, caching=True, groups=(None,)),
+        coordinator=bare(_Record, longest_hit=longest_hit),
+        state=bare(_Record, earliest=dict, hit_before=set()),
+        reached=None,
+        stats=[0] * 7,
+    )
+    made.lookup(bare(_Record, request="a"))
+    return asked[0]
+
+
+def _model_registers(n: Any, b: Any, eagle: Any, alignment: Any) -> Any:
+    """Tokens up to which one of several groups registers, with `n` computed."""
+    made = bare(
+        Coordinator,
+        rules=[bare(Rule, b=b)] * _NUM_GROUPS,
+        shape=bare(Shape, scheduler_block_size=alignment),
+        eagle_groups={0} if eagle else set(),
+    )
+    return made.cacheable(0, n)
+
+
+MODEL: dict[str, Any] = {
+    "need": lambda w, b, eagle: bare(Sliding, w=w, b=b).need(bool(eagle)),
+    "in_segment_tail": arith.in_segment_tail,
+    "kept": _model_keeps,
+    "cut": lambda blocks, b, alignment: bare(Rule, b=b).aligned(blocks, alignment),
+    "hit_full": _model_hit(Rule),
+    "hit_sliding": _model_hit(Sliding, "w"),
+    "hit_chunked": _model_hit(Chunked, "k"),
+    "hit_mamba": _model_hit(Mamba),
+    "limit": _model_limit,
+    "registers": _model_registers,
+}
+
+
+class _Record:
+    """Whatever fields it is given."""
+
+
+class _Counted:
+    """A sequence of which only the length is asked."""
+
+    def __init__(self, length: Any) -> None:
+        self._length = length
+
+    def __len__(self) -> int:
+        return int(self._length)
+
+    def symbolic_len(self) -> Any:
+        return self._length
+
+
+class _Pool:
+    """A cache in which the content with number `i` is registered or not; its blocks are pairs of group and number."""
+
+    null_block = None
+
+    def __init__(self, registered: Registered) -> None:
+        self._registered = registered
+
+    def get_cached_block(self, block_hash: Any, kv_cache_group_ids: Sequence[int]) -> list[tuple[int, int]] | None:
+        """One block for each group, or None."""
+        return [(group, block_hash) for group in kv_cache_group_ids] if self._registered[block_hash] else None
+
+
+def _api_hit(names: Any, manager: str, spec: str, size: str = "") -> Callable[..., Entries]:
+    """The search of a manager; `size` is the attribute of its window or chunk."""
+    manager_class, spec_class = names(manager), names(spec)
+
+    def search(registered: Registered, limit: Any, b: Any, drop: Any, alignment: Any, reach: Any = None) -> Entries:
+        fields = {size: reach} if size else {}
+        groups = list(range(_NUM_GROUPS))
+        hit = manager_class.find_longest_cache_hit(
+            block_hashes=list(range(len(registered))),
+            max_length=limit,
+            kv_cache_group_ids=groups,
+            block_pool=_Pool(registered),
+            kv_cache_spec=bare(spec_class, block_size=b, **fields),
+            drop_eagle_block=bool(drop),
+            alignment_tokens=alignment,
+        )
+        return _entries(hit)
+
+    return search
+
+
+def _entries(hit: Sequence[Sequence[tuple[int, int] | None]]) -> Entries:
+    """The block numbers of a hit; ValueError unless every group has those of its own, and all have the same."""
+    numbers = [[None if block is None else block[1] for block in blocks] for blocks in hit]
+    own = all(block is None or block[0] == group for group, blocks in enumerate(hit) for block in blocks)
+    if not own or numbers[1:] != numbers[:-1]:
+        raise ValueError(f"the groups of one search got different hits: {hit}")
+    return numbers[0]
+
+
+def _api_keeps(names: Any) -> Callable[..., Any]:
+    manager, spec = names("SlidingWindowManager"), names("SlidingWindowSpec")
+
+    def keeps(i: Any, w: Any, b: Any, eagle: Any, alignment: Any, retention: Any, prompt: Any) -> Any:
+        first = position(i)
+        mask = manager.reachable_block_mask(
+            start_block=first,
+            end_block=i + 1,
+            alignment_tokens=alignment,
+            kv_cache_spec=bare(spec, block_size=b, sliding_window=w),
+            use_eagle=bool(eagle),
+            retention_interval=retention,
+            num_prompt_tokens=prompt,
+        )
+        return True if mask is None else mask[0]
+
+    return keeps
+
+
+def _api_cut(names: Any) -> Callable[..., Any]:
+    """Beside the managers of a core there may be a function `aligned`; in some the loop stands in their searches."""
+    module = sys.modules[names("SlidingWindowManager").__module__]
+    if not hasattr(module, "aligned"):
+        raise UnavailableError("the loop that cuts to the alignment is no function of its own here")
+    return module.aligned  # type: ignore[no-any-return]
+
+
+def _api_limit(names: Any) -> Callable[..., Any]:
+    manager = names("KVCacheManager")
+
+    def limit(num_tokens: Any) -> Any:
+        """What limit a lookup hands to the search."""
+        asked: list[Any] = []
+
+        def find(block_hashes: Any, max_cache_hit_length: Any) -> tuple[tuple[list[Any], ...], int]:
+            asked.append(max_cache_hit_length)
+            return ([],), 0
+
+        made = bare(
+            manager,
+            enable_caching=True,
+            log_stats=False,
+            prefix_cache_stats=None,
+            coordinator=bare(_Record, find_longest_cache_hit=find),
+            empty_kv_cache_blocks=None,
+        )
+        request = bare(_Record, skip_reading_prefix_cache=False, num_tokens=num_tokens, block_hashes=())
+        made.get_computed_blocks(request)
+        return asked[0]
+
+    return limit
+
+
+def _api_registers(names: Any) -> Callable[..., Any]:
+    coordinator = names("HybridKVCacheCoordinator")
+
+    def registers(n: Any, b: Any, eagle: Any, alignment: Any) -> Any:
+        """Tokens up to which one of several groups registers, with `n` computed."""
+        asked: list[Any] = []
+
+        def cache_blocks(request: Any, num_tokens: Any, retention_interval: Any = None) -> None:
+            asked.append(num_tokens)
+
+        manager = bare(_Record, use_eagle=bool(eagle), block_size=b, cache_blocks=cache_blocks)
+        made = bare(
+            coordinator,
+            scheduler_block_size=alignment,
+            single_type_managers=(manager,),
+            retention_interval=None,
+        )
+        made.cache_blocks(None, n)
+        return asked[0]
+
+    return registers
+
+
+API: dict[str, Any] = {
+    "need": lambda names: names("SlidingWindowManager")._contiguous_blocks_for_hit,
+    "kept": _api_keeps,
+    "cut": _api_cut,
+    "hit_full": lambda names: _api_hit(names, "FullAttentionManager", "FullAttentionSpec"),
+    "hit_sliding": lambda names: _api_hit(names, "SlidingWindowManager", "SlidingWindowSpec", "sliding_window"),
+    "hit_chunked": lambda names: _api_hit(
+        names, "ChunkedLocalAttentionManager", "ChunkedLocalAttentionSpec", "attention_chunk_size"
+    ),
+    "hit_mamba": lambda names: _api_hit(names, "MambaManager", "MambaSpec"),
+    "limit": _api_limit,
+    "registers": _api_registers,
+}

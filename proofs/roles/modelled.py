@@ -1,0 +1,192 @@
+"""The model with one request in one group, as `one_request` has a manager."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from ...model import attention, core
+from ...model.ops import Allocate, Group, Kind, Shape
+from ...model.state import State
+from ..symbolic import some
+from ..symbolic_table import IDS, SymbolicTable
+from .bare import bare
+from .one_request import REQUEST, Step, candidates_below, hit_entry, made
+
+_RULES: Mapping[str, tuple[type[attention.Rule], str, Kind]] = {
+    "full": (attention.Rule, "", "full"),
+    "sliding": (attention.Sliding, "w", "sliding"),
+    "chunked": (attention.Chunked, "k", "chunked"),
+    "mamba": (attention.Mamba, "p", "mamba"),
+    "align": (attention.Mamba, "p", "mamba"),
+}
+
+
+class _Counting(State):
+    """A state whose pool only counts."""
+
+    def __init__(self, step: Step, table: Any) -> None:
+        self.tables = [{REQUEST: table}]
+        self.symbolic = step.symbolic
+        self.free: Any = None
+        """Free blocks at the start, where somebody asks."""
+        self.taken: Any = 0
+        self.returned: list[Any] = []
+        self.identity: Any = SimpleNamespace(get=lambda block: None)
+
+    def num_free(self) -> Any:
+        """Blocks still in the queue."""
+        return self.free - self.taken
+
+    def references(self) -> list[int]:
+        """Nobody asks which: hits are counted by their tables."""
+        return []
+
+    def take(self, count: Any) -> Any:
+        """So many blocks; ValueError for a negative number."""
+        attention.demand(count >= 0, "ValueError")
+        self.taken = self.taken + count
+        if self.symbolic:
+            return SymbolicTable(count, lambda i: 1, lambda i: i)
+        return [1_000 + i for i in range(count)]
+
+    def let_go(self, blocks: Any, front: bool = False) -> None:
+        """Remember them."""
+        self.returned.extend(blocks)
+
+    def let_go_by_identity(self, blocks: Any) -> None:
+        """Remember them."""
+        self.returned.extend(blocks)
+
+
+@contextmanager
+def seen(**replaced: Any) -> Iterator[None]:
+    """While it lasts, the model's core sees these under these names."""
+    before = {name: vars(core)[name] for name in replaced if name in vars(core)}
+    vars(core).update(replaced)
+    try:
+        yield
+    finally:
+        for name in replaced:
+            del vars(core)[name]
+        vars(core).update(before)
+
+
+def _candidates(hit: Any, counts: list[int]) -> Any:
+    return hit.marked() if isinstance(hit, SymbolicTable) else _REAL_CANDIDATES(hit, counts)
+
+
+def keep_tables(values: Any = ()) -> Any:
+    """The model returns the added entries as a tuple, which nobody reads here."""
+    return values if isinstance(values, SymbolicTable) else tuple(values)
+
+
+_REAL_CANDIDATES = core._candidates
+
+
+class Modelled:
+    """The model with one request in one group."""
+
+    codec = IDS
+
+    @staticmethod
+    def block(number: Any, content: bytes | None = b"content") -> Any:
+        """The id; what content a block has is none of the model's table's business."""
+        return number
+
+    @property
+    def returned(self) -> list[Any]:
+        """Blocks given back."""
+        return self.state.returned
+
+    def __init__(self, names: Any, kind: str, step: Step, table: Any = None) -> None:
+        rule, size, group_kind = _RULES[kind]
+        self.step, self.kind = step, kind
+        held = made(step.symbolic, step.held, lambda i: 1, lambda i: i, IDS, lambda number: number)
+        self.state = _Counting(step, held if table is None else table)
+        group = Group(group_kind, 0, mamba_mode="align" if kind == "align" else "none")
+        self._shape = shape = bare(
+            Shape,
+            groups=(group,),
+            caching=True,
+            num_blocks=0,
+            max_num_batched_tokens=step.batched,
+            max_model_len=step.max_len,
+        )
+        fields: dict[str, Any] = {size: step.size} if size else {}
+        self.model: Any = bare(
+            core.Model,
+            rules=[bare(rule, group=group, shape=shape, b=step.b, **fields)],
+            shape=shape,
+            state=self.state,
+            registered=[{REQUEST: 0} if step.known else {}],
+            registered_this_step=set(),
+            mamba_started={(0, REQUEST): None} if step.known and kind == "align" else {},
+            new_block_ids=[SymbolicTable(0, lambda i: 0, lambda i: 0) if step.symbolic else []],
+            reached=Counter(),
+        )
+
+    def shape(self, **switches: Any) -> None:
+        """Set fields of the shape."""
+        for name, value in switches.items():
+            object.__setattr__(self._shape, name, value)
+
+    def hit(self) -> Any:
+        """The blocks of the hit."""
+        step = self.step
+        return made(
+            step.symbolic, step.hit, hit_entry(self.kind, step), candidates_below(step), IDS, lambda number: number
+        )
+
+    def _plan(self) -> core.Plan:
+        step = self.step
+        op = Allocate(REQUEST, step.main - step.total, external=step.external)
+        return core.Plan(op, [self.hit()], step.local, step.total, step.main, step.slots)
+
+    def _is_candidate(self, number: int) -> bool:
+        return bool(self.step.first < number <= self.step.end)
+
+    def predicted(self, gate: bool = False) -> Any:
+        """What the model predicts."""
+        step = self.step
+        counts = [] if step.symbolic else [int(not self._is_candidate(number)) for number in range(step.hit + 1)]
+        with seen(_candidates=_candidates):
+            return self.model.predicted_in(0, self._plan(), counts, gate)
+
+    def taken(self) -> Any:
+        """What the allocation takes: new blocks, and the eviction candidates that a table holds after `attach`."""
+        step, plan = self.step, self._plan()
+        candidates: Any = 0
+        with seen(tuple=keep_tables):
+            if some(step.hit > 0, step.external > 0):
+                missing = self.model.attach(0, plan)
+                table: Any = self.state.tables[0][REQUEST]
+                if not step.known:
+                    real = isinstance(table, SymbolicTable)
+                    candidates = table.marked() if real else sum(self._is_candidate(number) for number in table)
+                self.model.make_room(0, plan, missing)
+            self.model.extend(0, plan)
+        return self.state.taken + candidates
+
+    def after(self) -> Any:
+        """The table."""
+        return self.state.tables[0][REQUEST]
+
+    def null(self, computed: Any) -> None:
+        """Entries out of sight become null."""
+        self.model.null_skipped(0, REQUEST, computed)
+
+    def grow(self, main: Any) -> None:
+        """Room for so many tokens, without lookahead."""
+        op = Allocate(REQUEST, 1)
+        with seen(tuple=keep_tables):
+            self.model.extend(0, core.Plan(op, [[]], main, main, main, main))
+
+    def remember(self, last: Any) -> None:
+        """Align mode: the running state is at its place, and the one before it at this index."""
+        self.model.mamba_started[0, REQUEST] = last
+
+    def remembered(self) -> Any:
+        """That index."""
+        return self.model.mamba_started.get((0, REQUEST))

@@ -1,0 +1,247 @@
+"""A manager with one request in one group: its real methods, over a pool that only counts.
+
+Objects have no constructor, tables have symbolic length, and the pool notes what leaves the free queue and what comes
+back. One thing is replaced while methods run on symbols: the count of eviction candidates in a hit, which goes through
+the hit block by block, is taken from the table (T7.candidates shows on real blocks that this is what it counts). On
+plain numbers nothing is replaced. `modelled` does the same for the model.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from ...model.ops import NULL
+from ..symbolic import SymbolicInt, some
+from ..symbolic_table import Codec, SymbolicTable, pick
+from .bare import bare
+
+REQUEST = "request"
+KINDS = ("full", "sliding", "chunked", "mamba", "align")
+"""`mamba` stands for the modes none and all, `align` for the third."""
+
+
+class Step(NamedTuple):
+    """One allocation of one request in one group, in tokens (`b` to `p`), table entries and tokens (the others)."""
+
+    b: Any
+    size: Any = 0
+    """The window, the chunk, or the speculative blocks."""
+    held: Any = 0
+    """Entries of its table."""
+    known: bool = False
+    """Does the core count it as running? It does from its first hit, external token or registered block on."""
+    hit: Any = 0
+    """Blocks of its hit."""
+    first: Any = 0
+    end: Any = 0
+    """Those from `first` to `end - 1` are eviction candidates; what holds of all such ranges holds of all sets of
+    blocks, since every count of them is a sum over blocks."""
+    local: Any = 0
+    external: Any = 0
+    slots: Any = 0
+    """Tokens that need a slot, lookahead included."""
+    main: Any = 0
+    """The same without lookahead."""
+    batched: Any = 1
+    max_len: Any = 1
+    """What the admission cap is made of."""
+
+    @property
+    def total(self) -> Any:
+        """Computed tokens, external ones included."""
+        return self.local + self.external
+
+    @property
+    def symbolic(self) -> bool:
+        """Does it stand for many?"""
+        return any(isinstance(value, SymbolicInt) for value in self)
+
+
+@dataclass
+class Block:
+    """What managers see of a block."""
+
+    block_id: Any
+    ref_cnt: int = 1
+    is_null: bool = False
+    block_hash: bytes | None = b"content"
+
+
+NULL_BLOCK = Block(NULL, is_null=True, block_hash=None)
+BLOCKS = Codec(lambda number: NULL_BLOCK if number == 0 else Block(number), lambda block: block.block_id)
+
+
+class Pool:
+    """Counts what leaves the free queue (`taken`), and keeps what comes back (`returned`)."""
+
+    null_block = NULL_BLOCK
+    num_gpu_blocks = 1_000_000
+
+    def __init__(self, symbolic: bool) -> None:
+        self.symbolic = symbolic
+        self.free: Any = None
+        """Free blocks at the start, where somebody asks."""
+        self.taken: Any = 0
+        self.returned: list[Any] = []
+
+    def get_num_free_blocks(self) -> Any:
+        """Blocks still in the queue."""
+        return self.free - self.taken
+
+    def get_new_blocks(self, num_blocks: Any) -> Any:
+        """So many blocks; ValueError for a negative number, which corrupts a queue."""
+        if num_blocks < 0:
+            raise ValueError("a negative number of blocks is asked for")
+        self.taken = self.taken + num_blocks
+        if self.symbolic:
+            return SymbolicTable(num_blocks, lambda i: 1, lambda i: i, BLOCKS)
+        return [Block(1_000 + len(self.returned) + i) for i in range(num_blocks)]
+
+    def touch(self, blocks: Any) -> None:
+        """Those that nobody held leave the queue."""
+        self.taken = self.taken + _unheld(blocks)
+
+    def free_blocks(self, ordered_blocks: Any, prepend: bool = False) -> None:
+        """Remember them."""
+        self.returned.extend(ordered_blocks)
+
+
+def _unheld(blocks: Any) -> Any:
+    if isinstance(blocks, SymbolicTable):
+        return blocks.marked()
+    return sum(not block.is_null and block.ref_cnt == 0 for block in blocks)
+
+
+def candidates_below(step: Step) -> Callable[[Any], Any]:
+    """How many eviction candidates are among the first `i` blocks of the hit."""
+    return lambda i: pick(i <= step.first, 0, pick(i <= step.end, i - step.first, step.end - step.first))
+
+
+def hit_entry(kind: str, step: Step) -> Callable[[Any], Any]:
+    """Ids of a hit; that of a state has one real block, its last."""
+    if kind in ("mamba", "align"):
+        return lambda i: pick(i == step.hit - 1, i + 1, 0)
+    return lambda i: i + 1
+
+
+def made(symbolic: bool, length: Any, entry: Any, below: Any, codec: Codec, block: Callable[[int], Any]) -> Any:
+    """A table, symbolic or a list: `entry` gives the ids, `below` counts marked ones, `block` makes blocks of ids."""
+    if symbolic:
+        return SymbolicTable(length, entry, below, codec)
+    return [block(entry(i)) for i in range(length)]
+
+
+# Cores with vLLM's API.
+
+_MANAGERS = {
+    "full": ("FullAttentionManager", "FullAttentionSpec", {}),
+    "sliding": ("SlidingWindowManager", "SlidingWindowSpec", {"sliding_window": "size"}),
+    "chunked": ("ChunkedLocalAttentionManager", "ChunkedLocalAttentionSpec", {"attention_chunk_size": "size"}),
+    "mamba": ("MambaManager", "MambaSpec", {"num_speculative_blocks": "size"}),
+    "align": ("MambaManager", "MambaSpec", {"num_speculative_blocks": "size"}),
+}
+
+
+def _counting(kind: Any) -> Any:
+    """The manager, with eviction candidates of symbolic tables counted by the tables."""
+    real = kind._get_num_evictable_blocks
+
+    def counted(cls: Any, blocks: Any) -> Any:
+        return _unheld(blocks) if isinstance(blocks, SymbolicTable) else real(blocks)
+
+    return type(kind)(kind.__name__, (kind,), {"_get_num_evictable_blocks": classmethod(counted)})
+
+
+class Managed:
+    """A manager with one request."""
+
+    codec = BLOCKS
+
+    @staticmethod
+    def block(number: Any, content: bytes | None = b"content") -> Block:
+        """The block with this id and content; the null block for 0."""
+        return Block(number, block_hash=content) if isinstance(number, SymbolicInt) or number else NULL_BLOCK
+
+    @property
+    def returned(self) -> list[Any]:
+        """Blocks given back."""
+        return self.pool.returned
+
+    def __init__(self, names: Any, kind: str, step: Step, table: Any = None) -> None:
+        manager, spec, sizes = _MANAGERS[kind]
+        self.step, self.kind = step, kind
+        self.pool = Pool(step.symbolic)
+        held = made(step.symbolic, step.held, lambda i: 1, lambda i: i, BLOCKS, Block)
+        self.table = held if table is None else table
+        sized = {field: getattr(step, value) for field, value in sizes.items()}
+        fields = {
+            **sized,
+            "block_size": step.b,
+            "block_pool": self.pool,
+            "enable_caching": True,
+            "req_to_blocks": defaultdict(list, {REQUEST: self.table}),
+            "num_cached_block": {REQUEST: 0} if step.known else {},
+            "kv_cache_spec": SimpleNamespace(block_size=step.b),
+            "new_block_ids": [],
+            "_null_block": NULL_BLOCK,
+            "_collects_new_block_ids": False,
+            "_max_admission_blocks_per_request": None,
+        }
+        if kind in ("mamba", "align"):
+            fields["kv_cache_spec"] = bare(names(spec), block_size=step.b)
+            fields["cached_blocks_this_step"] = set()
+            fields["mamba_cache_mode"] = "align" if kind == "align" else "none"
+            fields["last_state_block_idx"] = {}
+            fields["_allocated_block_reqs"] = {REQUEST} if step.known else set()
+        if kind in ("sliding", "chunked"):
+            sized_spec = bare(names(spec), block_size=step.b, **sized)
+            fields["_max_admission_blocks_per_request"] = sized_spec.max_admission_blocks_per_request
+        self.manager = bare(_counting(names(manager)), **fields)
+
+    def hit(self) -> Any:
+        """The blocks of the hit."""
+        step = self.step
+
+        def block(number: int) -> Block:
+            held = not step.first < number <= step.end
+            return Block(number, ref_cnt=int(held)) if number else NULL_BLOCK
+
+        return made(step.symbolic, step.hit, hit_entry(self.kind, step), candidates_below(step), BLOCKS, block)
+
+    def predicted(self, gate: bool = False) -> Any:
+        """What the manager predicts."""
+        step, manager = self.step, self.manager
+        if gate and manager._max_admission_blocks_per_request is not None:
+            cap = manager._max_admission_blocks_per_request(step.batched, step.max_len)
+            manager._max_admission_blocks_per_request = cap
+        return manager.get_num_blocks_to_allocate(REQUEST, step.slots, self.hit(), step.total, step.main, gate)
+
+    def taken(self) -> Any:
+        """What the allocation takes; begun tables are attached to only if there is a hit or external tokens."""
+        step, manager = self.step, self.manager
+        if some(step.hit > 0, step.external > 0):
+            manager.allocate_new_computed_blocks(REQUEST, self.hit(), step.local, step.external)
+        manager.allocate_new_blocks(REQUEST, step.slots, step.main)
+        return self.pool.taken
+
+    def after(self) -> Any:
+        """The table."""
+        return self.manager.req_to_blocks[REQUEST]
+
+    def null(self, computed: Any) -> None:
+        """Entries out of sight become null."""
+        self.manager.remove_skipped_blocks(REQUEST, computed)
+
+    def grow(self, main: Any) -> None:
+        """Room for so many tokens, without lookahead."""
+        self.manager.allocate_new_blocks(REQUEST, main, main)
+
+    def remember(self, last: Any) -> None:
+        """Align mode: the running state is at its place, and the one before it at this index."""
+        self.manager.last_state_block_idx[REQUEST] = last
+
+    def remembered(self) -> Any:
+        """That index."""
+        return self.manager.last_state_block_idx.get(REQUEST)

@@ -1,0 +1,233 @@
+"""What an allocation is predicted to take, what it takes, and what tables hold meanwhile (T3, T7, T15, T16)."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ...model import arith, attention, core
+from ...model.ops import NULL
+from ...model.state import State
+from ..symbolic import SymbolicInt, every, some
+from ..symbolic_table import SymbolicTable, count, pick
+from .bare import bare
+from .modelled import Modelled
+from .one_request import KINDS, Managed, Step, made
+
+
+def _step(step: Step) -> Step:
+    return Step(*(value if isinstance(value, bool) else count(value) for value in step))
+
+
+def _roles(names: Any, one: Any) -> dict[str, Callable[..., Any]]:
+    """The roles that are about allocations; `one` makes a manager, or a model, with one request."""
+    roles: dict[str, Callable[..., Any]] = {}
+    for kind in KINDS:
+        roles[f"predicted_{kind}"] = lambda step, kind=kind: one(names, kind, _step(step)).predicted()
+        roles[f"gate_{kind}"] = lambda step, kind=kind: one(names, kind, _step(step)).predicted(gate=True)
+        roles[f"taken_{kind}"] = lambda step, kind=kind: one(names, kind, _step(step)).taken()
+        roles[f"nulled_{kind}"] = lambda *numbers, kind=kind: _nulled(names, one, kind, *numbers)
+    roles["align_run"] = lambda *numbers: _align_run(names, one, *numbers)
+    roles["align_first"] = lambda step: _align_first(names, one, step)
+    roles["align_round"] = lambda *numbers: _align_round(names, one, *numbers)
+    return roles
+
+
+class Table:
+    """A block table of a core, as ids."""
+
+    def __init__(self, one: Any, table: Any) -> None:
+        self.table = table
+        self.write = one.codec.write
+
+    @property
+    def length(self) -> Any:
+        """Entries."""
+        return self.table.symbolic_len() if isinstance(self.table, SymbolicTable) else len(self.table)
+
+    @property
+    def real(self) -> Any:
+        """Entries that are not null (where the marks of a symbolic table stand for that)."""
+        if isinstance(self.table, SymbolicTable):
+            return self.table.marked()
+        return sum(self.write(block) != NULL for block in self.table)
+
+    def __getitem__(self, index: Any) -> Any:
+        """The id at an index; 0, as for null, outside."""
+        if isinstance(self.table, SymbolicTable):
+            return pick(every(index >= 0, index < self.length), self.table.entry(index), 0)
+        return self.write(self.table[index]) if 0 <= index < len(self.table) else NULL
+
+
+class Nulled(NamedTuple):
+    """After entries were nulled."""
+
+    table: Table
+    """An id is the index plus one."""
+    returned: list[Any]
+    """Ids given back, in this order."""
+
+
+def _nulled(
+    names: Any, one: Any, kind: str, b: Any, size: Any, length: Any, nulls: Any, c: Any, registered: Any
+) -> Nulled:
+    """Null what is out of sight with `c` tokens computed, in a table of `length` entries, the first `nulls` null.
+
+    `registered`: do its blocks carry an identity?
+    """
+    step = _step(Step(b, size, known=True, held=length))
+    carries = bool(registered)
+
+    def block(number: Any) -> Any:
+        return one.block(number, b"content" if carries else None)
+
+    codec = one.codec._replace(read=lambda number: block(0 if number == 0 else number))
+    table = made(
+        step.symbolic,
+        step.held,
+        lambda i: pick(i < nulls, 0, i + 1),
+        lambda i: pick(i <= nulls, 0, i - nulls),
+        codec,
+        block,
+    )
+    subject = one(names, kind, step, table)
+    subject.null(count(c))
+    return Nulled(Table(one, subject.after()), [codec.write(block) for block in subject.returned])
+
+
+def _align_run(names: Any, one: Any, b: Any, p: Any, steps: list[tuple[Any, Any]]) -> list[Any]:
+    """Real blocks after each of some steps of a request that begins: computed tokens before it, and tokens after it."""
+    step = _step(Step(b, p))
+    symbolic = any(isinstance(value, SymbolicInt) for pair in [(b, p), *steps] for value in pair)
+    subject = one(names, "align", step, SymbolicTable(0, lambda i: 0, lambda i: 0, one.codec) if symbolic else [])
+    real = []
+    for computed, main in steps:
+        subject.null(count(computed))
+        subject.grow(count(main))
+        real.append(Table(one, subject.after()).real)
+    return real
+
+
+class Round(NamedTuple):
+    """A table in align mode after a step."""
+
+    table: Table
+    last: Any
+    """Index of the state before the running one; None if there is none."""
+
+
+def _align_first(names: Any, one: Any, step: Step) -> Round:
+    """The first step of a request; its hit must be an eviction candidate, so that marks stand for real blocks, too."""
+    subject = one(names, "align", _step(step))
+    subject.taken()
+    return Round(Table(one, subject.after()), subject.remembered())
+
+
+def _align_round(
+    names: Any, one: Any, b: Any, p: Any, length: Any, last: Any, kept: Any, leaked: Any, c: Any, mains: Any
+) -> Round:
+    """One step or more of a running request.
+
+    Its table has `length` entries: the running state and `p` ones for drafts at its end, the state before it at `last`
+    if `kept` (1 or 0), and `leaked` others at its very start. Entries are nulled with `c` tokens computed, then with as
+    many as the step before had; a step allocates up to `mains[i]` tokens, and does nothing more where that is None.
+    """
+    step = _step(Step(b, p, known=True, held=length))
+    p, length, last, kept, leaked = map(count, (p, length, last, kept, leaked))
+    running = length - 1 - p
+
+    def real(i: Any) -> Any:
+        return some(i >= running, every(i == last, kept == 1), i < leaked)
+
+    def below(i: Any) -> Any:
+        before = pick(every(i > last, last >= leaked, last < running), kept, 0)
+        return pick(i <= leaked, i, leaked) + before + pick(i > running, i - running, 0)
+
+    entry = lambda i: pick(real(i), i + 1, 0)  # noqa: E731  # as short as it can be
+    subject = one(names, "align", step, made(step.symbolic, step.held, entry, below, one.codec, one.block))
+    subject.remember(last)
+    computed = count(c)
+    for main in mains:
+        subject.null(computed)
+        if main is not None:
+            subject.grow(count(main))
+            computed = count(main)
+    return Round(Table(one, subject.after()), subject.remembered())
+
+
+# Eviction candidates, on real blocks.
+
+
+class _Queue:
+    """A free queue that counts what is taken out of it."""
+
+    def __init__(self) -> None:
+        self.removed = 0
+
+    def remove(self, block: Any) -> None:
+        """One block leaves it."""
+        self.removed += 1
+
+
+def _model_touched(nulls: Any, held: Any) -> tuple[Any, Any]:
+    """Candidates counted among the blocks of a hit, and blocks that leave the free queue when a table holds it."""
+    state = State(len(held) + 1, 1)
+    state.outside = [block for block, other in enumerate(held, 1) if other]
+    hit = [NULL if null else block for block, null in enumerate(nulls, 1)]
+    counted, before = core._candidates(hit, state.references()), state.num_free()
+    state.tables[0]["request"] = hit
+    return counted, before - state.num_free()
+
+
+def _api_touched(names: Any) -> Callable[..., tuple[Any, Any]]:
+    manager, pool_class, block_class = names("FullAttentionManager"), names("BlockPool"), names("KVCacheBlock")
+
+    def touched(nulls: Any, held: Any) -> tuple[Any, Any]:
+        blocks = [block_class(number) for number in range(len(held) + 1)]
+        null = blocks[0]
+        null.is_null = True
+        hit = [null if is_null else block for block, is_null in zip(blocks[1:], nulls, strict=True)]
+        for block, other in zip(blocks[1:], held, strict=True):
+            block.ref_cnt = int(bool(other))
+        queue = _Queue()
+        pool = bare(
+            pool_class,
+            blocks=blocks,
+            num_gpu_blocks=len(blocks),
+            null_block=null,
+            free_block_queue=queue,
+            metrics_collector=None,
+        )
+        counted = manager._get_num_evictable_blocks(hit)
+        pool.touch(hit)
+        return counted, queue.removed
+
+    return touched
+
+
+MODEL: dict[str, Any] = {
+    **_roles(None, Modelled),
+    "attends_mamba": lambda q, t: bare(attention.Mamba).attends(q, t),
+    "missing_blocks": arith.missing_blocks,
+    "touched": _model_touched,
+}
+
+
+def _api_role(role: str) -> Callable[[Any], Callable[..., Any]]:
+    return lambda names: _roles(names, Managed)[role]
+
+
+def _missing_blocks(names: Any) -> Callable[..., Any]:
+    """What a running request of full attention is predicted to take, with blocks of one token."""
+
+    def missing(required: Any, present: Any) -> Any:
+        step = Step(1, held=present, known=True, local=required, main=required, slots=required)
+        return Managed(names, "full", _step(step)).predicted()
+
+    return missing
+
+
+API: dict[str, Any] = {
+    **{role: _api_role(role) for role in _roles(None, Managed)},
+    "attends_mamba": lambda names: lambda q, t: t == q - 1,
+    "touched": _api_touched,
+    "missing_blocks": _missing_blocks,
+}

@@ -1,0 +1,128 @@
+"""What roles need where Python asks for plain integers: numbers as keys, `int`, `gcd` and `lcm`, plain loop bounds.
+
+Each agrees with Python on plain integers, which is what a replay uses.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from ..symbolic import ProofError, SymbolicInt, every, running, symbol, term
+
+
+class Key(SymbolicInt):
+    """A symbolic integer that can be in a set or a dict.
+
+    All have one hash, so that a lookup compares, and a comparison forks: exact, as long as the same set or dict holds
+    no plain integer beside them.
+    """
+
+    __slots__ = ()
+
+    def __hash__(self) -> int:  # type: ignore[override]  # its base has none
+        return 1
+
+
+def key(value: Any) -> Any:
+    """The same number, hashable."""
+    return Key(value.term) if isinstance(value, SymbolicInt) else value
+
+
+def whole(value: Any = 0) -> Any:
+    """`int`: a symbolic integer is one already."""
+    return value if isinstance(value, SymbolicInt) else int(value)
+
+
+def chosen(value: Any, least: int, most: int) -> int:
+    """The plain value, after a fork for each from `least` to `most`. ProofError if it may be another."""
+    if not isinstance(value, SymbolicInt):
+        return int(value)
+    for plain in range(least, most + 1):
+        if value == plain:
+            return plain
+    raise ProofError(f"{running().name}: {value} may lie outside {least} to {most}: assume that it does not")
+
+
+def divisor(*numbers: Any) -> Any:
+    """`gcd`; of symbolic positive numbers some positive common divisor. What holds of each holds of the greatest."""
+    return _common(math.gcd, lambda common, number: number % common == 0, numbers)
+
+
+def multiple(*numbers: Any) -> Any:
+    """`lcm`; of symbolic positive numbers some positive common multiple. What holds of each holds of the least."""
+    return _common(math.lcm, lambda common, number: common % number == 0, numbers)
+
+
+def _common(exact: Callable[..., int], relation: Callable[[Any, Any], Any], numbers: tuple[Any, ...]) -> Any:
+    if not any(isinstance(number, SymbolicInt) for number in numbers):
+        return exact(*numbers)
+    run = running()
+    if not every(*(number >= 1 for number in numbers)):
+        raise ProofError(f"{run.name}: {exact.__name__} of a number that may be 0 or negative: assume it positive")
+    known = exact.__name__, ", ".join(str(term(number)) for number in numbers)
+    if known not in run.divisors:
+        common = symbol(run.fresh_name(exact.__name__))
+        # Such a number exists: it is what the real function returns. So this assumes nothing.
+        run.assume((common >= 1).term)
+        for number in numbers:
+            run.assume(relation(common, number).term)
+        run.divisors[known] = common, common, common
+    return run.divisors[known][0]
+
+
+_OURS: Mapping[str, Any] = {
+    "int": whole,
+    "gcd": divisor,
+    "lcm": multiple,
+    "math": SimpleNamespace(**{**vars(math), "gcd": divisor, "lcm": multiple}),
+    "get_dtype_size": lambda dtype: dtype.itemsize,
+}
+"""By the name under which a module has it. Torch would measure a dtype on an empty tensor, which takes its own dtypes
+only: the size is what counts."""
+
+
+@contextmanager
+def _seen(module: str) -> Iterator[None]:
+    inside = vars(sys.modules[module])
+    replaced = {name: ours for name, ours in _OURS.items() if name in inside or name == "int"}
+    before = {name: inside[name] for name in replaced if name in inside}
+    inside.update(replaced)
+    try:
+        yield
+    finally:
+        for name in replaced:
+            del inside[name]
+        inside.update(before)
+
+
+def lenient(function: Callable[..., Any], *owners: Any) -> Callable[..., Any]:
+    """The function, while its module and those of the owners, if any (functions or classes), see what is defined here
+    for `int`, `gcd`, `lcm` and the size of a dtype."""
+    modules = {owner.__module__ for owner in (function, *owners)}
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        with ExitStack() as seen:
+            for module in sorted(modules):
+                seen.enter_context(_seen(module))
+            return function(*arguments, **named)
+
+    return call
+
+
+class Sized:
+    """A dtype of which only the size is known, in bytes."""
+
+    def __init__(self, itemsize: Any) -> None:
+        self.itemsize = itemsize
+
+
+def beside(names: Any, public: str, private: str) -> Any:
+    """A function that a core does not promise to users; it lives in the module of one that it does, if anywhere.
+
+    UnavailableError if there is none.
+    """
+    inside = vars(sys.modules[names(public).__module__])
+    return inside[private] if private in inside else names(private)

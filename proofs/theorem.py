@@ -1,0 +1,370 @@
+"""What a theorem is, and how it is settled for one core.
+
+A theorem speaks of *roles*: `skipped_sliding(c, w)` is whatever function of a core says how many tokens a window has
+left behind. Which function plays a role is the business of `roles`. Its claim is a Python function over roles and
+variables that returns truth; executed on symbols it yields obligations for the solver, executed on plain integers it is
+the replay of a counterexample on the real code.
+"""
+
+import hashlib
+import inspect
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from types import CodeType, FrameType, ModuleType
+from typing import Any, Literal, TypeAlias
+
+import z3
+
+from . import symbolic
+from .symbolic import (
+    Condition,
+    Obligation,
+    ProofError,
+    Run,
+    SymbolicBool,
+    UndecidedError,
+    every,
+    has_product,
+    solve,
+    symbol,
+    truth,
+)
+
+Status: TypeAlias = Literal["proved", "refuted", "undecided", "unavailable"]
+SMALL = (2, 6, 20, 100)
+"""A counterexample is looked for with variables up to these values first: small ones are read more easily."""
+
+
+class UnavailableError(Exception):
+    """The core has no function for a role; the message says which."""
+
+
+class Values:
+    """The variables of a theorem by name, symbolic or plain."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.__dict__.update(values)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"the theorem has no variable {name!r}; it has {', '.join(vars(self))}")
+
+
+class Functions:
+    """The roles of a core as attributes. UnavailableError for one that it has no function for."""
+
+    def __init__(self, find: Callable[[str], Callable[..., Any]], replaced: Mapping[str, Callable[..., Any]]) -> None:
+        self._find = find
+        self._replaced = replaced
+
+    def __getattr__(self, role: str) -> Callable[..., Any]:
+        return self._replaced[role] if role in self._replaced else self._find(role)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A core whose functions theorems are about."""
+
+    name: str
+    """`model`, `impl`, `vllm==0.23.0`."""
+    find: Callable[[str], Callable[..., Any]]
+    """The function that plays a role. UnavailableError if there is none."""
+    packages: tuple[str, ...]
+    """Its modules: those with one of these names, or inside one of these packages."""
+
+    def modules(self) -> list[ModuleType]:
+        """Its modules that are loaded."""
+        inside = tuple(f"{package}." for package in self.packages)
+        return [
+            module
+            for name, module in sorted(sys.modules.items())
+            if isinstance(module, ModuleType) and (name in self.packages or name.startswith(inside))
+        ]
+
+
+Claim: TypeAlias = Callable[[Functions, Any], Condition | Iterable[Condition]]
+
+
+@dataclass(frozen=True)
+class Twin:
+    """A wrong variant that the theorem must refute: of a function, of the claim, or of what is assumed."""
+
+    wrong: str
+    """What is wrong with it, in a few words."""
+    roles: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """Wrong functions in place of the core's."""
+    claim: Claim | None = None
+    assume: Callable[[Any], Iterable[Condition]] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """Something that is claimed of a core, and how the claim was settled."""
+
+    id: str
+    """`T4`, or `T4.eagle` for a statement that belongs to T4."""
+    sentence: str
+    """In words."""
+    formal: str
+    """As a formula."""
+    bounded: str = ""
+    """What is not symbolic, and why that is no loss; empty if everything is."""
+    refuted_on: Mapping[str, str] = field(default_factory=dict)
+    """Subjects for which the answer is known to be no, with what that means for a user."""
+    meaning: str = ""
+    """What it means for a user, in blocks and bytes."""
+    weight: float = 1.0
+    """About how many seconds it takes: long ones are begun first."""
+
+    @property
+    def number(self) -> tuple[int, str]:
+        """Sort key: `T4.eagle` comes after `T4`."""
+        head, _, rest = self.id[1:].partition(".")
+        return int(head), rest
+
+    def settle(self, subject: Subject, seconds: float = 5.0, with_twins: bool = True) -> "Verdict":
+        """Prove or refute it for a core; `seconds` bounds each question to the solver.
+
+        With `with_twins` every wrong twin must be refuted too, else the verdict is `undecided`: a statement that cannot
+        tell right from wrong says nothing.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Theorem(Statement):
+    """A statement about all integers that satisfy its assumptions."""
+
+    variables: Mapping[str, str]
+    """Name to meaning, with unit; a meaning that begins with `whether` makes a truth value, any other an integer."""
+    assume: Callable[[Any], Iterable[Condition]]
+    claim: Claim
+    twins: tuple[Twin, ...]
+    unroll: int = 0
+    """Most rounds of a loop over a symbolic bound."""
+
+    def settle(self, subject: Subject, seconds: float = 5.0, with_twins: bool = True) -> "Verdict":
+        """As every statement; a twin's counterexample is run on the real code as well."""
+        return settle(self, subject, seconds, with_twins)
+
+
+@dataclass
+class Verdict:
+    """What came out for one theorem and one core. Plain data."""
+
+    theorem: str
+    subject: str
+    status: Status
+    paths: int = 0
+    questions: int = 0
+    seconds: float = 0.0
+    counterexample: dict[str, int] | None = None
+    replayed: bool = False
+    """Was the counterexample run on the real code, and did the claim fail there?"""
+    covered: dict[str, str] = field(default_factory=dict)
+    """Functions of the core that ran, `module:name`, with a hash of their source."""
+    twins: dict[str, Status] = field(default_factory=dict)
+    smtlib: list[str] = field(default_factory=list)
+    """Every obligation that the solver proved."""
+    satisfiable: list[str] = field(default_factory=list)
+    """Questions of which a second solver must find that they can be satisfied: the assumptions, each counterexample."""
+    message: str = ""
+    """Why it is undecided or unavailable; how the replay ended."""
+
+
+def settle(theorem: Theorem, subject: Subject, seconds: float = 5.0, with_twins: bool = True) -> Verdict:
+    """See `Statement.settle`."""
+    start = time.perf_counter()
+    verdict = _settle(theorem, subject, seconds)
+    if with_twins and verdict.status in ("proved", "refuted"):
+        for twin in theorem.twins:
+            _settle_twin(theorem, twin, subject, seconds, verdict)
+    verdict.seconds = time.perf_counter() - start
+    return verdict
+
+
+def _settle_twin(theorem: Theorem, twin: Twin, subject: Subject, seconds: float, verdict: Verdict) -> None:
+    outcome = _settle(theorem, subject, seconds, twin)
+    verdict.twins[twin.wrong] = outcome.status
+    if outcome.status == "refuted" and outcome.replayed:
+        verdict.satisfiable += outcome.satisfiable[1:]
+        return
+    verdict.status = "undecided"
+    verdict.message += f"twin '{twin.wrong}' is {outcome.status}, not refuted. {outcome.message}"
+
+
+def _settle(theorem: Theorem, subject: Subject, seconds: float, twin: Twin | None = None) -> Verdict:
+    claim, assume = theorem.claim, theorem.assume
+    if twin is not None:
+        claim, assume = twin.claim or claim, twin.assume or assume
+    functions = Functions(subject.find, twin.roles if twin is not None else {})
+    symbols = Values({name: _symbol(name, meaning) for name, meaning in theorem.variables.items()})
+    verdict = Verdict(theorem.id, subject.name, "proved")
+    try:
+        assumptions = [condition for condition in assume(symbols) if condition is not True]
+        run = Run(f"{theorem.id} on {subject.name}", assumptions, theorem.unroll, seconds)
+        _demand_satisfiable(run, verdict)
+        with symbolic.symbolic_builtins(subject.modules()), watching(subject, verdict.covered):
+            for path in run.paths(lambda: _claims(claim(functions, symbols))):
+                verdict.paths += 1
+                if not _settle_path(run, path, theorem, functions, claim, verdict):
+                    break
+        verdict.questions = run.questions
+    except UnavailableError as error:
+        verdict.status, verdict.message = "unavailable", str(error)
+    except ProofError as error:
+        verdict.status, verdict.message = "undecided", str(error)
+        verdict.smtlib += [error.smtlib] if isinstance(error, UndecidedError) else []
+    return verdict
+
+
+def _symbol(name: str, meaning: str) -> Any:
+    return truth(name) if meaning.startswith("whether") else symbol(name)
+
+
+def _claims(claims: Condition | Iterable[Condition]) -> list[Condition]:
+    return [claims] if isinstance(claims, bool | SymbolicBool) else list(claims)
+
+
+def _demand_satisfiable(run: Run, verdict: Verdict) -> None:
+    status, _ = solve(run.assumptions, run.seconds)
+    if status != "sat":
+        raise ProofError(f"{run.name}: the assumptions are {status}: a theorem about nothing")
+    verdict.satisfiable.append(_satisfiable(f"{run.name}: the assumptions", run.assumptions))
+
+
+def _settle_path(
+    run: Run, path: symbolic.Path, theorem: Theorem, functions: Functions, claim: Claim, verdict: Verdict
+) -> bool:
+    """Prove what one path owes. False, with the verdict changed, at the first failure."""
+    obligations = list(path.obligations)
+    if path.error is not None:
+        if isinstance(path.error, UnavailableError):
+            raise path.error
+        reason = f"raises {type(path.error).__name__}: {path.error}"
+        obligations.append(Obligation(f"{run.name}: {reason}", tuple(path.hypotheses), z3.BoolVal(False)))
+    else:
+        for number, condition in enumerate(path.value):
+            name = f"{run.name}: claim {number} on path {verdict.paths}"
+            obligations.append(Obligation(name, tuple(path.hypotheses), symbolic.term(condition)))
+    for obligation in obligations:
+        if z3.is_true(z3.simplify(obligation.claim)):
+            continue
+        # A branch was pruned because the solver had shown this very obligation; only the second solver is asked now.
+        proved, model = (obligation, None) if obligation.forced else _decide(obligation, theorem, run)
+        if proved is not None:
+            verdict.smtlib.append(proved.smtlib())
+            continue
+        if model is None:
+            raise UndecidedError(f"{obligation.name}: the solver cannot say", obligation.smtlib())
+        verdict.status = "refuted"
+        verdict.counterexample = values = _plain(model, theorem)
+        verdict.replayed, verdict.message = _replay(theorem, functions, claim, values)
+        formulas = [*obligation.hypotheses, z3.Not(obligation.claim)]
+        fixed = [*formulas, *(_equals(name, value, theorem) for name, value in values.items())]
+        verdict.satisfiable.append(_satisfiable(f"{obligation.name}: the counterexample", fixed))
+        if not verdict.replayed:
+            raise ProofError(f"{obligation.name}: {values} is a counterexample, but the real code: {verdict.message}")
+        return False
+    return True
+
+
+def _decide(obligation: Obligation, theorem: Theorem, run: Run) -> tuple[Obligation | None, z3.ModelRef | None]:
+    """What was proved, with the hypotheses that it took; or a model in which it fails, small if possible; or neither.
+
+    Products that have nothing to do with the claim make a solver wander, so the hypotheses without any are tried too.
+    """
+    light = tuple(formula for formula in obligation.hypotheses if not has_product(formula))
+    lighter = Obligation(obligation.name, light, obligation.claim)
+    attempts = [(obligation, 0.5), (lighter, 0.5), (obligation, run.seconds)]
+    if not has_product(obligation.claim):
+        attempts.insert(0, attempts.pop(1))
+    for attempt, seconds in attempts:
+        status, model = solve([*attempt.hypotheses, z3.Not(obligation.claim)], min(seconds, run.seconds))
+        if status == "unsat":
+            return attempt, None
+        if attempt is obligation:
+            formulas = [*obligation.hypotheses, z3.Not(obligation.claim)]
+            small = _smallest(formulas, theorem, run, model)
+            if small is not None:
+                return None, small
+    return None, None
+
+
+def _smallest(
+    formulas: Sequence[z3.BoolRef], theorem: Theorem, run: Run, model: z3.ModelRef | None
+) -> z3.ModelRef | None:
+    """A model with small values, if one is found at once; else the one given."""
+    integers = [symbol(name) for name, meaning in theorem.variables.items() if not meaning.startswith("whether")]
+    for most in SMALL:
+        bounds = [symbolic.term(every(-most <= value, value <= most)) for value in integers]
+        status, found = solve([*formulas, *bounds], min(1.0, run.seconds))
+        if status == "sat":
+            return found
+    return model
+
+
+def _plain(model: z3.ModelRef | None, theorem: Theorem) -> dict[str, int]:
+    assert model is not None
+    values: dict[str, int] = {}
+    for name, meaning in theorem.variables.items():
+        value = model.eval(_symbol(name, meaning).term, model_completion=True)
+        values[name] = bool(z3.is_true(value)) if meaning.startswith("whether") else value.as_long()
+    return values
+
+
+def _equals(name: str, value: int, theorem: Theorem) -> z3.BoolRef:
+    return symbolic.term(_symbol(name, theorem.variables[name]) == value)
+
+
+def _satisfiable(name: str, formulas: Sequence[z3.BoolRef]) -> str:
+    solver = z3.Solver()
+    solver.add(*formulas)
+    return f"; {name}: must be sat\n(set-logic ALL)\n{solver.to_smt2()}"
+
+
+def _replay(theorem: Theorem, functions: Functions, claim: Claim, values: Mapping[str, int]) -> tuple[bool, str]:
+    """Run the claim on the real code with plain values. Whether it fails, and how."""
+    try:
+        results = _claims(claim(functions, Values(values)))
+    except UnavailableError:
+        raise
+    except (TypeError, AttributeError, NameError) as error:  # more likely a role that is bound to the wrong thing
+        return False, f"raises {type(error).__name__}: {error}"
+    except Exception as error:
+        return True, f"raises {type(error).__name__}: {error}"
+    failed = [number for number, result in enumerate(results) if not result]
+    return bool(failed), f"claim {failed[0]} of {len(results)} fails" if failed else "the claim holds"
+
+
+@contextmanager
+def watching(subject: Subject, covered: dict[str, str]) -> Iterator[None]:
+    """Note every function of the subject that runs: what a theorem covers is measured, so it cannot go stale."""
+    files = {module.__file__: module.__name__ for module in subject.modules() if module.__file__}
+    seen: set[CodeType] = set()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code not in seen:
+            seen.add(frame.f_code)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+        for code in seen:
+            if code.co_filename in files and not code.co_name.startswith("<"):
+                covered[f"{files[code.co_filename]}:{code.co_qualname}"] = source_hash(code)
+
+
+def source_hash(code: CodeType) -> str:
+    """First 12 digits of the SHA-256 of a function's source text."""
+    try:
+        source = inspect.getsource(code)
+    except OSError:
+        source = FilePath(code.co_filename).name + code.co_qualname + code.co_code.hex()
+    return hashlib.sha256(source.encode()).hexdigest()[:12]

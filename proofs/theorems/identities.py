@@ -1,0 +1,384 @@
+"""Names of blocks: what two of them have in common if they are equal (T22)."""
+
+from typing import Any
+
+from ..symbolic import every, implies, negation, same, some, use
+from ..symbolic_bytes import byte_string, is_bytes, power
+from ..theorem import Theorem, Twin
+
+GROUPS = 2**32
+
+_TWO_KEYS = {
+    "n": "bytes of one hash",
+    "x": "number of one hash",
+    "g": "group of one block",
+    "m": "bytes of another hash",
+    "y": "number of the other hash",
+    "h": "group of the other block",
+}
+
+
+def _group(group: Any) -> Any:
+    return every(group >= 0, group < GROUPS)
+
+
+def _two_keys(v: Any) -> list[Any]:
+    return [is_bytes(v.n, v.x), is_bytes(v.m, v.y), _group(v.g), _group(v.h)]
+
+
+def _injective(f: Any, v: Any) -> Any:
+    one, other = byte_string(v.n, v.x), byte_string(v.m, v.y)
+    equal = f.packed(one, v.g) == f.packed(other, v.h)
+    return [implies(equal, one == other), implies(equal, v.g == v.h)]
+
+
+def _packed_in(size: int) -> Any:
+    """Packing with a suffix of so many bytes, what does not fit being cut off."""
+    return lambda block_hash, group: block_hash + byte_string(size, group % 256**size)
+
+
+T22 = Theorem(
+    id="T22",
+    sentence="The key of a block determines its hash and its group, also for hashes of different lengths.",
+    formal="packed(x, g) == packed(y, h)  =>  x == y and g == h",
+    variables=_TWO_KEYS,
+    assume=_two_keys,
+    claim=_injective,
+    twins=(
+        Twin("the group takes three bytes", {"packed": _packed_in(3)}),
+        Twin("the group stands before the hash, both shortened", {"packed": lambda x, g: byte_string(1, g % 256) + x}),
+        Twin(
+            "group ids beyond four bytes are wrapped",
+            {"packed": _packed_in(4)},
+            assume=lambda v: [is_bytes(v.n, v.x), is_bytes(v.m, v.y), v.g >= 0, v.h >= 0],
+        ),
+    ),
+    meaning="No two groups share an entry of the map, whatever hash functions are mixed; a group costs 4 bytes a key.",
+)
+
+
+def _unpacks(f: Any, v: Any) -> Any:
+    block_hash = byte_string(v.n, v.x)
+    key = f.packed(block_hash, v.g)
+    return [f.unpacked_hash(key) == block_hash, f.unpacked_group(key) == v.g]
+
+
+_ONE_KEY = {name: _TWO_KEYS[name] for name in ("n", "x", "g")}
+
+T22_INVERSE = Theorem(
+    id="T22.inverse",
+    sentence="Hash and group are read back from a key as they were put in.",
+    formal="hash(packed(x, g)) == x and group(packed(x, g)) == g",
+    variables=_ONE_KEY,
+    assume=lambda v: [is_bytes(v.n, v.x), _group(v.g)],
+    claim=_unpacks,
+    twins=(
+        Twin("the hash keeps a byte of the group", {"unpacked_hash": lambda key: key[:-3]}),
+        Twin("half of the group is read", {"unpacked_group": lambda key: _number(key[-2:])}),
+        Twin("the group takes three bytes", {"packed": _packed_in(3)}),
+    ),
+)
+
+
+def _number(string: Any) -> Any:
+    return int.from_bytes(string, "big") if isinstance(string, bytes) else string.number
+
+
+def _refuses(f: Any, v: Any) -> Any:
+    try:
+        f.packed(byte_string(v.n, v.x), v.g)
+    except OverflowError:
+        return True
+    return False
+
+
+T22_RANGE = Theorem(
+    id="T22.range",
+    sentence="A group id that four bytes do not hold is refused, not cut.",
+    formal="g < 0 or g >= 2**32  =>  packed(x, g) raises OverflowError",
+    variables=_ONE_KEY,
+    assume=lambda v: [is_bytes(v.n, v.x), negation(_group(v.g))],
+    claim=_refuses,
+    twins=(Twin("it is cut", {"packed": _packed_in(4)}),),
+)
+
+
+# Coarser blocks.
+
+
+def _two_digits(a: Any, b: Any, c: Any, d: Any, unit: Any) -> Any:
+    digits = every(unit >= 1, b >= 0, b < unit, d >= 0, d < unit)
+    return implies(every(digits, a * unit + b == c * unit + d), every(a == c, b == d))
+
+
+def _coarse_injective(f: Any, v: Any) -> Any:
+    """Two pairs of hashes; the last ones are digits to the base 256 ** length."""
+    one = [byte_string(v.n, v.x), byte_string(v.n, v.y)]
+    other = [byte_string(v.n, v.z), byte_string(v.n, v.u)]
+    use(_two_digits, v.x, v.y, v.z, v.u, power(v.n))
+    equal = f.coarse_hash(one) == f.coarse_hash(other)
+    return [implies(equal, one[0] == other[0]), implies(equal, one[1] == other[1])]
+
+
+_FOUR = {"x": "number of a hash", "y": "number of the next", "z": "number of another", "u": "number of its next"}
+
+T22_COARSE = Theorem(
+    id="T22.coarse",
+    sentence="The hash of a coarser block determines the hashes it is made of, if these are of one length.",
+    formal="len x == len y == len z == len u and x + y == z + u  =>  x == z and y == u",
+    variables={"n": "bytes of every hash", **_FOUR},
+    assume=lambda v: [is_bytes(v.n, number) for number in (v.x, v.y, v.z, v.u)],
+    claim=_coarse_injective,
+    twins=(
+        Twin("only the last hash is kept", {"coarse_hash": lambda hashes: hashes[-1]}),
+        Twin("the hashes are added up", {"coarse_hash": lambda hashes: byte_string(40, sum(map(_number, hashes)))}),
+    ),
+    bounded="two hashes for a block; k + 1 follow from k, as a string of k hashes and one more are two strings again "
+    "(T22.coarse.step)",
+)
+
+
+def _step_injective(f: Any, v: Any) -> Any:
+    one, other = [byte_string(v.m, v.x), byte_string(v.n, v.y)], [byte_string(v.m, v.z), byte_string(v.n, v.u)]
+    use(_two_digits, v.x, v.y, v.z, v.u, power(v.n))
+    equal = f.coarse_hash(one) == f.coarse_hash(other)
+    return [implies(equal, one[0] == other[0]), implies(equal, one[1] == other[1])]
+
+
+T22_STEP = Theorem(
+    id="T22.coarse.step",
+    sentence="A string of hashes and one more hash: equal wholes have equal parts if the parts are of equal length.",
+    formal="len x == len z and len y == len u and x + y == z + u  =>  x == z and y == u",
+    variables={"m": "bytes of all hashes but the last", "n": "bytes of the last", **_FOUR},
+    assume=lambda v: [is_bytes(v.m, v.x), is_bytes(v.m, v.z), is_bytes(v.n, v.y), is_bytes(v.n, v.u)],
+    claim=_step_injective,
+    twins=(Twin("the last hash is left out", {"coarse_hash": lambda hashes: hashes[0]}),),
+)
+
+
+def _mixed_injective(f: Any, v: Any) -> Any:
+    one, other = [byte_string(v.n, v.x), byte_string(v.m, v.y)], [byte_string(v.m, v.z), byte_string(v.n, v.u)]
+    equal = f.coarse_hash(one) == f.coarse_hash(other)
+    return implies(equal, every(one[0] == other[0], one[1] == other[1]))
+
+
+T22_MIXED = Theorem(
+    id="T22.coarse.mixed",
+    sentence="The same for hashes of different lengths.",
+    formal="x + y == z + u  =>  x == z and y == u",
+    variables={"n": "bytes of the first and the last hash", "m": "bytes of the two others", **_FOUR},
+    assume=lambda v: [
+        *(is_bytes(n, number) for n, number in ((v.n, v.x), (v.m, v.y), (v.m, v.z), (v.n, v.u))),
+        v.n >= 1,
+        v.m >= 1,
+    ],
+    claim=_mixed_injective,
+    twins=(Twin("the hashes of one pair only", {"coarse_hash": lambda hashes: hashes[0]}),),
+    refuted_on=dict.fromkeys(
+        ("impl", "vllm==0.23.0"),
+        "a hasher whose digests differ in length lets two contents share a coarser block: one length for all",
+    ),
+    meaning="Every hash function in use has digests of one length (16 or 32 bytes), so the condition holds.",
+)
+
+
+def _covers(f: Any, v: Any) -> Any:
+    found = f.covered(v.i, v.scale, v.fine, v.known)
+    return [
+        len(found) == v.scale,
+        *(index == v.i * v.scale + position for position, index in enumerate(found)),
+    ]
+
+
+_COVER = {
+    "i": "index of a coarser block",
+    "scale": "small blocks in a coarser one",
+    "fine": "tokens of a small block",
+    "known": "small blocks that have a hash",
+}
+
+SCALE = 4
+
+
+def _wrong_cover(step: int, shift: int) -> Any:
+    return lambda i, scale, fine, known: [
+        i * (scale + step) + shift + position for position in range(SCALE) if position < scale
+    ]
+
+
+T22_COVER = Theorem(
+    id="T22.cover",
+    sentence="Item i of the coarser view consists of the hashes of exactly the tokens of block i.",
+    formal="items(i) == [i * scale, ..., i * scale + scale - 1]  where i < known // scale",
+    variables=_COVER,
+    assume=lambda v: [v.i >= 0, v.scale >= 1, v.scale <= SCALE, v.fine >= 1, v.known >= v.i * v.scale + v.scale],
+    claim=_covers,
+    unroll=SCALE,
+    twins=(
+        Twin("blocks begin one hash later", {"covered": _wrong_cover(0, 1)}),
+        Twin("blocks overlap", {"covered": _wrong_cover(-1, 0)}),
+    ),
+    bounded=f"up to {SCALE} small blocks in a coarser one: the code cuts one slice, whose ends do not depend on how "
+    "many lie between; index, block sizes and lengths are symbolic",
+)
+
+
+def _stops(f: Any, v: Any) -> Any:
+    try:
+        f.covered(v.i, v.scale, v.fine, v.known)
+    except IndexError:
+        return True
+    return False
+
+
+T22_BEYOND = Theorem(
+    id="T22.beyond",
+    sentence="The coarser view has no item behind its last full one.",
+    formal="i >= known // scale  =>  items(i) raises IndexError",
+    variables=_COVER,
+    assume=lambda v: [
+        v.i >= 0,
+        v.scale >= 1,
+        v.scale <= SCALE,
+        v.fine >= 1,
+        v.known >= 0,
+        v.known < v.i * v.scale + v.scale,
+    ],
+    claim=_stops,
+    unroll=SCALE,
+    twins=(Twin("what there is counts as a block", {"covered": _wrong_cover(0, 0)}),),
+    bounded=f"as T22.cover: up to {SCALE} small blocks in a coarser one",
+    refuted_on={
+        "vllm==0.23.0": "where a list raises, the view gives a shorter hash, or an empty one: the hash of a block that "
+        "is not full; whoever asks must check the length before"
+    },
+)
+
+
+# What events show.
+
+_TWO_HASHES = {name: _TWO_KEYS[name] for name in ("n", "x", "m", "y")}
+
+
+def _event_injective(f: Any, v: Any) -> Any:
+    one, other = byte_string(v.n, v.x), byte_string(v.n, v.y)
+    return implies(f.event_hash(one) == f.event_hash(other), one == other)
+
+
+T22_EVENTS = Theorem(
+    id="T22.events",
+    sentence="Blocks with different hashes have different numbers in events.",
+    formal="len x == len y and event(x) == event(y)  =>  x == y",
+    variables={"n": "bytes of both hashes", "x": "number of one hash", "y": "number of the other"},
+    assume=lambda v: [is_bytes(v.n, v.x), is_bytes(v.n, v.y)],
+    claim=_event_injective,
+    twins=(Twin("the low 32 bits", {"event_hash": lambda x: _number(x) % 2**32}),),
+    refuted_on=dict.fromkeys(
+        ("impl", "vllm==0.23.0"),
+        "24 of 32 bytes are dropped: among n blocks two share a number with probability about n * n / 2**65, 1 % "
+        "at 6.1e8 blocks; a router takes one for the other. VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0 shows all bytes",
+    ),
+)
+
+T22_EVENTS_SHORT = Theorem(
+    id="T22.events.low",
+    sentence="Their numbers are equal exactly if the last 8 bytes are.",
+    formal="event(x) == event(y)  <=>  x mod 2**64 == y mod 2**64",
+    variables=_TWO_HASHES,
+    assume=lambda v: [is_bytes(v.n, v.x), is_bytes(v.m, v.y)],
+    claim=lambda f, v: same(
+        f.event_hash(byte_string(v.n, v.x)) == f.event_hash(byte_string(v.m, v.y)), v.x % 2**64 == v.y % 2**64
+    ),
+    twins=(Twin("the low 32 bits", {"event_hash": lambda x: _number(x) % 2**32}),),
+    meaning="Nothing else is lost: hashes of up to 8 bytes keep their identity in events, if they are of one length.",
+)
+
+
+def _event_says_size(f: Any, v: Any) -> Any:
+    last = byte_string(v.n, v.y)
+    return f.event_hash(f.coarse_hash([byte_string(v.n, v.x), last])) != f.event_hash(last)
+
+
+T22_EVENTS_COARSE = Theorem(
+    id="T22.events.coarse",
+    sentence="A coarser block and the last small block in it have different numbers in events.",
+    formal="event(x + y) != event(y)",
+    variables={"n": "bytes of both hashes", "x": "number of one hash", "y": "number of the next"},
+    assume=lambda v: [v.n >= 8, is_bytes(v.n, v.x), is_bytes(v.n, v.y)],
+    claim=_event_says_size,
+    twins=(Twin("the last hash alone is the coarser one", {"coarse_hash": lambda hashes: hashes[-1]}),),
+    refuted_on=dict.fromkeys(
+        ("impl", "vllm==0.23.0"),
+        "never: with block sizes 16 and 32, the block of tokens 0..31 in one group and that of tokens 16..31 in "
+        "the other are one number in events, for every content. A consumer that does not keep groups apart drops "
+        "both when one is removed",
+    ),
+)
+
+
+# The chain.
+
+
+def _same_content(first: Any, second: Any) -> Any:
+    (parent, tokens, extra), (other_parent, other_tokens, other_extra) = first, second
+    equal = [one == other for one, other in zip(tokens, other_tokens, strict=True)]
+    return every(parent == other_parent, *equal, extra == other_extra)
+
+
+def _chained(f: Any, v: Any) -> Any:
+    first, second = (v.p, (v.a, v.b), v.e), (v.q, (v.c, v.d), v.o)
+    return same(f.same_identity(first, second), _same_content(first, second))
+
+
+T22_CHAIN = Theorem(
+    id="T22.chain",
+    sentence="Two blocks have one identity exactly if parents, tokens and extra keys are equal.",
+    formal="identity(p, (a, b), e) == identity(q, (c, d), o)  <=>  p == q and a == c and b == d and e == o",
+    variables={
+        "p": "number of a parent's identity, 0 for none",
+        "a": "first token",
+        "b": "second token",
+        "e": "number of the extra key, 0 for none",
+        "q": "number of another parent",
+        "c": "its first token",
+        "d": "its second token",
+        "o": "its extra key",
+    },
+    assume=lambda v: [v.p >= 0, v.q >= 0, v.e >= 0, v.o >= 0],
+    claim=_chained,
+    twins=(
+        Twin("the parent does not count", {"same_identity": lambda x, y: _same_content((0, *x[1:]), (0, *y[1:]))}),
+        Twin(
+            "the last token does not count",
+            {"same_identity": lambda x, y: _same_content((x[0], x[1][:1], x[2]), (y[0], y[1][:1], y[2]))},
+        ),
+        Twin("the extra key does not count", {"same_identity": lambda x, y: _same_content((*x[:2], 0), (*y[:2], 0))}),
+        Twin(
+            "the order of the tokens does not count",
+            claim=lambda f, v: same(
+                some(
+                    f.same_identity((v.p, (v.a, v.b), v.e), (v.q, (v.c, v.d), v.o)),
+                    f.same_identity((v.p, (v.b, v.a), v.e), (v.q, (v.c, v.d), v.o)),
+                ),
+                _same_content((v.p, (v.a, v.b), v.e), (v.q, (v.c, v.d), v.o)),
+            ),
+        ),
+    ),
+    bounded="blocks of two tokens and one extra key: tokens and keys are handed on as tuples, which the code never "
+    "looks into. For cores that hash, the hash function is assumed to be without collisions",
+)
+
+THEOREMS = (
+    T22,
+    T22_INVERSE,
+    T22_RANGE,
+    T22_COARSE,
+    T22_STEP,
+    T22_MIXED,
+    T22_COVER,
+    T22_BEYOND,
+    T22_EVENTS,
+    T22_EVENTS_SHORT,
+    T22_EVENTS_COARSE,
+    T22_CHAIN,
+)

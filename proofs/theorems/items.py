@@ -1,0 +1,301 @@
+"""Multimodal items in extra keys (T23): which part of which item fills each position of a block."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..roles.extra_keys import Content
+from ..symbolic import every, implies, same, some
+from ..symbolic_bytes import alike, text
+from ..theorem import Theorem, Twin
+
+_BLOCK = {"start": "first token of the block", "b": "tokens per block"}
+
+
+def _block(v: Any) -> list[Any]:
+    return [v.start >= 0, v.b >= 1]
+
+
+def _equal(keys: Any, contents: tuple[Content, Content], v: Any) -> Any:
+    return alike(*(keys(content, v.start, v.start + v.b) for content in contents))
+
+
+_ITEM = {"name": "number of the identifier", "offset": "first token", "length": "tokens"}
+
+
+def _item_variables(numbers: Sequence[str]) -> dict[str, str]:
+    return {f"{field}{number}": f"{meaning} of item {number}" for number in numbers for field, meaning in _ITEM.items()}
+
+
+def _items(v: Any, *numbers: str) -> tuple[Any, ...]:
+    return tuple(tuple(getattr(v, f"{field}{number}") for field in _ITEM) for number in numbers)
+
+
+def _in_order(items: Sequence[Any]) -> list[Any]:
+    """One after the other, each of at least one token and with an identifier."""
+    ends = [0, *(offset + length for _, offset, length in items)]
+    return [
+        *(every(name >= 1, length >= 1) for name, _, length in items),
+        *(end <= offset for end, (_, offset, _) in zip(ends, items, strict=False)),
+    ]
+
+
+def _one_length(items: Sequence[Any]) -> list[Any]:
+    """An identifier stands for one content, hence for one length."""
+    pairs = [(one, other) for i, one in enumerate(items) for other in items[:i]]
+    return [implies(one[0] == other[0], one[2] == other[2]) for one, other in pairs]
+
+
+def _fills(item: Any, token: Any) -> Any:
+    return every(item[1] <= token, token < item[1] + item[2])
+
+
+def _said(key: Any, items: Sequence[Any], place: Any) -> Any:
+    """Does this key, with the lengths that identifiers have, say that its item fills that place of the block?"""
+    return some(*(every(key[0] == text(item[0]), key[1] <= place, place < key[1] + item[2]) for item in items))
+
+
+def _items_said(f: Any, v: Any) -> Any:
+    """Keys and lengths of identifiers say of each position what fills it: so they determine it."""
+    items, place = _items(v, "1", "2"), v.token - v.start
+    keys = f.extra_keys(Content(items=items), v.start, v.start + v.b)
+    said = [(key, _said(key, items, place)) for key in _pairs(keys)]
+    return [
+        *(
+            implies(
+                _fills(item, v.token), some(*(every(is_said, *_same_part(key, item, v.start)) for key, is_said in said))
+            )
+            for item in items
+        ),
+        *(
+            implies(is_said, some(*(every(_fills(item, v.token), *_same_part(key, item, v.start)) for item in items)))
+            for key, is_said in said
+        ),
+    ]
+
+
+def _pairs(keys: Sequence[Any]) -> list[Any]:
+    """Identifier and relative offset in each key, which may have a tag before it."""
+    return [key[1] if isinstance(key[1], tuple) else key for key in keys]
+
+
+def _same_part(key: Any, item: Any, start: Any) -> tuple[Any, Any]:
+    return key[0] == text(item[0]), key[1] == item[1] - start
+
+
+def _lengths_told_apart(f: Any, v: Any) -> Any:
+    one, other = (v.name1, v.offset1, v.length1), (v.name2, v.offset2, v.length2)
+    equal = _equal(f.extra_keys, (Content(items=(one,)), Content(items=(other,))), v)
+    return implies(
+        every(equal, v.start <= v.token, v.token < v.start + v.b), same(_fills(one, v.token), _fills(other, v.token))
+    )
+
+
+def _without_offsets(content: Content, start: Any, end: Any) -> tuple[Any, ...]:
+    return tuple((text(name), 0) for name, offset, length in content.items if offset < end and offset + length > start)
+
+
+def _whole_items_only(content: Content, start: Any, end: Any) -> tuple[Any, ...]:
+    return tuple(
+        (text(name), offset - start)
+        for name, offset, length in content.items
+        if offset + length <= end and offset + length > start
+    )
+
+
+def _up_to_the_border(content: Content, start: Any, end: Any) -> tuple[Any, ...]:
+    return tuple(
+        (text(name), offset - start)
+        for name, offset, length in content.items
+        if offset < end - 1 and offset + length > start
+    )
+
+
+_TWO_ITEMS: Any = {
+    "variables": {**_item_variables("12"), **_BLOCK, "token": "a position of the block"},
+    "twins": (
+        Twin("offsets do not count", {"extra_keys": _without_offsets}),
+        Twin("items that go on in the next block do not count", {"extra_keys": _whole_items_only}),
+        Twin("the last position of the block does not count", {"extra_keys": _up_to_the_border}),
+    ),
+}
+
+
+def _within(v: Any) -> list[Any]:
+    return [*_block(v), v.start <= v.token, v.token < v.start + v.b]
+
+
+T23_ITEMS = Theorem(
+    id="T23.items",
+    sentence="Extra keys determine which part of which item fills each position of a block, if an identifier always "
+    "has one length.",
+    formal="start <= t < start + b  =>  (item i fills t with its token t - offset)  <=>  some key (name, d) with that "
+    "name, d = offset - start and the length of that name says so",
+    variables=_TWO_ITEMS["variables"],
+    assume=lambda v: [*_in_order(_items(v, "1", "2")), *_one_length(_items(v, "1", "2")), *_within(v)],
+    claim=_items_said,
+    twins=_TWO_ITEMS["twins"],
+    bounded="two items: the scan looks at one item at a time and keeps nothing but where it is (T23.scan)",
+)
+
+
+def _nothing_else(f: Any, v: Any) -> Any:
+    """As many keys as items with a token in the block, and each is that of such an item."""
+    items, end = _items(v, "1", "2"), v.start + v.b
+    inside = [every(offset < end, offset + length > v.start) for _, offset, length in items]
+    keys = _pairs(f.extra_keys(Content(items=items), v.start, end))
+    return [
+        len(keys) == sum(inside),
+        *(
+            some(*(every(is_in, *_same_part(key, item, v.start)) for item, is_in in zip(items, inside, strict=True)))
+            for key in keys
+        ),
+    ]
+
+
+def _neighbours_too(content: Content, start: Any, end: Any) -> tuple[Any, ...]:
+    return tuple(
+        (text(name), offset - start)
+        for name, offset, length in content.items
+        if offset <= end and offset + length >= start
+    )
+
+
+T23_NOTHING_ELSE = Theorem(
+    id="T23.items.only",
+    sentence="Items without a token in the block do not count, and no item counts twice.",
+    formal="len(keys) == number of items with a token in the block, and each key is (name, offset - start) of one",
+    variables={**_item_variables("12"), **_BLOCK},
+    assume=lambda v: [*_in_order(_items(v, "1", "2")), *_block(v)],
+    claim=_nothing_else,
+    twins=(
+        Twin("items that touch the block count", {"extra_keys": _neighbours_too}),
+        Twin(
+            "all items count", {"extra_keys": lambda content, start, end: _neighbours_too(content, 0, start + end + 99)}
+        ),
+    ),
+    bounded="two items, as T23.items",
+    meaning="Requests that differ only in items that begin behind a block share it: no hit is lost.",
+)
+
+T23_LENGTHS = Theorem(
+    id="T23.items.lengths",
+    sentence="The same where one identifier may have several lengths.",
+    formal="keys(x) == keys(y) and start <= t < start + b  =>  an item fills t in x exactly if one does in y",
+    variables=_TWO_ITEMS["variables"],
+    assume=lambda v: [*_in_order(_items(v, "1")), *_in_order(_items(v, "2")), *_within(v)],
+    claim=_lengths_told_apart,
+    twins=_TWO_ITEMS["twins"][:1],
+    bounded="one item in each request: enough to refute it",
+    refuted_on=dict.fromkeys(
+        ("model", "impl", "vllm==0.23.0"),
+        "lengths are in no key: whoever chooses identifiers himself and lets one stand for 4 tokens here and 8 "
+        "there gets the keys and values of the image where the other request has text",
+    ),
+)
+
+
+def _overlapping_told_apart(f: Any, v: Any) -> Any:
+    first, second = _items(v, "1", "2")
+    changed = (v.other, second[1], second[2])
+    equal = _equal(f.extra_keys, (Content(items=(first, second)), Content(items=(first, changed))), v)
+    return implies(equal, second[0] == v.other)
+
+
+T23_OVERLAP = Theorem(
+    id="T23.overlap",
+    sentence="Two requests that differ in an item of the block have different keys, also where items overlap.",
+    formal="offset1 <= offset2 and item 2 has a token in the block and name2 != other  =>  keys(1, 2) != "
+    "keys(1, other)",
+    variables={**_item_variables("12"), "other": "number of the identifier in place of item 2", **_BLOCK},
+    assume=lambda v: [
+        *_block(v),
+        *(every(name >= 1, offset >= 0, length >= 1) for name, offset, length in _items(v, "1", "2")),
+        v.other >= 1,
+        v.offset1 <= v.offset2,
+        v.offset2 < v.start + v.b,
+        v.offset2 + v.length2 > v.start,
+    ],
+    claim=_overlapping_told_apart,
+    twins=(Twin("items that go on in the next block do not count", {"extra_keys": _whole_items_only}),),
+    refuted_on=dict.fromkeys(
+        ("impl", "vllm==0.23.0"),
+        "the scan stops at the first item that goes on in the next block. A video with its sound is two items on "
+        "the same tokens (Qwen2.5-Omni with use_audio_in_video), so all blocks but the last are named after one of "
+        "them only: two prompts with the same one and different others share those blocks, b tokens each",
+    ),
+    bounded="two items",
+)
+
+
+def _scan_goes_on(f: Any, v: Any) -> Any:
+    """What the scan has left behind is not in the next block; and beginning behind it changes nothing."""
+    items, end = _items(v, "1", "2"), v.start + v.b
+    keys, after = f.scanned_keys(Content(items=items), v.start, end, 0)
+    claims = [offset + length <= end for _, offset, length in items[:after]]
+    if v.offset1 + v.length1 <= v.start:
+        claims.append(alike(keys, f.scanned_keys(Content(items=items), v.start, end, 1)[0]))
+    return claims or True
+
+
+def _wrong_scan(content: Content, start: Any, end: Any, index: int) -> tuple[Any, int]:
+    """The next block begins behind every item seen in this one."""
+    found = [
+        (place, (text(name), offset - start))
+        for place, (name, offset, length) in enumerate(content.items)
+        if place >= index and offset < end and offset + length > start
+    ]
+    return tuple(key for _, key in found), found[-1][0] + 1 if found else index
+
+
+T23_SCAN = Theorem(
+    id="T23.scan",
+    sentence="Where the scan of the block before has stopped is early enough for the next one.",
+    formal="i < index(block)  =>  item i ends with the block or before; all items before i end at or before start  =>  "
+    "keys(block, i) == keys(block, 0)",
+    variables={**_item_variables("12"), **_BLOCK},
+    assume=lambda v: [*_in_order(_items(v, "1", "2")), *_block(v)],
+    claim=_scan_goes_on,
+    twins=(Twin("an item that goes on is taken for done", {"scanned_keys": _wrong_scan}),),
+    bounded="two items, as T23.items",
+)
+
+
+def _all_in_keys(f: Any, v: Any) -> Any:
+    items, start = _items(v, "1", "2"), v.known * v.b
+    keys = _pairs(f.resumed_keys(Content(items=items), v.known, v.b))
+    return [
+        implies(
+            every(item[1] < start + v.b, item[1] + item[2] > start),
+            some(*(every(*_same_part(key, item, start)) for key in keys)),
+        )
+        for item in items
+    ]
+
+
+T23_RESUMED = Theorem(
+    id="T23.resumed",
+    sentence="Every item of a block that generated tokens have filled stands in the keys of the block.",
+    formal="offset < (known + 1) * b and offset + length > known * b  =>  (name, offset - known * b) in keys",
+    variables={**_item_variables("12"), "known": "blocks hashed before", "b": "tokens per block"},
+    assume=lambda v: [*_in_order(_items(v, "1", "2")), v.b >= 1, v.known >= 1],
+    claim=_all_in_keys,
+    unroll=2,
+    twins=(
+        Twin(
+            "only the first item is looked at",
+            {
+                "resumed_keys": lambda content, known, size: tuple(
+                    (text(name), offset - known * size) for name, offset, _ in content.items[:1]
+                )
+            },
+        ),
+    ),
+    bounded="two items; one block is filled at a time",
+    refuted_on={
+        "vllm==0.23.0": "the hasher begins at the last item: of two images in the last, partial block of the prompt "
+        "only the second is in its keys. Two prompts that differ in the first image share that block, b tokens, as "
+        "soon as both have generated the same tokens behind it"
+    },
+)
+
+THEOREMS = (T23_ITEMS, T23_NOTHING_ELSE, T23_LENGTHS, T23_OVERLAP, T23_SCAN, T23_RESUMED)

@@ -1,0 +1,265 @@
+"""What no query reads any more, and that nulling it misses nothing (T3)."""
+
+from typing import Any
+
+from ..quotients import divisor
+from ..symbolic import every, implies, lemma, negation, same, some
+from ..theorem import Theorem, Twin
+
+_POINTS = {
+    "c": "tokens computed",
+    "later": "tokens computed later",
+    "q": "position of a query",
+    "t": "position of a token",
+    "b": "tokens per block",
+}
+
+
+def _any_point(v: Any) -> list[Any]:
+    return [v.b >= 1, v.c >= 0, v.later >= v.c, v.q >= v.c, v.t >= 0]
+
+
+def _bounds(skipped: Any, attends: Any, v: Any, least: int) -> list[Any]:
+    now = skipped(v.c)
+    whole = now // v.b * v.b
+    lemma(whole <= now, "whole blocks")
+    return [
+        least <= now,
+        now <= v.c,
+        now <= skipped(v.later),
+        implies(v.t < whole, negation(attends(v.q, v.t))),
+    ]
+
+
+T3_SLIDING = Theorem(
+    id="T3.sliding",
+    sentence="A sliding window leaves nothing behind before it is computed, never takes it back, and the blocks left "
+    "behind are read by nobody.",
+    formal="0 <= skipped(c) <= c; skipped(c) <= skipped(later); "
+    "t < skipped(c) // b * b and q >= c => not attends(q, t)",
+    variables={**_POINTS, "w": "window, in tokens"},
+    assume=lambda v: [*_any_point(v), v.w >= 1],
+    claim=lambda f, v: _bounds(
+        lambda c: f.skipped_sliding(c, v.w), lambda q, t: f.attends_sliding(q, t, v.w), v, least=0
+    ),
+    twins=(
+        Twin("negative before the window is full", {"skipped_sliding": lambda c, w: c - w + 1}),
+        Twin("the block in which the window begins is given up", {"skipped_sliding": lambda c, w: max(0, c - w + 2)}),
+    ),
+    meaning="A block once nulled is never needed again, so that its entry can stay null for good.",
+)
+
+T3_CHUNKED = Theorem(
+    id="T3.chunked",
+    sentence="Chunks leave nothing behind before it is computed, never take it back, and the blocks left behind are "
+    "read by nobody.",
+    formal=T3_SLIDING.formal,
+    variables={**_POINTS, "k": "chunk, in tokens"},
+    assume=lambda v: [*_any_point(v), v.k >= 1],
+    claim=lambda f, v: _bounds(
+        lambda c: f.skipped_chunked(c, v.k), lambda q, t: f.attends_chunked(q, t, v.k), v, least=0
+    ),
+    twins=(
+        Twin("rounded up to a chunk", {"skipped_chunked": lambda c, k: -(-c // k) * k}),
+        Twin("counted from the end", {"skipped_chunked": lambda c, k: c % k}),
+    ),
+    meaning=T3_SLIDING.meaning,
+)
+
+T3_MAMBA = Theorem(
+    id="T3.mamba",
+    sentence="A state leaves behind exactly the tokens before the last one; for no tokens at all it says -1.",
+    formal="-1 <= skipped(c) <= c; skipped(c) <= skipped(later); t < skipped(c) <=> for all q >= c: not attends(q, t)",
+    variables=_POINTS,
+    assume=_any_point,
+    claim=lambda f, v: [
+        *_bounds(f.skipped_mamba, f.attends_mamba, v, least=-1),
+        implies(v.t < f.skipped_mamba(v.c), negation(f.attends_mamba(v.q, v.t))),
+        implies(v.t >= f.skipped_mamba(v.c), f.attends_mamba(v.t + 1, v.t)),
+        same(f.skipped_mamba(v.c) < 0, v.c == 0),
+    ],
+    twins=(
+        Twin("never negative", {"skipped_mamba": lambda c: max(0, c - 1)}),
+        Twin("the last token too", {"skipped_mamba": lambda c: c}),
+        Twin("one token fewer", {"skipped_mamba": lambda c: c - 2}),
+    ),
+    meaning="The -1 is harmless where it is divided and cut off at 0, as T7.mamba shows; it is a trap for new callers.",
+)
+
+# Nulling.
+
+_NULLING = {
+    "b": "tokens per block",
+    "length": "entries of the table",
+    "nulls": "leading entries that are null already",
+    "c": "tokens computed",
+    "at": "index of an entry",
+}
+_FEW = (
+    "at most 2 blocks are newly nulled in one call; table, window, block size and position are symbolic. The loop that "
+    "nulls does the same to each block and stops by itself, so that a third round is like the second."
+)
+
+
+def _any_table(v: Any, skipped: Any) -> list[Any]:
+    return [
+        v.b >= 1,
+        v.c >= 0,
+        v.nulls >= 0,
+        v.nulls <= v.length,
+        v.at >= 0,
+        v.at < v.length,
+        skipped < (v.nulls + 3) * v.b,
+    ]
+
+
+def _nulls_all(nulled: Any, v: Any, size: Any, skipped: Any) -> list[Any]:
+    b = divisor(v.b)
+    end = min(max(skipped, 0) // b, v.length)
+    gone = max(end, v.nulls)
+    after = nulled(b, size, v.length, v.nulls, v.c, getattr(v, "registered", True))
+    return [
+        same(after.table[v.at] == 0, v.at < gone),
+        some(after.table[v.at] == 0, after.table[v.at] == v.at + 1),
+        after.table.length == v.length,
+        after.table.real == v.length - gone,
+        len(after.returned) == gone - v.nulls,
+        *(number == gone - place for place, number in enumerate(after.returned)),
+    ]
+
+
+_NULLED_FORMAL = (
+    "with gone = max(nulls, min(max(skipped, 0) // b, length)): after[at] null <=> at < gone; the others unchanged; "
+    "returned = blocks gone - 1, ..., nulls"
+)
+
+
+def _stops_before(end: int) -> Any:
+    """A wrong way to null: the last `end` entries out of sight stay."""
+
+    def nulled(b: Any, size: Any, length: Any, nulls: Any, c: Any, registered: Any) -> Any:
+        return _Made(length, max(nulls, min(max(0, c - size + 1) // b, length) - end), nulls)
+
+    return nulled
+
+
+class _Made:
+    """What a table looks like of which the first `gone` entries are null."""
+
+    def __init__(self, length: Any, gone: Any, nulls: Any) -> None:
+        self.length, self.gone = length, gone
+        self.real = length - gone
+        self.table = self
+        self.returned: list[Any] = []
+        while gone - len(self.returned) > nulls:
+            self.returned.append(gone - len(self.returned))
+
+    def __getitem__(self, index: Any) -> Any:
+        return 0 if index < self.gone else index + 1
+
+
+T3_TABLE_SLIDING = Theorem(
+    id="T3.nulled.sliding",
+    weight=3.0,
+    sentence="Nulling a sliding-window table frees exactly the blocks out of sight that are not null already, each "
+    "once, the last first; nulls are a prefix again, so that stopping at the first null misses nothing.",
+    formal=_NULLED_FORMAL,
+    variables={**_NULLING, "w": "window, in tokens", "registered": "whether the blocks carry an identity"},
+    assume=lambda v: [*_any_table(v, v.c - v.w + 1), v.w >= 1],
+    claim=lambda f, v: _nulls_all(f.nulled_sliding, v, v.w, f.skipped_sliding(v.c, v.w)),
+    twins=(Twin("the last block out of sight stays", {"nulled_sliding": _stops_before(1)}),),
+    unroll=3,
+    bounded=_FEW,
+    meaning="Memory out of sight is back in the pool before the next allocation is judged; none is lost.",
+)
+
+T3_TABLE_CHUNKED = Theorem(
+    id="T3.nulled.chunked",
+    weight=2.0,
+    sentence="The same for chunks.",
+    formal=_NULLED_FORMAL,
+    variables={**_NULLING, "k": "chunk, in tokens"},
+    assume=lambda v: [*_any_table(v, v.c), v.k >= 1],
+    claim=lambda f, v: _nulls_all(f.nulled_chunked, v, v.k, f.skipped_chunked(v.c, v.k)),
+    twins=(
+        Twin(
+            "a chunk counts as a window",
+            claim=lambda f, v: _nulls_all(f.nulled_chunked, v, v.k, f.skipped_sliding(v.c, v.k)),
+        ),
+    ),
+    unroll=3,
+    bounded=_FEW,
+    meaning=T3_TABLE_SLIDING.meaning,
+)
+
+T3_TABLE_MAMBA = Theorem(
+    id="T3.nulled.mamba",
+    weight=2.0,
+    sentence="The same for states, as if up to p computed tokens were drafts to be rejected.",
+    formal=_NULLED_FORMAL + "; skipped = skipped(max(0, c - p))",
+    variables={**_NULLING, "p": "speculative blocks"},
+    assume=lambda v: [*_any_table(v, v.c - v.p - 1), v.p >= 0],
+    claim=lambda f, v: _nulls_all(f.nulled_mamba, v, v.p, f.skipped_mamba(max(0, v.c - v.p))),
+    twins=(
+        Twin(
+            "drafts are never rejected",
+            claim=lambda f, v: _nulls_all(f.nulled_mamba, v, v.p, f.skipped_mamba(v.c)),
+        ),
+    ),
+    unroll=3,
+    bounded=_FEW,
+    meaning=T3_TABLE_SLIDING.meaning,
+)
+
+# Drafts that are taken back.
+
+_TAKEN_BACK = {**_POINTS, "r": "tokens that are taken back"}
+
+
+def _dead_still(skipped: Any, attends: Any, v: Any) -> Any:
+    whole = skipped(v.c) // v.b * v.b
+    return implies(every(v.t < whole, v.q >= v.c - v.r), negation(attends(v.q, v.t)))
+
+
+def _any_taken_back(v: Any) -> list[Any]:
+    return [v.b >= 1, v.c >= 0, v.q >= 0, v.t >= 0, v.r >= 0, v.r <= v.c]
+
+
+_UNSOUND = "blocks are given back that are read again once drafts are rejected (report 47728): wrong attention output"
+
+T3_OPTIMISTIC = Theorem(
+    id="T3.optimistic",
+    sentence="What a sliding window gives back stays unread even if some computed tokens are taken back.",
+    formal="t < skipped(c) // b * b and q >= c - r => not attends(q, t)",
+    variables={name: _TAKEN_BACK[name] for name in ("c", "q", "t", "b", "r")} | {"w": "window, in tokens"},
+    assume=lambda v: [*_any_taken_back(v), v.w >= 1],
+    claim=lambda f, v: _dead_still(lambda c: f.skipped_sliding(c, v.w), lambda q, t: f.attends_sliding(q, t, v.w), v),
+    twins=(Twin("nothing is skipped but everything", {"skipped_sliding": lambda c, w: c}),),
+    refuted_on=dict.fromkeys(("model", "impl", "vllm==0.23.0"), _UNSOUND),
+    meaning="Under asynchronous scheduling the count that windows skip by must leave out the tokens still in flight.",
+)
+
+T3_DRAFTS = Theorem(
+    id="T3.drafts",
+    sentence="What a state-space layer gives back stays unread even if p computed tokens are taken back.",
+    formal="t < skipped(max(0, c - p)) and q >= c - r, r <= p => not attends(q, t)",
+    variables={name: _TAKEN_BACK[name] for name in ("c", "q", "t", "b", "r")} | {"p": "speculative blocks"},
+    assume=lambda v: [*_any_taken_back(v), v.r <= v.p],
+    claim=lambda f, v: _dead_still(lambda c: f.skipped_mamba(max(0, c - v.p)), f.attends_mamba, v),
+    twins=(
+        Twin("one draft more is rejected than was foreseen", assume=lambda v: [*_any_taken_back(v), v.r <= v.p + 1]),
+        Twin("drafts are never rejected", {"skipped_mamba": lambda c: c}),
+    ),
+    meaning="With T3.nulled.mamba: mamba groups are safe where sliding windows are not (T3.optimistic).",
+)
+
+THEOREMS = (
+    T3_SLIDING,
+    T3_CHUNKED,
+    T3_MAMBA,
+    T3_TABLE_SLIDING,
+    T3_TABLE_CHUNKED,
+    T3_TABLE_MAMBA,
+    T3_OPTIMISTIC,
+    T3_DRAFTS,
+)

@@ -1,0 +1,42 @@
+"""One process that settles theorems or gives second opinions: `python -m blockproof.proofs.worker [FOLDER]`.
+
+Requests come as JSON lines on stdin, answers go as JSON lines to what was stdout; whatever else is printed goes to
+stderr. The interpreter may be that of a target's environment; FOLDER then says where z3 lies, behind all its own
+packages.
+"""
+
+import json
+import os
+import signal
+import sys
+from dataclasses import asdict
+from typing import Any
+
+
+def main() -> None:
+    """Serve until stdin is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    sys.path += sys.argv[1:]
+    for line in sys.stdin:
+        answers.write(json.dumps(answer(json.loads(line))) + "\n")
+        answers.flush()
+
+
+def answer(request: dict[str, Any]) -> object:
+    """A verdict on `{"settle": id, "subject": name, "seconds": s, "twins": true}`, cvc5's word on `{"opinion": smtlib,
+    "seconds": s}`."""
+    if "opinion" in request:
+        from .cross_check import second_opinion
+
+        return second_opinion(request["opinion"], request["seconds"])
+    from .roles import subject
+    from .theorems import BY_ID
+
+    statement, core = BY_ID[request["settle"]], subject(request["subject"])
+    return asdict(statement.settle(core, request["seconds"], request["twins"]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""Theorems settled in processes of their own, by two solvers: what is agreed, what is disputed, what is lost."""
+
+import json
+import stat
+from importlib.util import find_spec
+
+import pytest
+from blockproof.fuzz.cli import main
+from blockproof.proofs import campaign
+from blockproof.proofs.campaign import Campaign, Interpreter, Task, Worker
+from blockproof.proofs.theorems import BY_ID
+
+needs_cvc5 = pytest.mark.skipif(find_spec("cvc5") is None, reason="needs cvc5")
+
+
+def settled(*tasks, cross_check=False):
+    results = []
+    Campaign(2, 5.0, cross_check).run(tasks, results.append)
+    return results
+
+
+def script(tmp_path, text):
+    """An interpreter that does something else than settle theorems."""
+    path = tmp_path / "python"
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return Interpreter("model", str(path))
+
+
+@needs_cvc5
+def test_both_solvers_settle_a_theorem_for_model_and_our_core():
+    results = settled(Task("T1", (Interpreter("model"), Interpreter("impl"))), cross_check=True)
+    assert {result.verdict.subject for result in results} == {"model", "impl"}
+    for result in results:
+        assert result.verdict.status == "proved"
+        assert result.disputed == []
+        assert result.confirmed >= len(set(result.verdict.smtlib)) >= 10
+        assert result.verdict.covered
+    assert [set(result.verdict.twins.values()) for result in results] == [{"refuted"}, set()]
+
+
+@needs_cvc5
+def test_the_second_solver_is_told_nothing_of_the_first_ones_answer():
+    worker = Worker(Interpreter("second opinion"))
+    try:
+        declared = "(declare-const a Int)"
+        assert worker.ask({"opinion": f"; x\n{declared}(assert (> a 3))(check-sat)", "seconds": 5}, 20) == "sat"
+        assert worker.ask({"opinion": f"; x\n{declared}(assert (> a a))(check-sat)", "seconds": 5}, 20) == "unsat"
+    finally:
+        worker.close()
+
+
+@pytest.mark.parametrize(("text", "reason"), [("exit 0", "has ended"), ("sleep 60", "no answer within 0.5 s")])
+def test_a_process_that_dies_or_hangs_makes_the_theorem_undecided(tmp_path, monkeypatch, text, reason):
+    monkeypatch.setattr(campaign, "SETTLE_S", 0.5)
+    (result,) = settled(Task("T1", (script(tmp_path, text),)))
+    assert result.verdict.status == "undecided"
+    assert reason in result.verdict.message
+
+
+def test_a_solver_that_disagrees_is_a_failure_that_leaves_its_question_behind(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Campaign, "_opinion", lambda self, text, workers: "unknown")
+    monkeypatch.setattr("blockproof.fuzz.cli_prove.find_spec", lambda name: object() if name == "cvc5" else None)
+    assert main(["prove", "T1.full", "--target", "model", "--out", str(tmp_path / "left")]) == 1
+    said = capsys.readouterr().out
+    assert "T1.full on model: cvc5 says unknown to: ; T1.full on model" in said
+    left = sorted((tmp_path / "left").iterdir())
+    assert left
+    assert all("(check-sat)" in path.read_text() for path in left)
+
+
+def test_a_refutation_that_nobody_declared_is_a_finding(monkeypatch, capsys):
+    monkeypatch.setitem(BY_ID["T6"].refuted_on, "model", "for this test")
+    assert main(["prove", "T6", "--target", "model", "--no-cross-check"]) == 1
+    assert "the declaration is stale" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["T99"], "no theorem is called 'T99'; see blockproof prove --list"),
+        (["--target", "sglang"], "write model, impl, vllm or vllm==VERSION"),
+        (["--target", "vllm==x"], "write model, impl, vllm or vllm==VERSION"),
+        (["--seconds", "0"], "--seconds"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_2(arguments, said, capsys):
+    assert main(["prove", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_release_that_is_not_installed_is_exit_3(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BLOCKPROOF_HOME", str(tmp_path))
+    assert main(["prove", "T1", "--target", "vllm==0.0.1"]) == 3
+    assert "vllm==0.0.1 is not installed; run: blockproof targets install vllm==0.0.1" in capsys.readouterr().err
+
+
+def test_json_and_exported_questions(tmp_path, capsys):
+    folder = tmp_path / "smt"
+    assert main(["prove", "T1.states", "--target", "model", "--no-cross-check", "--json", "--export", str(folder)]) == 0
+    document = json.loads(capsys.readouterr().out)
+    (result,) = document["results"]
+    assert (result["theorem"], result["subject"], result["status"]) == ("T1.states", "model", "proved")
+    assert document["problems"] == []
+    assert len(list(folder.iterdir())) > result["obligations"] > 0
+
+
+def test_the_list_names_every_theorem(capsys):
+    assert main(["prove", "--list"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(BY_ID)

@@ -1,0 +1,53 @@
+"""Who checks the checker? Every property finds what is planted for it, and nothing else does."""
+
+import pytest
+from blockproof.proofs.exploration import reductions
+from blockproof.proofs.exploration.faults import FAULTS, by_property
+from blockproof.proofs.exploration.properties import MEANING
+from blockproof.proofs.exploration.search import EXHAUSTED, Search
+
+SEARCHED = [fault for fault in FAULTS.values() if fault.found_by not in reductions.CHECKS]
+REDUCTIONS = [fault for fault in FAULTS.values() if fault.found_by in reductions.CHECKS]
+
+
+def test_every_property_has_a_fault():
+    assert set(by_property()) == set(MEANING)
+
+
+@pytest.mark.parametrize("fault", SEARCHED, ids=lambda fault: fault.name)
+def test_a_fault_is_found_by_its_property_and_by_no_other(fault):
+    done = Search(fault.scope, fault.name).run()
+    assert done.finding is not None
+    assert set(done.finding.names) - {"lockstep"} == {fault.found_by} - {"lockstep"}
+    assert fault.found_by in done.finding.names
+    assert not done.passed
+
+
+@pytest.mark.parametrize(
+    "scope", {fault.scope for fault in FAULTS.values()}, ids=lambda scope: f"{scope.name}-{scope.gate}"
+)
+def test_without_a_fault_nothing_is_found(scope):
+    done = Search(scope).run()
+    assert (done.ended, done.finding) == (EXHAUSTED, None)
+
+
+def test_the_way_to_a_fault_is_the_shortest():
+    """A leak shows when blocks are given back for the first time: submit, look up, allocate, preempt."""
+    finding = Search(FAULTS["block-leaks"].scope, "block-leaks").run().finding
+    assert [type(operation).__name__ for operation in finding.operations] == ["Submit", "Lookup", "Allocate", "Preempt"]
+
+
+@pytest.mark.parametrize("fault", REDUCTIONS, ids=lambda fault: fault.name)
+def test_a_wrong_reduction_is_found_by_its_check(fault):
+    check = reductions.CHECKS[fault.found_by]
+    assert check(fault.scope)[0] == []
+    broken, with_it, without = check(fault.scope, fault.name)
+    assert [name for name, _ in broken] == [fault.found_by]
+    assert with_it != without
+
+
+def test_a_fault_shows_in_several_processes_as_in_one():
+    fault = FAULTS["neighbour-evicted"]
+    one, two = Search(fault.scope, fault.name).run(), Search(fault.scope, fault.name).run(jobs=2)
+    assert one.finding == two.finding
+    assert one.states == two.states

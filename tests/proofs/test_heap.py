@@ -1,0 +1,220 @@
+"""The symbolic heap: what it says of links must be what Python says of real objects."""
+
+import random
+from itertools import islice
+
+import pytest
+import z3
+from blockproof.impl import KVCacheBlock
+from blockproof.proofs.heap import NONE, Heap
+from blockproof.proofs.heap_theorem import HeapRun
+from blockproof.proofs.symbolic import ProofError, Run
+
+LINKS = ("prev_free_block", "next_free_block")
+
+
+def explored(body, assumptions=()):
+    """The value of each path, with the hypotheses of the path."""
+    return [(path.value, path.hypotheses, path.error) for path in Run("heap", assumptions).paths(body)]
+
+
+def free_heap():
+    return Heap(KVCacheBlock, "h", lambda reference: None)
+
+
+def test_a_link_may_be_none_any_known_block_or_a_new_one():
+    def follow():
+        heap = free_heap()
+        one, two = heap.block(z3.IntVal(1)), heap.block(z3.IntVal(2))
+        after = one.next_free_block
+        return "none" if after is None else "one" if after is one else "two" if after is two else "new"
+
+    assert sorted(value for value, _, _ in explored(follow)) == ["new", "none", "one", "two"]
+
+
+def test_the_same_link_leads_to_the_same_object_until_it_is_written():
+    def follow():
+        heap = free_heap()
+        one = heap.block(z3.IntVal(1))
+        first = one.next_free_block
+        assert one.next_free_block is first
+        one.next_free_block = one
+        assert one.next_free_block is one
+        one.next_free_block = None
+        assert one.next_free_block is None
+
+    assert [error for _, _, error in explored(follow) if error] == []
+
+
+def test_two_references_are_one_object_exactly_where_they_are_equal():
+    def compare():
+        heap = free_heap()
+        x, y = z3.Ints("x y")
+        return heap.block(x) is heap.block(y)
+
+    found = explored(compare, [])
+    for same, hypotheses, _ in found:
+        x, y = z3.Ints("x y")
+        solver = z3.Solver()
+        solver.add(*hypotheses, (x != y) if same else z3.And(x == y, x != NONE))
+        assert solver.check() == z3.unsat
+    assert {same for same, _, _ in found} == {True, False}
+
+
+def test_a_write_changes_one_block_and_no_other():
+    def write():
+        heap = free_heap()
+        one = heap.block(z3.IntVal(1))
+        one.ref_cnt += 2
+        one.is_null = True
+        other = z3.Int("other")
+        return z3.And(
+            heap.value("ref_cnt", z3.IntVal(1)) == heap.before("ref_cnt", z3.IntVal(1)) + 2,
+            heap.value("is_null", z3.IntVal(1)),
+            z3.Implies(other != 1, heap.value("ref_cnt", other) == heap.before("ref_cnt", other)),
+        )
+
+    ((claim, hypotheses, _),) = explored(write)
+    solver = z3.Solver()
+    solver.add(*hypotheses, z3.Not(claim))
+    assert solver.check() == z3.unsat
+
+
+def test_an_identity_is_there_or_not_and_the_cores_own_methods_see_it():
+    def look():
+        block = free_heap().block(z3.IntVal(1))
+        if block.block_hash is None:
+            return "none"
+        with pytest.raises(AssertionError, match="already carries"):
+            block.block_hash = b"another"
+        block.reset_hash()
+        assert block.block_hash is None
+        return "some"
+
+    assert sorted(value for value, _, _ in explored(look)) == ["none", "some"]
+
+
+def test_a_field_that_the_heap_does_not_know_is_refused():
+    ((_, _, error),) = explored(lambda: free_heap().block(z3.IntVal(1)).owner)
+    assert isinstance(error, AttributeError)
+
+
+def test_what_holds_of_a_reference_is_assumed_once_when_it_is_met():
+    told = []
+
+    def follow():
+        heap = Heap(KVCacheBlock, "h", lambda reference: told.append(str(reference)))
+        one = heap.block(z3.IntVal(1))
+        assert heap.block(z3.IntVal(1)) is one
+        heap.meet(z3.IntVal(1))
+
+    explored(follow)
+    assert told == ["1"]
+
+
+SEEDS = range(20)
+
+
+def program(seed):
+    """A random straight-line program over three block variables, as instructions."""
+    rng = random.Random(seed)
+    lines = []
+    for _ in range(6):
+        kind = rng.choice(("read", "read", "write", "is", "count", "clear"))
+        lines.append((kind, rng.randrange(3), rng.randrange(3), rng.choice(LINKS)))
+    return lines
+
+
+def perform(lines, blocks):
+    """Run it on three blocks, symbolic or real: what it observed, and the variables in the end."""
+    variables, seen = list(blocks), []
+    for kind, i, j, link in lines:
+        block = variables[i]
+        if block is None:
+            seen.append("none")
+        elif kind == "read":
+            variables[j] = getattr(block, link)
+        elif kind == "write":
+            setattr(block, link, variables[j])
+        elif kind == "clear":
+            setattr(block, link, None)
+        elif kind == "is":
+            seen.append(block is variables[j])
+        else:
+            block.ref_cnt += 1
+            seen.append(bool(block.ref_cnt > 2))
+    return seen, variables
+
+
+class RealBlocks:
+    """The heap of a model, as real objects; each is made when it is asked for, with all that it leads to."""
+
+    def __init__(self, model, heap):
+        self.model, self.heap, self.made = model, heap, {}
+
+    def value(self, field, reference):
+        return self.model.eval(self.heap.before(field, z3.IntVal(reference)), model_completion=True).as_long()
+
+    def block(self, reference):
+        if reference == NONE:
+            return None
+        waiting = [reference]
+        while waiting:
+            found = waiting.pop()
+            if found != NONE and found not in self.made:
+                self.made[found] = KVCacheBlock(found, self.value("ref_cnt", found))
+                waiting += [self.value(link, found) for link in LINKS]
+        for found, block in self.made.items():
+            for link in LINKS:
+                setattr(block, link, self.made.get(self.value(link, found)))
+        return self.made[reference]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_program_sees_the_same_on_the_heap_and_on_real_blocks(seed):
+    lines, starts = program(seed), z3.Ints("a b c")
+    run = HeapRun(f"seed {seed}", [], 0, 5.0)
+    heaps = []
+
+    def body():
+        heaps.append(free_heap())
+        return perform(lines, [heaps[-1].block(start) for start in starts])
+
+    paths = 0
+    for path in islice(run.paths(body), 40):
+        assert path.error is None
+        model = run.example(path, [start >= NONE for start in starts])
+        assert model is not None, "a path that no heap takes"
+        heap, real = heaps[-1], RealBlocks(model, heaps[-1])
+        references = [model.eval(start, model_completion=True).as_long() for start in starts]
+        for reference in references:
+            real.block(reference)
+        seen, variables = perform(lines, [real.made.get(reference) for reference in references])
+        expected_seen, expected = path.value
+        assert seen == expected_seen
+        for block, symbolic in zip(variables, expected, strict=True):
+            assert (block is None) == (symbolic is None)
+            if block is not None:
+                assert model.eval(symbolic.reference, model_completion=True).as_long() == block.block_id
+        for reference, block in real.made.items():
+            for link in LINKS:
+                after = getattr(block, link)
+                now = model.eval(heap.value(link, z3.IntVal(reference)), model_completion=True).as_long()
+                assert now == (NONE if after is None else after.block_id)
+            count = model.eval(heap.value("ref_cnt", z3.IntVal(reference)), model_completion=True).as_long()
+            assert count == block.ref_cnt
+        paths += 1
+    assert paths >= 2
+
+
+def test_a_run_whose_questions_never_end_is_refused():
+    def endless():
+        heap = free_heap()
+        block = heap.block(z3.IntVal(1))
+        while block is not None:
+            block = block.next_free_block
+            heap.write(heap.blocks[0], "next_free_block", heap.block(z3.Int(f"x{len(heap.blocks)}")))
+
+    run = HeapRun("endless", [], 0, 5.0)
+    with pytest.raises(ProofError, match="does not end"):
+        next(iter(run.paths(endless)))

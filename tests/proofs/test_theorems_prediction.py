@@ -1,0 +1,258 @@
+"""The theorems about skipping, prediction, running states and admission: what comes out, and on real cores, too."""
+
+import random
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from blockproof.fuzz.targets.registry import open_here
+from blockproof.model.core import Model
+from blockproof.model.ops import (
+    NULL,
+    Advance,
+    Allocate,
+    Done,
+    Free,
+    Group,
+    Lookup,
+    Operation,
+    Outcome,
+    Refused,
+    Shape,
+    Submit,
+    Take,
+)
+from blockproof.model.snapshot import Snapshot
+from blockproof.proofs import roles
+from blockproof.proofs.roles.one_request import KINDS, Step
+from blockproof.proofs.theorems import admission, prediction, skipping, states
+
+THEOREMS = [*skipping.THEOREMS, *prediction.THEOREMS, *states.THEOREMS, *admission.THEOREMS]
+BY_ID = {theorem.id: theorem for theorem in THEOREMS}
+LONG = 2.0
+"""Seconds: theorems that take longer are settled for the model by `blockproof prove`, not here."""
+MISTAKES = ("TypeError", "AttributeError", "NameError", "KeyError")
+"""A counterexample that ends so would say that a role is bound wrongly, not that a core is wrong."""
+
+
+@pytest.mark.parametrize("theorem", THEOREMS, ids=lambda theorem: theorem.id)
+def test_every_theorem_comes_out_on_our_core_as_recorded_and_refutes_its_twins(theorem):
+    verdict = theorem.settle(roles.impl(), seconds=20)
+    assert verdict.status == ("refuted" if "impl" in theorem.refuted_on else "proved"), verdict.message
+    assert verdict.twins == {twin.wrong: "refuted" for twin in theorem.twins}
+    assert not any(mistake in verdict.message for mistake in MISTAKES)
+    assert verdict.covered or theorem.id == "T15.decode", "no function of the core ran"
+
+
+@pytest.mark.parametrize("theorem", [t for t in THEOREMS if t.weight < LONG], ids=lambda theorem: theorem.id)
+def test_every_theorem_comes_out_on_the_model_as_recorded(theorem):
+    verdict = theorem.settle(roles.model(), seconds=20, with_twins=False)
+    assert verdict.status == ("refuted" if "model" in theorem.refuted_on else "proved"), verdict.message
+    assert not any(mistake in verdict.message for mistake in MISTAKES)
+
+
+def test_ids_are_used_once():
+    assert len(BY_ID) == len(THEOREMS)
+
+
+# Roles bound to the model and to our core do the same on plain numbers.
+
+
+def a_step(draw: random.Random, kind: str) -> Step:
+    b, hit, external = draw.randint(1, 4), draw.randint(0, 4), draw.choice([0, 0, 1, 3, 5])
+    size = draw.randint(1, 6) if kind in ("sliding", "chunked") else draw.randint(0, 2)
+    first = draw.randint(0, hit)
+    end = draw.randint(first, hit)
+    if kind in ("mamba", "align"):
+        first, end = max(0, hit - 1), draw.choice([max(0, hit - 1), hit])
+    held, known = 0, False
+    if draw.random() < 0.4:
+        held, known, hit, external, first, end = draw.randint(size + 1, 6 + size), True, 0, 0, 0, 0
+    local = hit * b
+    main = local + external + draw.randint(0 if external else 1, 9)
+    slots = main + draw.randint(0, 3)
+    return Step(b, size, held, known, hit, first, end, local, external, slots, main, batched=5, max_len=40)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("what", ["predicted", "taken", "gate"])
+def test_model_and_core_answer_alike(kind, what):
+    draw = random.Random(f"{kind} {what}")
+    model, core = (subject.find(f"{what}_{kind}") for subject in (roles.model(), roles.impl()))
+    answers = set()
+    for _ in range(400):
+        step = a_step(draw, kind)
+        if kind == "align" and step.known and step.main > (step.held - step.size + 1) * step.b:
+            continue
+        assert model(step) == core(step), step
+        answers.add(model(step))
+    assert len(answers) >= (2 if kind == "align" else 5), "every answer was the same"
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("full", "align")])
+def test_model_and_core_null_alike(kind):
+    draw = random.Random(kind)
+    model, core = (subject.find(f"nulled_{kind}") for subject in (roles.model(), roles.impl()))
+    given_back = 0
+    for _ in range(300):
+        length = draw.randint(0, 8)
+        numbers = (draw.randint(1, 3), draw.randint(1, 6), length, draw.randint(0, length), draw.randint(0, 24))
+        one, other = model(*numbers, True), core(*numbers, draw.random() < 0.5)
+        assert sorted(one.returned) == sorted(other.returned), numbers
+        assert [one.table[i] for i in range(length)] == [other.table[i] for i in range(length)], numbers
+        given_back += len(one.returned)
+    assert given_back > 50
+
+
+def test_model_and_core_hold_running_states_alike():
+    draw = random.Random(1)
+    for _ in range(300):
+        b, p = draw.randint(1, 5), draw.randint(0, 2)
+        ends = [0]
+        for _ in range(draw.randint(1, 5)):
+            ends.append(ends[-1] + draw.randint(1, 2 * b))
+        steps = list(pairwise(ends))
+        one, other = (subject.find("align_run")(b, p, steps) for subject in (roles.model(), roles.impl()))
+        assert one == other, (b, p, steps)
+        assert one[0] == 1 + p
+
+
+def test_model_and_core_count_eviction_candidates_alike():
+    draw = random.Random(1)
+    for _ in range(50):
+        nulls, held = ([draw.random() < 0.4 for _ in range(3)] for _ in range(2))
+        want = sum(not null and not other for null, other in zip(nulls, held, strict=True))
+        for subject in (roles.model(), roles.impl()):
+            assert subject.find("touched")(nulls, held) == (want, want)
+
+
+def test_model_and_core_refuse_alike():
+    draw = random.Random(1)
+    outcomes = set()
+    for _ in range(200):
+        numbers = (draw.randint(1, 4), draw.randint(0, 4), draw.randint(0, 12), draw.randint(1, 9), draw.randint(0, 4))
+        one, other = (subject.find("allocated_full")(*numbers) for subject in (roles.model(), roles.impl()))
+        assert one == other, numbers
+        outcomes.add(one.refused)
+    assert outcomes == {True, False}
+
+
+# What the refuted theorems say, as operations on whole cores.
+
+
+class Core:
+    """A core that is given operations."""
+
+    def __init__(self, step: Callable[[Operation], tuple[Outcome, Any]]) -> None:
+        self.apply = step
+
+    def __call__(self, *operations: Operation) -> tuple[Outcome, Any]:
+        """Outcome of the last one, and the snapshot after it; all others must succeed."""
+        for operation in operations[:-1]:
+            outcome, _ = self.apply(operation)
+            assert isinstance(outcome, Done), (operation, outcome)
+        return self.apply(operations[-1])
+
+
+def the_model(shape: Shape) -> Core:
+    return Core(Model(shape).step)
+
+
+def our_core(shape: Shape) -> Core:
+    target = open_here("impl")
+    target.start(shape)
+    return Core(target.step)
+
+
+cores = pytest.mark.parametrize("core", [the_model, our_core])
+
+
+def a_shape(group: Group, num_blocks: int, max_model_len: int = 64, **switches: Any) -> Shape:
+    b = group.block_size
+    sizes = {"hash_block_size": b, "scheduler_block_size": b, "max_num_batched_tokens": max_model_len}
+    return Shape((group,), num_blocks, max_model_len, **(sizes | switches))
+
+
+def prompt(length: int, start: int = 0) -> tuple[int, ...]:
+    return tuple(range(start, start + length))
+
+
+@cores
+def test_two_requests_pass_the_gate_and_the_first_one_cannot_go_on(core):
+    """T16.overcommit: one and other of 2 and 1 tokens, blocks of 1 token, a pool of 2."""
+    run = core(a_shape(Group("full", 1), num_blocks=3))
+    run(Submit("one", prompt(2)), Allocate("one", 1, gate=True))
+    run(Submit("other", prompt(1, 10)), Allocate("other", 1, gate=True))
+    outcome, _ = run(Advance("one"), Allocate("one", 1))
+    assert outcome == Refused()
+
+
+def held(snapshot: Snapshot, name: str) -> int:
+    return sum(block != NULL for block in snapshot.tables[0][name])
+
+
+@cores
+def test_one_speculative_block_and_steps_of_3_1_and_3_tokens_hold_four_states(core):
+    """T15.any, with blocks of 3 tokens: 2 + 1 are budgeted."""
+    run = core(a_shape(Group("mamba", 3, mamba_mode="align", speculative_blocks=1), num_blocks=20, caching=False))
+    run(Submit("a", prompt(30)), Allocate("a", 3), Advance("a"), Allocate("a", 1))
+    _, snapshot = run(Advance("a"), Allocate("a", 3))
+    assert held(snapshot, "a") == 4
+
+
+@cores
+def test_states_leak_until_the_request_ends(core):
+    """T15.leak: a step of one token, then one of 3 * b - 1, again and again."""
+    run = core(a_shape(Group("mamba", 3, mamba_mode="align", speculative_blocks=1), num_blocks=40, caching=False))
+    run(Submit("a", prompt(60)), Allocate("a", 3))
+    most = []
+    for _ in range(5):
+        run(Advance("a"), Allocate("a", 1))
+        _, snapshot = run(Advance("a"), Allocate("a", 8))
+        most.append(held(snapshot, "a"))
+    assert most == [4, 5, 6, 7, 8]
+    _, snapshot = run(Free("a"), Submit("b", prompt(1)))
+    assert snapshot.num_free == 39
+
+
+@cores
+def test_behind_a_long_hit_the_gate_admits_a_request_that_has_no_room(core):
+    """T16.hit: with 4 blocks left, 9 are reserved without hit; behind one of 12 blocks, the gate asks for 2."""
+    group = Group("sliding", 1, window=3)
+    for hit in (False, True):
+        run = core(a_shape(group, num_blocks=17, max_model_len=20, max_num_batched_tokens=6))
+        run(Submit("first", prompt(12)), Allocate("first", 6), Advance("first"), Allocate("first", 6))
+        run(Advance("first"), Free("first"), Take(12), Submit("again", prompt(20)))
+        outcome, _ = run(Lookup("again"), Allocate("again", 1, hit=hit, gate=True))
+        assert isinstance(outcome, Done) == hit
+    outcome, _ = run(Advance("again"), Allocate("again", 6))
+    assert outcome == Refused()
+
+
+def test_the_gate_counts_fewer_blocks_than_the_first_step_takes():
+    """The smallest counterexample of T16.hit."""
+    step = Step(1, 3, hit=5, first=3, end=5, local=5, main=6, slots=6, batched=1, max_len=6)
+    for subject in (roles.model(), roles.impl()):
+        assert subject.find("gate_sliding")(step) == 2
+        assert subject.find("taken_sliding")(step) == 3
+
+
+@cores
+def test_a_state_more_than_the_gate_counts_is_refused(core):
+    """T16.states: a pool of 1 + p states admits a request that cannot begin its second block."""
+    run = core(a_shape(Group("mamba", 3, mamba_mode="align"), num_blocks=2, caching=False))
+    outcome, _ = run(Submit("a", prompt(6)), Allocate("a", 3, gate=True))
+    assert outcome == Done(outcome.value)
+    outcome, _ = run(Advance("a"), Allocate("a", 3))
+    assert outcome == Refused()
+
+
+def test_the_gate_of_a_real_shape_counts_64_blocks_where_576_are_held():
+    """The figures of T16.hit."""
+    hit = 577
+    local = hit * 16
+    step = Step(16, 1024, hit=hit, end=hit, local=local, main=32768, slots=32768, batched=8192, max_len=131072)
+    assert roles.impl().find("gate_sliding")(step) == 64
+    skipped = roles.impl().find("skipped_sliding")(local, 1024)
+    assert -(-(local + 8192) // 16) - skipped // 16 == 576
