@@ -13,6 +13,7 @@ what a theorem covers is measured there.
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import z3
@@ -35,8 +36,8 @@ from .theorem import (
     watching,
 )
 
-SMALL = 6
-"""Examples are looked for with numbers up to this."""
+SMALL = (2, 6, 40)
+"""Examples are looked for with numbers up to these: real objects are made of them."""
 
 
 class HeapRun(Run):
@@ -192,15 +193,15 @@ class _Settling:
     def _fails(self, path: Path, claim: z3.BoolRef, name: str) -> bool:
         """Find the counterexample, and run it on real objects. False."""
         formulas = [*path.hypotheses, z3.Not(claim)]
-        _, model = solve(formulas, self._run.seconds)
+        models = (solve([*formulas, *self._small(most)], self._run.seconds)[1] for most in SMALL)
+        model = next((model for model in models if model is not None), None)
         if model is None:
-            raise UndecidedError(
-                f"{name}: the solver cannot say", Obligation(name, tuple(path.hypotheses), claim).smtlib()
-            )
-        _, small = solve([*formulas, *self._small()], self._run.seconds)
+            smtlib = Obligation(name, tuple(path.hypotheses), claim).smtlib()
+            raise UndecidedError(f"{name}: not proved, and no counterexample with numbers up to {SMALL[-1]}", smtlib)
         self.verdict.status = "refuted"
-        self.verdict.counterexample = values = _plain(small or model, self.theorem)
-        self.verdict.replayed, self.verdict.message = self._replay(values)
+        self.verdict.counterexample = values = _plain(model, self.theorem)
+        with nullcontext() if self.twin is not None else watching(self.subject, self.verdict.covered):
+            self.verdict.replayed, self.verdict.message = self._replay(values)
         fixed = [*formulas, *(_equals(variable, value, self.theorem) for variable, value in values.items())]
         self.verdict.satisfiable.append(_satisfiable(f"{name}: the counterexample", fixed))
         if not self.verdict.replayed:
@@ -209,7 +210,7 @@ class _Settling:
 
     def _try_example(self, path: Path) -> None:
         """Run the claim on real objects, as they may be on this path."""
-        model = self._run.example(path, self._small())
+        model = self._run.example(path, self._small(SMALL[1]))
         if model is None:
             return
         values = _plain(model, self.theorem)
@@ -233,8 +234,8 @@ class _Settling:
         failed = [number for number, result in enumerate(results) if not result]
         return bool(failed), f"claim {failed[0]} of {len(results)} fails" if failed else "the claim holds"
 
-    def _small(self) -> list[z3.BoolRef]:
+    def _small(self, most: int) -> list[z3.BoolRef]:
         numbers = [
             symbol(name) for name, meaning in self.theorem.variables.items() if not meaning.startswith("whether")
         ]
-        return [symbolic.term(every(number >= -SMALL - 1, number <= SMALL)) for number in numbers]
+        return [symbolic.term(every(number >= -most - 1, number <= most)) for number in numbers]

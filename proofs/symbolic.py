@@ -74,6 +74,8 @@ class Path:
     error: Exception | None = None
     """What the function raised; then there is no value."""
     decisions: list[bool] = field(default_factory=list)
+    answered: dict[int, bool] = field(default_factory=dict)
+    """The same by the identity of the condition's term, which the hypotheses keep alive: asked again, it is known."""
 
 
 class Run:
@@ -124,6 +126,8 @@ class Run:
         if z3.is_true(condition) or z3.is_false(condition):
             return bool(z3.is_true(condition))
         path = self._path
+        if condition.get_id() in path.answered:
+            return path.answered[condition.get_id()]
         step = len(path.decisions)
         if step >= DECISIONS_MOST:
             raise ProofError(f"{self.name}: more than {DECISIONS_MOST} questions on one path: a loop without bound?")
@@ -136,6 +140,7 @@ class Run:
                 self._open.append([*path.decisions, False])
         path.decisions.append(answer)
         path.hypotheses.append(condition if answer else z3.Not(condition))
+        path.answered[condition.get_id()] = answer
         return answer
 
     def lemma(self, claim: z3.BoolRef, name: str) -> None:

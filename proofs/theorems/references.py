@@ -21,9 +21,7 @@ _TWO = (
     "batches of two entries, equal or not; the null block stands for an entry less. Different blocks meet in the queue "
     "only, where any number of them is the matter of T25"
 )
-_THREE = (
-    "batches of one block, another, and the first again, of which any may be the null block. " + _TWO.partition("; ")[2]
-)
+_THREE = f"batches of one block, another, and the first again, which may be the null block.{_TWO.partition('.')[2]}"
 
 
 def _pair(v: Any) -> list[Any]:
@@ -101,6 +99,7 @@ def _wrong_touch(wrong: str) -> Any:
 
 TOUCH = HeapTheorem(
     id="T26.touch",
+    weight=3.0,
     sentence="`touch` adds one reference per entry, and takes what was free out of the queue, but for the null block.",
     formal="count'(x) = count(x) + entries of x; order' = order without what is touched; free <=> count = 0",
     variables=_PAIR,
@@ -161,6 +160,7 @@ _FRONT = {"front": "whether they go to the front"}
 
 FREE_DIFFERENT = HeapTheorem(
     id="T26.free.different",
+    weight=3.0,
     sentence="`free_blocks` takes one reference from each of different blocks; what nobody holds any more queues up.",
     formal="count' = count - 1; order' = order + [x for x in batch if count'(x) = 0], or to the front; "
     "free <=> count = 0",
@@ -201,11 +201,12 @@ def _early_free(pool: Any, blocks: Sequence[Any], prepend: Any = False) -> None:
 
 FREE = HeapTheorem(
     id="T26.free",
+    weight=3.0,
     sentence="`free_blocks` takes one reference per entry; a block that stands in the batch twice queues up once.",
     formal="count'(x) = count(x) - entries of x; "
     "order' = order + [x for x in batch, at its last place, if count'(x) = 0], or to the front",
     variables={**_PAIR, **_FRONT},
-    assume=lambda v: [*_pair(v), v.p1 < 0, v.p2 < 0, _enough(v)],
+    assume=lambda v: [*_pair(v), v.p1 < 0, v.p2 < NULL, _enough(v)],
     claim=_freed(_again),
     twins=(
         Twin("all counts are lowered before any is looked at", {"free_blocks": _double_free}, assume=_case(c1=2)),
@@ -315,6 +316,7 @@ _COUNT = {**_N, "k": "blocks asked for", "caching": "whether caching is on"}
 
 TAKE = HeapTheorem(
     id="T26.take",
+    weight=3.0,
     sentence="`get_new_blocks` hands out the front of the queue, in order, with one reference each and no identity.",
     formal="result = order[:k], order' = order[k:], count' = 1, identity' = none; free <=> count = 0",
     variables=_COUNT,

@@ -170,41 +170,83 @@ class RealBlocks:
         return self.made[reference]
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_random_program_sees_the_same_on_the_heap_and_on_real_blocks(seed):
+def differs(seed, kind=Heap):
+    """How a random program goes otherwise on the heap than on real blocks, on some path; None if it does not."""
     lines, starts = program(seed), z3.Ints("a b c")
     run = HeapRun(f"seed {seed}", [], 0, 5.0)
     heaps = []
 
     def body():
-        heaps.append(free_heap())
+        heaps.append(kind(KVCacheBlock, "h", lambda reference: None))
         return perform(lines, [heaps[-1].block(start) for start in starts])
 
-    paths = 0
     for path in islice(run.paths(body), 40):
-        assert path.error is None
         model = run.example(path, [start >= NONE for start in starts])
-        assert model is not None, "a path that no heap takes"
-        heap, real = heaps[-1], RealBlocks(model, heaps[-1])
-        references = [model.eval(start, model_completion=True).as_long() for start in starts]
-        for reference in references:
-            real.block(reference)
-        seen, variables = perform(lines, [real.made.get(reference) for reference in references])
-        expected_seen, expected = path.value
-        assert seen == expected_seen
-        for block, symbolic in zip(variables, expected, strict=True):
-            assert (block is None) == (symbolic is None)
-            if block is not None:
-                assert model.eval(symbolic.reference, model_completion=True).as_long() == block.block_id
-        for reference, block in real.made.items():
-            for link in LINKS:
-                after = getattr(block, link)
-                now = model.eval(heap.value(link, z3.IntVal(reference)), model_completion=True).as_long()
-                assert now == (NONE if after is None else after.block_id)
-            count = model.eval(heap.value("ref_cnt", z3.IntVal(reference)), model_completion=True).as_long()
-            assert count == block.ref_cnt
-        paths += 1
-    assert paths >= 2
+        if path.error is not None or model is None:
+            return path.error or "a path that no heap takes"
+        how = differs_on(model, heaps[-1], lines, starts, path.value)
+        if how is not None:
+            return how
+    return None
+
+
+def differs_on(model, heap, lines, starts, expected):
+    real = RealBlocks(model, heap)
+
+    def number(term):
+        return model.eval(term, model_completion=True).as_long()
+
+    references = [number(start) for start in starts]
+    for reference in references:
+        real.block(reference)
+    seen, variables = perform(lines, [real.made.get(reference) for reference in references])
+    if seen != expected[0]:
+        return f"saw {expected[0]}, not {seen}"
+    ids = [NONE if block is None else block.block_id for block in variables]
+    if ids != [NONE if block is None else number(block.reference) for block in expected[1]]:
+        return "the variables hold other blocks"
+    for reference, block in real.made.items():
+        links = [getattr(block, link) for link in LINKS]
+        now = [NONE if after is None else after.block_id for after in links] + [block.ref_cnt]
+        if now != [number(heap.value(field, z3.IntVal(reference))) for field in (*LINKS, "ref_cnt")]:
+            return f"block {reference} has other fields"
+    return None
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_random_program_sees_the_same_on_the_heap_and_on_real_blocks(seed):
+    assert differs(seed) is None
+
+
+class NeverTheSame(Heap):
+    """Takes every link for a block that was not met before."""
+
+    def block(self, reference):
+        known, self.blocks = self.blocks, []
+        found = super().block(reference)
+        self.blocks = known + self.blocks
+        return found
+
+
+class FirstWriteOnly(Heap):
+    """Forgets all writes to a field of a block but the first."""
+
+    def write(self, block, field, value):
+        if id(block) not in self._written[field]:
+            super().write(block, field, value)
+
+
+class WritesToAll(Heap):
+    """A write changes the field of every block that was met."""
+
+    def write(self, block, field, value):
+        for other in self.blocks:
+            super().write(other, field, value)
+
+
+@pytest.mark.parametrize("kind", [NeverTheSame, FirstWriteOnly, WritesToAll])
+def test_random_programs_find_out_a_wrong_heap(kind):
+    assert any(differs(seed, kind) is not None for seed in SEEDS)
 
 
 def test_a_run_whose_questions_never_end_is_refused():
