@@ -77,7 +77,8 @@ def _table(statements: Sequence[Statement], results: Sequence[Result]) -> Iterat
         first = next((verdict for verdict in mine.values() if verdict.status != "unavailable"), None)
         if first is None:
             continue
-        refuted = f"{sum(status == 'refuted' for status in first.twins.values())} of {len(first.twins)}"
+        twins = next((verdict.twins for verdict in mine.values() if verdict.twins), {})
+        refuted = f"{sum(status == 'refuted' for status in twins.values())} of {len(twins)}"
         yield (
             f"| [{statement.id}](#{_anchor(statement.id)}) | {statement.sentence} | {marks} | {first.paths:,} | "
             f"{len(first.smtlib)} | {refuted} | {first.seconds:.1f} |"

@@ -27,6 +27,7 @@ from .symbolic import (
     Run,
     SymbolicBool,
     UndecidedError,
+    assert_all,
     every,
     has_product,
     solve,
@@ -322,7 +323,7 @@ def _equals(name: str, value: int, theorem: Theorem) -> z3.BoolRef:
 
 def _satisfiable(name: str, formulas: Sequence[z3.BoolRef]) -> str:
     solver = z3.Solver()
-    solver.add(*formulas)
+    assert_all(solver, formulas)
     return f"; {name}: must be sat\n(set-logic ALL)\n{solver.to_smt2()}"
 
 
