@@ -139,6 +139,8 @@ class Campaign:
                 with_twins = with_twins and result.verdict.status == "unavailable"
                 if self.cross_check:
                     self._confirm(result, workers)
+                if self._stopped:
+                    return  # interrupted: what came of it is that its process was ended
                 with self._lock:
                     done(result)
 
