@@ -629,6 +629,17 @@ def _quotient_found(x: Any, unit: Any, quotient: Any) -> Any:
     return implies(every(unit > 0, between), x // unit == quotient)
 
 
+def quotients_ordered(small: Number, large: Number, unit: Number) -> None:
+    """Law: for `unit > 0`, `small <= large` gives `small // unit <= large // unit`."""
+    use(_quotients_ordered, small, large, unit)
+
+
+def _quotients_ordered(small: Any, large: Any, unit: Any) -> Any:
+    if not isinstance(unit, SymbolicInt) and unit <= 0:
+        return True
+    return implies(every(unit > 0, small <= large), small // unit <= large // unit)
+
+
 # What the modules under proof see in place of two built-in functions.
 
 

@@ -5,7 +5,18 @@ They start from the definition of attention: the query at `q` reads the token at
 
 from typing import Any
 
-from ..symbolic import common_divisor, every, implies, lemma, multiples_ordered, negation, quotient_found, same, some
+from ..symbolic import (
+    common_divisor,
+    every,
+    implies,
+    lemma,
+    multiples_ordered,
+    negation,
+    quotient_found,
+    quotients_ordered,
+    same,
+    some,
+)
 from ..theorem import Theorem, Twin
 
 _TOKENS = {"c": "tokens computed", "q": "position of a query", "t": "position of a token"}
@@ -281,6 +292,8 @@ def _given_away_by_chunks(f: Any, v: Any) -> Any:
     full, rest = tokens // v.b, tokens % v.b
     quotient_found(-tokens, v.b, -full if rest == 0 else -full - 1)
     quotient_found(-(tokens + 1), v.b, -full - 1)
+    quotients_ordered(-tokens, -(v.k + v.batched), v.b)
+    quotients_ordered(-v.max_len, -(v.k + v.batched), v.b)
     gap = f.cap_chunked(v.k, v.b, v.batched, v.max_len) - exact_chunked(v.k, v.b, v.batched, v.max_len)
     return [gap <= 1, implies(some(rest != 0, v.max_len <= tokens), gap <= 0)]
 

@@ -24,6 +24,7 @@ from blockproof.proofs.symbolic import (
     multiples_ordered,
     negation,
     quotient_found,
+    quotients_ordered,
     same,
     solve,
     some,
@@ -310,6 +311,7 @@ def test_a_law_is_proved_without_hypotheses_so_a_wrong_one_is_noticed():
     a, b, c = symbol("a"), symbol("b"), symbol("c")
     assert all(map(holds, obligations(lambda: multiples_ordered(a, b, c))))
     assert all(map(holds, obligations(lambda: quotient_found(a, b, c), b > 0)))
+    assert all(map(holds, obligations(lambda: quotients_ordered(a, b, c), c > 0)))
     wrong = obligations(lambda: use(lambda x, y: x <= y, a, b), a <= b)
     assert wrong
     assert not any(map(holds, wrong))
@@ -317,6 +319,7 @@ def test_a_law_is_proved_without_hypotheses_so_a_wrong_one_is_noticed():
         use(lambda x, y: x <= y, 2, 1)
     multiples_ordered(2, 3, 4)
     quotient_found(7, 2, 3)
+    quotients_ordered(-1, 5, 3)
 
 
 def test_a_law_with_a_fork_is_refused():
