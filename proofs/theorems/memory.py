@@ -17,6 +17,7 @@ def _fills(num_blocks: Any, block: Any, memory: Any) -> Any:
         implies(memory >= 0, num_blocks * block <= memory),
         implies(memory < 0, num_blocks == 0),
         memory < num_blocks * block + block,
+        num_blocks % 1 == 0,  # a whole number, not an exact quotient
     ]
 
 
