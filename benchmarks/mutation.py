@@ -32,6 +32,18 @@ _BEYOND = "a unit above every value pads each of them by more than the largest v
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("approximate_gcd", "units = range(lower_bound, max(values) << 1)"): _BEYOND,
     ("approximate_gcd", "units = range(lower_bound, max(values) + 2)"): _BEYOND,
+    (
+        "approximate_gcd",
+        "return min(units, key=lambda unit: (padding(values, unit), ~unit), default=lower_bound)",
+    ): "`~unit` is `-unit - 1`, which orders units alike",
+    (
+        "attends_chunked",
+        "return t <= q and t // k >= q // k",
+    ): "`t <= q` gives `t // k <= q // k`, so greater or equal is equal",
+    (
+        "usage",
+        "return 1.0 - num_free / (num_blocks - 1) if num_blocks != 1 else 0.0",
+    ): "differs for pools of less than one block, which cannot be built: the null block is one",
 }
 """(function, mutated line): why the mutation changes nothing that anybody could see."""
 
