@@ -10,7 +10,7 @@ fuzz: $(VENV)/ready
 	$(BIN)/blockproof fuzz --target impl --seconds $(FUZZ_SECONDS)
 
 test: $(VENV)/ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

@@ -24,7 +24,8 @@ from blockproof.fuzz.cli_mutants import Hunt, hunt
 from blockproof.fuzz.data_plane_faults import DATA_PLANE_FAULTS
 from blockproof.fuzz.engines import RUN_OPERATIONS, Plan, run_engine
 from blockproof.fuzz.faults import FAULTS
-from blockproof.fuzz.lockstep import LOCKSTEP, ORACLES, Trace
+from blockproof.fuzz.finding import Trace
+from blockproof.fuzz.oracles import LOCKSTEP, ORACLES
 from blockproof.fuzz.report import Summary
 from blockproof.fuzz.shapes import ATTENTION, draw_shape
 from blockproof.fuzz.targets import environments

@@ -14,9 +14,14 @@ from collections.abc import Sequence
 
 import typer
 
+from .adapters import example
+from .cli_bisect import bisect
+from .cli_campaign import campaign
 from .cli_configurations import fuzz_config
 from .cli_deviations import deviations
+from .cli_diff import diff
 from .cli_explore import explore
+from .cli_findings import findings
 from .cli_fuzz import fuzz
 from .cli_mutants import mutants
 from .cli_plan import plan
@@ -29,20 +34,26 @@ from .targets.commands import app as targets_app
 from .trace import TraceError
 
 HELP = "Hold a KV-cache core against its specification, operation by operation."
+RELEASE = example()
+FAMILY = RELEASE.partition("==")[0]
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 app = typer.Typer(
     help=HELP, no_args_is_help=True, add_completion=False, context_settings=CONTEXT, pretty_exceptions_enable=False
 )
 app.command(epilog="Example: blockproof fuzz --target impl --seconds 30")(fuzz)
-app.command("fuzz-config", epilog="Example: blockproof fuzz-config --target vllm==0.23.0 --cases 20000")(fuzz_config)
+app.command("fuzz-config", epilog=f"Example: blockproof fuzz-config --target {RELEASE} --cases 20000")(fuzz_config)
 app.command(epilog="Example: blockproof replay findings/free_free_1a2b3c4d.json --show")(replay)
-app.command(epilog="Example: blockproof shrink trace.json --target vllm==0.23.0")(shrink)
+app.command(epilog=f"Example: blockproof shrink trace.json --target {RELEASE}")(shrink)
+app.command(epilog="Example: blockproof bisect trace.json --releases 0.20.2..0.33.0")(bisect)
 app.command(epilog="Example: blockproof mutants --only free-order-reversed")(mutants)
-app.command(epilog="Example: blockproof deviations --target vllm==0.23.0 --check docs/findings")(deviations)
+app.command(epilog=f"Example: blockproof deviations --target {RELEASE} --check docs/deviations")(deviations)
 app.command(epilog="Example: blockproof plan examples/gemma-3-27b.json --memory 60GiB --max-model-len 131072")(plan)
-app.command(epilog="Example: blockproof prove T4 T5 --target vllm==0.23.0")(prove)
+app.command(epilog=f"Example: blockproof prove T4 T5 --target {RELEASE}")(prove)
 app.command(epilog="Example: blockproof explore sliding full+mamba --jobs 2")(explore)
+app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")(diff)
+app.command(epilog=f"Example: blockproof campaign --releases {FAMILY} --jobs 2")(campaign)
+app.command(epilog=f"Example: blockproof findings docs/findings --releases {FAMILY}")(findings)
 app.add_typer(targets_app, name="targets")
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .adapters import forms
 from .cli_fuzz import DEFAULT_SECONDS, SHRINK_SECONDS, JsonOption, OutOption
 from .cli_traces import recorded_target
 
@@ -35,8 +36,8 @@ def fuzz_config(
     target: Annotated[
         str | None,
         typer.Option(
-            help="impl, vllm, vllm==VERSION, package.module:factory or fault:NAME; impl by default, with --replay "
-            "the one in the file."
+            help=f"impl, {forms()}, package.module:factory or fault:NAME; impl by default, with --replay the one in "
+            "the file."
         ),
     ] = None,
     cases: Annotated[int | None, typer.Option(min=1, help="Stop after so many configurations.")] = None,

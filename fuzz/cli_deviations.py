@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .adapters import references
 from .cli_fuzz import JsonOption
 
 if TYPE_CHECKING:
     from .configuration.deviations import ConfigurationDeviation
     from .deviations import Deviation
-    from .lockstep import Finding
+    from .finding import Finding
     from .trace import TraceFile
 
 
 def deviations(
-    target: Annotated[str, typer.Option(help="The release, such as vllm==0.23.0.")] = "vllm==0.23.0",
+    target: Annotated[str, typer.Option(help="The release.")] = references()[0],
     write: Annotated[Path | None, typer.Option(help="Find the smallest trace of each and write it there.")] = None,
     check: Annotated[Path | None, typer.Option(help="Replay the traces that lie there.")] = None,
     page: Annotated[Path | None, typer.Option(help="Write them up as a Markdown page.")] = None,
@@ -30,18 +31,18 @@ def deviations(
 
     Exits with 1 if one of them has no trace, or its trace shows something else.
     """
-    from .configuration.deviations import CONFIGURATION_DEVIATIONS
-    from .deviations import DEVIATIONS
+    from .adapters import known_of
 
-    if target not in DEVIATIONS:
+    known = known_of(target)
+    if known is None:
         raise typer.BadParameter(
-            f"--target: no deviations of {target!r} are declared; there are {', '.join(DEVIATIONS)}"
+            f"--target: no deviations of {target!r} are declared; there are {', '.join(references())}"
         )
     if page is not None and write is None and check is None:
         raise typer.BadParameter("--page needs the traces: add --check DIR or --write DIR")
-    declared = DEVIATIONS[target]
+    declared = known.deviations
     if write is None and check is None:
-        _print_list([*declared, *CONFIGURATION_DEVIATIONS], as_json)
+        _print_list([*declared, *known.configuration_deviations], as_json)
         return
     problems, shown = _work(target, declared, write, check, seconds, quiet=as_json)
     if page is not None:
@@ -72,9 +73,9 @@ def _work(
     shown: dict[str, tuple[TraceFile, Finding]] = {}
     core = open_target(name)
     try:
-        for deviation, trace, oracles in [(d, *trace) for d in declared for trace in trace_names(d).items()]:
+        for deviation, trace in [(d, trace) for d in declared for trace in trace_names(d)]:
             if write is not None:
-                file = find_smallest(deviation, core, seconds, oracles)
+                file = find_smallest(trace, deviation, core, seconds)
                 if file is None:
                     problems.append(f"{trace}: did not occur in {seconds:g} s")
                     continue
@@ -82,7 +83,7 @@ def _work(
                 write_trace(file, write / f"{trace}.json")
             else:
                 file = read_trace((check or Path()) / f"{trace}.json")
-            result = undeclared(deviation, file.trace, core, oracles)
+            result = undeclared(trace, file.trace, core)
             if isinstance(result, str):
                 problems.append(result)
                 continue

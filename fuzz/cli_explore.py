@@ -132,7 +132,7 @@ def _progress(name: str) -> "Iterator[Callable[[Search], None]]":
 
 def _trace(done: "Exploration", scope: "Scope", out: Path) -> Path:
     """Write the path to a finding as a trace. Returns the file."""
-    from .lockstep import Trace
+    from .finding import Trace
     from .reproduction import base_name
     from .trace import FoundBy, FoundWhat, TraceFile, write_trace
 

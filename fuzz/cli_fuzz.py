@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .adapters import forms
+
 if TYPE_CHECKING:
     from ..model.ops import Shape
     from .engines import Plan
@@ -33,26 +35,17 @@ class Engine(StrEnum):
     HYPOTHESIS = "hypothesis"
 
 
-class Oracle(StrEnum):
-    """What judges the target."""
-
-    ALL = "all"
-    LOCKSTEP = "lockstep"
-    SHADOW = "shadow"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """As `Lockstep` takes them."""
-        from .lockstep import ORACLES
-
-        return ORACLES if self is Oracle.ALL else (self.value,)
-
-
 TargetOption = Annotated[
-    str, typer.Option(help="impl, vllm, vllm==VERSION, package.module:factory or fault:NAME.", show_default=True)
+    str, typer.Option(help=f"impl, {forms()}, package.module:factory or fault:NAME.", show_default=True)
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
-OracleOption = Annotated[Oracle, typer.Option(help="What judges the target.")]
+OracleOption = Annotated[
+    str,
+    typer.Option(
+        help="What judges: lockstep, shadow, contract, liveness, several of them, or all; auto is what suits the "
+        "target. With strict besides, known losses are findings."
+    ),
+]
 TensorsOption = Annotated[
     str | None, typer.Option(help="Shadow memory in tensors on cpu, cuda or auto; fault:NAME plants a fault there.")
 ]
@@ -65,7 +58,7 @@ def fuzz(
     operations: Annotated[int | None, typer.Option(min=1, help="Stop after the run that reaches so many.")] = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same runs; drawn and printed by default.")] = None,
     engine: Annotated[Engine, typer.Option(help="How operations are drawn.")] = Engine.RANDOM,
-    oracle: OracleOption = Oracle.ALL,
+    oracle: OracleOption = "auto",
     tensors: TensorsOption = None,
     attention: Annotated[str, typer.Option(help="Attention types, as in full,sliding,full+mamba.")] = "all",
     jobs: Annotated[int, typer.Option(min=1, max=1024, help="Processes, each with a seed of its own.")] = 1,
@@ -77,7 +70,7 @@ def fuzz(
     isolate: Annotated[bool, typer.Option("--isolate", help="Run the target in a process of its own.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Fuzz a target in lockstep with the model and with a shadow memory; shrink and keep the first finding.
+    """Fuzz a target under the oracles that suit it; shrink and keep the first finding.
 
     Exits with 0 if nothing was found, 1 on a finding. Ctrl-C ends the run early and reports what was done.
     """
@@ -91,12 +84,15 @@ def fuzz(
     if seconds is None and operations is None:
         seconds = DEFAULT_SECONDS
     drawn = secrets.randbelow(2**32) if seed is None else seed
-    plan = Plan(drawn, seconds, operations, names, chaos, oracles=oracle.names, tensors=tensors)
+    judges = oracles_or_usage(oracle, target)
+    if engine is Engine.HYPOTHESIS and judges == ("liveness",):
+        raise typer.BadParameter("--oracle: liveness draws whole scripts, which engine hypothesis does not; use random")
+    plan = Plan(drawn, seconds, operations, names, chaos, oracles=judges, tensors=tensors)
     memory_or_usage(tensors)
     core = open_or_usage(target, isolate)
-    done = Summary(recorded_name(target, core), engine.value, plan.seed, core_name=core.name)
+    done = Summary(recorded_name(target, core), engine.value, plan.seed, oracles=judges, core_name=core.name)
     say: Callable[[str], None] = (lambda text: print(text, file=sys.stderr)) if as_json else print
-    say(f"fuzzing {done.target}, engine {done.engine}, seed {plan.seed}")
+    say(f"fuzzing {done.target} under {', '.join(judges)}, engine {done.engine}, seed {plan.seed}")
     try:
         with redirect_stdout(sys.stderr) if as_json else nullcontext():  # the target may print, into the document
             _run(target, core, done, plan, jobs, isolate)
@@ -121,6 +117,21 @@ def attention_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def oracles_or_usage(text: str, spec: str) -> tuple[str, ...]:
+    """The names in a comma-separated list, the strictest first; `all`; or with `auto` what suits the target.
+
+    BadParameter for an unknown one.
+    """
+    from .oracles import EVERY, STRICT, suited_to
+
+    if text == "auto":
+        return suited_to(spec)
+    names = EVERY if text == "all" else tuple(name.strip() for name in text.split(","))
+    if unknown := [name for name in names if name not in (*EVERY, STRICT)]:
+        raise typer.BadParameter(f"--oracle: {unknown[0]!r} is unknown; choose from {', '.join(EVERY)}, all or auto")
+    return tuple(name for name in (*EVERY, STRICT) if name in names)
+
+
 def open_or_usage(spec: str, isolate: bool = False) -> "Target":
     """The target of this name. BadParameter for a wrong name, TargetUnavailableError if it is not there."""
     from .targets.registry import open_target
@@ -143,12 +154,14 @@ def memory_or_usage(tensors: str | None) -> "Callable[[Shape], Memory]":
 
 def recorded_name(spec: str, core: "Target") -> str:
     """What a trace calls the target: as the user wrote it, with the release where that was left open."""
-    return core.name if spec == "vllm" else spec
+    from .adapters import families
+
+    return core.name if spec in families() else spec
 
 
 def _run(spec: str, core: "Target", done: "Summary", plan: "Plan", jobs: int, isolate: bool) -> None:
     """Fill in the summary. Ctrl-C ends the run, not the program."""
-    from .engines import ENGINES
+    from .engines import run_engine
     from .jobs import run_jobs
     from .progress import progress
 
@@ -157,7 +170,6 @@ def _run(spec: str, core: "Target", done: "Summary", plan: "Plan", jobs: int, is
             if jobs > 1:
                 run_jobs(spec, done, plan, jobs, isolate=isolate, on_progress=show)
             else:
-                run_engine = ENGINES[done.engine]
                 run_engine(core, plan, done, lambda so_far: show(so_far.runs, so_far.operations, so_far.seconds))
         except KeyboardInterrupt:
             done.interrupted = True
@@ -201,7 +213,7 @@ def repeat_command(done: "Summary", plan: "Plan", spec: str, jobs: int, isolate:
     words += ["--operations", limit] if limit else ["--seconds", f"{plan.seconds or DEFAULT_SECONDS:g}"]
     words += ["--jobs", str(jobs)] if jobs > 1 else []
     words += ["--attention", ",".join(plan.attention)] if tuple(plan.attention) != tuple(ATTENTION) else []
-    words += ["--oracle", plan.oracles[0]] if len(plan.oracles) == 1 else []
+    words += ["--oracle", ",".join(plan.oracles)] if plan.oracles != oracles_or_usage("auto", spec) else []
     words += ["--tensors", plan.tensors] if plan.tensors else []
     words += ["--chaos"] if plan.chaos else []
     words += ["--isolate"] if isolate else []
@@ -251,14 +263,11 @@ def _print_report(
 
 def print_finding(shrunk: "Shrunk | None", files: "Reproduction") -> None:
     """Print the reduced trace, what differs and where the files are."""
-    from .words import operation_text, shape_text
+    from .words import trace_lines
 
     if shrunk is not None:
         ended = "" if shrunk.complete else "; gave up early, it may get shorter"
         count = len(shrunk.trace.operations)
         print(f"\nshrunk to {count} operations in {shrunk.candidates:,} tries, {shrunk.seconds:.1f} s{ended}")
-        print(f"      {shape_text(shrunk.trace.shape)}")
-        for number, operation in enumerate(shrunk.trace.operations):
-            print(f"{number:4}  {operation_text(operation)}")
-        print(f"\n{shrunk.finding}")
+        print("\n".join([*trace_lines(shrunk.trace.shape, shrunk.trace.operations), "", str(shrunk.finding)]))
     print(f"\ntrace:  {files.trace}\npytest: {files.test}\nrepeat the finding: {files.command}")

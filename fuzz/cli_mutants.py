@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .cli_fuzz import JsonOption
+from .cli_fuzz import JsonOption, oracles_or_usage
 
 if TYPE_CHECKING:
     from .data_plane_faults import DataPlaneFault
-    from .faults import Fault
+    from .planted import Planted
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ def mutants(
     only: Annotated[str | None, typer.Option(help="Only this fault.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to look for each.")] = 20.0,
     seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 0,
+    oracle: Annotated[str, typer.Option(help="Judged by these instead of those that each is meant for.")] = "auto",
     as_json: JsonOption = False,
 ) -> None:
     """Plant one fault after the other into our core, and find and shrink each.
@@ -47,9 +48,9 @@ def mutants(
     Exits with 0 if every fault was found, 1 if one was not.
     """
     from .data_plane_faults import DATA_PLANE_FAULTS
-    from .faults import FAULTS
+    from .planted import planted_faults
 
-    every: dict[str, Fault | DataPlaneFault] = {**FAULTS, **DATA_PLANE_FAULTS}
+    every: dict[str, Planted | DataPlaneFault] = {**planted_faults(), **DATA_PLANE_FAULTS}
     if only is not None and only not in every:
         raise typer.BadParameter(f"--only: no fault is called {only!r}; see blockproof mutants --list")
     chosen = [fault for name, fault in every.items() if only in (None, name)]
@@ -61,7 +62,7 @@ def mutants(
     for fault in chosen:
         if fault in untried:
             continue
-        hunts.append(hunt(fault, seconds, seed))
+        hunts.append(hunt(fault, seconds, seed, _judges(fault, oracle)))
         if not as_json:
             _print_hunt(hunts[-1])
     if untried:
@@ -76,24 +77,35 @@ def mutants(
     raise typer.Exit(1 if missed else 0)
 
 
-def hunt(fault: "Fault | DataPlaneFault", seconds: float, seed: int) -> Hunt:
+def _judges(fault: "Planted | DataPlaneFault", oracle: str) -> tuple[str, ...]:
+    """What is to find a fault: what it is meant for, unless oracles are named."""
+    named = f"fault:{fault.name}"
+    return (
+        getattr(fault, "oracles", oracles_or_usage("auto", named))
+        if oracle == "auto"
+        else oracles_or_usage(oracle, named)
+    )
+
+
+def hunt(fault: "Planted | DataPlaneFault", seconds: float, seed: int, oracles: tuple[str, ...]) -> Hunt:
     """Fuzz our core with this fault for at most so many seconds, and shrink what comes up."""
     from .engines import Plan, run_random
-    from .faults import FAULTS
+    from .planted import planted_faults
     from .report import Summary
     from .shrink import shrink
     from .targets.registry import open_target
 
     named = f"fault:{fault.name}"
-    target = open_target(named if fault.name in FAULTS else "impl")
-    plan = Plan(seed, seconds, tensors=None if fault.name in FAULTS else named)
+    in_core = fault.name in planted_faults()
+    target = open_target(named if in_core else "impl")
+    plan = Plan(seed, seconds, oracles=oracles, tensors=None if in_core else named)
     done = Summary(target.name, "random", seed)
     try:
         run_random(target, plan, done)
         if done.finding is None or done.trace is None:
             return Hunt(fault.name, fault.observables, False, operations=done.operations, seconds=done.seconds)
         start = time.monotonic()
-        shrunk = shrink(done.trace, done.finding.kind, target, new_memory=plan.new_memory())
+        shrunk = shrink(done.trace, done.finding.kind, target, oracles=oracles, new_memory=plan.new_memory())
         if shrunk.interrupted:
             raise KeyboardInterrupt  # the reducer has kept its best; here the whole hunt is to end
     finally:
@@ -110,7 +122,7 @@ def hunt(fault: "Fault | DataPlaneFault", seconds: float, seed: int) -> Hunt:
     )
 
 
-def _print_list(faults: "list[Fault | DataPlaneFault]", as_json: bool) -> None:
+def _print_list(faults: "list[Planted | DataPlaneFault]", as_json: bool) -> None:
     if as_json:
         fields = ("name", "observables", "describe")
         print(json.dumps([{name: getattr(fault, name) for name in fields} for fault in faults], indent=2))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .adapters import forms
 from .planning.fields import ModelError
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def plan(
         bool, typer.Option("--strict", help="Fail if a request fits only without the null block.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")] = False,
-    target: Annotated[str, typer.Option(help="Whose arithmetic: impl, vllm, vllm==VERSION.")] = "impl",
+    target: Annotated[str, typer.Option(help=f"Whose arithmetic: impl, {forms()}.")] = "impl",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Allocate the tensors on torch's meta device.")] = False,
 ) -> None:
     """Plan the cache of a model: groups, blocks, tokens, concurrency, waste.

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .adapters import forms
 from .cli_fuzz import JsonOption
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ OURS = ("model", "impl")
 
 def prove(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="T4 takes T4.gap with it.")] = None,
-    target: Annotated[list[str] | None, typer.Option(help="model, impl, vllm or vllm==VERSION; repeatable.")] = None,
+    target: Annotated[list[str] | None, typer.Option(help=f"model, impl, {forms()}; repeatable.")] = None,
     cross_check: Annotated[
         bool | None, typer.Option("--cross-check/--no-cross-check", help="Ask cvc5 too; by default if it is installed.")
     ] = None,
@@ -111,13 +112,13 @@ def _interpreters(targets: list[str]) -> "Iterator[list[Interpreter]]":
                 places.append(Interpreter(target, environment=environment_of(None, modules)))
                 continue
             try:
-                name, python = interpreter_of(target)
+                name, place = interpreter_of(target)
             except ValueError:
-                raise typer.BadParameter(f"--target: {target!r}: write model, impl, vllm or vllm==VERSION") from None
-            environment = environment_of(python, modules, (*OURS, "proofs")) | {"VLLM_LOGGING_LEVEL": "ERROR"}
+                raise typer.BadParameter(f"--target: {target!r}: write model, impl, {forms()}") from None
+            environment = environment_of(place, modules, (*OURS, "proofs")) | {"VLLM_LOGGING_LEVEL": "ERROR"}
             z3 = find_spec("z3")
-            behind = () if python is None or z3 is None or z3.origin is None else (str(Path(z3.origin).parents[1]),)
-            places.append(Interpreter(name, str(python or sys.executable), environment, behind))
+            behind = () if place is None or z3 is None or z3.origin is None else (str(Path(z3.origin).parents[1]),)
+            places.append(Interpreter(name, str(place.python if place else sys.executable), environment, behind))
         yield places
 
 

@@ -9,17 +9,17 @@ import typer
 
 from .cli_fuzz import (
     JsonOption,
-    Oracle,
     OracleOption,
     TensorsOption,
     memory_or_usage,
     open_or_usage,
+    oracles_or_usage,
     print_finding,
     recorded_name,
 )
 
 if TYPE_CHECKING:
-    from .lockstep import Finding, Trace
+    from .finding import Finding, Trace
 
 TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace file.")]
 TargetOption = Annotated[str | None, typer.Option(help="Which target; the one in the trace by default.")]
@@ -31,7 +31,7 @@ def replay(
     target: TargetOption = None,
     show: Annotated[bool, typer.Option("--show", help="Print every step and what it changes.")] = False,
     until: Annotated[int | None, typer.Option(min=0, help="Only the first so many operations.")] = None,
-    oracle: OracleOption = Oracle.ALL,
+    oracle: OracleOption = "auto",
     tensors: TensorsOption = None,
     isolate: IsolateOption = False,
     as_json: JsonOption = False,
@@ -40,18 +40,18 @@ def replay(
 
     Exits with 0 if model and target agree to the end, 1 if they differ.
     """
-    from .lockstep import Trace
-    from .lockstep import replay as run
+    from .finding import Trace
+    from .replaying import replay as run
     from .targets.base import close_target
     from .trace import read_trace
 
     file = read_trace(trace)
     wanted = Trace(file.trace.shape, file.trace.operations[:until])
     spec = target or recorded_target(trace, file.target)
-    new_memory = memory_or_usage(tensors)
+    new_memory, judges = memory_or_usage(tensors), oracles_or_usage(oracle, spec)
     core = open_or_usage(spec, isolate)
     try:
-        finding, applied = run(wanted, core, oracles=oracle.names, new_memory=new_memory)
+        finding, applied = run(wanted, core, oracles=judges, new_memory=new_memory)
     finally:
         close_target(core)
     left_out = len(wanted.operations) - len(applied.operations) if finding is None else 0
@@ -105,7 +105,7 @@ def shrink(
     target: TargetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the result; that of the trace by default.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Give up after so long; never by default.")] = None,
-    oracle: OracleOption = Oracle.ALL,
+    oracle: OracleOption = "auto",
     tensors: TensorsOption = None,
     isolate: IsolateOption = False,
     as_json: JsonOption = False,
@@ -114,7 +114,7 @@ def shrink(
 
     Exits with 1 and writes trace and pytest file; with 0 if the trace shows nothing on this target.
     """
-    from .lockstep import replay as run
+    from .replaying import replay as run
     from .reproduction import write_reproduction
     from .shrink import shrink as reduce
     from .targets.base import close_target
@@ -122,22 +122,22 @@ def shrink(
 
     file = read_trace(trace)
     spec = target or recorded_target(trace, file.target)
-    new_memory = memory_or_usage(tensors)
+    new_memory, judges = memory_or_usage(tensors), oracles_or_usage(oracle, spec)
     core = open_or_usage(spec, isolate)
     try:
-        finding, applied = run(file.trace, core, oracles=oracle.names, new_memory=new_memory)
+        finding, applied = run(file.trace, core, oracles=judges, new_memory=new_memory)
         if finding is None:
             print(json.dumps({"finding": None}) if as_json else f"no difference on {core.name}: nothing to shrink")
             raise typer.Exit(0)
         stored = file.finding and (file.finding.observable, file.finding.operation)
         if stored and stored != finding.kind:
             print(f"note: the trace was written for {stored}, it now shows {finding.kind}", file=sys.stderr)
-        shrunk = reduce(applied, finding.kind, core, max_seconds=seconds, oracles=oracle.names, new_memory=new_memory)
+        shrunk = reduce(applied, finding.kind, core, max_seconds=seconds, oracles=judges, new_memory=new_memory)
     finally:
         close_target(core)
     name = recorded_name(spec, core)
     small = TraceFile(shrunk.trace, name, FoundWhat.of(shrunk.finding), file.found_by)
-    files = write_reproduction(small, out or trace.parent, tensors, oracle.names)
+    files = write_reproduction(small, out or trace.parent, tensors, judges)
     if as_json:
         counts = {"operations_before": len(file.trace.operations), "operations": len(shrunk.trace.operations)}
         paths = {"trace": str(files.trace), "test": str(files.test), "command": files.command}

@@ -7,15 +7,19 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..model.ops import Shape
-from .lockstep import ORACLES, Finding, Lockstep
+from .finding import Finding, Trace
+from .liveness import draw_script, judge
+from .oracles import LIVENESS, ORACLES
+from .replaying import open_run, usable
 from .report import Summary
+from .run import Run
 from .shadow import ListMemory, Memory
 from .shapes import ATTENTION, draw_shape
-from .targets.base import Target
+from .targets.base import LOST, Target, adapted_shape, lacking
 from .workload import SeededDraw, Workload
 
 RUN_OPERATIONS = 200
@@ -23,6 +27,10 @@ RUN_OPERATIONS = 200
 HYPOTHESIS_RUN_OPERATIONS = 50
 HYPOTHESIS_RUNS = 20
 """Runs between two looks at the clock."""
+LOST_LIMIT = 5
+"""So often may a target be lost before a run that goes on after findings gives it up."""
+SCRIPTS_EVERY = 4
+"""Under the liveness oracle every so-manyth round over the attention types is one of scripts for its scheduler."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +50,8 @@ class Plan:
     without: tuple[str, ...] = ()
     """Known deviations that count as findings all the same (engine `random`)."""
     oracles: tuple[str, ...] = ORACLES
+    keep_going: bool = False
+    """Go on after a finding, and keep the shortest trace of each kind (engine `random`)."""
     tensors: str | None = None
     """Where the shadow memory keeps its tags: as `data_plane.open_tensor_memory` takes it; None for lists."""
 
@@ -79,38 +89,55 @@ def run_engine(target: Target, plan: Plan, summary: Summary, on_progress: OnProg
 def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProgress | None = None) -> Summary:
     """Seeded runs, one after the other, until a limit is reached or something is found.
 
-    Run `i` of a seed is the same whatever was run before it. Ctrl-C ends it: the summary holds what was done.
+    Run `i` of a seed is the same whatever was run before it. Ctrl-C ends it: the summary holds what was done. With
+    `keep_going` it also ends when the target was lost `LOST_LIMIT` times, each of which may cost a deadline.
     """
     start = time.monotonic()
-    lockstep = Lockstep(target, plan.without, plan.oracles, plan.new_memory())
+    run = open_run(target, plan.without, plan.oracles, plan.new_memory())
     index = 0
-    while summary.finding is None:
+    while summary.finding is None or plan.keep_going:
         draw = SeededDraw(f"{plan.seed}/{index}")
-        attention = plan.attention[index % len(plan.attention)]
-        finding = _run(lockstep, draw, attention, plan.chaos)
+        turn, place = divmod(index, len(plan.attention))
+        attention = plan.attention[place]
+        if LIVENESS in plan.oracles and (plan.oracles == (LIVENESS,) or turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1):
+            script = draw_script(draw, ATTENTION[attention])
+            found = judge(run, replace(script, shape=adapted_shape(script.shape, lacking(target))))
+        else:
+            found = _run(run, draw, attention, plan.chaos)
         summary.seconds = time.monotonic() - start
-        summary.add_run(attention, lockstep, finding)
+        summary.add_run(attention, run, *(found or (None, None)))
         if on_progress is not None:
             on_progress(summary)
         index += 1
-        if plan.is_over(summary):
+        if plan.is_over(summary) or is_given_up(summary):
             break
     return summary
 
 
-def _run(lockstep: Lockstep, draw: SeededDraw, attention: str, chaos: bool) -> Finding | None:
-    shape = draw_shape(draw, ATTENTION[attention])
-    finding = lockstep.start(shape)
-    if finding is not None or not lockstep.built:
-        return finding
-    workload = Workload(draw, shape, chaos=chaos)
+def is_given_up(summary: Summary) -> bool:
+    """Was the target lost too often to go on with it?"""
+    return sum(found.times for kind, found in summary.found.items() if kind[0] in LOST) >= LOST_LIMIT
+
+
+def _run(run: Run, draw: SeededDraw, attention: str, chaos: bool) -> tuple[Finding, Trace] | None:
+    """Operations of a workload until something is found, then everything is given back."""
+    shape = adapted_shape(draw_shape(draw, ATTENTION[attention]), lacking(run.target))
+    finding = run.start(shape)
+    if run.built and finding is None:
+        finding = _drive(run, Workload(draw, shape, chaos=chaos))
+    return None if finding is None else (finding, run.trace)
+
+
+def _drive(run: Run, workload: Workload) -> Finding | None:
     for _ in range(RUN_OPERATIONS):
-        finding = lockstep.step(workload.next(lockstep.model))
-        if finding is not None or lockstep.model.dead:
+        operation = usable(run, workload.next(run.scene))
+        finding = None if operation is None else run.step(operation)
+        if finding is not None or run.dead:
             return finding
-    for operation in workload.drain(lockstep.model):
-        finding = lockstep.step(operation)
-        if finding is not None or lockstep.model.dead:
+    for last in workload.drain(run.scene):
+        operation = usable(run, last)
+        finding = None if operation is None else run.step(operation)
+        if finding is not None or run.dead:
             return finding
     return None
 
@@ -136,11 +163,11 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
     class Counted(machine):  # type: ignore[misc, valid-type]
         shrinks = False
 
-        def count(self: LockstepMachine, lockstep: Lockstep) -> None:
+        def count(self: LockstepMachine, run: Run) -> None:
             if summary.finding is not None:
                 return  # Hypothesis runs again what has failed
             summary.seconds = time.monotonic() - start
-            summary.add_run(self.name, lockstep, lockstep.found)
+            summary.add_run(self.name, run, run.found, run.trace)
             if on_progress is not None:
                 on_progress(summary)
             if pressed:

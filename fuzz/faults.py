@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from functools import partial, wraps
 from typing import Any, TypeAlias
 
+from .adapters.impl import open_changed_impl
 from .targets.base import Target
-from .targets.bindings import Binding, bind_impl
-from .targets.vllm_style import VllmStyleTarget
 
 Plant: TypeAlias = Callable[[Any], None]
 """Changes a newly built KVCacheManager."""
@@ -29,19 +28,9 @@ class Fault:
     """Where lockstep may see it first: which of them depends on the run."""
 
 
-@dataclass(frozen=True)
-class _FaultyBinding(Binding):
-    plant: Plant = lambda manager: None
-
-    def manager(self, shape: Any) -> Any:
-        manager = super().manager(shape)
-        self.plant(manager)
-        return manager
-
-
 def open_fault(name: str) -> Target:
     """Our core with this fault. KeyError for an unknown name."""
-    return VllmStyleTarget(f"fault:{name}", _FaultyBinding(**vars(bind_impl()), plant=FAULTS[name].plant))
+    return open_changed_impl(f"fault:{name}", FAULTS[name].plant)
 
 
 FAULTS: dict[str, Fault] = {}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
-from .engines import ENGINES, Plan
+from .engines import Plan, run_engine
 from .report import Summary
 from .targets.base import TargetUnavailableError, close_target
 from .targets.registry import open_target
@@ -148,9 +148,9 @@ def _work(connection: Connection, spec: str, engine: str, plan: Plan, isolate: b
 
 def _run(spec: str, engine: str, plan: Plan, isolate: bool, report: Callable[[Summary], None]) -> Summary:
     target = open_target(spec, isolate=isolate)
-    summary = Summary(target.name, engine, plan.seed)
+    summary = Summary(target.name, engine, plan.seed, oracles=plan.oracles)
     try:
-        ENGINES[engine](target, plan, summary, report)
+        run_engine(target, plan, summary, report)
     except _Stop:
         pass
     finally:

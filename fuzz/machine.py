@@ -16,14 +16,17 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from ..model.core import Model
 from ..model.ops import Operation, Shape
-from .lockstep import ORACLES, Finding, Lockstep, Trace
+from .adapters import families
+from .finding import Finding, Trace
+from .oracles import ORACLES
+from .replaying import open_run, usable
 from .reproduction import replay_command
+from .run import Run
 from .shadow import ListMemory, Memory
 from .shapes import ATTENTION, draw_shape
 from .shrink import NotReproducedError, shrink
-from .targets.base import Target
+from .targets.base import Target, adapted_shape, lacking
 from .targets.registry import open_target
 from .trace import FoundWhat, TraceFile, dump_trace
 from .workload import ByteDraw, Workload
@@ -63,24 +66,20 @@ class LockstepMachine(RuleBasedStateMachine):
         """Draw a shape and build both sides."""
         draw = ByteDraw(data)
         self.name = draw.choose(self.attention)
-        shape = draw_shape(draw, ATTENTION[self.name])
-        self.lockstep = Lockstep(self.target, oracles=self.oracles, new_memory=self.new_memory)
-        self._demand_none(self.lockstep.start(shape))
+        shape = adapted_shape(draw_shape(draw, ATTENTION[self.name]), lacking(self.target))
+        self.run = open_run(self.target, oracles=self.oracles, new_memory=self.new_memory)
+        self._demand_none(self.run.start(shape))
         self.workload = Workload(draw, shape, chaos=self.chaos)
-
-    @property
-    def model(self) -> Model:
-        """The model's side."""
-        return self.lockstep.model
 
     def apply(self, data: bytes, action: str) -> None:
         """One operation of this action, if the model's state has a use for it."""
-        if not self.lockstep.built or self.model.dead:
+        if not self.run.built or self.run.dead:
             return
         self.workload.draw = ByteDraw(data)
-        operation: Operation | None = getattr(self.workload, action)(self.model)
-        if operation is not None:
-            self._demand_none(self.lockstep.step(operation))
+        operation: Operation | None = getattr(self.workload, action)(self.run.scene)
+        wanted = operation and usable(self.run, operation)
+        if wanted is not None:
+            self._demand_none(self.run.step(wanted))
 
     @rule(data=STEP_BYTES)
     def advance_requests(self, data: bytes) -> None:
@@ -109,29 +108,29 @@ class LockstepMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Give everything back: the pool must be whole."""
-        lockstep = getattr(self, "lockstep", None)
-        if lockstep is None or lockstep.in_step:
+        run = getattr(self, "run", None)
+        if run is None or run.in_step:
             return  # Ctrl-C has broken off a step: the two sides do not stand at the same place
         try:
-            if lockstep.built and not self.model.dead and not lockstep.found:
-                for operation in self.workload.drain(self.model):
-                    self._demand_none(lockstep.step(operation))
+            if run.built and not run.dead and not run.found:
+                for operation in self.workload.drain(run.scene):
+                    self._demand_none(run.step(operation))
         finally:
-            self.count(lockstep)
+            self.count(run)
 
-    def count(self, lockstep: Lockstep) -> None:
+    def count(self, run: Run) -> None:
         """A run is over. The engine counts it; under pytest nobody does."""
 
     def _demand_none(self, finding: Finding | None) -> None:
         if finding is not None:
-            finding, trace = self._reduced(finding) if self.shrinks else (finding, self.lockstep.trace)
+            finding, trace = self._reduced(finding) if self.shrinks else (finding, self.run.trace)
             raise DifferenceError(finding, trace, self.called)
 
     def _reduced(self, finding: Finding) -> tuple[Finding, Trace]:
         """The smallest trace with this kind of finding, or this one if the target is not deterministic."""
         try:
             shrunk = shrink(
-                self.lockstep.trace,
+                self.run.trace,
                 finding.kind,
                 self.target,
                 max_seconds=SHRINK_SECONDS,
@@ -139,7 +138,7 @@ class LockstepMachine(RuleBasedStateMachine):
                 new_memory=self.new_memory,
             )
         except NotReproducedError:
-            return finding, self.lockstep.trace
+            return finding, self.run.trace
         return shrunk.finding, shrunk.trace
 
 
@@ -160,7 +159,7 @@ def lockstep_machine(
     if unknown := [name for name in attention if name not in ATTENTION]:
         raise ValueError(f"unknown attention {unknown[0]!r}: choose from {', '.join(ATTENTION)}")
     opened = open_target(target) if isinstance(target, str) else target
-    called = target if isinstance(target, str) and target != "vllm" else opened.name
+    called = target if isinstance(target, str) and target not in families() else opened.name
     choices = {"target": opened, "called": called, "attention": tuple(attention), "chaos": chaos, "oracles": oracles}
     choices["new_memory"] = staticmethod(new_memory)
     machine: type[LockstepMachine] = type("LockstepMachine", (LockstepMachine,), choices)

@@ -9,12 +9,32 @@ from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
 from ..model.ops import Done, Refused
-from .deviations import DEVIATIONS, Deviation
-from .lockstep import CORRUPTION, Finding, Lockstep, Trace
+from .deviations import Deviation, declared_for
+from .finding import Finding, Trace
+from .oracles import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, ORACLES, SHADOW
+from .run import Run
 
 LONG_RUN = 100_000
 """Operations from which on a declared deviation that never occurred counts as stale."""
-COUNTERS = ("attention", "unbuilt", "operation_counts", "outcomes", "reached", "deviated", "misuse")
+COUNTERS = ("attention", "unbuilt", "unobserved", "operation_counts", "outcomes", "reached", "deviated", "misuse")
+
+
+@dataclass
+class Found:
+    """All findings of one kind: how often, and the shortest trace that shows one."""
+
+    finding: Finding
+    trace: Trace
+    times: int = 1
+    attention: Counter[str] = field(default_factory=Counter)
+    """Times by the name of the attention types."""
+
+    def add(self, other: "Found") -> None:
+        """More of the same kind."""
+        self.times += other.times
+        self.attention.update(other.attention)
+        if len(other.trace.operations) < len(self.trace.operations):
+            self.finding, self.trace = other.finding, other.trace
 
 
 @dataclass
@@ -44,30 +64,44 @@ class Summary:
     trace: Trace | None = None
     """The run that showed the finding."""
     finding_attention: str | None = None
+    found: dict[tuple[str, str], Found] = field(default_factory=dict)
+    """All that was found, by `Finding.kind`; more than one if the run goes on after a finding."""
     finding_seed: int = 0
     """Seed of the process that found it."""
     interrupted: bool = False
     """Did Ctrl-C end it?"""
+    oracles: tuple[str, ...] = ORACLES
+    """What judged."""
+    unobserved: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Runs by a property that could not be judged in them, and why."""
     core_name: str = ""
     """What the target calls itself, if that is not `target`: its deviations are declared under this name."""
 
-    def add_run(self, attention: str, lockstep: Lockstep, finding: Finding | None) -> None:
-        """Count one run that is over; `finding` is what it ended with."""
-        kinds = [type(operation).__name__ for operation in lockstep.operations]
-        results = [getattr(outcome, "error", type(outcome).__name__) for outcome in lockstep.outcomes]
+    def add_run(self, attention: str, run: Run, finding: Finding | None, trace: Trace | None) -> None:
+        """Count one run that is over; `finding` is what it ended with, and `trace` what shows it."""
+        kinds = [type(operation).__name__ for operation in run.operations]
+        results = [getattr(outcome, "error", type(outcome).__name__) for outcome in run.outcomes]
         self.runs += 1
         self.operations += len(kinds)
         self.attention[attention] += 1
-        self.unbuilt[attention] += not lockstep.built
+        self.unbuilt[attention] += not run.built
         self.operation_counts.update(kinds)
         self.outcomes.update(zip(kinds, results, strict=True))
-        self.reached.update(lockstep.model.reached)
-        self.reached.update(lockstep.seen)
-        self.deviated.update(getattr(lockstep.model, "deviated", {}))
-        self.misuse.update(lockstep.misuse)
-        if finding is not None:
-            self.finding, self.trace = finding, lockstep.trace
-            self.finding_attention, self.finding_seed = attention, self.seed
+        self.reached.update(run.reached())
+        self.deviated.update(getattr(run.scene, "deviated", {}))
+        self.misuse.update(run.misuse)
+        self.unobserved.update(run.unobserved().items())
+        if finding is not None and trace is not None:
+            self._keep(Found(finding, trace, attention=Counter([attention])))
+            if self.finding is None:
+                self.finding, self.trace = finding, trace
+                self.finding_attention, self.finding_seed = attention, self.seed
+
+    def _keep(self, found: Found) -> None:
+        if (kind := found.finding.kind) in self.found:
+            self.found[kind].add(found)
+        else:
+            self.found[kind] = found
 
     def merge(self, other: "Summary") -> None:
         """Add what another process did at the same time; the first finding stays."""
@@ -77,6 +111,8 @@ class Summary:
         self.interrupted |= other.interrupted
         for name in COUNTERS:
             getattr(self, name).update(getattr(other, name))
+        for found in other.found.values():
+            self._keep(found)
         if self.finding is None and other.finding is not None:
             self.finding, self.trace = other.finding, other.trace
             self.finding_attention, self.finding_seed = other.finding_attention, other.finding_seed
@@ -88,8 +124,8 @@ class Summary:
 
     @property
     def declared(self) -> tuple[type[Deviation], ...]:
-        """The deviations that are declared for the target."""
-        return DEVIATIONS.get(self.core_name or self.target, ())
+        """The deviations that lockstep takes as declared for the target."""
+        return () if LOCKSTEP not in self.oracles else declared_for(self.core_name or self.target)
 
     def unseen_deviations(self) -> list[str]:
         """Ids of declared deviations that did not occur, those left out that only chaos shows."""
@@ -118,9 +154,18 @@ def verdict(summary: Summary) -> str:
     """One line: was anything found?"""
     if summary.finding is None:
         return f"no difference in {summary.operations:,} operations"
-    if summary.finding.observable == CORRUPTION:
-        return f"FOUND: wrong content at {summary.finding.kind[1]}"
-    return f"FOUND: `{summary.finding.kind[0]}` differs at {summary.finding.kind[1]}"
+    what, where = summary.finding.kind
+    return f"FOUND: {_VERDICTS[summary.finding.oracle].format(what=what)} at {where}"
+
+
+_VERDICTS = {
+    LOCKSTEP: "`{what}` differs",
+    SHADOW: "wrong content",
+    CONTRACT: "{what} of the contract is violated",
+    LIVENESS: "{what} (liveness) is violated",
+    DIFFERENCE: "{what}",
+}
+"""What each oracle finds, in a few words."""
 
 
 def sections(summary: Summary) -> Iterator[Section]:
@@ -131,6 +176,9 @@ def sections(summary: Summary) -> Iterator[Section]:
     if summary.declared:
         rows = ((deviation.id, _occurred(summary, deviation), deviation.reason) for deviation in summary.declared)
         yield Section("Known deviations of the target", ("id", "times", "what it does"), tuple(rows))
+    if summary.unobserved:
+        rows = ((*pair, f"{runs:,}") for pair, runs in sorted(summary.unobserved.items()))
+        yield Section("Not observed", ("property", "what it cannot show", "runs"), tuple(rows))
     yield from counted("Misuse (reported only)", ("what happened", "times"), summary.misuse)
 
 
@@ -234,6 +282,8 @@ def as_json(summary: Summary) -> dict[str, object]:
         "seconds": round(summary.seconds, 3),
         "operations_per_second": round(summary.rate, 1),
         "interrupted": summary.interrupted,
+        "oracles": list(summary.oracles),
+        "unobserved": [[*pair, runs] for pair, runs in sorted(summary.unobserved.items())],
         "attention": dict(sorted(summary.attention.items())),
         "unbuilt": {name: runs for name, runs in sorted(summary.unbuilt.items()) if runs},
         "outcomes": outcomes,
@@ -251,10 +301,20 @@ def markdown(summary: Summary) -> str:
     lines = [f"## blockproof: {verdict(summary)}", "", headline(summary)]
     if summary.finding is not None:
         lines += ["", "```", str(summary.finding), "```"]
-    for section in sections(summary):
+    return "\n".join([*lines, *_markdown_tables(sections(summary)), ""])
+
+
+def markdown_sections(head: str, tables: Iterable[Section]) -> str:
+    """Tables as a Markdown page under a heading."""
+    return "\n".join([f"## {head}", *_markdown_tables(tables), ""])
+
+
+def _markdown_tables(tables: Iterable[Section]) -> list[str]:
+    lines = []
+    for section in tables:
         lines += ["", f"### {section.title}", "", _markdown_row(section.columns)]
         lines += [_markdown_row(("---",) * len(section.columns)), *map(_markdown_row, section.rows)]
-    return "\n".join([*lines, ""])
+    return lines
 
 
 def _markdown_row(cells: tuple[str, ...]) -> str:

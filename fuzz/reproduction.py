@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .engines import memory_named
-from .lockstep import ORACLES, Finding, replay
+from .finding import Finding
+from .oracles import ORACLES
+from .replaying import replay
 from .targets.registry import open_target
 from .trace import TraceFile, dump_trace, load_trace, write_trace
 
 _TEST = '''"""{summary}
 
 Found by blockproof{found_by}. Needs only blockproof: `pip install blockproof`, then run pytest on this file.
-BLOCKPROOF_TARGET names another target, such as vllm==0.23.0 or package.module:factory.
+BLOCKPROOF_TARGET names another target, such as package.module:factory.
 """
 
 import os
@@ -85,7 +87,7 @@ def write_reproduction(
 def replay_command(trace: Path, target: str, tensors: str | None = None, oracles: Sequence[str] = ORACLES) -> str:
     """The shell command that replays a trace file on a target."""
     words = ["--tensors", tensors] if tensors else []
-    words += ["--oracle", oracles[0]] if len(oracles) == 1 else []
+    words += ["--oracle", ",".join(oracles)] if tuple(oracles) != ORACLES else []
     return shlex.join(["blockproof", "replay", str(trace), "--target", target, *words])
 
 
@@ -100,7 +102,7 @@ def pytest_file(file: TraceFile, name: str, tensors: str | None = None, oracles:
         trace=dump_trace(file),  # JSON never holds three quotes in a row, and a raw string keeps its backslashes
         name=name,
         judged=(f", tensors={tensors!r}" if tensors else "")
-        + (f", oracles={tuple(oracles)!r}" if len(oracles) == 1 else ""),
+        + (f", oracles={tuple(oracles)!r}" if tuple(oracles) != ORACLES else ""),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from ..model.ops import Operation, Outcome
 from ..model.snapshot import difference
 from .deviations import model_for
-from .lockstep import Trace
+from .finding import Trace
 from .words import operation_text, outcome_text
 
 

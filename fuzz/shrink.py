@@ -14,7 +14,10 @@ from typing import TypeAlias
 from ..model.ops import Shape, to_json
 from . import simplify, simplify_shape
 from . import simplify_story as story
-from .lockstep import ORACLES, Finding, Trace, replay
+from .finding import Finding, Trace
+from .liveness import simpler_scripts
+from .oracles import ORACLES
+from .replaying import replay
 from .shadow import ListMemory, Memory
 from .targets.base import Target
 from .trace import shape_problems
@@ -35,6 +38,7 @@ PASSES: tuple[Pass, ...] = (
     simplify_shape.smaller_blocks,
     simplify.plain_tokens,
     simplify.simpler_operations,
+    simpler_scripts,
 )
 LAST_PASSES: tuple[Pass, ...] = (
     story.without_two,

@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import TypeAlias, TypeVar, cast, get_args
 
 from ..model.ops import Advance, Allocate, Group, Kind, Operation, Submit
-from .lockstep import Trace
+from .finding import Trace
 
 Knob: TypeAlias = Callable[[Trace, int], Trace]
 """Lowers one quantity of a trace by an amount."""

@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import gcd
 
 from ..model.ops import Advance, Allocate, Group, Operation, Shape, Submit
-from .lockstep import Trace
+from .finding import Trace
 from .simplify import EXHAUSTIVE, KINDS, variants
 from .trace import shape_problems
 

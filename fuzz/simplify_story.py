@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from ..model.ops import Advance, Allocate, Evict, Free, Operation, Preempt, Release, Reset, Submit, Take, Touch
-from .lockstep import Trace
+from .finding import Trace
 from .simplify import EXHAUSTIVE, TOKENS, numbers, put, request_of, smaller, with_changes
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from ..model.ops import FULL_FAMILY, Operation, Shape, operation_from_json, shape_from_json, to_json
-from .lockstep import Finding, Trace
+from .finding import Finding, Trace
 
 SCHEMA = 1
 MAX_FILE_BYTES = 64 * 2**20

@@ -1,6 +1,6 @@
 """Shapes, operations and outcomes in words."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from ..model.ops import Done, Failed, Group, Operation, Outcome, Shape
@@ -35,3 +35,9 @@ def outcome_text(outcome: Outcome) -> str:
     if isinstance(outcome, Done):
         return "done" if outcome.value is None else f"{outcome.value}"
     return f"fails with {outcome.error}" if isinstance(outcome, Failed) else "refused"
+
+
+def trace_lines(shape: Shape, operations: Sequence[Operation]) -> list[str]:
+    """A shape and numbered operations, a line each."""
+    steps = (f"{number:4}  {operation_text(operation)}" for number, operation in enumerate(operations))
+    return [f"      {shape_text(shape)}", *steps]

@@ -8,7 +8,6 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
-from ..model.core import Model
 from ..model.ops import (
     Advance,
     Allocate,
@@ -36,9 +35,10 @@ from ..model.ops import (
     Touch,
 )
 from ..model.requests import Request
+from ..model.scene import Scene
 
 T = TypeVar("T")
-Action: TypeAlias = Callable[[Model], Operation | None]
+Action: TypeAlias = Callable[[Scene], Operation | None]
 
 ADAPTERS = ("x", "y")
 SALTS = ("x", "z")
@@ -124,10 +124,11 @@ class Workload:
         self._gates = draw.choose((0, 1, 2))
         self._actions = self._swarm(chaos)
 
-    def next(self, model: Model) -> Operation:
+    def next(self, model: Scene) -> Operation:
         """An operation that the model's state allows."""
-        if model.just_looked_up in model.requests and self.draw.integer(0, 9):
-            return self._allocate(model, model.requests[model.just_looked_up])
+        looked_up = model.just_looked_up
+        if looked_up is not None and looked_up in model.requests and self.draw.integer(0, 9):
+            return self._allocate(model, model.requests[looked_up])
         if model.last and isinstance(model.last[1], Refused) and self.draw.integer(0, 2):
             name = self.draw.choose(list(model.requests))
             return Preempt(name) if self.draw.integer(0, 2) == 0 else Free(name)
@@ -137,7 +138,7 @@ class Workload:
                 return operation
         return self.observe(model)  # bytes that are used up choose the same action for ever
 
-    def drain(self, model: Model) -> list[Operation]:
+    def drain(self, model: Scene) -> list[Operation]:
         """What gives everything back, after which the pool must be whole (S1)."""
         held: list[Operation] = [Release((block,)) for block in model.state.outside]
         return [*(Free(name) for name in model.requests), *held]
@@ -171,7 +172,7 @@ class Workload:
             tokens.append(token)
         return tuple(tokens)
 
-    def submit(self, model: Model) -> Operation | None:
+    def submit(self, model: Scene) -> Operation | None:
         """A new request: mostly on a hot prefix, forked from it at some point."""
         if len(model.requests) >= self._max_live:
             return None
@@ -217,7 +218,7 @@ class Workload:
             if offset + size <= length
         )
 
-    def work(self, model: Model) -> Operation | None:
+    def work(self, model: Scene) -> Operation | None:
         """Bring one request forward."""
         if not model.requests:
             return None
@@ -233,7 +234,7 @@ class Workload:
             return Lookup(name) if self.draw.integer(0, 9) else self._allocate(model, request)
         return self._allocate(model, request)
 
-    def _allocate(self, model: Model, request: Request) -> Operation:
+    def _allocate(self, model: Scene, request: Request) -> Operation:
         draw, name, max_len = self.draw, request.submit.request, self.shape.max_model_len
         looked_up = model.just_looked_up == name and not request.computed
         hit = looked_up and request.hit is not None and draw.integer(0, 15) > 0
@@ -292,19 +293,19 @@ class Workload:
             return Advance(name, self._tokens(sampled)) if sampled else Free(name)
         return Reject(name, self.draw.integer(1, request.drafts))
 
-    def finish(self, model: Model) -> Operation | None:
+    def finish(self, model: Scene) -> Operation | None:
         """A request ends, or is aborted."""
         return Free(self.draw.choose(list(model.requests))) if model.requests else None
 
-    def free_unknown(self, model: Model) -> Operation:
+    def free_unknown(self, model: Scene) -> Operation:
         """Free a request that nobody knows (S12)."""
         return Free(UNKNOWN_REQUEST)
 
-    def preempt(self, model: Model) -> Operation | None:
+    def preempt(self, model: Scene) -> Operation | None:
         """A request gives everything back and will start again."""
         return Preempt(self.draw.choose(list(model.requests))) if model.requests else None
 
-    def remove_skipped(self, model: Model) -> Operation | None:
+    def remove_skipped(self, model: Scene) -> Operation | None:
         """Window skipping outside of an allocation."""
         return RemoveSkipped(self.draw.choose(list(model.requests))) if model.requests else None
 
@@ -313,22 +314,22 @@ class Workload:
     def _block(self) -> int:
         return self.draw.integer(1, self.shape.num_blocks - 1)
 
-    def evict(self, model: Model) -> Operation:
+    def evict(self, model: Scene) -> Operation:
         """Mostly a registered block, in use or not."""
         registered = list(model.state.identity)
         if registered and self.draw.integer(0, 3):
             return Evict((self.draw.choose(registered),))
         return Evict(tuple(dict.fromkeys(self.draw.integer(0, self.shape.num_blocks - 1) for _ in range(2))))
 
-    def reset(self, model: Model) -> Operation:
+    def reset(self, model: Scene) -> Operation:
         """Reset the prefix cache."""
         return Reset()
 
-    def step_start(self, model: Model) -> Operation:
+    def step_start(self, model: Scene) -> Operation:
         """A scheduler step begins."""
         return StepStart()
 
-    def observe(self, model: Model) -> Operation:
+    def observe(self, model: Scene) -> Operation:
         """One of the calls that only look, or drain."""
         name = self.draw.choose([*model.requests, UNKNOWN_REQUEST])
         options: tuple[Operation, ...] = (
@@ -341,7 +342,7 @@ class Workload:
         )
         return self.draw.choose(options)
 
-    def outside(self, model: Model) -> Operation | None:
+    def outside(self, model: Scene) -> Operation | None:
         """Somebody else takes, shares or gives back blocks."""
         outside = list(dict.fromkeys(model.state.outside))
         if outside and self.draw.integer(0, 2):
@@ -352,9 +353,9 @@ class Workload:
         if self.draw.integer(0, 1):
             return Take(self.draw.integer(0, 3))
         block = self._block()
-        return Touch(self.draw.choose(((block,), (block,), (block, block), (block, self._block()))))
+        return _touch(model, self.draw.choose(((block,), (block,), (block, block), (block, self._block()))))
 
-    def misuse(self, model: Model) -> Operation | None:
+    def misuse(self, model: Scene) -> Operation | None:
         """A broken precondition (core.md, deviation 6)."""
         draw, num_blocks = self.draw, self.shape.num_blocks
         name = draw.choose([*model.requests, UNKNOWN_REQUEST])
@@ -365,7 +366,9 @@ class Workload:
         return draw.choose(
             (
                 Release((overdrawn,) * (counts[overdrawn] + 1)),
-                Touch((self._block(),) * 2) if twice is None else Release((twice, twice)),  # first held twice, then
+                _touch(model, (self._block(),) * 2)
+                if twice is None
+                else Release((twice, twice)),  # first held twice, then
                 Release(tuple(outside)) if outside else None,
                 Release((0,)),
                 Touch((0,)),
@@ -380,3 +383,8 @@ class Workload:
                 Allocate(name, 1, reserved=-1),
             )
         )
+
+
+def _touch(model: Scene, blocks: tuple[int, ...]) -> Operation | None:
+    """One more reference each; nobody knows of blocks that are set aside for good."""
+    return None if set(blocks) & set(model.state.sinks) else Touch(blocks)

@@ -1,4 +1,4 @@
-"""Which operations make sense in a state of the model: the preconditions of a well-behaved scheduler, and misuse.
+"""Which operations make sense for a core as its scheduler sees it: the preconditions of good behaviour, and misuse.
 
 `allows` is what a trace may contain at all; an operation that is not allowed is left out when a trace is replayed.
 `misuse` is the part of it that breaks a precondition on purpose and must be answered with an error that changes nothing
@@ -8,16 +8,16 @@
 from collections import Counter
 
 from . import ops
-from .core import Model
 from .ops import NULL, Operation
+from .scene import Scene
 
 
-def allows(model: Model, op: Operation) -> bool:
+def allows(model: Scene, op: Operation) -> bool:
     """May a trace contain this operation now?"""
     return misuse(model, op) or _legal(model, op)
 
 
-def misuse(model: Model, op: Operation) -> bool:
+def misuse(model: Scene, op: Operation) -> bool:
     """Is this an operation that every core must answer with an error, or ignore, and that changes nothing?"""
     match op:
         case ops.Allocate():
@@ -37,16 +37,16 @@ def misuse(model: Model, op: Operation) -> bool:
     return False
 
 
-def _exist(model: Model, blocks: tuple[int, ...]) -> bool:
+def _exist(model: Scene, blocks: tuple[int, ...]) -> bool:
     return all(0 <= block < model.shape.num_blocks for block in blocks)
 
 
-def _releasable(model: Model, blocks: tuple[int, ...]) -> bool:
+def _releasable(model: Scene, blocks: tuple[int, ...]) -> bool:
     """Do outside holders hold all that they give back?"""
     return not Counter(block for block in blocks if block != NULL) - Counter(model.state.outside)
 
 
-def _legal(model: Model, op: Operation) -> bool:
+def _legal(model: Scene, op: Operation) -> bool:
     match op:
         case ops.Submit():
             return op.request not in model.requests and _sound(model, op)
@@ -63,13 +63,13 @@ def _legal(model: Model, op: Operation) -> bool:
         case ops.Preempt(name) | ops.RemoveSkipped(name):
             return name in model.requests
         case ops.Touch(blocks):
-            return _exist(model, blocks) and NULL not in blocks
+            return _exist(model, blocks) and NULL not in blocks and not set(blocks) & set(model.state.sinks)
         case ops.Release(blocks):
             return _releasable(model, blocks)
     return True
 
 
-def _sound(model: Model, op: ops.Submit) -> bool:
+def _sound(model: Scene, op: ops.Submit) -> bool:
     """Is the request well-formed: of legal length, items in order and inside the prompt, embeddings complete? And does
     each item's identifier stand for one content, hence for one length?"""
     ends = [0, *(item.offset + item.length for item in op.items)]
@@ -84,14 +84,14 @@ def _sound(model: Model, op: ops.Submit) -> bool:
     )
 
 
-def _fresh(model: Model, name: str) -> bool:
+def _fresh(model: Scene, name: str) -> bool:
     """Has the request neither computed tokens nor blocks?"""
     request = model.requests[name]
     tables = any(tables.get(name) for tables in model.state.tables)
     return not (request.computed or request.scheduled or request.arriving or tables)
 
 
-def _allocatable(model: Model, op: ops.Allocate) -> bool:
+def _allocatable(model: Scene, op: ops.Allocate) -> bool:
     request, shape = model.requests[op.request], model.shape
     hit_tokens = request.hit[0] if op.hit and request.hit else 0
     total = request.computed + hit_tokens + op.external
@@ -108,7 +108,7 @@ def _allocatable(model: Model, op: ops.Allocate) -> bool:
     )
 
 
-def _advances(model: Model, op: ops.Advance) -> bool:
+def _advances(model: Scene, op: ops.Advance) -> bool:
     """Has something been computed or sampled, and is at least one token of the step kept?"""
     request = model.requests[op.request]
     drafts = max(0, request.computed + request.scheduled - len(request.tokens))

@@ -13,6 +13,7 @@ from importlib.resources import files
 from pathlib import Path
 
 import pytest
+from blockproof.fuzz.adapters import families
 
 ROOT = Path(__file__).parents[1]
 NAME = "blockproof"
@@ -52,7 +53,7 @@ def _text(argument: ast.expr) -> str:
 
 def wrong_arrows(path: Path, source: str) -> list[str]:
     """What a file imports against the rules."""
-    folder, in_targets = path.parts[0], path.parts[:2] == ("fuzz", "targets")
+    folder, in_adapter = path.parts[0], path.parts[:2] == ("fuzz", "adapters")
     problems = []
     for name in imported(path, source):
         head, *rest = name.split(".")
@@ -62,12 +63,12 @@ def wrong_arrows(path: Path, source: str) -> list[str]:
             problems.append(f"{path} imports {name}")
         if folder == "model" and not ours and head not in sys.stdlib_module_names:
             problems.append(f"{path} imports {name}, which is not in the standard library")
-    if folder == "fuzz" and not in_targets:
+    if folder == "fuzz" and not in_adapter:
         names = re.findall(r"\bvllm\.[a-z_]\w*", source)
-        problems += [f"{path} names {name}, which only a target knows" for name in names]
+        problems += [f"{path} names {name}, which only an adapter knows" for name in names]
         texts = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
         asked = [text for text in texts if isinstance(text, str) and re.search(r"\.impl\b", text)]
-        problems += [f"{path} names {text!r}: only a target reaches the core" for text in asked]
+        problems += [f"{path} names {text!r}: only an adapter reaches the core" for text in asked]
     return problems
 
 
@@ -91,8 +92,8 @@ def test_arrows_between_the_folders(folder):
         ("impl/free_queue.py", "import importlib\nimportlib.import_module('blockproof.model')"),
         ("proofs/arith.py", "from ..fuzz.shapes import ATTENTION"),
         ("fuzz/engines.py", "from ..impl.request import Request"),
-        ("fuzz/targets/bindings.py", "from ...impl import Request"),
-        ("fuzz/targets/bindings.py", "if True:\n    from ...proofs import arith"),
+        ("fuzz/adapters/impl.py", "from ...impl import Request"),
+        ("fuzz/adapters/impl.py", "if True:\n    from ...proofs import arith"),
         ("fuzz/cli_prove.py", "from ..impl import Request"),
         ("fuzz/engines.py", "from importlib import import_module\nimport_module('blockproof.impl')"),
         ("fuzz/engines.py", "core = find(f'{__name__}.impl')"),
@@ -110,7 +111,7 @@ def test_a_wrong_arrow_is_noticed(path, source):
         ("impl/request.py", "import numpy\nfrom .kv_cache_block import BlockHash"),
         ("proofs/arith.py", "from ..model.arith import cdiv\nfrom ..impl import Request\nimport z3"),
         ("fuzz/engines.py", "from ..model import ops\nfrom .targets.base import Target\nHELP = 'impl, vllm==0.23.0'"),
-        ("fuzz/targets/bindings.py", "from ...model.ops import Shape\nNAMES = 'vllm.v1.request'"),
+        ("fuzz/adapters/vllm/binding.py", "from ....model.ops import Shape\nNAMES = 'vllm.v1.request'"),
         ("fuzz/cli_prove.py", "from ..proofs.theorems import THEOREMS"),
     ],
 )
@@ -121,7 +122,20 @@ def test_a_right_arrow_is_not(path, source):
 def test_our_core_is_reached_by_a_text_in_one_module():
     """As every other core is: so the harness can be installed into an environment that does not have it."""
     found = [str(path) for path in modules("fuzz") if re.search(r"\}\.impl\b", (ROOT / path).read_text())]
-    assert found == ["fuzz/targets/bindings.py"]
+    assert found == ["fuzz/adapters/impl.py"]
+
+
+ENGINES = re.compile(rf"\b({'|'.join(families())})\b")
+
+
+def test_engines_are_named_in_their_adapters_only():
+    outside = [path for path in modules("fuzz") if path.parts[:2] != ("fuzz", "adapters")]
+    assert [str(path) for path in outside if ENGINES.search((ROOT / path).read_text())] == []
+
+
+@pytest.mark.parametrize("source", ["spec.startswith('vllm')", '"""Such as `vllm==0.23.0`."""', "import sglang"])
+def test_a_named_engine_would_be_noticed(source):
+    assert ENGINES.search(source)
 
 
 # What is installed.
@@ -142,8 +156,6 @@ def test_every_package_is_installed_with_what_it_reads():
         for path in (ROOT / folder).rglob("*"):
             data = path.is_file() and path.suffix not in (".py", ".pyc")
             assert not data or path.name == "py.typed" or path.suffix in patterns, f"{path} would not be installed"
-    requirements = files(f"{NAME}.fuzz.targets").joinpath("requirements-vllm-cpu.txt").read_text()
-    assert "msgspec" in requirements
 
 
 def test_the_command_starts_at_what_is_installed():

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from ..adapters import known_of
 from ..targets.base import Calculator, TargetLostError
 from ..workload import Draw, SeededDraw
 from .answers import Rules
-from .deviations import CONFIGURATION_DEVIATIONS, Reference0230
+from .deviations import declared_for
 from .draw import Answer, Configuration, draw_configuration
 from .findings import LOCKSTEP, LOST, MODELS, ConfigurationFinding
 from .invariants import INVARIANTS, Invariant
@@ -21,8 +22,6 @@ from .questions import Question, draw_questions
 from .reach import Reach
 
 Oracle: TypeAlias = Literal["lockstep", "invariants", "all"]
-REFERENCE = "vllm==0.23.0"
-"""The release that has a model of its own; every other target is held against the chapter."""
 BOTH_MODELS_EVERY = 16
 """Of so many configurations, one is put to both models even where the deviating one says that it did not deviate."""
 OnProgress: TypeAlias = Callable[[Reach], None]
@@ -96,9 +95,10 @@ class Judge:
         self.reach = reach or Reach(target.name)
         self.oracle = oracle
         self.rules = Rules()
-        self.reference = Reference0230() if target.name == REFERENCE else None
+        known = known_of(target.name)
+        self.reference = None if known is None else known.rules()
         if self.reference is not None:
-            self.reach.deviations.update({deviation.id: 0 for deviation in CONFIGURATION_DEVIATIONS})
+            self.reach.deviations.update({deviation.id: 0 for deviation in declared_for(target.name)})
         self._start()
 
     def check(

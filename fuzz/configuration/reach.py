@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..report import Section, counted, crossed
-from .deviations import CONFIGURATION_DEVIATIONS
+from .deviations import declared_for
 from .draw import Answer, Configuration
 from .findings import ConfigurationFinding, manner
 
@@ -68,7 +68,7 @@ class Reach:
         yield from counted("Situations reached", ("situation", "times"), self.situations)
         yield from counted("Invariants (specs-and-config.md §15)", ("id", "configurations"), self.invariants)
         if self.deviations:
-            reasons = {deviation.id: deviation.reason for deviation in CONFIGURATION_DEVIATIONS}
+            reasons = {deviation.id: deviation.reason for deviation in declared_for(self.target)}
             rows = ((name, self._occurred(times), reasons[name]) for name, times in sorted(self.deviations.items()))
             yield Section("Known deviations of the target", ("id", "times", "what it does"), tuple(rows))
 

@@ -67,9 +67,13 @@ class EngineRequest:
 class Books:
     """The state that all parts of the engine share."""
 
-    def __init__(self, shape: Shape, new_memory: Callable[[Shape], Memory] = ListMemory) -> None:
+    def __init__(
+        self, shape: Shape, new_memory: Callable[[Shape], Memory] = ListMemory, *, strict: bool = False
+    ) -> None:
+        """`new_memory` makes what keeps the tags; `strict` means that no loss is excused for being known."""
         self.shape = shape
         self.memory = new_memory(shape)
+        self.strict = strict
         self.reached: Counter[str] = Counter()
         self.rules = [rule_for(group, shape) for group in shape.groups]
         self._requests: dict[str, EngineRequest] = {}

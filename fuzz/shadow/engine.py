@@ -14,9 +14,10 @@ target's tables and hits, and judges whether they are safe. It plays the engine 
 * Mamba layers keep one state. It is written into the table entry of the step's last token, and at each block's end into
   that block's entry; the states of drafts go into the entries behind. The next step reads the state where it was put.
 * Blocks that somebody outside takes are overwritten by him.
+* What the core has copied between blocks is copied before the step runs.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 from ...model import ops
 from ...model.arith import cdiv
@@ -33,9 +34,22 @@ class Shadow(States):
 
     # What is told.
 
-    def step(self, operation: Operation, outcome: Outcome, snapshot: Snapshot) -> None:
-        """The target has answered an operation. Corruption if somebody reads what was not written for him."""
+    def step(
+        self,
+        operation: Operation,
+        outcome: Outcome,
+        snapshot: Snapshot,
+        copies: Collection[tuple[int, int]] = (),
+    ) -> None:
+        """The target has answered an operation, and had blocks copied, from the first of each pair to the second.
+
+        Corruption if somebody reads what was not written for him.
+        """
         self.memory.follow(snapshot)
+        for source, destination in copies:
+            self.memory.copy(source, destination)
+            self._follow_copy(source, destination, snapshot)
+            self.reached["shadow: blocks copied"] += 1
         unknown = isinstance(operation, ops.OnRequest) and operation.request not in self._requests
         if unknown and not isinstance(operation, ops.Submit):
             return
@@ -233,6 +247,8 @@ class Shadow(States):
     def _is_known_loss(self, request: EngineRequest, group: int, position: int) -> bool:
         """Is it one of `KNOWN_LOSSES` that this position has no block? Then it is counted."""
         rule = self.rules[group]
+        if self.strict:
+            return False
         if request.computed < request.most_computed and position < rule.skipped(request.most_computed):
             known = "computed-taken-back"
         elif isinstance(rule, Chunked) and rule.k % rule.b and position < request.attached:

@@ -79,7 +79,7 @@ class States(Books):
             entry = running + after - known
             if entry < len(table) and table[entry] != NULL:
                 continue
-            if rule.group.mamba_mode != "align" or cdiv(end, rule.b) >= cdiv(request.longest, rule.b):
+            if self.strict or rule.group.mamba_mode != "align" or cdiv(end, rule.b) >= cdiv(request.longest, rule.b):
                 what = f"has no block for its state: {table_text(name, group, snapshot)}"
                 raise Corruption(name, group, after - 1, what)
             self.reached["shadow: known loss running-state-moved-on"] += 1
@@ -108,6 +108,14 @@ class States(Books):
         states[after] = block
         self.memory.write_block(group, block, tag)
         self._states_of_this_step.add((group, block))
+
+    def _follow_copy(self, source: int, destination: int, snapshot: Snapshot) -> None:
+        """Who holds the copy of a state instead of the state goes on from the copy."""
+        for name, request in self._requests.items():
+            for states, tables in zip(request.states, snapshot.tables, strict=True):
+                table = tables.get(name, ())
+                if destination in table and source not in table:
+                    states.update({after: destination for after, block in states.items() if block == source})
 
     def _forget_states_in(self, request: EngineRequest, group: int, block: int) -> None:
         states = request.states[group]

@@ -57,6 +57,10 @@ class Memory(Protocol):
         """Somebody outside fills these blocks."""
         ...
 
+    def copy(self, source: int, destination: int) -> None:
+        """The core has a block's content copied to another block."""
+        ...
+
     def damage(self) -> str | None:
         """What has changed although nobody wrote it, if anything; asked after each operation."""
         ...
@@ -106,6 +110,10 @@ class ListMemory:
         """The whole pages."""
         for block in blocks:
             self._pages[block] = [tag] * len(self._pages[block])
+
+    def copy(self, source: int, destination: int) -> None:
+        """The whole page."""
+        self._pages[destination] = self._pages[source].copy()
 
     def damage(self) -> str | None:
         """Lists change only where they are written."""

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar, cast
 
 from ...model.ops import Operation, Outcome, Shape, to_json
 from ...model.snapshot import Snapshot
 from .base import TargetLostError, TargetUnavailableError
-from .wire import HEADER, MAX_FRAME, answer_of, answers_of, frame, message_of
+from .wire import HEADER, MAX_FRAME, Notes, answer_of, answers_of, frame, message_of
 
 T = TypeVar("T")
 MEBIBYTE = 1 << 20
@@ -38,13 +38,22 @@ class Limits:
     """Resident memory beyond what it had when it was ready."""
 
 
+class Place(NamedTuple):
+    """Where another Python environment is."""
+
+    python: Path
+    """Its interpreter."""
+    layers: tuple[Path, ...] = ()
+    """Folders with packages that stand in front of those of the interpreter."""
+
+
 class _InChild:
     """What lives in a child process, which is launched when it is first needed and again after a loss."""
 
-    def __init__(self, name: str, spec: str, python: Path | None = None, limits: Limits | None = None) -> None:
+    def __init__(self, name: str, spec: str, place: Place | None = None, limits: Limits | None = None) -> None:
         self.name = name
         self._spec = spec
-        self._python = python
+        self._place = place
         self._limits = limits or Limits()
         self._process: _Process | None = None
 
@@ -63,14 +72,26 @@ class _InChild:
 class ChildTarget(_InChild):
     """A `Target` that lives in a child process, which is launched at the first `start` and again after a loss.
 
-    `spec` is what the child opens (`vllm`, `impl`, `package.module:factory`), `python` the interpreter that runs it;
+    `spec` is what the child opens (`impl`, a family, `package.module:factory`), `place` the environment it lives in;
     None is this one, with the same import path. TargetUnavailableError from `start` if it cannot be opened there.
     """
 
+    copies: tuple[tuple[int, int], ...] = ()
+    """See `Target`."""
+
+    @property
+    def lacks(self) -> frozenset[str]:
+        """See `Target`. The child says it, so it is launched if it does not run; errors as from `start`."""
+        return self._greeting()[0]
+
+    @property
+    def hides(self) -> frozenset[str]:
+        """See `Target`; as for `lacks`."""
+        return self._greeting()[1]
+
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Build a fresh core in the child. TargetLostError if the child is lost over it."""
-        if self._process is None:
-            self._process = _Process(self._spec, self._python, self._limits)
+        self._greeting()
         return self._ask(["start", to_json(shape)], self._limits.start_s)
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
@@ -80,16 +101,26 @@ class ChildTarget(_InChild):
             raise self._lose(TargetLostError("protocol", "the answer to an operation has no snapshot"))
         return outcome, snapshot
 
+    def _greeting(self) -> tuple[frozenset[str], frozenset[str]]:
+        if self._process is None:
+            self._process = _Process(self._spec, self._place, self._limits)
+        return self._process.lacks, self._process.hides
+
     def _ask(self, message: list[object], deadline_s: float) -> tuple[Outcome, Snapshot | None]:
+        self.copies = ()
         if self._process is None:
             raise TargetLostError("crash", "the target is not running; call start first")
         try:
-            return self._process.ask(message, deadline_s)
+            outcome, snapshot, notes = self._process.ask(message, deadline_s)
         except TargetLostError as lost:
             raise self._lose(lost) from None
         except BaseException:
             self.close()  # the pipe may stand in the middle of a frame
             raise
+        self.copies = cast(tuple[tuple[int, int], ...], notes.get("copies", ()))
+        if "hides" in notes:
+            self._process.hides = frozenset(cast(tuple[str, ...], notes["hides"]))
+        return outcome, snapshot
 
     def _lose(self, lost: TargetLostError) -> TargetLostError:
         self.close()
@@ -99,7 +130,7 @@ class ChildTarget(_InChild):
 class ChildCalculator(_InChild):
     """A `Calculator` that lives in a child process, launched at the first question and again after a loss.
 
-    `spec` and `python` as for `ChildTarget`.
+    `spec` and `place` as for `ChildTarget`.
     """
 
     def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
@@ -109,7 +140,7 @@ class ChildCalculator(_InChild):
     def ask_all(self, questions: Sequence[tuple[str, Mapping[str, object]]]) -> list[dict[str, object]]:
         """The answers to all questions, on one journey. Errors as for `ask`; which of them is to blame is not known."""
         if self._process is None:
-            self._process = _Process(self._spec, self._python, self._limits, "calculator")
+            self._process = _Process(self._spec, self._place, self._limits, "calculator")
         try:
             return self._process.answers(questions, self._limits.operation_s)
         except BaseException:
@@ -120,31 +151,31 @@ class ChildCalculator(_InChild):
 class _Process:
     """One launched child. Its role, `target` or `calculator`, says what it opens."""
 
-    def __init__(self, spec: str, python: Path | None, limits: Limits, role: str = "target") -> None:
+    def __init__(self, spec: str, place: Place | None, limits: Limits, role: str = "target") -> None:
         self._limits = limits
         self._role = role
         self._input = bytearray()
         self._last_words = b""
         self._modules = tempfile.TemporaryDirectory(prefix="blockproof-child-")
         try:
-            self._launch(spec, python)
-            self.version, self._resident_at_start = self._greeting(spec)
+            self._launch(spec, place)
+            self._greeting(spec)
         except BaseException:
             self.end()
             raise
 
-    def _launch(self, spec: str, python: Path | None) -> None:
+    def _launch(self, spec: str, place: Place | None) -> None:
         child_reads, we_write = os.pipe()
         we_read, child_writes = os.pipe()
         self._requests = os.fdopen(we_write, "wb", buffering=0)
         self._answers = os.fdopen(we_read, "rb", buffering=0)
         # -P: nothing in the current directory may stand in for the environment's modules.
-        command = [str(python or sys.executable), "-u", "-P", "-m", f"{__name__}_main", spec]
+        command = [str(place.python if place else sys.executable), "-u", "-P", "-m", f"{__name__}_main", spec]
         command += [str(child_reads), str(child_writes), self._role]
         try:
             self._child = subprocess.Popen(
                 command,
-                env=environment_of(python, Path(self._modules.name)),
+                env=environment_of(place, Path(self._modules.name)),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -164,8 +195,8 @@ class _Process:
         self._readable.register(we_read, select.POLLIN)
         self._readable.register(self._output, select.POLLIN)
 
-    def _greeting(self, spec: str) -> tuple[str, int]:
-        """Version and resident bytes of a child that has opened its target."""
+    def _greeting(self, spec: str) -> None:
+        """Wait until the child has opened its target, and take in what it says of it."""
         self._resident_at_start = sys.maxsize
         try:
             message = message_of(self._receive(self._limits.start_s, "the launch"))
@@ -174,17 +205,19 @@ class _Process:
             why = f"{lines[0]} {lines[-1]}" if len(lines) > 1 else lines[0]
             raise TargetUnavailableError(f"{spec}: the child process did not come up ({lost.kind}): {why}") from None
         match message:
-            case ["ready", str(version), int(resident)]:
-                return version, resident
+            case ["ready", str(version), int(resident), list(lacks), list(hides)]:
+                self.version, self._resident_at_start = version, resident
+                self.lacks, self.hides = frozenset(map(str, lacks)), frozenset(map(str, hides))
+                return
             case ["unavailable", str(why)]:
                 raise TargetUnavailableError(why)
         raise TargetUnavailableError(f"{spec}: the child process began with nonsense: {str(message)[:80]}")
 
-    def ask(self, message: list[object], deadline_s: float) -> tuple[Outcome, Snapshot | None]:
+    def ask(self, message: list[object], deadline_s: float) -> tuple[Outcome, Snapshot | None, Notes]:
         """Send a request and wait for its outcome."""
-        outcome, snapshot, resident = self._exchange(message, deadline_s, answer_of)
+        outcome, snapshot, resident, notes = self._exchange(message, deadline_s, answer_of)
         self._check_memory(resident)
-        return outcome, snapshot
+        return outcome, snapshot, notes
 
     def answers(
         self, questions: Sequence[tuple[str, Mapping[str, object]]], deadline_s: float
@@ -318,20 +351,20 @@ class _Process:
         return f"{detail}; its last output:\n{text}" if text else detail
 
 
-def environment_of(python: Path | None, modules: Path, packages: Iterable[str] = ("model", "fuzz")) -> dict[str, str]:
+def environment_of(place: Place | None, modules: Path, packages: Iterable[str] = ("model", "fuzz")) -> dict[str, str]:
     """Environment variables of a child: it finds our modules, and its identities are the same in every run.
 
-    An interpreter of another environment (`python`) finds only these packages of ours, by links made in `modules`.
+    An interpreter of another environment (`place`) finds only these packages of ours, by links made in `modules`.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    if python is None:
+    if place is None:
         path = [entry or os.getcwd() for entry in sys.path]
     else:
-        path = [str(modules)]
+        path = [str(modules), *map(str, place.layers)]
         (modules / _ROOT).mkdir()
         for package in packages:
-            place = import_module(f"{_ROOT}.{package}").__path__[0]
-            (modules / _ROOT / package).symlink_to(Path(place).resolve(), target_is_directory=True)
+            folder = import_module(f"{_ROOT}.{package}").__path__[0]
+            (modules / _ROOT / package).symlink_to(Path(folder).resolve(), target_is_directory=True)
     return environment | {"PYTHONPATH": os.pathsep.join(path), "PYTHONHASHSEED": "0"}
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from ...model.ops import operation_from_json, shape_from_json
 from .base import TargetLostError, TargetUnavailableError
 from .registry import open_calculator_here, open_here
-from .wire import HEADER, answer_message, frame, message_of
+from .wire import HEADER, answer_message, frame, message_of, notes_of
 
 SAMPLE_EVERY = 256
 """Operations between two measurements of memory."""
@@ -38,7 +38,8 @@ def main(arguments: list[str]) -> None:
     except (TargetUnavailableError, ValueError, ImportError) as error:
         _send(answers, frame(["unavailable", str(error)]))
         return
-    _send(answers, frame(["ready", str(getattr(served, "version", "")), resident_bytes()]))
+    said = [sorted(getattr(served, name, ())) for name in ("lacks", "hides")]
+    _send(answers, frame(["ready", str(getattr(served, "version", "")), resident_bytes(), *said]))
     for count, payload in enumerate(_frames(requests)):
         _send(answers, _answer(served, payload, count % SAMPLE_EVERY == 0))
 
@@ -53,7 +54,8 @@ def _answer(served: Any, payload: bytes, measure: bool) -> bytes:
             outcome, snapshot = served.start(shape_from_json(document))
         else:
             outcome, snapshot = served.step(operation_from_json(document))
-        return frame(answer_message(outcome, snapshot, resident_bytes() if measure or kind == "start" else 0))
+        resident = resident_bytes() if measure or kind == "start" else 0
+        return frame(answer_message(outcome, snapshot, resident, notes_of(served, kind == "start")))
     except TargetLostError as lost:
         return frame(["lost", lost.kind, lost.detail])
     except Exception:

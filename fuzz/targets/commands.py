@@ -1,28 +1,31 @@
-"""`blockproof targets`: Python environments with releases of vLLM to hold against the model."""
+"""`blockproof targets`: Python environments with releases of engines to hold against the model."""
 
 import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, NoReturn, TypeVar
 
 import typer
 
-from ...model.ops import Allocate, Free, Group, Lookup, Outcome, Refused, Shape, Submit
+from ...model.ops import Allocate, Done, Free, Group, Lookup, Outcome, Refused, Shape, Submit
+from ..adapters import example, families, forms
+from ..adapters.family import Family
 from . import environments
 from .base import Target, TargetLostError, TargetUnavailableError
-from .child import ChildTarget
+from .child import ChildTarget, Place
 from .registry import open_target
 
+EXAMPLE = example()
 app = typer.Typer(
-    help="Make, list, check and remove environments with releases of vLLM.",
+    help="Make, list, check and remove environments with releases of engines.",
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
 )
 T = TypeVar("T")
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
-Release = Annotated[str, typer.Argument(metavar="vllm==VERSION", help="The release.")]
+AsJsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON document a line for each release.")]
+Releases = Annotated[list[str], typer.Argument(metavar="NAME==VERSION...", help="The releases.")]
 
 
 @app.command("list", epilog="Example: blockproof targets list --json")
@@ -33,28 +36,44 @@ def list_targets(as_json: AsJson = False) -> None:
         print(json.dumps([_described(environment) for environment in found]))
         return
     for environment in found:
-        versions = ", ".join(f"{name} {version}" for name, version in environment.versions.items() if name != "vllm")
-        print(f"{environment.name}  ({versions})  {environment.path}")
+        print(f"{environment.name}  ({_versions(environment)})  {environment.path}")
     if not found:
-        print("no releases are installed; for example: blockproof targets install vllm==0.23.0")
+        print(f"no releases are installed; for example: blockproof targets install {EXAMPLE}")
 
 
-@app.command(epilog="Example: blockproof targets install vllm==0.23.0")
-def install(release: Release, as_json: AsJson = False) -> None:
-    """Make an environment with this release, without a GPU. It takes a minute or two."""
+@app.command(epilog=f"Example: blockproof targets install {EXAMPLE}")
+def install(
+    releases: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME==VERSION]...", help="The releases; with --all also a NAME.")
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All known releases, of each NAME or of every engine.")] = False,
+    as_json: AsJsonLines = False,
+) -> None:
+    """Make environments with these releases, without a GPU: minutes for the first of an engine, seconds for more."""
     begin = time.monotonic()
 
     def say(step: str) -> None:
         print(f"[{time.monotonic() - begin:5.1f} s] {step}", file=sys.stderr, flush=True)
 
-    environment = _guarded(lambda: environments.install(release, say, _version_run_by))
-    if as_json:
-        print(json.dumps(_described(environment)))
-    else:
-        print(f"{environment.name} is ready; try: blockproof fuzz --target {environment.name} --seconds 60")
+    specs = _guarded(lambda: _chosen(releases or [], every))
+    failed = False
+    for spec in specs:
+        try:
+            environment = _guarded(lambda spec=spec: environments.install(spec, say, _version_run_by))  # type: ignore[misc]
+        except typer.Exit as problem:
+            if problem.exit_code != 3:
+                raise
+            failed = True
+            continue
+        if as_json:
+            print(json.dumps(_described(environment)))
+        else:
+            print(f"{environment.name} is ready; try: blockproof fuzz --target {environment.name} --seconds 60")
+    if failed:
+        raise typer.Exit(3)
 
 
-@app.command(epilog="Example: blockproof targets check vllm==0.23.0")
+@app.command(epilog=f"Example: blockproof targets check {EXAMPLE}")
 def check(
     target: Annotated[str, typer.Argument(help="A release, or any other target.")], as_json: AsJson = False
 ) -> None:
@@ -68,14 +87,17 @@ def check(
         print(f"{target} works: version {version or 'unknown'}, started and driven in {seconds} s")
 
 
-@app.command(epilog="Example: blockproof targets remove vllm==0.23.0")
-def remove(release: Release, as_json: AsJson = False) -> None:
-    """Delete the environment of this release."""
-    removed = _guarded(lambda: environments.remove(release))
-    if as_json:
-        print(json.dumps({"target": release, "removed": removed}))
-    else:
-        print(f"{release} is removed" if removed else f"{release} was not installed")
+@app.command(epilog=f"Example: blockproof targets remove {EXAMPLE}")
+def remove(releases: Releases, as_json: AsJsonLines = False) -> None:
+    """Delete the environments of these releases."""
+    for release in releases:
+        _guarded(lambda release=release: environments.release_in(release))  # type: ignore[misc]
+    for release in releases:
+        removed = _guarded(lambda release=release: environments.remove(release))  # type: ignore[misc]
+        if as_json:
+            print(json.dumps({"target": release, "removed": removed}))
+        else:
+            print(f"{release} is removed" if removed else f"{release} was not installed")
 
 
 def exercise(target: Target) -> str:
@@ -87,22 +109,43 @@ def exercise(target: Target) -> str:
     shape = Shape((group,), 8, 64, hash_block_size=4, scheduler_block_size=4, max_num_batched_tokens=64)
     operations = (Submit("a", (1, 2, 3, 4, 5)), Lookup("a"), Allocate("a", 5, hit=True), Free("a"))
     try:
-        outcomes: list[Outcome] = [target.start(shape)[0]]
-        outcomes += [target.step(operation)[0] for operation in operations]
+        started, _ = target.start(shape)
+        outcomes: list[Outcome] = [started]
+        if isinstance(started, Done):
+            outcomes += [target.step(operation)[0] for operation in operations]
         version = str(getattr(target, "version", ""))
     except TargetLostError as lost:
         raise TargetUnavailableError(f"{target.name}: lost in a first try: {lost}") from None
     finally:
         target.close()
-    for operation, outcome in zip(("start", *operations), outcomes, strict=True):
-        if not hasattr(outcome, "value"):
+    for operation, outcome in zip(("start", *operations), outcomes, strict=False):
+        if not isinstance(outcome, Done):
             said = "is refused" if isinstance(outcome, Refused) else f"ends in {outcome}"
             raise TargetUnavailableError(f"{target.name}: in a first try {operation} {said}")
     return version
 
 
-def _version_run_by(python: Path) -> str:
-    return exercise(ChildTarget("vllm", "vllm", python))
+def _chosen(releases: list[str], every: bool) -> list[str]:
+    """The releases to install. ValueError for what names none."""
+    known = families()
+    specs = releases
+    if every:
+        whole = [name for name in releases or known if name in known]
+        specs = [release for release in releases if release not in known]
+        specs += [known[name].spec(version) for name in whole for version in known[name].releases]
+    for spec in specs:
+        environments.release_in(spec)
+    if not specs:
+        raise ValueError(f"no release is named; write NAME==VERSION, for example {EXAMPLE}, or --all ({forms()})")
+    return list(dict.fromkeys(specs))
+
+
+def _version_run_by(family: Family, place: Place) -> str:
+    return exercise(ChildTarget(family.name, family.name, place))
+
+
+def _versions(environment: environments.Environment) -> str:
+    return ", ".join(f"{name} {version}" for name, version in environment.versions.items() if name not in families())
 
 
 def _described(environment: environments.Environment) -> dict[str, object]:

@@ -16,10 +16,10 @@ import numpy as np
 from ...model.arith import cdiv
 from ...model.ops import NULL, Group, Shape
 from ...model.snapshot import Snapshot
+from ..adapters.impl import bind_impl
 from ..data_plane_faults import DATA_PLANE_FAULTS
 from ..shadow import GARBAGE, Corruption
 from .base import TargetUnavailableError
-from .bindings import bind_impl
 
 POISON_BYTE = 0xA5
 OUTSIDE_BYTE = 0x5A
@@ -163,6 +163,15 @@ class TensorMemory:
             buffer.view(self._shape.num_blocks, -1)[list(blocks)] = OUTSIDE_BYTE
         for mirror in self._mirror:
             mirror.reshape(self._shape.num_blocks, -1)[list(blocks)] = OUTSIDE_BYTE
+
+    def copy(self, source: int, destination: int) -> None:
+        """In all buffers."""
+        for buffer in self.tensors.buffers:
+            pages = buffer.view(self._shape.num_blocks, -1)
+            pages[destination] = pages[source]
+        for mirror in self._mirror:
+            rows = mirror.reshape(self._shape.num_blocks, -1)
+            rows[destination] = rows[source]
 
     def _decoded(self, group: int, places: Any, count: int) -> list[int]:
         """The tags at slots or in blocks."""

@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass
 from importlib import import_module
 from typing import Any
 
+from ..adapters.impl import bind_impl, spec_from_json
 from .base import TargetUnavailableError
-from .bindings import bind_impl
-from .question_json import spec_from_json
 
 
 @dataclass(frozen=True)

@@ -4,95 +4,77 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Mapping
-from importlib.metadata import version
-from importlib.util import find_spec
-from pathlib import Path
-from typing import cast
+from collections.abc import Callable
+from typing import TypeVar, cast
 
+from ..adapters import families, family_of, forms
+from ..adapters.family import Family
+from ..adapters.impl import open_impl, open_impl_calculator
 from .base import Calculator, Target, TargetUnavailableError
-from .bindings import Binding, bind_impl, bind_vllm
-from .calculator import answer
-from .child import ChildCalculator, ChildTarget, Limits
-from .environments import Environment, find, installed, version_in
-from .vllm_style import VllmStyleTarget
+from .child import ChildCalculator, ChildTarget, Limits, Place
+from .environments import Environment, find, installed
 
-SPECS = "impl, vllm, vllm==VERSION, package.module:factory, fault:NAME"
-"""Forms of a target's name."""
 _FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+T = TypeVar("T")
 
 
-def open_target(spec: str, *, isolate: bool = False, deadline_s: float = Limits.operation_s) -> Target:
+def specs() -> str:
+    """Forms of a target's name, for a message."""
+    return f"impl, {forms()}, package.module:factory, fault:NAME"
+
+
+def open_target(
+    spec: str,
+    *,
+    isolate: bool = False,
+    deadline_s: float = Limits.operation_s,
+    growth_bytes: int = Limits.growth_bytes,
+) -> Target:
     """The target that `spec` names, not started yet.
 
     `isolate` puts a target that would live in this process into a child process. `deadline_s` is how many seconds an
-    operation may take in a child. ValueError for a spec of no known form, TargetUnavailableError if it is not
-    installed or cannot be imported.
+    operation may take in a child, `growth_bytes` how much its resident memory may grow.
+
+    ValueError for a spec of no known form, TargetUnavailableError if it is not installed or cannot be imported.
     """
-    check_spec(spec)
-    limits = Limits(operation_s=deadline_s)
-    if spec.startswith("vllm") and not _is_here(spec):
-        environment = _installed_vllm(spec)
-        return ChildTarget(environment.name, "vllm", environment.python, limits)
-    if not isolate:
-        return open_here(spec)
-    return ChildTarget(*_names_in_a_child(spec), limits=limits)
+    there = _in_a_child(spec, isolate)
+    limits = Limits(operation_s=deadline_s, growth_bytes=growth_bytes)
+    return ChildTarget(*there, limits) if there else open_here(spec)
 
 
 def open_here(spec: str) -> Target:
     """The target in this process. Errors as for `open_target`."""
     check_spec(spec)
+    if (family := family_of(spec)) is not None:
+        return _imported(family, family.open_target)
     if spec == "impl":
-        return VllmStyleTarget(spec, bind_impl())
-    if spec.startswith("vllm"):
-        binding = _vllm_here()
-        return VllmStyleTarget(f"vllm=={binding.version}", binding)
+        return open_impl()
     if spec.startswith("fault:"):
-        faults = importlib.import_module(f"{__name__.split('.')[0]}.fuzz.faults")
+        planted = importlib.import_module(f"{__name__.split('.')[0]}.fuzz.planted")
         try:
-            fault: Target = faults.open_fault(spec.removeprefix("fault:"))
+            fault: Target = planted.open_planted(spec.removeprefix("fault:"))
         except KeyError as error:
-            raise ValueError(f"unknown fault {error}; write fault: and one of {', '.join(faults.FAULTS)}") from None
+            names = ", ".join(planted.planted_faults())
+            raise ValueError(f"unknown fault {error}; write fault: and one of {names}") from None
         return fault
     return cast(Target, _from_factory(spec, "Target", "start", "step"))
 
 
 def open_calculator(spec: str, *, isolate: bool = False, deadline_s: float = Limits.operation_s) -> Calculator:
     """The calculator that `spec` names; arguments and errors as for `open_target`."""
-    check_spec(spec)
-    limits = Limits(operation_s=deadline_s)
-    if spec.startswith("vllm") and not _is_here(spec):
-        environment = _installed_vllm(spec)
-        return ChildCalculator(environment.name, "vllm", environment.python, limits)
-    if not isolate:
-        return open_calculator_here(spec)
-    return ChildCalculator(*_names_in_a_child(spec), limits=limits)
-
-
-class CoreCalculator:
-    """Answers with a core that can be imported here."""
-
-    def __init__(self, name: str, binding: Binding) -> None:
-        self.name = name
-        self.version = binding.version
-        self._names = binding.names
-
-    def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
-        """The answer; see `calculator.answer`."""
-        return answer(self._names, op, inputs)
-
-    def close(self) -> None:
-        """Nothing is left behind."""
+    there = _in_a_child(spec, isolate)
+    return ChildCalculator(*there, Limits(operation_s=deadline_s)) if there else open_calculator_here(spec)
 
 
 def open_calculator_here(spec: str) -> Calculator:
     """The calculator in this process. Errors as for `open_target`."""
     check_spec(spec)
+    if (family := family_of(spec)) is not None:
+        if family.open_calculator is None:
+            raise ValueError(f"{spec} has no configuration arithmetic to ask about; write impl or another release")
+        return _imported(family, family.open_calculator)
     if spec == "impl":
-        return CoreCalculator(spec, bind_impl())
-    if spec.startswith("vllm"):
-        binding = _vllm_here()
-        return CoreCalculator(f"vllm=={binding.version}", binding)
+        return open_impl_calculator()
     if spec.startswith("fault:"):
         faults = importlib.import_module(f"{__name__.split('.')[0]}.fuzz.configuration.faults")
         name = spec.removeprefix("fault:")
@@ -104,59 +86,70 @@ def open_calculator_here(spec: str) -> Calculator:
 
 def check_spec(spec: str) -> None:
     """ValueError, with what to write instead, unless `spec` has the form of a target's name."""
-    if spec in ("impl", "vllm") or spec.startswith("fault:") or _FACTORY.fullmatch(spec):
+    if spec in ("impl", *families()) or spec.startswith("fault:") or _FACTORY.fullmatch(spec):
         return
-    if spec.startswith("vllm"):
-        version_in(spec)
-        return
-    raise ValueError(f"unknown target {spec!r}; write one of {SPECS}")
+    if (family := family_of(spec)) is None:
+        raise ValueError(f"unknown target {spec!r}; write one of {specs()}")
+    family.version_in(spec)
 
 
-def interpreter_of(spec: str) -> tuple[str, Path | None]:
-    """The full name of a release, and the interpreter of its environment; None if this one can import it.
+def interpreter_of(spec: str) -> tuple[str, Place | None]:
+    """The full name of a release, and where its environment is; None if this interpreter can import it.
 
-    ValueError unless `spec` names a vLLM, TargetUnavailableError if it is not installed.
+    ValueError unless `spec` names a release of a family, TargetUnavailableError if it is not installed.
     """
-    if spec != "vllm":
-        version_in(spec)
-    if _is_here(spec):
-        return f"vllm=={version('vllm')}", None
-    environment = _installed_vllm(spec)
-    return environment.name, environment.python
+    check_spec(spec)
+    family = family_of(spec)
+    if family is None:
+        raise ValueError(f"{spec!r} names no release; write one of {forms()}")
+    if (here := _here(family, spec)) is not None:
+        return here, None
+    environment = _installed(family, spec)
+    return environment.name, environment.place
 
 
-def _is_here(spec: str) -> bool:
-    """Can this interpreter import the vLLM that is asked for?"""
-    return find_spec("vllm") is not None and spec in ("vllm", f"vllm=={version('vllm')}")
+def _in_a_child(spec: str, isolate: bool) -> tuple[str, str, Place | None] | None:
+    """Name of the target, what its child is to open, and where that lives; None for a target of this process."""
+    check_spec(spec)
+    family = family_of(spec)
+    if family is None:
+        return (spec, spec, None) if isolate else None
+    if (here := _here(family, spec)) is not None:
+        return (here, family.name, None) if isolate else None
+    environment = _installed(family, spec)
+    return environment.name, family.name, environment.place
 
 
-def _names_in_a_child(spec: str) -> tuple[str, str]:
-    """What a target of this interpreter is called, and what its child is to open."""
-    name = f"vllm=={version('vllm')}" if spec == "vllm" else spec
-    return name, "vllm" if name.startswith("vllm") else spec
+def _here(family: Family, spec: str) -> str | None:
+    """The full name of the release that is asked for, if this interpreter can import it."""
+    if (here := family.here) is None:
+        return None
+    name = family.spec(here)
+    return name if spec in (family.name, name) else None
 
 
-def _vllm_here() -> Binding:
+def _imported(family: Family, make: Callable[[], T]) -> T:
     try:
-        return bind_vllm()
+        return make()
     except Exception as error:  # an import of that size can fail in any way
         raise TargetUnavailableError(
-            f"vllm cannot be imported here: {type(error).__name__}: {error}; "
-            "an environment of its own may do: blockproof targets install vllm==0.23.0"
+            f"{family.name} cannot be imported here: {_one_line(error)}; "
+            f"an environment of its own may do: blockproof targets install {family.example}"
         ) from error
 
 
-def _installed_vllm(spec: str) -> Environment:
-    if spec == "vllm":
-        candidates = installed()
+def _installed(family: Family, spec: str) -> Environment:
+    """The environment that is asked for: the only one of its family, if no release is named."""
+    if spec == family.name:
+        candidates = installed(family)
         if len(candidates) > 1:
             names = ", ".join(environment.name for environment in candidates)
-            raise TargetUnavailableError(f"several releases of vllm are installed: name one of {names}")
+            raise TargetUnavailableError(f"several releases of {spec} are installed: name one of {names}")
         environment = candidates[0] if candidates else None
     else:
         environment = find(spec)
     if environment is None:
-        wanted = "vllm==0.23.0" if spec == "vllm" else spec
+        wanted = family.example if spec == family.name else spec
         raise TargetUnavailableError(f"{spec} is not installed; run: blockproof targets install {wanted}")
     return environment
 

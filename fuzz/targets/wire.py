@@ -1,16 +1,18 @@
 """The protocol between the harness and a target in a child process: frames over a private pair of pipes.
 
 A frame is a length in 4 bytes, big endian, and so many bytes of JSON, always an array whose first element says what it
-is. The harness sends `["start", shape]` and `["step", operation]`; the child opens with `["ready", version, bytes]` or
-`["unavailable", message]` and answers `["Done", value, snapshot, bytes]` (or `Refused`, `Failed`), or
-`["lost", kind, detail]`. `bytes` is the child's resident memory where it was measured, else 0.
+is. The harness sends `["start", shape]` and `["step", operation]`; the child opens with
+`["ready", version, bytes, lacks, hides]` or `["unavailable", message]` and answers
+`["Done", value, snapshot, bytes, notes]` (or `Refused`, `Failed`), or `["lost", kind, detail]`. `bytes` is the child's
+resident memory where it was measured, else 0; `notes` is an object: what a target says beside its answer (`NOTES`).
 
 A child that calculates is sent `["ask", [[op, inputs], ...]]` and answers `["answers", [answer, ...], bytes]`.
 """
 
 import json
 import struct
-from typing import cast
+from collections.abc import Mapping
+from typing import TypeAlias, cast
 
 from ...model.ops import Done, Failed, Outcome, Refused, Value
 from ...model.snapshot import Snapshot
@@ -38,21 +40,40 @@ def message_of(payload: bytes | bytearray) -> list[object]:
     return message
 
 
-def answer_message(outcome: Outcome, snapshot: Snapshot | None, resident: int) -> list[object]:
+NOTES = ("copies", "hides")
+"""Attributes of a target that an answer may come with: `copies` where there are some, `hides` after a start."""
+Notes: TypeAlias = Mapping[str, Value]
+
+
+def notes_of(target: object, started: bool) -> Notes:
+    """What goes with the answer of this target to its start, or to an operation."""
+    copies = getattr(target, "copies", ())
+    hides = {"hides": tuple(sorted(getattr(target, "hides", ())))} if started else {}
+    return {"copies": copies, **hides} if copies else hides
+
+
+def answer_message(outcome: Outcome, snapshot: Snapshot | None, resident: int, notes: Notes) -> list[object]:
     """The child's answer to an operation."""
     value = outcome.value if isinstance(outcome, Done) else outcome.error if isinstance(outcome, Failed) else None
-    return [type(outcome).__name__, value, snapshot, resident]
+    return [type(outcome).__name__, value, snapshot, resident, notes]
 
 
-def answer_of(message: list[object]) -> tuple[Outcome, Snapshot | None, int]:
+def answer_of(message: list[object]) -> tuple[Outcome, Snapshot | None, int, Notes]:
     """What `answer_message` put in. ValueError if the message is none of its."""
     try:
-        kind, value, fields, resident = message
+        kind, value, fields, resident, notes = message
     except ValueError:
-        raise ValueError(f"expected an outcome, a value, a snapshot and a size, got {str(message)[:80]}") from None
+        what = "an outcome, a value, a snapshot, a size and notes"
+        raise ValueError(f"expected {what}, got {str(message)[:80]}") from None
     if not isinstance(resident, int):
         raise ValueError(f"expected a size in bytes, got {str(resident)[:80]}")
-    return _outcome_of(kind, value), None if fields is None else _snapshot_of(fields), resident
+    return _outcome_of(kind, value), None if fields is None else _snapshot_of(fields), resident, _notes_of(notes)
+
+
+def _notes_of(raw: object) -> Notes:
+    if not isinstance(raw, dict) or not raw.keys() <= set(NOTES):
+        raise ValueError(f"expected notes on {' and '.join(NOTES)}, got {str(raw)[:80]}")
+    return {name: _frozen(value) for name, value in raw.items()}
 
 
 def answers_of(message: list[object], count: int) -> tuple[list[dict[str, object]], int]:

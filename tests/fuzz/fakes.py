@@ -141,3 +141,22 @@ def cannot_be_made() -> Fake:
 
 def makes_nothing() -> None:
     return None
+
+
+def copies() -> Fake:
+    """Copies block n to the one behind it at `Take(n)`, and hides more once it is started."""
+
+    class Copying(Fake):
+        lacks = frozenset({"Reset"})
+        hides = frozenset({"events"})
+        copies: tuple[tuple[int, int], ...] = ()
+
+        def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+            self.hides = frozenset({"events", "labels"})
+            return super().start(shape)
+
+        def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+            self.copies = ((operation.count, operation.count + 1),) if isinstance(operation, Take) else ()
+            return super().step(operation)
+
+    return Copying(lambda count: None)

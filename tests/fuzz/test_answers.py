@@ -83,7 +83,7 @@ def test_a_step_that_ctrl_c_breaks_off_is_no_finding_when_the_run_is_torn_down()
     with pytest.raises(KeyboardInterrupt):
         machine.advance_requests(bytes(40))
     machine.teardown()
-    assert machine.lockstep.found is None
+    assert machine.run.found is None
 
 
 def test_a_core_that_is_built_but_not_shown_is_a_finding():

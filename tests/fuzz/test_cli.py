@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from blockproof.fuzz import cli
 from blockproof.fuzz.engines import ENGINES, run_random
-from blockproof.fuzz.lockstep import Trace
+from blockproof.fuzz.finding import Trace
 from blockproof.fuzz.reproduction import pytest_file
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.trace import FoundBy, FoundWhat, TraceFile, read_trace, write_trace
@@ -40,7 +40,7 @@ def trace(tmp_path):
 def test_a_run_without_a_finding_exits_with_0_and_says_how_to_repeat_it(capsys):
     assert cli.main(["fuzz", "--operations", "300", "--seed", "3", "--attention", "full,mamba"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "fuzzing impl, engine random, seed 3"
+    assert lines[0] == "fuzzing impl under lockstep, shadow, engine random, seed 3"
     again = lines[-1].removeprefix("repeat this run: ")
     assert cli.main(again.split()[1:]) == 0
     repeated = capsys.readouterr().out.splitlines()

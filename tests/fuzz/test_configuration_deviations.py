@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from blockproof.fuzz.adapters.vllm.configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
 from blockproof.fuzz.configuration.answers import QUESTIONS, Rules
-from blockproof.fuzz.configuration.deviations import CONFIGURATION_DEVIATIONS, Reference0230
 
 VECTORS = Path(__file__).resolve().parents[2] / ".." / "shared" / "vectors"
 IDS = [deviation.id for deviation in CONFIGURATION_DEVIATIONS]

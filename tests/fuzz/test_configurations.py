@@ -7,9 +7,10 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from blockproof.fuzz.adapters import references
+from blockproof.fuzz.adapters.vllm.configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
 from blockproof.fuzz.configuration.answers import Rules
-from blockproof.fuzz.configuration.check import REFERENCE, Judge, Limits, draw_case, run
-from blockproof.fuzz.configuration.deviations import CONFIGURATION_DEVIATIONS, Reference0230
+from blockproof.fuzz.configuration.check import Judge, Limits, draw_case, run
 from blockproof.fuzz.configuration.draw import configuration_of
 from blockproof.fuzz.configuration.faults import FAULTS, open_fault
 from blockproof.fuzz.configuration.findings import finding_text, read_finding, write_finding
@@ -26,6 +27,8 @@ from hypothesis import strategies as st
 FAULT_CASES = 120
 """Configurations of seed 0 in which a fault must show."""
 SPEC = {"type": "FullAttentionSpec", "block_size": 16, "num_kv_heads": 1, "head_size": 8, "dtype": {"itemsize": 2}}
+
+(REFERENCE,) = references()
 
 
 @pytest.fixture(autouse=True)

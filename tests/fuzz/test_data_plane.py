@@ -6,7 +6,9 @@ import pytest
 from blockproof.fuzz.cli import main
 from blockproof.fuzz.data_plane_faults import DATA_PLANE_FAULTS
 from blockproof.fuzz.engines import Plan, memory_named, run_random
-from blockproof.fuzz.lockstep import CORRUPTION, SHADOW, replay
+from blockproof.fuzz.finding import CORRUPTION
+from blockproof.fuzz.oracles import SHADOW
+from blockproof.fuzz.replaying import replay
 from blockproof.fuzz.report import Summary
 from blockproof.fuzz.reproduction import replay_text, write_reproduction
 from blockproof.fuzz.shadow import GARBAGE, POISON, Corruption, Shadow

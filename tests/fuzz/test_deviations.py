@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz import report
+from blockproof.fuzz.adapters import references
+from blockproof.fuzz.adapters.vllm import deviations as of_the_release
+from blockproof.fuzz.adapters.vllm.configuration_deviations import CONFIGURATION_DEVIATIONS
 from blockproof.fuzz.cli import main
-from blockproof.fuzz.configuration.deviations import CONFIGURATION_DEVIATIONS
-from blockproof.fuzz.deviations import DEVIATIONS, Deviation, MisuseUnchecked, model_for
+from blockproof.fuzz.deviations import Deviation, MisuseUnchecked, declared_for, model_for
 from blockproof.fuzz.engines import Plan, run_random
+from blockproof.fuzz.finding import Finding, Trace
 from blockproof.fuzz.known import page, trace_names, undeclared
-from blockproof.fuzz.lockstep import Finding, Trace, replay
+from blockproof.fuzz.replaying import replay
 from blockproof.fuzz.report import LONG_RUN, Summary, as_json, plain
 from blockproof.fuzz.shapes import ATTENTION, draw_shape
 from blockproof.fuzz.targets import environments
@@ -22,13 +25,13 @@ from blockproof.model.legal import misuse
 from blockproof.model.ops import Allocate, CommonPrefix, Done, Failed, Group, Lookup, Shape, Submit
 
 RELEASE = "vllm==0.23.0"
-FOLDER = Path(__file__).parents[2] / "docs" / "findings"
-DECLARED = DEVIATIONS[RELEASE]
+FOLDER = Path(__file__).parents[2] / "docs" / "deviations"
+DECLARED = declared_for(RELEASE)
 IN_MODEL = [deviation for deviation in DECLARED if deviation is not MisuseUnchecked]
 """Those that replace a rule; unchecked misuse is excused by lockstep instead."""
 
 
-TRACES = [(deviation, *trace) for deviation in DECLARED for trace in trace_names(deviation).items()]
+TRACES = [name for deviation in DECLARED for name in trace_names(deviation)]
 
 
 def ids(deviation: type[Deviation]) -> str:
@@ -107,25 +110,25 @@ def test_as_long_as_a_deviation_has_not_occurred_it_changes_nothing(deviation):
     assert compared > 1_000
 
 
-@pytest.mark.parametrize(("deviation", "name", "oracles"), TRACES, ids=[name for _, name, _ in TRACES])
-def test_the_trace_shows_the_deviation_undeclared_and_nothing_when_it_is_declared(deviation, name, oracles):
+@pytest.mark.parametrize("name", TRACES)
+def test_the_trace_shows_the_deviation_undeclared_and_nothing_when_it_is_declared(name):
     file = read_trace(FOLDER / f"{name}.json")
     assert file.target == RELEASE
-    finding = undeclared(deviation, file.trace, Release(), oracles)
+    finding = undeclared(name, file.trace, Release())
     assert isinstance(finding, Finding), finding
     assert FoundWhat.of(finding) == file.finding
 
 
 @pytest.mark.parametrize("deviation", DECLARED, ids=ids)
 def test_a_release_that_has_mended_it_makes_the_trace_stale(deviation):
-    problem = undeclared(deviation, trace_of(deviation), Release(without=(deviation.id,)))
+    problem = undeclared(deviation.id, trace_of(deviation), Release(without=(deviation.id,)))
     assert problem.startswith(f"{deviation.id}: stale")
 
 
 def test_a_trace_that_shows_something_else_is_no_good():
     first, second = DECLARED[:2]
     core = Release(name="another release")  # nothing is declared for it
-    problem = undeclared(first, trace_of(second), core)
+    problem = undeclared(first.id, trace_of(second), core)
     assert problem.startswith(f"{first.id}: differs in `labels` at Allocate although")
 
 
@@ -133,9 +136,9 @@ def test_a_trace_that_shows_something_else_is_no_good():
 def test_the_release_itself_shows_every_deviation():
     core = open_target(RELEASE)
     try:
-        for deviation, name, oracles in TRACES:
+        for name in TRACES:
             file = read_trace(FOLDER / f"{name}.json")
-            finding = undeclared(deviation, file.trace, core, oracles)
+            finding = undeclared(name, file.trace, core)
             assert isinstance(finding, Finding), finding
             assert FoundWhat.of(finding) == file.finding
     finally:
@@ -143,7 +146,7 @@ def test_the_release_itself_shows_every_deviation():
 
 
 def test_our_core_has_none_of_them():
-    for _, name, _ in TRACES:
+    for name in TRACES:
         trace = read_trace(FOLDER / f"{name}.json").trace
         assert replay(trace, open_target("impl")) == (None, trace), name
 
@@ -159,7 +162,7 @@ def test_ids_are_unique_and_each_says_what_when_and_from_where():
 
 
 def test_every_declared_deviation_has_a_trace_and_every_trace_a_deviation():
-    assert sorted(path.stem for path in FOLDER.glob("*.json")) == sorted(name for _, name, _ in TRACES)
+    assert sorted(path.stem for path in FOLDER.glob("*.json")) == sorted(TRACES)
 
 
 def test_the_list_names_those_of_the_core_and_those_of_the_configuration_arithmetic(capsys):
@@ -169,18 +172,19 @@ def test_the_list_names_those_of_the_core_and_those_of_the_configuration_arithme
 
 
 def test_every_subclass_is_declared_for_some_release():
-    declared = {deviation for deviations in DEVIATIONS.values() for deviation in deviations}
-    subclasses = {kind for kind in Deviation.__subclasses__() if kind.__module__ == Deviation.__module__}
+    declared = {deviation for release in references() for deviation in declared_for(release)}
+    modules = {Deviation.__module__, of_the_release.__name__}
+    subclasses = {kind for kind in Deviation.__subclasses__() if kind.__module__ in modules}
     assert {kind for kind in subclasses if "id" in vars(kind)} == declared
 
 
 def test_the_page_has_what_the_traces_show():
     shown = {}
-    for deviation, name, oracles in TRACES:
+    for name in TRACES:
         file: TraceFile = read_trace(FOLDER / f"{name}.json")
-        shown[name] = (file, undeclared(deviation, file.trace, Release(), oracles))
-    written = (FOLDER.parent / "findings.md").read_text(encoding="utf-8")
-    again = f"blockproof deviations --target {RELEASE} --check docs/findings --page docs/findings.md"
+        shown[name] = (file, undeclared(name, file.trace, Release()))
+    written = (FOLDER.parent / "deviations.md").read_text(encoding="utf-8")
+    again = f"blockproof deviations --target {RELEASE} --check docs/deviations --page docs/deviations.md"
     assert page(RELEASE, shown) == written, f"write it again: {again}"
 
 

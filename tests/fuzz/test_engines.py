@@ -6,7 +6,7 @@ import signal
 from collections import Counter
 
 import pytest
-from blockproof.fuzz import engines
+from blockproof.fuzz import engines, replaying
 from blockproof.fuzz.engines import ENGINES, RUN_OPERATIONS, Plan, run_engine, run_random
 from blockproof.fuzz.lockstep import Lockstep
 from blockproof.fuzz.report import COUNTERS, Summary
@@ -48,7 +48,7 @@ def watched(monkeypatch):
             run["steps"].append((operation, self.outcomes[-1]))
             return finding
 
-    monkeypatch.setattr(engines, "Lockstep", Watching)
+    monkeypatch.setattr(replaying, "Lockstep", Watching)
     return runs
 
 
@@ -92,7 +92,7 @@ def test_a_run_is_the_same_whatever_was_run_before_it(watched):
     alone = []
     for index in (3, 11, 14):
         watched.clear()
-        lockstep = engines.Lockstep(open_target("impl"))
+        lockstep = replaying.Lockstep(open_target("impl"))
         attention = ("full", "full+mamba")[index % 2]
         engines._run(lockstep, SeededDraw(f"0/{index}"), attention, False)
         alone.append((watched[0]["shape"], watched[0]["steps"]))
@@ -346,7 +346,7 @@ def test_every_operation_drawn_is_allowed(watched):
 
 
 def test_what_asserts_that_operations_are_allowed_can_fail(watched):
-    lockstep = engines.Lockstep(open_target("impl"))
+    lockstep = replaying.Lockstep(open_target("impl"))
     lockstep.start(Shape((Group("full", 1),), 3, 2, 1, 1, 1))
     with pytest.raises(AssertionError, match="Lookup"):
         lockstep.step(ops.Lookup("nobody"))

@@ -7,7 +7,8 @@ from itertools import combinations
 import pytest
 from blockproof.fuzz.engines import Plan, run_random
 from blockproof.fuzz.faults import FAULTS, open_fault
-from blockproof.fuzz.lockstep import Trace, replay
+from blockproof.fuzz.finding import Trace
+from blockproof.fuzz.replaying import replay
 from blockproof.fuzz.report import Summary
 from blockproof.fuzz.shrink import Shrunk, shrink
 from blockproof.fuzz.targets.registry import open_target

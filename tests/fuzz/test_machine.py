@@ -8,8 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 from blockproof.fuzz import lockstep_machine
-from blockproof.fuzz.lockstep import Lockstep, replay
+from blockproof.fuzz.lockstep import Lockstep
 from blockproof.fuzz.machine import DifferenceError
+from blockproof.fuzz.replaying import replay
 from blockproof.fuzz.shapes import ATTENTION
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.targets.registry import open_target
@@ -117,15 +118,15 @@ def test_a_target_that_is_not_deterministic_fails_with_the_whole_trace():
 
     story = iter([Submit("a", (0, 0)), Allocate("a", 2), ReadTable("a"), Free("a")])
     machine = lockstep_machine(Moody())()
-    machine.lockstep = Lockstep(machine.target)
-    machine.lockstep.start(Shape((Group("full", 1),), 3, 2, 1, 1, 1))
+    machine.run = Lockstep(machine.target)
+    machine.run.start(Shape((Group("full", 1),), 3, 2, 1, 1, 1))
     machine.workload = SimpleNamespace(next=lambda model: next(story))
     for _ in range(3):
         machine.advance_requests(b"")
     with pytest.raises(DifferenceError) as caught:
         machine.advance_requests(b"")
     assert caught.value.finding.step == 3
-    assert caught.value.trace == machine.lockstep.trace
+    assert caught.value.trace == machine.run.trace
 
 
 def test_unittest_reports_the_difference_as_a_failure():
@@ -166,7 +167,8 @@ def test_the_package_is_imported_without_hypothesis():
     """The child process of a target has none."""
     program = (
         "import sys; sys.modules['hypothesis'] = None; import blockproof.fuzz\n"
-        "from blockproof.fuzz.targets import child_main, vllm_style\n"
+        "from blockproof.fuzz.adapters.vllm import style\n"
+        "from blockproof.fuzz.targets import child_main\n"
         "try: blockproof.fuzz.lockstep_machine\n"
         "except ImportError: print('only the machine needs it')"
     )

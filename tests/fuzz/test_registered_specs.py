@@ -3,10 +3,10 @@
 from dataclasses import dataclass, replace
 
 import pytest
+from blockproof.fuzz.adapters.impl import bind_impl
+from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
 from blockproof.fuzz.engines import Plan, run_random
 from blockproof.fuzz.report import Summary
-from blockproof.fuzz.targets.bindings import bind_impl
-from blockproof.fuzz.targets.vllm_style import VllmStyleTarget
 from blockproof.impl import (
     KVCacheSpecRegistry,
     SlidingWindowManager,

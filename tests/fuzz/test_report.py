@@ -5,10 +5,10 @@ from collections import Counter
 from xml.etree import ElementTree
 
 import pytest
-from blockproof.fuzz.deviations import DEVIATIONS
+from blockproof.fuzz.deviations import declared_for
 from blockproof.fuzz.engines import Plan, run_random
+from blockproof.fuzz.finding import Finding
 from blockproof.fuzz.floors import FloorsError, check_floors, read_floors
-from blockproof.fuzz.lockstep import Finding
 from blockproof.fuzz.report import LONG_RUN, Summary, as_json, junit, markdown, plain
 from blockproof.fuzz.targets.registry import open_target
 from blockproof.model.ops import Done, Free, Refused
@@ -83,7 +83,7 @@ def test_junit_has_a_case_for_each_attention_type_and_fails_the_right_one():
 
 
 def test_a_deviation_that_a_long_run_never_sees_is_called_stale():
-    first, second, *rest = (deviation.id for deviation in DEVIATIONS[RELEASE] if not deviation.chaos_only)
+    first, second, *rest = (deviation.id for deviation in declared_for(RELEASE) if not deviation.chaos_only)
     summary = Summary(RELEASE, "random", 1, operations=LONG_RUN, deviated=Counter({first: 1200}))
     lines = {line.split()[0]: line for line in plain(summary).splitlines() if line.startswith("  ")}
     assert "1,200" in lines[first]

@@ -4,7 +4,9 @@ The targets are the model itself with one rule broken, so that what is found is 
 """
 
 import pytest
-from blockproof.fuzz.lockstep import Lockstep, Trace, replay
+from blockproof.fuzz.finding import Trace
+from blockproof.fuzz.lockstep import Lockstep
+from blockproof.fuzz.replaying import replay
 from blockproof.fuzz.shapes import ATTENTION, draw_shape
 from blockproof.fuzz.shrink import NotReproducedError, shrink
 from blockproof.fuzz.simplify import weight

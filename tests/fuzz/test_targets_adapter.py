@@ -1,12 +1,9 @@
 from typing import Any
 
 import pytest
-from blockproof.fuzz.targets import environments
+from blockproof.fuzz.adapters.impl import bind_impl
+from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
 from blockproof.fuzz.targets.base import TargetLostError
-from blockproof.fuzz.targets.bindings import bind_impl
-from blockproof.fuzz.targets.commands import exercise
-from blockproof.fuzz.targets.registry import open_target
-from blockproof.fuzz.targets.vllm_style import VllmStyleTarget
 from blockproof.model.ops import (
     Advance,
     Allocate,
@@ -253,9 +250,3 @@ def test_unreadable_state_is_a_loss(target: VllmStyleTarget) -> None:
     with pytest.raises(TargetLostError, match="runs in a circle") as caught:
         run(target, StepStart())
     assert caught.value.kind == "protocol"
-
-
-@pytest.mark.skipif(not environments.installed(), reason="no vLLM environment is installed here")
-def test_installed_vllm_runs() -> None:
-    for environment in environments.installed():
-        assert exercise(open_target(environment.name)) == environment.versions["vllm"]

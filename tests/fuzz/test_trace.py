@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from blockproof.fuzz.lockstep import Trace
+from blockproof.fuzz.finding import Trace
 from blockproof.fuzz.shapes import ATTENTION, draw_shape
 from blockproof.fuzz.trace import (
     MAX_NUM_BLOCKS,

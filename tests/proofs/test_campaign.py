@@ -50,9 +50,11 @@ def test_the_second_solver_is_told_nothing_of_the_first_ones_answer():
         worker.close()
 
 
-@pytest.mark.parametrize(("text", "reason"), [("exit 0", "has ended"), ("sleep 60", "no answer within 0.5 s")])
-def test_a_process_that_dies_or_hangs_makes_the_theorem_undecided(tmp_path, monkeypatch, text, reason):
-    monkeypatch.setattr(campaign, "SETTLE_S", 0.5)
+@pytest.mark.parametrize(
+    ("text", "settle_s", "reason"), [("exit 0", 30, "has ended"), ("sleep 60", 0.5, "no answer within 0.5 s")]
+)
+def test_a_process_that_dies_or_hangs_makes_the_theorem_undecided(tmp_path, monkeypatch, text, settle_s, reason):
+    monkeypatch.setattr(campaign, "SETTLE_S", settle_s)
     (result,) = settled(Task("T1", (script(tmp_path, text),)))
     assert result.verdict.status == "undecided"
     assert reason in result.verdict.message
@@ -79,8 +81,8 @@ def test_a_refutation_that_nobody_declared_is_a_finding(monkeypatch, capsys):
     ("arguments", "said"),
     [
         (["T99"], "no theorem is called 'T99'; see blockproof prove --list"),
-        (["--target", "sglang"], "write model, impl, vllm or vllm==VERSION"),
-        (["--target", "vllm==x"], "write model, impl, vllm or vllm==VERSION"),
+        (["--target", "nonsense"], "write model, impl, "),
+        (["--target", "vllm==x"], "write model, impl, "),
         (["--seconds", "0"], "--seconds"),
     ],
 )

@@ -5,7 +5,8 @@ import sys
 from dataclasses import replace
 
 import pytest
-from blockproof.fuzz.lockstep import Trace, replay
+from blockproof.fuzz.finding import Trace
+from blockproof.fuzz.replaying import replay
 from blockproof.fuzz.targets.registry import open_target
 from blockproof.model.core import Model
 from blockproof.model.legal import allows

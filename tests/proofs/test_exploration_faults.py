@@ -24,7 +24,9 @@ def test_a_fault_is_found_by_its_property_and_by_no_other(fault):
 
 
 @pytest.mark.parametrize(
-    "scope", {fault.scope for fault in FAULTS.values()}, ids=lambda scope: f"{scope.name}-{scope.gate}"
+    "scope",
+    list(dict.fromkeys(fault.scope for fault in FAULTS.values())),
+    ids=lambda scope: f"{scope.name}-{scope.gate}",
 )
 def test_without_a_fault_nothing_is_found(scope):
     done = Search(scope).run()

@@ -1,8 +1,8 @@
 """T14 by exhaustion: where the hit of several groups is the longest one they have in common, and where it is not."""
 
 import pytest
-from blockproof.fuzz.targets.bindings import bind_impl
-from blockproof.fuzz.targets.vllm_style import VllmStyleTarget
+from blockproof.fuzz.adapters.impl import bind_impl
+from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
 from blockproof.model.arith import cdiv
 from blockproof.model.core import Model
 from blockproof.model.ops import Allocate, Evict, Lookup, Submit

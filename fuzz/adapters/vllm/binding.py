@@ -1,10 +1,10 @@
-"""What differs between the cores that one adapter serves: a record for each.
+"""What differs between the cores that one adapter serves, our own and real ones: a record for each.
 
-Everything else that the adapter calls, it calls by the names of vLLM 0.23. This module and the adapter are imported in
-the Python environment of the target, where only the standard library and the target itself can be relied upon.
+Between releases of vLLM differs what `releases.py` says; everything else is called by the names of 0.23. This module
+and the adapter are imported in the Python environment of the target, where only the standard library and the target
+itself can be relied upon.
 """
 
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -12,13 +12,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module, metadata
-from types import SimpleNamespace
 from typing import Any
 
-from ...model.ops import Group, Item, Kind, Shape, Submit
+from ....model.ops import Group, Item, Kind, Shape, Submit
+from .releases import Release, release_of
 
 RETENTION_VARIABLE = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
-"""Where real vLLM 0.23 reads the retention interval, in tokens."""
+"""Where vLLM 0.23 to 0.28 reads the retention interval, in tokens."""
 
 _SPECS: Mapping[Kind, tuple[str, Callable[[Group], dict[str, object]]]] = {
     "full": ("FullAttentionSpec", lambda group: {}),
@@ -51,8 +51,8 @@ class Binding:
     """Sampling parameters of every request."""
     hasher_options: Mapping[str, object]
     """Keyword arguments of the block hasher beyond vLLM's."""
-    retention_by_environment: bool
-    """The retention interval is an environment variable at construction, not a keyword."""
+    release: Release
+    """How it is called."""
 
     def spec(self, group: Group) -> Any:
         """The spec of a group; groups whose `Group.spec` is equal get equal specs."""
@@ -74,33 +74,69 @@ class Binding:
         )
 
     def manager(self, shape: Shape) -> Any:
-        """A new KVCacheManager of this shape."""
+        """A new KVCacheManager of this shape. NotImplementedError for a shape that the release cannot have."""
+        self._check(shape)
+        release, interval = self.release, shape.retention_interval
         group_of = self.names("KVCacheGroupSpec")
+        flags = [{} if release.eagle == "whole" else {"is_eagle_group": group.eagle} for group in shape.groups]
         groups = [
-            group_of([f"layer.{index}"], self.spec(group), is_eagle_group=group.eagle)
-            for index, group in enumerate(shape.groups)
+            group_of([f"layer.{index}"], self.spec(group), **flag)
+            for index, (group, flag) in enumerate(zip(shape.groups, flags, strict=True))
         ]
-        retention = shape.retention_interval
-        keywords = {} if self.retention_by_environment else {"retention_interval": retention}
-        with _environment(RETENTION_VARIABLE, retention if self.retention_by_environment else None):
+        fields = {"prefix_cache_retention_interval": interval} if release.retention == "configuration" else {}
+        with environment(RETENTION_VARIABLE, interval if release.retention == "environment" else None):
             return self.names("KVCacheManager")(
-                self.names("KVCacheConfig")(num_blocks=shape.num_blocks, kv_cache_tensors=[], kv_cache_groups=groups),
+                self.names("KVCacheConfig")(
+                    num_blocks=shape.num_blocks, kv_cache_tensors=[], kv_cache_groups=groups, **fields
+                ),
                 max_model_len=shape.max_model_len,
-                scheduler_block_size=shape.scheduler_block_size,
                 hash_block_size=shape.hash_block_size,
-                max_num_batched_tokens=shape.max_num_batched_tokens,
                 enable_caching=shape.caching,
-                use_eagle=shape.eagle,
                 log_stats=shape.stats,
                 enable_kv_cache_events=shape.events,
                 dcp_world_size=shape.decode_parallel,
                 pcp_world_size=shape.prefill_parallel,
-                **keywords,
+                **self._keywords(shape),
             )
 
-    def block_hasher(self, hash_block_size: int) -> Any:
+    def _check(self, shape: Shape) -> None:
+        """NotImplementedError if the shape has what the release lacks."""
+        has = {
+            "Shape.scheduler_block_size": shape.scheduler_block_size != shape.least_scheduler_block_size,
+            "Shape.retention_interval": shape.retention_interval is not None,
+            "Shape.prefill_parallel": shape.prefill_parallel > 1,
+            "Group.mamba_mode": shape.caching
+            and any(group.kind == "mamba" and group.mamba_mode != "align" for group in shape.groups),
+            "Group.eagle": any(group.eagle for group in shape.groups),
+            **{f"Group.kind={group.kind}": True for group in shape.groups},
+        }
+        if missing := sorted(name for name in self.release.lacks if has.get(name)):
+            raise NotImplementedError(f"vLLM {self.version} has no {missing[0]}; leave it out of the shape")
+
+    def _keywords(self, shape: Shape) -> dict[str, object]:
+        """Keywords of the manager that not every release has."""
+        release = self.release
+        keywords: dict[str, object] = {"use_eagle": shape.eagle}
+        if release.eagle == "lookahead":
+            keywords |= {"use_eagle": False, "num_hash_lookahead_tokens": self._hash_lookahead(shape)}
+        if release.token_limit:
+            keywords[release.token_limit] = shape.max_num_batched_tokens
+        if release.scheduler_block_size:
+            keywords["scheduler_block_size"] = shape.scheduler_block_size
+        if release.retention == "keyword":
+            keywords["retention_interval"] = shape.retention_interval
+        return keywords
+
+    def _hash_lookahead(self, shape: Shape) -> int:
+        """Tokens behind a block that its hash covers."""
+        drafts = shape.eagle or any(group.eagle for group in shape.groups)
+        return int(self.release.eagle == "lookahead" and shape.caching and drafts)
+
+    def block_hasher(self, shape: Shape) -> Any:
         """The function that names the content of a request's full blocks."""
-        return self.names("get_request_block_hasher")(hash_block_size, self.names("sha256"), **self.hasher_options)
+        lookahead = self._hash_lookahead(shape)
+        options = {**self.hasher_options, **({"num_hash_lookahead_tokens": lookahead} if lookahead else {})}
+        return self.names("get_request_block_hasher")(shape.hash_block_size, self.names("sha256"), **options)
 
     def request(self, submit: Submit, block_hasher: object, adapter_number: Callable[[str], int]) -> Any:
         """A request. Names are interned: a hash over pickled keys depends on whether equal texts are one object."""
@@ -123,7 +159,7 @@ class Binding:
 
 
 @contextmanager
-def _environment(variable: str, value: int | None) -> Iterator[None]:
+def environment(variable: str, value: int | None) -> Iterator[None]:
     """The variable has this value inside, or none at all; afterwards it is as before."""
     before = os.environ.pop(variable, None)
     if value is not None:
@@ -136,7 +172,7 @@ def _environment(variable: str, value: int | None) -> Iterator[None]:
             os.environ[variable] = before
 
 
-def _names_of(*modules: str) -> Callable[[str], Any]:
+def names_of(*modules: str) -> Callable[[str], Any]:
     """Looks a name up in these modules, in turn, and remembers it."""
     loaded = [import_module(module) for module in modules]
 
@@ -145,7 +181,7 @@ def _names_of(*modules: str) -> Callable[[str], Any]:
         for module in loaded:
             if hasattr(module, name):
                 return getattr(module, name)
-        raise AttributeError(f"none of the modules {', '.join(modules)} has {name!r}, which vLLM 0.23.0 has")
+        raise AttributeError(f"none of the modules {', '.join(modules)} has {name!r}, which the adapter needs")
 
     return find
 
@@ -155,7 +191,7 @@ def bind_vllm() -> Binding:
     """A vLLM release installed in this Python environment. ImportError if there is none."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-    names = _names_of(
+    names = names_of(
         "vllm.v1.core.kv_cache_manager",
         "vllm.v1.core.kv_cache_utils",
         "vllm.v1.kv_cache_interface",
@@ -169,8 +205,9 @@ def bind_vllm() -> Binding:
     torch = import_module("torch")
     feature, place = names("MultiModalFeatureSpec"), names("PlaceholderRange")
     names("init_none_hash")(names("sha256"))
+    version = metadata.version("vllm")
     return Binding(
-        version=metadata.version("vllm"),
+        version=version,
         names=names,
         dtype=torch.float32,
         adapter=cache(lambda name, number: names("LoRARequest")(name, number, "/adapter")),
@@ -183,31 +220,5 @@ def bind_vllm() -> Binding:
         embeddings=lambda numbers: torch.tensor(numbers, dtype=torch.int64).reshape(len(numbers), 1),
         sampling=names("SamplingParams")(max_tokens=1 << 30),
         hasher_options={},
-        retention_by_environment=True,
-    )
-
-
-@cache
-def bind_impl() -> Binding:
-    """Our own core. ImportError if it is not installed beside the harness."""
-    package = f"{__name__.split('.')[0]}.impl"
-    names = _names_of(package, f"{package}.kv_cache_utils")
-    numpy = import_module("numpy")
-    logging.getLogger(package).setLevel(logging.ERROR)
-    names("init_none_hash")(names("sha256"))
-    return Binding(
-        version=metadata.version("blockproof"),
-        names=names,
-        dtype=numpy.dtype("float32"),
-        adapter=cache(
-            lambda name, number: SimpleNamespace(lora_name=name, name=name, lora_int_id=number, adapter_id=number)
-        ),
-        item=lambda item: SimpleNamespace(
-            identifier=sys.intern(item.identifier),
-            mm_position=SimpleNamespace(offset=item.offset, length=item.length),
-        ),
-        embeddings=lambda numbers: numpy.array(numbers, dtype=numpy.int64).reshape(len(numbers), 1),
-        sampling=None,
-        hasher_options={"tag_extra_keys": True},
-        retention_by_environment=False,
+        release=release_of(version),
     )

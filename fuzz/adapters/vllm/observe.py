@@ -8,8 +8,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter, is_
 from typing import Any
 
-from ...model.ops import NULL, Value
-from ...model.snapshot import Snapshot
+from ....model.ops import NULL, Value
+from ....model.snapshot import Snapshot
 
 _STATS = attrgetter("reset", "requests", "queries", "hits", "preempted_requests", "preempted_queries", "preempted_hits")
 
@@ -25,8 +25,17 @@ class _Numbers(dict[Hashable, int]):
 class Observer:
     """Looks at one manager from its construction to its end."""
 
-    def __init__(self, manager: Any, adapters: Mapping[str, int]) -> None:
-        """`adapters` has the number of each adapter that a request was submitted with."""
+    def __init__(self, manager: Any, adapters: Mapping[str, int], hides: frozenset[str] = frozenset()) -> None:
+        """`adapters` has the number of each adapter that a request was submitted with; fields in `hides` stay empty."""
+        blocks, groups = len(manager.block_pool.blocks), len(manager.coordinator.single_type_managers)
+        empty = {
+            "labels": [None] * blocks,
+            "earliest": [None] * blocks,
+            "num_identities": 0,
+            "registered": [{} for _ in range(groups)],
+            "events": (),
+        }
+        self._hidden: Mapping[str, Any] = {name: empty[name] for name in hides}
         self._manager = manager
         self._adapters = adapters
         self._pool = manager.block_pool
@@ -48,7 +57,7 @@ class Observer:
         ref_cnt = [block.ref_cnt for block in blocks]
         ref_cnt[NULL] = 0
         stats = self._manager.prefix_cache_stats
-        return Snapshot(
+        shown = Snapshot(
             self._free_ids(),
             pool.get_num_free_blocks(),
             self._manager.usage,
@@ -69,6 +78,7 @@ class Observer:
             [list(manager.new_block_ids) for manager in self._managers],
             None if stats is None else tuple(map(int, _STATS(stats))),
         )
+        return shown._replace(**self._hidden) if self._hidden else shown
 
     def stats_values(self, stats: Any) -> Value:
         """Prefix-cache statistics as `TakeStats` gives them."""
@@ -104,9 +114,9 @@ class Observer:
             event.block_size,
             event.lora_name,
             None if event.extra_keys is None else tuple([self._plain_keys(keys) for keys in event.extra_keys]),
-            event.group_idx,
-            None if event.kv_cache_spec_kind is None else str(event.kv_cache_spec_kind),
-            event.kv_cache_spec_sliding_window,
+            getattr(event, "group_idx", 0),
+            None if (kind := getattr(event, "kv_cache_spec_kind", None)) is None else str(kind),
+            getattr(event, "kv_cache_spec_sliding_window", None),
             *_odd_medium(event),
             *self._odd_adapter(event),
         )
@@ -131,7 +141,7 @@ class Observer:
 
     def _removed(self, event: Any) -> Value:
         hashes = tuple([self._label["event", value] for value in event.block_hashes])
-        return ("removed", hashes, event.group_idx, *_odd_medium(event))
+        return ("removed", hashes, getattr(event, "group_idx", 0), *_odd_medium(event))
 
     def _cleared(self, event: Any) -> Value:
         return ("cleared",)

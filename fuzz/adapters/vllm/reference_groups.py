@@ -9,11 +9,11 @@ from dataclasses import replace
 from math import gcd
 from typing import Any, TypeVar
 
-from ...model import arith
-from ...model.attention import CoreError, demand
-from ...model.grouping import LayerGroup
-from ...model.layers import FULL_FAMILY, MLA_FAMILY, REGISTERED, WINDOWS, Config, Kind, Layer, Layers
-from .answers import Json, Rules
+from ....model import arith
+from ....model.attention import CoreError, demand
+from ....model.grouping import LayerGroup
+from ....model.layers import FULL_FAMILY, MLA_FAMILY, REGISTERED, WINDOWS, Config, Kind, Layer, Layers
+from ...configuration.answers import Json, Rules
 
 T = TypeVar("T")
 

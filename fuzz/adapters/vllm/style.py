@@ -1,4 +1,4 @@
-"""Drives a core with the KV-cache API of vLLM 0.23 in this process: our own, or a real release."""
+"""Drives a core with the KV-cache API of vLLM in this process, our own or a real one, as its scheduler would."""
 
 import sys
 import traceback
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from typing import Any
 
-from ...model.ops import (
+from ....model.ops import (
     Advance,
     Allocate,
     Arrive,
@@ -36,9 +36,10 @@ from ...model.ops import (
     Value,
     error_kind,
 )
-from ...model.snapshot import Snapshot
-from .base import TargetLostError
-from .bindings import Binding
+from ....model.snapshot import Snapshot
+from ...targets.base import TargetLostError
+from .binding import Binding
+from .calculator import answer
 from .observe import Observer
 
 _REFUSED = Refused()
@@ -47,7 +48,7 @@ _REFUSED = Refused()
 class _Live:
     """A request as the scheduler's side remembers it."""
 
-    __slots__ = ("hit", "hit_tokens", "request", "scheduled")
+    __slots__ = ("hit", "hit_tokens", "request", "scheduled", "settled")
 
     def __init__(self, request: Any) -> None:
         self.request = request
@@ -57,6 +58,18 @@ class _Live:
         """Tokens of the last lookup's hit."""
         self.hit: Any = None
         """Its blocks, as the core gave them."""
+        self.settled = 0
+        """Tokens of steps whose outcome is known."""
+
+    def settle(self) -> None:
+        """Count what is in flight: every token of steps some of whose tokens are not known yet.
+
+        A step that ends at the last known token is in flight too, until the token that it samples is known.
+        """
+        request = self.request
+        if request.num_computed_tokens < request.num_tokens:
+            self.settled = request.num_computed_tokens
+        request.num_in_flight_tokens = request.num_computed_tokens - self.settled
 
 
 class VllmStyleTarget:
@@ -64,7 +77,14 @@ class VllmStyleTarget:
 
     def __init__(self, name: str, binding: Binding) -> None:
         self.name = name
+        self.lacks = binding.release.lacks
+        """What the core has no equivalent of; see `Release.lacks`."""
+        self.hides: frozenset[str] = frozenset()
+        """Fields of snapshots that stay empty, once a core is built; see `Release.hides`."""
+        self.copies: tuple[tuple[int, int], ...] = ()
+        """Blocks whose content the last operation had copied: pairs of source and destination."""
         self._binding = binding
+        self._called = binding.release
         self._requests: dict[str, _Live] = {}
         self._adapters: dict[str, int] = {}
 
@@ -76,18 +96,22 @@ class VllmStyleTarget:
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Build a fresh core, throwing the last one away. Failed without a snapshot if it cannot be built."""
         self._requests = {}
+        self._shape = shape
+        self.copies = ()
         try:
             with redirect_stdout(sys.stderr):
                 self._manager = self._binding.manager(shape)
-                self._hasher = self._binding.block_hasher(shape.hash_block_size) if shape.caching else None
+                self._hasher = self._binding.block_hasher(shape) if shape.caching else None
         except Exception as error:
             return Failed(error_kind(error)), None
         self._pool = self._manager.block_pool
-        self._observer = Observer(self._manager, self._adapters)
+        self.hides = self._called.hides(self._manager)
+        self._observer = Observer(self._manager, self._adapters, self.hides)
         return Done(), self._look()
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """Apply one operation and look at the state afterwards."""
+        self.copies = ()
         try:
             outcome = _HANDLERS[type(operation)](self, operation)
         except Exception as error:
@@ -129,30 +153,57 @@ class VllmStyleTarget:
 
     def _lookup(self, op: Lookup) -> Outcome:
         live = self._live(op.request)
-        live.hit, live.hit_tokens = self._manager.get_computed_blocks(live.request)
+        found = self._manager.get_computed_blocks(live.request)
+        live.hit, live.hit_tokens = found[:2]
+        if self._called.boundary:
+            live.request.shared_prefix_boundary = found[2]
         return Done((live.hit_tokens, _ids_per_group(live.hit)))
 
     def _allocate(self, op: Allocate) -> Outcome:
-        live = self._live(op.request)
+        live, release = self._live(op.request), self._called
         request = live.request
         hit, hit_tokens = (live.hit, live.hit_tokens) if op.hit else (None, 0)
+        if release.external_after_whole_blocks and op.external and hit_tokens % self._shape.least_scheduler_block_size:
+            return _REFUSED
+        start = {
+            "num_new_computed_tokens": hit_tokens,
+            "new_computed_blocks": hit,
+            "num_external_computed_tokens": op.external,
+            "num_encoder_tokens": op.encoder_tokens,
+        }
+        more: dict[str, object] = {"reserved_blocks": op.reserved} if release.reserved_blocks else {}
+        if release.gate == "argument":
+            more["full_sequence_must_fit"] = op.gate
+        elif op.gate and not self._manager.can_fit_full_sequence(request, **start):
+            return _REFUSED
         new = self._manager.allocate_slots(
             request,
             op.new_tokens,
-            num_new_computed_tokens=hit_tokens,
-            new_computed_blocks=hit,
             num_lookahead_tokens=op.lookahead,
-            num_external_computed_tokens=op.external,
             delay_cache_blocks=op.delay,
-            num_encoder_tokens=op.encoder_tokens,
-            full_sequence_must_fit=op.gate,
-            reserved_blocks=op.reserved,
+            **start,
+            **more,
         )
         if new is None:
             return _REFUSED
+        if release.records_lookups and op.hit:
+            self._manager.record_prefix_cache_stats(request, hit_tokens)
         request.num_computed_tokens += hit_tokens + op.external
         live.scheduled = op.new_tokens
-        return Done(_ids_per_group(new))
+        live.settle()
+        outcome = Done(_ids_per_group(new))
+        self._end_scheduling()
+        return outcome
+
+    def _end_scheduling(self) -> None:
+        """What the scheduler drains at the end of a step; here every allocation is a step of its own."""
+        if self._called.offers_boundary_states:
+            self._manager.take_boundary_state_offloads()
+        if self._called.copies:
+            copies, retained = self._manager.take_kv_cache_block_copies()
+            self.copies = tuple([(copy.src_block_id, copy.dst_block_id) for copy in copies])
+            if copies:
+                self._pool.free_blocks(retained)
 
     def _advance(self, op: Advance) -> Outcome:
         live = self._live(op.request)
@@ -161,10 +212,13 @@ class VllmStyleTarget:
         live.scheduled = 0
         if op.sampled:
             request.append_output_token_ids(list(op.sampled))
+        live.settle()
         return Done(len(request.block_hashes))
 
     def _reject(self, op: Reject) -> Outcome:
-        self._live(op.request).request.num_computed_tokens -= op.count
+        live = self._live(op.request)
+        live.request.num_computed_tokens -= op.count
+        live.settle()
         return Done()
 
     def _arrive(self, op: Arrive) -> Outcome:
@@ -172,6 +226,7 @@ class VllmStyleTarget:
         self._manager.cache_blocks(request, request.num_computed_tokens)
         if request.num_computed_tokens == request.num_tokens:
             request.num_computed_tokens -= 1
+        self._live(op.request).settle()
         return Done()
 
     def _free(self, op: Free) -> Outcome:
@@ -185,11 +240,17 @@ class VllmStyleTarget:
         live.request.num_computed_tokens = 0
         live.request.num_preemptions += 1
         live.scheduled = 0
+        live.settle()
         return Done()
 
     def _remove_skipped(self, op: RemoveSkipped) -> Outcome:
         live = self._requests.get(op.request)
-        self._manager.remove_skipped_blocks(op.request, live.request.num_computed_tokens if live else 0)
+        computed = prompt = 0
+        if live:
+            computed = live.settled if self._called.in_flight else live.request.num_computed_tokens
+            prompt = live.request.num_prompt_tokens
+        more = {"num_prompt_tokens": prompt} if self._called.prompt_aware_skipping else {}
+        self._manager.remove_skipped_blocks(op.request, computed, **more)
         return Done()
 
     # The prefix cache as a whole, and what is reported about it.
@@ -240,6 +301,22 @@ class VllmStyleTarget:
     def _blocks(self, ids: tuple[int, ...]) -> list[Any]:
         every = self._pool.blocks
         return [every[block] for block in ids]
+
+
+class CoreCalculator:
+    """Answers with a core that can be imported here."""
+
+    def __init__(self, name: str, binding: Binding) -> None:
+        self.name = name
+        self.version = binding.version
+        self._names = binding.names
+
+    def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
+        """The answer; see `calculator.answer`."""
+        return answer(self._names, op, inputs)
+
+    def close(self) -> None:
+        """Nothing is left behind."""
 
 
 def _ids_per_group(blocks: Any) -> Value:

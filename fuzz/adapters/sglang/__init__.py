@@ -1,0 +1,24 @@
+"""SGLang: its radix cache over paged allocators, with full attention alone or beside a sliding window."""
+
+from importlib.resources import files
+
+from ...targets.base import Target
+from ..family import Family
+
+
+def _open_target() -> Target:
+    from .engine import load
+    from .target import SglangTarget
+
+    engine = load()
+    return SglangTarget(FAMILY.spec(engine.version), engine)
+
+
+FAMILY = Family(
+    name="sglang",
+    open_target=_open_target,
+    keeps=("*.py", "sglang/kernels/jit/*", "sglang/srt/mem_cache/rust_tree_core/*"),
+    requirements=(files(__package__) / "requirements.txt").read_text(),
+    releases=("0.5.23",),
+    environment={"CUDA_VISIBLE_DEVICES": "", "SGLANG_LOG_LEVEL": "ERROR"},
+)

@@ -1,0 +1,149 @@
+"""Shows SGLang's pools, tree and request rows as a `Snapshot`.
+
+A block is a page. Block 0 is the null block: SGLang pads its batches with slot 0, which no request is ever given. The
+pool of the sliding window is another one, with pages of its own: its page `p` is shown as block `full_pages + p`, so
+that the blocks of both pools are told apart and share nothing.
+
+A page is free if the allocator has it, or if it could be evicted: the tree holds it and nobody has locked it. A request
+holds the pages of its row. Those that the tree owns it holds through its lock, which in the window's pool ends at the
+first node that covers the window: what lies before is null in its table, whoever else may hold it. Those that are its
+own it holds itself, until their slots are given back.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ....model.arith import cdiv
+from ....model.ops import NULL, Value
+from ....model.snapshot import Snapshot
+from .engine import Cache
+
+
+class Observer:
+    """Looks at one cache from its construction to its end."""
+
+    def __init__(self, cache: Cache, num_groups: int, num_blocks: int) -> None:
+        self._cache = cache
+        self._num_groups = num_groups
+        self._num_blocks = num_blocks
+        self._held_from: dict[str, tuple[object, int]] = {}
+        """Per request, its lock and the first position that this lock holds in the window's pool."""
+
+    def snapshot(self, requests: Mapping[str, Any]) -> Snapshot:
+        """The state now, for these requests by name."""
+        groups = range(self._num_groups)
+        holders = {name: request for name, request in requests.items() if request.kv.holds_kv}
+        rows = {name: self.tables(request) for name, request in holders.items()}
+        tables = [{name: row[group] for name, row in rows.items()} for group in groups]
+        counts = [0] * self._num_blocks
+        for row in rows.values():
+            for block in {block for table in row for block in table if block != NULL}:
+                if block < self._num_blocks:
+                    counts[block] += 1
+        return Snapshot(
+            free=self._free(),
+            num_free=self._num_free(),
+            usage=0.0,
+            ref_cnt=counts,
+            tables=tables,
+            registered=[{} for _ in groups],
+            labels=[None] * self._num_blocks,
+            earliest=[None] * self._num_blocks,
+            num_identities=0,
+            events=(),
+            new_block_ids=[[] for _ in groups],
+            stats=None,
+        )
+
+    # The pools.
+
+    def _free(self) -> list[int]:
+        """Pages that can be had, in ascending order; one that is free twice stands there twice."""
+        cache = self._cache
+        if not cache.swa_pages:
+            return sorted(_pages_of(cache.allocator) + self._evictable(in_window=False))
+        full = _pages_of(cache.allocator.full_attn_allocator) + self._evictable(in_window=False)
+        swa = _pages_of(cache.allocator.swa_attn_allocator) + self._evictable(in_window=True)
+        return sorted(full) + sorted(cache.full_pages + page for page in swa)
+
+    def _evictable(self, *, in_window: bool) -> list[int]:
+        """Pages in the tree that nobody has locked."""
+        cache = self._cache
+        if cache.tree.disable:
+            return []
+        slots = cache.tree.tree_core.walk_for_kv_canary(True, in_window).slot_indices[:: cache.page]
+        if in_window:
+            slots = cache.allocator.full_to_swa_index_mapping[slots]
+        pages: list[int] = (slots // cache.page).tolist()
+        return pages
+
+    def _num_free(self) -> int:
+        """Free and evictable pages as SGLang counts them."""
+        cache = self._cache
+        tree, allocator = cache.tree, cache.allocator
+        if not cache.swa_pages:
+            return int(allocator.available_size() + tree.evictable_size()) // cache.page
+        full = allocator.full_available_size() + tree.full_evictable_size()
+        swa = allocator.swa_available_size() + tree.swa_evictable_size()
+        return int(full) // cache.page + int(swa) // cache.page
+
+    # Requests.
+
+    def table_lengths(self, request: Any) -> int:
+        """Entries of the request's tables; they are all of one length."""
+        return cdiv(request.kv.kv_allocated_len, self._cache.page) if request.kv.holds_kv else 0
+
+    def tables(self, request: Any) -> list[list[int]]:
+        """Per group, the pages that the request holds, by position."""
+        cache, kv = self._cache, request.kv
+        slots = cache.rows.req_to_token[kv.req_pool_idx, : kv.kv_allocated_len : cache.page].long()
+        full: list[int] = (slots // cache.page).tolist()
+        if not cache.swa_pages:
+            return [full]
+        return [full, self._in_window(slots, self._held_from_position(request), kv.cache_protected_len)]
+
+    def prefix(self, request: Any) -> Value:
+        """Per group, the pages of the prefix that was just matched."""
+        cache = self._cache
+        if not request.prefix_len:
+            return tuple(() for _ in range(self._num_groups))
+        slots = cache.tree.prefix_device_indices(request)[:: cache.page]
+        full = tuple((slots // cache.page).tolist())
+        if not cache.swa_pages:
+            return (full,)
+        first = self._window_start(request.last_node)
+        return (full, tuple(self._in_window(slots, first, request.prefix_len)))
+
+    def _in_window(self, slots: Any, first: int, owned_by_tree: int) -> list[int]:
+        """The window's pages behind these first slots of pages, null where the request holds none."""
+        cache = self._cache
+        pages = (cache.allocator.full_to_swa_index_mapping[slots] // cache.page).tolist()
+        return [
+            cache.full_pages + page if page and not entry * cache.page < min(first, owned_by_tree) else NULL
+            for entry, page in enumerate(pages)
+        ]
+
+    def _held_from_position(self, request: Any) -> int:
+        """The first position of the tree's that the request holds in the window's pool."""
+        lock, protected = request.lock, request.kv.cache_protected_len
+        if lock is None or lock.swa_released or self._cache.tree.disable:
+            return int(protected)
+        seen = self._held_from.get(request.rid)
+        if seen is None or seen[0] is not lock:
+            seen = self._held_from[request.rid] = (lock, self._window_start(lock.node))
+        return seen[1]
+
+    def _window_start(self, node: Any) -> int:
+        """Where the nodes begin that a lock on this one takes in the window's pool."""
+        (path,) = self._cache.tree.tree_core.collect_path_info([node])
+        spans = sorted((part.path_start, part.path_end) for part in path)
+        if not spans:
+            return 0
+        needed = spans[-1][1] - self._cache.window
+        return max((start for start, _ in spans if start <= needed), default=0)
+
+
+def _pages_of(allocator: Any) -> list[int]:
+    """The free pages of one allocator."""
+    pages: list[int] = allocator.get_all_free_pages().tolist()
+    return pages

@@ -1,0 +1,390 @@
+"""Drives SGLang's cache as its scheduler does without overlap, in batches of one request.
+
+What one operation does here is what the scheduler does at that place: a lookup matches the prefix; an allocation asks
+the budget for prefills or for the next decode, locks the matched node and allocates, which evicts what it must. Before
+the next step after a prefill, the pages of that one are published in the tree. A finished request publishes the rest
+and lets go; a preempted one lets go without publishing. A step of known tokens is a prefill until all are computed,
+then a decode; one that holds tokens not known yet is a speculative decode, which reserves whole pages.
+
+A refusal is the budget's word, and it may have evicted. Running out of memory after the budget has agreed raises in
+SGLang and ends its server: here it is a `Failed`.
+"""
+
+import contextlib
+import io
+import traceback
+from array import array
+from collections.abc import Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from ....model import ops
+from ....model.arith import cdiv
+from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Value, error_kind
+from ....model.snapshot import Snapshot
+from ...targets.base import TargetLostError
+from .engine import Cache, Engine
+from .observe import Observer
+
+HIDES = frozenset(
+    {
+        "append_only",  # a row is pointed at an equal page that the tree has already
+        "free_order",  # free pages and those that can be evicted, in no order
+        "usage",
+        "ref_cnt",  # locks are counted per node of the tree; what is shown is counted from the tables
+        "registered",
+        "labels",
+        "earliest",
+        "num_identities",
+        "events",
+        "new_block_ids",
+        "stats",
+    }
+)
+LACKS = frozenset(
+    {
+        *("Evict", "Take", "Touch", "Release", "Arrive", "RemoveSkipped", "CommonPrefix"),
+        *("TakeEvents", "TakeNewBlockIds", "TakeStats"),
+        *("Submit.items", "Submit.embeds"),
+        *("Allocate.lookahead", "Allocate.external", "Allocate.delay", "Allocate.encoder_tokens", "Allocate.reserved"),
+    }
+)
+MANY_TOKENS = 1 << 20
+"""What a request may generate at most: more than any does."""
+
+
+class Live:
+    """A request as the scheduler's side remembers it."""
+
+    def __init__(self, request: Any) -> None:
+        self.request = request
+        self.scheduled = 0
+        """Tokens of the step that runs."""
+        self.is_unpublished = False
+        """Was the last step a prefill, whose pages are not in the tree yet?"""
+        self.is_decoding = False
+        """Has a prefill reached the last known token?"""
+
+    @property
+    def known(self) -> int:
+        """Tokens known, prompt and output."""
+        return int(self.request.seqlen)
+
+    @property
+    def computed(self) -> int:
+        """Tokens computed before the step that runs."""
+        return self._computed
+
+    _computed = 0
+
+    def restart(self) -> None:
+        """Nothing is computed any more."""
+        self._computed = self.scheduled = 0
+        self.is_unpublished = self.is_decoding = False
+
+    def ran(self, rejected: int) -> None:
+        """The step has run; so many of its tokens count as computed no more."""
+        self._computed += self.scheduled - rejected
+        self.scheduled = 0
+
+    def begin(self, tokens: int, scheduled: int) -> None:
+        """A step of `scheduled` tokens begins behind `tokens` computed ones."""
+        self._computed, self.scheduled = tokens, scheduled
+
+
+class SglangTarget:
+    """A `Target` over an installed SGLang."""
+
+    hides = HIDES
+    lacks = LACKS
+
+    def __init__(self, name: str, engine: Engine) -> None:
+        self.name = name
+        self._engine = engine
+        self._live: dict[str, Live] = {}
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """Build a fresh cache. Failed without a snapshot if SGLang has none for this shape."""
+        self._live = {}
+        try:
+            self._cache: Cache = self._engine.build(shape)
+        except Exception as error:
+            return Failed(error_kind(error)), None
+        self._shape = shape
+        self._observer = Observer(self._cache, len(shape.groups), shape.num_blocks)
+        return Done(), self._look()
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """Apply one operation and look at the state afterwards."""
+        handler = _HANDLERS.get(type(operation))
+        try:
+            with contextlib.redirect_stdout(io.StringIO()):  # SGLang prints its tree when it runs out of memory
+                outcome = Failed("NotImplementedError") if handler is None else handler(self, operation)
+        except Exception as error:
+            outcome = Failed(error_kind(error))
+            self.last_error = error
+        return outcome, self._look()
+
+    def close(self) -> None:
+        """Forget the cache."""
+        self._live = {}
+        self.__dict__.pop("_cache", None)
+        self.__dict__.pop("_observer", None)
+
+    last_error: Exception | None = None
+    """What the last `Failed` was, for a person who looks for the reason."""
+
+    def _look(self) -> Snapshot:
+        try:
+            return self._observer.snapshot({name: live.request for name, live in self._live.items()})
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            what = f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})"
+            raise TargetLostError("protocol", f"the state can no longer be read: {what}") from error
+
+    # Requests.
+
+    def _submit(self, op: ops.Submit) -> Outcome:
+        parameters = self._engine.sampling.SamplingParams(max_new_tokens=MANY_TOKENS)
+        request = self._engine.batch.Req(
+            op.request, "", array("q", op.prompt), parameters, lora_id=op.adapter, cache_salt=op.salt
+        )
+        if op.skip_lookup:  # whoever wants the prompt's probabilities computes it all
+            request.return_logprob, request.logprob_start_len = True, 0
+        self._live[op.request] = Live(request)
+        return Done(len(op.prompt) // self._cache.page if self._shape.caching else 0)
+
+    def _lookup(self, op: ops.Lookup) -> Outcome:
+        request = self._live[op.request].request
+        request.init_next_round_input(self._cache.tree)
+        return Done((int(request.prefix_len), self._observer.prefix(request)))
+
+    def _allocate(self, op: ops.Allocate) -> Outcome:
+        live = self._live[op.request]
+        if op.new_tokens <= 0:
+            return Failed("ValueError")
+        before = self._observer.table_lengths(live.request)
+        accepted = self._first(live, op) if not live.request.kv.holds_kv else self._next(live, op)
+        if not accepted:
+            return Refused()
+        tables = self._observer.tables(live.request)
+        before = max(before, cdiv(live.request.prefix_len if not before else 0, self._cache.page))
+        return Done(tuple(tuple(table[before:]) for table in tables))
+
+    def _first(self, live: Live, op: ops.Allocate) -> bool:
+        """The first step of a request that holds nothing."""
+        request, tree = live.request, self._cache.tree
+        if not op.hit:
+            with self._engine.environ.envs.SGLANG_RADIX_FORCE_MISS.override(True):
+                request.init_next_round_input(tree)
+        start = int(request.prefix_len)
+        demand = live.known - start if op.gate else op.new_tokens
+        lock = tree.lock(request.last_node)  # what has been matched cannot be evicted to make room
+        fits = self._admits(live, op.new_tokens, max(demand, op.new_tokens))
+        tree.unlock(lock)
+        if not fits:
+            return False
+        request.lock = tree.lock(request.last_node)
+        self._prefill(live, start, op.new_tokens)
+        return True
+
+    def _next(self, live: Live, op: ops.Allocate) -> bool:
+        """A further step of a request that holds memory."""
+        start, new, kv = live.computed, op.new_tokens, live.request.kv
+        settled = kv.kv_allocated_len == start
+        if live.is_decoding and settled and new == 1 and start + 1 == live.known:
+            return self._decode(live, start)
+        if live.is_decoding or not settled:
+            return self._speculate(live, start, new)
+        if not self._continues(new):
+            return False
+        self._publish(live)
+        live.request.refresh_fill_ids()
+        live.request.prefix_len = start
+        self._prefill(live, start, new)
+        return True
+
+    def _admits(self, live: Live, new: int, demand: int) -> bool:
+        """Does the budget admit a request, with a step of `new` tokens and a demand of so many in all?"""
+        budget, page = self._cache.allocator.create_prefill_budget(self._cache.tree), self._cache.page
+        fits, chunk = budget.check_prefill(
+            extend_input_len=new,
+            total_tokens=demand + page,
+            max_new_tokens=0,
+            input_tokens=live.known,
+            swa_host_hit_length=0,
+            chunk_limit=new,
+        )
+        return bool(fits) and chunk >= new
+
+    def _continues(self, new: int) -> bool:
+        """Does the budget have room for a further chunk of so many tokens?"""
+        budget = self._cache.allocator.create_prefill_budget(self._cache.tree)
+        paged = budget.ceil_paged_tokens(new) + self._cache.page
+        fits = budget.can_allocate_prefill(paged_input=paged, extend_input_len=new, max_new_tokens=0, chunk_limit=new)
+        return bool(fits)
+
+    def _prefill(self, live: Live, start: int, new: int) -> None:
+        """A step over known tokens; drafts behind them are reserved for as for a speculative step."""
+        known = min(new, live.known - start)
+        request, torch = live.request, self._engine.torch
+        request.extend_end = start + known
+        batch = self._batch(request, self._engine.modes.ForwardMode.EXTEND)
+        batch.prefix_lens, batch.extend_lens, batch.extend_num_tokens = [start], [known], known
+        batch.seq_lens = batch.seq_lens_cpu = torch.tensor([start + known], dtype=torch.int64)
+        self._engine.allocation.alloc_for_extend(batch)
+        request.extend_batch_idx += 1
+        if new > known:
+            self._reserve(request, batch, start + new - request.kv.kv_committed_len)
+        live.begin(start, new)
+        live.is_unpublished = True
+        live.is_decoding = start + known == live.known
+
+    def _decode(self, live: Live, start: int) -> bool:
+        """One more token."""
+        batch = self._running(live.request, start)
+        if not batch.check_decode_mem():
+            return False
+        self._publish(live)
+        self._engine.allocation.alloc_for_decode(batch, token_per_req=1)
+        live.request.decode_batch_idx += 1
+        live.begin(start, 1)
+        return True
+
+    def _speculate(self, live: Live, start: int, new: int) -> bool:
+        """A step with tokens that are not known yet, or in slots that an earlier such step has left over."""
+        request, tree = live.request, self._cache.tree
+        batch = self._running(request, start)
+        _, _, needed = self._lengths(request, new)
+        if needed and not self._cache.allocator.check_decode_capacity(num_tokens=needed, tree_cache=tree):
+            return False
+        self._publish(live)
+        batch.maybe_evict_swa()
+        self._reserve(request, batch, new)
+        request.decode_batch_idx += 1
+        live.begin(start, new)
+        return True
+
+    def _lengths(self, request: Any, new: int) -> tuple[list[int], list[int], int]:
+        lengths: tuple[list[int], list[int], int] = self._engine.sizing.page_aligned_decode_alloc_lens(
+            [request], reserve=new, page_size=self._cache.page
+        )
+        return lengths
+
+    def _reserve(self, request: Any, batch: Any, new: int) -> None:
+        """Slots for `new` tokens behind the committed ones, in whole pages."""
+        torch = self._engine.torch
+        current, following, needed = self._lengths(request, new)
+        starts, ends = (torch.tensor(lengths, dtype=torch.int64) for lengths in (current, following))
+        self._engine.allocation.alloc_for_spec_decode(
+            self._cache.tree,
+            self._cache.rows,
+            reqs=[request],
+            req_pool_indices=torch.tensor([request.kv.req_pool_idx], dtype=torch.int64),
+            cur_kv_lens=starts,
+            cur_kv_lens_cpu=starts,
+            nxt_kv_lens=ends,
+            nxt_kv_lens_cpu=ends,
+            num_needed_tokens=needed,
+            batch=batch,
+        )
+
+    def _running(self, request: Any, computed: int) -> Any:
+        """A batch of one request that decodes."""
+        torch = self._engine.torch
+        batch = self._batch(request, self._engine.modes.ForwardMode.DECODE)
+        batch.seq_lens = batch.seq_lens_cpu = torch.tensor([computed], dtype=torch.int64)
+        batch.req_pool_indices = torch.tensor([request.kv.req_pool_idx], dtype=torch.int64)
+        batch.req_pool_indices_cpu = batch.req_pool_indices
+        return batch
+
+    def _batch(self, request: Any, mode: Any) -> Any:
+        return self._engine.batch.ScheduleBatch(
+            reqs=[request],
+            req_to_token_pool=self._cache.rows,
+            token_to_kv_pool_allocator=self._cache.allocator,
+            tree_cache=self._cache.tree,
+            model_config=SimpleNamespace(is_encoder_decoder=False),
+            forward_mode=mode,
+            device="cpu",
+            spec_algorithm=self._engine.speculative.SpeculativeAlgorithm.NONE,
+        )
+
+    def _advance(self, op: ops.Advance) -> Outcome:
+        live = self._live[op.request]
+        ran = live.scheduled > 0
+        live.ran(op.rejected)
+        live.request.output_ids.extend(op.sampled)
+        if ran:
+            live.request.kv.kv_committed_len = live.computed
+        return Done(live.known // self._cache.page if self._shape.caching else 0)
+
+    def _publish(self, live: Live) -> None:
+        """Enter the pages of a prefill that has run into the tree. Where the tree has the same content already, the
+        row is pointed at the tree's pages and the request's own are free."""
+        if live.is_unpublished and not live.scheduled:
+            live.is_unpublished = False
+            self._engine.common.checkpoint_kv_cache(live.request, self._cache.tree)
+
+    def _reject(self, op: ops.Reject) -> Outcome:
+        live = self._live[op.request]
+        live.begin(live.computed - op.count, live.scheduled)
+        live.request.kv.kv_committed_len = live.computed
+        return Done()
+
+    def _free(self, op: ops.Free) -> Outcome:
+        """A request whose last step has run is finished; one in the middle of a step is aborted."""
+        live = self._live.pop(op.request, None)
+        if live is not None and live.request.kv.holds_kv:
+            live.request.finished_reason = self._engine.batch.FINISH_LENGTH(length=live.known)
+            self._engine.common.release_kv_cache(live.request, self._cache.tree, checkpoint=not live.scheduled)
+        return Done()
+
+    def _preempt(self, op: ops.Preempt) -> Outcome:
+        live, cache = self._live[op.request], self._cache
+        if live.request.kv.holds_kv:
+            self._publish(live)
+            self._engine.batch.release_req(
+                req=live.request,
+                remaing_req_count=0,
+                req_to_token_pool=cache.rows,
+                token_to_kv_pool_allocator=cache.allocator,
+                tree_cache=cache.tree,
+                hisparse_coordinator=None,
+            )
+        live.restart()
+        return Done()
+
+    # The pool and what is seen of it.
+
+    def _reset(self, op: ops.Reset) -> Outcome:
+        """Flush the cache, which is done only while no request holds anything."""
+        if any(live.request.kv.holds_kv for live in self._live.values()):
+            return Done(False)
+        for part in (self._cache.tree, self._cache.rows, self._cache.allocator):
+            (part.reset if part is self._cache.tree else part.clear)()
+        return Done(True)
+
+    def _read_table(self, op: ops.ReadTable) -> Outcome:
+        live = self._live.get(op.request)
+        empty: Value = tuple(() for _ in self._shape.groups)
+        if live is None or not live.request.kv.holds_kv:
+            return Done(empty)
+        return Done(tuple(map(tuple, self._observer.tables(live.request))))
+
+    def _step_start(self, op: ops.StepStart) -> Outcome:
+        return Done()
+
+
+_HANDLERS: Mapping[type[Operation], Callable[[SglangTarget, Any], Outcome]] = {
+    ops.Submit: SglangTarget._submit,
+    ops.Lookup: SglangTarget._lookup,
+    ops.Allocate: SglangTarget._allocate,
+    ops.Advance: SglangTarget._advance,
+    ops.Reject: SglangTarget._reject,
+    ops.Free: SglangTarget._free,
+    ops.Preempt: SglangTarget._preempt,
+    ops.Reset: SglangTarget._reset,
+    ops.ReadTable: SglangTarget._read_table,
+    ops.StepStart: SglangTarget._step_start,
+}

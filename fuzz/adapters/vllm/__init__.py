@@ -1,0 +1,43 @@
+"""vLLM, and every core that speaks its KV-cache API."""
+
+from importlib.resources import files
+
+from ...targets.base import Calculator, Target
+from ..family import Family, Known
+from .releases import KNOWN, REFERENCE
+
+
+def _open_target() -> Target:
+    from .binding import bind_vllm
+    from .style import VllmStyleTarget
+
+    binding = bind_vllm()
+    return VllmStyleTarget(FAMILY.spec(binding.version), binding)
+
+
+def _open_calculator() -> Calculator:
+    from .binding import bind_vllm
+    from .style import CoreCalculator
+
+    binding = bind_vllm()
+    return CoreCalculator(FAMILY.spec(binding.version), binding)
+
+
+def _known() -> Known:
+    from .configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
+    from .deviations import DEVIATIONS
+
+    return Known(DEVIATIONS, CONFIGURATION_DEVIATIONS, Reference0230)
+
+
+FAMILY = Family(
+    name="vllm",
+    open_target=_open_target,
+    open_calculator=_open_calculator,
+    requirements=(files(__package__) / "requirements.txt").read_text(),
+    releases=KNOWN,
+    reference=REFERENCE,
+    scheduler=f"{__name__}.scheduler",
+    known=_known,
+    environment={"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"},
+)

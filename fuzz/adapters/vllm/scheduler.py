@@ -1,0 +1,331 @@
+"""Are violations in a release reachable from its own scheduler, and what does a user see? One small script each.
+
+In the interpreter of a release, `python -m blockproof.fuzz.adapters.vllm.scheduler CASE...` runs the cases (all of them
+if none is named) and prints a line of JSON for each: whether the violation was shown, and what was seen. A case whose
+engine the release cannot build says so. Every engine here passes the release's own start-up check: its pool holds a
+request of the greatest length.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from ....model.ops import Group, Item, Submit
+from .scheduler_config import Setup, module, shape_of
+from .scheduler_device import Job
+from .scheduler_run import Observed, SchedulerRun
+
+TEXT = tuple(range(1, 4097))
+"""A text of different tokens."""
+IMAGE = 9000
+"""The placeholder token of every multimodal item."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Was the violation shown, in one sentence, and everything that was observed."""
+
+    shown: bool
+    what: str
+    observed: Observed
+
+
+def _text(length: int, first: int = 0) -> tuple[int, ...]:
+    return TEXT[first : first + length]
+
+
+def _corrupted(observed: Observed) -> Verdict:
+    return Verdict(bool(observed.corruption), observed.corruption[0] if observed.corruption else "", observed)
+
+
+def _crashed(observed: Observed) -> Verdict:
+    return Verdict(bool(observed.error), observed.error, observed)
+
+
+def _starved(observed: Observed) -> Verdict:
+    waiting = ", ".join(observed.starved)
+    return Verdict(bool(observed.starved), f"never scheduled: {waiting}" if waiting else "", observed)
+
+
+def _one_full(num_blocks: int = 64, block_size: int = 16, max_model_len: int = 256) -> Setup:
+    return Setup(shape_of((Group("full", block_size),), num_blocks, max_model_len, 128))
+
+
+def _scan(build: Callable[[int], Observed], judge: Callable[[Observed], Verdict], values: range) -> Verdict:
+    """The first of these that shows it: how full the pool is decides."""
+    verdict = Verdict(False, "", Observed())
+    for value in values:
+        verdict = judge(build(value))
+        if verdict.shown:
+            return replace(verdict, what=f"{verdict.what} (at {value} blocks)")
+    return verdict
+
+
+# What names a block.
+
+
+def adapter_named_like_salt() -> Verdict:
+    """A request without an adapter, whose salt is the name of one, takes the blocks computed with the adapter."""
+    run = SchedulerRun(_one_full())
+    run.add(Job(Submit("with adapter", _text(40), adapter="tenant"), 2))
+    run.run()
+    run.add(Job(Submit("salted", _text(40), salt="tenant"), 2))
+    return _corrupted(run.run())
+
+
+def adapter_loaded_anew(in_place: bool = False) -> Verdict:
+    """An adapter is unloaded, and another one loaded under its name from another place: the old blocks are found."""
+    run = SchedulerRun(_one_full())
+    for name, version in (("before", 0), ("after", 1)):
+        submit = Submit(name, _text(40), adapter="tenant")
+        run.add(Job(submit, 2, adapter_version=version, adapter_in_place=in_place))
+        run.run()
+    return _corrupted(run.observed)
+
+
+def adapter_changed_in_place() -> Verdict:
+    """An adapter is trained further where it lies, and loaded again: the old blocks are found."""
+    return adapter_loaded_anew(in_place=True)
+
+
+def overlapping_items() -> Verdict:
+    """A video and its sound are two items on the same tokens; another sound under the same video goes unnoticed."""
+    run = SchedulerRun(_one_full())
+    prompt = (*_text(4), *[IMAGE] * 60, *_text(8, 100))
+    for name, sound in (("first", "sound 1"), ("second", "sound 2")):
+        items = (Item("video", 4, 60), Item(sound, 4, 60))
+        run.add(Job(Submit(name, prompt, items=items), 2))
+        run.run()
+    return _corrupted(run.observed)
+
+
+def items_lost_on_restart() -> Verdict:
+    """Two conversations differ in one of two images of the prompt's last block; one is preempted and begins again."""
+    run = SchedulerRun(_one_full(num_blocks=10, max_model_len=64))
+    prompt = (*_text(18), *[IMAGE] * 4, *_text(2, 50), *[IMAGE] * 4)
+    run.add(Job(Submit("other", prompt, items=(Item("image 1", 18, 4), Item("shared", 24, 4))), 30))
+    run.add(Job(Submit("long", _text(20, 200)), 40))
+    run.step()
+    run.add(Job(Submit("preempted", prompt, items=(Item("image 2", 18, 4), Item("shared", 24, 4))), 30))
+    return _corrupted(run.run())
+
+
+# What a hit holds.
+
+
+def chunk_astride_block() -> Verdict:
+    """A chunk that is no multiple of the block size: a hit ends before the chunk it was made for."""
+    groups = (Group("chunked", 16, chunk=24),)
+    run = SchedulerRun(Setup(shape_of(groups, 32, 128, 128)))
+    run.add(Job(Submit("only", _text(31)), 4))
+    return _corrupted(run.run())
+
+
+def state_beyond_keys() -> Verdict:
+    """Eagle and a hybrid with Mamba: a conversation goes on, and its hit is longer than what full attention holds."""
+    groups = (Group("full", 16), Group("mamba", 16, mamba_mode="align", speculative_blocks=2))
+    run = SchedulerRun(Setup(shape_of(groups, 64, 256, 256, eagle=True), drafts=2))
+    first = Job(Submit("turn 1", _text(40)), 26, drafts=((2, 0),))
+    run.add(first)
+    run.run()
+    history = tuple(first.token(position) for position in range(66))
+    run.add(Job(Submit("turn 2", (*history, *_text(30, 300))), 4, drafts=((2, 0),)))
+    return _corrupted(run.run())
+
+
+def _decode_under_pressure(num_blocks: int, drafts: int) -> Observed:
+    """Twelve requests decode asynchronously in a pool that they fill; of their drafts nearly none is right."""
+    groups = (Group("full", 4), Group("sliding", 4, window=7))
+    shape = shape_of(groups, num_blocks, 64, 16, eagle=bool(drafts))
+    run = SchedulerRun(Setup(shape, drafts=drafts, asynchronous=True))
+    judged = ((drafts, 0), (drafts, 1), (drafts, 0)) if drafts else ()
+    for index in range(12):
+        run.add(Job(Submit(f"r{index}", _text(5 + 3 * index % 20, 40 * index)), 24, drafts=judged))
+    return run.run()
+
+
+def window_cut_too_early() -> Verdict:
+    """Asynchronous, with drafts: the window is cut for tokens that are then rejected; somebody else takes the block."""
+    return _scan(lambda blocks: _decode_under_pressure(blocks, 3), _corrupted, range(30, 46, 2))
+
+
+def window_cut_without_drafts() -> Verdict:
+    """The same without drafts: nothing is rejected, so nothing that was cut is read again."""
+    return _scan(lambda blocks: _decode_under_pressure(blocks, 0), _corrupted, range(30, 46, 2))
+
+
+# Room.
+
+
+def window_reserved_as_full() -> Verdict:
+    """A prompt that the start-up check admits waits for ever, since the gate counts its window groups in full."""
+    groups = (Group("full", 16), Group("sliding", 16, window=64))
+    run = SchedulerRun(Setup(shape_of(groups, 80, 1024, 64)))
+    run.add(Job(Submit("long", _text(1000)), 4))
+    return _starved(run.run())
+
+
+# A connector brings tokens from outside.
+
+
+def state_from_outside() -> Verdict:
+    """Running states and a connector: room for the state that comes is not counted, and the engine dies taking it."""
+    groups = (Group("full", 16), Group("mamba", 16, mamba_mode="align"))
+
+    def build(held: int) -> Observed:
+        run = SchedulerRun(Setup(shape_of(groups, 40, 512, 512), connector=True))
+        run.add(Job(Submit("holder", _text(16 * held - 1)), 200))
+        run.step()
+        run.add(Job(Submit("loaded", _text(100, 1000)), 4, external=96))
+        return run.run(60)
+
+    return _scan(build, _crashed, range(20, 32))
+
+
+def hit_taken_for_external() -> Verdict:
+    """Two groups and a connector: what one group takes for tokens from outside is the other's hit, not yet held."""
+    groups = (Group("full", 32), Group("sliding", 16, window=48))
+
+    def build(num_blocks: int) -> Observed:
+        run = SchedulerRun(Setup(shape_of(groups, num_blocks, 256, 128), connector=True))
+        for job, steps in (
+            (Job(Submit("before", _text(64, 1000)), 12), 8),
+            (Job(Submit("long", _text(191)), 16), 1),
+            (Job(Submit("next", _text(188)), 26), 6),
+        ):
+            run.add(job)
+            for _ in range(steps):
+                run.step()
+        run.add(Job(Submit("loaded", (*_text(64), *_text(52, 600))), 4, external=96, loads_later=True))
+        return run.run(60)
+
+    return _scan(build, _corrupted, range(23, 64))
+
+
+def hit_not_cut() -> Verdict:
+    """Two groups of full attention that differ, and a window: the second one keeps the hit that the window cut."""
+    groups = (Group("full", 16), Group("full", 16, num_heads=2), Group("sliding", 16, window=32))
+
+    def build(held: int) -> Observed:
+        run = SchedulerRun(Setup(shape_of(groups, 70, 256, 64), connector=True))
+        run.add(Job(Submit("long", _text(180)), 60))
+        for _ in range(5):
+            run.step()
+        run.add(Job(Submit("holder", _text(16 * held - 1, 1000)), 30))
+        for _ in range(4):
+            run.step()
+        run.add(Job(Submit("loaded", (*_text(66), *_text(20, 600))), 4, external=16, loads_later=True))
+        run.run(60)
+        for index in range(4):
+            run.add(Job(Submit(f"after {index}", _text(120, 700 + 200 * index)), 8))
+        return run.run(120)
+
+    def judge(observed: Observed) -> Verdict:
+        verdict = _corrupted(observed) if observed.corruption else _crashed(observed)
+        if verdict.shown or not observed.missing_blocks:
+            return verdict
+        return Verdict(True, f"{-observed.missing_blocks} more blocks count as free than there are", observed)
+
+    return _scan(build, judge, range(1, 14))
+
+
+def loads_block_each_other() -> Verdict:
+    """A window and a connector: two requests are let in to load, and then neither can go on, for the other's blocks."""
+    groups = (Group("full", 16), Group("sliding", 16, window=64))
+
+    def build(num_blocks: int) -> Observed:
+        run = SchedulerRun(Setup(shape_of(groups, num_blocks, 512, 128), connector=True))
+        for name, first, length, external in (("one", 0, 400, 256), ("two", 1000, 500, 320)):
+            run.add(Job(Submit(name, _text(length, first)), 4, external=external, loads_later=True))
+        return run.run(200)
+
+    return _scan(build, _starved, range(48, 80))
+
+
+# What is thrown away.
+
+
+def _replayed(setup: Setup, prompt: Sequence[int]) -> Observed:
+    run = SchedulerRun(setup)
+    for name in ("first", "replay"):
+        run.add(Job(Submit(name, tuple(prompt)), 4, drafts=((setup.drafts, 0),) if setup.drafts else ()))
+        run.run()
+    return run.observed
+
+
+def _replay_loses(setup: Setup, prompt: Sequence[int]) -> Verdict:
+    """Does a replay with eagle lose more than the one alignment that it must give up?"""
+    without = replace(setup, drafts=0, shape=replace(setup.shape, eagle=False))
+    observed, kept = _replayed(setup, prompt), _replayed(without, prompt).hits["replay"]
+    hit = observed.hits["replay"]
+    what = f"a replay hits {hit} tokens with eagle, {kept} without"
+    return Verdict(hit + setup.shape.scheduler_block_size < kept, what, observed)
+
+
+def replay_never_hits() -> Verdict:
+    """Retention interval 0 (kept for replays only), a window and eagle: no replay ever hits."""
+    groups = (Group("full", 16), Group("sliding", 16, window=32))
+    shape = shape_of(groups, 128, 1024, 256, eagle=True)
+    return _replay_loses(Setup(shape, drafts=2, retention=0), _text(300))
+
+
+def replay_never_hits_by_default() -> Verdict:
+    """The same with the release's own retention interval."""
+    groups = (Group("full", 16), Group("sliding", 16, window=32))
+    return _replay_loses(Setup(shape_of(groups, 128, 1024, 256, eagle=True), drafts=2), _text(300))
+
+
+def short_prompt_loses_hit() -> Verdict:
+    """Eagle, a window in smaller blocks than full attention, a prompt shorter than the window: its hit is lost."""
+    groups = (Group("full", 64), Group("sliding", 16, window=512))
+    return _replay_loses(Setup(shape_of(groups, 256, 1024, 256, eagle=True), drafts=2), _text(200))
+
+
+CASES: Mapping[str, Callable[[], Verdict]] = {
+    case.__name__.replace("_", "-"): case
+    for case in (
+        adapter_named_like_salt,
+        adapter_loaded_anew,
+        adapter_changed_in_place,
+        overlapping_items,
+        items_lost_on_restart,
+        chunk_astride_block,
+        state_beyond_keys,
+        window_cut_too_early,
+        window_cut_without_drafts,
+        hit_taken_for_external,
+        hit_not_cut,
+        state_from_outside,
+        window_reserved_as_full,
+        loads_block_each_other,
+        replay_never_hits,
+        replay_never_hits_by_default,
+        short_prompt_loses_hit,
+    )
+}
+"""Cases by name."""
+
+
+def report(name: str) -> dict[str, object]:
+    """Run a case. `shown` is None where the release cannot build the engine, and `what` says why."""
+    line: dict[str, object] = {"case": name, "release": module("version").__version__}
+    try:
+        verdict = CASES[name]()
+    except Exception as error:
+        return line | {"shown": None, "what": f"not built: {type(error).__name__}: {str(error)[:200]}"}
+    return line | {"shown": verdict.shown, "what": verdict.what, "observed": asdict(verdict.observed)}
+
+
+def main(names: Sequence[str]) -> int:
+    """Run these cases, or all. 0, or 2 for a name that is none."""
+    if unknown := [name for name in names if name not in CASES]:
+        print(f"no case is called {unknown[0]!r}; there are {', '.join(CASES)}", file=sys.stderr)
+        return 2
+    for name in names or CASES:
+        print(json.dumps(report(name)), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

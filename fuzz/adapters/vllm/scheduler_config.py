@@ -1,0 +1,195 @@
+"""The configuration that a release's scheduler reads, without a model on disk.
+
+Runs in the Python environment of the release. Parts are the release's own classes where these can be made without a
+model, and the fields named in `_MODEL` and `_ENGINE` elsewhere; the release's properties over them are asked as they
+stand.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from inspect import Parameter, signature
+from math import gcd, lcm
+from types import SimpleNamespace
+from typing import Any
+
+from ....model.ops import Group, Kind, Shape
+
+_SPECS: Mapping[Kind, tuple[str, Callable[[Group], dict[str, object]]]] = {
+    "full": ("FullAttentionSpec", lambda group: {}),
+    "mla": ("MLAAttentionSpec", lambda group: {}),
+    "sliding": ("SlidingWindowSpec", lambda group: {"sliding_window": group.window}),
+    "chunked": ("ChunkedLocalAttentionSpec", lambda group: {"attention_chunk_size": group.chunk}),
+}
+_MODEL: Mapping[str, object] = {
+    "is_encoder_decoder": False,
+    "is_diffusion": False,
+    "is_multimodal_model": False,
+    "supports_multimodal_inputs": False,
+    "enable_return_routed_experts": False,
+    "return_sampling_mask": False,
+    "runner_type": "generate",
+    "uses_mrope": False,
+    "uses_xdrope": False,
+    "multimodal_config": None,
+}
+"""What schedulers read of the model's configuration."""
+_ENGINE: Mapping[str, object] = {
+    "lora_config": None,
+    "kv_events_config": None,
+    "kv_transfer_config": None,
+    "ec_transfer_config": None,
+    "diffusion_config": None,
+    "use_v2_model_runner": False,
+}
+"""What they read of the engine's, beyond the parts that are real."""
+_LATE_PARTS: Mapping[str, tuple[str, str]] = {
+    "ec_manager_config": ("ec_manager_config", "EncoderCacheManagerConfig"),
+    "aux_output_config": ("aux_output", "AuxOutputConfig"),
+}
+"""Fields that came after 0.23, with the module and the class that make them."""
+RETENTION_VARIABLE = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
+RETENTION_FIELD = "prefix_cache_retention_interval"
+"""A field of the cache's configuration from 0.29 on; before, an environment variable set the same (`binding`)."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """An engine: the shape of its cache and its switches."""
+
+    shape: Shape
+    max_num_seqs: int = 8
+    drafts: int = 0
+    """Speculative tokens; `method` proposes them."""
+    method: str = "eagle"
+    asynchronous: bool = False
+    connector: bool = False
+    retention: int | None = None
+    """Tokens between the states and windows that are kept, or 0: only for a replay of the whole prompt."""
+
+
+class _Engine:
+    """A configuration: given fields, and the release's own properties over them."""
+
+    def __init__(self, kind: type, fields: Mapping[str, object]) -> None:
+        self.__dict__.update(fields)
+        self.__dict__["_kind"] = kind
+
+    def __getattr__(self, name: str) -> object:
+        if not name.startswith("__") and isinstance(found := getattr(self._kind, name, None), property) and found.fget:
+            return found.fget(self)
+        raise AttributeError(f"the scheduler reads {name!r} of the configuration, which has no stand-in here")
+
+
+@cache
+def module(name: str) -> Any:
+    """A module of the installed release. ImportError if there is none."""
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+    return import_module(f"vllm.{name}")
+
+
+def make(kind: Any, **keywords: object) -> Any:
+    """`kind` with those of the keywords that this release knows."""
+    known: set[str] = set()
+    for base in getattr(kind, "__mro__", (kind,)):
+        parameters = signature(base).parameters
+        known |= set(parameters)
+        if all(parameter.kind is not Parameter.VAR_KEYWORD for parameter in parameters.values()):
+            break  # else what it does not name it passes on
+    return kind(**{name: value for name, value in keywords.items() if name in known})
+
+
+def spec_of(group: Group) -> Any:
+    """The release's spec of a group."""
+    interface, torch = module("v1.kv_cache_interface"), import_module("torch")
+    if group.kind == "mamba":
+        return interface.MambaSpec(
+            block_size=group.block_size,
+            shapes=((group.num_heads,),),
+            dtypes=(torch.float32,),
+            mamba_cache_mode=group.mamba_mode,
+            num_speculative_blocks=group.speculative_blocks,
+        )
+    name, fields = _SPECS[group.kind]
+    return getattr(interface, name)(
+        block_size=group.block_size, num_kv_heads=group.num_heads, head_size=1, dtype=torch.float32, **fields(group)
+    )
+
+
+def _late_parts() -> dict[str, object]:
+    """Parts of the configuration that only later releases have, as they are when nobody sets them."""
+    parts: dict[str, object] = {}
+    for name, (place, kind) in _LATE_PARTS.items():
+        try:
+            parts[name] = getattr(module(f"config.{place}"), kind)()
+        except ModuleNotFoundError:
+            continue
+    return parts
+
+
+def configuration(setup: Setup) -> Any:
+    """What the scheduler of an engine is built with. NotImplementedError if the release lacks a switch."""
+    shape, config = setup.shape, module("config")
+    scheduling = make(
+        config.SchedulerConfig,
+        max_num_seqs=setup.max_num_seqs,
+        max_num_batched_tokens=shape.max_num_batched_tokens,
+        max_model_len=shape.max_model_len,
+        is_encoder_decoder=False,
+        enable_chunked_prefill=True,
+        async_scheduling=setup.asynchronous,
+    )
+    states = [group for group in shape.groups if group.kind == "mamba"]
+    smallest = min(group.block_size for group in shape.groups)
+    caching = make(config.CacheConfig, block_size=16, enable_prefix_caching=shape.caching)
+    caching.block_size = states[0].block_size if states and states[0].mamba_mode == "align" else smallest
+    caching.num_gpu_blocks = shape.num_blocks
+    if setup.retention is not None:
+        if hasattr(caching, RETENTION_FIELD):
+            setattr(caching, RETENTION_FIELD, setup.retention)
+        elif RETENTION_VARIABLE not in module("envs").environment_variables:
+            raise NotImplementedError("this release has no retention interval")
+    if states:
+        caching.mamba_cache_mode = states[0].mamba_mode
+    return _Engine(
+        config.VllmConfig,
+        {
+            **_ENGINE,
+            "scheduler_config": scheduling,
+            "cache_config": caching,
+            "model_config": SimpleNamespace(**_MODEL, max_model_len=shape.max_model_len),
+            "parallel_config": config.ParallelConfig(),
+            "observability_config": config.ObservabilityConfig(),
+            "speculative_config": _speculation(setup) if setup.drafts else None,
+            **_late_parts(),
+        },
+    )
+
+
+def _speculation(setup: Setup) -> Any:
+    """The release's class without its constructor, which reads the models."""
+    kind = module("config").SpeculativeConfig
+    speculation = object.__new__(kind)
+    fields = {
+        "method": setup.method,
+        "num_speculative_tokens": setup.drafts,
+        "num_speculative_tokens_per_batch_size": None,
+        "disable_eagle_block_drop": False,
+        "disable_lookahead_block_hashes": False,
+        "parallel_drafting": False,
+        "draft_model_config": SimpleNamespace(hf_config=SimpleNamespace(), hf_text_config=SimpleNamespace()),
+    }
+    for name, value in fields.items():
+        object.__setattr__(speculation, name, value)
+    return speculation
+
+
+def shape_of(
+    groups: tuple[Group, ...], num_blocks: int, max_model_len: int, batched: int, caching: bool = True, **more: Any
+) -> Shape:
+    """A shape with the least block sizes that its groups allow; sizes in tokens and blocks."""
+    sizes = [group.block_size for group in groups]
+    return Shape(groups, num_blocks, max_model_len, gcd(*sizes), lcm(*sizes), batched, caching=caching, **more)

@@ -1,0 +1,68 @@
+"""A connector as small as can be: it has the first tokens of some prompts, and brings them at once or a step later."""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import Any
+
+from .scheduler_device import Job
+
+Load = Callable[[str, Sequence[Sequence[int]], int, int], None]
+
+
+def connector_for(jobs: Mapping[str, Job], load: Load, cache_config: Any) -> Any:
+    """The scheduler's half of a connector of the installed release; what it brings goes to `load`."""
+    base: Any = import_module("vllm.distributed.kv_transfer.kv_connector.v1.base")
+
+    class Bringing(base.KVConnectorBase_V1, base.SupportsHMA):  # type: ignore[misc]
+        """Answers for `jobs`."""
+
+        def __init__(self) -> None:
+            self.arrived: list[str] = []
+            self._kv_cache_config = cache_config  # the base class of later releases reads it
+
+        def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
+            """How many tokens it has beyond those, and whether they come later."""
+            job = jobs[request.request_id]
+            more = max(0, min(job.external, request.num_tokens) - num_computed_tokens)
+            return more, bool(more) and job.loads_later
+
+        def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
+            """The blocks are there: bring the tokens behind those that are held already."""
+            name, job = request.request_id, jobs[request.request_id]
+            if not num_external_tokens:
+                return
+            end = min(job.external, request.num_tokens)
+            load(name, blocks.get_block_ids(), end - num_external_tokens, end)
+            if job.loads_later:
+                self.arrived.append(name)
+
+        def take_arrived(self) -> list[str]:
+            """Requests whose tokens have come since the last time."""
+            names, self.arrived = self.arrived, []
+            return names
+
+        def build_connector_meta(self, scheduler_output: Any) -> Any:
+            """Nothing is told to a worker."""
+            return None
+
+        def request_finished(self, request: Any, block_ids: Any) -> tuple[bool, None]:
+            """Blocks may be freed at once."""
+            return False, None
+
+        def request_finished_all_groups(self, request: Any, block_ids: Any) -> tuple[bool, None]:
+            """The same, for several groups."""
+            return False, None
+
+        def start_load_kv(self, forward_context: Any, **kwargs: Any) -> None:
+            """Workers only."""
+
+        def wait_for_layer_load(self, layer_name: str) -> None:
+            """Workers only."""
+
+        def save_kv_layer(self, layer_name: str, kv_layer: Any, attn_metadata: Any, **kwargs: Any) -> None:
+            """Workers only."""
+
+        def wait_for_save(self) -> None:
+            """Workers only."""
+
+    return Bringing()

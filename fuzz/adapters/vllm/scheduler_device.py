@@ -1,0 +1,295 @@
+"""A device that computes nothing and remembers everything: what a scheduler's steps write, and what they read.
+
+It sees what a worker of the engine sees, the scheduler's output, and keeps block tables as a worker does: ids are
+appended, never taken back. A slot holds a tag that names the content it was written for, that is, all tokens, items and
+embeddings from the start and the adapter they were computed with (not the salt: it separates tenants, not values).
+"""
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count, islice
+from typing import Any
+
+from ....model.arith import cdiv
+from ....model.attention import Mamba, Rule, rule_for
+from ....model.ops import NULL, Shape, Submit
+
+POISON = 0
+"""Tag of a slot that nobody has written, or that was cleared for its new owner."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A request, and what is known of it beyond what the scheduler is told."""
+
+    submit: Submit
+    max_tokens: int = 1
+    drafts: tuple[tuple[int, int], ...] = ()
+    """For each decode step in turns, how many tokens are drafted, and how many of them are right."""
+    adapter_version: int = 0
+    """Which weights its adapter's name stood for when it came."""
+    adapter_in_place: bool = False
+    """They were changed where they lie."""
+    external: int = 0
+    """Tokens of the prompt, from its start, that a connector can bring."""
+    loads_later: bool = False
+    """They come while the request waits, not within its first step."""
+
+    def token(self, position: int) -> int:
+        """The token at a position; behind the prompt it follows from the position, so that a replay says the same."""
+        prompt = self.submit.prompt
+        return prompt[position] if position < len(prompt) else 1000 + position
+
+
+@dataclass
+class Resident:
+    """A request on the device; lengths in tokens."""
+
+    job: Job
+    contents: list[int] = field(default_factory=list)
+    """Tags of the known tokens."""
+    tables: list[list[int]] = field(default_factory=list)
+    computed: int = 0
+    states: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """Per group of state-space layers: tokens that its state has seen, and the block where it stands."""
+    decode_steps: int = 0
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one step came to."""
+
+    sampled: Mapping[str, list[int]]
+    """Per scheduled request, the tokens that follow; none after part of a prompt."""
+    wrong: tuple[str, ...]
+    """What a request read that was not its own, one line each."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """The part of a step that is one request's: positions `start .. end - 1`, from `right` on wrong drafts.
+
+    `known` tokens were known before, `first_end` is where drafts begin.
+    """
+
+    name: str
+    start: int
+    end: int
+    right: int
+    known: int
+    first_end: int
+
+
+class Device:
+    """Executes the steps of a scheduler for `jobs`, in the order in which they are given."""
+
+    def __init__(self, shape: Shape, jobs: Mapping[str, Job], asynchronous: bool) -> None:
+        self.rules: list[Rule] = [rule_for(group, shape) for group in shape.groups]
+        self._jobs = jobs
+        self._asynchronous = asynchronous
+        width = max(rule.b for rule in self.rules)
+        self._pages = [[POISON] * width for _ in range(shape.num_blocks)]
+        self._residents: dict[str, Resident] = {}
+        self._loads: list[tuple[str, list[list[int]], int, int]] = []
+        self._numbers: dict[Hashable, int] = {}
+        self._junk = count(-1, -1)
+
+    # What the scheduler says.
+
+    def execute(self, output: Any, known: Mapping[str, int]) -> Ran:
+        """Runs a step. `known`: tokens that the scheduler knows of each request that begins or begins again."""
+        self._receive(output, known)
+        self._prepare_pages(output)
+        drafts = output.scheduled_spec_decode_tokens
+        pieces = [
+            self._piece(name, tokens, drafts.get(name) or ()) for name, tokens in output.num_scheduled_tokens.items()
+        ]
+        wrong = [line for piece in pieces for line in self._read_states(piece)]
+        for piece in pieces:
+            self._write(piece)
+        for piece in pieces:
+            wrong += self._read(piece)
+        return Ran({piece.name: self._advance(piece) for piece in pieces}, tuple(wrong))
+
+    def decode_steps(self, name: str) -> int:
+        """Steps with drafts that the request has made."""
+        return self._residents[name].decode_steps
+
+    def load(self, name: str, tables: Sequence[Sequence[int]], start: int, end: int) -> None:
+        """A connector brings positions `start .. end - 1` of a request, with the next step, when blocks are cleared."""
+        self._loads.append((name, [list(table) for table in tables], start, end))
+
+    def _load(self, name: str, tables: list[list[int]], start: int, end: int) -> None:
+        """It writes them wherever the tables have a block."""
+        resident = Resident(self._jobs[name], tables=tables)
+        self._learn(resident, end)
+        for group, rule in enumerate(self.rules):
+            table = resident.tables[group]
+            if isinstance(rule, Mamba):
+                block = table[(end - 1) // rule.b] if (end - 1) // rule.b < len(table) else NULL
+                if block != NULL:
+                    self._pages[block] = [self._tag(resident, group, end - 1)] * len(self._pages[block])
+                continue
+            for position in range(start, end):
+                self._put(resident, group, rule, position, self._tag(resident, group, position))
+
+    def _receive(self, output: Any, known: Mapping[str, int]) -> None:
+        for data in output.scheduled_new_reqs:
+            self._begin(data.req_id, data.block_ids, data.num_computed_tokens, known[data.req_id])
+        cached = output.scheduled_cached_reqs
+        for name, new, computed in zip(cached.req_ids, cached.new_block_ids, cached.num_computed_tokens, strict=True):
+            if name in cached.resumed_req_ids:
+                self._begin(name, new, computed, known[name])
+            elif new is not None:
+                for table, ids in zip(self._residents[name].tables, new, strict=True):
+                    table += ids
+
+    def _begin(self, name: str, block_ids: Iterable[Sequence[int]], computed: int, known: int) -> None:
+        before = self._residents.get(name)
+        resident = Resident(self._jobs[name], tables=[list(ids) for ids in block_ids], computed=computed)
+        resident.decode_steps = before.decode_steps if before else 0
+        self._learn(resident, known)
+        for group, rule in enumerate(self.rules):
+            entry = (computed - 1) // rule.b
+            if isinstance(rule, Mamba) and computed and entry < len(resident.tables[group]):
+                resident.states[group] = (computed, resident.tables[group][entry])
+        self._residents[name] = resident
+
+    def _prepare_pages(self, output: Any) -> None:
+        """Blocks to be cleared, and then copies, before anything is computed."""
+        for block in getattr(output, "new_block_ids_to_zero", None) or ():
+            self._pages[block] = [POISON] * len(self._pages[block])
+        for copy in getattr(output, "kv_cache_block_copies", None) or ():
+            self._pages[copy.dst_block_id] = list(self._pages[copy.src_block_id])
+        for load in self._loads:
+            self._load(*load)
+        self._loads.clear()
+
+    def _piece(self, name: str, tokens: int, drafts: Sequence[int]) -> Piece:
+        """The right drafts become known here."""
+        resident = self._residents[name]
+        start, known = resident.computed, len(resident.contents)
+        end = start + tokens
+        first_end = end - len(drafts)
+        right = first_end
+        if drafts:
+            if resident.job.drafts and (self._asynchronous or drafts[0] >= 0):
+                right += min(len(drafts), resident.job.drafts[resident.decode_steps % len(resident.job.drafts)][1])
+            resident.decode_steps += 1
+        self._learn(resident, right)
+        return Piece(name, start, end, right, known, first_end)
+
+    def _advance(self, piece: Piece) -> list[int]:
+        """The tokens sampled: one behind the last right draft, if the step has reached the end of what was known."""
+        resident = self._residents[piece.name]
+        resident.computed = piece.right
+        if piece.first_end < piece.known:
+            return []
+        self._learn(resident, piece.right + 1)
+        return [resident.job.token(position) for position in range(piece.known, piece.right + 1)]
+
+    # Contents.
+
+    def _learn(self, resident: Resident, length: int) -> None:
+        submit, contents = resident.job.submit, resident.contents
+        while len(contents) < length:
+            contents.append(self._content(submit, contents[-1] if contents else None, resident.job, len(contents)))
+
+    def _content(self, submit: Submit, before: int | None, job: Job, at: int) -> int:
+        row = submit.embeds[at] if submit.embeds is not None and at < len(submit.embeds) else None
+        items = tuple(
+            (item.identifier, at - item.offset) for item in submit.items if 0 <= at - item.offset < item.length
+        )
+        what = (
+            before,
+            (submit.adapter, job.adapter_version) if before is None else None,
+            job.token(at) if row is None else None,
+            row,
+            items,
+        )
+        return self._numbers.setdefault(what, len(self._numbers) + 1)
+
+    def _tag(self, resident: Resident, group: int, position: int) -> int:
+        return resident.contents[position] * len(self.rules) + group
+
+    # Keys and values.
+
+    def _put(self, resident: Resident, group: int, rule: Rule, position: int, tag: int) -> None:
+        entry = position // rule.b
+        table = resident.tables[group]
+        if entry < len(table) and table[entry] != NULL:
+            self._pages[table[entry]][position % rule.b] = tag
+
+    def _write(self, piece: Piece) -> None:
+        resident = self._residents[piece.name]
+        for group, rule in enumerate(self.rules):
+            if isinstance(rule, Mamba):
+                self._write_states(piece, resident, group, rule)
+                continue
+            for position in range(piece.start, piece.end):
+                tag = self._tag(resident, group, position) if position < piece.right else next(self._junk)
+                self._put(resident, group, rule, position, tag)
+
+    def _read(self, piece: Piece) -> list[str]:
+        """Everything that the step's queries read, but for those of wrong drafts; the first mismatch of each group."""
+        resident = self._residents[piece.name]
+        lines = []
+        for group, rule in enumerate(self.rules):
+            if isinstance(rule, Mamba):
+                continue
+            first = max(0, rule.skipped(piece.start))
+            wrong = next(islice(self._wrong(resident, group, rule, first, piece.right), 1), None)
+            if wrong:
+                lines.append(f"{piece.name}: the query at {piece.start} or behind reads position {wrong}")
+        return lines
+
+    def _wrong(self, resident: Resident, group: int, rule: Rule, first: int, end: int) -> Iterable[str]:
+        table = resident.tables[group]
+        for position in range(first, end):
+            block = table[position // rule.b] if position // rule.b < len(table) else None
+            where = f"{position} of group {group} ({rule.group.kind})"
+            if block is None:
+                yield f"{where}, for which there is no block"
+            elif block == NULL:
+                yield f"{where} in the null block"
+            elif (found := self._pages[block][position % rule.b]) != self._tag(resident, group, position):
+                yield f"{where} in block {block}, which holds {self._describe(found)}"
+
+    def _describe(self, tag: int) -> str:
+        if tag == POISON:
+            return "what nobody wrote"
+        return "a rejected draft" if tag < 0 else "another content"
+
+    # States.
+
+    def _read_states(self, piece: Piece) -> list[str]:
+        resident = self._residents[piece.name]
+        lines = []
+        for group, rule in enumerate(self.rules):
+            if not isinstance(rule, Mamba) or not piece.start:
+                continue
+            seen, block = resident.states.get(group, (0, NULL))
+            where = f"{piece.name}: the state before position {piece.start} of group {group}"
+            if block == NULL:
+                lines.append(f"{where} is in no block")
+            elif seen != piece.start:
+                lines.append(f"{where} is not there: the last one has seen {seen} tokens")
+            elif (found := self._pages[block][0]) != self._tag(resident, group, piece.start - 1):
+                lines.append(f"{where} in block {block} holds {self._describe(found)}")
+        return lines
+
+    def _write_states(self, piece: Piece, resident: Resident, group: int, rule: Mamba) -> None:
+        """The state at each end of a block on the way, and the last one behind a right token; states of drafts stand
+        in the blocks behind the running one."""
+        table = resident.tables[group]
+        running = (cdiv(piece.end, rule.b) if rule.align else cdiv(piece.first_end, rule.b)) - 1
+        running += piece.right - piece.first_end
+        for after in range((piece.start // rule.b + 1) * rule.b, piece.right + 1, rule.b):
+            self._put_state(resident, group, table, after // rule.b - 1, after)
+        self._put_state(resident, group, table, running, piece.right)
+        resident.states[group] = (piece.right, table[running] if running < len(table) else NULL)
+
+    def _put_state(self, resident: Resident, group: int, table: Sequence[int], entry: int, after: int) -> None:
+        if entry < len(table) and table[entry] != NULL:
+            page = self._pages[table[entry]]
+            self._pages[table[entry]] = [self._tag(resident, group, after - 1)] * len(page)

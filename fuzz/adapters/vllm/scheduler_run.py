@@ -1,0 +1,287 @@
+"""Drives a release's own scheduler, without a model and without a GPU, over a device that remembers contents.
+
+Runs in the Python environment of the release.
+"""
+
+import sys
+from collections import deque
+from dataclasses import dataclass, field
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any
+
+from ....model.arith import cdiv
+from ....model.ops import Item, Submit
+from .binding import environment
+from .scheduler_config import (
+    RETENTION_FIELD,
+    RETENTION_VARIABLE,
+    Setup,
+    configuration,
+    make,
+    module,
+    spec_of,
+)
+from .scheduler_connector import connector_for
+from .scheduler_device import Device, Job
+
+_IDLE_STEPS = 25
+"""Steps without a token scheduled after which a waiting request counts as starved."""
+
+
+@dataclass
+class Observed:
+    """What a run has shown."""
+
+    steps: int = 0
+    tokens: int = 0
+    corruption: list[str] = field(default_factory=list)
+    error: str = ""
+    starved: list[str] = field(default_factory=list)
+    preemptions: int = 0
+    room: int = 0
+    """Blocks of the pool beyond those that the release's start-up check asks for one request of the greatest length."""
+    missing_blocks: int = 0
+    """Blocks that were free at the start and are not after all requests have ended."""
+    most_held: int = 0
+    hits: dict[str, int] = field(default_factory=dict)
+    """Per request, tokens that counted as computed when it began."""
+    finished: list[str] = field(default_factory=list)
+
+
+class SchedulerRun:
+    """One engine and its requests."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.observed = Observed()
+        self._jobs: dict[str, Job] = {}
+        self.device = Device(setup.shape, self._jobs, setup.asynchronous)
+        self._in_flight: deque[tuple[Any, Any]] = deque()
+        self._adapters: dict[tuple[str, int], int] = {}
+        self._preempted: dict[str, int] = {}
+        self._idle = 0
+        self._build()
+        self._free_at_start = self.pool.get_num_free_blocks()
+        self.observed.room = self._free_at_start - self._start_up_blocks()
+
+    # Construction.
+
+    def _build(self) -> None:
+        shape, interface = self.setup.shape, module("v1.kv_cache_interface")
+        groups = [
+            make(
+                interface.KVCacheGroupSpec,
+                layer_names=[f"layer.{index}"],
+                kv_cache_spec=spec_of(group),
+                is_eagle_group=group.eagle,
+            )
+            for index, group in enumerate(shape.groups)
+        ]
+        self.config = configuration(self.setup)
+        cache_config = make(
+            interface.KVCacheConfig,
+            num_blocks=shape.num_blocks,
+            kv_cache_tensors=[],
+            kv_cache_groups=groups,
+            prefix_cache_retention_interval=getattr(self.config.cache_config, RETENTION_FIELD, None),
+        )
+        if self.setup.asynchronous:
+            kind = module("v1.core.sched.async_scheduler").AsyncScheduler
+        else:
+            kind = module("v1.core.sched.scheduler").Scheduler
+        scheduler_block, hash_block = self._block_sizes(cache_config)
+        self.hash_block_size = hash_block
+        text_only = SimpleNamespace(supports_multimodal_inputs=lambda model: False)
+        with environment(RETENTION_VARIABLE, self.setup.retention):
+            self.scheduler = make(
+                kind,
+                vllm_config=self.config,
+                kv_cache_config=cache_config,
+                structured_output_manager=_Unstructured(),
+                block_size=scheduler_block,
+                hash_block_size=hash_block,
+                mm_registry=text_only,
+            )
+        self.pool = self.scheduler.kv_cache_manager.block_pool
+        encoders = module("v1.core.encoder_cache_manager")
+        self.scheduler.max_num_encoder_input_tokens = 1 << 20
+        self.scheduler.encoder_cache_manager = encoders.EncoderCacheManager(cache_size=1 << 20)
+        if self.setup.connector:
+            self.scheduler.connector = connector_for(self._jobs, self.device.load, cache_config)
+        utils, hashing = module("v1.core.kv_cache_utils"), module("utils.hashing")
+        utils.init_none_hash(hashing.sha256)
+        ahead = getattr(self.scheduler, "num_hash_lookahead_tokens", 0)
+        self._hasher = utils.get_request_block_hasher(hash_block, hashing.sha256, *([ahead] if ahead else []))
+
+    def _block_sizes(self, cache_config: Any) -> tuple[int, int]:
+        """What the release's engine core computes; before there was a function for it, the block size of the cache."""
+        resolve = getattr(module("v1.core.kv_cache_utils"), "resolve_kv_cache_block_sizes", None)
+        if resolve is None:
+            return self.config.cache_config.block_size, self.config.cache_config.block_size
+        scheduler_block, hash_block = resolve(cache_config, self.config)
+        return scheduler_block, hash_block
+
+    def _start_up_blocks(self) -> int:
+        """What the release says one request of the greatest length needs at most, in blocks."""
+        need = 0
+        for group in self.scheduler.kv_cache_config.kv_cache_groups:
+            spec = group.kv_cache_spec
+            need += cdiv(spec.max_memory_usage_bytes(self.config), spec.page_size_bytes)
+        return need
+
+    # Requests.
+
+    def add(self, job: Job) -> None:
+        """The request arrives."""
+        submit = job.submit
+        self._jobs[submit.request] = job
+        self.scheduler.add_request(self._request(job))
+
+    def _adapter(self, job: Job) -> Any:
+        """The engine numbers an adapter anew whenever it is loaded, from a place of its own or from the old one."""
+        name = job.submit.adapter
+        if name is None:
+            return None
+        number = self._adapters.setdefault((name, job.adapter_version), len(self._adapters) + 1)
+        place = "/adapter" if job.adapter_in_place else f"/adapter/{job.adapter_version}"
+        return module("lora.request").LoRARequest(sys.intern(name), number, place)
+
+    def _request(self, job: Job) -> Any:
+        submit: Submit = job.submit
+        torch = import_module("torch")
+        embeds = submit.embeds
+        return make(
+            module("v1.request").Request,
+            request_id=submit.request,
+            prompt_token_ids=list(submit.prompt) if embeds is None else None,
+            sampling_params=module("sampling_params").SamplingParams(max_tokens=job.max_tokens, ignore_eos=True),
+            pooling_params=None,
+            eos_token_id=None,
+            prompt_embeds=None if embeds is None else torch.tensor(embeds, dtype=torch.float32).reshape(len(embeds), 1),
+            mm_features=[self._feature(item) for item in submit.items] or None,
+            lora_request=self._adapter(job),
+            cache_salt=None if submit.salt is None else sys.intern(submit.salt),
+            block_hasher=self._hasher,
+        )
+
+    def _feature(self, item: Item) -> Any:
+        inputs = module("multimodal.inputs")
+        return make(
+            inputs.MultiModalFeatureSpec,
+            data=None,
+            modality="image",
+            identifier=sys.intern(item.identifier),
+            mm_position=inputs.PlaceholderRange(offset=item.offset, length=item.length),
+            mm_hash=item.identifier,
+        )
+
+    # Steps.
+
+    def run(self, limit: int = 10_000) -> Observed:
+        """Step until every request has ended, one is starved or the engine dies; at most `limit` steps."""
+        try:
+            while (
+                self.scheduler.has_unfinished_requests() and self.observed.steps < limit and not self.observed.starved
+            ):
+                self.step()
+            while self._in_flight:
+                self._finish_oldest()
+            if not self.scheduler.has_unfinished_requests():
+                self.scheduler.schedule()
+        except Exception as error:
+            place = _last_frame(error)
+            self.observed.error = f"{type(error).__name__}: {str(error)[:160]} ({place})"
+            return self.observed
+        if not self.scheduler.has_unfinished_requests():
+            self.observed.missing_blocks = self._free_at_start - self.pool.get_num_free_blocks()
+        return self.observed
+
+    def step(self) -> None:
+        """Schedule a step, run it on the device, and tell the scheduler of it (of the one before, asynchronously)."""
+        observed = self.observed
+        output = self.scheduler.schedule()
+        observed.steps += 1
+        begun = {data.req_id: data.num_computed_tokens for data in output.scheduled_new_reqs}
+        observed.hits |= {name: tokens for name, tokens in begun.items() if name not in observed.hits}
+        requests = self.scheduler.requests
+        self._preempted |= {name: request.num_preemptions for name, request in requests.items()}
+        observed.preemptions = sum(self._preempted.values())
+        known = {name: requests[name].num_tokens for name in output.num_scheduled_tokens}
+        ran = self.device.execute(output, known)
+        observed.corruption += ran.wrong
+        observed.tokens += output.total_num_scheduled_tokens
+        observed.most_held = max(observed.most_held, self._free_at_start - self.pool.get_num_free_blocks())
+        self._watch(output)
+        self._in_flight.append((output, ran))
+        depth = 1 if self.setup.asynchronous and output.total_num_scheduled_tokens else 0
+        while len(self._in_flight) > depth:
+            self._finish_oldest()
+
+    def _watch(self, output: Any) -> None:
+        """Is somebody starved?"""
+        loading = self.scheduler.connector is not None and self.scheduler.connector.arrived
+        moves = output.total_num_scheduled_tokens or loading or self._in_flight
+        self._idle = 0 if moves else self._idle + 1
+        if self._idle >= _IDLE_STEPS:
+            self.observed.starved = sorted(self.scheduler.requests)
+
+    def _finish_oldest(self) -> None:
+        output, ran = self._in_flight.popleft()
+        names = list(output.num_scheduled_tokens)
+        outputs = module("v1.outputs")
+        arrived = set(self.scheduler.connector.take_arrived()) if self.setup.connector else set()
+        result = make(
+            outputs.ModelRunnerOutput,
+            req_ids=names,
+            req_id_to_index={name: index for index, name in enumerate(names)},
+            sampled_token_ids=[ran.sampled[name] for name in names],
+            logprobs=None,
+            prompt_logprobs_dict={},
+            pooler_output=[],
+            kv_connector_output=outputs.KVConnectorOutput(finished_recving=arrived) if arrived else None,
+        )
+        self.scheduler.update_from_output(output, result)
+        ended = [name for name in names if name not in self.scheduler.requests]
+        self.observed.finished += ended
+        if self.setup.drafts and not self.setup.asynchronous:
+            self._propose([name for name in names if name in self.scheduler.requests and ran.sampled[name]])
+
+    def _propose(self, names: list[str]) -> None:
+        """Drafts of the next step; which of them are right the device knows."""
+        drafts = module("v1.outputs").DraftTokenIds(
+            req_ids=names, draft_token_ids=[[0] * self._proposed(name) for name in names]
+        )
+        self.scheduler.update_draft_token_ids(drafts)
+
+    def _proposed(self, name: str) -> int:
+        job = self._jobs[name]
+        if not job.drafts:
+            return 0
+        return min(self.setup.drafts, job.drafts[self.device.decode_steps(name) % len(job.drafts)][0])
+
+
+class _Unstructured:
+    """No request has a grammar."""
+
+    def should_advance(self, request: Any, **_: object) -> bool:
+        """Never."""
+        return False
+
+    def accept_tokens(self, request: Any, *tokens: object) -> bool:
+        """Nothing forbids them."""
+        return True
+
+    def validate_tokens(self, request: Any, tokens: list[int], *_: object) -> list[int]:
+        """All of them."""
+        return tokens
+
+    def __getattr__(self, name: str) -> object:
+        raise AttributeError(f"the scheduler asks for {name!r} of structured output, which no request here uses")
+
+
+def _last_frame(error: BaseException) -> str:
+    frame = error.__traceback__
+    while frame and frame.tb_next:
+        frame = frame.tb_next
+    return f"{frame.tb_frame.f_code.co_name}, line {frame.tb_lineno}" if frame else "nowhere"
