@@ -129,6 +129,8 @@ def oracles_or_usage(text: str, spec: str) -> tuple[str, ...]:
     names = EVERY if text == "all" else tuple(name.strip() for name in text.split(","))
     if unknown := [name for name in names if name not in (*EVERY, STRICT)]:
         raise typer.BadParameter(f"--oracle: {unknown[0]!r} is unknown; choose from {', '.join(EVERY)}, all or auto")
+    if set(names) <= {STRICT}:
+        raise typer.BadParameter(f"--oracle: {STRICT} alone judges nothing; add one of {', '.join(EVERY)}")
     return tuple(name for name in (*EVERY, STRICT) if name in names)
 
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from ..model.ops import Shape
 from .finding import Finding, Trace
 from .liveness import draw_script, judge
-from .oracles import LIVENESS, ORACLES
+from .oracles import LIVENESS, LOCKSTEP, ORACLES
 from .replaying import open_run, usable
 from .report import Summary
 from .run import Run
@@ -124,7 +124,7 @@ def _run(run: Run, draw: SeededDraw, attention: str, chaos: bool) -> tuple[Findi
     shape = adapted_shape(draw_shape(draw, ATTENTION[attention]), lacking(run.target))
     finding = run.start(shape)
     if run.built and finding is None:
-        finding = _drive(run, Workload(draw, shape, chaos=chaos))
+        finding = _drive(run, Workload(draw, shape, chaos=chaos, sober=LOCKSTEP not in run.oracles))
     return None if finding is None else (finding, run.trace)
 
 

@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from ..model.ops import Operation, Shape
 from .adapters import families
 from .finding import Finding, Trace
-from .oracles import ORACLES
+from .oracles import LOCKSTEP, ORACLES
 from .replaying import open_run, usable
 from .reproduction import replay_command
 from .run import Run
@@ -69,7 +69,8 @@ class LockstepMachine(RuleBasedStateMachine):
         shape = adapted_shape(draw_shape(draw, ATTENTION[self.name]), lacking(self.target))
         self.run = open_run(self.target, oracles=self.oracles, new_memory=self.new_memory)
         self._demand_none(self.run.start(shape))
-        self.workload = Workload(draw, shape, chaos=self.chaos)
+        sober = LOCKSTEP not in self.oracles
+        self.workload = Workload(draw, shape, chaos=self.chaos, sober=sober)
 
     def apply(self, data: bytes, action: str) -> None:
         """One operation of this action, if the model's state has a use for it."""

@@ -8,7 +8,7 @@ from ...model.arith import cdiv
 from ...model.ops import NULL, Done, Failed, Operation, Shape
 from ...model.snapshot import Snapshot, difference
 from .books import Books
-from .moves import Move
+from .moves import Move, hit_row
 from .properties import Break
 
 
@@ -129,10 +129,13 @@ def demand_order(books: Books, move: Move) -> None:
     free = set(move.after.free)
     queue = move.before.free
     staying = [block for block in queue if block in free]
+    copies = isinstance(move.operation, ops.Allocate) and any(books.finer)
+    if copies:  # a hit that ends inside a block is copied: its source is taken, and put back at the end
+        sources = {block for group in range(len(books.rules)) for block in hit_row(move, group)[-1:]}
+        staying = [block for block in staying if block not in sources]
     known = set(staying)
     now = [block for block in move.after.free if block in known]
-    if now != staying and isinstance(move.operation, ops.Allocate) and any(books.finer):
-        # What a block holds in part is kept by copying it: source and copy are taken, and put back at the end.
+    if copies and now != staying:  # so are blocks to which a state is copied that others may want
         books.reached["contract: free block copied and put back"] += 1
         staying = now = _left_in_place(staying, now)
     if now != staying:

@@ -4,6 +4,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from blockproof.fuzz.cli import main
+from blockproof.fuzz.cli_fuzz import oracles_or_usage
 from blockproof.fuzz.engines import Plan, run_engine
 from blockproof.fuzz.finding import CORRUPTION
 from blockproof.fuzz.led import Led
@@ -287,3 +289,15 @@ def test_strict_oracles_excuse_nothing_for_being_known(oracle):
     assert strict.finding is not None
     assert strict.finding.oracle == oracle
     assert not [name for name in strict.reached if name in known]
+
+
+@pytest.mark.parametrize(("text", "problem"), [("strict", "judges nothing"), ("luck", "'luck' is unknown"), ("", "''")])
+def test_oracles_that_are_none_are_told(capsys, text, problem):
+    assert main(["fuzz", "--target", "impl", "--oracle", text]) == 2
+    assert problem in capsys.readouterr().err
+
+
+def test_oracles_are_taken_in_the_order_of_their_strictness():
+    assert oracles_or_usage("strict, liveness,lockstep", "impl") == (LOCKSTEP, LIVENESS, STRICT)
+    assert oracles_or_usage("all", "impl") == (LOCKSTEP, SHADOW, CONTRACT, LIVENESS)
+    assert oracles_or_usage("auto", "vllm==0.33.0") == MODEL_FREE
