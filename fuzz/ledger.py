@@ -45,7 +45,7 @@ class Ledger:
     def start(self, snapshot: Snapshot, *, shows_free: bool = True) -> None:
         """The core has been built; what is not free now is set aside for good."""
         free = set(snapshot.free) if shows_free else set(range(self.shape.num_blocks))
-        self.state.sinks = [block for block in range(1, self.shape.num_blocks) if block not in free]
+        self.state.out_of_reach = [block for block in range(1, self.shape.num_blocks) if block not in free]
         self.look(snapshot)
 
     def look(self, snapshot: Snapshot) -> None:
@@ -103,7 +103,7 @@ class Seen:
         empty: list[dict[str, list[int]]] = [{} for _ in shape.groups]
         self.snapshot = Snapshot([], 0, 0.0, [], empty, [], [], [], 0, (), [], None)
         self.outside: list[int] = []
-        self.sinks: list[int] = []
+        self.out_of_reach: list[int] = []
 
     @property
     def tables(self) -> Sequence[Mapping[str, Sequence[int]]]:

@@ -387,5 +387,5 @@ class Workload:
 
 
 def _touch(model: Scene, blocks: tuple[int, ...]) -> Operation | None:
-    """One more reference each; nobody knows of blocks that are set aside for good."""
-    return None if set(blocks) & set(model.state.sinks) else Touch(blocks)
+    """One more reference each; but of blocks that nobody can know of."""
+    return None if set(blocks) & set(model.state.out_of_reach) else Touch(blocks)

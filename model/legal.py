@@ -63,7 +63,7 @@ def _legal(model: Scene, op: Operation) -> bool:
         case ops.Preempt(name) | ops.RemoveSkipped(name):
             return name in model.requests
         case ops.Touch(blocks):
-            return _exist(model, blocks) and NULL not in blocks and not set(blocks) & set(model.state.sinks)
+            return _exist(model, blocks) and NULL not in blocks and not set(blocks) & set(model.state.out_of_reach)
         case ops.Release(blocks):
             return _releasable(model, blocks)
     return True

@@ -24,8 +24,8 @@ class Holdings(Protocol):
         ...
 
     @property
-    def sinks(self) -> Sequence[int]:
-        """Blocks that are set aside for good."""
+    def out_of_reach(self) -> Sequence[int]:
+        """Blocks that nobody outside can know of, so that nobody touches them."""
         ...
 
     @property

@@ -48,6 +48,7 @@ class State:
     def __init__(self, num_blocks: int, num_groups: int) -> None:
         self.num_blocks = num_blocks
         self.tables: list[dict[str, list[int]]] = [{} for _ in range(num_groups)]
+        self.out_of_reach: list[int] = []  # nothing is: the model says what happens to sinks that somebody touches, too
         self.outside: list[int] = []  # held by somebody who has no table, a connector say; once per reference
         self.sinks: list[int] = []  # set aside for good (core.md §7, sink)
         self.identity: dict[int, Key] = {}  # of registered blocks, in the order in which they were registered

@@ -64,9 +64,13 @@ class Contract:
             books.reached["contract: S8 checked"] += 1
         move = move_of(books, operation, outcome, before, after)
         demand_null_untouched(books, move)
+        books.reached["contract: S4 checked"] += 1
+        if move.tables_changed:
+            books.reached["contract: S5 checked"] += 1
         held = held_by_tables(after) if move.tables_changed else self._held
         if move.taken:
             demand_nobody_holds(move, self._held, {*self._outside, *self._set_aside})
+            books.reached["contract: S2 checked"] += 1
         self._account(move, held, outside)
         if move.taken:
             books.handed_out(move.taken)
