@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -90,10 +91,11 @@ class Worker:
         return json.loads(line)
 
     def close(self) -> None:
-        """End the process."""
+        """End the process; does nothing more if it has ended already."""
         self._process.kill()
         self._process.wait()
-        self._requests.close()
+        with suppress(BrokenPipeError):  # closing writes what is still buffered, and nobody is left to read it
+            self._requests.close()
         self._answers.close()
 
 
@@ -108,9 +110,14 @@ class Campaign:
         self._lock = threading.Lock()
         self._workers: list[Worker] = []
         self._stopped = False
+        self._failures: list[Exception] = []
 
     def run(self, tasks: Sequence[Task], done: Callable[[Result], None]) -> None:
-        """Settle all; `done` is told each result, in the order in which they are ready, one at a time."""
+        """Settle all; `done` is told each result, in the order in which they are ready, one at a time.
+
+        Returns once every task has its result. What goes wrong in a thread is raised here, so that no result is missing
+        without a word.
+        """
         waiting: SimpleQueue[Task] = SimpleQueue()
         for task in tasks:
             waiting.put(task)
@@ -125,8 +132,17 @@ class Campaign:
             self._stopped = True
             for worker in list(self._workers):
                 worker.close()
+        if self._failures:
+            raise self._failures[0]
 
     def _work(self, waiting: "SimpleQueue[Task]", done: Callable[[Result], None]) -> None:
+        try:
+            self._settle_all(waiting, done)
+        except Exception as error:
+            if not self._stopped:  # interrupted: its process was ended under its hands
+                self._failures.append(error)
+
+    def _settle_all(self, waiting: "SimpleQueue[Task]", done: Callable[[Result], None]) -> None:
         workers: dict[str, Worker] = {}
         while not self._stopped:
             try:

@@ -2,10 +2,11 @@
 
 import json
 import stat
+import subprocess
 from importlib.util import find_spec
 
 import pytest
-from blockproof.fuzz.cli import main
+from blockproof.fuzz.cli.main import main
 from blockproof.proofs import campaign
 from blockproof.proofs.campaign import Campaign, Interpreter, Task, Worker
 from blockproof.proofs.theorems import BY_ID
@@ -58,6 +59,29 @@ def test_a_process_that_dies_or_hangs_makes_the_theorem_undecided(tmp_path, monk
     (result,) = settled(Task("T1", (script(tmp_path, text),)))
     assert result.verdict.status == "undecided"
     assert reason in result.verdict.message
+
+
+def test_a_process_that_ended_before_it_was_asked_makes_the_theorem_undecided(tmp_path, monkeypatch):
+    """Both writing the request and closing the pipe then fail; the result must not be lost over it."""
+
+    def ended(*arguments, **options):
+        process = start(*arguments, **options)
+        process.wait()
+        return process
+
+    start = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", ended)
+    (result,) = settled(Task("T1", (script(tmp_path, "exit 0"),)))
+    assert result.verdict.status == "undecided"
+    assert result.verdict.message == "the process has ended"
+
+
+def test_what_goes_wrong_with_a_result_is_raised_and_not_lost(tmp_path):
+    def done(result):
+        raise RuntimeError(f"cannot keep {result.verdict.theorem}")
+
+    with pytest.raises(RuntimeError, match=r"cannot keep T1"):
+        Campaign(2, 5.0, False).run([Task("T1", (script(tmp_path, "exit 0"),))], done)
 
 
 def test_a_solver_that_disagrees_is_a_failure_that_leaves_its_question_behind(tmp_path, monkeypatch, capsys):
