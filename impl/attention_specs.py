@@ -29,7 +29,7 @@ class AttentionSpec(KVCacheSpec):
     @property
     def page_size_bytes(self) -> int:
         """Bytes reserved: what is stored and its scales, or the padding given. AssertionError for too small a one."""
-        return padded_page_size(self._least_page_size, self.page_size_padded)
+        return padded_page_size(self.least_page_size, self.page_size_padded)
 
     @property
     def real_page_size_bytes(self) -> int:
@@ -37,15 +37,16 @@ class AttentionSpec(KVCacheSpec):
         return self._key_value_bytes(self.head_size)
 
     @property
-    def _least_page_size(self) -> int:
+    def least_page_size(self) -> int:
+        """Bytes of keys, values and scales, without padding."""
         scales = SCALE_BYTES * self.block_size * self.num_kv_heads if self.kv_quant_mode.is_per_token_head else 0
         return self.real_page_size_bytes + scales
 
     def _key_value_bytes(self, value_size: int) -> int:
-        elements = self._stored(self.head_size) + self._stored(value_size)
+        elements = self.stored_elements(self.head_size) + self.stored_elements(value_size)
         return self.block_size * self.num_kv_heads * elements * self.dtype.itemsize
 
-    def _stored(self, size: int) -> int:
+    def stored_elements(self, size: int) -> int:
         """Elements that `size` numbers take; NVFP4 packs two and adds a scale for every 16, a last odd one included."""
         return cdiv(size, 2) + cdiv(size, 16) if self.kv_quant_mode.is_nvfp4 else size
 
@@ -314,8 +315,8 @@ def _finish_latent(spec: MLAAttentionSpec | SlidingWindowMLASpec) -> None:
 
 def _aligned_page_size(spec: MLAAttentionSpec | SlidingWindowMLASpec) -> int:
     if spec.alignment is None:
-        return padded_page_size(spec._least_page_size, spec.page_size_padded)
-    return spec.alignment * cdiv(max(spec._least_page_size, spec.page_size_padded or 0), spec.alignment)
+        return padded_page_size(spec.least_page_size, spec.page_size_padded)
+    return spec.alignment * cdiv(max(spec.least_page_size, spec.page_size_padded or 0), spec.alignment)
 
 
 def _resized(spec: Latent, block_size: int) -> Latent:

@@ -22,7 +22,6 @@ from .attention_specs import (
     SlidingWindowSpec,
     TQFullAttentionSpec,
 )
-from .kv_cache_spec_registry import KVCacheSpecRegistry, how_to_register
 from .quant_mode import (
     KVQuantMode,
     get_kv_quant_mode,
@@ -30,6 +29,7 @@ from .quant_mode import (
     kv_cache_uses_per_token_head_scales,
 )
 from .spec_base import KVCacheSpec, MambaAttentionBackendEnum, MambaSpec, cdiv
+from .spec_entries import how_to_register, uniform_base_of
 
 __all__ = [
     "AttentionSpec",
@@ -102,7 +102,7 @@ class UniformTypeKVCacheSpecs(KVCacheSpec):
         specs = kv_cache_specs.values()
         if len({spec.block_size for spec in specs}) != 1:
             return False
-        unknown = [spec for spec in specs if KVCacheSpecRegistry.get_uniform_type_base_spec(spec) is None]
+        unknown = [spec for spec in specs if uniform_base_of(spec) is None]
         known = [spec for spec in specs if spec not in unknown]
         if not all(spec.is_uniform_with_collection(kv_cache_specs) for spec in known):
             return False

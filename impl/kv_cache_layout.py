@@ -221,7 +221,7 @@ def _parts(spec: KVCacheSpec, page_size: int) -> tuple[list[Part], int | None]:
             entries = parts[0].shape[0]
             return _laid_out([*stored, *_scales(spec, entries, len(parts))]), entries
         # A subclass with a page size of its own has a layout of its own, which only it knows.
-        return _laid_out([("raw", BYTE, (spec._least_page_size,))]), None
+        return _laid_out([("raw", BYTE, (spec.least_page_size,))]), None
     return _laid_out([("raw", BYTE, (page_size,))]), None
 
 
@@ -251,7 +251,7 @@ def _attention_parts(spec: AttentionSpec) -> list[Sized]:
     value_size = getattr(spec, "head_size_v", None) or spec.head_size
     sizes = [("keys", spec.head_size), ("values", value_size)]
     if spec.kv_quant_mode.is_nvfp4:
-        return [(name, BYTE, (tokens, heads, spec._stored(size) * spec.dtype.itemsize)) for name, size in sizes]
+        return [(name, BYTE, (tokens, heads, spec.stored_elements(size) * spec.dtype.itemsize)) for name, size in sizes]
     return [(name, spec.dtype, (tokens, heads, size)) for name, size in sizes]
 
 

@@ -1,6 +1,7 @@
 """Blocks, the free queue, hashing and the arithmetic of configurations under the name that vLLM gives them.
 
-`NONE_HASH` is looked up where it is set, so that it is current here, too.
+Names with an underscore are vLLM's as well: its tests, and programs built on it, import them from here. `NONE_HASH` is
+looked up where it is set, so that it is current here, too.
 """
 
 from . import block_hashing

@@ -16,9 +16,10 @@ from .kv_cache_interface import (
     SlidingWindowSpec,
     TQFullAttentionSpec,
 )
-from .kv_cache_spec_registry import KVCacheSpecRegistry, how_to_register
+from .kv_cache_spec_registry import KVCacheSpecRegistry
 from .mamba_manager import MambaManager
 from .manager_base import HitBlocks, SingleTypeKVCacheManager
+from .spec_entries import how_to_register
 from .window_managers import ChunkedLocalAttentionManager, SlidingWindowManager
 
 __all__ = [

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from math import prod
 from typing import Any, Protocol, Self
 
-from .kv_cache_spec_registry import KVCacheSpecRegistry, how_to_register
+from .spec_entries import how_to_register, manager_of, uniform_base_of
 
 
 class DType(Hashable, Protocol):
@@ -78,13 +78,10 @@ class KVCacheSpec:
 
         AssertionError if this spec's class is not registered.
         """
-        base = KVCacheSpecRegistry.get_uniform_type_base_spec(self)
+        base = uniform_base_of(self)
         assert base is not None, how_to_register(self)
-        manager = KVCacheSpecRegistry.get_manager_class(self)
-        return all(
-            isinstance(spec, base) and KVCacheSpecRegistry.get_manager_class(spec) is manager
-            for spec in kv_cache_specs.values()
-        )
+        manager = manager_of(self)
+        return all(isinstance(spec, base) and manager_of(spec) is manager for spec in kv_cache_specs.values())
 
     def _merge_windows(self, specs: Sequence[Any]) -> dict[str, Any]:
         """Fields in which the members may differ, with their common value."""

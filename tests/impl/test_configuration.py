@@ -13,6 +13,7 @@ import blockproof.impl as impl
 import pytest
 from blockproof.fuzz.adapters.vllm.question_json import DType
 from blockproof.impl import kv_cache_utils
+from blockproof.impl.spec_entries import ENTRIES
 
 from .model_layers import GIB, LAYOUT, PAGE, config, full, hidden, latent, latent_window, named, sliding
 
@@ -34,11 +35,11 @@ class CountingSpec(impl.FullAttentionSpec):
 @pytest.fixture
 def counting() -> Iterator[type[CountingSpec]]:
     """A spec class of the user's own, known to the registry while the test runs."""
-    registered = dict(impl.KVCacheSpecRegistry._entries)
+    registered = dict(ENTRIES)
     impl.register_kv_cache_spec(impl.FullAttentionManager)(CountingSpec)
     yield CountingSpec
-    impl.KVCacheSpecRegistry._entries.clear()
-    impl.KVCacheSpecRegistry._entries.update(registered)
+    ENTRIES.clear()
+    ENTRIES.update(registered)
 
 
 # What is left as it was.
