@@ -19,19 +19,22 @@ from pathlib import Path
 from statistics import median
 from unittest.mock import patch
 
-from blockproof.fuzz import engines, machine
-from blockproof.fuzz.cli_mutants import Hunt, hunt
-from blockproof.fuzz.data_plane_faults import DATA_PLANE_FAULTS
-from blockproof.fuzz.engines import RUN_OPERATIONS, Plan, run_engine
-from blockproof.fuzz.faults import FAULTS
-from blockproof.fuzz.finding import Trace
-from blockproof.fuzz.oracles import LOCKSTEP, ORACLES
-from blockproof.fuzz.report import Summary
-from blockproof.fuzz.shapes import ATTENTION, draw_shape
-from blockproof.fuzz.targets import environments
+from blockproof.fuzz.cli.mutants import Hunt, hunt
+from blockproof.fuzz.engines import machine
+from blockproof.fuzz.engines import seeded as engines
+from blockproof.fuzz.engines.choice import run_engine
+from blockproof.fuzz.engines.plan import RUN_OPERATIONS, Plan
+from blockproof.fuzz.faults.core import FAULTS
+from blockproof.fuzz.faults.tensors import DATA_PLANE_FAULTS
+from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.findings.oracle_names import LOCKSTEP, ORACLES
+from blockproof.fuzz.opening import environments
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.targets.base import Target
-from blockproof.fuzz.targets.registry import open_target
-from blockproof.fuzz.workload import Draw, SeededDraw, Workload
+from blockproof.fuzz.workload.draw import Draw, SeededDraw
+from blockproof.fuzz.workload.operations import Workload
+from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.core import Model
 from blockproof.model.ops import Done, Kind, Shape
 

@@ -20,7 +20,7 @@ NAME = "blockproof"
 FOLDERS = ("model", "impl", "fuzz", "proofs")
 MAY_IMPORT = {"model": {"model"}, "impl": {"impl"}, "proofs": {"proofs", "model", "impl"}, "fuzz": {"fuzz", "model"}}
 """An implementation that borrowed the model's rules would agree with it by construction, so nobody borrows."""
-PROOF_COMMANDS = ("fuzz/cli_prove.py", "fuzz/cli_explore.py")
+PROOF_COMMANDS = ("fuzz/cli/prove.py", "fuzz/cli/explore.py")
 """The commands that run what is in `proofs`."""
 SURFACE = ROOT.parent / "shared" / "spec" / "api-surface.json"
 
@@ -84,20 +84,20 @@ def test_arrows_between_the_folders(folder):
     [
         ("model/core.py", "from ..impl import Request"),
         ("model/core.py", "from .. import impl"),
-        ("model/core.py", "import blockproof.fuzz.workload"),
+        ("model/core.py", "import blockproof.fuzz.workload.operations"),
         ("model/core.py", "def late():\n    import numpy.random"),
         ("model/core.py", "from msgspec import Struct"),
         ("impl/free_queue.py", "from ..model.arith import cdiv"),
         ("impl/free_queue.py", "from blockproof.model import arith"),
         ("impl/free_queue.py", "import importlib\nimportlib.import_module('blockproof.model')"),
         ("proofs/arith.py", "from ..fuzz.shapes import ATTENTION"),
-        ("fuzz/engines.py", "from ..impl.request import Request"),
+        ("fuzz/engines/seeded.py", "from ...impl.request import Request"),
         ("fuzz/adapters/impl.py", "from ...impl import Request"),
         ("fuzz/adapters/impl.py", "if True:\n    from ...proofs import arith"),
-        ("fuzz/cli_prove.py", "from ..impl import Request"),
-        ("fuzz/engines.py", "from importlib import import_module\nimport_module('blockproof.impl')"),
-        ("fuzz/engines.py", "core = find(f'{__name__}.impl')"),
-        ("fuzz/engines.py", "NAMES = ('vllm.v1.core.block_pool',)"),
+        ("fuzz/cli/prove.py", "from ...impl import Request"),
+        ("fuzz/engines/seeded.py", "from importlib import import_module\nimport_module('blockproof.impl')"),
+        ("fuzz/engines/seeded.py", "core = find(f'{__name__}.impl')"),
+        ("fuzz/engines/seeded.py", "NAMES = ('vllm.v1.core.block_pool',)"),
     ],
 )
 def test_a_wrong_arrow_is_noticed(path, source):
@@ -110,9 +110,12 @@ def test_a_wrong_arrow_is_noticed(path, source):
         ("model/core.py", "from . import arith\nfrom .ops import NULL\nfrom collections import Counter"),
         ("impl/request.py", "import numpy\nfrom .kv_cache_block import BlockHash"),
         ("proofs/arith.py", "from ..model.arith import cdiv\nfrom ..impl import Request\nimport z3"),
-        ("fuzz/engines.py", "from ..model import ops\nfrom .targets.base import Target\nHELP = 'impl, vllm==0.23.0'"),
+        (
+            "fuzz/engines/seeded.py",
+            "from ...model import ops\nfrom ..targets.base import Target\nHELP = 'impl, vllm==0.23.0'",
+        ),
         ("fuzz/adapters/vllm/binding.py", "from ....model.ops import Shape\nNAMES = 'vllm.v1.request'"),
-        ("fuzz/cli_prove.py", "from ..proofs.theorems import THEOREMS"),
+        ("fuzz/cli/prove.py", "from ...proofs.theorems import THEOREMS"),
     ],
 )
 def test_a_right_arrow_is_not(path, source):
@@ -160,7 +163,7 @@ def test_every_package_is_installed_with_what_it_reads():
 
 def test_the_command_starts_at_what_is_installed():
     (command,) = entry_points(group="console_scripts", name=NAME)
-    assert command.load() is importlib.import_module(f"{NAME}.fuzz.cli").main
+    assert command.load() is importlib.import_module(f"{NAME}.fuzz.cli.main").main
 
 
 # The public API of vLLM's core.

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import import_module
 from types import MappingProxyType
 
-from .family import Family, Known
+from ..targets.family import Family
 
 
 @cache
@@ -20,14 +20,6 @@ def families() -> Mapping[str, Family]:
 def family_of(spec: str) -> Family | None:
     """The family that this name of a target belongs to, well written or not; None if it is none's."""
     return next((family for family in families().values() if family.claims(spec)), None)
-
-
-def known_of(target_name: str) -> Known | None:
-    """What is known to differ in this target; None for any but a reference release."""
-    family = family_of(target_name)
-    if family is None or family.known is None or family.reference is None:
-        return None
-    return family.known() if target_name == family.spec(family.reference) else None
 
 
 def references() -> tuple[str, ...]:

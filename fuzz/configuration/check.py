@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ..adapters import known_of
+from ...model.answers import Rules
+from ..opening.known_deviations import declared_in_configurations, known_of
 from ..targets.base import Calculator, TargetLostError
-from ..workload import Draw, SeededDraw
-from .answers import Rules
-from .deviations import declared_for
+from ..workload.draw import Draw, SeededDraw
 from .draw import Answer, Configuration, draw_configuration
 from .findings import LOCKSTEP, LOST, MODELS, ConfigurationFinding
 from .invariants import INVARIANTS, Invariant
@@ -98,7 +97,7 @@ class Judge:
         known = known_of(target.name)
         self.reference = None if known is None else known.rules()
         if self.reference is not None:
-            self.reach.deviations.update({deviation.id: 0 for deviation in declared_for(target.name)})
+            self.reach.deviations.update({deviation.id: 0 for deviation in declared_in_configurations(target.name)})
         self._start()
 
     def check(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..workload import Draw
+from ..workload.draw import Draw
 from .specs import FAMILIES, Spec, Style, draw_deepseek_v4, draw_spec, draw_style, spelled_out
 
 Answer: TypeAlias = Mapping[str, Any]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..trace import TraceError
+from ..traces.trace_file import TraceError
 
 FORMAT = 1
 LOCKSTEP, LOST, MODELS = "lockstep", "lost", "models"

@@ -7,7 +7,7 @@ the model's `Rules.answer` understand.
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from ..workload import Draw
+from ..workload.draw import Draw
 from .draw import LENGTHS, Configuration, Layers, listed
 from .specs import Spec
 

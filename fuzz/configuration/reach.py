@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..report import Section, counted, crossed
-from .deviations import declared_for
+from ..opening.known_deviations import declared_in_configurations
+from ..reports.tables import Section, counted, crossed
 from .draw import Answer, Configuration
 from .findings import ConfigurationFinding, manner
 
@@ -68,7 +68,7 @@ class Reach:
         yield from counted("Situations reached", ("situation", "times"), self.situations)
         yield from counted("Invariants (specs-and-config.md §15)", ("id", "configurations"), self.invariants)
         if self.deviations:
-            reasons = {deviation.id: deviation.reason for deviation in declared_for(self.target)}
+            reasons = {deviation.id: deviation.reason for deviation in declared_in_configurations(self.target)}
             rows = ((name, self._occurred(times), reasons[name]) for name, times in sorted(self.deviations.items()))
             yield Section("Known deviations of the target", ("id", "times", "what it does"), tuple(rows))
 

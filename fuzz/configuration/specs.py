@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..workload import Draw
+from ..workload.draw import Draw
 
 Spec: TypeAlias = Mapping[str, object]
 

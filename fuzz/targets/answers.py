@@ -56,3 +56,13 @@ def misfit(outcome: object, snapshot: object, num_groups: int) -> str | None:
         if name in _PER_GROUP and len(value) != num_groups:
             return f"Snapshot.{name} has {len(value)} entries; expected one for each of the {num_groups} groups"
     return None
+
+
+def hit_of(outcome: Done) -> tuple[int, list[list[int]]] | None:
+    """Tokens and blocks per group that a lookup has answered with; None if that is no such answer."""
+    match outcome.value:
+        case (int(tokens), tuple(rows)) if all(isinstance(row, tuple) for row in rows):
+            return tokens, [
+                [block for block in row if isinstance(block, int)] for row in rows if isinstance(row, tuple)
+            ]
+    return None

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable
 
-from blockproof.fuzz.configuration.answers import Rules
+from blockproof.model.answers import Rules
 
 
 class Modelled:

@@ -1,7 +1,7 @@
 """Stories that the shadow memory is told: a model whose answers it sees, possibly tampered with on the way."""
 
 import pytest
-from blockproof.fuzz.shadow import Corruption, ListMemory, Shadow
+from blockproof.fuzz.oracles.shadow import Corruption, ListMemory, Shadow
 from blockproof.model.core import Model
 from blockproof.model.ops import (
     Group,

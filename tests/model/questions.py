@@ -1,6 +1,6 @@
 """Questions about configurations, written short: specs in JSON, models made of them, and what the model answers."""
 
-from blockproof.fuzz.configuration.answers import Rules
+from blockproof.model.answers import Rules
 from blockproof.model.layers import Kind
 
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-from blockproof.fuzz.shapes import ATTENTION, draw_shape
-from blockproof.fuzz.workload import SeededDraw, Workload
+from blockproof.fuzz.workload.draw import SeededDraw
+from blockproof.fuzz.workload.operations import Workload
+from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.core import Model
 from blockproof.model.ops import Done, Operation, Outcome, Refused, Shape
 from blockproof.model.snapshot import Snapshot

@@ -8,8 +8,8 @@ from itertools import permutations, product
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.configuration.answers import QUESTIONS, Question, Rules
 from blockproof.model import arith
+from blockproof.model.answers import QUESTIONS, Question, Rules
 from blockproof.model.attention import CoreError
 from blockproof.model.layers import Config
 

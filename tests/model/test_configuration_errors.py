@@ -1,7 +1,7 @@
 """What each rule of configurations says to bad input, and where its border lies; questions that are none."""
 
 import pytest
-from blockproof.fuzz.configuration.answers import Rules
+from blockproof.model.answers import Rules
 from blockproof.model.layers import Kind, Layer
 
 from .questions import (

@@ -1,7 +1,7 @@
 """What holds of every run: refusals and errors change nothing, nothing leaks, the prediction is exact."""
 
 import pytest
-from blockproof.fuzz.shapes import ATTENTION
+from blockproof.fuzz.workload.shapes import ATTENTION
 from blockproof.model.attention import Mamba
 from blockproof.model.core import Model
 from blockproof.model.legal import allows, misuse

@@ -3,7 +3,7 @@
 from importlib.resources import files
 
 from ...targets.base import Target
-from ..family import Family
+from ...targets.family import Family
 
 
 def _open_target() -> Target:

@@ -3,7 +3,7 @@
 from importlib.resources import files
 
 from ...targets.base import Calculator, Target
-from ..family import Family, Known
+from ...targets.family import Family, Known
 from .releases import KNOWN, REFERENCE
 
 

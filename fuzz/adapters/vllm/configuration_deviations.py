@@ -13,7 +13,7 @@ from ....model.attention import CoreError, demand
 from ....model.capacity import WorkerConfig
 from ....model.grouping import LayerGroup
 from ....model.layers import REGISTERED, Config, Kind, Layer, Layers
-from ...configuration.deviations import ConfigurationDeviation
+from ...targets.deviations import ConfigurationDeviation
 from .reference_groups import ReferenceGroups
 
 

@@ -7,7 +7,7 @@ from ....model.identity import ExtraKey, overlapping_items
 from ....model.lookup import Coordinator, SpecGroup
 from ....model.ops import FULL_FAMILY, Failed, Lookup, Shape, Value
 from ....model.requests import Request
-from ...deviations import Deviation, MisuseUnchecked
+from ...targets.deviations import Deviation, MisuseUnchecked
 
 
 class UnknownRequestGetsTable(Deviation):

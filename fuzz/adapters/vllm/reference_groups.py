@@ -10,10 +10,10 @@ from math import gcd
 from typing import Any, TypeVar
 
 from ....model import arith
+from ....model.answers import Json, Rules
 from ....model.attention import CoreError, demand
 from ....model.grouping import LayerGroup
 from ....model.layers import FULL_FAMILY, MLA_FAMILY, REGISTERED, WINDOWS, Config, Kind, Layer, Layers
-from ...configuration.answers import Json, Rules
 
 T = TypeVar("T")
 

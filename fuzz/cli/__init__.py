@@ -1,0 +1,1 @@
+"""The command line: a thin file for each command, which reads arguments, calls the library and prints."""

@@ -1,0 +1,216 @@
+"""`blockproof explore`: every reachable state of small scopes, the model and our core side by side."""
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .fuzz import JsonOption, OutOption
+
+if TYPE_CHECKING:
+    from ...proofs.exploration.scope import Scope
+    from ...proofs.exploration.search import Exploration, Limits, Search
+
+SAVE_EVERY_S = 10.0
+"""A level is not saved sooner after the last one: small levels would otherwise cost more to save than to explore."""
+
+
+def explore(
+    scopes: Annotated[
+        list[str] | None, typer.Argument(metavar="[SCOPE]...", help="Names of scopes (--list); all by default.")
+    ] = None,
+    attention: Annotated[
+        str | None, typer.Option(help="Explore a scope made to measure: full, full+sliding, ...")
+    ] = None,
+    blocks: Annotated[int, typer.Option(min=2, help="With --attention: blocks, the null block counted.")] = 4,
+    requests: Annotated[int, typer.Option(min=1, max=4, help="With --attention: requests at the same time.")] = 2,
+    block_size: Annotated[int, typer.Option(min=1, max=8, help="With --attention: tokens per block.")] = 2,
+    list_only: Annotated[bool, typer.Option("--list", help="Only say what the scopes and planted faults are.")] = False,
+    fault: Annotated[str | None, typer.Option(help="Plant this fault, in the scope it was written for.")] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=1024, help="Processes that expand states.")] = 1,
+    max_states: Annotated[int | None, typer.Option(min=1, help="Give up a scope at so many states.")] = None,
+    memory: Annotated[int | None, typer.Option(min=64, help="Give up a scope at so many MiB.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Folder of checkpoints: made, and gone on from if there.")] = None,
+    out: OutOption = Path("findings"),
+    as_json: JsonOption = False,
+) -> None:
+    """Visit every state of small scopes breadth first and check every property in each; see docs/exploration.md.
+
+    Exits with 0 if all states of all scopes were visited, every property holds and every scope reached what it is there
+    for; with 1 on a finding, or if a scope was not exhausted. Ctrl-C saves (--save) and ends within a second.
+    """
+    from ...proofs.exploration.checkpoint import CheckpointError
+    from ...proofs.exploration.scope import ScopeError
+    from ...proofs.exploration.search import INTERRUPTED, Limits
+
+    if list_only:
+        _print_list(as_json)
+        return
+    try:
+        chosen = _chosen(scopes or [], attention, blocks, requests, block_size, fault)
+        done = []
+        for scope in chosen:
+            done.append(_explore(scope, fault, Limits(max_states, memory), jobs, save))
+            if not as_json:
+                _print(done[-1], scope, out)
+            if done[-1].ended == INTERRUPTED:
+                break
+    except (ScopeError, CheckpointError) as error:
+        raise typer.BadParameter(str(error)) from None
+    traces = {
+        each.scope: str(_trace(each, scope, out)) for each, scope in zip(done, chosen, strict=False) if each.finding
+    }
+    if as_json:
+        print(json.dumps({"scopes": [_document(each, traces) for each in done]}, indent=2))
+    elif len(done) > 1:
+        _print_sum(done)
+    raise typer.Exit(0 if len(done) == len(chosen) and all(each.passed for each in done) else 1)
+
+
+def _chosen(
+    names: Sequence[str], attention: str | None, blocks: int, requests: int, block_size: int, fault: str | None
+) -> "list[Scope]":
+    """The scopes that are meant. BadParameter for an unknown name, ScopeError for a scope that cannot be."""
+    from ...proofs.exploration.faults import FAULTS
+    from ...proofs.exploration.scopes import SCOPES, made_to_measure
+
+    if fault is not None and fault not in FAULTS:
+        raise typer.BadParameter(f"--fault: no fault is called {fault!r}; see blockproof explore --list")
+    if unknown := [name for name in names if name not in SCOPES]:
+        raise typer.BadParameter(f"no scope is called {unknown[0]!r}; see blockproof explore --list")
+    if attention is not None:
+        return [made_to_measure(attention, blocks, requests, block_size)]
+    if fault is not None and not names:
+        return [FAULTS[fault].scope]
+    return [SCOPES[name] for name in names or SCOPES]
+
+
+def _explore(scope: "Scope", fault: str | None, limits: "Limits", jobs: int, folder: Path | None) -> "Exploration":
+    from ...proofs.exploration import reductions
+    from ...proofs.exploration.checkpoint import load
+    from ...proofs.exploration.checkpoint import save as write
+    from ...proofs.exploration.faults import FAULTS
+    from ...proofs.exploration.search import EXHAUSTED, Search
+
+    if fault is not None and FAULTS[fault].found_by in reductions.CHECKS:
+        return reductions.as_exploration(scope, fault)
+    search = Search(scope, fault)
+    path = folder / f"{scope.name}.states" if folder else None
+    if path is not None and path.exists():
+        load(search, path)
+    saved = time.monotonic()
+
+    def on_level(search: "Search") -> None:
+        nonlocal saved
+        if path is not None and time.monotonic() - saved >= SAVE_EVERY_S:
+            write(search, path)
+            saved = time.monotonic()
+
+    with _progress(scope.name) as show:
+        done = search.run(limits, jobs, show, on_level)
+    if path is not None and done.ended != EXHAUSTED and done.finding is None:
+        write(search, path)
+    elif path is not None:
+        path.unlink(missing_ok=True)
+    return done
+
+
+@contextmanager
+def _progress(name: str) -> "Iterator[Callable[[Search], None]]":
+    from ..reports.progress import progress
+
+    with progress(None, None, (f"levels of {name}", "states")) as show:
+        yield lambda search: show(search.depth, len(search.states), search.seconds)
+
+
+def _trace(done: "Exploration", scope: "Scope", out: Path) -> Path:
+    """Write the path to a finding as a trace. Returns the file."""
+    from ..findings.finding import Trace
+    from ..traces.reproduction import base_name
+    from ..traces.trace_file import FoundBy, FoundWhat, TraceFile, write_trace
+
+    assert done.finding is not None
+    operations = done.finding.operations
+    last = type(operations[-1]).__name__ if operations else "start"
+    found = FoundWhat(done.finding.names[0], last, "; ".join(text for _, text in done.finding.broken))
+    file = TraceFile(
+        Trace(scope.shape, operations), "impl", found, FoundBy(f"explore {scope.name}", 0, version("blockproof"))
+    )
+    path = out / f"{base_name(file)}.json"
+    write_trace(file, path)
+    return path
+
+
+def _document(done: "Exploration", traces: dict[str, str]) -> dict[str, Any]:
+    document: dict[str, Any] = {**asdict(done), "passed": done.passed}
+    if done.finding is not None:
+        from ...model.ops import to_json
+
+        document["finding"] = {
+            "properties": done.finding.names,
+            "texts": [text for _, text in done.finding.broken],
+            "operations": [to_json(operation) for operation in done.finding.operations],
+            "trace": traces[done.scope],
+        }
+    return document
+
+
+def _print(done: "Exploration", scope: "Scope", out: Path) -> None:
+    from ...proofs.exploration.search import EXHAUSTED
+    from ..findings.words import operation_text, shape_text
+
+    rate = done.states / done.cpu_seconds if done.cpu_seconds else 0.0
+    print(
+        f"{done.scope}: {done.states:,} states ({done.resting:,} at rest), {done.transitions:,} transitions, "
+        f"depth {done.depth}, {done.seconds:.1f} s, {rate:,.0f} states per CPU second"
+    )
+    if done.finding is not None:
+        print(f"  BROKEN: {', '.join(done.finding.names)}")
+        print(f"  {shape_text(scope.shape)}")
+        for number, operation in enumerate(done.finding.operations):
+            print(f"  {number:4}  {operation_text(operation)}")
+        for name, text in done.finding.broken:
+            print(f"  {name}: {text}")
+        path = _trace(done, scope, out)
+        print(f"  trace: {path}\n  on our core as it is: blockproof replay {path}")
+    elif done.ended != EXHAUSTED:
+        print(f"  NOT EXHAUSTED ({done.ended}): what was not visited may be wrong")
+    for name in done.missing:
+        print(f"  NEVER REACHED: {name}; the scope is too small to say what it is there for")
+    sys.stdout.flush()
+
+
+def _print_sum(done: "Sequence[Exploration]") -> None:
+    states, cpu = sum(each.states for each in done), sum(each.cpu_seconds for each in done)
+    passed = sum(each.passed for each in done)
+    print(
+        f"{passed} of {len(done)} scopes exhausted with nothing found: {states:,} states, "
+        f"{sum(each.transitions for each in done):,} transitions, {sum(each.seconds for each in done):.1f} s, "
+        f"{states / cpu if cpu else 0:,.0f} states per CPU second"
+    )
+
+
+def _print_list(as_json: bool) -> None:
+    from ...proofs.exploration.faults import FAULTS
+    from ...proofs.exploration.scopes import SCOPES
+    from ..findings.words import shape_text
+
+    if as_json:
+        document = {
+            "scopes": {name: shape_text(scope.shape) for name, scope in SCOPES.items()},
+            "faults": {name: {"found_by": fault.found_by, "is": fault.describe} for name, fault in FAULTS.items()},
+        }
+        print(json.dumps(document, indent=2))
+        return
+    for name, scope in SCOPES.items():
+        print(f"{name}: {shape_text(scope.shape).removeprefix('shape: ')}; {scope.requests} requests")
+    print("\nplanted faults, for --fault:")
+    for fault in FAULTS.values():
+        print(f"{fault.name} ({fault.found_by}): {fault.describe}")

@@ -1,0 +1,90 @@
+"""The command line `blockproof`: its commands and its exit codes.
+
+0: nothing was found. 1: a finding, or a floor that was not reached. 2: wrong usage or bad input. 3: a target could not
+be started. 70: a bug of blockproof itself. 130: Ctrl-C before there was anything to report; a fuzz run that Ctrl-C ends
+reports what it has and exits with 0 or 1.
+
+What a command needs is imported when it runs, so that `blockproof -h` answers at once.
+"""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import typer
+
+from ..adapters import example
+from ..planning.fields import ModelError
+from ..reports.floors import FloorsError
+from ..targets.base import TargetUnavailableError
+from ..traces.trace_file import TraceError
+from .bisect import bisect
+from .campaign import campaign
+from .configurations import fuzz_config
+from .deviations import deviations
+from .diff import diff
+from .explore import explore
+from .findings import findings
+from .fuzz import fuzz
+from .mutants import mutants
+from .plan import plan
+from .prove import prove
+from .targets import app as targets_app
+from .traces import replay, shrink
+
+HELP = "Hold a KV-cache core against its specification, operation by operation."
+RELEASE = example()
+FAMILY = RELEASE.partition("==")[0]
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+app = typer.Typer(
+    help=HELP, no_args_is_help=True, add_completion=False, context_settings=CONTEXT, pretty_exceptions_enable=False
+)
+app.command(epilog="Example: blockproof fuzz --target impl --seconds 30")(fuzz)
+app.command("fuzz-config", epilog=f"Example: blockproof fuzz-config --target {RELEASE} --cases 20000")(fuzz_config)
+app.command(epilog="Example: blockproof replay findings/free_free_1a2b3c4d.json --show")(replay)
+app.command(epilog=f"Example: blockproof shrink trace.json --target {RELEASE}")(shrink)
+app.command(epilog="Example: blockproof bisect trace.json --releases 0.20.2..0.33.0")(bisect)
+app.command(epilog="Example: blockproof mutants --only free-order-reversed")(mutants)
+app.command(epilog=f"Example: blockproof deviations --target {RELEASE} --check docs/deviations")(deviations)
+app.command(epilog="Example: blockproof plan examples/gemma-3-27b.json --memory 60GiB --max-model-len 131072")(plan)
+app.command(epilog=f"Example: blockproof prove T4 T5 --target {RELEASE}")(prove)
+app.command(epilog="Example: blockproof explore sliding full+mamba --jobs 2")(explore)
+app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")(diff)
+app.command(epilog=f"Example: blockproof campaign --releases {FAMILY} --jobs 2")(campaign)
+app.command(epilog=f"Example: blockproof findings docs/findings --releases {FAMILY}")(findings)
+app.add_typer(targets_app, name="targets")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line (`sys.argv` by default). Returns the exit code; what was wrong goes to stderr."""
+    try:
+        code = app(arguments, standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except (typer.Abort, KeyboardInterrupt):
+        return _give_up("interrupted", 130)
+    except (TraceError, FloorsError, ModelError) as error:
+        return _give_up(str(error), 2)
+    except TargetUnavailableError as error:
+        return _give_up(str(error), 3)
+    except BrokenPipeError:
+        # Whoever read our output has gone. Python would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        return _give_up(f"{error.filename or 'a file'}: {error.strerror}; check the path and its permissions", 2)
+    except Exception as error:
+        if hasattr(error, "format_message"):  # of the command line's parser
+            return _give_up(" ".join(error.format_message().split()) or "no command; see blockproof -h", 2)
+        traceback.print_exc()
+        return _give_up("this is a bug of blockproof: please report the lines above and the command", 70)
+
+
+def _give_up(problem: str, code: int) -> int:
+    print(f"blockproof: {problem}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

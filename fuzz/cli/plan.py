@@ -1,0 +1,192 @@
+"""`blockproof plan`: how much of a model's cache fits into so much memory."""
+
+import json
+import re
+import sys
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..adapters import forms
+from ..planning.fields import ModelError
+
+if TYPE_CHECKING:
+    from ..planning.dry_run import Allocated
+    from ..planning.plan import Plan
+    from ..targets.base import Calculator
+
+UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+UNITS |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
+MOST_MEMORY = 2**60
+MOST_TOKENS = 2**40
+MOST_BLOCK_TOKENS = 2**20
+MOST_WORKERS = 1024
+
+
+class MambaMode(StrEnum):
+    """Which states of a mamba layer are kept."""
+
+    NONE = "none"
+    ALIGN = "align"
+    ALL = "all"
+
+
+def plan(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="A config.json of a known family, or an explicit list of layers.")
+    ],
+    memory: Annotated[
+        str, typer.Option(help="For the cache of each worker: 60GiB; or one size for each, with commas.")
+    ],
+    max_model_len: Annotated[
+        str, typer.Option(help="Tokens; auto: the longest that fits. The model's own if not given.")
+    ] = "",
+    tensor_parallel: Annotated[
+        int | None, typer.Option(min=1, max=MOST_WORKERS, help="Ranks that share the heads.")
+    ] = None,
+    pipeline_parallel: Annotated[int, typer.Option(min=1, max=MOST_WORKERS, help="Stages of contiguous layers.")] = 1,
+    workers: Annotated[int | None, typer.Option(min=1, max=MOST_WORKERS, help="The same as --tensor-parallel.")] = None,
+    block_size: Annotated[int, typer.Option(min=1, max=MOST_BLOCK_TOKENS, help="Tokens in a block.")] = 16,
+    dtype: Annotated[str, typer.Option(help="Of the model: auto, bf16, fp16, fp32.")] = "auto",
+    cache_dtype: Annotated[
+        str, typer.Option(help="Of the cache: auto, bf16, fp8, int8_per_token_head, nvfp4, ...")
+    ] = "auto",
+    max_num_batched_tokens: Annotated[int, typer.Option(min=1, max=MOST_TOKENS, help="Tokens of a step.")] = 8192,
+    mamba_cache_mode: Annotated[MambaMode, typer.Option(help="States kept for prefix hits.")] = MambaMode.NONE,
+    mamba_ssm_cache_dtype: Annotated[str, typer.Option(help="Of mamba states: auto, bf16, fp16, fp32.")] = "auto",
+    no_hybrid: Annotated[bool, typer.Option("--no-hybrid", help="Treat windows and chunks as full attention.")] = False,
+    override_blocks: Annotated[
+        int | None, typer.Option(min=1, max=MOST_TOKENS, help="Plan for so many blocks.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail if a request fits only without the null block.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")] = False,
+    target: Annotated[str, typer.Option(help=f"Whose arithmetic: impl, {forms()}.")] = "impl",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Allocate the tensors on torch's meta device.")] = False,
+) -> None:
+    """Plan the cache of a model: groups, blocks, tokens, concurrency, waste.
+
+    Exits with 0 if a request of the planned length fits, 1 if not, 2 if the model or a size makes no sense.
+    """
+    from ..planning.families import read_model
+    from ..planning.parts import CACHE_DTYPES, DTYPES, Serving
+    from ..planning.plan import Deployment, make_plan
+    from ..targets.base import TargetLostError, TargetUnavailableError
+
+    _known("--dtype", dtype, ("auto", *DTYPES))
+    _known("--cache-dtype", cache_dtype, CACHE_DTYPES)
+    _known("--mamba-ssm-cache-dtype", mamba_ssm_cache_dtype, ("auto", *DTYPES))
+    if workers is not None and (tensor_parallel is not None or pipeline_parallel > 1):
+        raise typer.BadParameter("--workers: give either it, or --tensor-parallel and --pipeline-parallel")
+    ranks = workers or tensor_parallel or 1
+    if ranks * pipeline_parallel > MOST_WORKERS:
+        raise typer.BadParameter(
+            f"--pipeline-parallel: {ranks * pipeline_parallel:,} workers; at most {MOST_WORKERS:,}"
+        )
+    deployment = Deployment(
+        memory_bytes=tuple(parse_memory(text) for text in memory.split(",")),
+        pipeline_parallel=pipeline_parallel,
+        max_num_batched_tokens=max_num_batched_tokens,
+        override_blocks=override_blocks,
+        hybrid=not no_hybrid,
+        strict=strict,
+    )
+    serving = Serving(
+        block_size,
+        parse_length(max_model_len),
+        dtype,
+        cache_dtype,
+        mamba_cache_mode.value,
+        mamba_ssm_cache_dtype,
+        ranks,
+    )
+    name, family, layers = read_model(model, serving)
+    if not max_model_len:
+        serving = replace(serving, max_model_len=layers.longest)
+    calculator = _open(target)
+    try:
+        made = make_plan(calculator, name, family, layers, serving, deployment)
+    except TargetLostError as error:
+        raise TargetUnavailableError(f"{target} was lost while it was asked: {error}") from None
+    finally:
+        calculator.close()
+    allocated = _allocate(made) if dry_run else None
+    _print(made, allocated, as_json)
+    raise typer.Exit(0 if made.ok else 1)
+
+
+def parse_memory(text: str) -> int:
+    """Bytes in `60GiB`, `80 GB`, `1.5TiB` or a plain number. BadParameter says what is wrong."""
+    match = re.fullmatch(r"([+-]?)(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
+    if match is None or match[3].lower() not in UNITS:
+        raise typer.BadParameter(f"--memory: {_short(text)} is not a size; write bytes, or as in 60GiB, 80GB, 512MiB")
+    whole, _, part = match[2].partition(".")
+    # Exact, since a float would lose bytes; and the size is bounded before anything is multiplied.
+    if len(whole) > 30 or len(part) > 30:
+        raise typer.BadParameter(f"--memory: {_short(text)} is more than 1 EiB, or too many digits")
+    size: int = int(whole + part) * UNITS[match[3].lower()] // 10 ** len(part)
+    if match[1] == "-" or size == 0:
+        raise typer.BadParameter(f"--memory: {_short(text)}: there must be more than 0 bytes for the cache")
+    if size > MOST_MEMORY:
+        raise typer.BadParameter(f"--memory: {_short(text)} is more than 1 EiB")
+    return size
+
+
+def parse_length(text: str) -> int | None:
+    """Tokens; None for `auto`, for -1 and for nothing. BadParameter says what is wrong."""
+    if text in ("", "auto", "-1"):
+        return None
+    if not re.fullmatch(r"[+-]?\d{1,30}", text):
+        raise typer.BadParameter(f"--max-model-len: {_short(text)} is not a number of tokens; write one, or auto")
+    if not 1 <= int(text) <= MOST_TOKENS:
+        raise typer.BadParameter(f"--max-model-len: {text}: must be in 1 .. {MOST_TOKENS:,}, or auto")
+    return int(text)
+
+
+def _known(option: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise typer.BadParameter(f"{option}: {_short(value)} is unknown; choose from {', '.join(known)}")
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:37]}...")
+
+
+def _open(target: str) -> "Calculator":
+    from ..opening.targets import open_calculator
+
+    try:
+        return open_calculator(target)
+    except ValueError as error:
+        raise typer.BadParameter(f"--target: {error}") from None
+
+
+def _allocate(made: "Plan") -> "Allocated | None":
+    """The planned tensors without memory; None, with a word about it, if there is no configuration to allocate."""
+    from ..planning.dry_run import allocate_on_meta
+
+    if not made.configs:
+        print("blockproof: nothing to allocate: the plan does not fit", file=sys.stderr)
+        return None
+    try:
+        return allocate_on_meta(made.configs)
+    except ValueError as error:
+        raise ModelError(f"--dry-run: {error}") from None
+
+
+def _print(made: "Plan", allocated: "Allocated | None", as_json: bool) -> None:
+    if as_json:
+        document = made.as_json()
+        if allocated is not None:
+            document["dry_run"] = allocated.as_json()
+        print(json.dumps(document, indent=2))
+        return
+    from ..planning.show import show_plan
+
+    show_plan(made)
+    if allocated is not None:
+        print(allocated)

@@ -1,0 +1,216 @@
+"""`blockproof prove`: theorems about the functions that run, settled by Z3 and confirmed by cvc5."""
+
+import json
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..adapters import forms
+from .fuzz import JsonOption
+
+if TYPE_CHECKING:
+    from ...proofs.campaign import Interpreter, Result
+    from ...proofs.theorem import Statement
+
+OURS = ("model", "impl")
+
+
+def prove(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="T4 takes T4.gap with it.")] = None,
+    target: Annotated[list[str] | None, typer.Option(help=f"model, impl, {forms()}; repeatable.")] = None,
+    cross_check: Annotated[
+        bool | None, typer.Option("--cross-check/--no-cross-check", help="Ask cvc5 too; by default if it is installed.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="For each question to a solver.")] = 10.0,
+    jobs: Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 takes as many as there are cores.")] = 0,
+    export: Annotated[Path | None, typer.Option(help="Write every obligation to this folder, as SMT-LIB 2.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for obligations that a solver could not settle.")] = Path(
+        "unsettled"
+    ),
+    write: Annotated[Path | None, typer.Option(help="Write the theorems up as a Markdown page.")] = None,
+    list_only: Annotated[bool, typer.Option("--list", help="Only name the theorems.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Prove or refute the theorems for the model, our core, or a real release; refute every wrong twin of them.
+
+    Exits with 0 if each came out as declared, 1 if one did not, or a solver could not say, or the solvers disagree.
+    """
+    from ...proofs.campaign import Campaign, Task
+    from ...proofs.theorems import THEOREMS
+
+    chosen = _chosen(THEOREMS, ids or [])
+    if list_only:
+        _print_list(chosen, as_json)
+        return
+    if cross_check and find_spec("cvc5") is None:
+        raise typer.BadParameter("--cross-check: cvc5 is not installed; run: pip install 'blockproof[crosscheck]'")
+    checked = find_spec("cvc5") is not None if cross_check is None else cross_check
+    campaign = Campaign(jobs or os.cpu_count() or 1, seconds, checked)
+    results: list[Result] = []
+
+    def done(result: "Result") -> None:
+        results.append(result)
+        if not as_json:
+            print(_line(result, checked), flush=True)
+
+    with _interpreters(target or list(OURS)) as places:
+        try:
+            campaign.run([Task(theorem.id, tuple(places)) for theorem in _longest_first(chosen)], done)
+        except KeyboardInterrupt:
+            print("interrupted: what is not listed was not settled", file=sys.stderr)
+            raise typer.Exit(1) from None
+    order = {theorem.id: number for number, theorem in enumerate(chosen)}
+    results.sort(key=lambda result: (order[result.verdict.theorem], result.verdict.subject))
+    problems = [problem for result in results for problem in _problems(result, chosen[order[result.verdict.theorem]])]
+    left = _leave_unsettled(results, out) + (_export(results, export) if export is not None else [])
+    if write is not None:
+        from ...proofs.page import page
+
+        write.write_text(page(chosen, results, checked), encoding="utf-8")
+    if as_json:
+        print(json.dumps({"results": [_plain(result) for result in results], "problems": problems}, indent=2))
+    else:
+        print("\n".join([*_summary(results, checked), *left, *problems]))
+    raise typer.Exit(1 if problems else 0)
+
+
+def _chosen(theorems: "tuple[Statement, ...]", ids: list[str]) -> "list[Statement]":
+    """The theorems asked for: by id, or all that belong to a number."""
+    for name in ids:
+        if not any(name in (theorem.id, theorem.id.partition(".")[0]) for theorem in theorems):
+            raise typer.BadParameter(f"no theorem is called {name!r}; see blockproof prove --list")
+    return [t for t in theorems if not ids or t.id in ids or t.id.partition(".")[0] in ids]
+
+
+def _longest_first(theorems: "list[Statement]") -> "list[Statement]":
+    """Those that take long are begun first, so that no process waits for another at the end."""
+    return sorted(theorems, key=lambda theorem: -theorem.weight)
+
+
+@contextmanager
+def _interpreters(targets: list[str]) -> "Iterator[list[Interpreter]]":
+    """Where the theorems about each target are settled."""
+    from ...proofs.campaign import Interpreter
+    from ..opening.child import environment_of
+    from ..opening.targets import interpreter_of
+
+    with tempfile.TemporaryDirectory() as folder:
+        places = []
+        for number, target in enumerate(dict.fromkeys(targets)):
+            modules = Path(folder) / str(number)
+            modules.mkdir()
+            if target in OURS:
+                places.append(Interpreter(target, environment=environment_of(None, modules)))
+                continue
+            try:
+                name, place = interpreter_of(target)
+            except ValueError:
+                raise typer.BadParameter(f"--target: {target!r}: write model, impl, {forms()}") from None
+            environment = environment_of(place, modules, (*OURS, "proofs")) | {"VLLM_LOGGING_LEVEL": "ERROR"}
+            z3 = find_spec("z3")
+            behind = () if place is None or z3 is None or z3.origin is None else (str(Path(z3.origin).parents[1]),)
+            places.append(Interpreter(name, str(place.python if place else sys.executable), environment, behind))
+        yield places
+
+
+def _problems(result: "Result", theorem: "Statement") -> list[str]:
+    """What is not as it was declared."""
+    verdict, problems = result.verdict, []
+    where = f"{verdict.theorem} on {verdict.subject}"
+    declared = theorem.refuted_on.get(verdict.subject)
+    if verdict.status == "undecided":
+        problems.append(f"{where}: undecided: {verdict.message}")
+    if verdict.status == "refuted" and declared is None:
+        problems.append(f"{where}: refuted by {verdict.counterexample}: {verdict.message}")
+    if verdict.status == "proved" and declared is not None:
+        problems.append(f"{where}: proved, but declared refuted ({declared}): the declaration is stale")
+    problems += [f"{where}: cvc5 says {said} to: {text.splitlines()[0]}" for text, said in result.disputed]
+    return problems
+
+
+def _line(result: "Result", checked: bool) -> str:
+    verdict = result.verdict
+    head = f"{verdict.theorem:16} {verdict.subject:13} {verdict.status:11}"
+    if verdict.status in ("unavailable", "undecided"):
+        return f"{head} {verdict.message}"
+    refuted = sum(status == "refuted" for status in verdict.twins.values())
+    twins = f", {refuted} of {len(verdict.twins)} twins refuted" if verdict.twins else ""
+    opinion = f", cvc5 agrees on {result.confirmed} of {result.confirmed + len(result.disputed)}" if checked else ""
+    at = f", at {_values(verdict.counterexample)}" if verdict.counterexample is not None else ""
+    settled = f"{verdict.paths:6,} paths, {len(verdict.smtlib):4} obligations"
+    return f"{head} {settled}, {verdict.seconds:5.2f} s{opinion}{twins}{at}"
+
+
+def _values(counterexample: dict[str, Any]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in counterexample.items())
+
+
+def _summary(results: "list[Result]", checked: bool) -> list[str]:
+    lines = []
+    for subject in dict.fromkeys(result.verdict.subject for result in results):
+        mine = [result for result in results if result.verdict.subject == subject]
+        counts = {status: sum(r.verdict.status == status for r in mine) for status in _STATUSES}
+        said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        z3, cvc5 = sum(r.verdict.seconds for r in mine), sum(r.opinion_seconds for r in mine)
+        second = f", cvc5 {cvc5:.1f} s" if checked else "; not cross-checked: cvc5 is not installed or not asked"
+        obligations = sum(len(result.verdict.smtlib) for result in mine)
+        lines.append(f"{subject}: {said}; {obligations:,} obligations; Z3 {z3:.1f} s{second}")
+    return lines
+
+
+_STATUSES = ("proved", "refuted", "undecided", "unavailable")
+
+
+def _leave_unsettled(results: "list[Result]", out: Path) -> list[str]:
+    """Write what a solver could not settle to files."""
+    lines = []
+    for result in results:
+        texts = [text for text, _ in result.disputed]
+        if result.verdict.status == "undecided":
+            texts += result.verdict.smtlib[-1:]
+        for number, text in enumerate(texts):
+            path = out / f"{_file_name(result)}.{number}.smt2"
+            out.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            lines.append(f"left behind: {path}")
+    return lines
+
+
+def _export(results: "list[Result]", folder: Path) -> list[str]:
+    count = 0
+    folder.mkdir(parents=True, exist_ok=True)
+    for result in results:
+        for kind, texts in (("", result.verdict.smtlib), (".sat", result.verdict.satisfiable)):
+            for number, text in enumerate(texts):
+                (folder / f"{_file_name(result)}.{number:03}{kind}.smt2").write_text(text, encoding="utf-8")
+                count += 1
+    return [f"{count:,} questions written to {folder}"]
+
+
+def _file_name(result: "Result") -> str:
+    return f"{result.verdict.theorem}.{re.sub('[^a-z0-9.]+', '-', result.verdict.subject)}"
+
+
+def _plain(result: "Result") -> dict[str, object]:
+    verdict = asdict(result.verdict)
+    verdict["obligations"] = len(verdict.pop("smtlib"))
+    del verdict["satisfiable"]
+    return verdict | {"confirmed": result.confirmed, "disputed": [said for _, said in result.disputed]}
+
+
+def _print_list(theorems: "list[Statement]", as_json: bool) -> None:
+    if as_json:
+        fields = ("id", "sentence", "formal")
+        print(json.dumps([{name: getattr(theorem, name) for name in fields} for theorem in theorems], indent=2))
+        return
+    for theorem in theorems:
+        print(f"{theorem.id:16} {theorem.sentence}")

@@ -1,0 +1,88 @@
+"""Engine `hypothesis`: the state machine that outsiders use under pytest, run in batches."""
+
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..reports.summary import Summary
+from ..runs.run import Run
+from ..targets.base import Target
+from .plan import OnProgress, Plan
+
+HYPOTHESIS_RUN_OPERATIONS = 50
+HYPOTHESIS_RUNS = 20
+"""Runs between two looks at the clock."""
+
+
+def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: OnProgress | None = None) -> Summary:
+    """Runs of the Hypothesis state machine, in batches, until a limit is reached or something is found.
+
+    Hypothesis generates only: what is found goes to the reducer that both engines share, whose result is minimal in
+    operations and is a trace.
+    """
+    from hypothesis import HealthCheck, Phase, Verbosity, seed, settings  # costs a second, which `random` need not pay
+    from hypothesis.errors import Flaky
+    from hypothesis.stateful import run_state_machine_as_test
+
+    from .machine import DifferenceError, LockstepMachine, lockstep_machine
+
+    start = time.monotonic()
+
+    machine = lockstep_machine(
+        target, attention=plan.attention, chaos=plan.chaos, oracles=plan.oracles, new_memory=plan.new_memory()
+    )
+
+    class Counted(machine):  # type: ignore[misc, valid-type]
+        shrinks = False
+
+        def count(self: LockstepMachine, run: Run) -> None:
+            if summary.finding is not None:
+                return  # Hypothesis runs again what has failed
+            summary.seconds = time.monotonic() - start
+            summary.add_run(self.name, run, run.found, run.trace)
+            if on_progress is not None:
+                on_progress(summary)
+            if pressed:
+                raise KeyboardInterrupt
+
+    generate_only = settings(
+        max_examples=HYPOTHESIS_RUNS,
+        stateful_step_count=HYPOTHESIS_RUN_OPERATIONS,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+        verbosity=Verbosity.quiet,
+        deadline=None,
+        database=None,
+    )
+    batch = 0
+    with _remembered_interrupt() as pressed:
+        while summary.finding is None and not plan.is_over(summary):
+            try:
+                run_state_machine_as_test(seed(plan.seed * 1_000_003 + batch)(Counted), settings=generate_only)
+            except DifferenceError:
+                break
+            except Flaky:  # it did not fail again: the target is not deterministic, but what it did is a finding
+                if summary.finding is None:
+                    raise
+            batch += 1
+    return summary
+
+
+@contextmanager
+def _remembered_interrupt() -> Iterator[list[int]]:
+    """Ctrl-C raises as ever, and is noted: an exception in one of Hypothesis' garbage-collection hooks gets lost."""
+    pressed: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        pressed.append(number)
+        raise KeyboardInterrupt
+
+    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a worker of `--jobs` ignores it
+    if usual:
+        signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed
+    finally:
+        if usual:
+            signal.signal(signal.SIGINT, signal.default_int_handler)

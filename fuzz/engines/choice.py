@@ -1,0 +1,19 @@
+"""The engines by name."""
+
+from collections.abc import Callable, Mapping
+
+from ..reports.summary import Summary
+from ..targets.base import Target
+from .batches import run_hypothesis
+from .plan import OnProgress, Plan
+from .seeded import run_random
+
+ENGINES: Mapping[str, Callable[[Target, Plan, Summary, OnProgress | None], Summary]] = {
+    "random": run_random,
+    "hypothesis": run_hypothesis,
+}
+
+
+def run_engine(target: Target, plan: Plan, summary: Summary, on_progress: OnProgress | None = None) -> Summary:
+    """Run the engine that the summary names; it fills the summary in. KeyError for an unknown one."""
+    return ENGINES[summary.engine](target, plan, summary, on_progress)

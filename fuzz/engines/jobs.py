@@ -1,0 +1,159 @@
+"""Several processes that fuzz with different seeds at the same time, and their common summary.
+
+The workers ignore Ctrl-C: this process hears it and tells them to stop, which they do after the run at hand, or are
+made to.
+"""
+
+import multiprocessing
+import signal
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from ..opening.targets import open_target
+from ..reports.summary import Summary
+from ..targets.base import TargetUnavailableError, close_target
+from .choice import run_engine
+from .plan import Plan
+
+GRACE_S = 0.6
+"""How long the workers have to come to an end after they were told to stop."""
+_REPORT_S = 0.2
+
+
+class WorkerError(Exception):
+    """A worker failed in an unexpected way; the text is its traceback."""
+
+
+class _Stop(Exception):
+    pass
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    connection: Connection
+    runs: int = 0
+    operations: int = 0
+
+
+def run_jobs(
+    spec: str,
+    summary: Summary,
+    plan: Plan,
+    jobs: int,
+    *,
+    isolate: bool,
+    on_progress: Callable[[int, int, float], None],
+) -> None:
+    """Run `jobs` workers with seeds `plan.seed`, `plan.seed + 1`, ... and add what they did to the summary.
+
+    All stop as soon as one has found something, or at Ctrl-C. `on_progress` gets runs, operations and seconds so far.
+    TargetUnavailableError if a worker cannot open the target or is killed by it, WorkerError if one fails otherwise.
+    """
+    context = multiprocessing.get_context("spawn")
+    workers = []
+    for index in range(jobs):
+        ours, theirs = context.Pipe()
+        share = None if plan.operations is None else -(-plan.operations // jobs)
+        own = replace(plan, seed=plan.seed + index, operations=share)
+        process = context.Process(target=_work, args=(theirs, spec, summary.engine, own, isolate), daemon=True)
+        process.start()
+        theirs.close()
+        workers.append(_Worker(process, ours))
+    try:
+        _collect(workers, summary, on_progress)
+    except KeyboardInterrupt:
+        summary.interrupted = True
+        _stop(workers)
+        _collect(workers, summary, on_progress, time.monotonic() + GRACE_S)
+    finally:
+        for worker in workers:
+            worker.process.kill()
+            worker.process.join()
+
+
+def _collect(
+    workers: Sequence[_Worker],
+    summary: Summary,
+    on_progress: Callable[[int, int, float], None],
+    deadline: float | None = None,
+) -> None:
+    """Receive from the workers until all are done, or until the deadline."""
+    start = time.monotonic()
+    while open_ends := [worker for worker in workers if not worker.connection.closed]:
+        if deadline is not None and time.monotonic() > deadline:
+            return
+        for ready in wait([worker.connection for worker in open_ends], _REPORT_S):
+            worker = next(worker for worker in open_ends if worker.connection is ready)
+            if _receive(worker, summary) and summary.finding is not None and deadline is None:
+                _stop(workers)
+                deadline = time.monotonic() + GRACE_S
+        runs, operations = (sum(getattr(worker, name) for worker in workers) for name in ("runs", "operations"))
+        on_progress(runs, operations, time.monotonic() - start)
+
+
+def _receive(worker: _Worker, summary: Summary) -> bool:
+    """Take one message. Returns whether it was the worker's last one."""
+    try:
+        message = worker.connection.recv()
+    except EOFError:
+        worker.connection.close()
+        worker.process.join(GRACE_S)
+        status = worker.process.exitcode
+        raise TargetUnavailableError(
+            f"the target ended the process it ran in (exit status {status}); add --isolate to get a trace"
+        ) from None
+    if isinstance(message, tuple):
+        worker.runs, worker.operations = message
+        return False
+    worker.connection.close()
+    if isinstance(message, Exception):
+        raise message
+    summary.merge(message)
+    return True
+
+
+def _stop(workers: Sequence[_Worker]) -> None:
+    for worker in workers:
+        if not worker.connection.closed:
+            try:
+                worker.connection.send("stop")
+            except OSError:
+                continue  # it has just ended by itself
+
+
+def _work(connection: Connection, spec: str, engine: str, plan: Plan, isolate: bool) -> None:
+    """What a worker does: run the engine, report now and then, and send the summary at the end."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    last = time.monotonic()
+
+    def report(summary: Summary) -> None:
+        nonlocal last
+        if connection.poll():
+            raise _Stop
+        if time.monotonic() - last > _REPORT_S:
+            last = time.monotonic()
+            connection.send((summary.runs, summary.operations))
+
+    try:
+        connection.send(_run(spec, engine, plan, isolate, report))
+    except TargetUnavailableError as error:
+        connection.send(TargetUnavailableError(str(error)))
+    except Exception:
+        connection.send(WorkerError(traceback.format_exc()))
+
+
+def _run(spec: str, engine: str, plan: Plan, isolate: bool, report: Callable[[Summary], None]) -> Summary:
+    target = open_target(spec, isolate=isolate)
+    summary = Summary(target.name, engine, plan.seed, oracles=plan.oracles)
+    try:
+        run_engine(target, plan, summary, report)
+    except _Stop:
+        pass
+    finally:
+        close_target(target)
+    return summary

@@ -1,0 +1,51 @@
+"""What to run, and for how long."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from ...model.ops import Shape
+from ..findings.oracle_names import ORACLES
+from ..opening.memories import memory_named
+from ..oracles.shadow import Memory
+from ..reports.summary import Summary
+from ..workload.shapes import ATTENTION
+
+RUN_OPERATIONS = 200
+"""Operations of one run before its pool is drained."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run, and for how long. Runs end at whichever limit comes first.
+
+    A run whose core cannot be built counts as one operation, so that a target which builds none comes to an end.
+    """
+
+    seed: int
+    seconds: float | None = None
+    operations: int | None = None
+    attention: Sequence[str] = tuple(ATTENTION)
+    """Names of `shapes.ATTENTION`, taken in turn."""
+    chaos: bool = False
+    """Break preconditions on purpose in every run."""
+    without: tuple[str, ...] = ()
+    """Known deviations that count as findings all the same (engine `random`)."""
+    oracles: tuple[str, ...] = ORACLES
+    keep_going: bool = False
+    """Go on after a finding, and keep the shortest trace of each kind (engine `random`)."""
+    tensors: str | None = None
+    """Where the shadow memory keeps its tags: as `data_plane.open_tensor_memory` takes it; None for lists."""
+
+    def new_memory(self) -> Callable[[Shape], Memory]:
+        """What makes the shadow memory of a run. Errors as from `memory_named`."""
+        return memory_named(self.tensors)
+
+    def is_over(self, summary: Summary) -> bool:
+        """Has the run come to one of its limits?"""
+        return (self.seconds is not None and summary.seconds >= self.seconds) or (
+            self.operations is not None and summary.operations + summary.unbuilt.total() >= self.operations
+        )
+
+
+OnProgress: TypeAlias = Callable[[Summary], None]

@@ -1,0 +1,1 @@
+"""Planted faults: small mistakes made on purpose, each of which an oracle must find."""

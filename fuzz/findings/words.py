@@ -1,0 +1,43 @@
+"""Shapes, operations and outcomes in words."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+from ...model.ops import Done, Failed, Group, Operation, Outcome, Shape
+
+
+def operation_text(operation: Operation) -> str:
+    """An operation with the fields that are not at their default.
+
+    >>> operation_text(Allocate("a", 3, hit=True))
+    'Allocate a, new_tokens=3, hit'
+    """
+    head = f"{type(operation).__name__} {getattr(operation, 'request', '')}".rstrip()
+    return ", ".join([head, *_changed(operation, "request")])
+
+
+def shape_text(shape: Shape) -> str:
+    """A shape with the fields that are not at their default."""
+    groups = (f"{group.kind}({', '.join(_changed(group, 'kind'))})" for group in shape.groups)
+    return ", ".join([f"shape: {' + '.join(groups) or 'no groups'}", *_changed(shape, "groups")])
+
+
+def _changed(record: Operation | Group | Shape, *without: str) -> Iterator[str]:
+    """The fields that are not at their default; of truth values the name will do."""
+    for field in fields(record):
+        value = getattr(record, field.name)
+        if field.name not in without and value != field.default:
+            yield field.name if value is True else f"{field.name}={value}"
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """An outcome in a word, with its value."""
+    if isinstance(outcome, Done):
+        return "done" if outcome.value is None else f"{outcome.value}"
+    return f"fails with {outcome.error}" if isinstance(outcome, Failed) else "refused"
+
+
+def trace_lines(shape: Shape, operations: Sequence[Operation]) -> list[str]:
+    """A shape and numbered operations, a line each."""
+    steps = (f"{number:4}  {operation_text(operation)}" for number, operation in enumerate(operations))
+    return [f"      {shape_text(shape)}", *steps]

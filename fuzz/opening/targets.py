@@ -1,0 +1,181 @@
+"""From what the user calls a target to the target."""
+
+import importlib
+import os
+import re
+import sys
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+from ..adapters import families, family_of, forms
+from ..adapters.impl import open_impl, open_impl_calculator
+from ..faults.configuration import CONFIGURATION_FAULTS, open_faulty_calculator
+from ..faults.planted import open_planted, planted_faults
+from ..targets.base import Calculator, Target, TargetUnavailableError
+from ..targets.family import Family
+from .child import ChildCalculator, ChildTarget, Limits, Place
+from .environments import Environment, find, installed
+
+_FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+T = TypeVar("T")
+
+
+def specs() -> str:
+    """Forms of a target's name, for a message."""
+    return f"impl, {forms()}, package.module:factory, fault:NAME"
+
+
+def open_target(
+    spec: str,
+    *,
+    isolate: bool = False,
+    deadline_s: float = Limits.operation_s,
+    growth_bytes: int = Limits.growth_bytes,
+) -> Target:
+    """The target that `spec` names, not started yet.
+
+    `isolate` puts a target that would live in this process into a child process. `deadline_s` is how many seconds an
+    operation may take in a child, `growth_bytes` how much its resident memory may grow.
+
+    ValueError for a spec of no known form, TargetUnavailableError if it is not installed or cannot be imported.
+    """
+    there = _in_a_child(spec, isolate)
+    limits = Limits(operation_s=deadline_s, growth_bytes=growth_bytes)
+    return ChildTarget(*there, limits) if there else open_here(spec)
+
+
+def open_here(spec: str) -> Target:
+    """The target in this process. Errors as for `open_target`."""
+    check_spec(spec)
+    if (family := family_of(spec)) is not None:
+        return _imported(family, family.open_target)
+    if spec == "impl":
+        return open_impl()
+    if spec.startswith("fault:"):
+        try:
+            return open_planted(spec.removeprefix("fault:"))
+        except KeyError as error:
+            names = ", ".join(planted_faults())
+            raise ValueError(f"unknown fault {error}; write fault: and one of {names}") from None
+    return cast(Target, _from_factory(spec, "Target", "start", "step"))
+
+
+def open_calculator(spec: str, *, isolate: bool = False, deadline_s: float = Limits.operation_s) -> Calculator:
+    """The calculator that `spec` names; arguments and errors as for `open_target`."""
+    there = _in_a_child(spec, isolate)
+    return ChildCalculator(*there, Limits(operation_s=deadline_s)) if there else open_calculator_here(spec)
+
+
+def open_calculator_here(spec: str) -> Calculator:
+    """The calculator in this process. Errors as for `open_target`."""
+    check_spec(spec)
+    if (family := family_of(spec)) is not None:
+        if family.open_calculator is None:
+            raise ValueError(f"{spec} has no configuration arithmetic to ask about; write impl or another release")
+        return _imported(family, family.open_calculator)
+    if spec == "impl":
+        return open_impl_calculator()
+    if spec.startswith("fault:"):
+        name = spec.removeprefix("fault:")
+        if name not in CONFIGURATION_FAULTS:
+            raise ValueError(f"unknown fault {name!r}; write fault: and one of {', '.join(CONFIGURATION_FAULTS)}")
+        return open_faulty_calculator(name)
+    return cast(Calculator, _from_factory(spec, "Calculator", "ask"))
+
+
+def check_spec(spec: str) -> None:
+    """ValueError, with what to write instead, unless `spec` has the form of a target's name."""
+    if spec in ("impl", *families()) or spec.startswith("fault:") or _FACTORY.fullmatch(spec):
+        return
+    if (family := family_of(spec)) is None:
+        raise ValueError(f"unknown target {spec!r}; write one of {specs()}")
+    family.version_in(spec)
+
+
+def interpreter_of(spec: str) -> tuple[str, Place | None]:
+    """The full name of a release, and where its environment is; None if this interpreter can import it.
+
+    ValueError unless `spec` names a release of a family, TargetUnavailableError if it is not installed.
+    """
+    check_spec(spec)
+    family = family_of(spec)
+    if family is None:
+        raise ValueError(f"{spec!r} names no release; write one of {forms()}")
+    if (here := _here(family, spec)) is not None:
+        return here, None
+    environment = _installed(family, spec)
+    return environment.name, environment.place
+
+
+def _in_a_child(spec: str, isolate: bool) -> tuple[str, str, Place | None] | None:
+    """Name of the target, what its child is to open, and where that lives; None for a target of this process."""
+    check_spec(spec)
+    family = family_of(spec)
+    if family is None:
+        return (spec, spec, None) if isolate else None
+    if (here := _here(family, spec)) is not None:
+        return (here, family.name, None) if isolate else None
+    environment = _installed(family, spec)
+    return environment.name, family.name, environment.place
+
+
+def _here(family: Family, spec: str) -> str | None:
+    """The full name of the release that is asked for, if this interpreter can import it."""
+    if (here := family.here) is None:
+        return None
+    name = family.spec(here)
+    return name if spec in (family.name, name) else None
+
+
+def _imported(family: Family, make: Callable[[], T]) -> T:
+    try:
+        return make()
+    except Exception as error:  # an import of that size can fail in any way
+        raise TargetUnavailableError(
+            f"{family.name} cannot be imported here: {_one_line(error)}; "
+            f"an environment of its own may do: blockproof targets install {family.example}"
+        ) from error
+
+
+def _installed(family: Family, spec: str) -> Environment:
+    """The environment that is asked for: the only one of its family, if no release is named."""
+    if spec == family.name:
+        candidates = installed(family)
+        if len(candidates) > 1:
+            names = ", ".join(environment.name for environment in candidates)
+            raise TargetUnavailableError(f"several releases of {spec} are installed: name one of {names}")
+        environment = candidates[0] if candidates else None
+    else:
+        environment = find(spec)
+    if environment is None:
+        wanted = family.example if spec == family.name else spec
+        raise TargetUnavailableError(f"{spec} is not installed; run: blockproof targets install {wanted}")
+    return environment
+
+
+def _from_factory(spec: str, protocol: str, *methods: str) -> object:
+    """What the factory makes, which must have these methods besides a name and `close`."""
+    module_name, _, factory_name = spec.partition(":")
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())  # a module beside the caller is found as with `python -m`
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        raise TargetUnavailableError(f"{spec}: cannot import {module_name}: {_one_line(error)}") from error
+    factory = getattr(module, factory_name, None)
+    if not callable(factory):
+        raise TargetUnavailableError(f"{spec}: {module_name} has no function {factory_name!r}")
+    try:
+        made: object = factory()
+    except (Exception, SystemExit) as error:
+        raise TargetUnavailableError(f"{spec}: the factory failed: {_one_line(error)}") from error
+    if missing := [name for name in ("name", *methods, "close") if not hasattr(made, name)]:
+        raise TargetUnavailableError(
+            f"{spec}: the factory returned a {type(made).__name__} without {missing[0]!r}; "
+            f"see blockproof.fuzz.targets.base.{protocol}"
+        )
+    return made
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,0 +1,1 @@
+"""What judges: lockstep with the model, the contract, the shadow memory, liveness."""

@@ -1,0 +1,156 @@
+"""What one operation did to the tables: who was given which block, and who gave which up (S2, S5, S12)."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from ....model import ops
+from ....model.attention import Mamba
+from ....model.ops import NULL, Done, Operation, Outcome
+from ....model.snapshot import Snapshot
+from .books import UNFILLED, Books, Tracked
+from .properties import Break
+
+
+class Move(NamedTuple):
+    """An operation with its effect. Lists of blocks are in table order, group by group."""
+
+    operation: Operation
+    outcome: Outcome
+    before: Snapshot
+    after: Snapshot
+    name: str
+    """The request that the operation names; empty if it names none."""
+    request: Tracked | None
+    """As it was before, if it is known."""
+    taken: list[int]
+    """Blocks that were handed out to be filled anew, to the request or outside."""
+    attached: list[int]
+    """Blocks of a hit that the tables begin with now."""
+    given_up: list[int]
+    """Blocks that entries of the request named, and that they name no more."""
+
+    @property
+    def tables_changed(self) -> bool:
+        """Has any block been taken, attached or given up?"""
+        return bool(self.taken or self.attached or self.given_up)
+
+
+def move_of(books: Books, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> Move:
+    """The effect of an operation. Break if it did to a table what no operation may do (S5, S12)."""
+    name = operation.request if isinstance(operation, ops.OnRequest) else ""
+    move = Move(operation, outcome, before, after, name, books.requests.get(name), [], [], [])
+    if isinstance(operation, ops.Take) and isinstance(outcome, Done):
+        move.taken.extend(block for block in _ids(outcome.value) if block != NULL)
+    if after.tables != before.tables:
+        for group, (old, new) in enumerate(zip(before.tables, after.tables, strict=True)):
+            if old != new:
+                _in_group(books, move, group, old, new)
+    leaves = isinstance(operation, ops.Free | ops.Preempt)
+    if leaves and (left := [group for group, tables in enumerate(after.tables) if name in tables]):
+        table = after.tables[left[0]][name]
+        raise Break("S12", f"{name} was given up, yet its table in group {left[0]} is {table}")
+    return move
+
+
+def _ids(value: object) -> list[int]:
+    return [block for block in value if isinstance(block, int)] if isinstance(value, tuple) else []
+
+
+def _in_group(books: Books, move: Move, group: int, old: dict[str, list[int]], new: dict[str, list[int]]) -> None:
+    for name in old.keys() | new.keys():
+        if name != move.name and old.get(name) != new.get(name):
+            change = f"{old.get(name)} -> {new.get(name)}"
+            raise Break("S5", f"group {group}: the table of {name}, which the operation does not name: {change}")
+    had, has = old.get(move.name, []), new.get(move.name, [])
+    if had == has:
+        return
+    operation = move.operation
+    if isinstance(operation, ops.Free | ops.Preempt):
+        move.given_up.extend(block for block in had if block != NULL)
+        return
+    what = f"group {group}: the table of {move.name} went from {had} to {has}"
+    if not isinstance(operation, ops.Allocate | ops.RemoveSkipped):
+        raise Break("S5", f"{what}, which {type(operation).__name__} may not change")
+    if len(has) < len(had):
+        raise Break("S5", f"{what}: {len(has)} < {len(had)} entries")
+    gone = [entry for entry, block in enumerate(had) if block != has[entry]]
+    for entry in gone:
+        if has[entry] != NULL and not books.is_copy(had[entry], has[entry]) and not _moves_states(books, group):
+            raise Break("S5", f"{what}: entry {entry} was block {had[entry]} and is {has[entry]}, not null")
+    if len(has) > len(had) and not isinstance(operation, ops.Allocate):
+        raise Break("S5", f"{what}: it grew without an allocation")
+    _note(books, move, group, had, has, gone)
+
+
+def _note(books: Books, move: Move, group: int, had: Sequence[int], has: Sequence[int], gone: Sequence[int]) -> None:
+    """Sort the entries that are new or gone."""
+    given_up = [had[entry] for entry in gone if had[entry] != NULL]
+    row = hit_row(move, group)
+    rule = books.rules[group]
+    for entry in range(len(had), len(has)):
+        block = has[entry]
+        if block == NULL:
+            continue
+        if isinstance(rule, Mamba) and rule.align and block in given_up and books.content[block] == UNFILLED:
+            given_up.remove(block)  # the state of a draft has moved on; what is full would have been given back
+        elif entry < len(row) and row[entry] == block:
+            move.attached.append(block)
+        else:
+            move.taken.append(block)
+    exchanged = [has[entry] for entry in gone if has[entry] != NULL]
+    (move.taken if _moves_states(books, group) else move.attached).extend(exchanged)
+    move.given_up.extend(given_up)
+
+
+def _moves_states(books: Books, group: int) -> bool:
+    """May a running state move to a fresh block, since its old one has been registered inside a block?"""
+    rule = books.rules[group]
+    return isinstance(rule, Mamba) and rule.align and books.finer[group]
+
+
+def hit_row(move: Move, group: int) -> Sequence[int]:
+    """The blocks of the hit that an allocation uses in a group; none for any other operation."""
+    request, operation = move.request, move.operation
+    if not (isinstance(operation, ops.Allocate) and operation.hit and request and request.hit):
+        return ()
+    rows = request.hit[1]
+    return rows[group] if group < len(rows) else ()
+
+
+def demand_nobody_holds(move: Move, held: Counter[int], outside: Collection[int]) -> None:
+    """S2: nobody else holds what was handed out. `held` and `outside` are the holders before the operation."""
+    given_up = Counter(move.given_up)
+    for block in move.taken:
+        if held[block] > given_up[block] or block in outside:
+            tables = [
+                f"{name} in group {group}"
+                for group, of_group in enumerate(move.before.tables)
+                for name, table in of_group.items()
+                if block in table
+            ]
+            holders = ", ".join(tables) or "somebody outside"
+            raise Break("S2", f"block {block} was handed out while {holders} still holds it")
+    if len(set(move.taken)) < len(move.taken):
+        raise Break("S2", f"one block was handed out twice: {move.taken}")
+
+
+def demand_same_content(books: Books, move: Move, held: Counter[int], start: int) -> None:
+    """S2: what two entries name holds the same full content for both. `start` is where the step begins to write."""
+    request = move.request
+    assert request is not None
+    for group, tables in enumerate(move.after.tables):
+        for entry, block in enumerate(tables.get(move.name, ())):
+            if block == NULL or held[block] < 2 or (entry + 1) * books.rules[group].b > start:
+                continue
+            books.reached["contract: hit of a shared block"] += block in move.attached
+            if books.key(request, group, entry) != books.content[block]:
+                others = sorted(
+                    f"{name} in group {at}, entry {table.index(block)}"
+                    for at, of_group in enumerate(move.after.tables)
+                    for name, table in of_group.items()
+                    if block in table and (name, at) != (move.name, group)
+                )
+                who = ", ".join(others) or "itself again"
+                text = f"block {block} stands for entry {entry} of {move.name} in group {group} and for {who}"
+                raise Break("S2", f"{text}: not the same content")

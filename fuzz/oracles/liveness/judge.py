@@ -1,0 +1,65 @@
+"""Runs a script and says what is wrong with how the core went through it."""
+
+from ....model.ops import Advance, Submit
+from ...findings.finding import Finding, Trace
+from ...findings.oracle_names import LIVENESS
+from .bounds import Bounds
+from .driven import DrivenRun
+from .rules import Violated, Watch
+from .scheduler import Scheduler, Stopped
+from .script import is_script
+
+
+def judge(run: DrivenRun, script: Trace) -> tuple[Finding, Trace] | None:
+    """Drive the target of the run through the script. Returns the first finding and the trace that replays it.
+
+    A finding of liveness has one of `PROPERTIES` as its observable, names the submission of the request concerned, and
+    is replayed by the script; what another oracle of the run finds on the way is replayed by the run's own operations.
+    None if nothing is wrong, or the core refuses to be built. ValueError for a trace that is no script.
+    """
+    if not is_script(script):
+        raise ValueError(
+            "no liveness script: write each request as Submit, then Advance with all that it samples, and StepStart for"
+            " each step before the next one"
+        )
+    finding = run.start(script.shape)
+    if finding is not None or not run.built:
+        return None if finding is None else (finding, run.trace)
+    bounds = Bounds(script.shape)
+    scheduler = Scheduler(run, bounds, Watch(bounds, run.seen))
+    try:
+        _play(scheduler, script)
+    except Stopped as stopped:
+        return None if stopped.finding is None else (stopped.finding, run.trace)
+    except Violated as violated:
+        return _finding(run, script, violated), script
+    run.seen["liveness: script finished"] += 1
+    run.seen["liveness: request finished"] += sum(isinstance(operation, Submit) for operation in script.operations)
+    return None
+
+
+def _play(scheduler: Scheduler, script: Trace) -> None:
+    """Requests arrive as the script says; then steps until all are finished."""
+    submits: list[Submit] = []
+    for operation in script.operations:
+        if isinstance(operation, Submit):
+            submits.append(operation)
+        elif isinstance(operation, Advance):
+            scheduler.arrive(submits[-1], operation.sampled)
+        else:
+            scheduler.step()
+    while scheduler.live:
+        scheduler.step()
+    scheduler.end()
+
+
+def _finding(run: DrivenRun, script: Trace, violated: Violated) -> Finding:
+    step = next(
+        index
+        for index, operation in enumerate(script.operations)
+        if isinstance(operation, Submit) and operation.request == violated.request
+    )
+    last = run.outcomes[-1] if run.outcomes else None
+    return Finding(
+        violated.observable, script.operations[step], step, None, last, detail=violated.detail, oracle=LIVENESS
+    )

@@ -1,0 +1,130 @@
+"""Scripts: what arrives when, and what it is going to sample. The scheduler does the rest.
+
+A script is a trace of three kinds of operation: `Submit`, directly followed by one `Advance` with all the tokens that
+the request is going to generate, and `StepStart` for each scheduler step before the next arrival.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from ....model.ops import Advance, Kind, Operation, Shape, StepStart, Submit
+from ...findings.finding import Trace
+from ...workload.draw import Draw
+from ...workload.shapes import draw_shape
+from .bounds import Bounds
+
+MAX_OUTPUTS = 12
+"""Most tokens that a request of a drawn script samples."""
+
+
+def is_script(trace: Trace) -> bool:
+    """Can the scheduler play this trace?"""
+    operations, seen = iter(trace.operations), set[str]()
+    for operation in operations:
+        if isinstance(operation, StepStart):
+            continue
+        following = next(operations, None)
+        if not (isinstance(operation, Submit) and isinstance(following, Advance)):
+            return False
+        name, length = operation.request, len(operation.prompt) + len(following.sampled)
+        if name in seen or following != Advance(name, following.sampled):
+            return False
+        if not (operation.prompt and following.sampled and length <= trace.shape.max_model_len):
+            return False
+        seen.add(name)
+    return bool(seen)
+
+
+def draw_script(draw: Draw, kinds: Sequence[Kind]) -> Trace:
+    """Some requests with common prefixes, and a pool that holds the largest of them and little more.
+
+    Each fits alone, or for one request in some scripts the pool is by a little too small for ever.
+    """
+    shape = _wide_enough(draw, draw_shape(draw, kinds))
+    families = [_tokens(draw, shape.max_model_len) for _ in range(2)]
+    lengths = [_lengths(draw, shape) for _ in range(draw.choose((1, 2, 2, 3, 4, 6)))]
+    largest = max(Bounds(shape).most(prompt + outputs - 1) for prompt, outputs in lengths)
+    sinks = shape.num_blocks - 1 - Bounds(shape).usable
+    shape = replace(shape, num_blocks=1 + sinks + largest + draw.choose((0, 0, 1, 2, largest, 3 * largest)))
+    hopeless = _hopeless_prompt(shape) if draw.integer(0, 3) == 0 else None
+    if hopeless:
+        lengths.insert(draw.integer(0, len(lengths)), (hopeless, 1))
+    operations: list[Operation] = []
+    for number, (prompt, outputs) in enumerate(lengths):
+        operations += [StepStart()] * (draw.choose((0, 0, 0, 1, 3)) if number else 0)
+        operations += _request(draw, f"r{number}", draw.choose(families), prompt, outputs)
+    return Trace(shape, tuple(operations))
+
+
+def _wide_enough(draw: Draw, shape: Shape) -> Shape:
+    """The token budget holds a block of running states: engines refuse to start otherwise. Often it holds several
+    requests, so that they meet in one step."""
+    states = [group.block_size for group in shape.groups if group.kind == "mamba"]
+    budget = draw.choose((shape.max_num_batched_tokens, shape.max_num_batched_tokens, 2 * shape.max_model_len))
+    return replace(shape, max_num_batched_tokens=max([budget, *states]))
+
+
+def _lengths(draw: Draw, shape: Shape) -> tuple[int, int]:
+    """Tokens of a prompt and tokens sampled."""
+    longest = shape.max_model_len - 1
+    prompt = draw.integer(1, draw.choose((longest, longest, max(1, longest // 2))))
+    return prompt, draw.integer(1, min(MAX_OUTPUTS, shape.max_model_len - prompt))
+
+
+def _hopeless_prompt(shape: Shape) -> int | None:
+    """Tokens of the shortest prompt that never fits; None if all do."""
+    bounds = Bounds(shape)
+    return next((length for length in range(1, shape.max_model_len) if bounds.hopeless(length)), None)
+
+
+def _request(draw: Draw, name: str, family: tuple[int, ...], prompt: int, outputs: int) -> list[Operation]:
+    shared = draw.choose((prompt, prompt, prompt // 2, 0))
+    tokens = family[:shared] + _tokens(draw, prompt - shared)
+    submit = Submit(name, tokens, skip_lookup=draw.integer(0, 9) == 0)
+    return [submit, Advance(name, _tokens(draw, outputs))]
+
+
+def _tokens(draw: Draw, count: int) -> tuple[int, ...]:
+    return tuple(draw.integer(0, 2) for _ in range(count))
+
+
+def simpler_scripts(trace: Trace) -> Iterator[Trace]:
+    """Candidates for shrinking that change requests or groups and the pool at once, so that it stays as tight.
+
+    What changes one thing at a time, the reducer's general passes try. Nothing for a trace that is no script.
+    """
+    if is_script(trace):
+        largest = _largest(trace)
+        for simpler in _smaller_demands(trace):
+            blocks = trace.shape.num_blocks + _largest(simpler) - largest
+            yield Trace(replace(simpler.shape, num_blocks=max(1, blocks)), simpler.operations)
+
+
+def _largest(trace: Trace) -> int:
+    """Blocks that the request with the largest demand holds at most."""
+    pairs = zip(trace.operations, trace.operations[1:], strict=False)
+    return max(
+        Bounds(trace.shape).most(len(submit.prompt) + len(advance.sampled) - 1)
+        for submit, advance in pairs
+        if isinstance(submit, Submit) and isinstance(advance, Advance)
+    )
+
+
+def _smaller_demands(trace: Trace) -> Iterator[Trace]:
+    """Without one of the groups; with a prompt or with samples cut to a part."""
+    shape, operations = trace.shape, trace.operations
+    for i in range(len(shape.groups) if len(shape.groups) > 1 else 0):
+        yield Trace(replace(shape, groups=shape.groups[:i] + shape.groups[i + 1 :]), operations)
+    for i, operation in enumerate(operations):
+        if isinstance(operation, Submit):
+            for prompt in _parts(operation.prompt, shape.hash_block_size):
+                yield Trace(shape, (*operations[:i], replace(operation, prompt=prompt), *operations[i + 1 :]))
+        elif isinstance(operation, Advance):
+            for sampled in _parts(operation.sampled, shape.hash_block_size):
+                yield Trace(shape, (*operations[:i], replace(operation, sampled=sampled), *operations[i + 1 :]))
+
+
+def _parts(tokens: tuple[int, ...], unit: int) -> Iterator[tuple[int, ...]]:
+    for count in dict.fromkeys((1, len(tokens) // 2, len(tokens) - unit, len(tokens) - 1)):
+        if 0 < count < len(tokens):
+            yield tokens[:count]

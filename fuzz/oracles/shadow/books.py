@@ -1,0 +1,125 @@
+"""What the engine that the shadow memory plays knows of its requests, and which tag belongs where."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+
+from ....model import ops
+from ....model.attention import Cross, rule_for
+from ....model.ops import Shape
+from ....model.snapshot import Snapshot
+from .memory import GARBAGE, POISON, ListMemory, Memory
+
+KNOWN_LOSSES: Mapping[str, str] = {
+    "chunk-astride-block": "where a block lies astride two chunks, a hit that is cut can end before the chunk for "
+    "which it was made, behind null blocks that the next query reads",
+    "computed-taken-back": "tokens that count as computed no more (drafts rejected late, as with asynchronous "
+    "scheduling; the last token of a prompt that was loaded as a whole) did count when the window was cut, so the next "
+    "query reads behind the cut",
+    "running-state-moved-on": "in Mamba's align mode the running state stands in the entry where the longest step "
+    "would have ended; where drafts of it are rejected and the next step ends in an earlier entry, that one is null",
+}
+"""What is unsafe in core.md, our core and vLLM 0.23.0 alike, and therefore counted instead of reported (docs/core.md,
+"Unsafe or wasteful, and kept as in the reference")."""
+
+
+@dataclass
+class EngineRequest:
+    """A request as the engine sees it; lengths in tokens."""
+
+    submit: ops.Submit
+    contents: list[int]
+    """Per known token, the number of the content up to and including it."""
+    hit: int = 0  # tokens of the last lookup's hit
+    attached: int = 0  # those of the hit with which the tables began
+    computed: int = 0
+    most_computed: int = 0  # when tokens were skipped: the window has been cut for it
+    longest: int = 0  # where the longest step has ended
+    taken_back_to: int = 0  # computed tokens after the last late rejection
+    scheduled: int = 0
+    arriving: tuple[int, int] | None = None  # first and last + 1 of the external tokens on their way
+    lookahead: int = 0
+    encoder_tokens: int = 0
+    drafts: list[dict[int, int]] = field(default_factory=list)
+    """Per group, tags of positions whose token was not known when they were written."""
+    states: list[dict[int, int]] = field(default_factory=list)
+    """Per group of Mamba layers: tokens seen by a state to the block that holds it."""
+    started: bool = False
+    """Has a step run since the tables were empty?"""
+    lost: set[int] = field(default_factory=set)
+    """Groups of Mamba layers whose state a scheduler has given up by more drafts than blocks are set aside for."""
+
+    def cut(self) -> None:
+        """What no query from the computed tokens on reads may be gone now."""
+        self.most_computed = max(self.most_computed, self.computed)
+
+    def start_again(self) -> None:
+        """Nothing is held any more."""
+        self.computed = self.most_computed = self.scheduled = self.lookahead = self.encoder_tokens = 0
+        self.attached = self.longest = self.taken_back_to = 0
+        self.arriving, self.started = None, False
+        self.lost.clear()
+        for row in (*self.drafts, *self.states):
+            row.clear()
+
+
+class Books:
+    """The state that all parts of the engine share."""
+
+    def __init__(
+        self, shape: Shape, new_memory: Callable[[Shape], Memory] = ListMemory, *, strict: bool = False
+    ) -> None:
+        """`new_memory` makes what keeps the tags; `strict` means that no loss is excused for being known."""
+        self.shape = shape
+        self.memory = new_memory(shape)
+        self.strict = strict
+        self.reached: Counter[str] = Counter()
+        self.rules = [rule_for(group, shape) for group in shape.groups]
+        self._requests: dict[str, EngineRequest] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._draft_numbers = count(-1, -1)
+        self._states_of_this_step: set[tuple[int, int]] = set()
+
+    def _number(self, what: Hashable) -> int:
+        return self._numbers.setdefault(what, len(self._numbers) + 1)
+
+    def _tag(self, request: EngineRequest, group: int, position: int) -> int | None:
+        """What the group holds for a position whose token is known."""
+        known = position < len(request.contents)
+        return request.contents[position] * len(self.rules) + group if known else None
+
+    def _encoder_tag(self, request: EngineRequest, group: int, position: int) -> int:
+        return self._number(("encoder", request.submit.request, position)) * len(self.rules) + group
+
+    def _expected(self, request: EngineRequest, group: int, position: int) -> int | None:
+        if isinstance(self.rules[group], Cross):
+            return self._encoder_tag(request, group, position)
+        tag = self._tag(request, group, position)
+        return request.drafts[group].get(position) if tag is None else tag
+
+    def _expected_run(self, request: EngineRequest, group: int, start: int, end: int) -> list[int | None]:
+        """What positions `start .. end - 1` must hold; None where nothing was ever written."""
+        groups, known = len(self.rules), request.contents[start:end]
+        if isinstance(self.rules[group], Cross) or len(known) < end - start:
+            return [self._expected(request, group, position) for position in range(start, end)]
+        return [content * groups + group for content in known]
+
+    def _describe(self, tag: int) -> str:
+        if tag == POISON:
+            return "what nobody wrote"
+        if tag == GARBAGE:
+            return "bytes that were not written together"
+        if tag < 0:
+            return "a draft"
+        return "another content"
+
+
+def first_draft(request: EngineRequest, start: int, end: int) -> int:
+    """Where the drafts of the step `start .. end - 1` begin; its first token is never one."""
+    return max(start + 1, min(end, len(request.contents)))
+
+
+def table_text(name: str, group: int, snapshot: Snapshot) -> str:
+    """What a message says of a request's table."""
+    return f"its table is {snapshot.tables[group].get(name, [])}"

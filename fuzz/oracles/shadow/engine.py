@@ -1,0 +1,302 @@
+"""The shadow memory: is what a query reads what was once written there for it (properties.md §3)?
+
+Every slot of the pool remembers a *tag*: which content was last written into it, for which group. A step writes the
+tags of its tokens through the block tables that the target shows; before and after the step everything that its queries
+attend to is read back through the same tables. A wrong tag is what a user would see as wrong output.
+
+The oracle needs the rule of what attends to what (`model.attention`) and nothing else of the model: it believes the
+target's tables and hits, and judges whether they are safe. It plays the engine as vLLM's workers do:
+
+* A step runs when its allocation succeeds; with external tokens that are on their way, when they have arrived.
+* Tokens that are not known yet (drafts, lookahead) are written as drafts. A draft becomes content when its token is
+  known and counts as computed; one that was rejected is overwritten later. Known tokens in the lookahead wait for their
+  step.
+* Mamba layers keep one state. It is written into the table entry of the step's last token, and at each block's end into
+  that block's entry; the states of drafts go into the entries behind. The next step reads the state where it was put.
+* Blocks that somebody outside takes are overwritten by him.
+* What the core has copied between blocks is copied before the step runs.
+"""
+
+from collections.abc import Collection, Hashable, Sequence
+
+from ....model import ops
+from ....model.arith import cdiv
+from ....model.attention import Chunked, Cross, Mamba, Rule
+from ....model.ops import NULL, Done, Operation, Outcome
+from ....model.snapshot import Snapshot
+from .books import EngineRequest, table_text
+from .mamba import States
+from .memory import Corruption
+
+
+class Shadow(States):
+    """Follows one run of one target. `step` raises `Corruption`."""
+
+    # What is told.
+
+    def step(
+        self,
+        operation: Operation,
+        outcome: Outcome,
+        snapshot: Snapshot,
+        copies: Collection[tuple[int, int]] = (),
+    ) -> None:
+        """The target has answered an operation, and had blocks copied, from the first of each pair to the second.
+
+        Corruption if somebody reads what was not written for him.
+        """
+        self.memory.follow(snapshot)
+        for source, destination in copies:
+            self.memory.copy(source, destination)
+            self._follow_copy(source, destination, snapshot)
+            self.reached["shadow: blocks copied"] += 1
+        unknown = isinstance(operation, ops.OnRequest) and operation.request not in self._requests
+        if unknown and not isinstance(operation, ops.Submit):
+            return
+        if isinstance(outcome, Done):
+            self._apply(operation, outcome, snapshot)
+        elif isinstance(operation, ops.Allocate):
+            self._requests[operation.request].cut()  # a refusal comes after the window was cut
+        if damage := self.memory.damage():
+            raise Corruption("nobody", 0, 0, damage)
+
+    def _apply(self, operation: Operation, outcome: Done, snapshot: Snapshot) -> None:
+        match operation:
+            case ops.Submit(name):
+                groups = range(len(self.rules))
+                self._requests[name] = request = EngineRequest(operation, [], 0, 0, 0)
+                request.drafts, request.states = [{} for _ in groups], [{} for _ in groups]
+                self._learn(request, operation.prompt)
+            case ops.Lookup(name):
+                tokens = outcome.value[0] if isinstance(outcome.value, tuple) and outcome.value else None
+                self._requests[name].hit = tokens if isinstance(tokens, int) else 0
+            case ops.Allocate(name):
+                self._allocate(operation, self._requests[name], snapshot)
+            case ops.Arrive(name):
+                self._arrive(self._requests[name], snapshot)
+            case ops.Advance(name):
+                self._advance(operation, self._requests[name], snapshot)
+            case ops.Reject(name, rejected):
+                request = self._requests[name]
+                request.computed -= rejected
+                request.taken_back_to = request.computed
+            case ops.RemoveSkipped(name):
+                self._requests[name].cut()
+            case ops.Preempt(name):
+                self._requests[name].start_again()
+            case ops.Free(name):
+                del self._requests[name]
+            case ops.StepStart():
+                self._states_of_this_step.clear()
+            case ops.Take():
+                blocks = outcome.value if isinstance(outcome.value, tuple) else ()
+                there = [block for block in blocks if isinstance(block, int) and 0 < block < self.shape.num_blocks]
+                self.memory.overwrite(there, self._number("outside") * len(self.rules))
+
+    def _learn(self, request: EngineRequest, tokens: Sequence[int]) -> None:
+        """Tokens become known: number the contents that end with them."""
+        submit, contents = request.submit, request.contents
+        for token in tokens:
+            at = len(contents)
+            before: Hashable = contents[-1] if at else (submit.adapter, submit.salt)
+            row = submit.embeds[at] if submit.embeds is not None and at < len(submit.embeds) else None
+            item = next(
+                ((i.identifier, at - i.offset) for i in submit.items if i.offset <= at < i.offset + i.length), None
+            )
+            contents.append(self._number((at, before, token, row, item)))
+
+    # The engine.
+
+    def _allocate(self, op: ops.Allocate, request: EngineRequest, snapshot: Snapshot) -> None:
+        local = request.computed + (request.hit if op.hit else 0)
+        total = min(local + op.external, self.shape.max_model_len)
+        first, request.started = not request.started, True
+        request.attached = request.hit if op.hit else request.attached
+        request.most_computed = max(request.most_computed, total)
+        request.computed, request.scheduled, request.lookahead = local + op.external, op.new_tokens, op.lookahead
+        if first:
+            self._find_states(request, local, snapshot)
+        if op.encoder_tokens:
+            self._encode(request, op.encoder_tokens, snapshot)
+        if op.delay:
+            request.arriving = (local, total)
+            return
+        if op.external:
+            self._receive(request, local, total, snapshot)
+        self._run(request, snapshot)
+
+    def _arrive(self, request: EngineRequest, snapshot: Snapshot) -> None:
+        """The external tokens are there. A fully loaded prompt computes its last token again."""
+        assert request.arriving is not None
+        (start, end), request.arriving = request.arriving, None
+        request.computed -= request.computed == len(request.contents)
+        self._receive(request, start, end, snapshot)
+        self._run(request, snapshot)
+
+    def _run(self, request: EngineRequest, snapshot: Snapshot) -> None:
+        """The step: its queries read, its tokens are written."""
+        if not request.scheduled:
+            return
+        start, end = request.computed, request.computed + request.scheduled
+        ahead = min(end + request.lookahead, self.shape.max_model_len)
+        for group, rule in enumerate(self.rules):
+            if isinstance(rule, Mamba):
+                if self._gives_state_up(request, rule, start, end):
+                    request.lost.add(group)
+                self._read_state(request, group, start, snapshot)
+                self._write_states(request, group, rule, start, end, snapshot)
+            elif not isinstance(rule, Cross):
+                self._read(request, group, rule, rule.skipped(start), start, snapshot)
+                self._write(request, group, start, end, snapshot)
+                if (drafts := max(end, len(request.contents))) < ahead:
+                    self._write(request, group, drafts, ahead, snapshot)
+            else:
+                self._read(request, group, rule, 0, request.encoder_tokens, snapshot)
+        request.longest = max(request.longest, end)
+
+    def _advance(self, op: ops.Advance, request: EngineRequest, snapshot: Snapshot) -> None:
+        """The step is over: it must still have found everything when it ran. Then drafts are judged."""
+        start, end = request.computed, request.computed + request.scheduled
+        if request.scheduled:
+            for group, rule in enumerate(self.rules):
+                if not isinstance(rule, Mamba | Cross):
+                    self._read(request, group, rule, rule.skipped(start), end, snapshot)
+                elif isinstance(rule, Cross):
+                    self._read(request, group, rule, 0, request.encoder_tokens, snapshot)
+        request.computed, request.scheduled = end - op.rejected, 0
+        self._learn(request, op.sampled)
+        for group, rule in enumerate(self.rules):
+            self._judge_drafts(request, group, snapshot)
+            if isinstance(rule, Mamba):
+                self._keep_state_of_block_end(request, group, rule, snapshot)
+
+    # Keys and values.
+
+    def _write(self, request: EngineRequest, group: int, start: int, end: int, snapshot: Snapshot) -> None:
+        """Content where it is known, drafts elsewhere."""
+        tags = []
+        for position in range(start, end):
+            tag = self._tag(request, group, position)
+            request.drafts[group].pop(position, None)
+            if tag is None:
+                tag = request.drafts[group][position] = next(self._draft_numbers)
+            tags.append(tag)
+        self._store(request, group, start, tags, snapshot)
+
+    def _store(self, request: EngineRequest, group: int, start: int, tags: Sequence[int], snapshot: Snapshot) -> None:
+        name, end = request.submit.request, start + len(tags)
+        first = self._first_with_block(request, group, start, end, "written", snapshot)
+        if first >= end:
+            return
+        start, tags = first, tags[first - start :]
+        self._demand_alone(name, group, start, tags, snapshot)
+        self.memory.write(group, name, start, tags)
+        self.reached["shadow: tokens written"] += len(tags)
+
+    def _demand_alone(self, name: str, group: int, start: int, tags: Sequence[int], snapshot: Snapshot) -> None:
+        """What another request holds too may only be written with what it holds already."""
+        table, size = snapshot.tables[group][name], self.rules[group].b
+        for entry in range(start // size, cdiv(start + len(tags), size)):
+            if snapshot.ref_cnt[table[entry]] < 2:
+                continue
+            low, high = max(start, entry * size), min(start + len(tags), (entry + 1) * size)
+            if self.memory.read(group, name, low, high) == list(tags[low - start : high - start]):
+                continue
+            for other in self._holders(table[entry], snapshot):
+                if other != name:
+                    what = f"is written into block {table[entry]}, which {other} holds with another content"
+                    raise Corruption(name, group, low, what)
+
+    def _holders(self, block: int, snapshot: Snapshot) -> list[str]:
+        return sorted({name for tables in snapshot.tables for name, table in tables.items() if block in table})
+
+    def _missing(self, name: str, group: int, start: int, end: int, snapshot: Snapshot) -> int | None:
+        """The last of these positions that has no block, or the null block."""
+        table, size = snapshot.tables[group].get(name, ()), self.rules[group].b
+        for entry in reversed(range(start // size, cdiv(end, size))):
+            if entry >= len(table) or table[entry] == NULL:
+                return min(end, (entry + 1) * size) - 1
+        return None
+
+    def _first_with_block(
+        self, request: EngineRequest, group: int, start: int, end: int, use: str, snapshot: Snapshot
+    ) -> int:
+        """All these positions must have a block, but for those that are a known loss: the first behind them."""
+        name = request.submit.request
+        missing = self._missing(name, group, start, end, snapshot)
+        if missing is None:
+            return start
+        if not self._is_known_loss(request, group, missing):
+            raise Corruption(name, group, missing, f"is {use}, but has no block: {table_text(name, group, snapshot)}")
+        return missing + 1
+
+    def _read(self, request: EngineRequest, group: int, rule: Rule, start: int, end: int, snapshot: Snapshot) -> None:
+        """Positions `start .. end - 1` must hold what was written for this request."""
+        name = request.submit.request
+        start = self._first_with_block(request, group, max(0, start), end, "read", snapshot)
+        if start >= end:
+            return
+        found, expected = self.memory.read(group, name, start, end), self._expected_run(request, group, start, end)
+        if found != expected:
+            wrong = next(i for i, tag in enumerate(found) if tag != expected[i])
+            block, offset = snapshot.tables[group][name][(start + wrong) // rule.b], (start + wrong) % rule.b
+            what = f"reads {self._describe(found[wrong])} in block {block}, offset {offset}"
+            raise Corruption(name, group, start + wrong, what)
+        self.reached["shadow: tokens read back"] += end - start
+
+    def _is_known_loss(self, request: EngineRequest, group: int, position: int) -> bool:
+        """Is it one of `KNOWN_LOSSES` that this position has no block? Then it is counted."""
+        rule = self.rules[group]
+        if self.strict:
+            return False
+        if request.computed < request.most_computed and position < rule.skipped(request.most_computed):
+            known = "computed-taken-back"
+        elif isinstance(rule, Chunked) and rule.k % rule.b and position < request.attached:
+            known = "chunk-astride-block"
+        else:
+            return False
+        self.reached[f"shadow: known loss {known}"] += 1
+        return True
+
+    def _judge_drafts(self, request: EngineRequest, group: int, snapshot: Snapshot) -> None:
+        """Drafts that were accepted are content from now on; they must still be where they were written."""
+        drafts, name = request.drafts[group], request.submit.request
+        for position in [at for at in drafts if at < request.computed]:
+            tag = self._tag(request, group, position)
+            if tag is None:
+                continue
+            draft = drafts.pop(position)
+            if isinstance(self.rules[group], Mamba):
+                self._rename_state(request, group, position + 1, draft, tag)
+            elif self._missing(name, group, position, position + 1, snapshot) is None:
+                (found,) = self.memory.read(group, name, position, position + 1)
+                if found != draft:
+                    raise Corruption(name, group, position, f"holds {self._describe(found)} instead of its draft")
+                self.memory.write(group, name, position, [tag])
+            self.reached["shadow: drafts accepted"] += 1
+
+    def _receive(self, request: EngineRequest, start: int, end: int, snapshot: Snapshot) -> None:
+        """External tokens are written, as far as they have blocks or somebody will read them."""
+        name = request.submit.request
+        self.reached["shadow: external tokens"] += end - start
+        for group, rule in enumerate(self.rules):
+            if isinstance(rule, Mamba):
+                table = snapshot.tables[group].get(request.submit.request, [])
+                entry = (end - 1) // rule.b
+                if end > start and entry < len(table) and table[entry] != NULL:
+                    self._put_state(request, group, end, table[entry])
+                if request.computed < end:
+                    request.lost.add(group)  # nobody has the state before the last token
+            elif not isinstance(rule, Cross):
+                first = start
+                while first < rule.skipped(end) and self._missing(name, group, first, first + 1, snapshot) is not None:
+                    first += 1
+                self._write(request, group, first, end, snapshot)
+
+    def _encode(self, request: EngineRequest, num_tokens: int, snapshot: Snapshot) -> None:
+        """Keys and values of the encoder's output, once for a request."""
+        for group, rule in enumerate(self.rules):
+            if isinstance(rule, Cross) and not request.encoder_tokens:
+                tags = [self._encoder_tag(request, group, position) for position in range(num_tokens)]
+                self._store(request, group, 0, tags, snapshot)
+        request.encoder_tokens = request.encoder_tokens or num_tokens

@@ -1,0 +1,277 @@
+"""The shadow memory on tensors: tags are written through slot mappings and read through block tables on the device.
+
+Everything that a serving engine uses of the core's data plane takes part: the configuration of the groups, the buffers
+that groups share, the typed views of the layers, the block tables and their copy on the device. Beside them stands a
+*mirror*: what every byte must be by plain arithmetic on the definitions (core.md §11). Any other byte is damage.
+"""
+
+import importlib
+from collections.abc import Callable, Sequence
+from math import lcm
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from ....model.arith import cdiv
+from ....model.ops import NULL, Group, Shape
+from ....model.snapshot import Snapshot
+from ...adapters.impl import bind_impl
+from . import GARBAGE, Corruption
+
+POISON_BYTE = 0xA5
+OUTSIDE_BYTE = 0x5A
+MAX_REQUESTS = 256
+SPARE_ENTRIES = 8
+"""Beyond what a request of the greatest length needs: the tables of a wrong core may be too long."""
+INT32 = np.dtype(np.int32)
+FACTOR = 7919
+INVERSE = pow(FACTOR, -1, 1 << 32)
+
+
+class TensorMemory:
+    """Tags in the KV-cache tensors of a core of this shape, two layers or one in each group.
+
+    ValueError for a device that cannot be used. Groups share buffers as in a hybrid model, so all pages have one size.
+    """
+
+    def __init__(self, shape: Shape, device: str | None = None) -> None:
+        self.torch = importlib.import_module("torch")
+        names = bind_impl().names
+        self._shape = shape
+        self.sizes = [group.block_size * shape.parallel for group in shape.groups]
+        self.page_bytes = _page_bytes(self.sizes)
+        specs = [
+            _spec(names, group, size, self.page_bytes) for group, size in zip(shape.groups, self.sizes, strict=True)
+        ]
+        layers = [[f"group{index}.layer{layer}" for layer in range(2 - index % 2)] for index in range(len(specs))]
+        groups = [names("KVCacheGroupSpec")(of, spec) for of, spec in zip(layers, specs, strict=True)]
+        depth = max((len(of) for of in layers), default=0)
+        self.config = names("get_kv_cache_config_from_groups")(
+            SimpleNamespace(cache_config=SimpleNamespace(num_gpu_blocks_override=None)),
+            groups,
+            shape.num_blocks * self.page_bytes * depth,
+        )
+        self.tensors = names("allocate_kv_cache")(self.config, device)
+        self.tensors.fill(POISON_BYTE)
+        self.device = self.tensors.buffers[0].device if shape.groups else self.torch.device("cpu")
+        self._to_device = names("to_device")
+        self.tables = [
+            names("BlockTables")(
+                size,
+                MAX_REQUESTS,
+                cdiv(shape.max_model_len, size) + group.speculative_blocks + SPARE_ENTRIES,
+                num_blocks=shape.num_blocks,
+                name=f"group {index}",
+            )
+            for index, (group, size) in enumerate(zip(shape.groups, self.sizes, strict=True))
+        ]
+        self._rows: dict[str, int] = {}
+        self._told: list[dict[str, list[int]]] = [{} for _ in shape.groups]
+        self._mirror = [np.full(tensor.size, POISON_BYTE, np.uint8) for tensor in self.config.kv_cache_tensors]
+
+    # The block tables.
+
+    def follow(self, snapshot: Snapshot) -> None:
+        """Bring the tables up to date as a worker does: append, null, replace, clear; then one copy to the device."""
+        for group, tables in enumerate(snapshot.tables):
+            told = self._told[group]
+            for name in told.keys() - tables.keys():
+                self.tables[group].clear([self._rows[name]])
+                del told[name]
+            for name, table in tables.items():
+                if told.get(name) != table:
+                    try:
+                        self._tell(group, self._row(name), told.get(name, []), table)
+                    except ValueError as refused:
+                        what = f"the block tables refuse what it holds: {refused}"
+                        raise Corruption(name, group, 0, what) from refused
+                    told[name] = table.copy()
+        for name in self._rows.keys() - set().union(*self._told):
+            del self._rows[name]
+
+    def _row(self, name: str) -> int:
+        if name not in self._rows:
+            used = set(self._rows.values())
+            free = (row for row in range(MAX_REQUESTS) if row not in used)
+            if (row := next(free, None)) is None:
+                raise Corruption(name, 0, 0, f"more than {MAX_REQUESTS} requests at once: the tables end there")
+            self._rows[name] = row
+        return self._rows[name]
+
+    def _tell(self, group: int, row: int, old: list[int], new: list[int]) -> None:
+        tables, nulled = self.tables[group], [i for i, block in enumerate(old) if block != NULL]
+        nulled = [i for i in nulled if i < len(new) and new[i] == NULL]
+        kept = [NULL if i in nulled else block for i, block in enumerate(old)]
+        if kept != new[: len(old)]:
+            tables.replace([row], [new])
+            return
+        if nulled:
+            tables.null([row] * len(nulled), nulled)
+        if new[len(old) :]:
+            tables.append([row], [new[len(old) :]])
+
+    # Tags.
+
+    def write(self, group: int, request: str, start: int, tags: Sequence[int]) -> None:
+        """Every layer of the group, at the slots that the tables map the positions to."""
+        positions = np.arange(start, start + len(tags))
+        try:
+            slots = self.tables[group].slot_mapping(np.full(len(tags), self._rows[request]), positions)
+            on_device = self._to_device(slots, self.device)
+            for number, layer in enumerate(self.tensors.of_group(group)):
+                for index, part in enumerate(layer.layout.parts):
+                    width = part.nbytes // layer.layout.entries // INT32.itemsize
+                    values = self._to_device(_encoded(tags, number, index, width), self.device)
+                    layer.write(part.name, on_device, values.view(len(tags), *part.shape[1:]))
+        except ValueError as refused:
+            raise Corruption(request, group, start, f"the tensors refuse the write: {refused}") from refused
+        table, size = self._told[group][request], self.sizes[group]
+        for position, tag in zip(positions.tolist(), tags, strict=True):
+            self._mirror_token(group, table[position // size], position % size, tag)
+
+    def read(self, group: int, request: str, start: int, end: int) -> list[int]:
+        """Through the tables on the device; garbage where layers, keys and values do not agree."""
+        size = self.sizes[group]
+        if start >= end:
+            return []
+        positions = self.torch.arange(start, end, device=self.device)
+        table = self.tables[group].commit(self.device)[self._rows[request]].to(self.torch.int64)
+        slots = table[positions // size] * size + positions % size
+        return self._decoded(group, slots, end - start)
+
+    def write_block(self, group: int, block: int, tag: int) -> None:
+        """Every state of every layer of the group."""
+        for number, layer in enumerate(self.tensors.of_group(group)):
+            for index, part in enumerate(layer.layout.parts):
+                values = self._to_device(_encoded([tag], number, index, part.nbytes // INT32.itemsize), self.device)
+                layer.write(part.name, [block], values.view(1, *part.shape))
+                page = self._mirror_page(number, block)
+                page[part.offset : part.offset + part.nbytes] = _encoded([tag], number, index, values.shape[1]).view(
+                    np.uint8
+                )[0]
+
+    def read_block(self, group: int, block: int) -> int:
+        """The tag of all states, or garbage."""
+        return self._decoded(group, self.torch.tensor([block], device=self.device), 1)[0]
+
+    def overwrite(self, blocks: Sequence[int], tag: int) -> None:
+        """In all buffers."""
+        for buffer in self.tensors.buffers:
+            buffer.view(self._shape.num_blocks, -1)[list(blocks)] = OUTSIDE_BYTE
+        for mirror in self._mirror:
+            mirror.reshape(self._shape.num_blocks, -1)[list(blocks)] = OUTSIDE_BYTE
+
+    def copy(self, source: int, destination: int) -> None:
+        """In all buffers."""
+        for buffer in self.tensors.buffers:
+            pages = buffer.view(self._shape.num_blocks, -1)
+            pages[destination] = pages[source]
+        for mirror in self._mirror:
+            rows = mirror.reshape(self._shape.num_blocks, -1)
+            rows[destination] = rows[source]
+
+    def _decoded(self, group: int, places: Any, count: int) -> list[int]:
+        """The tags at slots or in blocks."""
+        tags: np.ndarray[Any, np.dtype[np.int64]] | None = None
+        whole = np.ones(count, np.bool_)
+        for number, layer in enumerate(self.tensors.of_group(group)):
+            for index, part in enumerate(layer.layout.parts):
+                rows = layer.read(part.name, places).reshape(count, -1).cpu().numpy()
+                if tags is None:
+                    tags = _tags_of(rows[:, 0])
+                whole &= (rows == _encoded(tags, number, index, rows.shape[1])).all(axis=1)
+        assert tags is not None, "every group has a layer, and every layer a part"
+        return [tag if right else GARBAGE for tag, right in zip(tags.tolist(), whole.tolist(), strict=True)]
+
+    # What every byte must be.
+
+    def damage(self) -> str | None:
+        """A byte that nobody wrote, an entry of a table on the device that is not the core's, or a view too long."""
+        return self._wrong_view() or self._wrong_entry() or self._wrong_byte()
+
+    def _wrong_view(self) -> str | None:
+        for layer in self.tensors.layers.values():
+            buffer = self.tensors.buffers[layer.tensor]
+            for name, view in layer.parts.items():
+                reach = sum((length - 1) * stride for length, stride in zip(view.shape, view.stride(), strict=True))
+                end = (view.storage_offset() + reach + 1) * view.element_size()
+                limit = (buffer.storage_offset() + buffer.numel()) * buffer.element_size()
+                if end > limit or view.shape[0] != self._shape.num_blocks:
+                    pages = f"{view.shape[0]} pages in a pool of {self._shape.num_blocks} blocks"
+                    return (
+                        f"layer {layer.name!r}: the view of its {name} has {pages} and ends {end - limit} bytes behind"
+                    )
+        return None
+
+    def _wrong_entry(self) -> str | None:
+        for group, told in enumerate(self._told):
+            rows = self.tables[group].commit(self.device).cpu().numpy()
+            for name, table in told.items():
+                row = rows[self._rows[name]]
+                if row[: len(table)].tolist() != table or row[len(table) :].any():
+                    return f"group {group}: {name} has the blocks {table}, on the device {row.tolist()}"
+        return None
+
+    def _wrong_byte(self) -> str | None:
+        for index, (buffer, mirror) in enumerate(zip(self.tensors.buffers, self._mirror, strict=True)):
+            found = buffer.cpu().numpy()
+            if not np.array_equal(found, mirror):
+                at = int(np.flatnonzero(found != mirror)[0])
+                block, byte = divmod(at, self.page_bytes)
+                layers = ", ".join(self.config.kv_cache_tensors[index].shared_by)
+                return f"block {block}, byte {byte} of the buffer of {layers} has changed though nobody wrote it"
+        return None
+
+    def _mirror_page(self, number: int, block: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """The page of a block in the buffer of each group's layer of this number."""
+        start = block * self.page_bytes
+        return self._mirror[number][start : start + self.page_bytes]
+
+    def _mirror_token(self, group: int, block: int, offset: int, tag: int) -> None:
+        """Keys of the whole block, then its values; or one vector a token."""
+        planes = 1 if self._shape.groups[group].kind in ("mla", "sliding_mla") else 2
+        width = self.page_bytes // (planes * self.sizes[group] * INT32.itemsize)
+        for number in range(2 - group % 2):
+            page = self._mirror_page(number, block).view(INT32).reshape(planes, self.sizes[group], width)
+            for plane in range(planes):
+                page[plane, offset] = _encoded([tag], number, plane, width)[0]
+
+
+def _encoded(tags: Any, layer: int, part: int, width: int) -> np.ndarray[Any, np.dtype[np.int32]]:
+    """(tags, width) elements that say the tag, the layer, the part and their own place."""
+    first = np.asarray(tags, np.int64) * FACTOR + layer * 1009 + part * 104729
+    elements: np.ndarray[Any, np.dtype[np.int32]] = (first[:, None] + np.arange(width)).astype(np.uint32).view(np.int32)
+    return elements
+
+
+def _tags_of(elements: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The tags whose first element, of the first part of the first layer, these are."""
+    wide = (elements.astype(np.int64) & 0xFFFFFFFF).astype(np.uint64) * np.uint64(INVERSE)
+    tags: np.ndarray[Any, np.dtype[np.int64]] = (
+        (wide & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32).astype(np.int64)
+    )
+    return tags
+
+
+def _page_bytes(sizes: Sequence[int]) -> int:
+    """A page that blocks of all these sizes fill with whole heads of keys and values, and that holds the states."""
+    unit = 2 * INT32.itemsize * lcm(*sizes)
+    return unit * cdiv(64, unit)
+
+
+def _spec(names: Callable[[str], Any], group: Group, size: int, page: int) -> Any:
+    """The spec of a group whose blocks are `size` tokens and whose pages are `page` bytes."""
+    if group.kind == "mamba":
+        return names("MambaSpec")(
+            block_size=size,
+            shapes=((3,), (2, 2)),
+            dtypes=(INT32, INT32),
+            page_size_padded=page,
+            mamba_cache_mode=group.mamba_mode,
+            num_speculative_blocks=group.speculative_blocks,
+        )
+    planes = 1 if group.kind in ("mla", "sliding_mla") else 2
+    width = page // (planes * size * INT32.itemsize)
+    heads = 2 if width % 2 == 0 else 1
+    return bind_impl().attention_spec(group, size, heads, width // heads, INT32)

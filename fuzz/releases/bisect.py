@@ -1,0 +1,198 @@
+"""Where along a line of releases, or of commits, a trace begins to fail or no longer does."""
+
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+
+from ...model.ops import Failed, Operation, Outcome, Shape
+from ...model.snapshot import Snapshot
+from ..findings.finding import CORRUPTION, Finding, Trace
+from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, ORACLES, SHADOW
+from ..targets.base import LOST, Target, TargetUnavailableError, close_target, lacking
+from ..traces.replay import replay
+
+Look = Callable[[Sequence[int]], Mapping[int, bool | None]]
+"""Tries these places of the line and says of each whether the trace fails there; None where that cannot be seen."""
+
+
+class BisectError(Exception):
+    """Why there is no answer: one line with a remedy, and the exit code of the command line that goes with it."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class State(StrEnum):
+    """What a trace does on one target."""
+
+    FAILS = "fails"
+    PASSES = "does not fail"
+    OTHER = "another finding"
+    """It ends early with a finding of another kind, so whether the one in question would follow is not known."""
+    UNSEEN = "not observed"
+    """The target could not be started or built, or nothing of the trace could be applied to it."""
+
+    @property
+    def fails(self) -> bool | None:
+        """None where that cannot be seen: what is not observed has not passed."""
+        return {State.FAILS: True, State.PASSES: False}.get(self)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A trace, and what counts as failing."""
+
+    trace: Trace
+    kind: tuple[str, str] | None
+    """Observable and operation of the finding in question (`Finding.kind`); None if any finding counts."""
+    oracles: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came of the trace on one target."""
+
+    state: State
+    why: str = ""
+    """One line: the finding, or what was in the way."""
+    operations: int = 0
+    """How many were applied."""
+    seconds: float = 0.0
+
+
+def judges_of(observable: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    """The oracles that a finding with this observable is looked for with: those that can make it.
+
+    Any more could object earlier and hide it. `default` for a target that was lost, which needs no oracle.
+    """
+    if observable in LOST:
+        return default
+    if observable == CORRUPTION:
+        return (SHADOW,)
+    if re.fullmatch(r"[SL]\d+", observable):
+        return (CONTRACT,) if observable.startswith("S") else (LIVENESS,)
+    return ORACLES
+
+
+def observe(question: Question, open_target: Callable[[], Target]) -> Answer:
+    """Replay the trace on a target that is opened for it and closed again. Never raises for what the target does."""
+    begin = time.monotonic()
+    try:
+        target = _Watched(open_target())
+    except TargetUnavailableError as error:
+        return Answer(State.UNSEEN, one_line(str(error)), 0, time.monotonic() - begin)
+    try:
+        finding, applied = replay(question.trace, target, oracles=question.oracles)
+        count = len(applied.operations) if finding or target.steps else 0
+        state, why = _judge(question, finding, target)
+    except TargetUnavailableError as error:
+        count, state, why = 0, State.UNSEEN, one_line(str(error))
+    finally:
+        close_target(target)
+    return Answer(state, why, count, time.monotonic() - begin)
+
+
+def _judge(question: Question, finding: Finding | None, target: "_Watched") -> tuple[State, str]:
+    if finding is not None:
+        state = State.FAILS if question.kind in (None, finding.kind) else State.OTHER
+        return state, one_line(": ".join(part for part in (" at ".join(finding.kind), finding.detail) if part))
+    if LOCKSTEP not in question.oracles and target.refusal is not None:  # in lockstep the model has refused as well
+        return State.UNSEEN, f"refuses to be built: {target.refusal.error}"
+    if question.kind and question.kind[1] in lacking(target):
+        return State.UNSEEN, f"has no equivalent of {question.kind[1]}"
+    if question.trace.operations and not target.steps and target.refusal is None:
+        return State.UNSEEN, "no operation of the trace makes sense there"
+    return State.PASSES, ""
+
+
+class _Watched:
+    """A target, and what happened to it that a replay does not tell."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.name = target.name
+        self.refusal: Failed | None = None
+        """Why the core was not built the last time it was asked to be."""
+        self.steps = 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._target, name)
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        outcome, shown = self._target.start(shape)
+        self.refusal = outcome if isinstance(outcome, Failed) else None
+        return outcome, shown
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        self.steps += 1
+        return self._target.step(operation)
+
+    def close(self) -> None:
+        self._target.close()
+
+
+def search(count: int, look: Look, jobs: int = 1) -> dict[int, bool | None]:
+    """Look at as few of `count` places as it takes to find two that differ with nothing to be seen between them.
+
+    Returns what was seen. First both ends; an end that shows nothing gives way to its neighbour. If they differ, `jobs`
+    places between them at a time, evenly spaced, so 1 is binary search. Where the line changes more than once, one
+    of the changes is found.
+    """
+    known: dict[int, bool | None] = {}
+    ends = _ends(count, look, known)
+    if ends is None or known[ends[0]] == known[ends[1]]:
+        return known
+    low, high = ends
+    while inner := [place for place in range(low + 1, high) if place not in known]:
+        several = min(jobs, len(inner))
+        known |= look([inner[len(inner) * (index + 1) // (several + 1)] for index in range(several)])
+        seen = [place for place in range(low, high + 1) if known.get(place) is not None]
+        low, high = next((before, after) for before, after in pairwise(seen) if known[before] != known[after])
+    return known
+
+
+def _ends(count: int, look: Look, known: dict[int, bool | None]) -> tuple[int, int] | None:
+    """The outermost two places that show something; None if there are no two."""
+    low, high = 0, count - 1
+    while low < high:
+        if wanted := [place for place in (low, high) if place not in known]:
+            known |= look(wanted)
+        blind = known[low] is None, known[high] is None
+        if not any(blind):
+            return low, high
+        low, high = low + blind[0], high - blind[1]
+    return None
+
+
+@dataclass(frozen=True)
+class Change:
+    """Two places of a line between which the trace begins to fail, or ceases to."""
+
+    before: int
+    after: int
+    begins: bool
+    """Does it fail at `after`?"""
+    untried: tuple[int, ...]
+    """Places in between that nobody has looked at: the change may be narrower."""
+    blind: tuple[int, ...]
+    """Places in between that show nothing: the change may be at any of them."""
+
+
+def changes(known: Mapping[int, bool | None]) -> Iterator[Change]:
+    """All changes that these places show, from the beginning of the line."""
+    seen = sorted(place for place in known if known[place] is not None)
+    for before, after in pairwise(seen):
+        if known[before] != known[after]:
+            between = range(before + 1, after)
+            untried = tuple(place for place in between if place not in known)
+            yield Change(before, after, bool(known[after]), untried, tuple(p for p in between if p in known))
+
+
+def one_line(text: str) -> str:
+    """The text without line breaks, cut where it gets long."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= 240 else f"{flat[:237]}..."

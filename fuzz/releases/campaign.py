@@ -1,0 +1,190 @@
+"""Many targets, each under the same oracles: what was run on each, and what was found.
+
+Every target has a process of its own, and where that can be a child that holds the core. A target that is killed, hangs
+or eats memory costs its own time only: what it was lost over is a finding, and the campaign goes on with the rest.
+"""
+
+import multiprocessing
+import signal
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from ..engines.choice import run_engine
+from ..engines.plan import Plan
+from ..engines.seeded import is_given_up
+from ..findings.finding import Finding, Trace
+from ..opening.child import Limits
+from ..opening.targets import open_target
+from ..reports.summary import Summary
+from ..targets.base import Target, TargetUnavailableError, close_target
+from ..traces.shrink import NotReproducedError, shrink
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A finding with the smallest trace of it that was found on one target."""
+
+    finding: Finding
+    trace: Trace
+    attention: str
+    """Name of the attention types whose runs showed it."""
+    times: int
+    """In how many of them."""
+    complete: bool
+    """False if the trace may get shorter."""
+
+
+@dataclass
+class Row:
+    """What a campaign did with one target."""
+
+    target: str
+    cells: dict[str, Summary] = field(default_factory=dict)
+    """By the name of the attention types."""
+    kept: list[Kept] = field(default_factory=list)
+    problem: str = ""
+    """Why it came to no end, if it did not: it could not be started, or its process was lost."""
+    done: bool = False
+
+    @property
+    def operations(self) -> int:
+        """Over all cells."""
+        return sum(cell.operations for cell in self.cells.values())
+
+    @property
+    def seconds(self) -> float:
+        """Over all cells."""
+        return sum(cell.seconds for cell in self.cells.values())
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What is to be done with each target."""
+
+    plan: Plan
+    """`operations` and `seconds` are for each target, and shared among its attention types."""
+    shrink_s: float = 10.0
+    """For each finding."""
+    deadline_s: float = Limits.operation_s
+    """For each operation of a target."""
+    growth_bytes: int = Limits.growth_bytes
+    """By so much may its resident memory grow."""
+
+    def of_cell(self, name: str, operations: int | None, seed: int) -> Plan:
+        """The plan for an attention type, with so many operations."""
+        seconds = None if self.plan.seconds is None else self.plan.seconds / len(self.plan.attention)
+        return replace(self.plan, attention=(name,), operations=operations, seconds=seconds, seed=seed, keep_going=True)
+
+
+OnRow = Callable[[Row], None]
+
+
+def run_campaign(specs: Sequence[str], orders: Orders, jobs: int, on_change: OnRow) -> list[Row]:
+    """Run all targets, `jobs` at a time. `on_change` is told whenever a row has grown. Ctrl-C ends it early.
+
+    The rows come back in the order of `specs`; one that Ctrl-C has cut short is not `done`.
+    """
+    rows = [Row(spec) for spec in specs]
+    waiting, running = list(rows), {}  # type: list[Row], dict[Connection, tuple[Row, BaseProcess]]
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                row = waiting.pop(0)
+                connection, process = _launch(row.target, orders)
+                running[connection] = (row, process)
+            for ready in wait(list(running)):
+                assert isinstance(ready, Connection)
+                row, process = running[ready]
+                if not _receive(ready, row, process):
+                    del running[ready]
+                on_change(row)
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for _, process in running.values():
+            process.kill()
+            process.join()
+    return rows
+
+
+def _launch(spec: str, orders: Orders) -> tuple[Connection, BaseProcess]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(theirs, spec, orders))  # no daemon: it has children of its own
+    process.start()
+    theirs.close()
+    return ours, process
+
+
+def _receive(connection: Connection, row: Row, process: BaseProcess) -> bool:
+    """Take one message into the row. False if it was the last one."""
+    try:
+        message = connection.recv()
+    except EOFError:
+        process.join()
+        row.problem = f"its process ended with status {process.exitcode}"
+        message = None
+    match message:
+        case (str(name), Summary() as cell):
+            row.cells[name] = cell
+        case list(kept):
+            row.kept, row.done = kept, True
+        case str(problem):
+            row.problem = problem
+    if message is None or row.done or row.problem:
+        connection.close()
+        process.join()
+        return False
+    return True
+
+
+def _work(connection: Connection, spec: str, orders: Orders) -> None:
+    """What the process of a target does: a message for each cell, and at the end what was kept, or the problem."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        target = open_target(spec, isolate=True, deadline_s=orders.deadline_s, growth_bytes=orders.growth_bytes)
+        try:
+            connection.send(_run_all(connection, target, orders))
+        finally:
+            close_target(target)
+    except TargetUnavailableError as error:
+        connection.send(str(error))
+    except Exception:
+        connection.send(f"this is a bug of blockproof: {traceback.format_exc()}")
+
+
+def _run_all(connection: Connection, target: Target, orders: Orders) -> list[Kept]:
+    """Every attention type has its share; what those leave over that cannot be built goes to the others."""
+    plan, cells = orders.plan, {}
+    share = None if plan.operations is None else -(-plan.operations // len(plan.attention))
+    for name in plan.attention:
+        cells[name] = _run_cell(target, orders.of_cell(name, share, plan.seed))
+        connection.send((name, cells[name]))
+    useful = [name for name, cell in cells.items() if cell.operations and not is_given_up(cell)]
+    missing = (plan.operations or 0) - sum(cell.operations for cell in cells.values())
+    for name in useful if missing > 0 else ():
+        more = _run_cell(target, orders.of_cell(name, -(-missing // len(useful)), plan.seed + 1))
+        seconds = cells[name].seconds + more.seconds  # one after the other, not at the same time
+        cells[name].merge(more)
+        cells[name].seconds = seconds
+        connection.send((name, cells[name]))
+    return [
+        _shrunk(name, found.finding, found.trace, found.times, target, orders)
+        for name, cell in cells.items()
+        for found in cell.found.values()
+    ]
+
+
+def _run_cell(target: Target, plan: Plan) -> Summary:
+    return run_engine(target, plan, Summary(target.name, "random", plan.seed, oracles=plan.oracles))
+
+
+def _shrunk(name: str, finding: Finding, trace: Trace, times: int, target: Target, orders: Orders) -> Kept:
+    try:
+        small = shrink(trace, finding.kind, target, max_seconds=orders.shrink_s, oracles=orders.plan.oracles)
+    except NotReproducedError:
+        return Kept(finding, trace, name, times, complete=False)
+    return Kept(small.finding, small.trace, name, times, small.complete)

@@ -1,0 +1,185 @@
+"""Findings in released engines: written up once, observed again on every release by machine.
+
+A folder holds `findings.toml`, what a person has to say of each, `ID.json`, the smallest trace of each, and
+`releases.json`, what was observed on which release. The page is made of the three.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ..findings.finding import CORRUPTION
+from ..findings.oracle_names import CONTRACT, LIVENESS, MODEL_FREE, SHADOW, STRICT
+from ..findings.words import trace_lines
+from ..targets.base import Target
+from ..traces.replay import replay
+from ..traces.trace_file import TraceError, TraceFile, read_trace
+from .scheduler_cases import NOT_BUILT, NOTHING, SHOWS
+
+CLASSES = (
+    "user-visible corruption",
+    "leak",
+    "deadlock",
+    "crash",
+    "lost efficiency",
+    "latent",
+)
+"""What a finding does to users, the worst first. Latent: no scheduler that we know of comes there."""
+TEXTS, OBSERVED = "findings.toml", "releases.json"
+Observations = dict[str, dict[str, str]]
+"""What each trace (or case of a scheduler) shows, by id and release."""
+
+
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"kind": "class"}):
+    """What a person says of a finding."""
+
+    title: str
+    kind: str
+    """One of `CLASSES`."""
+    rule: str
+    """What is violated: property, section, theorem."""
+    reachable: str
+    """From the engine's own scheduler? `yes`, `no`, or `argued`, and how that is known."""
+    sees: str
+    """What a user sees."""
+    fix: str
+    """In words."""
+    reports: tuple[str, ...] = ()
+    """Threads that tell of it."""
+    case: str = ""
+    """Case of the family's scheduler run that shows it (`Family.scheduler`)."""
+    strict: bool = False
+    """Does it count as a known loss, so that only strict oracles tell of it?"""
+
+
+def read_entries(folder: Path) -> dict[str, Entry]:
+    """The texts of a folder, by id. TraceError says what is wrong with the file."""
+    path = folder / TEXTS
+    try:
+        entries = msgspec.toml.decode(path.read_text(encoding="utf-8"), type=dict[str, Entry])
+    except OSError as error:
+        raise TraceError(str(path), "", f"{error.strerror}; a folder of findings has a {TEXTS}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise TraceError(str(path), "", f"{error}; see blockproof.fuzz.findings.Entry for the fields") from None
+    for name, entry in entries.items():
+        if entry.kind not in CLASSES:
+            raise TraceError(str(path), name, f"class {entry.kind!r} is unknown; write one of {', '.join(CLASSES)}")
+    return entries
+
+
+def read_traces(folder: Path, names: Sequence[str]) -> dict[str, TraceFile]:
+    """The traces of these findings; one that only a scheduler shows has none."""
+    return {name: read_trace(folder / f"{name}.json") for name in names if (folder / f"{name}.json").exists()}
+
+
+def read_observations(folder: Path) -> Observations:
+    """What was observed before; empty if nothing was. TraceError says what is wrong with the file."""
+    path = folder / OBSERVED
+    if not path.exists():
+        return {}
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Observations)
+    except msgspec.MsgspecError as error:
+        raise TraceError(str(path), "", f"{error}; write it again with blockproof findings --record") from None
+
+
+def write_observations(folder: Path, observed: Observations) -> None:
+    """Keep what was observed."""
+    text = json.dumps(observed, indent=1, sort_keys=True)
+    (folder / OBSERVED).write_text(text + "\n", encoding="utf-8")
+
+
+def observe(entry: Entry, file: TraceFile, target: Target) -> str:
+    """What the trace of a finding shows on a target: the finding, nothing, or something else, in a few words."""
+    observable = file.finding.observable if file.finding else ""
+    finding, applied = replay(
+        file.trace, target, oracles=(*_judges_of(observable), *((STRICT,) if entry.strict else ()))
+    )
+    if finding is None:
+        return NOTHING if applied.operations or not file.trace.operations else NOT_BUILT
+    if file.finding is not None and finding.kind == (observable, file.finding.operation):
+        return SHOWS
+    return f"{finding.kind[0]} at {finding.kind[1]}"
+
+
+def _judges_of(observable: str) -> tuple[str, ...]:
+    """The oracle that tells of such findings, alone: another might object first."""
+    if observable == CORRUPTION:
+        return (SHADOW,)
+    by_letter = {"S": (CONTRACT,), "L": (LIVENESS,)}
+    return by_letter.get(observable[:1], MODEL_FREE) if re.fullmatch(r"[SL]\d+", observable) else MODEL_FREE
+
+
+def page(
+    entries: Mapping[str, Entry], traces: Mapping[str, TraceFile], observed: Observations, command: str, foot: str
+) -> str:
+    """All findings as Markdown; `command` checks them again, `foot` is what a person adds at the end."""
+    releases = sorted({release for row in observed.values() for release in row}, key=_natural)
+    lines = [
+        "# Findings in released engines",
+        "",
+        "Violations of the contract, of what the shadow memory reads back, or of liveness (properties.md), each with",
+        "its smallest trace, observed by replay on every release. This page is written, and checked, by",
+        f"`{command}`.",
+        "",
+        *_summary(entries, observed, releases),
+    ]
+    for name, entry in sorted(entries.items(), key=lambda one: (CLASSES.index(one[1].kind), one[0])):
+        lines += ["", f"## {name}", "", *_entry_lines(name, entry, traces.get(name), observed)]
+    return "\n".join([*lines, "", foot.strip(), ""])
+
+
+def _summary(entries: Mapping[str, Entry], observed: Observations, releases: Sequence[str]) -> Iterator[str]:
+    yield "| finding | class | reachable | first | last |"
+    yield "| --- | --- | --- | --- | --- |"
+    for name, entry in sorted(entries.items(), key=lambda one: (CLASSES.index(one[1].kind), one[0])):
+        shown = [release for release in releases if _is_shown(name, release, observed)]
+        first, last = (shown[0], shown[-1]) if shown else ("not observed", "")
+        yield f"| [{name}](#{name}) | {entry.kind} | {entry.reachable.partition(':')[0]} | {first} | {last} |"
+
+
+def _is_shown(name: str, release: str, observed: Observations) -> bool:
+    return any(observed.get(key, {}).get(release) == SHOWS for key in (name, by_scheduler(name)))
+
+
+def by_scheduler(name: str) -> str:
+    """The key of what the engine's own scheduler shows, beside the trace's."""
+    return f"{name} (scheduler)"
+
+
+def _entry_lines(name: str, entry: Entry, file: TraceFile | None, observed: Observations) -> Iterator[str]:
+    yield f"{entry.title}."
+    yield ""
+    yield f"* class: {entry.kind}"
+    yield f"* violates: {entry.rule}"
+    if entry.reports:
+        yield f"* reports: {', '.join(entry.reports)}"
+    yield f"* reachable from the engine's own scheduler: {entry.reachable}"
+    yield f"* a user sees: {entry.sees}"
+    yield f"* proposed fix: {entry.fix}"
+    for key, what in ((name, "trace"), (by_scheduler(name), f"scheduler run `{entry.case}`")):
+        if key in observed:
+            yield f"* {what}: {_ranges(observed[key])}"
+    if file is not None:
+        told = [*trace_lines(file.trace.shape, file.trace.operations), ""]
+        told += file.finding.text.splitlines() if file.finding else []
+        yield from ("", f"[findings/{name}.json](findings/{name}.json)", "", "```", *told, "```")
+
+
+def _ranges(row: Mapping[str, str]) -> str:
+    """What was observed, neighbouring releases together: `0.19.1 to 0.23.0 shows; 0.24.0 nothing`."""
+    runs: list[tuple[str, str, str]] = []
+    for release in sorted(row, key=_natural):
+        if runs and runs[-1][2] == row[release]:
+            runs[-1] = (runs[-1][0], release, row[release])
+        else:
+            runs.append((release, release, row[release]))
+    return "; ".join(f"{first if first == last else f'{first} to {last}'}: {what}" for first, last, what in runs)
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """Sorts texts with numbers in them by their numbers."""
+    return [(int(part or 0), word) for word, part in re.findall(r"(\D*)(\d*)", text)]

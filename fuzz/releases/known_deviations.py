@@ -1,0 +1,76 @@
+"""Known deviations and their smallest traces: found, reduced, checked and written down by machine.
+
+A deviation's trace must show a difference when the deviation counts as undeclared, and none when it is declared.
+"""
+
+from collections.abc import Mapping
+
+from ..engines.plan import Plan
+from ..engines.seeded import run_random
+from ..findings.finding import Finding, Trace
+from ..findings.words import operation_text, shape_text
+from ..opening.known_deviations import declared_for
+from ..reports.summary import Summary
+from ..targets.base import Target
+from ..targets.deviations import Deviation, MisuseUnchecked
+from ..traces.replay import replay
+from ..traces.shrink import shrink
+from ..traces.trace_file import FoundWhat, TraceFile
+
+
+def find_smallest(name: str, deviation: type[Deviation], target: Target, seconds: float) -> TraceFile | None:
+    """The smallest trace of this name (`trace_names`) of a deviation; None if none came up in so many seconds."""
+    summary = Summary(target.name, "random", 0)
+    plan = Plan(0, seconds=seconds, chaos=deviation is MisuseUnchecked, without=(name,))
+    run_random(target, plan, summary)
+    if summary.finding is None or summary.trace is None:
+        return None
+    shrunk = shrink(summary.trace, summary.finding.kind, target, without=plan.without)
+    if shrunk.interrupted:
+        raise KeyboardInterrupt
+    return TraceFile(shrunk.trace, target.name, FoundWhat.of(shrunk.finding))
+
+
+def undeclared(name: str, trace: Trace, target: Target) -> Finding | str:
+    """What the trace of this name (`trace_names`) shows if nothing excuses it, or a line saying why it is no good."""
+    finding, _ = replay(trace, target, without=(name,))
+    if finding is None:
+        return f"{name}: stale, the trace shows no difference although nothing excuses one"
+    excused, _ = replay(trace, target)
+    if excused is not None:
+        return f"{name}: differs in `{excused.kind[0]}` at {excused.kind[1]} although it is declared"
+    return finding
+
+
+def trace_names(deviation: type[Deviation]) -> tuple[str, ...]:
+    """The traces that a deviation must have, without `.json`: of the difference, and of what it corrupts."""
+    return (deviation.id, f"{deviation.id}.corruption") if deviation.corrupts else (deviation.id,)
+
+
+def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]]) -> str:
+    """The deviations of a target as Markdown; `shown` has trace and finding by the names of `trace_names`."""
+    lines = [
+        f"# What {target_name} does differently",
+        "",
+        "Lockstep holds the release against the model, with the deviations below declared: all else agrees exactly.",
+        "Each has the smallest trace that shows it and, where requests come to read wrong content, the smallest in",
+        "which the shadow memory sees one do so. This page is written by",
+        f"`blockproof deviations --target {target_name} --write docs/deviations --page docs/deviations.md`",
+        f"and checked by `blockproof deviations --target {target_name} --check docs/deviations`.",
+    ]
+    for deviation in declared_for(target_name):
+        lines += ["", f"## {deviation.id}", "", f"{deviation.reason[:1].upper()}{deviation.reason[1:]}.", ""]
+        source = " ".join((deviation.__doc__ or "").split())
+        lines += [f"* shows when: {deviation.condition}", f"* source: {source}"]
+        for name in trace_names(deviation):
+            lines += ["", *_trace_lines(name, shown)]
+    return "\n".join([*lines, ""])
+
+
+def _trace_lines(name: str, shown: Mapping[str, tuple[TraceFile, Finding]]) -> list[str]:
+    if name not in shown:
+        return [f"{name}: no trace found"]
+    file, finding = shown[name]
+    steps = [f"{number:3}  {operation_text(operation)}" for number, operation in enumerate(file.trace.operations)]
+    told = [shape_text(file.trace.shape), *steps, "", *str(finding).splitlines()]
+    return [f"[deviations/{name}.json](deviations/{name}.json)", "", "```", *told, "```"]

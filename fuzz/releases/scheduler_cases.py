@@ -1,0 +1,60 @@
+"""What an engine's own scheduler does in given cases, on a release: run in the release's interpreter.
+
+The family's adapter has the cases (`Family.scheduler`); each drives the release's real scheduler with scripted requests
+and says whether the finding that it is meant for shows. They run without a GPU.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..adapters import family_of
+from ..opening.child import environment_of
+from ..opening.targets import interpreter_of
+from ..targets.base import TargetUnavailableError
+
+DEADLINE_S = 120.0
+"""For all cases of a release together; they take some seconds."""
+SHOWS, NOTHING, NOT_BUILT = "shows", "nothing", "not built"
+
+
+def run_cases(spec: str, cases: Sequence[str]) -> dict[str, str]:
+    """By case, `shows`, `nothing`, or `not built: WHY` on the release of this name.
+
+    A case that the process does not get to is `lost`, with how the process ended. TargetUnavailableError if the release
+    is not installed or its family has no scheduler to run.
+    """
+    family = family_of(spec)
+    if family is None or not family.scheduler:
+        raise TargetUnavailableError(f"{spec}: there is no scheduler to run; name a release of an engine that has one")
+    _, place = interpreter_of(spec)
+    with tempfile.TemporaryDirectory(prefix="blockproof-cases-") as modules:
+        environment = {**environment_of(place, Path(modules)), **family.environment}
+        python = sys.executable if place is None else str(place.python)
+        try:
+            done = subprocess.run(
+                [python, "-P", "-m", family.scheduler, *cases],
+                env=environment,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                stdin=subprocess.DEVNULL,
+                timeout=DEADLINE_S,
+            )
+            output, ended = done.stdout, f"exit status {done.returncode}"
+        except subprocess.TimeoutExpired as late:
+            output = late.stdout.decode(errors="replace") if isinstance(late.stdout, bytes) else late.stdout or ""
+            ended = f"no end within {DEADLINE_S:g} s"
+    seen = {}
+    for line in output.splitlines():
+        if line.startswith("{"):
+            told = json.loads(line)
+            seen[told["case"]] = _said(told["shown"], told["what"])
+    return {case: seen.get(case, f"lost: {ended}") for case in cases}
+
+
+def _said(shown: bool | None, what: str) -> str:
+    return NOT_BUILT + what.removeprefix(NOT_BUILT) if shown is None else SHOWS if shown else NOTHING

@@ -1,0 +1,1 @@
+"""What a run reports: summary, tables, floors, progress."""

@@ -1,0 +1,68 @@
+"""Floors: how often a run must at least have reached something, so that a harness that went blind is noticed.
+
+A floors file is TOML (or JSON) with a table for each thing that is counted:
+
+    [total]
+    operations = 100000
+    [situations]
+    "hit" = 100
+    [operations]
+    Preempt = 20
+    [attention]
+    "full+sliding" = 5
+"""
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from .summary import Summary
+
+Floors: TypeAlias = Mapping[str, Mapping[str, int]]
+TABLES = ("total", "situations", "operations", "attention")
+TOTALS = ("operations", "runs")
+
+
+class FloorsError(Exception):
+    """A floors file that cannot be used; the text is one line that names file, place and remedy."""
+
+
+def read_floors(path: Path, tables: Sequence[str] = TABLES, totals: Sequence[str] = TOTALS) -> Floors:
+    """The floors in a file of these tables. FloorsError if it cannot be read or holds anything else."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        raw = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise FloorsError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+    except (ValueError, RecursionError) as error:
+        raise FloorsError(f"{path}: {error}; correct the file") from None
+    if not isinstance(raw, dict):
+        raise FloorsError(f"{path}: expected tables {', '.join(tables)}")
+    for table, floors in raw.items():
+        if table not in tables or not isinstance(floors, dict):
+            raise FloorsError(f"{path}: [{table}]: expected one of the tables {', '.join(tables)}")
+        for name, floor in floors.items():
+            if type(floor) is not int or floor < 0:
+                raise FloorsError(f"{path}: [{table}] {name}: expected a number of times, got {floor!r}")
+            if table == "total" and name not in totals:
+                raise FloorsError(f"{path}: [total] {name}: expected {' or '.join(totals)}")
+    return raw
+
+
+def check_floors(summary: Summary, floors: Floors) -> list[str]:
+    """A line for each floor that the run did not reach."""
+    total = {"operations": summary.operations, "runs": summary.runs}
+    reached = {
+        "total": ("{} in all", total),
+        "situations": ("situation {!r} reached", summary.reached),
+        "operations": ("operation {} made", summary.operation_counts),
+        "attention": ("attention {} run", summary.attention - summary.unbuilt),
+    }
+    return [
+        f"{reached[table][0].format(name)} {times} times, floor {floor}"
+        for table, wanted in floors.items()
+        for name, floor in wanted.items()
+        if (times := reached[table][1].get(name, 0)) < floor
+    ]

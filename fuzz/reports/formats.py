@@ -1,0 +1,154 @@
+"""A summary for people and machines: lines, tables, JSON, Markdown, JUnit XML.
+
+All forms come from the same sections, so that a terminal, a log and a Markdown page say the same.
+"""
+
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+from ...model.ops import Done, Refused
+from ..findings.oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW
+from ..targets.deviations import Deviation
+from .summary import Summary
+from .tables import Section, counted, crossed, markdown_tables, plain_sections, show_sections
+
+LONG_RUN = 100_000
+"""Operations from which on a declared deviation that never occurred counts as stale."""
+
+
+def headline(summary: Summary) -> str:
+    """One line: what was run and how much of it."""
+    ended = ", ended by Ctrl-C" if summary.interrupted else ""
+    return (
+        f"{summary.target}, engine {summary.engine}, seed {summary.seed}: {summary.runs:,} runs, "
+        f"{summary.operations:,} operations in {summary.seconds:.1f} s ({summary.rate:,.0f}/s){ended}"
+    )
+
+
+def verdict(summary: Summary) -> str:
+    """One line: was anything found?"""
+    if summary.finding is None:
+        return f"no difference in {summary.operations:,} operations"
+    what, where = summary.finding.kind
+    return f"FOUND: {_VERDICTS[summary.finding.oracle].format(what=what)} at {where}"
+
+
+_VERDICTS = {
+    LOCKSTEP: "`{what}` differs",
+    SHADOW: "wrong content",
+    CONTRACT: "{what} of the contract is violated",
+    LIVENESS: "{what} (liveness) is violated",
+    DIFFERENCE: "{what}",
+}
+"""What each oracle finds, in a few words."""
+
+
+def sections(summary: Summary) -> Iterator[Section]:
+    """The tables of a report; those without content are left out."""
+    yield from _attention(summary)
+    yield from crossed("Operations and outcomes", "operation", summary.outcomes, _USUAL)
+    yield from counted("Situations reached", ("situation", "times"), summary.reached)
+    if summary.declared:
+        rows = ((deviation.id, _occurred(summary, deviation), deviation.reason) for deviation in summary.declared)
+        yield Section("Known deviations of the target", ("id", "times", "what it does"), tuple(rows))
+    if summary.unobserved:
+        rows = ((*pair, f"{runs:,}") for pair, runs in sorted(summary.unobserved.items()))
+        yield Section("Not observed", ("property", "what it cannot show", "runs"), tuple(rows))
+    yield from counted("Misuse (reported only)", ("what happened", "times"), summary.misuse)
+
+
+def _attention(summary: Summary) -> Iterator[Section]:
+    """Runs by attention type; those whose core neither side can build have observed nothing, and are told apart."""
+    columns = ("attention", "runs", "not built") if summary.unbuilt.total() else ("attention", "runs")
+    counts = ((name, summary.attention[name], summary.unbuilt[name]) for name in sorted(summary.attention))
+    rows = ((name, f"{runs:,}", f"{unbuilt:,}" if unbuilt else "")[: len(columns)] for name, runs, unbuilt in counts)
+    if summary.attention:
+        yield Section("Runs by attention type", columns, tuple(rows))
+
+
+def _occurred(summary: Summary, deviation: type[Deviation]) -> str:
+    """How often a deviation occurred; one that never does in a long run may no longer be true."""
+    if times := summary.deviated[deviation.id]:
+        return f"{times:,}"
+    if deviation.chaos_only:
+        return "needs --chaos"
+    return "STALE? never" if summary.operations >= LONG_RUN else "not seen"
+
+
+_USUAL = (Done.__name__, Refused.__name__)
+
+
+def plain(summary: Summary) -> str:
+    """The report for a log: aligned lines."""
+    return plain_sections(headline(summary), sections(summary), verdict(summary))
+
+
+def show(summary: Summary) -> None:
+    """Print the report: as tables on a terminal, as plain lines elsewhere."""
+    show_sections(headline(summary), sections(summary), verdict(summary), bad=summary.finding is not None)
+
+
+def as_json(summary: Summary) -> dict[str, object]:
+    """The report as JSON-ready data."""
+    outcomes: dict[str, dict[str, int]] = {}
+    for (kind, result), count in sorted(summary.outcomes.items()):
+        outcomes.setdefault(kind, {})[result] = count
+    finding = summary.finding
+    return {
+        "target": summary.target,
+        "engine": summary.engine,
+        "seed": summary.seed,
+        "runs": summary.runs,
+        "operations": summary.operations,
+        "seconds": round(summary.seconds, 3),
+        "operations_per_second": round(summary.rate, 1),
+        "interrupted": summary.interrupted,
+        "oracles": list(summary.oracles),
+        "unobserved": [[*pair, runs] for pair, runs in sorted(summary.unobserved.items())],
+        "attention": dict(sorted(summary.attention.items())),
+        "unbuilt": {name: runs for name, runs in sorted(summary.unbuilt.items()) if runs},
+        "outcomes": outcomes,
+        "reached": dict(sorted(summary.reached.items())),
+        "deviated": dict(sorted(summary.deviated.items())),
+        "deviations_not_seen": summary.unseen_deviations(),
+        "misuse": dict(sorted(summary.misuse.items())),
+        "finding": finding
+        and {"observable": finding.kind[0], "operation": finding.kind[1], "step": finding.step, "text": str(finding)},
+    }
+
+
+def markdown(summary: Summary) -> str:
+    """The report as a Markdown page, for the summary of a CI job."""
+    lines = [f"## blockproof: {verdict(summary)}", "", headline(summary)]
+    if summary.finding is not None:
+        lines += ["", "```", str(summary.finding), "```"]
+    return "\n".join([*lines, *markdown_tables(sections(summary)), ""])
+
+
+def junit(summary: Summary, unmet: list[str]) -> str:
+    """The report as JUnit XML: a test case for each attention type, and one for the floors."""
+    names = sorted(summary.attention) or ["start"]
+    found = summary.finding_attention or names[0] if summary.finding else None
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"blockproof {summary.target}",
+        tests=str(len(names) + 1),
+        failures=str((found is not None) + bool(unmet)),
+        errors="0",
+        time=f"{summary.seconds:.3f}",
+    )
+    for name in names:
+        share = summary.attention[name] / summary.runs * summary.seconds if summary.runs else 0.0
+        case = ElementTree.SubElement(suite, "testcase", classname="lockstep", name=name, time=f"{share:.3f}")
+        if name != found and summary.attention[name] and summary.unbuilt[name] == summary.attention[name]:
+            ElementTree.SubElement(case, "skipped", message="no such core can be built: not observed")
+        if name == found:
+            ElementTree.SubElement(case, "failure", message=verdict(summary)).text = str(summary.finding)
+    case = ElementTree.SubElement(suite, "testcase", classname="floors", name="situations", time="0")
+    if unmet:
+        ElementTree.SubElement(case, "failure", message=unmet[0]).text = "\n".join(unmet)
+    ElementTree.SubElement(suite, "system-out").text = plain(summary)
+    text = ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+    return "".join(
+        c if c.isprintable() or c in "\n\t" else " " for c in text
+    )  # XML has no place for control characters

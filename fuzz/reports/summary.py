@@ -1,0 +1,128 @@
+"""What a run did: the `Summary` that the engines fill in, and its forms for people and machines.
+
+All forms come from the same sections, so that a terminal, a log and a Markdown page say the same.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from ..findings.finding import Finding, Trace
+from ..findings.oracle_names import LOCKSTEP, ORACLES
+from ..opening.known_deviations import declared_for
+from ..runs.run import Run
+from ..targets.deviations import Deviation
+
+COUNTERS = ("attention", "unbuilt", "unobserved", "operation_counts", "outcomes", "reached", "deviated", "misuse")
+
+
+@dataclass
+class Found:
+    """All findings of one kind: how often, and the shortest trace that shows one."""
+
+    finding: Finding
+    trace: Trace
+    times: int = 1
+    attention: Counter[str] = field(default_factory=Counter)
+    """Times by the name of the attention types."""
+
+    def add(self, other: "Found") -> None:
+        """More of the same kind."""
+        self.times += other.times
+        self.attention.update(other.attention)
+        if len(other.trace.operations) < len(self.trace.operations):
+            self.finding, self.trace = other.finding, other.trace
+
+
+@dataclass
+class Summary:
+    """What the runs of one engine on one target came to. Engines call `add_run` once a run."""
+
+    target: str
+    engine: str
+    seed: int
+    runs: int = 0
+    operations: int = 0
+    seconds: float = 0.0
+    attention: Counter[str] = field(default_factory=Counter)
+    """Runs by the name of their attention types."""
+    unbuilt: Counter[str] = field(default_factory=Counter)
+    """Those of them whose core cannot be built, on either side: nothing else was observed in them."""
+    operation_counts: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By kind of operation and `Done`, `Refused` or the kind of error."""
+    reached: Counter[str] = field(default_factory=Counter)
+    """How often each interesting situation came up."""
+    deviated: Counter[str] = field(default_factory=Counter)
+    """How often each known deviation of the target occurred."""
+    misuse: Counter[str] = field(default_factory=Counter)
+    """What the target made of broken preconditions, where that is only reported."""
+    finding: Finding | None = None
+    trace: Trace | None = None
+    """The run that showed the finding."""
+    finding_attention: str | None = None
+    found: dict[tuple[str, str], Found] = field(default_factory=dict)
+    """All that was found, by `Finding.kind`; more than one if the run goes on after a finding."""
+    finding_seed: int = 0
+    """Seed of the process that found it."""
+    interrupted: bool = False
+    """Did Ctrl-C end it?"""
+    oracles: tuple[str, ...] = ORACLES
+    """What judged."""
+    unobserved: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Runs by a property that could not be judged in them, and why."""
+    core_name: str = ""
+    """What the target calls itself, if that is not `target`: its deviations are declared under this name."""
+
+    def add_run(self, attention: str, run: Run, finding: Finding | None, trace: Trace | None) -> None:
+        """Count one run that is over; `finding` is what it ended with, and `trace` what shows it."""
+        kinds = [type(operation).__name__ for operation in run.operations]
+        results = [getattr(outcome, "error", type(outcome).__name__) for outcome in run.outcomes]
+        self.runs += 1
+        self.operations += len(kinds)
+        self.attention[attention] += 1
+        self.unbuilt[attention] += not run.built
+        self.operation_counts.update(kinds)
+        self.outcomes.update(zip(kinds, results, strict=True))
+        self.reached.update(run.reached())
+        self.deviated.update(getattr(run.scene, "deviated", {}))
+        self.misuse.update(run.misuse)
+        self.unobserved.update(run.unobserved().items())
+        if finding is not None and trace is not None:
+            self._keep(Found(finding, trace, attention=Counter([attention])))
+            if self.finding is None:
+                self.finding, self.trace = finding, trace
+                self.finding_attention, self.finding_seed = attention, self.seed
+
+    def _keep(self, found: Found) -> None:
+        if (kind := found.finding.kind) in self.found:
+            self.found[kind].add(found)
+        else:
+            self.found[kind] = found
+
+    def merge(self, other: "Summary") -> None:
+        """Add what another process did at the same time; the first finding stays."""
+        self.runs += other.runs
+        self.operations += other.operations
+        self.seconds = max(self.seconds, other.seconds)
+        self.interrupted |= other.interrupted
+        for name in COUNTERS:
+            getattr(self, name).update(getattr(other, name))
+        for found in other.found.values():
+            self._keep(found)
+        if self.finding is None and other.finding is not None:
+            self.finding, self.trace = other.finding, other.trace
+            self.finding_attention, self.finding_seed = other.finding_attention, other.finding_seed
+
+    @property
+    def rate(self) -> float:
+        """Operations a second, over all processes."""
+        return self.operations / self.seconds if self.seconds else 0.0
+
+    @property
+    def declared(self) -> tuple[type[Deviation], ...]:
+        """The deviations that lockstep takes as declared for the target."""
+        return () if LOCKSTEP not in self.oracles else declared_for(self.core_name or self.target)
+
+    def unseen_deviations(self) -> list[str]:
+        """Ids of declared deviations that did not occur, those left out that only chaos shows."""
+        return [d.id for d in self.declared if not self.deviated[d.id] and not d.chaos_only]

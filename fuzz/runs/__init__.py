@@ -1,0 +1,1 @@
+"""One run of a target: with a model, without one, or two targets side by side."""

@@ -1,0 +1,140 @@
+"""Lockstep: model and target agree exactly, after every operation (properties.md §1).
+
+Compared are the outcome and the whole snapshot. A difference is shown with the operation, both outcomes and what it
+changed on either side. The shadow memory (§3, `shadow`) and the contract (§2, `contract`) judge the target's side.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection
+
+from ...model.core import Model
+from ...model.legal import misuse
+from ...model.ops import Done, Operation, Outcome, Shape
+from ...model.snapshot import Snapshot, difference, first_difference
+from ..findings.finding import Finding
+from ..findings.oracle_names import ORACLES
+from ..opening.known_deviations import model_for
+from ..oracles.shadow import ListMemory, Memory
+from ..targets.answers import misfit
+from ..targets.base import Target, TargetLostError
+from ..targets.deviations import MisuseUnchecked, corrupting
+from .run import Run, ask
+
+
+class Lockstep(Run):
+    """Runs one core beside the model."""
+
+    def __init__(
+        self,
+        target: Target,
+        without: Collection[str] = (),
+        oracles: Collection[str] = ORACLES,
+        new_memory: Callable[[Shape], Memory] = ListMemory,
+    ) -> None:
+        """Known deviations count as findings all the same if their id is in `without`, and what they corrupt does if
+        `ID.corruption` is; the rest as for `Run`."""
+        super().__init__(target, oracles, new_memory)
+        self.without = without
+
+    @property
+    def scene(self) -> Model:
+        """The model's side."""
+        return self.model
+
+    @property
+    def dead(self) -> bool:
+        """Has a deviation left every defined state behind?"""
+        return self.model.dead
+
+    @property
+    def situations(self) -> Counter[str]:
+        """What the model came by."""
+        return self.model.reached
+
+    def _start(self, shape: Shape) -> Finding | None:
+        self.model = model_for(self.target.name, shape, self.without)
+        self._ours: Snapshot | None = None
+        self._theirs: Snapshot | None = None
+        expected, ours = self.model.construction, self.model.snapshot()
+        try:
+            actual, theirs = ask(self.target.start, shape)
+            if theirs is None and isinstance(actual, Done):
+                raise TargetLostError("protocol", "the target says that it has built a core, but shows no state of it")
+            self.built = theirs is not None and expected == actual
+            if theirs is not None:
+                self._watch(theirs)
+            return self._compare(None, expected, actual, ours, ours if theirs is None else theirs)
+        except TargetLostError as lost:
+            return self._lost(lost, None, expected)
+
+    def _step(self, operation: Operation) -> Finding | None:
+        misused = misuse(self.model, operation)
+        expected, ours = self.model.step(operation)
+        self.outcomes.append(expected)
+        try:
+            actual, theirs = ask(self.target.step, operation)
+            if self.model.undefined:
+                return None
+            before = self._theirs
+            finding = self._compare(operation, expected, actual, ours, theirs)
+            if finding is not None and misused:
+                finding = self._excused(operation, finding)
+        except TargetLostError as lost:
+            return self._lost(lost, operation, expected)
+        if finding is not None:
+            return finding
+        if self.model.dead or misused or theirs is None:  # misuse is no step of an engine
+            return None
+        return self._judged(operation, actual, before, theirs)
+
+    def _judged(
+        self, operation: Operation, actual: Outcome, before: Snapshot | None, theirs: Snapshot
+    ) -> Finding | None:
+        """What the other oracles find; after a deviation that is known to corrupt it is counted, and the run ends."""
+        finding = self._objection(operation, actual, before, theirs, sound=True)
+        if finding is None:
+            return None
+        for deviation in corrupting(self.model):
+            if f"{deviation.id}.corruption" not in self.without:
+                self.seen[f"{finding.oracle}: {finding.observable} after {deviation.id}"] += 1
+                self.model.dead = True
+                return None
+        self.found = finding
+        return finding
+
+    def _excused(self, operation: Operation, finding: Finding) -> Finding | None:
+        """A difference at a misuse that the target is known not to check is counted, and the run ends."""
+        if not isinstance(self.model, MisuseUnchecked):
+            return finding
+        results = [getattr(side, "error", type(side).__name__) for side in (finding.actual, finding.expected)]
+        what = f"{type(operation).__name__}: {finding.observable} differs, {results[0]} instead of {results[1]}"
+        self.model.deviated[MisuseUnchecked.id] += 1
+        self.misuse[what] += 1
+        self.model.dead, self.found = True, None
+        return None
+
+    def _compare(
+        self, operation: Operation | None, expected: Outcome, actual: Outcome, ours: Snapshot, theirs: Snapshot | None
+    ) -> Finding | None:
+        """The difference, if any. TargetLostError if the target's answer is none that can be compared."""
+        try:
+            if expected == actual and ours == theirs:
+                self._ours, self._theirs = ours, theirs
+                return None
+        except Exception as error:
+            detail = f"the answer cannot be compared: {type(error).__name__}: {error}"
+            raise TargetLostError("protocol", misfit(actual, theirs, len(self.shape.groups)) or detail) from error
+        problem = misfit(actual, theirs, len(self.shape.groups))
+        if theirs is None or problem:
+            raise TargetLostError("protocol", problem or "")
+        observable = "outcome" if expected != actual else first_difference(ours, theirs) or ""
+        self.found = Finding(
+            observable,
+            operation,
+            len(self.operations) - 1,
+            expected,
+            actual,
+            tuple(difference(self._ours or ours, ours)),
+            tuple(difference(self._theirs or ours, theirs)),
+        )
+        return self.found

@@ -1,0 +1,211 @@
+"""Two targets beside each other, without the model: in which situations do they behave differently?
+
+The first leads, as in `led`; the second is given the same operations. A difference ends the run, since the two no
+longer stand at the same place. How strictly they are compared is declared (`Strictness`): `exact` is right for what
+must be the same core; across releases the order of eviction often changes, after which the same request holds other
+blocks, and `shape` looks past that.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ...model import ops
+from ...model.ops import NULL, Done, Failed, Operation, Outcome, Refused, Shape
+from ...model.snapshot import Snapshot, difference
+from ..findings.finding import Finding
+from ..findings.oracle_names import DIFFERENCE
+from ..targets.answers import hit_of, misfit
+from ..targets.base import Target, TargetLostError, close_target, hidden_fields, lacking
+from .model_free import Led
+from .run import Asked, ask
+from .scheduler_view import Ledger
+
+
+class Strictness(StrEnum):
+    """What counts as a difference."""
+
+    EXACT = "exact"
+    """Every outcome and every field of the snapshot that both can show, block ids included."""
+    SHAPE = "shape"
+    """Outcomes and tables with each block told apart from null only, counts, and what is reported."""
+
+
+_NAMES_BLOCKS = frozenset({"Evict", "Touch", "Release", "Take"})
+"""Operations that mean another thing to a core whose blocks have other ids."""
+_OTHER_IDS: Mapping[type[Operation], Callable[[ops.Value], object]] = {
+    ops.Lookup: lambda value: _pattern(value),
+    ops.Allocate: lambda value: _pattern(value),
+    ops.ReadTable: lambda value: _pattern(value),
+    ops.TakeNewBlockIds: lambda value: len(value) if isinstance(value, tuple) else value,
+    ops.TakeEvents: lambda value: None,
+}
+"""What is compared of an answer that holds block ids, or follows from them, if ids may differ."""
+
+
+@dataclass
+class Pair:
+    """Two targets that stand for one. Closing it closes both."""
+
+    first: Target
+    second: Target
+    strictness: Strictness = Strictness.EXACT
+
+    def __post_init__(self) -> None:
+        self.name = f"{self.first.name} and {self.second.name}"
+
+    @property
+    def hides(self) -> frozenset[str]:
+        """What one of them cannot show."""
+        return hidden_fields(self.first) | hidden_fields(self.second)
+
+    @property
+    def lacks(self) -> frozenset[str]:
+        """What one of them has no equivalent of."""
+        own = _NAMES_BLOCKS if self.strictness is Strictness.SHAPE else frozenset()
+        return lacking(self.first) | lacking(self.second) | own
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """The first one's; `Beside` drives both."""
+        return self.first.start(shape)
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """The first one's; `Beside` drives both."""
+        return self.first.step(operation)
+
+    def close(self) -> None:
+        """Close both, whatever the first says to it."""
+        close_target(self.first)
+        close_target(self.second)
+
+
+class Beside(Led):
+    """Runs two targets; a finding is a difference, its observable the situation in words."""
+
+    def __init__(self, pair: Pair) -> None:
+        super().__init__(pair, ())
+        self.pair = pair
+        self.fields = [name for name in Snapshot._fields if name not in pair.hides]
+
+    def _start(self, shape: Shape) -> Finding | None:
+        self.ledger = Ledger(shape)
+        self._both: tuple[Snapshot, Snapshot] | None = None
+        first, ours = self._ask(self.pair.first, self.pair.first.start, shape)
+        second, theirs = self._ask(self.pair.second, self.pair.second.start, shape)
+        if isinstance(first, Failed) or isinstance(second, Failed) or ours is None or theirs is None:
+            if first == second:
+                return None
+            return self._finding("constructible for one only", None, first, second, None)
+        self.built = True
+        self.ledger.start(ours, shows_free="free" in self.fields)
+        self._both = (ours, theirs)
+        return self._compared(None, first, second, ours, theirs)
+
+    def _step(self, operation: Operation) -> Finding | None:
+        first, ours = self._ask(self.pair.first, self.pair.first.step, operation)
+        second, theirs = self._ask(self.pair.second, self.pair.second.step, operation)
+        self.outcomes.append(first)
+        assert ours is not None
+        assert theirs is not None
+        finding = self._compared(operation, first, second, ours, theirs)
+        self._both = (ours, theirs)
+        self.ledger.follow(operation, first, ours)
+        return finding
+
+    def _ask(
+        self, target: Target, call: Callable[[Asked], tuple[Outcome, Snapshot | None]], about: Asked
+    ) -> tuple[Outcome, Snapshot | None]:
+        """Its answer. TargetLostError if there is none: a target that is lost cannot be compared."""
+        outcome, snapshot = ask(call, about)
+        problem = misfit(outcome, snapshot, len(self.shape.groups)) if snapshot is not None else None
+        if problem:
+            raise TargetLostError("protocol", f"{target.name}: {problem}")
+        return outcome, snapshot
+
+    def _compared(
+        self, operation: Operation | None, first: Outcome, second: Outcome, ours: Snapshot, theirs: Snapshot
+    ) -> Finding | None:
+        exact = self.pair.strictness is Strictness.EXACT
+        same_outcome = first == second if exact else _coarse(operation, first) == _coarse(operation, second)
+        if not same_outcome and operation is not None:
+            return self._finding(_situation(operation, first, second), operation, first, second, (ours, theirs))
+        view = (lambda side: side) if exact else _shape_of
+        for name in self.fields:
+            compared = exact or name in _COMPARED_BY_SHAPE
+            if compared and getattr(view(ours), name) != getattr(view(theirs), name):
+                return self._finding(_WORDS[name], operation, first, second, (ours, theirs))
+        return None
+
+    def _finding(
+        self,
+        situation: str,
+        operation: Operation | None,
+        first: Outcome,
+        second: Outcome,
+        shown: tuple[Snapshot, Snapshot] | None,
+    ) -> Finding:
+        before = self._both or shown
+        changes = [tuple(difference(old, new)) for old, new in zip(before or (), shown or (), strict=True)] or [(), ()]
+        sides = (self.pair.first.name, self.pair.second.name)
+        step = len(self.operations) - 1
+        self.found = Finding(
+            situation, operation, step, first, second, changes[0], changes[1], oracle=DIFFERENCE, sides=sides
+        )
+        return self.found
+
+
+_WORDS = {
+    "free": "eviction order",
+    "num_free": "number of free blocks",
+    "usage": "usage",
+    "ref_cnt": "references",
+    "tables": "blocks held",
+    "registered": "entries counted as registered",
+    "labels": "blocks registered",
+    "earliest": "block that a hit yields",
+    "num_identities": "contents that can be hit",
+    "events": "events",
+    "new_block_ids": "block ids reported as new",
+    "stats": "statistics",
+}
+"""What a difference in each field of a snapshot means."""
+_COMPARED_BY_SHAPE = ("num_free", "tables", "registered", "num_identities", "stats")
+
+
+def _shape_of(snapshot: Snapshot) -> Snapshot:
+    tables = [
+        {name: [int(block != NULL) for block in table] for name, table in rows.items()} for rows in snapshot.tables
+    ]
+    return snapshot._replace(tables=tables)
+
+
+def _pattern(value: object) -> object:
+    """With each block id told apart from null only; numbers outside of lists of blocks are left as they are."""
+    if not isinstance(value, tuple):
+        return value
+    if all(isinstance(element, int) for element in value):
+        return tuple(int(element != NULL) for element in value)
+    return tuple(_pattern(element) for element in value)
+
+
+def _coarse(operation: Operation | None, outcome: Outcome) -> object:
+    if isinstance(outcome, Done) and operation is not None and type(operation) in _OTHER_IDS:
+        return _OTHER_IDS[type(operation)](outcome.value)
+    return outcome
+
+
+def _situation(operation: Operation, first: Outcome, second: Outcome) -> str:
+    """How two outcomes differ, seen from the second."""
+    kinds = {type(first), type(second)}
+    if Failed in kinds:
+        if kinds == {Failed}:
+            return "another error"
+        return "raises" if isinstance(second, Failed) else "no longer raises"
+    if kinds == {Done, Refused}:
+        return "refused" if isinstance(second, Refused) else "no longer refused"
+    if isinstance(operation, ops.Lookup) and isinstance(first, Done) and isinstance(second, Done):
+        before, after = hit_of(first), hit_of(second)
+        if before and after and before[0] != after[0]:
+            return "longer hit" if before[0] < after[0] else "shorter hit"
+        return "hit of other blocks"
+    return "other answer"

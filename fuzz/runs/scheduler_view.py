@@ -1,0 +1,126 @@
+"""What a scheduler knows of a core that it drives without a model: told by the core's own answers.
+
+It believes the core and checks nothing; judging is the oracles' business. Requests are kept as vLLM's scheduler keeps
+them: computed tokens grow by hit and external tokens when an allocation succeeds, by the scheduled ones when the step
+has run.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from ...model import ops
+from ...model.ops import NULL, Done, Operation, Outcome, Shape
+from ...model.requests import Request
+from ...model.snapshot import Snapshot
+from ..targets.answers import hit_of
+
+
+class Ledger:
+    """A `Scene` that follows one run of one target."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.requests: dict[str, Request] = {}
+        self.item_lengths: dict[str, int] = {}
+        self.state = Seen(shape)
+        self.registered: Sequence[Mapping[str, int]] = [{} for _ in shape.groups]
+        self.last: tuple[Operation, Outcome] | None = None
+        self.reached: Counter[str] = Counter()
+        self.dead = False
+        """Has the core left every defined state behind, by an allocation that failed half-way? Then the run ends."""
+
+    @property
+    def just_looked_up(self) -> str | None:
+        """The request whose lookup was the operation before: its hit may be used."""
+        return self.last[0].request if self.last and isinstance(self.last[0], ops.Lookup) else None
+
+    def follow(self, operation: Operation, outcome: Outcome, snapshot: Snapshot) -> None:
+        """The core has answered an operation."""
+        self.last = (operation, outcome)
+        if isinstance(outcome, Done):
+            self._apply(operation, outcome)
+        elif isinstance(outcome, ops.Failed) and isinstance(operation, ops.Allocate):
+            self.dead = True
+        self.look(snapshot)
+
+    def start(self, snapshot: Snapshot, *, shows_free: bool = True) -> None:
+        """The core has been built; what is not free now is set aside for good."""
+        free = set(snapshot.free) if shows_free else set(range(self.shape.num_blocks))
+        self.state.out_of_reach = [block for block in range(1, self.shape.num_blocks) if block not in free]
+        self.look(snapshot)
+
+    def look(self, snapshot: Snapshot) -> None:
+        """What the core shows now."""
+        self.state.snapshot = snapshot
+        self.registered = snapshot.registered
+
+    def _apply(self, operation: Operation, outcome: Done) -> None:
+        request = self.requests.get(operation.request) if isinstance(operation, ops.OnRequest) else None
+        match operation:
+            case ops.Submit(name):
+                self.requests[name] = Request(operation, list(operation.prompt))
+                self.item_lengths.update((item.identifier, item.length) for item in operation.items)
+            case ops.Take():
+                self.state.outside += _blocks(outcome.value, self.shape)
+            case ops.Touch(blocks):
+                self.state.outside += (block for block in blocks if block != NULL)
+            case ops.Release(blocks):
+                for block in blocks:
+                    if block in self.state.outside:
+                        self.state.outside.remove(block)
+        if request is not None:
+            self._on_request(request, operation, outcome)
+
+    def _on_request(self, request: Request, operation: Operation, outcome: Done) -> None:
+        match operation:
+            case ops.Lookup():
+                request.hit = hit_of(outcome)
+            case ops.Allocate():
+                hit_tokens = request.hit[0] if operation.hit and request.hit else 0
+                request.computed += hit_tokens + operation.external
+                request.scheduled, request.arriving = operation.new_tokens, operation.delay
+            case ops.Advance():
+                request.computed += request.scheduled - operation.rejected
+                request.scheduled = 0
+                request.tokens += operation.sampled
+            case ops.Reject():
+                request.computed -= operation.count
+            case ops.Arrive():
+                request.arriving = False
+                request.computed -= request.computed == len(request.tokens)
+            case ops.Preempt():
+                request.computed = request.scheduled = 0
+                request.arriving = False
+                request.preemptions += 1
+                self.reached["preemption"] += 1
+            case ops.Free(name):
+                del self.requests[name]
+
+
+class Seen:
+    """`Holdings` as the core shows them, and what outside holders were given."""
+
+    def __init__(self, shape: Shape) -> None:
+        empty: list[dict[str, list[int]]] = [{} for _ in shape.groups]
+        self.snapshot = Snapshot([], 0, 0.0, [], empty, [], [], [], 0, (), [], None)
+        self.outside: list[int] = []
+        self.out_of_reach: list[int] = []
+
+    @property
+    def tables(self) -> Sequence[Mapping[str, Sequence[int]]]:
+        """Per group, the block table of every request that has one."""
+        return self.snapshot.tables
+
+    @property
+    def identity(self) -> Mapping[int, object]:
+        """Labels of the blocks that carry an identity, as far as the core shows them."""
+        return {block: label for block, label in enumerate(self.snapshot.labels) if label is not None}
+
+    def references(self) -> list[int]:
+        """References per block as the core counts them."""
+        return self.snapshot.ref_cnt
+
+
+def _blocks(value: object, shape: Shape) -> list[int]:
+    blocks = value if isinstance(value, tuple) else ()
+    return [block for block in blocks if isinstance(block, int) and 0 < block < shape.num_blocks]

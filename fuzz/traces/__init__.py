@@ -1,0 +1,1 @@
+"""What is done with a trace: file, replay, shrink, steps in words, reproduction."""

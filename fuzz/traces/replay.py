@@ -1,0 +1,48 @@
+"""A trace, applied once more."""
+
+from collections.abc import Callable, Collection
+
+from ...model.legal import allows
+from ...model.ops import Operation, Shape
+from ..findings.finding import Finding, Trace
+from ..findings.oracle_names import LIVENESS, ORACLES
+from ..oracles.liveness import is_script, judge
+from ..oracles.shadow import ListMemory, Memory
+from ..runs.open_run import open_run, usable
+from ..runs.run import Run
+from ..targets.base import Target, adapted_shape, lacking
+
+
+def replay(
+    trace: Trace,
+    target: Target,
+    without: Collection[str] = (),
+    oracles: Collection[str] = ORACLES,
+    new_memory: Callable[[Shape], Memory] = ListMemory,
+) -> tuple[Finding | None, Trace]:
+    """Run a trace again. Left out are operations whose precondition does not hold (`legal.allows`), and what the target
+    has no equivalent of. A script of requests is scheduled anew if liveness is one of the oracles.
+
+    Returns the finding, if any, and the trace actually applied, ending with the operation that showed the finding.
+    """
+    run = open_run(target, without, oracles, new_memory)
+    shape = adapted_shape(trace.shape, lacking(target))
+    if LIVENESS in oracles and is_script(trace):
+        script = Trace(shape, trace.operations)
+        return judge(run, script) or (None, script)
+    finding = run.start(shape)
+    if finding is None and run.built:
+        finding = _apply(run, trace.operations)
+    return finding, run.trace
+
+
+def _apply(run: Run, operations: tuple[Operation, ...]) -> Finding | None:
+    for operation in operations:
+        if run.dead:
+            break
+        wanted = usable(run, operation)
+        if wanted is not None and allows(run.scene, wanted):
+            finding = run.step(wanted)
+            if finding is not None:
+                return finding
+    return None

@@ -1,0 +1,96 @@
+"""Simpler shapes for a trace: what the reducer tries on the core that is built (`shrink`).
+
+Sizes depend on each other (hash and scheduler blocks on the groups' blocks, windows on blocks, prompts on all of them),
+so that most steps change several of them at once.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from math import gcd
+
+from ...model.ops import Advance, Allocate, Group, Operation, Shape, Submit
+from ..findings.finding import Trace
+from .simplify import EXHAUSTIVE, KINDS, variants
+from .trace_file import shape_problems
+
+
+def simpler_shapes(trace: Trace) -> Iterator[Trace]:
+    """One thing about the shape simpler, also with the sizes that depend on it made to fit."""
+    shape = trace.shape
+    kinds = (
+        replace(shape, groups=(*shape.groups[:i], Group(kind, group.block_size), *shape.groups[i + 1 :]))
+        for i, group in enumerate(shape.groups)
+        for kind in KINDS[: KINDS.index(group.kind)]
+    )
+    for source in (_shape_variants(shape), kinds):
+        for other in source:
+            if any(shape_problems(other)):
+                continue
+            yield replace(trace, shape=other)
+            if other.groups:
+                yield replace(trace, shape=fitted(other))
+
+
+def _shape_variants(shape: Shape) -> Iterator[Shape]:
+    return (other for other in variants(shape) if isinstance(other, Shape))
+
+
+def fitted(shape: Shape) -> Shape:
+    """The shape with the smallest hash and scheduler block sizes that its groups allow, the retention in proportion."""
+    least = shape.least_scheduler_block_size
+    alone = len(shape.groups) == 1
+    hashed = least if alone else gcd(*(group.block_size for group in shape.groups))
+    kept = shape.retention_interval
+    if kept:
+        kept = max(1, kept // shape.scheduler_block_size) * least
+    return replace(shape, hash_block_size=hashed, scheduler_block_size=least, retention_interval=kept)
+
+
+def smaller_blocks(trace: Trace) -> Iterator[Trace]:
+    """Smaller blocks, alone or with everything that is counted in tokens in proportion."""
+    sizes = sorted({group.block_size for group in trace.shape.groups})
+    common = gcd(*sizes)
+    for new in [*range(1, min(common, EXHAUSTIVE)), *([common // 2] if common > EXHAUSTIVE else [])]:
+        for ceil in (0, common - 1):
+
+            def scale(tokens: int, new: int = new, ceil: int = ceil) -> int:
+                return (tokens * new + ceil) // common
+
+            blocks_only = tuple(replace(g, block_size=scale(g.block_size)) for g in trace.shape.groups)
+            yield replace(trace, shape=fitted(replace(trace.shape, groups=blocks_only)))
+            shape = fitted(_scaled_shape(trace.shape, scale))
+            yield replace(trace, shape=shape)
+            yield Trace(shape, tuple(_scaled(op, scale, common, new) for op in trace.operations))
+
+
+def _scaled_shape(shape: Shape, scale: Callable[[int], int]) -> Shape:
+    groups = tuple(
+        replace(
+            group,
+            block_size=scale(group.block_size),
+            window=max(scale(group.window), min(group.window, 1)),
+            chunk=max(scale(group.chunk), min(group.chunk, 1)),
+            sink_len=scale(group.sink_len),
+        )
+        for group in shape.groups
+    )
+    longest, batched = max(1, scale(shape.max_model_len)), max(1, scale(shape.max_num_batched_tokens))
+    return replace(shape, groups=groups, max_model_len=longest, max_num_batched_tokens=batched)
+
+
+def _scaled(op: Operation, scale: Callable[[int], int], old: int, new: int) -> Operation:
+    """The operation with its token counts in proportion; of each block the first tokens stay."""
+
+    def sample(tokens: tuple[int, ...]) -> tuple[int, ...]:
+        places = (i // new * old + i % new for i in range(scale(len(tokens))))
+        return tuple(tokens[place] for place in places if place < len(tokens))
+
+    if isinstance(op, Submit):
+        return replace(op, prompt=sample(op.prompt), embeds=op.embeds and sample(op.embeds), items=())
+    if isinstance(op, Advance):
+        return replace(op, sampled=op.sampled[: scale(len(op.sampled))])
+    if isinstance(op, Allocate):
+        new_tokens, external, lookahead = scale(op.new_tokens), scale(op.external), scale(op.lookahead)
+        encoder_tokens = scale(op.encoder_tokens)
+        return replace(op, new_tokens=new_tokens, external=external, lookahead=lookahead, encoder_tokens=encoder_tokens)
+    return op

@@ -1,0 +1,249 @@
+"""Trace files: a shape, the operations applied to it, and what came of it, as JSON with a schema number.
+
+A trace is data only: reading one builds numbers, texts and tuples, and runs nothing. Whatever is wrong with a file is
+said in one line (`TraceError`). Sizes are limited, so that a broken or hostile file costs no more than its own size.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from ...model.ops import FULL_FAMILY, Operation, Shape, operation_from_json, shape_from_json, to_json
+from ..findings.finding import Finding, Trace
+
+SCHEMA = 1
+MAX_FILE_BYTES = 64 * 2**20
+MAX_PART_BYTES = 2**20
+"""Longest shape or single operation, in bytes of JSON."""
+MAX_OPERATIONS = 1_000_000
+MAX_NUMBER = 2**31
+MAX_NUM_BLOCKS = 2**20
+MAX_MODEL_LEN = 2**20
+"""In tokens. Tables are padded up to it, so this bounds the memory of a run."""
+MAX_GROUPS = 32
+MAX_ERROR = 800
+"""Longest error, in characters: what is wrong with a file may be a very long name in it."""
+T = TypeVar("T")
+
+
+class TraceError(Exception):
+    """A trace file that cannot be used. The text is one line: file, place in it, what is wrong and what to do."""
+
+    def __init__(self, source: str, place: str, problem: str) -> None:
+        text = ": ".join(part for part in (source, place, problem) if part)
+        if len(text) > MAX_ERROR:
+            text = f"{text[: MAX_ERROR // 2]} ... {text[-MAX_ERROR // 2 :]}"
+        super().__init__("".join(c if c.isprintable() else " " for c in text))
+
+
+class FoundBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which run found it."""
+
+    engine: str
+    seed: int
+    version: str
+    """Of blockproof."""
+
+
+class FoundWhat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a trace shows, as it was when the file was written."""
+
+    observable: str
+    operation: str
+    """Name of the kind of operation, or `start`."""
+    text: str
+
+    @classmethod
+    def of(cls, finding: Finding) -> "FoundWhat":
+        """The stored form of a finding."""
+        return cls(*finding.kind, str(finding))
+
+
+@dataclass(frozen=True)
+class TraceFile:
+    """What a trace file holds."""
+
+    trace: Trace
+    target: str = "impl"
+    """Which target the trace was made with."""
+    finding: FoundWhat | None = None
+    found_by: FoundBy | None = None
+
+
+class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
+    """The outer layer. The parts stay raw until each is read for itself, so that depth and memory stay bounded."""
+
+    schema: int
+    shape: msgspec.Raw
+    operations: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_OPERATIONS)]
+    target: Annotated[str, msgspec.Meta(max_length=1000)] = "impl"
+    finding: FoundWhat | None = None
+    found_by: FoundBy | None = None
+
+
+class _Schema(msgspec.Struct):
+    schema: int
+
+
+def read_trace(path: Path, max_bytes: int = MAX_FILE_BYTES) -> TraceFile:
+    """Read a trace file of at most `max_bytes` bytes. TraceError if that is not possible."""
+    source = str(path)
+    try:
+        if path.is_dir():
+            raise TraceError(source, "", "is a directory; name a trace file in it")
+        if not path.is_file():
+            problem = "is no regular file; name a trace file" if path.exists() else "no such file; check the path"
+            raise TraceError(source, "", problem)
+        size = path.stat().st_size
+        if size > max_bytes:
+            problem = f"{size} bytes, more than the {max_bytes} a trace may have; shrink it first"
+            raise TraceError(source, "", problem)
+        data = path.read_bytes()
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror}); check the path and its permissions"
+        raise TraceError(source, "", problem) from None
+    return load_trace(data, source)
+
+
+def load_trace(data: bytes | str, source: str = "trace") -> TraceFile:
+    """Read a trace from its text; `source` stands for the file name in errors. TraceError if it is none."""
+    raw = data.encode() if isinstance(data, str) else data
+    if not raw.strip():
+        raise TraceError(source, "", "is empty; write the trace again")
+    schema = _decode(raw, _Schema, source, "").schema
+    if schema != SCHEMA:
+        problem = f"is {schema}, this blockproof reads {SCHEMA}; use the version that wrote the file"
+        raise TraceError(source, "schema", problem)
+    envelope = _decode(raw, _Envelope, source, "")
+    shape = _shape(_part(envelope.shape, source, "shape"), source)
+    operations = tuple(
+        _operation(_part(part, source, f"operations[{i}]"), source, f"operations[{i}]")
+        for i, part in enumerate(envelope.operations)
+    )
+    return TraceFile(Trace(shape, operations), envelope.target, envelope.finding, envelope.found_by)
+
+
+def dump_trace(file: TraceFile | Trace) -> str:
+    """The text of a trace file: the same for the same trace, one operation a line, ASCII only."""
+    if isinstance(file, Trace):
+        file = TraceFile(file)
+    envelope = (
+        ("schema", SCHEMA),
+        ("target", file.target),
+        ("found_by", msgspec.to_builtins(file.found_by)),
+        ("finding", msgspec.to_builtins(file.finding)),
+        ("shape", to_json(file.trace.shape)),
+    )
+    lines = [f'  "{name}": {json.dumps(value)},' for name, value in envelope]
+    operations = ",\n".join(f"    {json.dumps(to_json(operation))}" for operation in file.trace.operations)
+    return "\n".join(["{", *lines, '  "operations": [', *([operations] if operations else []), "  ]", "}", ""])
+
+
+def write_trace(file: TraceFile, path: Path) -> None:
+    """Write a trace file in one piece: an interruption leaves either the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(dump_trace(file), encoding="utf-8")
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _decode(raw: bytes | msgspec.Raw, kind: type[T], source: str, place: str) -> T:
+    """JSON of the given type, or a TraceError that names the place."""
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as error:
+        problem, _, path = str(error).partition(" - at `")
+        where = path.rstrip("`").removeprefix("$").removeprefix(".")
+        raise TraceError(
+            source, place or where, f"{problem}; a trace is what `blockproof fuzz` or `shrink` wrote"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise TraceError(source, place or f"byte {error.start}", "is not UTF-8 text; is this a trace?") from None
+    except msgspec.DecodeError as error:
+        # msgspec reports the offset in bytes; a person looks for a line.
+        problem, _, offset = str(error).rstrip(")").partition(" (byte ")
+        line = f"line {bytes(raw).count(10, 0, int(offset)) + 1}" if offset.isdigit() else ""
+        raise TraceError(source, place or line, f"{problem}; the file is broken or cut off, get it again") from None
+    except RecursionError:
+        raise TraceError(source, place, "is nested too deeply; a trace is never more than a few levels deep") from None
+
+
+def _part(raw: msgspec.Raw, source: str, place: str) -> object:
+    size = len(bytes(raw))
+    if size > MAX_PART_BYTES:
+        problem = f"{size} bytes, more than the {MAX_PART_BYTES} that a part may have; shorten it"
+        raise TraceError(source, place, problem)
+    return _decode(raw, object, source, place)
+
+
+def _operation(raw: object, source: str, place: str) -> Operation:
+    try:
+        operation = operation_from_json(raw, place)
+    except ValueError as error:
+        raise TraceError(source, "", f"{error}; correct or remove it") from None
+    _check_numbers(operation, source, place)
+    return operation
+
+
+def _shape(raw: object, source: str) -> Shape:
+    try:
+        shape = shape_from_json(raw)
+    except ValueError as error:
+        raise TraceError(source, "", f"{error}; correct it") from None
+    _check_numbers(shape, source, "shape")
+    for place, problem in shape_problems(shape):
+        raise TraceError(source, place, f"{problem}; correct it")
+    return shape
+
+
+def shape_problems(shape: Shape) -> Iterator[tuple[str, str]]:
+    """Places and descriptions of what no trace may have: sizes not positive, or large enough to eat the machine.
+
+    What else a shape must fulfil, the core's constructor says as its outcome.
+    """
+    for place, value, least, most in _limits(shape):
+        if not least <= value <= most:
+            yield place, f"is {value}, must be from {least} to {most}"
+    full_only = len(shape.groups) == 1 and shape.groups[0].kind in FULL_FAMILY
+    if shape.parallel > 1 and not full_only:
+        # The model has no rules for it: the releases build some of these cores, and refuse or corrupt later.
+        yield "shape.decode_parallel", "context parallelism is modelled for one group of full attention only; use 1"
+
+
+def _limits(shape: Shape) -> Iterator[tuple[str, int, int, int]]:
+    """Place, value, least and most."""
+    yield "shape.groups", len(shape.groups), 0, MAX_GROUPS
+    yield "shape.num_blocks", shape.num_blocks, 1, MAX_NUM_BLOCKS
+    yield "shape.max_model_len", shape.max_model_len, 1, MAX_MODEL_LEN
+    yield "shape.hash_block_size", shape.hash_block_size, 1, MAX_NUMBER
+    yield "shape.scheduler_block_size", shape.scheduler_block_size, 1, MAX_NUMBER
+    yield "shape.max_num_batched_tokens", shape.max_num_batched_tokens, 1, MAX_NUMBER
+    yield "shape.decode_parallel", shape.decode_parallel, 1, 1024
+    yield "shape.prefill_parallel", shape.prefill_parallel, 1, 1024
+    for i, group in enumerate(shape.groups):
+        place = f"shape.groups[{i}]"
+        yield f"{place}.block_size", group.block_size, 1, MAX_NUMBER
+        yield f"{place}.window", group.window, 1 if group.kind.startswith("sliding") else 0, MAX_NUMBER
+        yield f"{place}.chunk", group.chunk, 1 if group.kind == "chunked" else 0, MAX_NUMBER
+        yield f"{place}.speculative_blocks", group.speculative_blocks, 0, MAX_NUM_BLOCKS
+        yield f"{place}.sink_len", group.sink_len, 0, MAX_NUMBER
+        yield f"{place}.num_heads", group.num_heads, 1, MAX_NUMBER
+
+
+def _check_numbers(value: object, source: str, place: str) -> None:
+    if isinstance(value, int) and abs(value) > MAX_NUMBER:
+        raise TraceError(source, place, f"is {value}, beyond {MAX_NUMBER} either way; use a smaller number")
+    if isinstance(value, tuple):
+        for i, element in enumerate(value):
+            _check_numbers(element, source, f"{place}[{i}]")
+    elif is_dataclass(value):
+        for field in fields(value):
+            _check_numbers(getattr(value, field.name), source, f"{place}.{field.name}")

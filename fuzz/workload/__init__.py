@@ -1,0 +1,1 @@
+"""What is drawn: shapes of cores and operations on them."""

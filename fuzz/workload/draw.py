@@ -1,0 +1,57 @@
+"""Where choices come from: a seed, or bytes that somebody else provides."""
+
+import random
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class Draw(Protocol):
+    """The only source of choice."""
+
+    def integer(self, low: int, high: int) -> int:
+        """A number from `low` to `high`, both included."""
+        ...
+
+    def choose(self, options: Sequence[T]) -> T:
+        """One of the options."""
+        ...
+
+
+class SeededDraw:
+    """Choices from a seed: the fastest way."""
+
+    def __init__(self, seed: int | str) -> None:
+        source = random.Random(seed)
+        self._random = source.random
+        self._bits = source.getrandbits
+
+    def integer(self, low: int, high: int) -> int:
+        """A number from `low` to `high`, both included."""
+        size = high - low + 1
+        if size < 1 << 32:
+            return low + int(self._random() * size)
+        return low + self._bits(size.bit_length() + 32) * size // (1 << size.bit_length() + 32)
+
+    def choose(self, options: Sequence[T]) -> T:
+        """One of the options."""
+        return options[int(self._random() * len(options))]
+
+
+class ByteDraw:
+    """Choices read from bytes, which another tool finds and shrinks; once they are used up, the lowest ones."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def integer(self, low: int, high: int) -> int:
+        """A number from `low` to `high`, both included."""
+        size = high - low + 1
+        start, self._at = self._at, self._at + (size.bit_length() + 7) // 8
+        return low + int.from_bytes(self._data[start : self._at], "big") % size
+
+    def choose(self, options: Sequence[T]) -> T:
+        """One of the options."""
+        return options[self.integer(0, len(options) - 1)]

@@ -1,0 +1,340 @@
+"""Operations as a scheduler would make them, drawn through one small interface.
+
+`Workload.next` draws one operation after the other from what the model's state allows. The same generator serves the
+seeded engine, the Hypothesis state machine and coverage-guided bytes: they differ in their `Draw` only.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from ...model.ops import (
+    Advance,
+    Allocate,
+    Arrive,
+    CommonPrefix,
+    Evict,
+    Free,
+    Item,
+    Lookup,
+    Operation,
+    Preempt,
+    ReadTable,
+    Refused,
+    Reject,
+    Release,
+    RemoveSkipped,
+    Reset,
+    Shape,
+    StepStart,
+    Submit,
+    Take,
+    TakeEvents,
+    TakeNewBlockIds,
+    TakeStats,
+    Touch,
+)
+from ...model.requests import Request
+from ...model.scene import Scene
+from .draw import Draw
+
+Action: TypeAlias = Callable[[Scene], Operation | None]
+
+ADAPTERS = ("x", "y")
+SALTS = ("x", "z")
+"""One name is an adapter and a salt, so that identities which mix the two up collide (report 44701)."""
+UNKNOWN_REQUEST = "nobody"
+SWARM_WEIGHTS = (0, 0, 1, 1, 4)
+"""Swarm testing: per run, an action is off, ordinary or much more frequent."""
+
+
+TRIES = 20
+"""How many actions may have no use in a state before something that always has is done."""
+
+
+class Workload:
+    """Draws the operations of one run over a core of the given shape."""
+
+    def __init__(self, draw: Draw, shape: Shape, *, chaos: bool = False, sober: bool = False) -> None:
+        """`chaos` breaks preconditions on purpose; `sober` leaves out what no scheduler does and no rule judges."""
+        self.draw = draw
+        self.shape = shape
+        self._submitted = 0
+        self._max_live = draw.choose((1, 2, 3, 5, 8))
+        self._alphabet = draw.choose((1, 2, 3))
+        self._families = [self._tokens(shape.max_model_len) for _ in range(3)]
+        """Prefixes that requests share; the first is hot."""
+        self._features = draw.integer(0, 3) == 0 and shape.caching
+        self._layouts = [self._layout() for _ in range(2)] if self._features else []
+        """Where multimodal items stand. Prompts share places and differ in the items, so that a lost key collides."""
+        self._drafts = draw.choose((0, 1, 2, 3))
+        if draw.integer(0, 3) or sober:  # schedulers do not draft more than Mamba layers have states for
+            self._drafts = min([self._drafts, *(g.speculative_blocks for g in shape.groups if g.kind == "mamba")])
+        self._externals = draw.integer(0, 3) == 0
+        self._lookahead = draw.choose((0, 0, 1, 4))
+        self._gates = draw.choose((0, 1, 2))
+        self._actions = self._swarm(chaos)
+
+    def next(self, model: Scene) -> Operation:
+        """An operation that the model's state allows."""
+        looked_up = model.just_looked_up
+        if looked_up is not None and looked_up in model.requests and self.draw.integer(0, 9):
+            return self._allocate(model, model.requests[looked_up])
+        if model.last and isinstance(model.last[1], Refused) and self.draw.integer(0, 2):
+            name = self.draw.choose(list(model.requests))
+            return Preempt(name) if self.draw.integer(0, 2) == 0 else Free(name)
+        for _ in range(TRIES):
+            operation = self.draw.choose(self._actions)(model)
+            if operation is not None:
+                return operation
+        return self.observe(model)  # bytes that are used up choose the same action for ever
+
+    def drain(self, model: Scene) -> list[Operation]:
+        """What gives everything back, after which the pool must be whole (S1)."""
+        held: list[Operation] = [Release((block,)) for block in model.state.outside]
+        return [*(Free(name) for name in model.requests), *held]
+
+    def _swarm(self, chaos: bool) -> Sequence[Action]:
+        """Actions, each as often as its weight of this run. Work on requests is never off."""
+        optional: dict[Action, int] = {
+            self.preempt: 1,
+            self.evict: 1,
+            self.observe: 4,
+            self.step_start: 2,
+            self.reset: 1,
+            self.remove_skipped: 1,
+            self.outside: 1,
+            self.free_unknown: 1,
+        }
+        weights: dict[Action, int] = {self.submit: 6, self.work: 30, self.finish: 2, self.observe: 1}
+        for action, weight in optional.items():
+            weights[action] = weights.get(action, 0) + weight * self.draw.choose(SWARM_WEIGHTS)
+        weights[self.misuse] = 4 if chaos else 0
+        return [action for action, weight in weights.items() for _ in range(weight)]
+
+    # Requests.
+
+    def _tokens(self, count: int) -> tuple[int, ...]:
+        """Tokens from one number: a draw for each token would dominate a run under Hypothesis."""
+        size = self._alphabet
+        number, tokens = self.draw.integer(0, size**count - 1), []
+        for _ in range(count):
+            number, token = divmod(number, size)
+            tokens.append(token)
+        return tuple(tokens)
+
+    def submit(self, model: Scene) -> Operation | None:
+        """A new request: mostly on a hot prefix, forked from it at some point."""
+        if len(model.requests) >= self._max_live:
+            return None
+        draw, max_len = self.draw, self.shape.max_model_len
+        length = max_len if draw.integer(0, 15) == 0 else draw.integer(1, max_len)
+        places = draw.choose(self._layouts) if self._layouts else []
+        if places and draw.integer(0, 1):
+            length = min(max_len, sum(places[-1]) + draw.integer(0, 2))  # just behind the last item
+        family = self._families[0] if draw.integer(0, 2) else draw.choose(self._families)
+        fork = length if draw.integer(0, 2) else draw.integer(0, length)
+        prompt = family[:fork] + self._tokens(length - fork)
+        name = f"r{self._submitted}"
+        self._submitted += 1
+        skip = draw.integer(0, 15) == 0
+        if not self._features:
+            return Submit(name, prompt, skip_lookup=skip)
+        embeds = tuple(prompt) if draw.integer(0, 5) == 0 else None
+        return Submit(
+            name,
+            (0,) * length if embeds else prompt,
+            adapter=draw.choose((None, None, *ADAPTERS)),
+            salt=draw.choose((None, None, *SALTS)),
+            items=() if embeds else self._items(places, length),
+            embeds=embeds,
+            skip_lookup=skip,
+        )
+
+    def _layout(self) -> list[tuple[int, int]]:
+        """Offsets and lengths of items, in order and apart, as near as one token to each other."""
+        places: list[tuple[int, int]] = []
+        start = self.draw.integer(0, self.shape.max_model_len - 1)
+        for _ in range(self.draw.choose((1, 2, 3))):
+            places.append((start, self.draw.choose((1, 1, 2, 6))))
+            start += places[-1][1] + self.draw.choose((0, 0, 1, 5))
+        return places
+
+    def _items(self, places: list[tuple[int, int]], length: int) -> tuple[Item, ...]:
+        if self.draw.integer(0, 3) == 0:
+            return ()
+        return tuple(
+            Item(f"{self.draw.choose(('p', 'q'))}{size}", offset, size)  # an identifier stands for one content
+            for offset, size in places
+            if offset + size <= length
+        )
+
+    def work(self, model: Scene) -> Operation | None:
+        """Bring one request forward."""
+        if not model.requests:
+            return None
+        request = self.draw.choose(list(model.requests.values()))
+        name = request.submit.request
+        if request.arriving:
+            return Arrive(name)
+        if request.scheduled:
+            return self._advance(request)
+        if request.lead and self.draw.integer(0, 1):
+            return self._late_news(request)
+        if not request.computed and not any(tables.get(name) for tables in model.state.tables):
+            return Lookup(name) if self.draw.integer(0, 9) else self._allocate(model, request)
+        return self._allocate(model, request)
+
+    def _allocate(self, model: Scene, request: Request) -> Operation:
+        draw, name, max_len = self.draw, request.submit.request, self.shape.max_model_len
+        looked_up = model.just_looked_up == name and not request.computed
+        hit = looked_up and request.hit is not None and draw.integer(0, 15) > 0
+        start = request.computed + (request.hit[0] if hit and request.hit else 0)
+        fresh = not request.computed and name not in model.registered[0] if model.registered else False
+        fresh = fresh and not any(tables.get(name) for tables in model.state.tables)
+        tokens = len(request.tokens)
+        external = draw.integer(0, tokens - start) if fresh and self._externals and start < tokens else 0
+        room = max_len - start - external
+        delay = external > 0 and (not room or draw.integer(0, 1) == 1)
+        if delay or room <= 0:
+            new = 0
+        elif start + external < tokens:
+            remaining = tokens - start - external
+            new = remaining if draw.integer(0, 1) else draw.integer(1, remaining)
+        else:
+            new = min(room, 1 + draw.integer(0, self._drafts))
+        if not new and not external:
+            return Free(name)
+        if new and not delay and start + external + new >= tokens:
+            new = min(room, new + draw.integer(0, self._drafts))
+        return Allocate(
+            name,
+            new,
+            hit=hit,
+            lookahead=draw.choose((self._lookahead, self._lookahead, 0)),
+            external=external,
+            delay=delay,
+            encoder_tokens=self._encoder_tokens(fresh),
+            gate=draw.integer(0, 2) < self._gates,
+            reserved=draw.integer(1, 4) if draw.integer(0, 15) == 0 else 0,
+        )
+
+    def _encoder_tokens(self, fresh: bool) -> int:
+        has_cross = any(group.kind == "cross" for group in self.shape.groups)
+        return self.draw.integer(1, self.shape.max_model_len) if has_cross and fresh else 0
+
+    def _advance(self, request: Request) -> Operation:
+        """The step has run. What comes after the known tokens are drafts: some are rejected, the others sampled."""
+        draw, name = self.draw, request.submit.request
+        tokens, max_len = len(request.tokens), self.shape.max_model_len
+        end = request.computed + request.scheduled
+        if end < tokens:
+            return Advance(name)
+        drafts = end - tokens
+        if drafts and draw.integer(0, 1) == 0:
+            return Advance(name)  # asynchronous: the news comes later
+        rejected = draw.integer(0, min(drafts, request.scheduled - 1))
+        sampled = min(end - rejected + 1 - tokens, max_len - tokens)
+        return Advance(name, self._tokens(max(0, sampled)), rejected)
+
+    def _late_news(self, request: Request) -> Operation:
+        name = request.submit.request
+        sampled = min(request.lead, self.shape.max_model_len - len(request.tokens))
+        if not request.drafts or (sampled and self.draw.integer(0, 2) == 0):
+            return Advance(name, self._tokens(sampled)) if sampled else Free(name)
+        return Reject(name, self.draw.integer(1, request.drafts))
+
+    def finish(self, model: Scene) -> Operation | None:
+        """A request ends, or is aborted."""
+        return Free(self.draw.choose(list(model.requests))) if model.requests else None
+
+    def free_unknown(self, model: Scene) -> Operation:
+        """Free a request that nobody knows (S12)."""
+        return Free(UNKNOWN_REQUEST)
+
+    def preempt(self, model: Scene) -> Operation | None:
+        """A request gives everything back and will start again."""
+        return Preempt(self.draw.choose(list(model.requests))) if model.requests else None
+
+    def remove_skipped(self, model: Scene) -> Operation | None:
+        """Window skipping outside of an allocation."""
+        return RemoveSkipped(self.draw.choose(list(model.requests))) if model.requests else None
+
+    # The pool and what is seen of it.
+
+    def _block(self) -> int:
+        return self.draw.integer(1, self.shape.num_blocks - 1)
+
+    def evict(self, model: Scene) -> Operation:
+        """Mostly a registered block, in use or not."""
+        registered = list(model.state.identity)
+        if registered and self.draw.integer(0, 3):
+            return Evict((self.draw.choose(registered),))
+        return Evict(tuple(dict.fromkeys(self.draw.integer(0, self.shape.num_blocks - 1) for _ in range(2))))
+
+    def reset(self, model: Scene) -> Operation:
+        """Reset the prefix cache."""
+        return Reset()
+
+    def step_start(self, model: Scene) -> Operation:
+        """A scheduler step begins."""
+        return StepStart()
+
+    def observe(self, model: Scene) -> Operation:
+        """One of the calls that only look, or drain."""
+        name = self.draw.choose([*model.requests, UNKNOWN_REQUEST])
+        options: tuple[Operation, ...] = (
+            CommonPrefix(name),
+            CommonPrefix(name),
+            ReadTable(name),
+            TakeEvents(),
+            TakeNewBlockIds(),
+            TakeStats(),
+        )
+        return self.draw.choose(options)
+
+    def outside(self, model: Scene) -> Operation | None:
+        """Somebody else takes, shares or gives back blocks."""
+        outside = list(dict.fromkeys(model.state.outside))
+        if outside and self.draw.integer(0, 2):
+            count = self.draw.integer(1, len(outside))
+            return Release(tuple(outside[:count]), prepend=self.draw.integer(0, 1) == 1)
+        if self.shape.num_blocks < 2 or len(outside) > 4:
+            return None
+        if self.draw.integer(0, 1):
+            return Take(self.draw.integer(0, 3))
+        block = self._block()
+        return _touch(model, self.draw.choose(((block,), (block,), (block, block), (block, self._block()))))
+
+    def misuse(self, model: Scene) -> Operation | None:
+        """A broken precondition (core.md, deviation 6)."""
+        draw, num_blocks = self.draw, self.shape.num_blocks
+        name = draw.choose([*model.requests, UNKNOWN_REQUEST])
+        counts = model.state.references()
+        overdrawn = draw.integer(0, num_blocks - 1)
+        outside = model.state.outside
+        twice = next((block for block in outside if outside.count(block) > 1), None)
+        return draw.choose(
+            (
+                Release((overdrawn,) * (counts[overdrawn] + 1)),
+                _touch(model, (self._block(),) * 2)
+                if twice is None
+                else Release((twice, twice)),  # first held twice, then
+                Release(tuple(outside)) if outside else None,
+                Release((0,)),
+                Touch((0,)),
+                Take(-draw.integer(1, 3)),
+                Evict((num_blocks + draw.integer(0, 2),)),
+                Evict((-1,)),
+                Allocate(name, 0),
+                Allocate(name, -1),
+                Allocate(name, 1, lookahead=-1),
+                Allocate(name, 1, external=-1),
+                Allocate(name, 1, encoder_tokens=-1),
+                Allocate(name, 1, reserved=-1),
+            )
+        )
+
+
+def _touch(model: Scene, blocks: tuple[int, ...]) -> Operation | None:
+    """One more reference each; but of blocks that nobody can know of."""
+    return None if set(blocks) & set(model.state.out_of_reach) else Touch(blocks)

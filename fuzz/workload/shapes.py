@@ -1,0 +1,120 @@
+"""Shapes of cores: every attention type alone, and hybrids of two and three (core.md §§7-9)."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import gcd, lcm
+
+from ...model.ops import FULL_FAMILY, SLIDING_FAMILY, Group, Kind, MambaMode, Shape
+from .draw import Draw
+
+ATTENTION: Mapping[str, tuple[Kind, ...]] = {
+    "full": ("full",),
+    "mla": ("mla",),
+    "tq": ("tq",),
+    "sink": ("sink",),
+    "sliding": ("sliding",),
+    "sliding_mla": ("sliding_mla",),
+    "chunked": ("chunked",),
+    "mamba": ("mamba",),
+    "cross": ("cross",),
+    "full+sliding": ("full", "sliding"),
+    "full+chunked": ("full", "chunked"),
+    "full+mamba": ("full", "mamba"),
+    "full+cross": ("full", "cross"),
+    "full+mla": ("full", "mla"),
+    "mla+sliding_mla": ("mla", "sliding_mla"),
+    "sink+sliding": ("sink", "sliding"),
+    "sliding+sliding": ("sliding", "sliding"),
+    "sliding+mamba": ("sliding", "mamba"),
+    "full+full+sliding": ("full", "full", "sliding"),
+    "full+sliding+sliding": ("full", "sliding", "sliding"),
+    "full+sliding+mamba": ("full", "sliding", "mamba"),
+    "full+mla+sliding": ("full", "mla", "sliding"),
+    "full+mamba+mamba": ("full", "mamba", "mamba"),
+}
+"""What `--attention` can name."""
+MAMBA_MODES: tuple[MambaMode, ...] = ("none", "all", "align", "align")
+
+
+def draw_shape(draw: Draw, kinds: Sequence[Kind]) -> Shape:
+    """A shape with groups of these kinds that a correct core can be built from."""
+    caching = "cross" not in kinds and draw.integer(0, 9) > 0
+    same_size = "chunked" in kinds or draw.integer(0, 1) == 0
+    hash_block_size = draw.choose((1, 2, 3, 4)) if len(kinds) > 1 else draw.choose((1, 2, 3, 4, 5, 8))
+    sizes = [hash_block_size * (1 if same_size else draw.choose((1, 2, 3, 4))) for _ in kinds]
+    chunked = "chunked" in kinds
+    eagle = not chunked and draw.integer(0, 2) == 0
+    groups = [_group(draw, kind, size) for kind, size in zip(kinds, sizes, strict=True)]
+    groups = _with_repeated_specs(draw, groups)
+    groups = _with_distinct_specs(groups) if caching else groups
+    if eagle and draw.integer(0, 1):
+        for flagged in {draw.integer(0, len(groups) - 1) for _ in range(draw.choose((1, 1, 2)))}:
+            groups[flagged] = replace(groups[flagged], eagle=True)
+    sizes = [group.block_size for group in groups]
+    parallel = _parallel(draw, kinds)
+    ranks = parallel[0] * parallel[1]
+    groups = [replace(group, sink_len=group.sink_len * ranks) for group in groups]
+    unit = lcm(*sizes) * ranks
+    if len(kinds) == 1:
+        hash_block_size = unit
+    elif same_size and draw.integer(0, 1):
+        hash_block_size = gcd(*sizes)
+    scheduler = unit * (1 if chunked else draw.choose((1, 1, 2)))
+    max_model_len = draw.choose((unit + 1, 2 * unit, 4 * unit + 1, 24, 40, 64))
+    windows = any(kind in SLIDING_FAMILY for kind in kinds)
+    return Shape(
+        groups=tuple(groups),
+        num_blocks=_num_blocks(draw, groups),
+        max_model_len=max_model_len,
+        hash_block_size=hash_block_size,
+        scheduler_block_size=scheduler,
+        max_num_batched_tokens=draw.choose((1, 4, 7, max_model_len)),
+        caching=caching,
+        eagle=eagle and draw.integer(0, 7) > 0,  # a flagged group alone says it too
+        events=draw.integer(0, 1) == 0,
+        stats=draw.integer(0, 1) == 0,
+        retention_interval=draw.choose((None, None, 0, scheduler, 2 * scheduler)) if windows else None,
+        decode_parallel=parallel[0],
+        prefill_parallel=parallel[1],
+    )
+
+
+def _group(draw: Draw, kind: Kind, size: int) -> Group:
+    if kind in SLIDING_FAMILY:
+        return Group(kind, size, window=draw.choose((1, 2, size, size + 1, 2 * size + 1, 3 * size, 7, 100)))
+    if kind == "chunked":
+        return Group(kind, size, chunk=draw.choose((1, 2, size, 2 * size, 3 * size, 2 * size + 1, 5, 100)))
+    if kind == "mamba":
+        mode = draw.choose(MAMBA_MODES)
+        return Group(kind, size, mamba_mode=mode, speculative_blocks=draw.choose((0, 0, 1, 2)))
+    if kind == "sink":
+        return Group(kind, size, sink_len=size * draw.choose((1, 2)))
+    return Group(kind, size)
+
+
+def _with_repeated_specs(draw: Draw, groups: list[Group]) -> list[Group]:
+    """Two groups of one kind are often layers of one spec: they are looked up together."""
+    last = groups[-1]
+    if len(groups) > 1 and groups[-2].kind == last.kind and draw.integer(0, 1):
+        groups[-1] = replace(groups[-2], block_size=last.block_size) if draw.integer(0, 1) else groups[-2]
+    return groups
+
+
+def _with_distinct_specs(groups: list[Group]) -> list[Group]:
+    """A hybrid that caches has at least two distinct specs (core.md §9); repeated ones are welcome beside them."""
+    if len(groups) > 1 and len({group.spec for group in groups}) == 1:
+        groups[-1] = replace(groups[-1], num_heads=2)
+    return groups
+
+
+def _parallel(draw: Draw, kinds: Sequence[Kind]) -> tuple[int, int]:
+    """Context parallelism goes with one group of full attention."""
+    if len(kinds) == 1 and kinds[0] in FULL_FAMILY and draw.integer(0, 3) == 0:
+        return draw.choose(((2, 1), (1, 2), (2, 2)))
+    return (1, 1)
+
+
+def _num_blocks(draw: Draw, groups: Sequence[Group]) -> int:
+    """From pools that hold next to nothing to ones that hold everything; sinks must fit."""
+    sinks = sum(group.sink_len // group.block_size for group in groups if group.kind == "sink")
+    return sinks + draw.choose((draw.integer(2, 6), draw.integer(4, 14), draw.integer(8, 30), 64))

@@ -1,0 +1,252 @@
+"""Declared deviations: each changes what it says and nothing else, has a trace that shows it, and goes stale aloud."""
+
+import json
+from pathlib import Path
+
+import pytest
+from blockproof.fuzz.adapters import references
+from blockproof.fuzz.adapters.vllm import deviations as of_the_release
+from blockproof.fuzz.adapters.vllm.configuration_deviations import CONFIGURATION_DEVIATIONS
+from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.findings.finding import Finding, Trace
+from blockproof.fuzz.opening import environments
+from blockproof.fuzz.opening.known_deviations import declared_for, model_for
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.releases.known_deviations import page, trace_names, undeclared
+from blockproof.fuzz.reports import formats as report
+from blockproof.fuzz.reports.formats import LONG_RUN, as_json, plain
+from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.targets.deviations import Deviation, MisuseUnchecked
+from blockproof.fuzz.traces.replay import replay
+from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, read_trace
+from blockproof.fuzz.workload.draw import SeededDraw
+from blockproof.fuzz.workload.operations import Workload
+from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
+from blockproof.model.core import Model
+from blockproof.model.legal import misuse
+from blockproof.model.ops import Allocate, CommonPrefix, Done, Failed, Group, Lookup, Shape, Submit
+
+RELEASE = "vllm==0.23.0"
+FOLDER = Path(__file__).parents[3] / "docs" / "deviations"
+DECLARED = declared_for(RELEASE)
+IN_MODEL = [deviation for deviation in DECLARED if deviation is not MisuseUnchecked]
+"""Those that replace a rule; unchecked misuse is excused by lockstep instead."""
+
+
+TRACES = [name for deviation in DECLARED for name in trace_names(deviation)]
+
+
+def ids(deviation: type[Deviation]) -> str:
+    return deviation.id
+
+
+def trace_of(deviation: type[Deviation]) -> Trace:
+    return read_trace(FOLDER / f"{deviation.id}.json").trace
+
+
+def alone(deviation: type[Deviation], shape: Shape) -> Model:
+    """The model with this one deviation."""
+    return type("Alone", (deviation,), {})(shape)
+
+
+def views(model: Model, trace: Trace) -> list[object]:
+    """All that can be seen of a model while it follows a trace, its construction first."""
+    if model.construction != Done():
+        return [model.construction]
+    return [(model.construction, model.snapshot()), *(model.step(operation) for operation in trace.operations)]
+
+
+class Release:
+    """A target that behaves as a release of which all deviations are known: the model with them."""
+
+    def __init__(self, name: str = RELEASE, without: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self._without = without
+
+    def start(self, shape):
+        self._model = model_for(RELEASE, shape, self._without)
+        built = self._model.construction
+        return built, self._model.snapshot() if built == Done() else None
+
+    def step(self, operation):
+        unchecked = MisuseUnchecked.id not in self._without and misuse(self._model, operation)
+        outcome, snapshot = self._model.step(operation)
+        return (Done() if unchecked else outcome), snapshot
+
+
+@pytest.mark.parametrize("deviation", IN_MODEL, ids=ids)
+def test_a_deviation_changes_the_model_where_its_trace_ends_and_only_there(deviation):
+    trace = trace_of(deviation)
+    changed, right = alone(deviation, trace.shape), Model(trace.shape)
+    theirs, ours = views(changed, trace), views(right, trace)
+    assert theirs[-1] != ours[-1]
+    assert theirs[:-1] == ours[: len(theirs) - 1]
+    assert set(changed.deviated) == {deviation.id}
+    assert changed.deviated[deviation.id] > 0
+
+
+@pytest.mark.parametrize("deviation", IN_MODEL, ids=ids)
+def test_no_other_deviation_explains_the_trace(deviation):
+    trace = trace_of(deviation)
+    without = model_for(RELEASE, trace.shape, without=(deviation.id,))
+    assert views(without, trace) == views(Model(trace.shape), trace)
+    assert not +without.deviated
+
+
+@pytest.mark.parametrize("deviation", IN_MODEL, ids=ids)
+def test_as_long_as_a_deviation_has_not_occurred_it_changes_nothing(deviation):
+    compared = 0
+    for seed in range(92):
+        draw = SeededDraw(f"deviation {seed}")
+        shape = draw_shape(draw, ATTENTION[list(ATTENTION)[seed % len(ATTENTION)]])
+        changed, right, workload = alone(deviation, shape), Model(shape), Workload(draw, shape)
+        for _ in range(60):
+            if +changed.deviated or changed.dead:
+                break
+            operation = workload.next(right)
+            theirs, ours = changed.step(operation), right.step(operation)
+            if +changed.deviated:
+                continue
+            assert theirs == ours, f"{deviation.id} uncounted at {operation}, seed {seed}"
+            compared += 1
+    assert compared > 1_000
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_the_trace_shows_the_deviation_undeclared_and_nothing_when_it_is_declared(name):
+    file = read_trace(FOLDER / f"{name}.json")
+    assert file.target == RELEASE
+    finding = undeclared(name, file.trace, Release())
+    assert isinstance(finding, Finding), finding
+    assert FoundWhat.of(finding) == file.finding
+
+
+@pytest.mark.parametrize("deviation", DECLARED, ids=ids)
+def test_a_release_that_has_mended_it_makes_the_trace_stale(deviation):
+    problem = undeclared(deviation.id, trace_of(deviation), Release(without=(deviation.id,)))
+    assert problem.startswith(f"{deviation.id}: stale")
+
+
+def test_a_trace_that_shows_something_else_is_no_good():
+    first, second = DECLARED[:2]
+    core = Release(name="another release")  # nothing is declared for it
+    problem = undeclared(first.id, trace_of(second), core)
+    assert problem.startswith(f"{first.id}: differs in `labels` at Allocate although")
+
+
+@pytest.mark.skipif(environments.find(RELEASE) is None, reason=f"blockproof targets install {RELEASE}")
+def test_the_release_itself_shows_every_deviation():
+    core = open_target(RELEASE)
+    try:
+        for name in TRACES:
+            file = read_trace(FOLDER / f"{name}.json")
+            finding = undeclared(name, file.trace, core)
+            assert isinstance(finding, Finding), finding
+            assert FoundWhat.of(finding) == file.finding
+    finally:
+        core.close()
+
+
+def test_our_core_has_none_of_them():
+    for name in TRACES:
+        trace = read_trace(FOLDER / f"{name}.json").trace
+        assert replay(trace, open_target("impl")) == (None, trace), name
+
+
+# The declarations.
+
+
+def test_ids_are_unique_and_each_says_what_when_and_from_where():
+    assert len({deviation.id for deviation in DECLARED}) == len(DECLARED)
+    for deviation in DECLARED:
+        assert all((deviation.id, deviation.reason, deviation.condition)), deviation
+        assert deviation.__doc__.startswith(("core.md", "Found by")), deviation
+
+
+def test_every_declared_deviation_has_a_trace_and_every_trace_a_deviation():
+    assert sorted(path.stem for path in FOLDER.glob("*.json")) == sorted(TRACES)
+
+
+def test_the_list_names_those_of_the_core_and_those_of_the_configuration_arithmetic(capsys):
+    assert main(["deviations", "--target", RELEASE, "--json"]) == 0
+    listed = [entry["id"] for entry in json.loads(capsys.readouterr().out)]
+    assert listed == [deviation.id for deviation in (*DECLARED, *CONFIGURATION_DEVIATIONS)]
+
+
+def test_every_subclass_is_declared_for_some_release():
+    declared = {deviation for release in references() for deviation in declared_for(release)}
+    modules = {Deviation.__module__, of_the_release.__name__}
+    subclasses = {kind for kind in Deviation.__subclasses__() if kind.__module__ in modules}
+    assert {kind for kind in subclasses if "id" in vars(kind)} == declared
+
+
+def test_the_page_has_what_the_traces_show():
+    shown = {}
+    for name in TRACES:
+        file: TraceFile = read_trace(FOLDER / f"{name}.json")
+        shown[name] = (file, undeclared(name, file.trace, Release()))
+    written = (FOLDER.parent / "deviations.md").read_text(encoding="utf-8")
+    again = f"blockproof deviations --target {RELEASE} --check docs/deviations --page docs/deviations.md"
+    assert page(RELEASE, shown) == written, f"write it again: {again}"
+
+
+# Stale ones, and the ends of runs.
+
+
+def test_a_long_run_names_the_deviations_that_never_occurred(monkeypatch):
+    monkeypatch.setattr(report, "LONG_RUN", 3_000)
+    assert LONG_RUN > 3_000
+    summary = Summary(RELEASE, "random", 0)
+    run_random(Release(), Plan(0, operations=3_000, attention=("full",)), summary)
+    assert summary.finding is None, summary.finding
+    never = {"chunked-cap", "mamba-negative-demand", "mamba-external-state", "sink-construction"}
+    assert never <= set(summary.unseen_deviations())
+    assert "misuse-unchecked" not in summary.unseen_deviations(), "without chaos it cannot occur"
+    assert as_json(summary)["deviations_not_seen"] == summary.unseen_deviations()
+    lines = {line.split()[0]: line for line in plain(summary).splitlines() if line.startswith("  ")}
+    for deviation in DECLARED:
+        assert ("STALE" in lines[deviation.id]) == (deviation.id in summary.unseen_deviations())
+    assert "common-prefix-unknown" not in summary.unseen_deviations()
+    assert f"{summary.deviated['common-prefix-unknown']:,}" in lines["common-prefix-unknown"]
+
+
+def test_a_run_over_all_shapes_holds_the_release_to_its_deviations():
+    summary = Summary(RELEASE, "random", 3)
+    run_random(Release(), Plan(3, operations=15_000), summary)
+    assert summary.finding is None, summary.finding
+    assert len(summary.unseen_deviations()) < len(DECLARED) / 2
+
+
+def test_an_allocation_that_fails_half_way_ends_the_run():
+    trace = trace_of(next(deviation for deviation in DECLARED if deviation.id == "mamba-external-state"))
+    model = model_for(RELEASE, trace.shape)
+    assert views(model, trace)[-1][0] == Failed("ValueError")
+    assert model.dead
+
+
+def test_a_declared_deviation_excuses_no_other_difference():
+    """The same trace, but one more token: the release is wrong in its own way, and right in all else."""
+    shape = Shape((Group("full", 1),), 4, 3, 1, 1, 1)
+    story = (CommonPrefix("a"), Submit("b", (0, 0)), Allocate("b", 1), CommonPrefix("b"), Lookup("b"))
+
+    class Wrong(Release):
+        def step(self, operation):
+            outcome, snapshot = super().step(operation)
+            return (Done((0,)) if outcome == Done((1,)) else outcome), snapshot
+
+    assert replay(Trace(shape, story), Release())[0] is None
+    right = (Submit("b", (0, 0)), Allocate("b", 1), CommonPrefix("b"))
+    assert replay(Trace(shape, right), Wrong())[0].kind == ("outcome", "CommonPrefix")
+
+
+def test_unchecked_misuse_is_counted_and_ends_the_run_only_where_it_is_declared():
+    summary = Summary(RELEASE, "random", 0)
+    run_random(Release(), Plan(0, operations=3_000, chaos=True), summary)
+    assert summary.finding is None, summary.finding
+    assert summary.deviated[MisuseUnchecked.id] == sum(summary.misuse.values()) > 10
+    assert any(line.startswith("Release: outcome differs, Done instead of") for line in summary.misuse)
+    strict = Summary(RELEASE, "random", 0)
+    run_random(Release(), Plan(0, operations=3_000, chaos=True, without=(MisuseUnchecked.id,)), strict)
+    assert strict.finding.kind[0] == "outcome"

@@ -1,0 +1,199 @@
+"""`blockproof fuzz-config` and the child process it may ask: exit codes, files, and targets that are lost."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from blockproof.fuzz.cli import main as cli
+from blockproof.fuzz.configuration.check import Judge, draw_case
+from blockproof.fuzz.opening.child import ChildCalculator, Limits
+from blockproof.fuzz.opening.targets import open_calculator
+from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
+from blockproof.fuzz.workload.draw import SeededDraw
+
+HERE = Path(__file__).parents[1]
+FAULT = "fault:one-block-more"
+BLOCKS = ("num_blocks", {"draws": [[2, 4096, 512]], "vllm_config": {}})
+GCD = ("approximate_gcd", {"draws": [[[4, 6], None]]})
+
+
+@pytest.fixture(autouse=True)
+def calculators_importable(monkeypatch):
+    monkeypatch.syspath_prepend(HERE)
+
+
+@pytest.fixture
+def launch():
+    opened = []
+
+    def open_child(fake, **limits):
+        opened.append(ChildCalculator(fake, f"calculators:{fake}", limits=Limits(**limits)))
+        return opened[-1]
+
+    yield open_child
+    for calculator in opened:
+        calculator.close()
+
+
+# The child
+
+
+def test_a_child_answers_as_this_process_does():
+    here, child = open_calculator("impl"), open_calculator("impl", isolate=True)
+    try:
+        for index in range(20):
+            _, questions = draw_case(SeededDraw(f"child/{index}"))
+            assert child.ask_all(questions) == [here.ask(op, inputs) for op, inputs in questions]
+    finally:
+        child.close()
+
+
+def test_a_child_that_ends_is_lost_and_comes_back_for_the_next_question(launch):
+    calculator = launch("exits")
+    assert calculator.ask(*GCD) == {"output": [2]}
+    with pytest.raises(TargetLostError, match="crash: exit status 3"):
+        calculator.ask(*BLOCKS)
+    assert calculator.ask(*GCD) == {"output": [2]}
+
+
+def test_a_child_that_hangs_is_lost(launch):
+    with pytest.raises(TargetLostError, match="hang: no answer within"):
+        launch("hangs", operation_s=0.5).ask(*BLOCKS)
+
+
+def test_a_child_that_eats_memory_is_lost(launch):
+    calculator = launch("eats", growth_bytes=200 << 20)
+    with pytest.raises(TargetLostError, match="memory"):
+        calculator.ask_all([BLOCKS] * 10)
+
+
+def test_an_answer_of_no_known_form_loses_the_child(launch):
+    with pytest.raises(TargetLostError, match="expected an output or what is raised"):
+        launch("answers_nonsense").ask(*BLOCKS)
+
+
+def test_the_question_over_which_a_child_is_lost_is_the_finding(launch):
+    configuration, _ = draw_case(SeededDraw("lost"))
+    judge = Judge(launch("exits"), oracle="lockstep")
+    finding = judge.check(configuration, [GCD, BLOCKS, GCD])
+    assert (finding.oracle, finding.op) == ("lost", "num_blocks")
+    assert finding.actual.startswith("crash")
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ("calculators:answers_nothing", "without 'name'"),
+        ("fakes:exits", "without 'ask'"),
+        ("nowhere:at_all", "cannot import nowhere"),
+    ],
+)
+def test_a_factory_that_makes_no_calculator_is_unavailable(spec, problem):
+    with pytest.raises(TargetUnavailableError, match=problem):
+        open_calculator(spec)
+
+
+# The command
+
+
+def test_a_run_without_a_finding_exits_with_0_and_says_how_to_repeat_it(capsys):
+    assert cli.main(["fuzz-config", "--cases", "40", "--seed", "3"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "fuzzing the configuration arithmetic of impl, seed 3"
+    again = lines[-1].split("repeat this run: ")[1]
+    assert cli.main(again.split()[1:]) == 0
+    assert capsys.readouterr().out.splitlines()[2:] == lines[2:]
+
+
+def test_a_finding_exits_with_1_and_leaves_one_small_file_that_can_be_replayed(tmp_path, capsys):
+    assert cli.main(["fuzz-config", "--target", FAULT, "--seed", "0", "--out", str(tmp_path)]) == 1
+    text = capsys.readouterr().out
+    assert '-  "num_blocks"' in text
+    (path,) = tmp_path.iterdir()
+    assert str(path) in text
+    assert cli.main(["fuzz-config", "--replay", str(path)]) == 1
+    assert "lockstep: config_from_groups" in capsys.readouterr().out
+    assert cli.main(["fuzz-config", "--replay", str(path), "--target", "impl"]) == 0
+    assert capsys.readouterr().out == "config_from_groups: impl agrees\n"
+
+
+def test_json_is_one_document_with_counts_and_findings(tmp_path, capsys):
+    arguments = ["fuzz-config", "--target", FAULT, "--seed", "0", "--out", str(tmp_path), "--json"]
+    assert cli.main(arguments) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert (document["target"], document["seed"], document["findings"]) == (FAULT, 0, 1)
+    assert document["found"][0]["op"] == "config_from_groups"
+    assert document["configurations"] == sum(
+        times for name, times in document["situations"].items() if name.startswith("workers: ")
+    )
+    assert cli.main(["fuzz-config", "--json", "--replay", document["found"][0]["file"]]) == 1
+    assert json.loads(capsys.readouterr().out)["found"]["op"] == "config_from_groups"
+
+
+def test_a_floor_that_is_not_reached_is_said_and_exits_with_1(tmp_path, capsys):
+    floors = tmp_path / "floors.toml"
+    floors.write_text("[total]\nconfigurations = 10\n[specs]\nMambaSpec = 100000\n[ops]\ngroups = 1\n")
+    assert cli.main(["fuzz-config", "--cases", "10", "--seed", "1", "--floors", str(floors)]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if "floor" in line and "specs: 'MambaSpec'" in line]
+    assert not [line for line in lines if "ops: 'groups'" in line]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["--target", "nothing"], "unknown target 'nothing'"),
+        (["--target", "fault:nothing"], "unknown fault 'nothing'"),
+        (["--cases", "0"], "--cases"),
+        (["--oracle", "magic"], "--oracle"),
+        (["--replay", "missing.json"], "missing.json: cannot be read"),
+        (["--floors", "missing.toml"], "missing.toml: cannot be read"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exits_with_2(arguments, problem, capsys):
+    assert cli.main(["fuzz-config", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert problem in shown.err
+    assert shown.err.count("\n") == 1
+
+
+def test_a_target_that_is_not_there_exits_with_3(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cli.main(["fuzz-config", "--target", "vllm==0.1.2", "--cases", "1"]) == 3
+    assert "vllm==0.1.2 is not installed" in capsys.readouterr().err
+
+
+def test_a_replayed_file_runs_no_code_that_it_names(tmp_path, capsys):
+    path = tmp_path / "finding.json"
+    question = {"blockproof_configuration": 1, "oracle": "lockstep", "op": "num_blocks", "inputs": BLOCKS[1]}
+    path.write_text(json.dumps({**question, "expected": 1, "actual": 2, "sides": ["Rules", "evil:code"], "seed": ""}))
+    assert cli.main(["fuzz-config", "--replay", str(path)]) == 2
+    assert "if you trust that code" in capsys.readouterr().err
+
+
+def test_a_replayed_file_without_a_question_in_it_is_one_line(tmp_path, capsys):
+    path = tmp_path / "finding.json"
+    question = {"blockproof_configuration": 1, "oracle": "lockstep", "op": "num_blocks", "inputs": {}}
+    path.write_text(json.dumps({**question, "expected": 1, "actual": 2, "sides": ["Rules", "impl"], "seed": ""}))
+    assert cli.main(["fuzz-config", "--replay", str(path)]) == 2
+    shown = capsys.readouterr().err
+    assert str(path) in shown
+    assert shown.count("\n") == 1
+
+
+def test_ctrl_c_ends_the_run_with_what_was_reached():
+    command = [sys.executable, "-m", "blockproof.fuzz.cli", "fuzz-config", "--seconds", "100", "--seed", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().startswith("fuzzing")
+        time.sleep(1.5)
+        os.kill(process.pid, signal.SIGINT)
+        text, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "ended by Ctrl-C" in text
+    assert "--cases" in text

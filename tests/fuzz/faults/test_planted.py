@@ -1,0 +1,93 @@
+"""Who checks the checker? Every planted fault is found, and its trace cannot be shortened by hand."""
+
+from collections.abc import Iterator
+from functools import cache
+from itertools import combinations
+
+import pytest
+from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.faults.core import FAULTS, open_fault
+from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.traces.replay import replay
+from blockproof.fuzz.traces.shrink import Shrunk, shrink
+from blockproof.model.snapshot import Snapshot
+
+MOST_OPERATIONS = 60_000
+"""In which a fault must be found. Operations, not seconds: a slow machine finds what a fast one finds."""
+MOST_SHRUNK = 8
+
+
+@cache
+def hunt(name: str) -> tuple[Summary, Shrunk | None]:
+    """The first run that shows the fault, and what it was reduced to."""
+    target = open_fault(name)
+    summary = Summary(f"fault:{name}", "random", 0)
+    run_random(target, Plan(0, operations=MOST_OPERATIONS), summary)
+    if summary.finding is None or summary.trace is None:
+        return summary, None
+    return summary, shrink(summary.trace, summary.finding.kind, target)
+
+
+def shrunk(name: str) -> Shrunk:
+    result = hunt(name)[1]
+    assert result is not None, f"not found: blockproof mutants --only {name} --seed 0"
+    return result
+
+
+def shorter(trace: Trace, count: int) -> Iterator[Trace]:
+    """The trace without `count` of its operations, whichever these are."""
+    kept = len(trace.operations) - count
+    return (Trace(trace.shape, operations) for operations in combinations(trace.operations, kept)) if kept >= 0 else ()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found_where_it_is_expected(name):
+    summary, result = hunt(name)
+    assert result is not None, f"not found in {summary.operations} operations of seed 0"
+    assert summary.operations <= MOST_OPERATIONS
+    assert summary.finding.observable in FAULTS[name].observables
+    assert result.finding.kind == summary.finding.kind
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_short_trace_shows_the_fault_and_nothing_on_the_clean_core(name):
+    result = shrunk(name)
+    finding, applied = replay(result.trace, open_fault(name))
+    assert (finding, applied) == (result.finding, result.trace)
+    assert replay(result.trace, open_target("impl")) == (None, result.trace)
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_short_trace_cannot_be_shortened_by_hand(name):
+    result, target = shrunk(name), open_fault(name)
+    assert result.complete
+    assert len(result.trace.operations) <= MOST_SHRUNK
+    for count in (1, 2):
+        for candidate in shorter(result.trace, count):
+            finding, _ = replay(candidate, target)
+            assert finding is None or finding.kind != result.finding.kind, candidate
+
+
+@pytest.mark.parametrize("observable", ["outcome", *Snapshot._fields])
+def test_every_observable_has_a_fault_that_shows_in_it_first(observable):
+    assert observable in {shrunk(name).finding.observable for name in FAULTS}
+
+
+def test_faults_are_named_and_described_each_on_its_own():
+    assert len({fault.describe for fault in FAULTS.values()}) == len({fault.plant for fault in FAULTS.values()})
+    for name, fault in FAULTS.items():
+        assert name == fault.name
+        assert fault.observables, name
+        assert set(fault.observables) <= {"outcome", *Snapshot._fields}
+
+
+def test_a_fault_is_planted_into_one_core_only():
+    """Faults replace methods of objects, never of classes: the next core must be clean."""
+    for name in FAULTS:
+        open_fault(name).start(shrunk(name).trace.shape)
+    clean = Summary("impl", "random", 0)
+    run_random(open_target("impl"), Plan(0, operations=5_000), clean)
+    assert clean.finding is None

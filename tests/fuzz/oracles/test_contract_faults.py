@@ -1,0 +1,48 @@
+"""Who checks the contract? Each property reports the mistake that was planted for it, before any other does."""
+
+import pytest
+from blockproof.fuzz.faults.contract import CONTRACT_FAULTS, open_contract_fault
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.oracles.contract import PROPERTIES, Contract
+from blockproof.fuzz.runs.scheduler_view import Ledger
+from blockproof.model.legal import allows
+
+
+def verdicts(target, shape, operations, hides=()):
+    """What the contract says after each operation, up to the first violation."""
+    _, before = target.start(shape)
+    ledger, contract = Ledger(shape), Contract(shape, hides)
+    ledger.start(before)
+    contract.start(before)
+    said = []
+    for operation in operations:
+        assert allows(ledger, operation), operation
+        outcome, after = target.step(operation)
+        ledger.follow(operation, outcome, after)
+        said.append(contract.step(operation, outcome, before, after, ledger))
+        if said[-1] is not None:
+            break
+        before = after
+    return said
+
+
+@pytest.mark.parametrize("name", CONTRACT_FAULTS)
+def test_a_planted_mistake_is_reported_by_its_property_at_the_end_of_its_story(name):
+    fault = CONTRACT_FAULTS[name]
+    *quiet, last = verdicts(open_contract_fault(name), fault.shape, fault.story)
+    assert len(quiet) + 1 == len(fault.story), last
+    assert quiet == [None] * len(quiet)
+    assert last is not None
+    assert last.id == fault.property, last
+    assert any(character.isdigit() for character in last.what), "the operands are missing"
+
+
+@pytest.mark.parametrize("name", CONTRACT_FAULTS)
+def test_the_clean_core_keeps_to_the_contract_in_every_story(name):
+    fault = CONTRACT_FAULTS[name]
+    assert verdicts(open_target("impl"), fault.shape, fault.story) == [None] * len(fault.story)
+
+
+@pytest.mark.parametrize("property", PROPERTIES)
+def test_every_property_has_a_mistake_of_its_own(property):
+    assert property in {fault.property for fault in CONTRACT_FAULTS.values()}

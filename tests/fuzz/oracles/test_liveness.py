@@ -1,0 +1,368 @@
+"""Liveness: a correct core never lets anybody starve; each planted fault is caught by its own property."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from blockproof.fuzz.adapters.impl import open_impl
+from blockproof.fuzz.faults.core import open_fault
+from blockproof.fuzz.faults.liveness import LIVENESS_FAULTS, open_liveness_fault
+from blockproof.fuzz.findings.finding import Finding, Trace
+from blockproof.fuzz.findings.oracle_names import LIVENESS, SHADOW
+from blockproof.fuzz.oracles.liveness import PROPERTIES, draw_script, is_script, judge, simpler_scripts
+from blockproof.fuzz.oracles.liveness.bounds import Bounds
+from blockproof.fuzz.runs.lockstep import Lockstep
+from blockproof.fuzz.runs.model_free import Led
+from blockproof.fuzz.runs.run import Run
+from blockproof.fuzz.targets.base import Target
+from blockproof.fuzz.traces.trace_file import read_trace
+from blockproof.fuzz.workload.draw import SeededDraw
+from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
+from blockproof.model.attention import Cross, Mamba, Rule
+from blockproof.model.ops import (
+    Advance,
+    Allocate,
+    Failed,
+    Free,
+    Group,
+    Lookup,
+    Operation,
+    Outcome,
+    Preempt,
+    Shape,
+    StepStart,
+    Submit,
+)
+from blockproof.model.snapshot import Snapshot
+
+DEADLOCK = Path(__file__).parents[3] / "docs" / "findings" / "admission-deadlock.json"
+
+
+def _shape(group: Group, usable: int, budget: int, length: int = 8) -> Shape:
+    unit = group.block_size
+    return Shape((group,), usable + 1, length, unit, unit, max_num_batched_tokens=budget)
+
+
+def _request(name: str, prompt: int, outputs: int, token: int = 0) -> list[Operation]:
+    return [Submit(name, (token,) * prompt), Advance(name, (token,) * outputs)]
+
+
+def _script(shape: Shape, *parts: list[Operation]) -> Trace:
+    return Trace(shape, tuple(operation for part in parts for operation in part))
+
+
+FULL, WINDOW, STATES = Group("full", 1), Group("sliding", 1, window=3), Group("mamba", 1)
+STORIES = {
+    "gate-counts-whole-sequence": _script(
+        _shape(Group("sliding", 1, window=1), usable=2, budget=1), _request("long", 3, 1)
+    ),
+    "refusal-leaks-block": _script(
+        _shape(FULL, usable=2, budget=4), _request("too long", 3, 1), [StepStart()], _request("fits", 2, 1)
+    ),
+    "gate-counts-nothing": _script(
+        _shape(FULL, usable=4, budget=4), _request("first", 3, 1), _request("next", 3, 1, token=1)
+    ),
+    "gate-counts-one-window-block": _script(
+        _shape(WINDOW, usable=4, budget=4), _request("first", 3, 1), _request("next", 3, 1, token=1)
+    ),
+    "same-step-rule-never-forgets": _script(
+        _shape(STATES, usable=2, budget=1), _request("first", 1, 1), _request("next", 2, 1)
+    ),
+    "gate-counts-null-block": _script(_shape(FULL, usable=2, budget=1), _request("too long", 3, 1)),
+    "preempted-keeps-blocks": _script(
+        _shape(FULL, usable=4, budget=4), _request("first", 2, 3), _request("gives way", 1, 2)
+    ),
+    "running-step-wants-spare-block": _script(_shape(FULL, usable=3, budget=4), _request("alone", 2, 2)),
+}
+"""For each planted fault a script with which it is the only thing wrong."""
+
+
+def _judge(target: Target, script: Trace) -> tuple[Finding | None, Run]:
+    run = Led(target, oracles=())
+    found = judge(run, script)
+    return None if found is None else found[0], run
+
+
+def _drawn(count: int, seed: str = "drawn") -> Iterable[Trace]:
+    names = list(ATTENTION)
+    return (draw_script(SeededDraw(f"{seed}/{i}"), ATTENTION[names[i % len(names)]]) for i in range(count))
+
+
+def test_our_core_lets_nobody_starve_and_the_scripts_reach_what_is_judged() -> None:
+    seen: Counter[str] = Counter()
+    for script in _drawn(460):
+        finding, run = _judge(open_impl(), script)
+        assert finding is None, f"{finding}\n{script}"
+        assert run.built
+        assert not run.scene.requests, f"unfinished: {script}"
+        seen += run.seen
+        seen.update(type(operation).__name__ for operation in run.operations)
+    for gap in ("T16.lookahead", "T16.states", "T16.overcommit"):
+        assert seen[f"liveness: preempted, as {gap} allows"], f"{gap} never came up"
+    assert seen["liveness: refused what can never fit"]
+    assert seen["liveness: deferred by a state of the same step"]
+    assert seen["Preempt"] > 20
+    assert not seen["liveness: turned away, neither sure to fit nor sure not to"]
+
+
+def test_model_and_core_agree_on_all_that_the_scheduler_does() -> None:
+    run = Lockstep(open_impl())
+    for script in _drawn(46):
+        assert judge(run, script) is None
+        assert run.scene is run.model
+
+
+def test_each_property_has_a_fault_of_its_own() -> None:
+    assert {fault.observables[0] for fault in LIVENESS_FAULTS.values()} == set(PROPERTIES)
+    assert STORIES.keys() == LIVENESS_FAULTS.keys()
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_planted_fault_is_caught_by_exactly_its_property(name: str) -> None:
+    assert _judge(open_impl(), STORIES[name])[0] is None
+    finding, run = _judge(open_liveness_fault(name), STORIES[name])
+    assert finding is not None
+    assert (finding.observable, finding.oracle) == (LIVENESS_FAULTS[name].observables[0], LIVENESS)
+    assert finding.operation == STORIES[name].operations[finding.step]
+    assert isinstance(finding.operation, Submit)
+    assert finding.actual == run.outcomes[-1]
+
+
+@pytest.mark.parametrize("name", LIVENESS_FAULTS)
+def test_drawn_scripts_find_a_planted_fault_and_only_by_properties_it_breaks(name: str) -> None:
+    target, found = open_liveness_fault(name), Counter[str]()
+    for script in _drawn(460):
+        finding, _ = _judge(target, script)
+        if finding is not None:
+            found[finding.observable] += 1
+        if found.total() == 5:
+            break
+    assert found
+    assert found.keys() <= set(LIVENESS_FAULTS[name].observables)
+
+
+TWINS: dict[str, Callable[[type[Bounds]], tuple[str, object]]] = {
+    "the null block counts as usable": lambda b: ("usable", property(lambda self: self.shape.num_blocks - 1 + 1)),
+    "drafts need no blocks": lambda b: ("most", lambda self, tokens, drafts=None, most=b.most: most(self, tokens, 0)),
+    "states as the gate counts them": lambda b: (
+        "_most",
+        lambda self, rule, length, ahead, most=b._most: (
+            1 + rule.p if isinstance(rule, Mamba) and rule.align else most(self, rule, length, ahead)
+        ),
+    ),
+    "a window holds no more than the window": lambda b: (
+        "_most",
+        lambda self, rule, length, ahead, most=b._most: (
+            min(most(self, rule, length, ahead), max(1, (rule.w - 1) // rule.b))
+            if rule.w
+            else most(self, rule, length, ahead)
+        ),
+    ),
+    "sampling takes no steps": lambda b: ("steps", lambda self, prompt, outputs, steps=b.steps: steps(self, prompt, 0)),
+    "all tokens are read at once": lambda b: (
+        "least",
+        lambda self, tokens: sum(rule.required(tokens) for rule in self.rules),
+    ),
+}
+"""Wrong bounds: with each of them the oracle accuses a core that is right."""
+
+
+@pytest.mark.parametrize("twin", TWINS)
+def test_a_wrong_bound_accuses_a_correct_core(twin: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bounds, *TWINS[twin](Bounds))
+    assert any(_judge(open_impl(), script)[0] is not None for script in _drawn(460))
+
+
+def test_what_must_be_held_is_what_some_query_reads() -> None:
+    def read(bounds: Bounds, rule: Rule, query: int) -> int:
+        if isinstance(rule, Mamba | Cross):
+            return 1 if isinstance(rule, Mamba) else rule.required(bounds.encoder_tokens)
+        return len({token // rule.b for token in range(query + 1) if rule.attends(query, token)})
+
+    for i, kinds in enumerate(ATTENTION.values()):
+        bounds = Bounds(draw_shape(SeededDraw(f"least/{i}"), kinds))
+        for tokens in range(1, bounds.shape.max_model_len):
+            each = [sum(read(bounds, rule, query) for rule in bounds.rules) for query in range(tokens)]
+            assert bounds.least(tokens) == max(each)
+            assert bounds.least(tokens) <= bounds.counted(tokens)
+
+
+class _Failing:
+    """Our core, except that its third allocation raises."""
+
+    name = "failing"
+
+    def __init__(self) -> None:
+        self._core, self._allocations = open_impl(), 0
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        return self._core.start(shape)
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        outcome, shown = self._core.step(operation)
+        self._allocations += isinstance(operation, Allocate)
+        return Failed("ValueError") if self._allocations == 3 else outcome, shown
+
+    def close(self) -> None:
+        self._core.close()
+
+
+def test_a_core_that_raises_in_the_middle_keeps_its_request_from_finishing() -> None:
+    finding, _ = _judge(_Failing(), _script(_shape(FULL, usable=8, budget=1), _request("a", 4, 1)))
+    assert finding is not None
+    assert finding.observable == "L1"
+    assert "Allocate raised ValueError" in finding.detail
+
+
+def test_the_scheduler_preempts_the_most_recent_and_admits_in_the_order_of_arrival() -> None:
+    _, run = _judge(open_impl(), STORIES["preempted-keeps-blocks"])
+    told = [
+        (type(operation).__name__, operation.request)
+        for operation in run.operations
+        if isinstance(operation, Lookup | Preempt | Free)
+    ]
+    first = [("Lookup", "first"), ("Lookup", "gives way"), ("Preempt", "gives way")]
+    assert told[:3] == first
+    assert told[-3:] == [("Free", "first"), ("Lookup", "gives way"), ("Free", "gives way")]
+
+
+def test_who_waits_for_a_state_may_have_to_wait_again_while_new_ones_are_registered() -> None:
+    """The rule of L3 as it holds of the model: one more step for each step that registers a longer state."""
+    shape = _shape(STATES, usable=8, budget=4)
+    finding, run = _judge(open_impl(), _script(shape, _request("ahead", 1, 5), [StepStart()], _request("behind", 4, 1)))
+    assert finding is None
+    assert run.seen["liveness: deferred by a state of the same step"] == 1
+    assert run.seen["liveness: deferred again by a state of the same step"] == 1
+
+
+def test_a_state_registered_once_more_in_this_step_may_defer_who_hits_the_older_block() -> None:
+    shape = _shape(STATES, usable=8, budget=4)
+    again = [Submit("again", (0, 0), skip_lookup=True), Advance("again", (0,))]
+    script = _script(shape, _request("first", 1, 1), [StepStart()], again, _request("hits", 2, 1))
+    finding, run = _judge(open_impl(), script)
+    assert finding is None
+    assert run.seen["liveness: deferred by a state of the same step"] == 1
+
+
+def test_all_scheduled_tokens_of_a_step_are_within_the_budget() -> None:
+    for script in _drawn(69, seed="budget"):
+        _, run = _judge(open_impl(), script)
+        hopeless = {name for name in _names(script) if Bounds(script.shape).hopeless(len(_prompt(script, name)))}
+        in_step = 0
+        for operation, outcome in zip(run.operations, run.outcomes, strict=True):
+            if isinstance(operation, StepStart):
+                in_step = 0
+            elif isinstance(operation, Allocate) and type(outcome).__name__ == "Done":
+                assert operation.request not in hopeless
+                in_step += operation.new_tokens
+                assert in_step <= script.shape.max_num_batched_tokens
+
+
+def _names(script: Trace) -> list[str]:
+    return [operation.request for operation in script.operations if isinstance(operation, Submit)]
+
+
+def _prompt(script: Trace, name: str) -> tuple[int, ...]:
+    return next(op.prompt for op in script.operations if isinstance(op, Submit) and op.request == name)
+
+
+class _Limited:
+    """A target that says of itself what it has no equivalent of and what it cannot show."""
+
+    def __init__(self, target: Target, lacks: Iterable[str] = (), hides: Iterable[str] = ()) -> None:
+        self.name, self.start, self.step, self.close = target.name, target.start, target.step, target.close
+        self.lacks, self.hides = frozenset(lacks), frozenset(hides)
+
+
+def test_a_target_without_gate_and_drafts_is_not_asked_for_them() -> None:
+    for script in _drawn(115):
+        finding, run = _judge(_Limited(open_impl(), lacks=("Allocate.gate", "Advance.rejected")), script)
+        assert finding is None, f"{finding}\n{script}"
+        assert not run.scene.requests
+        assert not run.seen["liveness: refused what can never fit"]
+        for operation in run.operations:
+            assert not (isinstance(operation, Allocate) and operation.gate)
+            assert not (isinstance(operation, Advance) and operation.rejected)
+
+
+def test_what_only_tables_can_show_is_not_observed_where_they_are_hidden() -> None:
+    name = "gate-counts-nothing"
+    hidden, _ = _judge(_Limited(open_liveness_fault(name), hides=("tables",)), STORIES[name])
+    assert hidden is None
+    name = "preempted-keeps-blocks"
+    shown, _ = _judge(_Limited(open_liveness_fault(name)), STORIES[name])
+    hidden, run = _judge(_Limited(open_liveness_fault(name), hides=("tables",)), STORIES[name])
+    assert shown is not None
+    assert hidden is not None
+    assert "only gives way held" in shown.detail
+    assert "first runs alone" in hidden.detail, "seen a step later, by what comes of it"
+    assert not run.seen["liveness: preempted one that shares all its blocks"]
+
+
+def test_what_another_oracle_finds_is_replayed_by_the_operations_of_the_run() -> None:
+    run = Led(open_fault("skipped-off-by-one"), oracles=(SHADOW,))
+    for script in _drawn(230):
+        found = judge(run, script)
+        if found is not None and found[0].oracle == SHADOW:
+            finding, trace = found
+            assert trace.operations == tuple(run.operations)
+            assert trace.operations[finding.step] == finding.operation
+            return
+    pytest.fail("no script brought the corruption to light")
+
+
+SHAPE = _shape(FULL, usable=4, budget=4)
+
+
+@pytest.mark.parametrize(
+    "operations",
+    [
+        (),
+        (StepStart(),),
+        (Submit("a", (0,)),),
+        (Submit("a", (0,)), Advance("b", (0,))),
+        (Submit("a", (0,)), Advance("a")),
+        (Submit("a", (0,)), Advance("a", (0,), rejected=1)),
+        (Submit("a", (0,) * 8), Advance("a", (0,))),
+        (Submit("a", ()), Advance("a", (0,))),
+        (Submit("a", (0,)), Advance("a", (0,)), Allocate("a", 1)),
+        (Submit("a", (0,)), Advance("a", (0,)), Submit("a", (0,)), Advance("a", (0,))),
+    ],
+)
+def test_a_trace_that_no_scheduler_can_play_is_no_script(operations: tuple[Operation, ...]) -> None:
+    trace = Trace(SHAPE, operations)
+    assert not is_script(trace)
+    with pytest.raises(ValueError, match="no liveness script"):
+        judge(Led(open_impl(), oracles=()), trace)
+    assert not list(simpler_scripts(trace))
+
+
+def test_drawn_scripts_are_scripts_and_those_made_simpler_are_as_tight() -> None:
+    def slack(script: Trace) -> int:
+        pairs = zip(script.operations, script.operations[1:], strict=False)
+        bounds = Bounds(script.shape)
+        requests = [(s, a) for s, a in pairs if isinstance(s, Submit) and isinstance(a, Advance)]
+        return bounds.shape.num_blocks - max(bounds.most(len(s.prompt) + len(a.sampled) - 1) for s, a in requests)
+
+    for script in _drawn(23, seed="simpler"):
+        assert is_script(script)
+        for simpler in simpler_scripts(script):
+            assert is_script(simpler)
+            assert slack(simpler) == slack(script) or simpler.shape.num_blocks == 1
+
+
+def test_the_admission_deadlock_of_report_39734_starves_only_with_the_old_gate() -> None:
+    """A window group counted with the whole prompt: 50 blocks of a pool of 40, though 33 are held at most."""
+    script = read_trace(DEADLOCK).trace
+    bounds = Bounds(script.shape)
+    prompt = len(_prompt(script, "long"))
+    whole = sum(rule.required(prompt) for rule in bounds.rules)
+    assert (whole, bounds.usable, bounds.most(prompt + 2), bounds.counted(prompt)) == (50, 40, 33, 32)
+    assert judge(Lockstep(open_impl()), script) is None
+    finding, run = _judge(open_liveness_fault("gate-counts-whole-sequence"), script)
+    assert finding is not None
+    assert finding.observable == "L1"
+    assert "long starves" in finding.detail
+    assert not any(run.scene.state.tables), "usage is 0"
+    assert run.scene.requests.keys() == {"long", "short"}, "who arrived later waits behind it"

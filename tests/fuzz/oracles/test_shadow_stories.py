@@ -1,0 +1,254 @@
+"""The shadow memory, one story at a time: what it notices, and what it counts as a loss of the specification itself."""
+
+import pytest
+from blockproof.fuzz.oracles.shadow import KNOWN_LOSSES, POISON, Corruption
+from blockproof.fuzz.traces.trace_file import read_trace
+from blockproof.model.ops import (
+    NULL,
+    Advance,
+    Allocate,
+    Arrive,
+    Done,
+    Free,
+    Group,
+    Item,
+    Lookup,
+    Refused,
+    Reject,
+    RemoveSkipped,
+    StepStart,
+    Submit,
+    Take,
+)
+
+from ..adapters.test_deviations import FOLDER
+from ..stories import FULL, A, Story, shape
+
+
+def test_an_entry_that_is_exchanged_is_read_wrong():
+    def exchange(operation, snapshot):
+        if isinstance(operation, Advance):
+            snapshot.tables[0]["a"][:2] = snapshot.tables[0]["a"][1::-1]
+
+    text = Story(FULL, tamper=exchange)(A, Allocate("a", 5)).corruption(Advance("a", (6,)))
+    assert text == "a, group 0, position 0: reads another content in block 2, offset 0"
+
+
+def test_an_entry_that_is_missing_is_noticed_before_the_write():
+    def shorten(operation, snapshot):
+        snapshot.tables[0].get("a", [0]).pop()
+
+    text = Story(FULL, tamper=shorten).corruption(A, Allocate("a", 5))
+    assert text == "a, group 0, position 4: is written, but has no block: its table is [1, 2]"
+
+
+def test_a_null_entry_that_is_still_in_the_window_is_read_wrong():
+    def null(operation, snapshot):
+        if isinstance(operation, Advance):
+            snapshot.tables[0]["a"][0] = NULL
+
+    story = Story(shape(Group("sliding", 2, window=5)), tamper=null)(A, Allocate("a", 3))
+    text = story.corruption(Advance("a"), Allocate("a", 2))
+    assert text == "a, group 0, position 1: is read, but has no block: its table is [0, 2]"
+
+
+def test_two_requests_in_one_block_are_noticed_at_the_write():
+    def share(operation, snapshot):
+        if "b" in snapshot.tables[0]:
+            snapshot.tables[0]["b"] = [1]
+            snapshot.ref_cnt[1] = 2
+
+    story = Story(FULL, tamper=share)(A, Allocate("a", 5))
+    text = story.corruption(Submit("b", (7,)), Allocate("b", 1))
+    assert text == "b, group 0, position 0: is written into block 1, which a holds with another content"
+
+
+def test_a_hit_on_other_content_is_read_wrong():
+    story = Story(FULL)(A, Allocate("a", 5), Advance("a"), Submit("b", (1, 9, 3, 4, 5)))
+    _, snapshot = story.model.step(Allocate("b", 5))
+    snapshot.tables[0]["b"][0] = snapshot.tables[0]["a"][0]
+    story.shadow.step(Lookup("b"), Done((2, ((1,),))), snapshot)
+    with pytest.raises(Corruption, match="b, group 0, position 1: reads another content in block 1, offset 1"):
+        story.shadow.step(Allocate("b", 3, hit=True), Done(((4, 5),)), snapshot)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (Submit("a", (1, 2), adapter="x"), Submit("b", (1, 2), adapter="y")),
+        (Submit("a", (1, 2), salt="x"), Submit("b", (1, 2), adapter="x")),
+        (Submit("a", (0, 0), embeds=(1, 2)), Submit("b", (0, 0), embeds=(1, 3))),
+        (Submit("a", (1, 2), items=(Item("p", 0, 1),)), Submit("b", (1, 2), items=(Item("q", 0, 1),))),
+        (Submit("a", (1, 1), items=(Item("p", 0, 1),)), Submit("b", (1, 1), items=(Item("p", 1, 1),))),
+        (Submit("a", (1, 1), items=(Item("p", 0, 2),)), Submit("b", (1, 1), items=(Item("p", 0, 1), Item("p", 1, 1)))),
+    ],
+)
+def test_content_is_more_than_tokens(one, other):
+    story = Story(FULL)(one, Allocate("a", 2), Advance("a"), other)
+    _, snapshot = story.model.step(Allocate("b", 2))
+    snapshot.tables[0]["b"][0] = snapshot.tables[0]["a"][0]
+    story.shadow.step(Lookup("b"), Done((2, ((1,),))), snapshot)
+    with pytest.raises(Corruption, match="reads another content"):
+        story.shadow.step(Allocate("b", 1, hit=True), Done(((),)), snapshot)
+
+
+def test_a_draft_that_was_rejected_is_not_content():
+    story = Story(FULL)(A, Allocate("a", 5), Advance("a", (6,)), Allocate("a", 3), Advance("a", (7,), rejected=2))
+    story(Allocate("a", 1), Advance("a", (8,)))
+    assert story.shadow.reached["shadow: drafts accepted"] == 0
+    story(Allocate("a", 3), Advance("a", (9, 9, 9)))
+    assert story.shadow.reached["shadow: drafts accepted"] == 2
+
+
+def test_a_draft_that_is_overwritten_before_it_is_judged_is_noticed():
+    story = Story(FULL)(A, Allocate("a", 5), Advance("a", (6,)), Allocate("a", 3))
+    story.shadow.memory.overwrite(story.model.state.tables[0]["a"][3:], 99)
+    assert "reads another content" in story.corruption(Advance("a", (7, 8, 9)))
+
+
+def test_blocks_that_somebody_outside_takes_are_overwritten():
+    story = Story(FULL)(A, Allocate("a", 5), Take(1))
+    (taken,) = story.model.state.outside
+    _, snapshot = story.model.step(StepStart())
+    snapshot.tables[0]["a"][0] = taken
+    with pytest.raises(Corruption, match=f"reads another content in block {taken}"):
+        story.shadow.step(Advance("a", (6,)), Done(2), snapshot)
+
+
+def test_external_tokens_are_read_only_after_they_have_arrived():
+    story = Story(FULL)(A, Allocate("a", 0, external=4, delay=True))
+    assert story.shadow.reached["shadow: tokens written"] == 0
+    story(Arrive("a"), Allocate("a", 1), Advance("a", (6,)))
+    assert story.shadow.reached["shadow: external tokens"] == 4
+
+
+def test_known_tokens_in_the_lookahead_are_no_content_before_their_step_has_run():
+    story = Story(FULL)(A, Allocate("a", 2, lookahead=2), Submit("b", A.prompt))
+    _, snapshot = story.model.step(Allocate("b", 5))
+    snapshot.tables[0]["b"][:2] = snapshot.tables[0]["a"]
+    story.shadow.step(Lookup("b"), Done((4, ((1, 2),))), snapshot)
+    with pytest.raises(Corruption, match="b, group 0, position 2: reads what nobody wrote in block 2"):
+        story.shadow.step(Allocate("b", 1, hit=True), Done(((5,),)), snapshot)
+
+
+MAMBA = shape(Group("mamba", 2, mamba_mode="align", speculative_blocks=2))
+
+
+def test_a_mamba_state_is_followed_into_the_block_of_an_accepted_draft():
+    story = Story(MAMBA)(A, Allocate("a", 5), Advance("a", (6,)), Allocate("a", 3), Advance("a", (7, 8, 9)))
+    story(StepStart(), Allocate("a", 1), Advance("a", (1,)), Allocate("a", 2), Advance("a", (1,), rejected=1))
+    assert story.shadow.reached["shadow: mamba states read back"] == 3
+
+
+def test_a_mamba_state_in_a_block_that_is_not_held_any_more_is_noticed():
+    def let_go(operation, snapshot):
+        if isinstance(operation, Allocate) and operation.new_tokens == 1:
+            snapshot.tables[0]["a"][2] = 9
+
+    story = Story(MAMBA, tamper=let_go)(A, Allocate("a", 5), Advance("a", (6,)))
+    assert "its state is in block 1, which is not held" in story.corruption(Allocate("a", 1))
+
+
+def test_a_mamba_state_that_another_one_of_the_request_has_replaced_is_noticed():
+    def once_more(operation, snapshot):
+        if isinstance(operation, Allocate) and operation.new_tokens == 2:
+            snapshot.tables[0]["a"][-2] = snapshot.tables[0]["a"][-3]
+
+    story = Story(MAMBA, tamper=once_more)(A, Allocate("a", 5), Advance("a", (6,)), Allocate("a", 2))
+    text = story.corruption(Advance("a", (7,), rejected=1), Allocate("a", 1))
+    assert text == "a, group 0, position 5: its state is in no block any more: its table is [0, 0, 1, 2, 3, 4]"
+
+
+def test_a_mamba_state_with_other_content_is_read_wrong():
+    story = Story(MAMBA)(A, Allocate("a", 5), Advance("a", (6,)))
+    story.shadow.memory.overwrite(story.model.state.tables[0]["a"][2:3], 99)
+    text = story.corruption(Allocate("a", 1))
+    assert text == "a, group 0, position 4: reads another content as its state in block 1"
+
+
+def test_a_state_at_the_end_of_a_block_is_there_for_others_though_its_request_has_been_aborted():
+    story = Story(shape(Group("mamba", 3, mamba_mode="align", speculative_blocks=1)))(Submit("a", (0,)))
+    story(Allocate("a", 2), Advance("a", (0, 0)), Allocate("a", 2), Free("a"), StepStart())
+    story(Submit("b", (0, 0, 0, 0)), Lookup("b"), Allocate("b", 1, hit=True))
+    assert story.shadow.reached["shadow: mamba states read back"] == 2
+
+
+def test_a_mamba_state_of_this_very_step_is_no_start():
+    story = Story(shape(Group("mamba", 2, mamba_mode="all")))(A, Allocate("a", 5), Submit("b", (1, 2, 3, 4, 5)))
+    snapshot = story.model.snapshot()
+    snapshot.tables[0]["b"] = [NULL, snapshot.tables[0]["a"][1], 9]
+    story.shadow.step(Lookup("b"), Done((4, ((NULL, 2),))), snapshot)
+    with pytest.raises(Corruption, match="whose state is computed in this very step"):
+        story.shadow.step(Allocate("b", 1, hit=True), Done(((9,),)), snapshot)
+
+
+def test_cross_attention_reads_what_the_encoder_wrote():
+    story = Story(shape(Group("cross", 2), caching=False))(A, Allocate("a", 5, encoder_tokens=3))
+    story.shadow.memory.overwrite(story.model.state.tables[0]["a"][1:], 99)
+    assert "position 2: reads another content" in story.corruption(Advance("a", (6,)))
+
+
+# What is known to be unsafe in the specification itself, and nothing wider.
+
+
+def test_a_hit_astride_a_chunk_is_counted_where_the_block_size_does_not_divide_the_chunk():
+    trace = read_trace(FOLDER.parent / "agreed-chunked-hit.json").trace
+    story = Story(trace.shape)(*trace.operations)
+    story(Allocate("a", 6, hit=True))
+    assert story.shadow.reached["shadow: known loss chunk-astride-block"] > 0
+
+
+def test_tokens_taken_back_are_counted_where_the_window_was_cut_for_them():
+    story = Story(shape(Group("sliding", 1, window=2)))(A, Allocate("a", 5), Advance("a", (6,)))
+    story(Allocate("a", 3), Advance("a"), RemoveSkipped("a"), Reject("a", 2), Allocate("a", 1))
+    assert story.shadow.reached["shadow: known loss computed-taken-back"] > 0
+
+
+def test_what_is_written_where_the_window_was_cut_does_not_go_into_the_null_block():
+    story = Story(shape(Group("sliding", 1, window=1)))(A, Allocate("a", 5), Advance("a", (6,)))
+    story(Allocate("a", 3), Advance("a"), RemoveSkipped("a"), Reject("a", 2), Allocate("a", 2))
+    assert story.model.state.tables[0]["a"][6] == NULL
+    assert story.shadow.memory.read_block(0, NULL) == POISON
+
+
+def test_a_refused_allocation_has_cut_the_window_too():
+    story = Story(shape(Group("sliding", 1, window=2), num_blocks=6))(A, Allocate("a", 5), Advance("a", (6,)))
+    story(Allocate("a", 3), Advance("a"), Allocate("a", 9))
+    assert story.model.last[1] == Refused()
+    story(Reject("a", 2), Allocate("a", 1))
+    assert story.shadow.reached["shadow: known loss computed-taken-back"] > 0
+
+
+def test_the_same_loss_without_such_a_cause_is_reported():
+    def null(operation, snapshot):
+        snapshot.tables[0].get("a", [0])[0] = NULL
+
+    story = Story(shape(Group("chunked", 2, chunk=4)), tamper=null)
+    assert "is written, but has no block" in story.corruption(A, Allocate("a", 3))
+    assert set(KNOWN_LOSSES) == {"chunk-astride-block", "computed-taken-back", "running-state-moved-on"}
+
+
+def test_where_a_block_lies_astride_chunks_only_what_a_hit_has_begun_with_may_be_missing():
+    def null(operation, snapshot):
+        snapshot.tables[0].get("a", [0])[-1] = NULL
+
+    story = Story(shape(Group("chunked", 2, chunk=5)), tamper=null)
+    assert "position 2: is written, but has no block" in story.corruption(A, Allocate("a", 3))
+
+
+def test_a_shorter_step_behind_rejected_drafts_is_counted_where_the_running_state_has_moved_on():
+    story = Story(shape(Group("mamba", 1, mamba_mode="align", speculative_blocks=2)))(A, Allocate("a", 5))
+    story(Advance("a", (6,)), Allocate("a", 3), Advance("a", (7,), rejected=2), Allocate("a", 1))
+    assert story.model.state.tables[0]["a"][6] == NULL
+    assert story.shadow.reached["shadow: known loss running-state-moved-on"] == 1
+
+
+@pytest.mark.parametrize("mode", ["align", "all"])
+def test_a_state_without_a_block_is_reported_where_no_step_was_longer(mode):
+    def null(operation, snapshot):
+        if isinstance(operation, Allocate) and operation.new_tokens == 2:
+            snapshot.tables[0]["a"][-3] = NULL
+
+    of = shape(Group("mamba", 1, mamba_mode=mode, speculative_blocks=2))
+    story = Story(of, tamper=null)(A, Allocate("a", 3), Advance("a"))
+    assert "position 4: has no block for its state: its table is" in story.corruption(Allocate("a", 2))

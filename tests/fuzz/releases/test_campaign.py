@@ -1,0 +1,137 @@
+"""Campaigns over many targets: what one of them does to itself does not end the others."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import LOST_LIMIT
+from blockproof.fuzz.findings.oracle_names import CONTRACT, SHADOW
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.releases import campaign
+from blockproof.fuzz.releases.campaign import Orders, run_campaign
+from blockproof.fuzz.traces.replay import replay
+from blockproof.fuzz.traces.trace_file import read_trace
+
+HERE = Path(__file__).parents[1]
+
+
+@pytest.fixture(autouse=True)
+def fakes_importable(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    monkeypatch.syspath_prepend(str(HERE))
+
+
+def run(specs, operations=1_500, attention=("full",), **orders):
+    told = []
+    plan = Plan(3, operations=operations, attention=attention, oracles=(SHADOW, CONTRACT))
+    rows = run_campaign(specs, Orders(plan, shrink_s=1.0, **orders), 2, lambda row: told.append(row.target))
+    assert set(told) == set(specs)
+    return {row.target: row for row in rows}
+
+
+def test_targets_that_die_hang_or_eat_memory_end_nobody_else_and_what_they_did_is_kept():
+    rows = run(
+        ["fakes:aborts", "impl", "fakes:hangs", "fakes:eats_for_ever", "fakes:cannot_be_made"],
+        deadline_s=1.5,
+        growth_bytes=64 << 20,
+    )
+    assert rows["impl"].done
+    assert rows["impl"].operations >= 1_500
+    assert rows["impl"].kept == []
+    for name, how in (("aborts", "crash"), ("hangs", "hang"), ("eats_for_ever", "memory")):
+        row = rows[f"fakes:{name}"]
+        assert row.done, row.problem
+        lost = [kept for kept in row.kept if kept.finding.kind == (how, "Take")]
+        assert lost, [kept.finding for kept in row.kept]
+        assert lost[0].times <= LOST_LIMIT
+    assert "no such device" in rows["fakes:cannot_be_made"].problem
+    assert not rows["fakes:cannot_be_made"].done
+
+
+def test_a_process_that_is_killed_from_outside_loses_only_what_it_had_not_told(monkeypatch):
+    plan = Plan(3, operations=14_000, attention=("full", "sliding"), oracles=(SHADOW,))
+    processes, launch = [], campaign._launch
+
+    def noted(spec, orders):
+        connection, process = launch(spec, orders)
+        processes.append(process)
+        return connection, process
+
+    monkeypatch.setattr(campaign, "_launch", noted)
+
+    def kill_first(row):
+        if row.target == "impl" and len(row.cells) == 1 and processes[0].is_alive():
+            processes[0].kill()
+
+    specs = ["impl", "fault:free-order-reversed"]
+    first, second = run_campaign(specs, Orders(plan, shrink_s=1.0), 2, kill_first)
+    assert list(first.cells) == ["full"]
+    assert not first.done
+    assert "ended with status -9" in first.problem
+    assert second.done
+    assert list(second.cells) == ["full", "sliding"]
+
+
+def test_each_finding_is_shrunk_on_its_target_and_replays():
+    rows = run(["fault:touch-ignores-used-blocks"], operations=12_000)
+    (row,) = rows.values()
+    assert row.kept
+    core = open_target(row.target)
+    for kept in row.kept:
+        assert replay(kept.trace, core, oracles=(SHADOW, CONTRACT))[0].kind == kept.finding.kind
+        assert kept.attention == "full"
+
+
+def test_the_command_writes_tables_and_traces(tmp_path, capsys):
+    words = ["campaign", "--target", "impl", "--target", "fault:touch-ignores-used-blocks", "--operations", "8000"]
+    words += ["--attention", "full,sliding", "--oracle", "shadow,contract", "--seed", "3"]
+    words += ["--out", str(tmp_path / "out")]
+    assert main([*words, "--summary", str(tmp_path / "page.md"), "--json"]) == 1
+    clean, faulty = json.loads(capsys.readouterr().out)
+    assert clean["findings"] == []
+    assert clean["operations"] >= 8_000
+    assert set(clean["cells"]) == {"full", "sliding"}
+    kinds = {(one["observable"], one["operation"]) for one in faulty["findings"]}
+    files = [read_trace(path) for path in (tmp_path / "out").glob("*/*.json")]
+    assert {(file.finding.observable, file.finding.operation) for file in files} == kinds
+    page = (tmp_path / "page.md").read_text()
+    assert "Findings of shadow by attention type" in page
+    assert "| impl |" in page
+
+
+def test_wrong_arguments_are_told_in_one_line(capsys):
+    for words, text in (
+        (["campaign"], "no target"),
+        (["campaign", "--target", "nonsense"], "unknown target"),
+        (["campaign", "--releases", "nonsense==1..2"], "names no releases"),
+        (["campaign", "--target", "impl", "--oracle", "luck"], "'luck' is unknown"),
+    ):
+        assert main(words) == 2
+        assert text in capsys.readouterr().err
+
+
+def test_nothing_started_is_told_by_the_exit_code(capsys, tmp_path):
+    assert main(["campaign", "--target", "fakes:cannot_be_made", "--operations", "10", "--out", str(tmp_path)]) == 3
+    assert "no such device" in capsys.readouterr().out
+
+
+def test_ctrl_c_ends_it_with_what_there_is_and_leaves_no_process(tmp_path):
+    words = [sys.executable, "-m", "blockproof.fuzz.cli", "campaign", "--target", "impl", "--target", "fakes:own_pid"]
+    words += ["--seconds", "60", "--attention", "full", "--out", str(tmp_path)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    time.sleep(4)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=20)
+    assert "2 targets" in output
+    for _ in range(50):
+        left = subprocess.run(["pgrep", "-s", str(process.pid)], capture_output=True, text=True).stdout.split()
+        if not left:
+            break
+        time.sleep(0.1)
+    assert left == []

@@ -1,0 +1,130 @@
+"""Reports: all forms say the same, and floors notice a harness that went blind."""
+
+import json
+from collections import Counter
+from xml.etree import ElementTree
+
+import pytest
+from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.findings.finding import Finding
+from blockproof.fuzz.opening.known_deviations import declared_for
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.reports.floors import FloorsError, check_floors, read_floors
+from blockproof.fuzz.reports.formats import LONG_RUN, as_json, junit, markdown, plain
+from blockproof.fuzz.reports.summary import Summary
+from blockproof.model.ops import Done, Free, Refused
+
+RELEASE = "vllm==0.23.0"
+
+
+def run(spec="impl", seed=1, operations=600, **plan):
+    summary = Summary(spec, "random", seed)
+    run_random(open_target(spec), Plan(seed, operations=operations, **plan), summary)
+    return summary
+
+
+def summary_with_finding():
+    finding = Finding("free", Free("a"), 3, Done(), Refused(), ("free: [1] -> []",), (), "stderr: \x1b[31m<&> \x00")
+    return Summary("impl", "random", 1, 2, 10, 0.5, Counter(full=2), finding=finding, finding_attention="full")
+
+
+def test_counts_add_up():
+    summary = run(attention=("full", "mamba"))
+    assert sum(summary.operation_counts.values()) == summary.operations >= 600
+    assert sum(summary.outcomes.values()) == summary.operations
+    assert sum(summary.attention.values()) == summary.runs
+    assert set(summary.attention) == {"full", "mamba"}
+    assert summary.outcomes["Submit", "Done"] == summary.operation_counts["Submit"]
+    assert summary.outcomes["Allocate", "Refused"] > 0
+
+
+def test_the_same_seed_gives_the_same_counts_and_another_one_others():
+    first, second, other = run(seed=5), run(seed=5), run(seed=6)
+    assert first.outcomes == second.outcomes
+    assert first.reached == second.reached
+    assert first.outcomes != other.outcomes
+
+
+def test_merging_adds_counts_and_keeps_the_first_finding():
+    whole, part = run(seed=5), run(seed=6)
+    outcomes = whole.outcomes + part.outcomes
+    whole.merge(part)
+    assert whole.outcomes == outcomes
+    assert whole.finding is None
+    found = run("fault:free-order-reversed", seed=7)
+    assert found.finding is not None
+    whole.merge(found)
+    whole.merge(summary_with_finding())
+    assert (whole.finding, whole.finding_seed, whole.seed) == (found.finding, 7, 5)
+
+
+def test_every_form_names_what_was_reached_and_found():
+    summary = run()
+    situation, times = summary.reached.most_common(1)[0]
+    assert as_json(summary)["reached"][situation] == times
+    assert json.loads(json.dumps(as_json(summary)))["finding"] is None
+    assert any(situation in line and f"{times:,}" in line for line in plain(summary).splitlines())
+    assert f"| {situation} | {times:,} |" in markdown(summary)
+    assert "no difference in" in plain(summary)
+    found = summary_with_finding()
+    assert "FOUND: `free` differs at Free" in plain(found)
+    assert "free: [1] -> []" in markdown(found)
+    assert as_json(found)["finding"]["operation"] == "Free"
+
+
+def test_junit_has_a_case_for_each_attention_type_and_fails_the_right_one():
+    suite = ElementTree.fromstring(junit(summary_with_finding(), ["situation 'hit' reached 0 times, floor 1"]))
+    assert (suite.get("tests"), suite.get("failures")) == ("2", "2")
+    failed = {case.get("name"): case.find("failure").text for case in suite.findall("testcase")}
+    assert "free: [1] -> []" in failed["full"]
+    assert failed["situations"] == "situation 'hit' reached 0 times, floor 1"
+    clean = ElementTree.fromstring(junit(run(), []))
+    assert clean.get("failures") == "0"
+    assert clean.find(".//failure") is None
+
+
+def test_a_deviation_that_a_long_run_never_sees_is_called_stale():
+    first, second, *rest = (deviation.id for deviation in declared_for(RELEASE) if not deviation.chaos_only)
+    summary = Summary(RELEASE, "random", 1, operations=LONG_RUN, deviated=Counter({first: 1200}))
+    lines = {line.split()[0]: line for line in plain(summary).splitlines() if line.startswith("  ")}
+    assert "1,200" in lines[first]
+    assert "STALE" in lines[second]
+    assert as_json(summary)["deviations_not_seen"] == [second, *rest]
+    assert "STALE" not in plain(Summary(RELEASE, "random", 1, operations=100))
+
+
+def test_a_floor_that_is_not_reached_is_named_with_both_numbers(tmp_path):
+    path = tmp_path / "floors.toml"
+    path.write_text(
+        '[total]\nruns = 3\n[situations]\nhit = 10\n"no such" = 1\n[operations]\nFree = 2\n[attention]\nfull = 1\n'
+    )
+    summary = Summary("impl", "random", 1, runs=2, reached=Counter(hit=3), operation_counts=Counter(Free=2))
+    assert check_floors(summary, read_floors(path)) == [
+        "runs in all 2 times, floor 3",
+        "situation 'hit' reached 3 times, floor 10",
+        "situation 'no such' reached 0 times, floor 1",
+        "attention full run 0 times, floor 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("[situations]\nhit = -1", "[situations] hit: expected a number of times, got -1"),
+        ("[situations]\nhit = true", "hit: expected a number"),
+        ("[what]\nhit = 1", "[what]: expected one of"),
+        ("hit = 1", "[hit]: expected one of"),
+        ("[total]\nseconds = 1", "[total] seconds: expected operations or runs"),
+        ("[situations\nhit", "line 1"),
+    ],
+)
+def test_a_floors_file_with_anything_else_in_it_is_refused(text, part, tmp_path):
+    path = tmp_path / "floors.toml"
+    path.write_text(text)
+    with pytest.raises(FloorsError) as caught:
+        read_floors(path)
+    assert part in str(caught.value)
+    assert str(path) in str(caught.value)
+    with pytest.raises(FloorsError, match="No such file"):
+        read_floors(tmp_path / "none")

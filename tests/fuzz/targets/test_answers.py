@@ -1,0 +1,131 @@
+"""Whatever a user's target answers or does, the harness reports it and goes on."""
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy
+import pytest
+from blockproof.fuzz import lockstep_machine
+from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.reports.formats import plain
+from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.runs.lockstep import Lockstep
+from blockproof.fuzz.workload.draw import SeededDraw
+from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
+from blockproof.model.ops import Done, Group, Operation, Shape, StepStart
+from blockproof.model.snapshot import Snapshot
+
+SHAPE = Shape((Group("full", 1),), 4, 4, 1, 1, 4)
+
+
+class Answering:
+    """Our core, whose answers are replaced."""
+
+    name = "answering"
+
+    def __init__(self, start: Callable | None = None, step: Callable | None = None) -> None:
+        self._core = open_target("impl")
+        self._start, self._step = start, step
+
+    def start(self, shape: Shape):
+        answer = self._core.start(shape)
+        return self._start(*answer) if self._start else answer
+
+    def step(self, operation: Operation):
+        answer = self._core.step(operation)
+        return self._step(*answer) if self._step else answer
+
+    def close(self) -> None:
+        self._core.close()
+
+
+def _raise(error: BaseException) -> None:
+    raise error
+
+
+def _with(**fields: object) -> Callable:
+    return lambda outcome, snapshot: (outcome, snapshot._replace(**fields))
+
+
+@pytest.mark.parametrize(
+    ("step", "words"),
+    [
+        (lambda outcome, snapshot: None, "cannot unpack"),
+        (lambda outcome, snapshot: (outcome, None), "the state is a NoneType"),
+        (lambda outcome, snapshot: (5, snapshot), "the outcome is a int"),
+        (lambda outcome, snapshot: (outcome, Snapshot(*[None] * 12)), "Snapshot.free is None"),
+        (_with(tables=[]), "Snapshot.tables has 0 entries"),
+        (_with(tables=[{1: 2}]), "Snapshot.tables"),
+        (_with(registered={"a": 1}), "Snapshot.registered"),
+        (_with(ref_cnt=numpy.zeros(4)), "Snapshot.ref_cnt"),
+        (lambda outcome, snapshot: _raise(RuntimeError("boom")), "raised RuntimeError: boom"),
+    ],
+)
+def test_an_answer_that_is_none_is_a_finding_which_says_what_is_wrong(step, words):
+    lockstep = Lockstep(Answering(step=step))
+    assert lockstep.start(SHAPE) is None
+    found = lockstep.step(StepStart())
+    assert found.kind == ("protocol", "StepStart")
+    assert words in found.detail
+
+
+def test_a_target_that_ends_the_process_is_a_finding():
+    lockstep = Lockstep(Answering(step=lambda *answer: sys.exit(0)))
+    lockstep.start(SHAPE)
+    assert lockstep.step(StepStart()).kind == ("crash", "StepStart")
+
+
+def test_a_step_that_ctrl_c_breaks_off_is_no_finding_when_the_run_is_torn_down():
+    core = Answering(step=lambda *answer: _raise(KeyboardInterrupt()))
+    machine = lockstep_machine(core)()
+    machine.start(bytes(200))
+    with pytest.raises(KeyboardInterrupt):
+        machine.advance_requests(bytes(40))
+    machine.teardown()
+    assert machine.run.found is None
+
+
+def test_a_core_that_is_built_but_not_shown_is_a_finding():
+    found = Lockstep(Answering(start=lambda outcome, snapshot: (Done(), None))).start(SHAPE)
+    assert found.kind == ("protocol", "start")
+
+
+def test_runs_whose_core_cannot_be_built_end_and_are_told_apart():
+    from blockproof.fuzz.opening import known_deviations
+
+    class NotBuilt(Answering):
+        name = "vllm==0.23.0"  # known to build no core with sinks
+
+        def start(self, shape: Shape):
+            return known_deviations.model_for(self.name, shape).construction, None
+
+    summary = run_random(NotBuilt(), Plan(1, operations=5, attention=("sink",)), Summary("vllm==0.23.0", "random", 1))
+    assert summary.finding is None
+    assert (summary.runs, summary.unbuilt["sink"]) == (5, 5)
+    assert "not built" in plain(summary)
+
+
+MISFITS: dict[str, Callable[[Shape], Shape]] = {
+    "retention no multiple": lambda s: replace(s, retention_interval=s.scheduler_block_size + 1),
+    "retention negative": lambda s: replace(s, retention_interval=-s.scheduler_block_size),
+    "retention without windows": lambda s: replace(s, retention_interval=s.scheduler_block_size),
+    "hash blocks too large": lambda s: replace(s, hash_block_size=s.hash_block_size * 2),
+    "hash blocks no divisor": lambda s: replace(s, hash_block_size=s.hash_block_size + 1),
+    "scheduler blocks no multiple": lambda s: replace(s, scheduler_block_size=s.scheduler_block_size + 1),
+    "no groups": lambda s: replace(s, groups=()),
+    "one null block": lambda s: replace(s, num_blocks=1),
+}
+
+
+@pytest.mark.parametrize("misfit", MISFITS)
+def test_shapes_that_do_not_fit_fail_alike_on_both_sides(misfit):
+    lockstep = Lockstep(open_target("impl"))
+    failed = 0
+    for i, kinds in enumerate(ATTENTION.values()):
+        shape = MISFITS[misfit](draw_shape(SeededDraw(f"misfit/{i}"), kinds))
+        assert lockstep.start(shape) is None, shape
+        failed += not lockstep.built
+    assert failed
