@@ -42,7 +42,7 @@ class Model:
     """One core of the given shape, from its construction on."""
 
     coordinator_type = Coordinator
-    dead = False  # has a deviation (`fuzz.deviations`) left every defined state behind? Then the run ends
+    dead = False  # true once a deviation (`fuzz.targets.deviations`) has left the state undefined; the run ends there
     undefined = False  # does that hold of this very operation, so that there is nothing to compare with?
 
     def __init__(self, shape: Shape) -> None:

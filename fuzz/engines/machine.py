@@ -69,9 +69,9 @@ class LockstepMachine(RuleBasedStateMachine):
         self.name = draw.choose(self.attention)
         shape = adapted_shape(draw_shape(draw, ATTENTION[self.name]), lacking(self.target))
         self.run = open_run(self.target, oracles=self.oracles, new_memory=self.new_memory)
-        self._demand_none(self.run.start(shape))
-        sober = LOCKSTEP not in self.oracles
-        self.workload = Workload(draw, shape, chaos=self.chaos, sober=sober)
+        self._fail_on(self.run.start(shape))
+        realistic = LOCKSTEP not in self.oracles
+        self.workload = Workload(draw, shape, chaos=self.chaos, realistic=realistic)
 
     def apply(self, data: bytes, action: str) -> None:
         """One operation of this action, if the model's state has a use for it."""
@@ -81,7 +81,7 @@ class LockstepMachine(RuleBasedStateMachine):
         operation: Operation | None = getattr(self.workload, action)(self.run.scene)
         wanted = operation and usable(self.run, operation)
         if wanted is not None:
-            self._demand_none(self.run.step(wanted))
+            self._fail_on(self.run.step(wanted))
 
     @rule(data=STEP_BYTES)
     def advance_requests(self, data: bytes) -> None:
@@ -116,14 +116,14 @@ class LockstepMachine(RuleBasedStateMachine):
         try:
             if run.built and not run.dead and not run.found:
                 for operation in self.workload.drain(run.scene):
-                    self._demand_none(run.step(operation))
+                    self._fail_on(run.step(operation))
         finally:
             self.count(run)
 
     def count(self, run: Run) -> None:
         """A run is over. The engine counts it; under pytest nobody does."""
 
-    def _demand_none(self, finding: Finding | None) -> None:
+    def _fail_on(self, finding: Finding | None) -> None:
         if finding is not None:
             finding, trace = self._reduced(finding) if self.shrinks else (finding, self.run.trace)
             raise DifferenceError(finding, trace, self.called)

@@ -21,7 +21,7 @@ from .plan import RUN_OPERATIONS, OnProgress, Plan
 LOST_LIMIT = 5
 """So often may a target be lost before a run that goes on after findings gives it up."""
 SCRIPTS_EVERY = 4
-"""Under the liveness oracle every so-manyth round over the attention types is one of scripts for its scheduler."""
+"""Under the liveness oracle every Nth round over the attention types is one of scripts for its scheduler."""
 
 
 def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProgress | None = None) -> Summary:
@@ -62,7 +62,7 @@ def _run(run: Run, draw: SeededDraw, attention: str, chaos: bool) -> tuple[Findi
     shape = adapted_shape(draw_shape(draw, ATTENTION[attention]), lacking(run.target))
     finding = run.start(shape)
     if run.built and finding is None:
-        finding = _drive(run, Workload(draw, shape, chaos=chaos, sober=LOCKSTEP not in run.oracles))
+        finding = _drive(run, Workload(draw, shape, chaos=chaos, realistic=LOCKSTEP not in run.oracles))
     return None if finding is None else (finding, run.trace)
 
 

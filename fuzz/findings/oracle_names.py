@@ -2,9 +2,9 @@
 
 LOCKSTEP, SHADOW, CONTRACT, LIVENESS = "lockstep", "shadow", "contract", "liveness"
 DIFFERENCE = "difference"
-"""Not an oracle: another target, whose behaviour is compared (`beside`)."""
+"""Not an oracle: another target, whose behaviour is compared (`pair`)."""
 STRICT = "strict"
-"""Beside oracles: what they would count as a known loss, since the reference has it too, is a finding."""
+"""PairRun oracles: what they would count as a known loss, since the reference has it too, is a finding."""
 EVERY = (LOCKSTEP, SHADOW, CONTRACT, LIVENESS)
 """All oracles, the strictest first."""
 ORACLES: tuple[str, ...] = (LOCKSTEP, SHADOW)

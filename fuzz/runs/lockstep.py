@@ -21,7 +21,7 @@ from ..targets.deviations import MisuseUnchecked, corrupting
 from .run import Run, ask
 
 
-class Lockstep(Run):
+class LockstepRun(Run):
     """Runs one core beside the model."""
 
     def __init__(
@@ -43,7 +43,7 @@ class Lockstep(Run):
 
     @property
     def dead(self) -> bool:
-        """Has a deviation left every defined state behind?"""
+        """True once a deviation has left the state undefined; the run ends there."""
         return self.model.dead
 
     @property

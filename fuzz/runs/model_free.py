@@ -1,7 +1,7 @@
 """A run that its target leads: no model says what must come out, so any release and any engine can be judged.
 
 The contract, the shadow memory and the liveness oracle look on (properties.md §§2-4). Which operations make sense next
-follows from what the target has answered (`ledger`).
+follows from what the target has answered (`scheduler_view`).
 """
 
 from collections import Counter
@@ -14,59 +14,59 @@ from ..findings.finding import Finding
 from ..targets.answers import misfit
 from ..targets.base import TargetLostError, hidden_fields
 from .run import Run, ask
-from .scheduler_view import Ledger
+from .scheduler_view import SchedulerView
 
 
-class Led(Run):
+class ModelFreeRun(Run):
     """Runs one core without a model."""
 
     @property
-    def scene(self) -> Ledger:
+    def scene(self) -> SchedulerView:
         """What the target's answers add up to."""
-        return self.ledger
+        return self.view
 
     @property
     def dead(self) -> bool:
-        """Has an allocation failed half-way?"""
-        return self.ledger.dead
+        """True once an allocation has failed half-way; the run ends there."""
+        return self.view.dead
 
     @property
     def situations(self) -> Counter[str]:
         """What came up besides."""
-        return self.ledger.reached
+        return self.view.reached
 
     def _start(self, shape: Shape) -> Finding | None:
-        self.ledger = Ledger(shape)
+        self.view = SchedulerView(shape)
         self._shown: Snapshot | None = None
         try:
             outcome, shown = ask(self.target.start, shape)
             if isinstance(outcome, Failed):
                 return None  # it refuses to be built so: nothing can be observed
-            self._demand_answer(outcome, shown)
+            self._check_answer(outcome, shown)
         except TargetLostError as lost:
             return self._lost(lost, None, None)
         assert shown is not None
-        self.ledger.start(shown, shows_free="free" not in hidden_fields(self.target))
+        self.view.start(shown, shows_free="free" not in hidden_fields(self.target))
         self.built, self._shown = True, self._completed(shown)
         self._watch(self._shown)
         return None
 
     def _step(self, operation: Operation) -> Finding | None:
-        misused = misuse(self.ledger, operation)
+        misused = misuse(self.view, operation)
         try:
             outcome, shown = ask(self.target.step, operation)
-            self._demand_answer(outcome, shown)
+            self._check_answer(outcome, shown)
         except TargetLostError as lost:
             self.outcomes.append(Failed(lost.kind))
             return self._lost(lost, operation, None)
         assert shown is not None
         self.outcomes.append(outcome)
-        self.ledger.follow(operation, outcome, shown)
+        self.view.follow(operation, outcome, shown)
         before, self._shown = self._shown, self._completed(shown)
         shown = self._shown
         if misused:  # no step of an engine, and no rule binds a target of which there is no model
             self.misuse[f"{type(operation).__name__}: {getattr(outcome, 'error', type(outcome).__name__)}"] += 1
-            self.ledger.dead |= isinstance(outcome, Done) or shown != before
+            self.view.dead |= isinstance(outcome, Done) or shown != before
             return None
         self.found = self._objection(operation, outcome, before, shown)
         return self.found
@@ -77,13 +77,13 @@ class Led(Run):
             return shown
         counts = [0] * self.shape.num_blocks
         tables = (table for of_group in shown.tables for table in of_group.values())
-        for block in chain(self.ledger.state.outside, *tables):
+        for block in chain(self.view.state.outside, *tables):
             counts[block] += block != NULL
         completed = shown._replace(ref_cnt=counts)
-        self.ledger.look(completed)
+        self.view.look(completed)
         return completed
 
-    def _demand_answer(self, outcome: object, shown: object) -> None:
+    def _check_answer(self, outcome: object, shown: object) -> None:
         problem = misfit(outcome, shown, len(self.shape.groups))
         if problem:
             raise TargetLostError("protocol", problem)

@@ -7,9 +7,9 @@ from ...model.ops import Operation, Shape
 from ..findings.oracle_names import LOCKSTEP, ORACLES
 from ..oracles.shadow import ListMemory, Memory
 from ..targets.base import Target, adapted, lacking
-from .lockstep import Lockstep
-from .model_free import Led
-from .pair import Beside, Pair
+from .lockstep import LockstepRun
+from .model_free import ModelFreeRun
+from .pair import Pair, PairRun
 from .run import Run
 
 
@@ -24,10 +24,10 @@ def open_run(
     A pair of targets is compared and nothing else.
     """
     if isinstance(target, Pair):
-        return Beside(target)
+        return PairRun(target)
     if LOCKSTEP in oracles:
-        return Lockstep(target, without, oracles, new_memory)
-    return Led(target, oracles, new_memory)
+        return LockstepRun(target, without, oracles, new_memory)
+    return ModelFreeRun(target, oracles, new_memory)
 
 
 def usable(run: Run, operation: Operation) -> Operation | None:

@@ -1,9 +1,9 @@
-"""Two targets beside each other, without the model: in which situations do they behave differently?
+"""Two targets side by side, without the model: in which situations do they behave differently?
 
-The first leads, as in `led`; the second is given the same operations. A difference ends the run, since the two no
-longer stand at the same place. How strictly they are compared is declared (`Strictness`): `exact` is right for what
-must be the same core; across releases the order of eviction often changes, after which the same request holds other
-blocks, and `shape` looks past that.
+Operations are drawn from the answers of the first (as in `model_free`); the second is given the same ones. A difference
+ends the run, since the two are no longer in the same state. How strictly they are compared is declared (`Strictness`):
+`exact` is right for what must be the same core; across releases the order of eviction often changes, after which the
+same request holds other blocks, and `shape` ignores that.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,9 +17,9 @@ from ..findings.finding import Finding
 from ..findings.oracle_names import DIFFERENCE
 from ..targets.answers import hit_of, misfit
 from ..targets.base import Target, TargetLostError, close_target, hidden_fields, lacking
-from .model_free import Led
+from .model_free import ModelFreeRun
 from .run import Asked, ask
-from .scheduler_view import Ledger
+from .scheduler_view import SchedulerView
 
 
 class Strictness(StrEnum):
@@ -66,11 +66,11 @@ class Pair:
         return lacking(self.first) | lacking(self.second) | own
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
-        """The first one's; `Beside` drives both."""
+        """The first one's; `PairRun` drives both."""
         return self.first.start(shape)
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
-        """The first one's; `Beside` drives both."""
+        """The first one's; `PairRun` drives both."""
         return self.first.step(operation)
 
     def close(self) -> None:
@@ -79,7 +79,7 @@ class Pair:
         close_target(self.second)
 
 
-class Beside(Led):
+class PairRun(ModelFreeRun):
     """Runs two targets; a finding is a difference, its observable the situation in words."""
 
     def __init__(self, pair: Pair) -> None:
@@ -88,7 +88,7 @@ class Beside(Led):
         self.fields = [name for name in Snapshot._fields if name not in pair.hides]
 
     def _start(self, shape: Shape) -> Finding | None:
-        self.ledger = Ledger(shape)
+        self.view = SchedulerView(shape)
         self._both: tuple[Snapshot, Snapshot] | None = None
         first, ours = self._ask(self.pair.first, self.pair.first.start, shape)
         second, theirs = self._ask(self.pair.second, self.pair.second.start, shape)
@@ -97,7 +97,7 @@ class Beside(Led):
                 return None
             return self._finding("constructible for one only", None, first, second, None)
         self.built = True
-        self.ledger.start(ours, shows_free="free" in self.fields)
+        self.view.start(ours, shows_free="free" in self.fields)
         self._both = (ours, theirs)
         return self._compared(None, first, second, ours, theirs)
 
@@ -109,7 +109,7 @@ class Beside(Led):
         assert theirs is not None
         finding = self._compared(operation, first, second, ours, theirs)
         self._both = (ours, theirs)
-        self.ledger.follow(operation, first, ours)
+        self.view.follow(operation, first, ours)
         return finding
 
     def _ask(

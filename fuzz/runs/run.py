@@ -1,8 +1,8 @@
 """One run of a target under the oracles: after every operation it is judged, and the first finding ends the run.
 
-Two kinds of run differ in who leads. In lockstep (`lockstep.Lockstep`) the model does, and model and target must agree
-exactly. A target of which there is no exact model leads itself (`led.Led`): its own answers say which operations make
-sense next. What both share is here: asking the target, and the oracles that need no model.
+There are two kinds of run. With a model (`lockstep.LockstepRun`), model and target must agree exactly, and the next
+operation is drawn from the model's state. Without one (`model_free.ModelFreeRun`), it is drawn from what the target has
+answered so far. What both share is here: asking the target, and the oracles that need no model.
 """
 
 import traceback
@@ -18,7 +18,7 @@ from ...model.snapshot import Snapshot, difference
 from ..findings.finding import CORRUPTION, Finding, Trace
 from ..findings.oracle_names import CONTRACT, ORACLES, SHADOW, STRICT
 from ..oracles.contract import KNOWN_LOSSES, Contract, unobserved
-from ..oracles.shadow import Corruption, ListMemory, Memory, Shadow, demand_blocks
+from ..oracles.shadow import Corruption, ListMemory, Memory, Shadow, check_block_ids
 from ..targets.base import Target, TargetLostError, TargetUnavailableError, copies_of, hidden_fields
 
 Asked = TypeVar("Asked", Shape, Operation)
@@ -48,7 +48,7 @@ class Run(ABC):
         self.found: Finding | None = None
         """What this run has found; nothing is applied after it."""
         self.in_step = False
-        """Has one side perhaps made a step that the other has not? It stays so where Ctrl-C breaks a step off."""
+        """True while the two sides may be out of step; it stays true where Ctrl-C breaks a step off."""
         self.built = False
 
     @property
@@ -59,7 +59,7 @@ class Run(ABC):
     @property
     @abstractmethod
     def dead(self) -> bool:
-        """Has the run come to a state after which no rule says what follows?"""
+        """True once no rule says what follows; the run ends there."""
 
     @property
     @abstractmethod
@@ -124,7 +124,7 @@ class Run(ABC):
         oracle = SHADOW
         try:
             if not sound:
-                demand_blocks(after, self.shape)
+                check_block_ids(after, self.shape)
             if self.shadow is not None:
                 self.shadow.step(operation, actual, after, copies_of(self.target))
             if self.contract is None or before is None:

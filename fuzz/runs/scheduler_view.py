@@ -15,19 +15,19 @@ from ...model.snapshot import Snapshot
 from ..targets.answers import hit_of
 
 
-class Ledger:
+class SchedulerView:
     """A `Scene` that follows one run of one target."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.requests: dict[str, Request] = {}
         self.item_lengths: dict[str, int] = {}
-        self.state = Seen(shape)
+        self.state = ShownHoldings(shape)
         self.registered: Sequence[Mapping[str, int]] = [{} for _ in shape.groups]
         self.last: tuple[Operation, Outcome] | None = None
         self.reached: Counter[str] = Counter()
         self.dead = False
-        """Has the core left every defined state behind, by an allocation that failed half-way? Then the run ends."""
+        """True once an allocation has failed half-way, which leaves the state undefined; the run ends there."""
 
     @property
     def just_looked_up(self) -> str | None:
@@ -97,7 +97,7 @@ class Ledger:
                 del self.requests[name]
 
 
-class Seen:
+class ShownHoldings:
     """`Holdings` as the core shows them, and what outside holders were given."""
 
     def __init__(self, shape: Shape) -> None:

@@ -54,8 +54,8 @@ TRIES = 20
 class Workload:
     """Draws the operations of one run over a core of the given shape."""
 
-    def __init__(self, draw: Draw, shape: Shape, *, chaos: bool = False, sober: bool = False) -> None:
-        """`chaos` breaks preconditions on purpose; `sober` leaves out what no scheduler does and no rule judges."""
+    def __init__(self, draw: Draw, shape: Shape, *, chaos: bool = False, realistic: bool = False) -> None:
+        """`chaos` breaks preconditions on purpose; `realistic` leaves out what no scheduler does and no rule judges."""
         self.draw = draw
         self.shape = shape
         self._submitted = 0
@@ -67,7 +67,7 @@ class Workload:
         self._layouts = [self._layout() for _ in range(2)] if self._features else []
         """Where multimodal items stand. Prompts share places and differ in the items, so that a lost key collides."""
         self._drafts = draw.choose((0, 1, 2, 3))
-        if draw.integer(0, 3) or sober:  # schedulers do not draft more than Mamba layers have states for
+        if draw.integer(0, 3) or realistic:  # schedulers do not draft more than Mamba layers have states for
             self._drafts = min([self._drafts, *(g.speculative_blocks for g in shape.groups if g.kind == "mamba")])
         self._externals = draw.integer(0, 3) == 0
         self._lookahead = draw.choose((0, 0, 1, 4))

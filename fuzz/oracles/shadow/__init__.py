@@ -2,6 +2,6 @@
 
 from .books import KNOWN_LOSSES
 from .engine import Shadow
-from .memory import GARBAGE, POISON, Corruption, ListMemory, Memory, demand_blocks
+from .memory import GARBAGE, POISON, Corruption, ListMemory, Memory, check_block_ids
 
-__all__ = ["GARBAGE", "KNOWN_LOSSES", "POISON", "Corruption", "ListMemory", "Memory", "Shadow", "demand_blocks"]
+__all__ = ["GARBAGE", "KNOWN_LOSSES", "POISON", "Corruption", "ListMemory", "Memory", "Shadow", "check_block_ids"]

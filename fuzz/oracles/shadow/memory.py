@@ -120,7 +120,7 @@ class ListMemory:
         return None
 
 
-def demand_blocks(snapshot: Snapshot, shape: Shape) -> None:
+def check_block_ids(snapshot: Snapshot, shape: Shape) -> None:
     """Corruption if a table of a target that is not known to be sound names a block that the pool does not have."""
     if len(snapshot.ref_cnt) != shape.num_blocks:
         counts = f"references are counted of {len(snapshot.ref_cnt)} blocks, the pool has {shape.num_blocks}"

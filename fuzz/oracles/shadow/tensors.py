@@ -1,7 +1,7 @@
 """The shadow memory on tensors: tags are written through slot mappings and read through block tables on the device.
 
 Everything that a serving engine uses of the core's data plane takes part: the configuration of the groups, the buffers
-that groups share, the typed views of the layers, the block tables and their copy on the device. Beside them stands a
+that groups share, the typed views of the layers, the block tables and their copy on the device. PairRun them stands a
 *mirror*: what every byte must be by plain arithmetic on the definitions (core.md §11). Any other byte is damage.
 """
 

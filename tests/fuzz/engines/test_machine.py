@@ -10,7 +10,7 @@ import pytest
 from blockproof.fuzz import lockstep_machine
 from blockproof.fuzz.engines.machine import DifferenceError
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.runs.lockstep import Lockstep
+from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import load_trace
@@ -118,7 +118,7 @@ def test_a_target_that_is_not_deterministic_fails_with_the_whole_trace():
 
     story = iter([Submit("a", (0, 0)), Allocate("a", 2), ReadTable("a"), Free("a")])
     machine = lockstep_machine(Moody())()
-    machine.run = Lockstep(machine.target)
+    machine.run = LockstepRun(machine.target)
     machine.run.start(Shape((Group("full", 1),), 3, 2, 1, 1, 1))
     machine.workload = SimpleNamespace(next=lambda model: next(story))
     for _ in range(3):

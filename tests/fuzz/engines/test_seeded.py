@@ -13,7 +13,7 @@ from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import COUNTERS, Summary
 from blockproof.fuzz.runs import open_run as runs_of
-from blockproof.fuzz.runs.lockstep import Lockstep
+from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.workload.draw import ByteDraw, SeededDraw
 from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
@@ -37,7 +37,7 @@ def watched(monkeypatch):
     """What the random engine did: per run its shape, operations and outcomes, as lockstep was asked for them."""
     runs = []
 
-    class Watching(Lockstep):
+    class Watching(LockstepRun):
         def start(self, shape):
             finding = super().start(shape)
             runs.append({"shape": shape, "steps": [], "misuse": Counter(), "model": self.model})
@@ -52,7 +52,7 @@ def watched(monkeypatch):
             run["steps"].append((operation, self.outcomes[-1]))
             return finding
 
-    monkeypatch.setattr(runs_of, "Lockstep", Watching)
+    monkeypatch.setattr(runs_of, "LockstepRun", Watching)
     return runs
 
 
@@ -96,7 +96,7 @@ def test_a_run_is_the_same_whatever_was_run_before_it(watched):
     alone = []
     for index in (3, 11, 14):
         watched.clear()
-        lockstep = runs_of.Lockstep(open_target("impl"))
+        lockstep = runs_of.LockstepRun(open_target("impl"))
         attention = ("full", "full+mamba")[index % 2]
         engines._run(lockstep, SeededDraw(f"0/{index}"), attention, False)
         alone.append((watched[0]["shape"], watched[0]["steps"]))
@@ -350,7 +350,7 @@ def test_every_operation_drawn_is_allowed(watched):
 
 
 def test_what_asserts_that_operations_are_allowed_can_fail(watched):
-    lockstep = runs_of.Lockstep(open_target("impl"))
+    lockstep = runs_of.LockstepRun(open_target("impl"))
     lockstep.start(Shape((Group("full", 1),), 3, 2, 1, 1, 1))
     with pytest.raises(AssertionError, match="Lookup"):
         lockstep.step(ops.Lookup("nobody"))

@@ -8,7 +8,7 @@ import pytest
 from blockproof.fuzz.faults.contract import CONTRACT_FAULTS, open_contract_fault
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.contract import KNOWN_LOSSES, PROPERTIES, Contract, unobserved
-from blockproof.fuzz.runs.scheduler_view import Ledger
+from blockproof.fuzz.runs.scheduler_view import SchedulerView
 from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
@@ -57,16 +57,16 @@ class Story:
         self.target, self.hides = target, hides
         _, shown = target.start(shape)
         self.before = hidden(shown, hides)
-        self.ledger, self.contract = Ledger(shape), Contract(shape, hides, without)
-        self.ledger.start(shown)
+        self.view, self.contract = SchedulerView(shape), Contract(shape, hides, without)
+        self.view.start(shown)
         self.contract.start(self.before)
 
     def step(self, operation):
-        assert allows(self.ledger, operation), operation
+        assert allows(self.view, operation), operation
         outcome, shown = self.target.step(operation)
-        self.ledger.follow(operation, outcome, shown)
+        self.view.follow(operation, outcome, shown)
         before, self.before = self.before, hidden(shown, self.hides)
-        return self.contract.step(operation, outcome, before, self.before, self.ledger)
+        return self.contract.step(operation, outcome, before, self.before, self.view)
 
     def tell(self, *operations):
         """What the contract says of each operation."""
@@ -153,9 +153,9 @@ def test_our_core_keeps_to_the_contract_on_random_runs_of_every_attention_type(s
         in_shape = draw_shape(draw, kinds)
         story, workload = Story(open_target("impl"), in_shape), Workload(draw, in_shape)
         for _ in range(120):
-            operation = workload.next(story.ledger)
+            operation = workload.next(story.view)
             assert story.step(operation) is None, (name, operation)
-        for operation in workload.drain(story.ledger):
+        for operation in workload.drain(story.view):
             assert story.step(operation) is None, (name, operation)
         reached += story.contract.reached
     for property in PROPERTIES.keys() - {"S2", "S4", "S5", "S11", "S14"}:
@@ -182,7 +182,7 @@ def test_what_cannot_be_observed_is_never_counted_as_checked():
     in_shape = draw_shape(draw, ("full",))
     story, workload = Story(open_target("impl"), in_shape, hides), Workload(draw, in_shape)
     for _ in range(150):
-        assert story.step(workload.next(story.ledger)) is None
+        assert story.step(workload.next(story.view)) is None
     for id in unobserved(hides):
         assert not story.contract.reached[f"contract: {id} checked"], id
     assert story.contract.reached["contract: S1 checked"]
@@ -218,8 +218,8 @@ def test_by_count_alone_a_leak_is_still_seen():
     *first, last = fault.story
     assert story.tell(*first) == [None] * len(first)
     outcome, shown = story.target.step(last)
-    story.ledger.follow(last, outcome, shown)
-    violation = story.contract.step(last, outcome, story.before, leak(hidden(shown, hides)), story.ledger)
+    story.view.follow(last, outcome, shown)
+    violation = story.contract.step(last, outcome, story.before, leak(hidden(shown, hides)), story.view)
     assert violation is not None
     assert violation.id == "S1"
     assert "10 free + 0 held + 0 set aside != 11" in violation.what
@@ -279,8 +279,8 @@ def test_late_rejected_drafts_do_not_count_as_content():
         *(Allocate("a", 1), Advance("a", (8,)), Submit("b", (0, 7, 8)), Lookup("b")),
     )
     assert story.tell(*operations) == [None] * len(operations)
-    assert story.ledger.last is not None
-    outcome = story.ledger.last[1]
+    assert story.view.last is not None
+    outcome = story.view.last[1]
     assert isinstance(outcome, Done)
     assert outcome.value[0] == 2
 
@@ -312,7 +312,7 @@ def test_a_hit_may_end_inside_a_block_that_begins_with_the_prefix_and_is_copied_
     prompt, copied, id
 ):
     in_shape = shape(Group("full", 4), Group("full", 2), num_blocks=8)
-    contract, ledger = Contract(in_shape, Snapshot._fields[:4] + Snapshot._fields[5:]), Ledger(in_shape)
+    contract, view = Contract(in_shape, Snapshot._fields[:4] + Snapshot._fields[5:]), SchedulerView(in_shape)
     a, b = {"a": [1]}, {"a": [2, 3]}
     run = [
         (Submit("a", (0, 1, 2)), Done(1), shown({}, {})),
@@ -330,9 +330,9 @@ def test_a_hit_may_end_inside_a_block_that_begins_with_the_prefix_and_is_copied_
     contract.start(before)
     said = None
     for operation, outcome, after in run:
-        assert allows(ledger, operation)
-        ledger.follow(operation, outcome, after)
-        said = contract.step(operation, outcome, before, after, ledger)
+        assert allows(view, operation)
+        view.follow(operation, outcome, after)
+        said = contract.step(operation, outcome, before, after, view)
         before = after
         if said is not None:
             break

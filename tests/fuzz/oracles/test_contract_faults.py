@@ -4,22 +4,22 @@ import pytest
 from blockproof.fuzz.faults.contract import CONTRACT_FAULTS, open_contract_fault
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.contract import PROPERTIES, Contract
-from blockproof.fuzz.runs.scheduler_view import Ledger
+from blockproof.fuzz.runs.scheduler_view import SchedulerView
 from blockproof.model.legal import allows
 
 
 def verdicts(target, shape, operations, hides=()):
     """What the contract says after each operation, up to the first violation."""
     _, before = target.start(shape)
-    ledger, contract = Ledger(shape), Contract(shape, hides)
-    ledger.start(before)
+    view, contract = SchedulerView(shape), Contract(shape, hides)
+    view.start(before)
     contract.start(before)
     said = []
     for operation in operations:
-        assert allows(ledger, operation), operation
+        assert allows(view, operation), operation
         outcome, after = target.step(operation)
-        ledger.follow(operation, outcome, after)
-        said.append(contract.step(operation, outcome, before, after, ledger))
+        view.follow(operation, outcome, after)
+        said.append(contract.step(operation, outcome, before, after, view))
         if said[-1] is not None:
             break
         before = after

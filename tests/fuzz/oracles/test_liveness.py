@@ -12,8 +12,8 @@ from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import LIVENESS, SHADOW
 from blockproof.fuzz.oracles.liveness import PROPERTIES, draw_script, is_script, judge, simpler_scripts
 from blockproof.fuzz.oracles.liveness.bounds import Bounds
-from blockproof.fuzz.runs.lockstep import Lockstep
-from blockproof.fuzz.runs.model_free import Led
+from blockproof.fuzz.runs.lockstep import LockstepRun
+from blockproof.fuzz.runs.model_free import ModelFreeRun
 from blockproof.fuzz.runs.run import Run
 from blockproof.fuzz.targets.base import Target
 from blockproof.fuzz.traces.trace_file import read_trace
@@ -79,7 +79,7 @@ STORIES = {
 
 
 def _judge(target: Target, script: Trace) -> tuple[Finding | None, Run]:
-    run = Led(target, oracles=())
+    run = ModelFreeRun(target, oracles=())
     found = judge(run, script)
     return None if found is None else found[0], run
 
@@ -107,7 +107,7 @@ def test_our_core_lets_nobody_starve_and_the_scripts_reach_what_is_judged() -> N
 
 
 def test_model_and_core_agree_on_all_that_the_scheduler_does() -> None:
-    run = Lockstep(open_impl())
+    run = LockstepRun(open_impl())
     for script in _drawn(46):
         assert judge(run, script) is None
         assert run.scene is run.model
@@ -301,7 +301,7 @@ def test_what_only_tables_can_show_is_not_observed_where_they_are_hidden() -> No
 
 
 def test_what_another_oracle_finds_is_replayed_by_the_operations_of_the_run() -> None:
-    run = Led(open_fault("skipped-off-by-one"), oracles=(SHADOW,))
+    run = ModelFreeRun(open_fault("skipped-off-by-one"), oracles=(SHADOW,))
     for script in _drawn(230):
         found = judge(run, script)
         if found is not None and found[0].oracle == SHADOW:
@@ -334,7 +334,7 @@ def test_a_trace_that_no_scheduler_can_play_is_no_script(operations: tuple[Opera
     trace = Trace(SHAPE, operations)
     assert not is_script(trace)
     with pytest.raises(ValueError, match="no liveness script"):
-        judge(Led(open_impl(), oracles=()), trace)
+        judge(ModelFreeRun(open_impl(), oracles=()), trace)
     assert not list(simpler_scripts(trace))
 
 
@@ -359,7 +359,7 @@ def test_the_admission_deadlock_of_report_39734_starves_only_with_the_old_gate()
     prompt = len(_prompt(script, "long"))
     whole = sum(rule.required(prompt) for rule in bounds.rules)
     assert (whole, bounds.usable, bounds.most(prompt + 2), bounds.counted(prompt)) == (50, 40, 33, 32)
-    assert judge(Lockstep(open_impl()), script) is None
+    assert judge(LockstepRun(open_impl()), script) is None
     finding, run = _judge(open_liveness_fault("gate-counts-whole-sequence"), script)
     assert finding is not None
     assert finding.observable == "L1"

@@ -15,7 +15,7 @@ from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.shadow import GARBAGE, Corruption, ListMemory
 from blockproof.fuzz.reports.formats import plain, verdict
 from blockproof.fuzz.reports.summary import Summary
-from blockproof.fuzz.runs.lockstep import Lockstep
+from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.targets.deviations import corrupting
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import read_trace
@@ -120,7 +120,7 @@ def test_each_corrupting_deviation_of_the_release_makes_a_request_read_wrong_con
 def test_wrong_content_after_a_known_deviation_is_counted_and_ends_the_run():
     name = CORRUPTING[0]
     trace = read_trace(FOLDER / f"{name}.corruption.json").trace
-    lockstep = Lockstep(Release())
+    lockstep = LockstepRun(Release())
     lockstep.start(trace.shape)
     assert [lockstep.step(operation) for operation in trace.operations] == [None] * len(trace.operations)
     assert lockstep.seen[f"shadow: corruption after {name}"] == 1

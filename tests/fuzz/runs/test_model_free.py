@@ -13,10 +13,10 @@ from blockproof.fuzz.findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, 
 from blockproof.fuzz.opening.oracles import suited_to
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
-from blockproof.fuzz.runs.lockstep import Lockstep
-from blockproof.fuzz.runs.model_free import Led
+from blockproof.fuzz.runs.lockstep import LockstepRun
+from blockproof.fuzz.runs.model_free import ModelFreeRun
 from blockproof.fuzz.runs.open_run import open_run, usable
-from blockproof.fuzz.runs.scheduler_view import Ledger
+from blockproof.fuzz.runs.scheduler_view import SchedulerView
 from blockproof.fuzz.targets.base import adapted, adapted_shape
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.workload.draw import SeededDraw
@@ -58,7 +58,7 @@ def hiding(*names):
     return Changed(blank, hides=frozenset(names))
 
 
-# The ledger.
+# The view.
 
 
 def known_of(scene, sinks=()):
@@ -79,18 +79,18 @@ def test_a_scheduler_knows_of_the_core_what_the_model_knows(attention):
     for seed in range(4):
         draw = SeededDraw(f"{attention} {seed}")
         shape = draw_shape(draw, ATTENTION[attention])
-        run = Lockstep(open_target("impl"))
+        run = LockstepRun(open_target("impl"))
         assert run.start(shape) is None
-        ledger, workload = Ledger(shape), Workload(draw, shape)
-        ledger.start(run.target.start(shape)[1])
+        view, workload = SchedulerView(shape), Workload(draw, shape)
+        view.start(run.target.start(shape)[1])
         assert run.start(shape) is None
         for _ in range(150):
             operation = workload.next(run.model)
-            assert allows(ledger, operation)
+            assert allows(view, operation)
             before = len(run.outcomes)
             assert run.step(operation) is None
-            ledger.follow(operation, run.outcomes[before], run._theirs)
-            assert known_of(ledger) == known_of(run.model), operation
+            view.follow(operation, run.outcomes[before], run._theirs)
+            assert known_of(view) == known_of(run.model), operation
             compared += 1
     assert compared == 600
 
@@ -105,8 +105,8 @@ def led(target, oracles, seed=0, **plan) -> Summary:
 
 def test_the_model_leads_in_lockstep_and_the_target_without():
     core = open_target("impl")
-    assert isinstance(open_run(core, oracles=(LOCKSTEP, CONTRACT)), Lockstep)
-    assert isinstance(open_run(core, oracles=(CONTRACT, SHADOW)), Led)
+    assert isinstance(open_run(core, oracles=(LOCKSTEP, CONTRACT)), LockstepRun)
+    assert isinstance(open_run(core, oracles=(CONTRACT, SHADOW)), ModelFreeRun)
 
 
 @pytest.mark.parametrize(

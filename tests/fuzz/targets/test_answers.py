@@ -12,7 +12,7 @@ from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.formats import plain
 from blockproof.fuzz.reports.summary import Summary
-from blockproof.fuzz.runs.lockstep import Lockstep
+from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.ops import Done, Group, Operation, Shape, StepStart
@@ -65,7 +65,7 @@ def _with(**fields: object) -> Callable:
     ],
 )
 def test_an_answer_that_is_none_is_a_finding_which_says_what_is_wrong(step, words):
-    lockstep = Lockstep(Answering(step=step))
+    lockstep = LockstepRun(Answering(step=step))
     assert lockstep.start(SHAPE) is None
     found = lockstep.step(StepStart())
     assert found.kind == ("protocol", "StepStart")
@@ -73,7 +73,7 @@ def test_an_answer_that_is_none_is_a_finding_which_says_what_is_wrong(step, word
 
 
 def test_a_target_that_ends_the_process_is_a_finding():
-    lockstep = Lockstep(Answering(step=lambda *answer: sys.exit(0)))
+    lockstep = LockstepRun(Answering(step=lambda *answer: sys.exit(0)))
     lockstep.start(SHAPE)
     assert lockstep.step(StepStart()).kind == ("crash", "StepStart")
 
@@ -89,7 +89,7 @@ def test_a_step_that_ctrl_c_breaks_off_is_no_finding_when_the_run_is_torn_down()
 
 
 def test_a_core_that_is_built_but_not_shown_is_a_finding():
-    found = Lockstep(Answering(start=lambda outcome, snapshot: (Done(), None))).start(SHAPE)
+    found = LockstepRun(Answering(start=lambda outcome, snapshot: (Done(), None))).start(SHAPE)
     assert found.kind == ("protocol", "start")
 
 
@@ -122,7 +122,7 @@ MISFITS: dict[str, Callable[[Shape], Shape]] = {
 
 @pytest.mark.parametrize("misfit", MISFITS)
 def test_shapes_that_do_not_fit_fail_alike_on_both_sides(misfit):
-    lockstep = Lockstep(open_target("impl"))
+    lockstep = LockstepRun(open_target("impl"))
     failed = 0
     for i, kinds in enumerate(ATTENTION.values()):
         shape = MISFITS[misfit](draw_shape(SeededDraw(f"misfit/{i}"), kinds))

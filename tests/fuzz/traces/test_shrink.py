@@ -5,7 +5,7 @@ The targets are the model itself with one rule broken, so that what is found is 
 
 import pytest
 from blockproof.fuzz.findings.finding import Trace
-from blockproof.fuzz.runs.lockstep import Lockstep
+from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.shrink import NotReproducedError, shrink
 from blockproof.fuzz.traces.simplify import weight
@@ -113,7 +113,7 @@ FAULTS = (FreesInTableOrder, KeepsIdentityOfTakenBlocks, PredictsOneMore, Forget
 
 def found(target: ModelTarget, seed: int, wanted: tuple[str, str] | None = None) -> tuple[tuple[str, str], Trace]:
     """A run that shows a finding, of the wanted kind if one is given."""
-    lockstep = Lockstep(target)
+    lockstep = LockstepRun(target)
     names = list(ATTENTION)
     for index in range(3000):
         draw = SeededDraw(f"{seed}/{index}")
