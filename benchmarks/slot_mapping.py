@@ -1,6 +1,6 @@
 """How long block tables, slot mappings and a dry run of the tensors take; benchmarks/README.md says against what.
 
-python benchmarks/slot_mapping.py [--rounds N] [--seconds S] [--write docs/slot-mapping.md]
+python benchmarks/slot_mapping.py [--rounds N] [--seconds S] [--write docs/evidence/slot-mapping.md]
 """
 
 import argparse

@@ -1,6 +1,7 @@
 """Operations a second that the harness makes and fully compares, on one core; benchmarks/README.md says of what.
 
-python benchmarks/throughput.py [--seconds S] [--rounds N] [--target vllm==0.23.0] [--faults] [--write docs/numbers.md]
+python benchmarks/throughput.py [--seconds S] [--rounds N] [--target vllm==0.23.0] [--faults]
+    [--write docs/evidence/numbers.md]
 """
 
 import argparse

@@ -47,13 +47,13 @@ app.command(epilog="Example: blockproof replay findings/free_free_1a2b3c4d.json 
 app.command(epilog=f"Example: blockproof shrink trace.json --target {RELEASE}")(shrink)
 app.command(epilog="Example: blockproof bisect trace.json --releases 0.20.2..0.33.0")(bisect)
 app.command(epilog="Example: blockproof mutants --only free-order-reversed")(mutants)
-app.command(epilog=f"Example: blockproof deviations --target {RELEASE} --check docs/deviations")(deviations)
+app.command(epilog=f"Example: blockproof deviations --target {RELEASE} --check docs/evidence/deviations")(deviations)
 app.command(epilog="Example: blockproof plan examples/gemma-3-27b.json --memory 60GiB --max-model-len 131072")(plan)
 app.command(epilog=f"Example: blockproof prove T4 T5 --target {RELEASE}")(prove)
 app.command(epilog="Example: blockproof explore sliding full+mamba --jobs 2")(explore)
 app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")(diff)
 app.command(epilog=f"Example: blockproof campaign --releases {FAMILY} --jobs 2")(campaign)
-app.command(epilog=f"Example: blockproof findings docs/findings --releases {FAMILY}")(findings)
+app.command(epilog=f"Example: blockproof findings docs/evidence/findings --releases {FAMILY}")(findings)
 app.add_typer(targets_app, name="targets")
 
 

@@ -1,4 +1,4 @@
-"""A model written down layer by layer, for what no family covers (docs/planning.md describes the document).
+"""A model written down layer by layer, for what no family covers (docs/guide/plan.md describes the document).
 
 The specs are those of one tensor-parallel rank, as they stand: nothing is divided, raised or padded here.
 """

@@ -3,7 +3,7 @@
 A family is a function that answers, for every decoder layer of the model, which caches it keeps and of which spec, in
 the language of the golden vectors. Only the figures that the cache depends on are read. Sources of the rules: the
 models' own definitions (which layer is which) and what vLLM 0.23.0 makes of them (how heads are divided, what a state
-is). See docs/planning.md.
+is). See docs/guide/plan.md.
 """
 
 from collections.abc import Callable, Mapping
@@ -66,6 +66,6 @@ def _decoder_of(fields: Fields) -> tuple[str, Fields]:
     kind = fields.raw.get("model_type")
     if isinstance(kind, str) and kind in FAMILIES:
         return kind, fields
-    known = f"known are {', '.join(FAMILIES)}; write any other as an explicit list of layers (docs/planning.md)"
+    known = f"known are {', '.join(FAMILIES)}; write any other as an explicit list of layers (docs/guide/plan.md)"
     architectures = fields.raw.get("architectures")
     raise fields.wrong(f"unknown family: model_type {kind!r}, architectures {architectures!r}; {known}")

@@ -17,6 +17,9 @@ from ..traces.replay import replay
 from ..traces.shrink import shrink
 from ..traces.trace_file import FoundWhat, TraceFile
 
+KEPT = "docs/evidence/deviations"
+"""Where the traces are kept in the repository; the page lies next to the folder and has its name."""
+
 
 def find_smallest(name: str, deviation: type[Deviation], target: Target, seconds: float) -> TraceFile | None:
     """The smallest trace of this name (`trace_names`) of a deviation; None if none came up in so many seconds."""
@@ -55,8 +58,8 @@ def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]]) -> st
         "Lockstep holds the release against the model, with the deviations below declared: all else agrees exactly.",
         "Each has the smallest trace that shows it and, where requests come to read wrong content, the smallest in",
         "which the shadow memory sees one do so. This page is written by",
-        f"`blockproof deviations --target {target_name} --write docs/deviations --page docs/deviations.md`",
-        f"and checked by `blockproof deviations --target {target_name} --check docs/deviations`.",
+        f"`blockproof deviations --target {target_name} --write {KEPT} --page {KEPT}.md`",
+        f"and checked by `blockproof deviations --target {target_name} --check {KEPT}`.",
     ]
     for deviation in declared_for(target_name):
         lines += ["", f"## {deviation.id}", "", f"{deviation.reason[:1].upper()}{deviation.reason[1:]}.", ""]

@@ -36,17 +36,19 @@ PROPERTIES: Mapping[str, str] = {
 KNOWN_LOSSES: Mapping[str, str] = {
     "computed-taken-back": "S6, S13, S15: tokens that count as computed no more (drafts rejected late; the last token "
     "of a prompt that was loaded as a whole) did count when entries were given up, so the next query reads, and its "
-    "step writes, behind the cut (docs/core.md, report 47728)",
+    "step writes, behind the cut (docs/reference/core.md, report 47728)",
     "chunk-astride-block": "S6, S7: where a block lies astride two chunks, a hit begins at the chunk of the "
-    "longest possible hit, and can end before it, behind null entries that the next query reads (docs/core.md)",
+    "longest possible hit, and can end before it, behind null entries that the next query reads "
+    "(docs/reference/core.md)",
     "running-state-moved-on": "S15: in Mamba's align mode the running state stands in the entry where the longest step "
     "would have ended; where its drafts are rejected and the next step ends in an earlier entry, that one is null "
-    "(docs/core.md)",
+    "(docs/reference/core.md)",
     "skipped-on-optimistic-count": "S13: entries are given up for tokens whose step may still be running (report "
     "47728, V43); one device queue hides it, a second reader or a rejected draft does not",
     "last-token-computed-again": "S15: the last token of a prompt that was loaded from outside as a whole is computed "
     "again, into a block that may be shared by then; it is written with what it holds",
-    "window-of-one": "S14: a window of one token reaches no block, yet one registered block is demanded (docs/core.md)",
+    "window-of-one": "S14: a window of one token reaches no block, yet one registered block is demanded "
+    "(docs/reference/core.md)",
     "eagle-cut-twice": "S14: an eagle window in smaller blocks than the alignment is cut before and after the drop "
     "where it reaches back to the start, and loses one alignment (docs/theorems.md, T9.loss)",
     "eagle-asked-in-turn": "S14: where one of several eagle types shrinks the length, a window among them is asked "
@@ -54,7 +56,7 @@ KNOWN_LOSSES: Mapping[str, str] = {
     "boundary-without-eagle": "S14: with a retention interval the boundary that is kept is that of a search without "
     "eagle, one alignment behind the one at which an eagle search lands (T11.lost)",
     "window-kept-for-scheduler": "S14: a single window group registers by the scheduler's block size, but looks up by "
-    "its own: only the boundary by the former is there (docs/core.md)",
+    "its own: only the boundary by the former is there (docs/reference/core.md)",
 }
 """What core.md, our core and the reference have in common and what is therefore counted, not reported."""
 

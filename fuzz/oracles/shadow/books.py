@@ -20,8 +20,8 @@ KNOWN_LOSSES: Mapping[str, str] = {
     "running-state-moved-on": "in Mamba's align mode the running state stands in the entry where the longest step "
     "would have ended; where drafts of it are rejected and the next step ends in an earlier entry, that one is null",
 }
-"""What is unsafe in core.md, our core and vLLM 0.23.0 alike, and therefore counted instead of reported (docs/core.md,
-"Unsafe or wasteful, and kept as in the reference")."""
+"""What is unsafe in core.md, our core and vLLM 0.23.0 alike, and therefore counted instead of reported
+(docs/reference/core.md, "Unsafe or wasteful, and kept as in the reference")."""
 
 
 @dataclass

@@ -14,7 +14,7 @@ from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.known_deviations import declared_for, model_for
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.releases.known_deviations import page, trace_names, undeclared
+from blockproof.fuzz.releases.known_deviations import KEPT, page, trace_names, undeclared
 from blockproof.fuzz.reports import formats as report
 from blockproof.fuzz.reports.formats import LONG_RUN, as_json, plain
 from blockproof.fuzz.reports.summary import Summary
@@ -29,7 +29,7 @@ from blockproof.model.legal import misuse
 from blockproof.model.ops import Allocate, CommonPrefix, Done, Failed, Group, Lookup, Shape, Submit
 
 RELEASE = "vllm==0.23.0"
-FOLDER = Path(__file__).parents[3] / "docs" / "deviations"
+FOLDER = Path(__file__).parents[3] / "docs" / "evidence" / "deviations"
 DECLARED = declared_for(RELEASE)
 IN_MODEL = [deviation for deviation in DECLARED if deviation is not MisuseUnchecked]
 """Those that replace a rule; unchecked misuse is excused by lockstep instead."""
@@ -188,7 +188,7 @@ def test_the_page_has_what_the_traces_show():
         file: TraceFile = read_trace(FOLDER / f"{name}.json")
         shown[name] = (file, undeclared(name, file.trace, Release()))
     written = (FOLDER.parent / "deviations.md").read_text(encoding="utf-8")
-    again = f"blockproof deviations --target {RELEASE} --check docs/deviations --page docs/deviations.md"
+    again = f"blockproof deviations --target {RELEASE} --check {KEPT} --page {KEPT}.md"
     assert page(RELEASE, shown) == written, f"write it again: {again}"
 
 

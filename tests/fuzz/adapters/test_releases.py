@@ -172,5 +172,5 @@ def test_known_releases_are_those_of_the_table() -> None:
 
 
 def test_page_in_the_docs_shows_the_table() -> None:
-    path = Path(__file__).parents[3] / "docs" / "releases.md"
-    assert page() in path.read_text(), "docs/releases.md is stale: put releases.page() into it"
+    path = Path(__file__).parents[3] / "docs" / "evidence" / "releases.md"
+    assert page() in path.read_text(), "docs/evidence/releases.md is stale: put releases.page() into it"

@@ -29,7 +29,7 @@ from blockproof.model.ops import (
 )
 from blockproof.model.snapshot import Snapshot
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "contract.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "contract.md"
 NOTHING_BUT_TABLES = frozenset(Snapshot._fields) - {"tables", "free", "num_free"} | {"free_order"}
 
 

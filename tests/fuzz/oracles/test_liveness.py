@@ -36,7 +36,7 @@ from blockproof.model.ops import (
 )
 from blockproof.model.snapshot import Snapshot
 
-DEADLOCK = Path(__file__).parents[3] / "docs" / "findings" / "admission-deadlock.json"
+DEADLOCK = Path(__file__).parents[3] / "docs" / "evidence" / "findings" / "admission-deadlock.json"
 
 
 def _shape(group: Group, usable: int, budget: int, length: int = 8) -> Shape:

@@ -356,7 +356,7 @@ def test_the_document_for_machines_has_the_documented_fields(capsys):
     code, out, err = run(capsys, *arguments)
     document = json.loads(out)
     assert (code, err, document["ok"]) == (0, "", True)
-    described = (EXAMPLES.parent / "docs" / "planning.md").read_text()
+    described = (EXAMPLES.parent / "docs" / "guide" / "plan.md").read_text()
     shown = [*document, *document["groups"][0], *document["workers"][0]]
     assert [name for name in shown if f"`{name}`" not in described] == []
     # Whatever is counted says what it counts.

@@ -29,7 +29,7 @@ from blockproof.model.ops import Allocate, Lookup, Submit
 
 from ..runs.test_pair import HIT, SHAPE
 
-FOLDER = Path(__file__).parents[3] / "docs" / "findings"
+FOLDER = Path(__file__).parents[3] / "docs" / "evidence" / "findings"
 ENTRIES = read_entries(FOLDER)
 TRACES = read_traces(FOLDER, list(ENTRIES))
 FAULT = "fault:touch-ignores-used-blocks"
@@ -70,7 +70,7 @@ def test_every_finding_was_observed_on_every_known_release():
 
 def test_the_page_is_what_the_folder_says():
     foot = (FOLDER / "looked-for.md").read_text(encoding="utf-8")
-    command = "blockproof findings docs/findings --page docs/findings.md"
+    command = "blockproof findings docs/evidence/findings --page docs/evidence/findings.md"
     written = (FOLDER.parent / "findings.md").read_text(encoding="utf-8")
     assert page(ENTRIES, TRACES, read_observations(FOLDER), command, foot) == written, f"write it again: {command}"
 
