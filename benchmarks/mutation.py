@@ -133,7 +133,7 @@ def fate(task: int) -> Fate:
 
 
 def _status(statement: Statement, seconds: float) -> str:
-    return statement.settle(roles.model(), seconds, with_twins=False).status
+    return statement.settle(roles.model(), seconds, with_controls=False).status
 
 
 def covering(seconds: float) -> dict[str, tuple[str, ...]]:
@@ -142,7 +142,7 @@ def covering(seconds: float) -> dict[str, tuple[str, ...]]:
     covered: dict[str, list[str]] = {}
     for theorem in THEOREMS:
         start = time.perf_counter()
-        verdict = theorem.settle(roles.model(), seconds, with_twins=False)
+        verdict = theorem.settle(roles.model(), seconds, with_controls=False)
         times[theorem.id] = time.perf_counter() - start
         for place in verdict.covered if verdict.status == "proved" else ():
             module, _, name = place.partition(":")

@@ -33,7 +33,7 @@ class Interpreter:
 
 @dataclass(frozen=True)
 class Task:
-    """One theorem for some cores. Its twins, which depend on no core, are refuted with the first that has it."""
+    """One theorem for some cores. Its negative controls depend on no core: the first that has it refutes them."""
 
     theorem: str
     places: tuple[Interpreter, ...]
@@ -149,10 +149,10 @@ class Campaign:
                 task = waiting.get_nowait()
             except Empty:
                 break
-            with_twins = True
+            with_controls = True
             for place in task.places:
-                result = Result(self._settled(task.theorem, place, with_twins, workers))
-                with_twins = with_twins and result.verdict.status == "unavailable"
+                result = Result(self._settled(task.theorem, place, with_controls, workers))
+                with_controls = with_controls and result.verdict.status == "unavailable"
                 if self.cross_check:
                     self._confirm(result, workers)
                 if self._stopped:
@@ -160,8 +160,8 @@ class Campaign:
                 with self._lock:
                     done(result)
 
-    def _settled(self, theorem: str, where: Interpreter, with_twins: bool, workers: dict[str, Worker]) -> Verdict:
-        request = {"settle": theorem, "subject": where.subject, "seconds": self.seconds, "twins": with_twins}
+    def _settled(self, theorem: str, where: Interpreter, with_controls: bool, workers: dict[str, Worker]) -> Verdict:
+        request = {"settle": theorem, "subject": where.subject, "seconds": self.seconds, "controls": with_controls}
         try:
             return Verdict(**self._worker(where, workers).ask(request, SETTLE_S))
         except WorkerLostError as lost:

@@ -1,12 +1,5 @@
 """The second opinion: cvc5 reads each obligation as SMT-LIB and must come to the same answer."""
 
-from importlib.util import find_spec
-
-
-def available() -> bool:
-    """Is cvc5 installed (the extra `crosscheck`)?"""
-    return find_spec("cvc5") is not None
-
 
 def second_opinion(smtlib: str, seconds: float = 5.0) -> str:
     """What cvc5 says to one question in SMT-LIB 2: `sat`, `unsat` or `unknown`.

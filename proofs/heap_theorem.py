@@ -18,21 +18,23 @@ from dataclasses import dataclass, field
 
 import z3
 
-from . import symbolic
-from .symbolic import Condition, Obligation, Path, ProofError, Run, UndecidedError, every, solve, symbol
+from .claims import every
+from .solver import Obligation, ProofError, UndecidedError, solve
+from .symbolic import DECISIONS_MOST, Condition, Path, Run, symbol, term
+from .symbolic_builtins import symbolic_builtins
 from .theorem import (
     Functions,
+    NegativeControl,
     Subject,
     Theorem,
-    Twin,
     UnavailableError,
     Values,
     Verdict,
-    _claims,
-    _equals,
-    _plain,
-    _satisfiable,
-    _symbol,
+    conditions,
+    fixed_to,
+    plain_values,
+    satisfiable_question,
+    variable,
     watching,
 )
 
@@ -59,8 +61,8 @@ class HeapRun(Run):
         path = self._path
         self._tell(path)
         step = len(path.decisions)
-        if step >= symbolic.DECISIONS_MOST:
-            raise ProofError(f"{self.name}: more than {symbolic.DECISIONS_MOST} questions on one path: it does not end")
+        if step >= DECISIONS_MOST:
+            raise ProofError(f"{self.name}: more than {DECISIONS_MOST} questions on one path: it does not end")
         if step < len(self._planned):
             answer = self._planned[step]
         else:
@@ -111,46 +113,40 @@ class HeapRun(Run):
 class HeapTheorem(Theorem):
     """A statement about all heaps that a scene allows, and all integers that satisfy the assumptions."""
 
-    def settle(self, subject: Subject, seconds: float = 5.0, with_twins: bool = True) -> Verdict:
+    def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
         """As every theorem; a path whose example does not satisfy the claim on real objects makes it `undecided`."""
         start = time.perf_counter()
         verdict = _Settling(self, subject, seconds).verdict
-        if with_twins and verdict.status in ("proved", "refuted"):
-            for twin in self.twins:
-                outcome = _Settling(self, subject, seconds, twin).verdict
-                verdict.twins[twin.wrong] = outcome.status
-                if outcome.status == "refuted" and outcome.replayed:
-                    verdict.satisfiable += outcome.satisfiable[1:]
-                else:
-                    verdict.status = "undecided"
-                    verdict.message += f"twin '{twin.wrong}' is {outcome.status}, not refuted. {outcome.message}"
+        if with_controls and verdict.status in ("proved", "refuted"):
+            for control in self.controls:
+                verdict.note_control(control, _Settling(self, subject, seconds, control).verdict)
         verdict.seconds = time.perf_counter() - start
         return verdict
 
 
 @dataclass
 class _Settling:
-    """One theorem, or one twin of it, for one core."""
+    """One theorem, or one negative control of it, for one core."""
 
     theorem: HeapTheorem
     subject: Subject
     seconds: float
-    twin: Twin | None = None
+    control: NegativeControl | None = None
     verdict: Verdict = field(init=False)
 
     def __post_init__(self) -> None:
-        theorem, twin = self.theorem, self.twin
+        theorem, control = self.theorem, self.control
         self.verdict = Verdict(theorem.id, self.subject.name, "proved")
-        self._claim = twin.claim if twin is not None and twin.claim is not None else theorem.claim
-        assume = twin.assume if twin is not None and twin.assume is not None else theorem.assume
-        self._functions = Functions(self.subject.find, twin.roles if twin is not None else {})
-        symbols = Values({name: _symbol(name, meaning) for name, meaning in theorem.variables.items()})
+        self._claim = control.claim if control is not None and control.claim is not None else theorem.claim
+        assume = control.assume if control is not None and control.assume is not None else theorem.assume
+        self._functions = Functions(self.subject.find, control.roles if control is not None else {})
+        symbols = Values({name: variable(name, meaning) for name, meaning in theorem.variables.items()})
         try:
             assumptions = [condition for condition in assume(symbols) if condition is not True]
             self._run = HeapRun(f"{theorem.id} on {self.subject.name}", assumptions, theorem.unroll, self.seconds)
             self._demand_something()
-            with symbolic.symbolic_builtins(self.subject.modules()):
-                for path in self._run.paths(lambda: _claims(self._claim(self._functions, symbols))):
+            with symbolic_builtins(self.subject.modules()):
+                for path in self._run.paths(lambda: conditions(self._claim(self._functions, symbols))):
                     self.verdict.paths += 1
                     if not self._settled(path):
                         break
@@ -166,7 +162,7 @@ class _Settling:
         status, _ = solve(run.assumptions, run.seconds)
         if status != "sat":
             raise ProofError(f"{run.name}: the assumptions are {status}: a theorem about nothing")
-        self.verdict.satisfiable.append(_satisfiable(f"{run.name}: the assumptions", run.assumptions))
+        self.verdict.satisfiable.append(satisfiable_question(f"{run.name}: the assumptions", run.assumptions))
 
     def _settled(self, path: Path) -> bool:
         """Prove what the path owes. False, with the verdict changed, if it does not hold."""
@@ -177,7 +173,7 @@ class _Settling:
             raise ProofError(f"{name}: lemmas and laws have no place in a claim about a heap")
         claims = [z3.And(*self._run.granted)]
         if path.error is None:
-            claims += map(symbolic.term, path.value)
+            claims += map(term, path.value)
         else:
             name += f" raises {type(path.error).__name__}: {path.error}"
             claims.append(z3.BoolVal(False))
@@ -186,7 +182,7 @@ class _Settling:
             if needed is None:
                 return self._fails(path, claim, f"{name}, claim {number}")
             self.verdict.smtlib.append(Obligation(f"{name}, claim {number}", needed, claim).smtlib())
-        if self.twin is None:
+        if self.control is None:
             self._try_example(path)
         return True
 
@@ -199,11 +195,11 @@ class _Settling:
             smtlib = Obligation(name, tuple(path.hypotheses), claim).smtlib()
             raise UndecidedError(f"{name}: not proved, and no counterexample with numbers up to {SMALL[-1]}", smtlib)
         self.verdict.status = "refuted"
-        self.verdict.counterexample = values = _plain(model, self.theorem)
-        with nullcontext() if self.twin is not None else watching(self.subject, self.verdict.covered):
+        self.verdict.counterexample = values = plain_values(model, self.theorem)
+        with nullcontext() if self.control is not None else watching(self.subject, self.verdict.covered):
             self.verdict.replayed, self.verdict.message = self._replay(values)
-        fixed = [*formulas, *(_equals(variable, value, self.theorem) for variable, value in values.items())]
-        self.verdict.satisfiable.append(_satisfiable(f"{name}: the counterexample", fixed))
+        fixed = [*formulas, *(fixed_to(unknown, value, self.theorem) for unknown, value in values.items())]
+        self.verdict.satisfiable.append(satisfiable_question(f"{name}: the counterexample", fixed))
         if not self.verdict.replayed:
             raise ProofError(f"{name}: {values} is a counterexample, but the real code: {self.verdict.message}")
         return False
@@ -213,7 +209,7 @@ class _Settling:
         model = self._run.example(path, self._small(SMALL[1]))
         if model is None:
             return
-        values = _plain(model, self.theorem)
+        values = plain_values(model, self.theorem)
         with watching(self.subject, self.verdict.covered):
             fails, how = self._replay(values)
         if fails:
@@ -222,7 +218,7 @@ class _Settling:
     def _replay(self, values: dict[str, int]) -> tuple[bool, str]:
         """Run the claim on real objects. Whether it fails, and how."""
         try:
-            results = _claims(self._claim(self._functions, Values(values)))
+            results = conditions(self._claim(self._functions, Values(values)))
         except UnavailableError:
             raise
         except (TypeError, NameError) as error:  # more likely a role that is bound to the wrong thing
@@ -238,4 +234,4 @@ class _Settling:
         numbers = [
             symbol(name) for name, meaning in self.theorem.variables.items() if not meaning.startswith("whether")
         ]
-        return [symbolic.term(every(number >= -most - 1, number <= most)) for number in numbers]
+        return [term(every(number >= -most - 1, number <= most)) for number in numbers]

@@ -19,7 +19,7 @@ from functools import cache
 from types import CodeType, FunctionType
 from typing import Any
 
-from .symbolic import ProofError
+from .solver import ProofError
 
 Locals = dict[str, Any]
 

@@ -13,12 +13,13 @@ import z3
 from .free_list import PlainOrder, PlainQueue, SymbolicOrder, SymbolicQueue
 from .heap import Heap, Identity
 from .roles.bare import bare
-from .symbolic import ProofError, SymbolicBool, SymbolicInt, running, term
+from .solver import ProofError
+from .symbolic import SymbolicBool, SymbolicInt, running, term
 
 NULL = -1
 """The null block, where blocks that are not in the queue are numbered from -1 down."""
 SPARES = 6
-"""Blocks of a real pool that are not in the queue, beside the null block."""
+"""Blocks of a real pool that are not in the queue, apart from the null block."""
 _STRANGER = -20
 
 Change = tuple[Any, int]

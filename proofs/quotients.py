@@ -13,7 +13,8 @@ from typing import Any
 
 import z3
 
-from .symbolic import ProofError, SymbolicInt, running
+from .solver import ProofError
+from .symbolic import SymbolicInt, running
 from .symbolic_table import Count, count
 
 

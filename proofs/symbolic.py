@@ -1,17 +1,18 @@
-"""Runs unmodified Python functions on symbolic integers, all paths of them. Everything proved rests on this file.
+"""Runs unmodified Python functions on symbolic integers, all paths of them. Everything proved rests on this file, on
+`solver`, `claims` and `symbolic_builtins`.
 
 A symbolic integer stands for every integer that the assumptions allow. Arithmetic on it builds a term; a comparison
 builds a condition; and where Python asks whether a condition holds (`if`, `while`, `min`, `and`), the run forks. The
 function is executed again for each combination of answers that is possible, so what is executed is always the real
-code. What is trusted here, beside the solver:
+code. What is trusted here, apart from the solver:
 
 * `+ - *` and comparisons are those of the integers, which are unbounded in Python too.
 * `a // b` and `a % b` round towards minus infinity. For `b > 0` they are the solver's own operations; for `b < 0`,
   `a // b == -a // -b` and `a % b == -(-a % -b)`. A zero divisor raises ZeroDivisionError, as in Python.
 * `a / b` is exact, not rounded (`SymbolicReal`); theorems that use it say why rounding does no harm.
-* `range`, `len` and `math.gcd` demand plain integers. While a function runs, the modules under proof see those of this
-  file instead, which differ from Python's on symbolic arguments only. Of a symbolic `gcd` nothing is known but that it
-  is a positive common divisor: what holds of every such holds of the greatest.
+* `range`, `len` and `math.gcd` demand plain integers. While a function runs, the modules under proof see those of
+  `symbolic_builtins` instead, which differ from Python's on symbolic arguments only. Of a symbolic `gcd` nothing is
+  known but that it is a positive common divisor: what holds of every such holds of the greatest.
 * An answer is pruned only if the solver has shown that it is impossible, and that step is an obligation like any other
   (`Path.obligations`): so the paths cover the assumptions, and a second solver confirms it.
 
@@ -19,49 +20,18 @@ What cannot be run faithfully is refused with an error, never guessed: hashing, 
 loop longer than `unroll`, a question that the solver cannot decide.
 """
 
-import builtins
-import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any, TypeAlias
 
 import z3
 
+from .solver import Obligation, ProofError, UndecidedError, has_product, solve
+
 DECISIONS_MOST = 400
 """Questions on one path: a run that asks more does not end, as far as we can tell."""
 PATHS_MOST = 20_000
-
-
-class ProofError(Exception):
-    """The run cannot go on without guessing: the theorem is neither proved nor refuted."""
-
-
-class UndecidedError(ProofError):
-    """The solver could not say whether a branch is possible. `smtlib` is the question."""
-
-    def __init__(self, message: str, smtlib: str) -> None:
-        super().__init__(message)
-        self.smtlib = smtlib
-
-
-@dataclass(frozen=True)
-class Obligation:
-    """Something to be proved: the claim follows from the hypotheses."""
-
-    name: str
-    hypotheses: tuple[z3.BoolRef, ...]
-    claim: z3.BoolRef
-    forced: bool = False
-    """Is it about a branch that was not taken because it is impossible? Then the solver has shown it already."""
-
-    def smtlib(self) -> str:
-        """The question whether it can fail, as SMT-LIB 2: `unsat` means proved."""
-        solver = z3.Solver()
-        assert_all(solver, [*self.hypotheses, z3.Not(self.claim)])
-        return f"; {self.name}: unsat means proved\n(set-logic ALL)\n{solver.to_smt2()}"
 
 
 @dataclass
@@ -98,7 +68,6 @@ class Run:
 
     def paths(self, body: Callable[[], Any]) -> Iterator[Path]:
         """Execute `body` along every possible path. ProofError if one cannot be followed to its end."""
-        global _current
         self._open = [[]]
         done = 0
         while self._open:
@@ -106,15 +75,13 @@ class Run:
             self._path = path = Path(list(self.assumptions))
             self._names = 0
             self.divisors = {}
-            outer, _current = _current, self
             try:
-                path.value = body()
+                with executing(self):
+                    path.value = body()
             except ProofError:
                 raise
             except Exception as error:
                 path.error = error
-            finally:
-                _current = outer
             done += 1
             if done > PATHS_MOST:
                 raise ProofError(f"{self.name}: more than {PATHS_MOST:,} paths: assume more, or split the theorem")
@@ -210,51 +177,15 @@ def running() -> Run:
     return _current
 
 
-def solve(formulas: Sequence[z3.BoolRef], seconds: float) -> tuple[str, z3.ModelRef | None]:
-    """`sat` with a model, `unsat`, or `unknown`. A fresh solver each time: incremental ones time out on products."""
-    deadline = max(1, int(seconds * 1000))
-    watching = sys.getprofile()
-    sys.setprofile(None)  # whoever watches which functions run does not mean the solver's
+@contextmanager
+def executing(run: Run) -> Iterator[None]:
+    """While it lasts, `running` is this run."""
+    global _current
+    outer, _current = _current, run
     try:
-        return _solved(formulas, deadline)
+        yield
     finally:
-        sys.setprofile(watching)
-
-
-def assert_all(solver: z3.Solver, formulas: Sequence[z3.BoolRef]) -> None:
-    """`solver.add`, without the checks of each formula that take most of its time."""
-    context = z3.main_ctx().ref()
-    for formula in formulas:
-        z3.Z3_solver_assert(context, solver.solver, formula.as_ast())
-
-
-def _solved(formulas: Sequence[z3.BoolRef], deadline: int) -> tuple[str, z3.ModelRef | None]:
-    for make in (z3.Solver, lambda: z3.SolverFor("QF_NIA")):
-        solver = make()
-        solver.set("timeout", deadline)
-        assert_all(solver, formulas)
-        status = str(solver.check())
-        if status != "unknown":
-            return status, solver.model() if status == "sat" else None
-    return "unknown", None
-
-
-_PRODUCTS: dict[int, tuple[z3.ExprRef, bool]] = {}
-"""What `has_product` found, by the identity of a term; the term is kept, so that no other one gets its identity."""
-
-
-def has_product(formula: z3.ExprRef) -> bool:
-    """Does a product, quotient or remainder of two unknowns occur in it?"""
-    identity = formula.get_id()
-    if identity not in _PRODUCTS:
-        kind = formula.decl().kind() if z3.is_app(formula) else None
-        children = formula.children()
-        if kind in (z3.Z3_OP_MUL, z3.Z3_OP_IDIV, z3.Z3_OP_MOD):
-            found = sum(not z3.is_int_value(child) for child in children) > 1
-        else:
-            found = any(has_product(child) for child in children)
-        _PRODUCTS[identity] = formula, found
-    return _PRODUCTS[identity][1]
+        _current = outer
 
 
 # Values. Both kinds mix freely with plain ones, so that a claim written for integers holds for symbols too.
@@ -283,7 +214,7 @@ def truth(name: str) -> "SymbolicBool":
     return SymbolicBool(z3.Bool(name))
 
 
-def _number(value: Any) -> Any:
+def integer_term(value: Any) -> Any:
     """A term of an integer for a plain or symbolic integer or truth value, else None."""
     if isinstance(value, SymbolicInt):
         return value.term
@@ -317,24 +248,25 @@ class SymbolicBool:
     def __eq__(self, other: object) -> Any:
         if isinstance(other, bool | SymbolicBool):
             return SymbolicBool(self.term == term(other))
-        return SymbolicInt(_number(self)) == other
+        return SymbolicInt(integer_term(self)) == other
 
     def __ne__(self, other: object) -> Any:
-        return negation(self == other)
+        equal = self == other
+        return SymbolicBool(z3.Not(equal.term)) if isinstance(equal, SymbolicBool) else not equal
 
     def __add__(self, other: Any) -> Any:
-        return SymbolicInt(_number(self)) + other
+        return SymbolicInt(integer_term(self)) + other
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        return SymbolicInt(_number(self)) - other
+        return SymbolicInt(integer_term(self)) - other
 
     def __rsub__(self, other: Any) -> Any:
-        return other - SymbolicInt(_number(self))
+        return other - SymbolicInt(integer_term(self))
 
     def __mul__(self, other: Any) -> Any:
-        return SymbolicInt(_number(self)) * other
+        return SymbolicInt(integer_term(self)) * other
 
     __rmul__ = __mul__
 
@@ -352,59 +284,59 @@ class SymbolicInt:
         self.term = term
 
     def __add__(self, other: Any) -> Any:
-        right = _number(other)
+        right = integer_term(other)
         return NotImplemented if right is None else SymbolicInt(self.term + right)
 
     def __radd__(self, other: Any) -> Any:
-        left = _number(other)
+        left = integer_term(other)
         return NotImplemented if left is None else SymbolicInt(left + self.term)
 
     def __sub__(self, other: Any) -> Any:
-        right = _number(other)
+        right = integer_term(other)
         return NotImplemented if right is None else SymbolicInt(self.term - right)
 
     def __rsub__(self, other: Any) -> Any:
-        left = _number(other)
+        left = integer_term(other)
         return NotImplemented if left is None else SymbolicInt(left - self.term)
 
     def __mul__(self, other: Any) -> Any:
-        right = _number(other)
+        right = integer_term(other)
         return NotImplemented if right is None else SymbolicInt(self.term * right)
 
     def __rmul__(self, other: Any) -> Any:
-        left = _number(other)
+        left = integer_term(other)
         return NotImplemented if left is None else SymbolicInt(left * self.term)
 
     def __floordiv__(self, other: Any) -> Any:
-        right = _number(other)
+        right = integer_term(other)
         return NotImplemented if right is None else _divided(self.term, right)[0]
 
     def __rfloordiv__(self, other: Any) -> Any:
-        left = _number(other)
+        left = integer_term(other)
         return NotImplemented if left is None else _divided(left, self.term)[0]
 
     def __mod__(self, other: Any) -> Any:
-        right = _number(other)
+        right = integer_term(other)
         return NotImplemented if right is None else _divided(self.term, right)[1]
 
     def __rmod__(self, other: Any) -> Any:
-        left = _number(other)
+        left = integer_term(other)
         return NotImplemented if left is None else _divided(left, self.term)[1]
 
     def __divmod__(self, other: Any) -> Any:
-        right = _number(other)
+        right = integer_term(other)
         return NotImplemented if right is None else _divided(self.term, right)
 
     def __rdivmod__(self, other: Any) -> Any:
-        left = _number(other)
+        left = integer_term(other)
         return NotImplemented if left is None else _divided(left, self.term)
 
     def __truediv__(self, other: Any) -> Any:
-        right = _number(other)
+        right = integer_term(other)
         return NotImplemented if right is None else _ratio(self.term, right)
 
     def __rtruediv__(self, other: Any) -> Any:
-        left = _number(other)
+        left = integer_term(other)
         return NotImplemented if left is None else _ratio(left, self.term)
 
     def __neg__(self) -> "SymbolicInt":
@@ -417,27 +349,27 @@ class SymbolicInt:
         return SymbolicInt(z3.If(self.term >= 0, self.term, -self.term))
 
     def __eq__(self, other: object) -> Any:
-        right = _number(other)
+        right = integer_term(other)
         return False if right is None else SymbolicBool(self.term == right)
 
     def __ne__(self, other: object) -> Any:
-        right = _number(other)
+        right = integer_term(other)
         return True if right is None else SymbolicBool(self.term != right)
 
     def __lt__(self, other: Any) -> Any:
-        right = _number(other)
+        right = integer_term(other)
         return NotImplemented if right is None else SymbolicBool(self.term < right)
 
     def __le__(self, other: Any) -> Any:
-        right = _number(other)
+        right = integer_term(other)
         return NotImplemented if right is None else SymbolicBool(self.term <= right)
 
     def __gt__(self, other: Any) -> Any:
-        right = _number(other)
+        right = integer_term(other)
         return NotImplemented if right is None else SymbolicBool(self.term > right)
 
     def __ge__(self, other: Any) -> Any:
-        right = _number(other)
+        right = integer_term(other)
         return NotImplemented if right is None else SymbolicBool(self.term >= right)
 
     def __bool__(self) -> bool:
@@ -468,7 +400,7 @@ class SymbolicReal:
 
     def __rsub__(self, other: Any) -> "SymbolicReal":
         return SymbolicReal(
-            z3.ToReal(_number(other)) - self.term if isinstance(other, int) else term(other) - self.term
+            z3.ToReal(integer_term(other)) - self.term if isinstance(other, int) else term(other) - self.term
         )
 
     def __sub__(self, other: Any) -> "SymbolicReal":
@@ -510,7 +442,7 @@ Number: TypeAlias = int | SymbolicInt
 def _real(value: Any) -> Any:
     if isinstance(value, SymbolicReal):
         return value.term
-    number = _number(value)
+    number = integer_term(value)
     return term(value) if number is None else z3.ToReal(number)
 
 
@@ -528,189 +460,3 @@ def _ratio(a: z3.ArithRef, b: z3.ArithRef) -> SymbolicReal:
     if running().decide(b == 0):
         raise ZeroDivisionError("division by zero")
     return SymbolicReal(z3.ToReal(a) / z3.ToReal(b))
-
-
-# Words for claims; with plain values they are plain logic, so that a counterexample is run with the same claim.
-
-
-def negation(condition: Condition) -> Any:
-    """Not the condition."""
-    return SymbolicBool(z3.Not(condition.term)) if isinstance(condition, SymbolicBool) else not condition
-
-
-def every(*conditions: Condition) -> Any:
-    """All of them."""
-    if any(isinstance(condition, SymbolicBool) for condition in conditions):
-        return SymbolicBool(z3.And([term(condition) for condition in conditions]))
-    return all(conditions)
-
-
-def some(*conditions: Condition) -> Any:
-    """At least one of them."""
-    if any(isinstance(condition, SymbolicBool) for condition in conditions):
-        return SymbolicBool(z3.Or([term(condition) for condition in conditions]))
-    return any(conditions)
-
-
-def implies(condition: Condition, claim: Condition) -> Any:
-    """Where the condition holds, so does the claim."""
-    return some(negation(condition), claim)
-
-
-def same(left: Condition, right: Condition) -> Any:
-    """Both or neither."""
-    if isinstance(left, SymbolicBool) or isinstance(right, SymbolicBool):
-        return SymbolicBool(term(left) == term(right))
-    return left == right
-
-
-def lemma(claim: Condition, name: str = "") -> None:
-    """An intermediate result, proved on its own and used from here on. AssertionError if it is plain and false."""
-    if isinstance(claim, SymbolicBool):
-        running().lemma(claim.term, name)
-    else:
-        assert claim, f"lemma {name} does not hold"
-
-
-def use(law: Callable[..., Any], *values: Number) -> None:
-    """Use a law of arithmetic for these values: it is proved once, for any integers and without other hypotheses.
-
-    A law is a function from integers to a condition; solvers need some of them spelt out where products occur. What it
-    divides by must be assumed positive in it. AssertionError if the values are plain and it does not hold.
-    """
-    if not any(isinstance(value, SymbolicInt) for value in values):
-        assert law(*values), f"the law {law.__name__} does not hold for {values}"
-        return
-    run = running()
-    general = [symbol(f"any_{number}") for number in builtins.range(builtins.len(values))]
-    run.law(law.__name__, _without_forks(law, general))
-    run.assume(_without_forks(law, values))
-
-
-def _without_forks(law: Callable[..., Any], values: Sequence[Any]) -> z3.BoolRef:
-    """The law as one term; division in it is the solver's own, since the law assumes that divisors are positive."""
-    global _current
-    outer, _current = _current, _Plain(f"law {law.__name__}", [])
-    try:
-        return term(law(*values))
-    finally:
-        _current = outer
-
-
-class _Plain(Run):
-    """Takes every divisor for positive, and forks nowhere."""
-
-    def decide(self, condition: z3.BoolRef) -> bool:
-        if z3.is_eq(condition):
-            return False
-        if condition.decl().kind() == z3.Z3_OP_GT:
-            return True
-        raise ProofError(f"{self.name}: a law must be one condition, without `if`, `min` or `and`: found {condition}")
-
-
-def multiples_ordered(small: Number, large: Number, unit: Number) -> None:
-    """Law: for `unit >= 0`, `small <= large` gives `small * unit <= large * unit`."""
-    use(_multiples_ordered, small, large, unit)
-
-
-def _multiples_ordered(small: Any, large: Any, unit: Any) -> Any:
-    return implies(every(small <= large, unit >= 0), small * unit <= large * unit)
-
-
-def quotient_found(x: Number, unit: Number, quotient: Number) -> None:
-    """Law: for `unit > 0`, `quotient * unit <= x < quotient * unit + unit` gives `x // unit == quotient`."""
-    use(_quotient_found, x, unit, quotient)
-
-
-def _quotient_found(x: Any, unit: Any, quotient: Any) -> Any:
-    between = every(quotient * unit <= x, x < quotient * unit + unit)
-    if not isinstance(unit, SymbolicInt) and unit <= 0:
-        return True
-    return implies(every(unit > 0, between), x // unit == quotient)
-
-
-def quotients_ordered(small: Number, large: Number, unit: Number) -> None:
-    """Law: for `unit > 0`, `small <= large` gives `small // unit <= large // unit`."""
-    use(_quotients_ordered, small, large, unit)
-
-
-def _quotients_ordered(small: Any, large: Any, unit: Any) -> Any:
-    if not isinstance(unit, SymbolicInt) and unit <= 0:
-        return True
-    return implies(every(unit > 0, small <= large), small // unit <= large // unit)
-
-
-# What the modules under proof see in place of two built-in functions.
-
-
-def symbolic_len(sequence: Any) -> Any:
-    """`len`; a sequence of symbolic length says it by its method `symbolic_len`."""
-    method = getattr(sequence, "symbolic_len", None)
-    return builtins.len(sequence) if method is None else method()
-
-
-def symbolic_range(*arguments: Any) -> Any:
-    """`range`; with a symbolic bound, a loop of at most `Run.unroll` rounds, forking at each."""
-    if not any(isinstance(argument, SymbolicInt | SymbolicBool) for argument in arguments):
-        return builtins.range(*arguments)
-    start, stop, step = (0, arguments[0], 1) if builtins.len(arguments) == 1 else (*arguments, 1)[:3]
-    if not isinstance(step, int) or step == 0:
-        raise ProofError(f"{running().name}: a range with step {step!r} cannot be followed: only plain steps")
-    return _unrolled(start, stop, step)
-
-
-def _unrolled(start: Any, stop: Any, step: int) -> Iterator[Any]:
-    run, rounds, i = running(), 0, start
-    while i < stop if step > 0 else i > stop:
-        if rounds == run.unroll:
-            raise ProofError(
-                f"{run.name}: a loop over a symbolic bound goes on after {rounds} rounds: bound it in the theorem "
-                "(`unroll`), and assume that it is no longer"
-            )
-        yield i
-        rounds, i = rounds + 1, i + step
-
-
-def symbolic_gcd(*numbers: Any) -> Any:
-    """`math.gcd`; of two numbers of which one is symbolic, some positive common divisor (both must be positive)."""
-    if not any(isinstance(number, SymbolicInt) for number in numbers):
-        return math.gcd(*numbers)
-    if builtins.len(numbers) != 2:
-        raise ProofError(f"{running().name}: gcd of {builtins.len(numbers)} symbolic numbers: only two are supported")
-    return common_divisor(*numbers)[0]
-
-
-def common_divisor(x: Number, y: Number) -> tuple[Any, Any, Any]:
-    """What `gcd` of two positive numbers gives, and how often it goes into each: for lemmas about it."""
-    if not isinstance(x, SymbolicInt) and not isinstance(y, SymbolicInt):
-        divisor = math.gcd(x, y)
-        return divisor, x // divisor, y // divisor
-    run, left, right = running(), _number(x), _number(y)
-    if run.decide(z3.Or(left <= 0, right <= 0)):
-        raise ProofError(f"{run.name}: gcd of a number that may be 0 or negative: assume that it is positive")
-    if (str(right), str(left)) in run.divisors:
-        common, y_part, x_part = run.divisors[str(right), str(left)]
-        return common, x_part, y_part
-    if (str(left), str(right)) not in run.divisors:
-        parts = [symbol(run.fresh_name(stem)) for stem in ("gcd", "times", "times")]
-        common, x_part, y_part = parts
-        # The greatest common divisor is such a number, so this assumes nothing.
-        run.assume(z3.And(common.term >= 1, left == (common * x_part).term, right == (common * y_part).term))
-        run.divisors[str(left), str(right)] = common, x_part, y_part
-    return run.divisors[str(left), str(right)]
-
-
-@contextmanager
-def symbolic_builtins(modules: Sequence[ModuleType]) -> Iterator[None]:
-    """While it lasts, these modules see `range`, `len` and `gcd` of this file."""
-    ours = (("range", range, symbolic_range), ("len", builtins.len, symbolic_len), ("gcd", math.gcd, symbolic_gcd))
-    with ExitStack() as restored:
-        for module in modules:
-            for name, original, function in ours:
-                if vars(module).get(name) is original:
-                    restored.callback(setattr, module, name, original)
-                    setattr(module, name, function)
-                elif name not in vars(module) and name != "gcd":  # a module's own `len` is left alone
-                    restored.callback(delattr, module, name)
-                    setattr(module, name, function)
-        yield

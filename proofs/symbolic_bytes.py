@@ -22,16 +22,10 @@ from typing import Any
 
 import z3
 
-from .symbolic import (
-    Number,
-    ProofError,
-    SymbolicBool,
-    SymbolicInt,
-    every,
-    negation,
-    running,
-)
-from .symbolic import _unrolled as unrolled
+from .claims import every, negation
+from .solver import ProofError
+from .symbolic import Number, SymbolicBool, SymbolicInt, running
+from .symbolic_builtins import unrolled
 
 EXACT_POWERS = 9
 """`256 ** n` is known exactly for `n` below this."""

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import z3
 
-from .symbolic import Number, ProofError, SymbolicBool, SymbolicInt, every, running, term
+from .claims import every
+from .solver import ProofError
+from .symbolic import Number, SymbolicBool, SymbolicInt, running, term
 
 At: TypeAlias = Callable[[Any], Any]
 """A function of an index, plain or symbolic."""

@@ -19,21 +19,10 @@ from typing import Any, Literal, TypeAlias
 
 import z3
 
-from . import symbolic
-from .symbolic import (
-    Condition,
-    Obligation,
-    ProofError,
-    Run,
-    SymbolicBool,
-    UndecidedError,
-    assert_all,
-    every,
-    has_product,
-    solve,
-    symbol,
-    truth,
-)
+from .claims import every
+from .solver import Obligation, ProofError, UndecidedError, assert_all, has_product, solve
+from .symbolic import Condition, Path, Run, SymbolicBool, symbol, term, truth
+from .symbolic_builtins import symbolic_builtins
 
 Status: TypeAlias = Literal["proved", "refuted", "undecided", "unavailable"]
 SMALL = (2, 6, 20, 100)
@@ -90,8 +79,11 @@ Claim: TypeAlias = Callable[[Functions, Any], Condition | Iterable[Condition]]
 
 
 @dataclass(frozen=True)
-class Twin:
-    """A wrong variant that the theorem must refute: of a function, of the claim, or of what is assumed."""
+class NegativeControl:
+    """A wrong variant that the theorem must refute: of a function, of the claim, or of what is assumed.
+
+    If it does not, the theorem would have missed such a defect in a core, too, so nothing follows from it.
+    """
 
     wrong: str
     """What is wrong with it, in a few words."""
@@ -126,11 +118,11 @@ class Statement:
         head, _, rest = self.id[1:].partition(".")
         return int(head), rest
 
-    def settle(self, subject: Subject, seconds: float = 5.0, with_twins: bool = True) -> "Verdict":
+    def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> "Verdict":
         """Prove or refute it for a core; `seconds` bounds each question to the solver.
 
-        With `with_twins` every wrong twin must be refuted too, else the verdict is `undecided`: a statement that cannot
-        tell right from wrong says nothing.
+        With `with_controls` every negative control must be refuted too, else the verdict is `undecided`: a statement
+        that cannot tell right from wrong says nothing.
         """
         raise NotImplementedError
 
@@ -143,13 +135,13 @@ class Theorem(Statement):
     """Name to meaning, with unit; a meaning that begins with `whether` makes a truth value, any other an integer."""
     assume: Callable[[Any], Iterable[Condition]]
     claim: Claim
-    twins: tuple[Twin, ...]
+    controls: tuple[NegativeControl, ...]
     unroll: int = 0
     """Most rounds of a loop over a symbolic bound."""
 
-    def settle(self, subject: Subject, seconds: float = 5.0, with_twins: bool = True) -> "Verdict":
-        """As every statement; a twin's counterexample is run on the real code as well."""
-        return settle(self, subject, seconds, with_twins)
+    def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> "Verdict":
+        """As every statement; a negative control's counterexample is run on the real code as well."""
+        return settle(self, subject, seconds, with_controls)
 
 
 @dataclass
@@ -167,7 +159,7 @@ class Verdict:
     """Was the counterexample run on the real code, and did the claim fail there?"""
     covered: dict[str, str] = field(default_factory=dict)
     """Functions of the core that ran, `module:name`, with a hash of their source."""
-    twins: dict[str, Status] = field(default_factory=dict)
+    controls: dict[str, Status] = field(default_factory=dict)
     smtlib: list[str] = field(default_factory=list)
     """Every obligation that the solver proved."""
     satisfiable: list[str] = field(default_factory=list)
@@ -175,41 +167,40 @@ class Verdict:
     message: str = ""
     """Why it is undecided or unavailable; how the replay ended."""
 
+    def note_control(self, control: NegativeControl, outcome: "Verdict") -> None:
+        """Note what came out for a negative control; unless it is refuted on the real code, this is `undecided`."""
+        self.controls[control.wrong] = outcome.status
+        if outcome.status == "refuted" and outcome.replayed:
+            self.satisfiable += outcome.satisfiable[1:]
+            return
+        self.status = "undecided"
+        self.message += f"negative control '{control.wrong}' is {outcome.status}, not refuted. {outcome.message}"
 
-def settle(theorem: Theorem, subject: Subject, seconds: float = 5.0, with_twins: bool = True) -> Verdict:
+
+def settle(theorem: Theorem, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
     """See `Statement.settle`."""
     start = time.perf_counter()
     verdict = _settle(theorem, subject, seconds)
-    if with_twins and verdict.status in ("proved", "refuted"):
-        for twin in theorem.twins:
-            _settle_twin(theorem, twin, subject, seconds, verdict)
+    if with_controls and verdict.status in ("proved", "refuted"):
+        for control in theorem.controls:
+            verdict.note_control(control, _settle(theorem, subject, seconds, control))
     verdict.seconds = time.perf_counter() - start
     return verdict
 
 
-def _settle_twin(theorem: Theorem, twin: Twin, subject: Subject, seconds: float, verdict: Verdict) -> None:
-    outcome = _settle(theorem, subject, seconds, twin)
-    verdict.twins[twin.wrong] = outcome.status
-    if outcome.status == "refuted" and outcome.replayed:
-        verdict.satisfiable += outcome.satisfiable[1:]
-        return
-    verdict.status = "undecided"
-    verdict.message += f"twin '{twin.wrong}' is {outcome.status}, not refuted. {outcome.message}"
-
-
-def _settle(theorem: Theorem, subject: Subject, seconds: float, twin: Twin | None = None) -> Verdict:
+def _settle(theorem: Theorem, subject: Subject, seconds: float, control: NegativeControl | None = None) -> Verdict:
     claim, assume = theorem.claim, theorem.assume
-    if twin is not None:
-        claim, assume = twin.claim or claim, twin.assume or assume
-    functions = Functions(subject.find, twin.roles if twin is not None else {})
-    symbols = Values({name: _symbol(name, meaning) for name, meaning in theorem.variables.items()})
+    if control is not None:
+        claim, assume = control.claim or claim, control.assume or assume
+    functions = Functions(subject.find, control.roles if control is not None else {})
+    symbols = Values({name: variable(name, meaning) for name, meaning in theorem.variables.items()})
     verdict = Verdict(theorem.id, subject.name, "proved")
     try:
         assumptions = [condition for condition in assume(symbols) if condition is not True]
         run = Run(f"{theorem.id} on {subject.name}", assumptions, theorem.unroll, seconds)
         _demand_satisfiable(run, verdict)
-        with symbolic.symbolic_builtins(subject.modules()), watching(subject, verdict.covered):
-            for path in run.paths(lambda: _claims(claim(functions, symbols))):
+        with symbolic_builtins(subject.modules()), watching(subject, verdict.covered):
+            for path in run.paths(lambda: conditions(claim(functions, symbols))):
                 verdict.paths += 1
                 if not _settle_path(run, path, theorem, functions, claim, verdict):
                     break
@@ -222,11 +213,13 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, twin: Twin | Non
     return verdict
 
 
-def _symbol(name: str, meaning: str) -> Any:
+def variable(name: str, meaning: str) -> Any:
+    """The symbol for a variable of a theorem: a truth value if its meaning begins with `whether`, else an integer."""
     return truth(name) if meaning.startswith("whether") else symbol(name)
 
 
-def _claims(claims: Condition | Iterable[Condition]) -> list[Condition]:
+def conditions(claims: Condition | Iterable[Condition]) -> list[Condition]:
+    """What a claim returned, one or several conditions, as a list."""
     return [claims] if isinstance(claims, bool | SymbolicBool) else list(claims)
 
 
@@ -234,12 +227,10 @@ def _demand_satisfiable(run: Run, verdict: Verdict) -> None:
     status, _ = solve(run.assumptions, run.seconds)
     if status != "sat":
         raise ProofError(f"{run.name}: the assumptions are {status}: a theorem about nothing")
-    verdict.satisfiable.append(_satisfiable(f"{run.name}: the assumptions", run.assumptions))
+    verdict.satisfiable.append(satisfiable_question(f"{run.name}: the assumptions", run.assumptions))
 
 
-def _settle_path(
-    run: Run, path: symbolic.Path, theorem: Theorem, functions: Functions, claim: Claim, verdict: Verdict
-) -> bool:
+def _settle_path(run: Run, path: Path, theorem: Theorem, functions: Functions, claim: Claim, verdict: Verdict) -> bool:
     """Prove what one path owes. False, with the verdict changed, at the first failure."""
     obligations = list(path.obligations)
     if path.error is not None:
@@ -250,7 +241,7 @@ def _settle_path(
     else:
         for number, condition in enumerate(path.value):
             name = f"{run.name}: claim {number} on path {verdict.paths}"
-            obligations.append(Obligation(name, tuple(path.hypotheses), symbolic.term(condition)))
+            obligations.append(Obligation(name, tuple(path.hypotheses), term(condition)))
     for obligation in obligations:
         if z3.is_true(z3.simplify(obligation.claim)):
             continue
@@ -262,11 +253,11 @@ def _settle_path(
         if model is None:
             raise UndecidedError(f"{obligation.name}: the solver cannot say", obligation.smtlib())
         verdict.status = "refuted"
-        verdict.counterexample = values = _plain(model, theorem)
+        verdict.counterexample = values = plain_values(model, theorem)
         verdict.replayed, verdict.message = _replay(theorem, functions, claim, values)
         formulas = [*obligation.hypotheses, z3.Not(obligation.claim)]
-        fixed = [*formulas, *(_equals(name, value, theorem) for name, value in values.items())]
-        verdict.satisfiable.append(_satisfiable(f"{obligation.name}: the counterexample", fixed))
+        fixed = [*formulas, *(fixed_to(name, value, theorem) for name, value in values.items())]
+        verdict.satisfiable.append(satisfiable_question(f"{obligation.name}: the counterexample", fixed))
         if not verdict.replayed:
             raise ProofError(f"{obligation.name}: {values} is a counterexample, but the real code: {verdict.message}")
         return False
@@ -301,27 +292,30 @@ def _smallest(
     """A model with small values, if one is found at once; else the one given."""
     integers = [symbol(name) for name, meaning in theorem.variables.items() if not meaning.startswith("whether")]
     for most in SMALL:
-        bounds = [symbolic.term(every(-most <= value, value <= most)) for value in integers]
+        bounds = [term(every(-most <= value, value <= most)) for value in integers]
         status, found = solve([*formulas, *bounds], min(1.0, run.seconds))
         if status == "sat":
             return found
     return model
 
 
-def _plain(model: z3.ModelRef | None, theorem: Theorem) -> dict[str, int]:
+def plain_values(model: z3.ModelRef | None, theorem: Theorem) -> dict[str, int]:
+    """The values that a model gives to the variables of a theorem, by name."""
     assert model is not None
     values: dict[str, int] = {}
     for name, meaning in theorem.variables.items():
-        value = model.eval(_symbol(name, meaning).term, model_completion=True)
+        value = model.eval(variable(name, meaning).term, model_completion=True)
         values[name] = bool(z3.is_true(value)) if meaning.startswith("whether") else value.as_long()
     return values
 
 
-def _equals(name: str, value: int, theorem: Theorem) -> z3.BoolRef:
-    return symbolic.term(_symbol(name, theorem.variables[name]) == value)
+def fixed_to(name: str, value: int, theorem: Theorem) -> z3.BoolRef:
+    """The formula that a variable of a theorem has this value."""
+    return term(variable(name, theorem.variables[name]) == value)
 
 
-def _satisfiable(name: str, formulas: Sequence[z3.BoolRef]) -> str:
+def satisfiable_question(name: str, formulas: Sequence[z3.BoolRef]) -> str:
+    """The question whether the formulas can hold together, as SMT-LIB 2; the answer must be `sat`."""
     solver = z3.Solver()
     assert_all(solver, formulas)
     return f"; {name}: must be sat\n(set-logic ALL)\n{solver.to_smt2()}"
@@ -330,7 +324,7 @@ def _satisfiable(name: str, formulas: Sequence[z3.BoolRef]) -> str:
 def _replay(theorem: Theorem, functions: Functions, claim: Claim, values: Mapping[str, int]) -> tuple[bool, str]:
     """Run the claim on the real code with plain values. Whether it fails, and how."""
     try:
-        results = _claims(claim(functions, Values(values)))
+        results = conditions(claim(functions, Values(values)))
     except UnavailableError:
         raise
     except (TypeError, AttributeError, NameError) as error:  # more likely a role that is bound to the wrong thing

@@ -28,8 +28,8 @@ def main() -> None:
 
 
 def answer(request: dict[str, Any]) -> object:
-    """A verdict on `{"settle": id, "subject": name, "seconds": s, "twins": true}`, cvc5's word on `{"opinion": smtlib,
-    "seconds": s}`."""
+    """A verdict on `{"settle": id, "subject": name, "seconds": s, "controls": true}`; what cvc5 answers to
+    `{"opinion": smtlib, "seconds": s}`."""
     if "opinion" in request:
         from .cross_check import second_opinion
 
@@ -38,7 +38,7 @@ def answer(request: dict[str, Any]) -> object:
     from .theorems import BY_ID
 
     statement, core = BY_ID[request["settle"]], subject(request["subject"])
-    return asdict(statement.settle(core, request["seconds"], request["twins"]))
+    return asdict(statement.settle(core, request["seconds"], request["controls"]))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -36,24 +35,33 @@ def prove(
     out: Annotated[Path, typer.Option(help="Folder for obligations that a solver could not settle.")] = Path(
         "unsettled"
     ),
-    write: Annotated[Path | None, typer.Option(help="Write the theorems up as a Markdown page.")] = None,
+    write: Annotated[Path | None, typer.Option(help="Write the theorems up as Markdown pages in this folder.")] = None,
     list_only: Annotated[bool, typer.Option("--list", help="Only name the theorems.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Prove or refute the theorems for the model, our core, or a real release; refute every wrong twin of them.
+    """Prove or refute the theorems for the model, our core, or a real release; refute their negative controls.
 
     Exits with 0 if each came out as declared, 1 if one did not, or a solver could not say, or the solvers disagree.
     """
+    from ...proofs import installed
+
+    if not installed.z3_installed():
+        print(f"blockproof: prove needs the solver z3, which is not installed; {installed.REMEDY}", file=sys.stderr)
+        raise typer.Exit(3)
+    from ...proofs import judgement, pages
     from ...proofs.campaign import Campaign, Task
     from ...proofs.theorems import THEOREMS
 
-    chosen = _chosen(THEOREMS, ids or [])
+    try:
+        chosen = judgement.chosen(THEOREMS, ids or [])
+    except LookupError as error:
+        raise typer.BadParameter(str(error.args[0])) from None
     if list_only:
         _print_list(chosen, as_json)
         return
-    if cross_check and find_spec("cvc5") is None:
-        raise typer.BadParameter("--cross-check: cvc5 is not installed; run: pip install 'blockproof[crosscheck]'")
-    checked = find_spec("cvc5") is not None if cross_check is None else cross_check
+    if cross_check and not installed.cvc5_installed():
+        raise typer.BadParameter(f"--cross-check: cvc5 is not installed; {installed.REMEDY}")
+    checked = installed.cvc5_installed() if cross_check is None else cross_check
     campaign = Campaign(jobs or os.cpu_count() or 1, seconds, checked)
     results: list[Result] = []
 
@@ -64,36 +72,22 @@ def prove(
 
     with _interpreters(target or list(OURS)) as places:
         try:
-            campaign.run([Task(theorem.id, tuple(places)) for theorem in _longest_first(chosen)], done)
+            campaign.run([Task(theorem.id, tuple(places)) for theorem in judgement.longest_first(chosen)], done)
         except KeyboardInterrupt:
             print("interrupted: what is not listed was not settled", file=sys.stderr)
             raise typer.Exit(1) from None
-    order = {theorem.id: number for number, theorem in enumerate(chosen)}
-    results.sort(key=lambda result: (order[result.verdict.theorem], result.verdict.subject))
-    problems = [problem for result in results for problem in _problems(result, chosen[order[result.verdict.theorem]])]
-    left = _leave_unsettled(results, out) + (_export(results, export) if export is not None else [])
+    results = judgement.in_order(results, chosen)
+    problems = judgement.problems(results, chosen)
+    left = [f"left behind: {path}" for path in judgement.keep_unsettled(results, out)]
+    if export is not None:
+        left.append(f"{judgement.export(results, export):,} questions written to {export}")
     if write is not None:
-        from ...proofs.page import page
-
-        write.write_text(page(chosen, results, checked), encoding="utf-8")
+        pages.write(write, chosen, pages.recorded(results, checked))
     if as_json:
         print(json.dumps({"results": [_plain(result) for result in results], "problems": problems}, indent=2))
     else:
         print("\n".join([*_summary(results, checked), *left, *problems]))
     raise typer.Exit(1 if problems else 0)
-
-
-def _chosen(theorems: "tuple[Statement, ...]", ids: list[str]) -> "list[Statement]":
-    """The theorems asked for: by id, or all that belong to a number."""
-    for name in ids:
-        if not any(name in (theorem.id, theorem.id.partition(".")[0]) for theorem in theorems):
-            raise typer.BadParameter(f"no theorem is called {name!r}; see blockproof prove --list")
-    return [t for t in theorems if not ids or t.id in ids or t.id.partition(".")[0] in ids]
-
-
-def _longest_first(theorems: "list[Statement]") -> "list[Statement]":
-    """Those that take long are begun first, so that no process waits for another at the end."""
-    return sorted(theorems, key=lambda theorem: -theorem.weight)
 
 
 @contextmanager
@@ -122,32 +116,17 @@ def _interpreters(targets: list[str]) -> "Iterator[list[Interpreter]]":
         yield places
 
 
-def _problems(result: "Result", theorem: "Statement") -> list[str]:
-    """What is not as it was declared."""
-    verdict, problems = result.verdict, []
-    where = f"{verdict.theorem} on {verdict.subject}"
-    declared = theorem.refuted_on.get(verdict.subject)
-    if verdict.status == "undecided":
-        problems.append(f"{where}: undecided: {verdict.message}")
-    if verdict.status == "refuted" and declared is None:
-        problems.append(f"{where}: refuted by {verdict.counterexample}: {verdict.message}")
-    if verdict.status == "proved" and declared is not None:
-        problems.append(f"{where}: proved, but declared refuted ({declared}): the declaration is stale")
-    problems += [f"{where}: cvc5 says {said} to: {text.splitlines()[0]}" for text, said in result.disputed]
-    return problems
-
-
 def _line(result: "Result", checked: bool) -> str:
     verdict = result.verdict
     head = f"{verdict.theorem:16} {verdict.subject:13} {verdict.status:11}"
     if verdict.status in ("unavailable", "undecided"):
         return f"{head} {verdict.message}"
-    refuted = sum(status == "refuted" for status in verdict.twins.values())
-    twins = f", {refuted} of {len(verdict.twins)} twins refuted" if verdict.twins else ""
+    refuted = sum(status == "refuted" for status in verdict.controls.values())
+    controls = f", {refuted} of {len(verdict.controls)} negative controls refuted" if verdict.controls else ""
     opinion = f", cvc5 agrees on {result.confirmed} of {result.confirmed + len(result.disputed)}" if checked else ""
     at = f", at {_values(verdict.counterexample)}" if verdict.counterexample is not None else ""
     settled = f"{verdict.paths:6,} paths, {len(verdict.smtlib):4} obligations"
-    return f"{head} {settled}, {verdict.seconds:5.2f} s{opinion}{twins}{at}"
+    return f"{head} {settled}, {verdict.seconds:5.2f} s{opinion}{controls}{at}"
 
 
 def _values(counterexample: dict[str, Any]) -> str:
@@ -168,36 +147,6 @@ def _summary(results: "list[Result]", checked: bool) -> list[str]:
 
 
 _STATUSES = ("proved", "refuted", "undecided", "unavailable")
-
-
-def _leave_unsettled(results: "list[Result]", out: Path) -> list[str]:
-    """Write what a solver could not settle to files."""
-    lines = []
-    for result in results:
-        texts = [text for text, _ in result.disputed]
-        if result.verdict.status == "undecided":
-            texts += result.verdict.smtlib[-1:]
-        for number, text in enumerate(texts):
-            path = out / f"{_file_name(result)}.{number}.smt2"
-            out.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            lines.append(f"left behind: {path}")
-    return lines
-
-
-def _export(results: "list[Result]", folder: Path) -> list[str]:
-    count = 0
-    folder.mkdir(parents=True, exist_ok=True)
-    for result in results:
-        for kind, texts in (("", result.verdict.smtlib), (".sat", result.verdict.satisfiable)):
-            for number, text in enumerate(texts):
-                (folder / f"{_file_name(result)}.{number:03}{kind}.smt2").write_text(text, encoding="utf-8")
-                count += 1
-    return [f"{count:,} questions written to {folder}"]
-
-
-def _file_name(result: "Result") -> str:
-    return f"{result.verdict.theorem}.{re.sub('[^a-z0-9.]+', '-', result.verdict.subject)}"
 
 
 def _plain(result: "Result") -> dict[str, object]:

@@ -46,7 +46,7 @@ class Contents:
         """By length of the prompt and all tokens."""
         self.sequences: list[tuple[tuple[int, ...], int]] = [((), 0)]
         self.chains: list[list[Identity]] = [[]]
-        """Of each sequence, what the model says its hash blocks are, and beside it what our core says."""
+        """For each sequence, what the model says its hash blocks are, and what our core says."""
         self.hashes: list[list[BlockHash]] = [[]]
         self.prefix_of_identity: dict[Identity | None, int] = {None: 0}
         self.prefix_of_hash: dict[bytes | int | None, int] = {None: 0}

@@ -31,8 +31,8 @@ class CoreLook:
         if counts != look.counts or keys != [core_keys[code] for code in look.codes]:
             return False
         index = pool.cached_block_hash_to_block._cache
-        if look.twins:
-            if self._twins(look.codes) != look.twins:
+        if look.duplicates:
+            if self._duplicates(look.codes) != look.duplicates:
                 return False
         elif len(index) + keys.count(None) != len(keys):
             return False
@@ -110,7 +110,7 @@ class CoreLook:
                 if request.block_hashes != contents.hashes[number]:
                     raise UnreadableError(f"the core gives {name} the hashes {request.block_hashes}")
                 requests.append((number, request.num_computed_tokens, live.scheduled))
-            twins = self._twins(codes)
+            duplicates = self._duplicates(codes)
             states, this_step = self._states_and_step()
         except KeyError as error:
             raise UnreadableError(f"the core shows {error}") from None
@@ -124,7 +124,7 @@ class CoreLook:
             self._free_queue(),
             counts,
             codes,
-            twins,
+            duplicates,
             states,
             this_step,
         )
@@ -143,10 +143,10 @@ class CoreLook:
             raise UnreadableError(f"the core counts {free.num_free_blocks} free blocks, the queue has {queue}")
         return queue
 
-    def _twins(self, codes: list[int]) -> dict[int, list[int]]:
+    def _duplicates(self, codes: list[int]) -> dict[int, list[int]]:
         """Contents with several blocks, from the index; it must have exactly the blocks that carry an identity."""
         code_of = self.contents.code_of_core_key
-        twins: dict[int, list[int]] = {}
+        duplicates: dict[int, list[int]] = {}
         entries = 0
         for key, found in self._pool.cached_block_hash_to_block._cache.items():
             if type(found) is not dict:
@@ -155,9 +155,9 @@ class CoreLook:
             code = code_of[key]
             entries += sum([codes[block] == code for block in found])
             if len(found) > 1:
-                twins[code] = list(found)
+                duplicates[code] = list(found)
             elif not found:
                 raise UnreadableError(f"the core's index has {key!r} with no block")
         if entries != len(codes) - codes.count(0) or len(self._pool.cached_block_hash_to_block) > entries:
             raise UnreadableError("the core's index and the blocks' own identities differ")
-        return twins
+        return duplicates

@@ -24,7 +24,7 @@ class BrokenError(Exception):
         self.move = move
         """Which move of the state; None for the state itself."""
         self.last = last
-        """What was tried in the state beside its moves."""
+        """What was tried in the state in addition to its moves."""
 
 
 class Step(NamedTuple):

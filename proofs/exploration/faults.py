@@ -222,12 +222,12 @@ def _written_while_shared(expansion: Expansion) -> None:
         new = original(request, *rest, **more)
         table = single.req_to_blocks.get(request.request_id, [])
         key = table[-1].block_hash if new is not None and table else None
-        twin = pool.cached_block_hash_to_block.get_one_block(key) if key is not None else None
-        if twin is not None and twin is not table[-1] and twin.ref_cnt:
-            pool.touch([twin])
+        other = pool.cached_block_hash_to_block.get_one_block(key) if key is not None else None
+        if other is not None and other is not table[-1] and other.ref_cnt:
+            pool.touch([other])
             pool._forget_identity(table[-1])
             pool.free_blocks([table[-1]], prepend=True)
-            table[-1] = twin
+            table[-1] = other
         return new
 
     _wrap(manager, "allocate_slots", allocate)

@@ -56,8 +56,8 @@ class Moves:
             return self.ends_of_step(look, focus.slot)
         moves: list[Move] = []
         for slot, request in enumerate(look.requests):
-            twin_waits = not request[1] and request in look.requests[:slot]
-            if request[0] and not twin_waits:
+            alike_waits = not request[1] and request in look.requests[:slot]
+            if request[0] and not alike_waits:
                 moves += self.between(look, slot)
         return moves + self.others(look, registered)
 

@@ -38,7 +38,7 @@ class Look(NamedTuple):
     queue: list[int]  # the free queue, the next block to be reused in front
     counts: list[int]  # references per block
     codes: list[int]  # per block: number of the content it is registered as, or 0
-    twins: dict[int, list[int]]  # contents that several blocks are registered as; the blocks, earliest first
+    duplicates: dict[int, list[int]]  # contents that several blocks are registered as; the blocks, earliest first
     states: list[
         dict[str, int]
     ]  # per group: mamba tables that were started, and the entry before the current one or -1
@@ -63,7 +63,7 @@ class Pool(NamedTuple):
     queue: list[int]
     counts: list[int]
     codes: list[int]
-    twins: dict[int, list[int]]
+    duplicates: dict[int, list[int]]
     states: list[dict[str, int]]
     this_step: set[int]
 
@@ -135,7 +135,7 @@ class Packer:
 
     def pack(self, look: Look, focus: Focus, order: tuple[int, ...], rename: bool) -> Packed:
         """The bytes of a state with its slots in this order."""
-        _, tables, registered, queue, _, codes, twins, states, this_step = look
+        _, tables, registered, queue, _, codes, duplicates, states, this_step = look
         out = _head(look, focus, order)
         names, count = (self.nameless[:], len(self.sinks)) if rename else (self.unnamed, 0)
         for group in range(self.num_groups):
@@ -170,9 +170,9 @@ class Packer:
         out.append(len(this_step))
         if this_step:
             out += sorted(this_step)
-        for code in sorted(twins) if twins else ():
-            out.append(len(twins[code]))
-            out += [names[block] for block in twins[code]]
+        for code in sorted(duplicates) if duplicates else ():
+            out.append(len(duplicates[code]))
+            out += [names[block] for block in duplicates[code]]
         out.append(0)
         return Packed(bytes(out + _tail(focus, names)), order, names)
 
@@ -230,12 +230,12 @@ class Packer:
         length = state[at]
         this_step = set(state[at + 1 : at + 1 + length])
         at += 1 + length
-        twins: dict[int, list[int]] = {}
+        duplicates: dict[int, list[int]] = {}
         while length := state[at]:
             blocks = list(state[at + 1 : at + 1 + length])
-            twins[codes[blocks[0]]] = blocks
+            duplicates[codes[blocks[0]]] = blocks
             at += 1 + length
-        return Pool(state, tables, registered, queue, counts, codes, twins, states, this_step)
+        return Pool(state, tables, registered, queue, counts, codes, duplicates, states, this_step)
 
     def _focus(self, phase: int, slot: int, state: bytes, at: int) -> Focus:
         if phase != LOOKED_UP:

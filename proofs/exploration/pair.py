@@ -131,7 +131,7 @@ class Pair:
     def _restore_pool(self, look: Look, now: Look | None) -> None:
         """Everything but the requests."""
         model, state = self.model, self.model.state
-        if now is None or now.codes != look.codes or now.twins != look.twins:
+        if now is None or now.codes != look.codes or now.duplicates != look.duplicates:
             self._restore_contents(look)
         if now is None or now.queue != look.queue or now.counts != look.counts:
             self._restore_blocks(look)
@@ -177,9 +177,9 @@ class Pair:
             if code:
                 identity[block] = model_keys[code]
                 index[key] = own
-        for code, twins in look.twins.items():
-            index[core_keys[code]] = {block: blocks[block] for block in twins}
-            for block in twins:
+        for code, duplicates in look.duplicates.items():
+            index[core_keys[code]] = {block: blocks[block] for block in duplicates}
+            for block in duplicates:
                 identity[block] = identity.pop(block)  # to the end: the order of registration
         self.model.state.identity = identity
         self._pool.cached_block_hash_to_block._cache = index
@@ -241,9 +241,9 @@ class Pair:
         this_step: set[int] = set()
         try:
             if before is not None and [*state.identity.items()] == self._identity:
-                codes, twins = before.codes, before.twins
+                codes, duplicates = before.codes, before.duplicates
             else:
-                codes, twins = self._codes()
+                codes, duplicates = self._codes()
             for name in self.names:
                 request = model.requests.get(name)
                 if request is None:
@@ -260,21 +260,21 @@ class Pair:
         except KeyError as error:
             raise UnreadableError(f"the model shows {error}") from None
         tables = [of_group if all(of_group.values()) else _filled(of_group) for of_group in state.tables]
-        return Look(requests, tables, model.registered, queue, counts, codes, twins, states, this_step)
+        return Look(requests, tables, model.registered, queue, counts, codes, duplicates, states, this_step)
 
     def _codes(self) -> tuple[list[int], dict[int, list[int]]]:
         """Which content each block of the model is registered as, and which contents are registered more than once."""
         state, code_of = self.model.state, self.contents.code_of_model_key
         codes = [0] * state.num_blocks
         seen: dict[int, int] = {}
-        twins: dict[int, list[int]] = {}
+        duplicates: dict[int, list[int]] = {}
         for block, key in state.identity.items():
             codes[block] = code = code_of[key]
             if code in seen:
-                twins.setdefault(code, [seen[code]]).append(block)
+                duplicates.setdefault(code, [seen[code]]).append(block)
             else:
                 seen[code] = block
-        return codes, twins
+        return codes, duplicates
 
     def core_shows(self, look: Look) -> bool:
         """Does our core show exactly this?"""

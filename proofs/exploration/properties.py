@@ -90,20 +90,20 @@ class Properties:
                         )
                         broken.append(("S6", text))
                 if focus.phase == ALLOCATED and focus.slot == NAMES.index(name):
-                    self._written(group, name, table, computed, computed + scheduled, counts, broken)
+                    broken += self._written(group, name, look, range(computed, computed + scheduled))
         if max(counts) > 1:
             self._shared(look, broken)
         return broken
 
-    def _written(
-        self, group: int, name: str, table: list[int], start: int, end: int, counts: list[int], broken: list[Broken]
-    ) -> None:
-        rule = self.rules[group]
-        last = (end - 1) // rule.b
-        for entry in range(last if isinstance(rule, Mamba) else start // rule.b, last + 1):
+    def _written(self, group: int, name: str, look: Look, positions: range) -> list[Broken]:
+        """What is wrong with the blocks that the tokens at these positions are written to."""
+        rule, table, counts = self.rules[group], look.tables[group][name], look.counts
+        last, broken = (positions.stop - 1) // rule.b, []
+        for entry in range(last if isinstance(rule, Mamba) else positions.start // rule.b, last + 1):
             if entry >= len(table) or not table[entry] or counts[table[entry]] != 1:
                 text = f"group {group}, {name}: entry {entry} of {table} is written, references are {counts}"
                 broken.append(("S15", text))
+        return broken
 
     def _shared(self, look: Look, broken: list[Broken]) -> None:
         holders: dict[int, tuple[int, tuple[int | str, ...]]] = {}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TypedDict, Unpack
 
 from ...model.ops import Group
 from .scope import Scope, ScopeError, shape_of
@@ -10,47 +11,52 @@ CACHE = ("hit", "registered block evicted", "second block under one identity", "
 """What every scope with a prefix cache must reach."""
 
 
+class _Options(TypedDict, total=False):
+    """What a scope may have in addition to groups, blocks and prompts; see `Scope` and `Shape`."""
+
+    requests: int
+    outputs: int
+    sampled: str
+    chunks: tuple[int, ...]
+    retention_interval: int
+    eagle: bool
+    drafts: int
+    lookahead: int
+    gate: bool
+    evict: bool
+
+
 def _scope(
     name: str,
     groups: Sequence[Group],
     blocks: int,
     prompts: Sequence[str],
     must_reach: Sequence[str],
-    *,
-    requests: int = 2,
-    outputs: int = 1,
-    sampled: str = "0",
-    chunks: Sequence[int] = (2,),
-    retention_interval: int | None = None,
-    eagle: bool = False,
-    drafts: int = 0,
-    lookahead: int = 0,
-    gate: bool = False,
-    evict: bool = False,
-    abort: bool = True,
+    **options: Unpack[_Options],
 ) -> Scope:
     """A scope; prompts and sampled values are written as texts of digits, a token each."""
-    longest = max(map(len, prompts)) + outputs
+    outputs, lookahead = options.get("outputs", 1), options.get("lookahead", 0)
+    longest = max(map(len, prompts)) + outputs + lookahead
+    shape = shape_of(
+        groups,
+        blocks,
+        max_len=longest,
+        batched=longest,
+        retention_interval=options.get("retention_interval"),
+        eagle=options.get("eagle", False),
+    )
     return Scope(
         name,
-        shape_of(
-            groups,
-            blocks,
-            max_len=longest + lookahead,
-            batched=longest + lookahead,
-            retention_interval=retention_interval,
-            eagle=eagle,
-        ),
-        requests,
+        shape,
+        options.get("requests", 2),
         tuple(tuple(map(int, prompt)) for prompt in prompts),
         outputs,
-        tuple(map(int, sampled)),
-        tuple(chunks),
-        drafts=drafts,
+        tuple(map(int, options.get("sampled", "0"))),
+        options.get("chunks", (2,)),
+        drafts=options.get("drafts", 0),
         lookahead=lookahead,
-        gate=gate,
-        evict=evict,
-        abort=abort,
+        gate=options.get("gate", False),
+        evict=options.get("evict", False),
         must_reach=(*CACHE, *must_reach),
     )
 

@@ -163,8 +163,8 @@ class Search:
             self.at += 1
         if found.broken is not None:
             self.ended = BROKEN
-            beside = () if found.last is None else (found.last,)
-            self.finding = Finding(found.broken, self.path(self.at, found.move) + beside)
+            last = () if found.last is None else (found.last,)
+            self.finding = Finding(found.broken, self.path(self.at, found.move) + last)
 
     def _meet(self, state: bytes, parent: int, move: int) -> int:
         number = self.index[state] = len(self.states)

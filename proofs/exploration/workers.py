@@ -35,7 +35,7 @@ class Expanded(NamedTuple):
     broken: tuple[Broken, ...] | None = None
     move: int | None = None
     last: Operation | None = None
-    """Which move of the state behind the last one it was, or what was tried there beside the moves."""
+    """Which move of the state behind the last one it was, or what was tried there in addition to the moves."""
 
 
 def expander(scope: Scope, plant: Plant | None, canonical: bool, reduced: bool) -> Expansion:

@@ -11,7 +11,9 @@ from typing import Any
 
 import z3
 
-from ..symbolic import ProofError, SymbolicInt, lemma, running
+from ..claims import lemma
+from ..solver import ProofError
+from ..symbolic import SymbolicInt, running
 
 
 def _oblige(name: str, law: Callable[..., z3.BoolRef]) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from ...model import identity
 from ...model.ops import Item, Submit
-from ..symbolic import Number, SymbolicInt, quotient_found
+from ..claims import quotient_found
+from ..symbolic import Number, SymbolicInt
 from ..symbolic_bytes import Name, any_range, globals_of, seeing, text
 from .bare import bare
 
@@ -19,7 +20,7 @@ Feature = tuple[Number, Number, Number]
 
 @dataclass(frozen=True)
 class Content:
-    """What a request says beside its tokens; number 0 is none."""
+    """What a request says in addition to its tokens; number 0 is none."""
 
     adapter: Number = 0
     salt: Number = 0

@@ -7,7 +7,8 @@ from typing import Any
 from unittest.mock import patch
 
 from ...model.identity import Identities
-from ..symbolic import Number, quotient_found
+from ..claims import quotient_found
+from ..symbolic import Number
 from ..symbolic_bytes import (
     OPERATOR,
     Integer,

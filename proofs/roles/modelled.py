@@ -9,7 +9,7 @@ from typing import Any
 from ...model import attention, core
 from ...model.ops import Allocate, Group, Kind, Shape
 from ...model.state import State
-from ..symbolic import some
+from ..claims import some
 from ..symbolic_table import IDS, SymbolicTable
 from .bare import bare
 from .one_request import REQUEST, Step, candidates_below, hit_entry, made

@@ -13,7 +13,8 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from ...model.ops import NULL
-from ..symbolic import SymbolicInt, some
+from ..claims import some
+from ..symbolic import SymbolicInt
 from ..symbolic_table import Codec, SymbolicTable, pick
 from .bare import bare
 

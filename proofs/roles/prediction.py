@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 from ...model import arith, attention, core
 from ...model.ops import NULL
 from ...model.state import State
-from ..symbolic import SymbolicInt, every, some
+from ..claims import every, some
+from ..symbolic import SymbolicInt
 from ..symbolic_table import SymbolicTable, count, pick
 from .bare import bare
 from .modelled import Modelled
@@ -24,10 +25,10 @@ def _roles(names: Any, one: Any) -> dict[str, Callable[..., Any]]:
         roles[f"predicted_{kind}"] = lambda step, kind=kind: one(names, kind, _step(step)).predicted()
         roles[f"gate_{kind}"] = lambda step, kind=kind: one(names, kind, _step(step)).predicted(gate=True)
         roles[f"taken_{kind}"] = lambda step, kind=kind: one(names, kind, _step(step)).taken()
-        roles[f"nulled_{kind}"] = lambda *numbers, kind=kind: _nulled(names, one, kind, *numbers)
+        roles[f"nulled_{kind}"] = lambda *numbers, kind=kind: _nulled(_Kind(names, one, kind), *numbers)
     roles["align_run"] = lambda *numbers: _align_run(names, one, *numbers)
     roles["align_first"] = lambda step: _align_first(names, one, step)
-    roles["align_round"] = lambda *numbers: _align_round(names, one, *numbers)
+    roles["align_round"] = lambda *numbers: _align_round(_Kind(names, one, "align"), *numbers)
     return roles
 
 
@@ -66,9 +67,17 @@ class Nulled(NamedTuple):
     """Ids given back, in this order."""
 
 
-def _nulled(
-    names: Any, one: Any, kind: str, b: Any, size: Any, length: Any, nulls: Any, c: Any, registered: Any
-) -> Nulled:
+class _Kind(NamedTuple):
+    """One kind of attention of one core."""
+
+    names: Any
+    """The core's names; None for the model."""
+    one: Any
+    """Makes a manager, or a model, with one request."""
+    kind: str
+
+
+def _nulled(of: _Kind, b: Any, size: Any, length: Any, nulls: Any, c: Any, registered: Any) -> Nulled:
     """Null what is out of sight with `c` tokens computed, in a table of `length` entries, the first `nulls` null.
 
     `registered`: do its blocks carry an identity?
@@ -77,9 +86,9 @@ def _nulled(
     carries = bool(registered)
 
     def block(number: Any) -> Any:
-        return one.block(number, b"content" if carries else None)
+        return of.one.block(number, b"content" if carries else None)
 
-    codec = one.codec._replace(read=lambda number: block(0 if number == 0 else number))
+    codec = of.one.codec._replace(read=lambda number: block(0 if number == 0 else number))
     table = made(
         step.symbolic,
         step.held,
@@ -88,9 +97,9 @@ def _nulled(
         codec,
         block,
     )
-    subject = one(names, kind, step, table)
+    subject = of.one(of.names, of.kind, step, table)
     subject.null(count(c))
-    return Nulled(Table(one, subject.after()), [codec.write(block) for block in subject.returned])
+    return Nulled(Table(of.one, subject.after()), [codec.write(block) for block in subject.returned])
 
 
 def _align_run(names: Any, one: Any, b: Any, p: Any, steps: list[tuple[Any, Any]]) -> list[Any]:
@@ -121,17 +130,27 @@ def _align_first(names: Any, one: Any, step: Step) -> Round:
     return Round(Table(one, subject.after()), subject.remembered())
 
 
-def _align_round(
-    names: Any, one: Any, b: Any, p: Any, length: Any, last: Any, kept: Any, leaked: Any, c: Any, mains: Any
-) -> Round:
-    """One step or more of a running request.
+class Aligned(NamedTuple):
+    """A table in align mode before a step: the running state and those for drafts stand at its end."""
 
-    Its table has `length` entries: the running state and `p` ones for drafts at its end, the state before it at `last`
-    if `kept` (1 or 0), and `leaked` others at its very start. Entries are nulled with `c` tokens computed, then with as
-    many as the step before had; a step allocates up to `mains[i]` tokens, and does nothing more where that is None.
+    length: Any
+    """Entries."""
+    last: Any
+    """Index of the state before the running one."""
+    kept: Any
+    """Is that state still there? 1 or 0."""
+    leaked: Any
+    """Other states, at the very start of the table."""
+
+
+def _align_round(of: _Kind, b: Any, p: Any, aligned: Aligned, c: Any, mains: Any) -> Round:
+    """One step or more of a running request with `p` states for drafts.
+
+    Entries are nulled with `c` tokens computed, then with as many as the step before had; a step allocates up to
+    `mains[i]` tokens, and does nothing more where that is None.
     """
-    step = _step(Step(b, p, known=True, held=length))
-    p, length, last, kept, leaked = map(count, (p, length, last, kept, leaked))
+    step = _step(Step(b, p, known=True, held=aligned.length))
+    p, length, last, kept, leaked = map(count, (p, *aligned))
     running = length - 1 - p
 
     def real(i: Any) -> Any:
@@ -142,7 +161,7 @@ def _align_round(
         return pick(i <= leaked, i, leaked) + before + pick(i > running, i - running, 0)
 
     entry = lambda i: pick(real(i), i + 1, 0)  # noqa: E731  # as short as it can be
-    subject = one(names, "align", step, made(step.symbolic, step.held, entry, below, one.codec, one.block))
+    subject = of.one(of.names, of.kind, step, made(step.symbolic, step.held, entry, below, of.one.codec, of.one.block))
     subject.remember(last)
     computed = count(c)
     for main in mains:
@@ -150,7 +169,7 @@ def _align_round(
         if main is not None:
             subject.grow(count(main))
             computed = count(main)
-    return Round(Table(one, subject.after()), subject.remembered())
+    return Round(Table(of.one, subject.after()), subject.remembered())
 
 
 # Eviction candidates, on real blocks.

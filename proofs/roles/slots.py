@@ -13,7 +13,9 @@ from unittest.mock import patch
 import z3
 
 from ...impl import block_tables, kv_cache_layout, layer_cache
-from ..symbolic import Number, SymbolicBool, SymbolicInt, quotient_found, symbolic_range
+from ..claims import quotient_found
+from ..symbolic import Number, SymbolicBool, SymbolicInt
+from ..symbolic_builtins import symbolic_range
 from ..symbolic_bytes import Integer, globals_of, seeing
 from ..theorem import UnavailableError
 from .bare import bare

@@ -10,7 +10,9 @@ from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from ..symbolic import ProofError, SymbolicInt, every, running, symbol, term
+from ..claims import every
+from ..solver import ProofError
+from ..symbolic import SymbolicInt, running, symbol, term
 
 
 class Key(SymbolicInt):

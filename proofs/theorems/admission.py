@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from ..claims import every, implies, lemma, same, use
 from ..roles.one_request import Step
-from ..symbolic import every, implies, lemma, same, use
-from ..theorem import Theorem, Twin
+from ..theorem import NegativeControl, Theorem
 
 _STEP = {
     "b": "tokens per block",
@@ -83,9 +83,11 @@ T16_STEP = Theorem(
     variables=_STEP,
     assume=_any_step,
     claim=_within,
-    twins=(
-        Twin("a gate that counts what the window alone holds", {"gate_sliding": lambda s: _cdiv(s.size, s.b) + 1}),
-        Twin(
+    controls=(
+        NegativeControl(
+            "a gate that counts what the window alone holds", {"gate_sliding": lambda s: _cdiv(s.size, s.b) + 1}
+        ),
+        NegativeControl(
             "a gate that caps one block lower",
             {"gate_sliding": lambda s: min(_cdiv(s.slots, s.b), _cdiv(min(s.size - 1 + s.batched, s.max_len), s.b))},
         ),
@@ -123,8 +125,8 @@ T16 = Theorem(
     variables=_POOL,
     assume=_any_pool,
     claim=_room,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "the others hold more than was reserved for them",
             assume=lambda v: [*_any_step(v), v.others_hold >= 0, v.others_hold <= v.others + 1],
         ),
@@ -175,7 +177,7 @@ T16_OVERCOMMIT = Theorem(
         v.other_step <= v.other,
     ],
     claim=_all_at_once,
-    twins=(Twin("even one request alone", claim=lambda f, v: f.gate_full(_whole(v, v.one)) <= v.blocks),),
+    controls=(NegativeControl("even one request alone", claim=lambda f, v: f.gate_full(_whole(v, v.one)) <= v.blocks),),
     refuted_on=dict.fromkeys(("model", "impl", "vllm==0.23.0"), _OVERCOMMITTED),
     meaning="The gate compares with the blocks that are free now, not with those that nobody else will need. Blocks of "
     "one token and a pool of 2: the first request of 2 tokens takes one block, the second of 1 token passes and takes "
@@ -224,14 +226,14 @@ T16_HIT = Theorem(
     variables=_HIT,
     assume=_any_hit,
     claim=lambda f, v: _needed(f, v) <= _gate_after_hit(f, v),
-    twins=(Twin("one block less", claim=lambda f, v: _needed(f, v) < _reserved(f, v)),),
+    controls=(NegativeControl("one block less", claim=lambda f, v: _needed(f, v) < _reserved(f, v)),),
     refuted_on=dict.fromkeys(("model", "impl", "vllm==0.23.0"), _STARVED),
     meaning="Window 1024, blocks of 16, 8192 tokens a step, a hit of 9232 tokens: the gate counts 64 blocks, the next "
     "step holds 576.",
 )
 
 
-def _mended(v: Any, cap: Any) -> Any:
+def _fixed(v: Any, cap: Any) -> Any:
     """What a gate would count that told the blocks in a table from its length."""
     local = v.hit * v.b
     gone = max(0, local - v.w + 1) // v.b
@@ -244,11 +246,11 @@ def _hit_within(f: Any, v: Any) -> Any:
     use(_ordered, v.w - 1 + v.n, v.w - 1 + v.batched, v.b)
     use(_ordered, v.c + v.n, v.length, v.b)
     cap = f.cap_sliding(v.w, v.b, v.batched, v.max_len)
-    return _needed(f, v) <= _mended(v, cap)
+    return _needed(f, v) <= _fixed(v, cap)
 
 
 T16_MENDED = Theorem(
-    id="T16.mended",
+    id="T16.fixed",
     weight=3.0,
     sentence="A gate that caps the blocks in the table, not its length, counts enough behind every hit.",
     formal="inside = hit - min(skipped(hit * b) // b, hit): held <= inside + max(0, min(cdiv(length, b) - hit, "
@@ -256,8 +258,8 @@ T16_MENDED = Theorem(
     variables=_HIT,
     assume=_any_hit,
     claim=_hit_within,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "the cap as it is compared today",
             claim=lambda f, v: (
                 _needed(f, v)
@@ -282,8 +284,10 @@ T16_LOOKAHEAD = Theorem(
     variables={**_STEP, "lookahead": "tokens beyond the step that drafts may need"},
     assume=lambda v: [*_any_step(v), v.lookahead >= 0, v.c + v.n + v.lookahead <= v.length],
     claim=_lookahead_within,
-    twins=(
-        Twin("one block less", claim=lambda f, v: _held(f, v) + f.predicted_sliding(_next(v, 0)) < _reserved(f, v)),
+    controls=(
+        NegativeControl(
+            "one block less", claim=lambda f, v: _held(f, v) + f.predicted_sliding(_next(v, 0)) < _reserved(f, v)
+        ),
     ),
     refuted_on=dict.fromkeys(
         ("model", "impl", "vllm==0.23.0"),
@@ -314,8 +318,8 @@ T16_COVERS = Theorem(
         v.length <= v.max_len,
     ],
     claim=_covers,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "a step may exceed its budget",
             assume=lambda v: [v.b >= 1, v.w >= 1, v.n >= 1, v.batched >= 1, v.n <= v.length, v.length <= v.max_len],
         ),
@@ -353,7 +357,9 @@ T16_STATES = Theorem(
         v.length <= 2 * v.b,
     ],
     claim=_state_gate,
-    twins=(Twin("one block less", claim=lambda f, v: f.align_run(v.b, v.p, [(0, v.first)])[0] < 1 + v.p),),
+    controls=(
+        NegativeControl("one block less", claim=lambda f, v: f.align_run(v.b, v.p, [(0, v.first)])[0] < 1 + v.p),
+    ),
     unroll=3,
     bounded="two steps of at most a block each; at most one speculative block: a counterexample needs no more",
     refuted_on=dict.fromkeys(
@@ -391,8 +397,10 @@ T16_REFUSAL = Theorem(
     },
     assume=lambda v: [v.b >= 1, v.held >= 0, v.c >= 0, v.n >= 1, v.free >= 0, v.c + v.n <= 1_000_000],
     claim=_rightly_refused,
-    twins=(
-        Twin("the last free block is never given", {"taken_full": lambda s: max(_cdiv(s.slots, s.b) - s.held, 0) + 1}),
+    controls=(
+        NegativeControl(
+            "the last free block is never given", {"taken_full": lambda s: max(_cdiv(s.slots, s.b) - s.held, 0) + 1}
+        ),
     ),
     bounded="full attention, a running request without lookahead; what the types predict is T7",
     meaning="With T7: no request waits while there is room for it (S8).",

@@ -6,10 +6,10 @@ which rows are embedded. Items are the business of `items`.
 
 from typing import Any
 
+from ..claims import every, implies, some
 from ..roles.extra_keys import Content
-from ..symbolic import every, implies, some
 from ..symbolic_bytes import Name, alike, text
-from ..theorem import Theorem, Twin
+from ..theorem import NegativeControl, Theorem
 
 NAMES = {"adapter": "number of the adapter's name, 0 for none", "salt": "number of the salt, 0 for none"}
 _ROWS = {"rows": "number of what the embedded rows of the block contain, 0 for none"}
@@ -82,10 +82,13 @@ T23 = Theorem(
     formal="keys(x) == keys(y)  =>  adapter, rows and (in the first block) salt of x and y are equal",
     **_TEXTS,
     claim=lambda f, v: _texts_told_apart(f.extra_keys, v),
-    twins=tuple(Twin(f"{name} does not count", {"extra_keys": _lacking(name)}) for name in ("adapter", "salt", "rows")),
+    controls=tuple(
+        NegativeControl(f"{name} does not count", {"extra_keys": _lacking(name)})
+        for name in ("adapter", "salt", "rows")
+    ),
     refuted_on={"impl": COLLISION.format("b"), "vllm==0.23.0": COLLISION.format("b")},
     meaning="Our core keeps the untagged form by default, to share identities with the reference; T23.tagged is the "
-    "switch that mends it.",
+    "switch that fixes it.",
 )
 
 T23_TAGGED = Theorem(
@@ -94,7 +97,7 @@ T23_TAGGED = Theorem(
     formal="tagged keys(x) == tagged keys(y)  =>  adapter, rows and (in the first block) salt of x and y are equal",
     **_TEXTS,
     claim=lambda f, v: _texts_told_apart(f.tagged_extra_keys, v),
-    twins=(Twin("without tags", {"tagged_extra_keys": _untagged}),),
+    controls=(NegativeControl("without tags", {"tagged_extra_keys": _untagged}),),
 )
 
 
@@ -120,7 +123,9 @@ T23_ONLY = Theorem(
         _equal(f.extra_keys, _plain_contents(v), v),
         some(every(v.adapter == v.adapter2, v.rows == v.rows2, some(v.salt == v.salt2, v.start != 0)), _mistaken(v)),
     ),
-    twins=tuple(Twin(f"{name} does not count", {"extra_keys": _lacking(name)}) for name in ("adapter", "salt")),
+    controls=tuple(
+        NegativeControl(f"{name} does not count", {"extra_keys": _lacking(name)}) for name in ("adapter", "salt")
+    ),
     meaning="At most b tokens of a request are served wrongly: from the second block on, the keys of the adapter stand "
     "in every block and those of the salt in none.",
 )
@@ -135,8 +140,10 @@ T23_CONVERSE = Theorem(
         every(v.adapter == v.adapter2, v.rows == v.rows2, some(v.salt == v.salt2, v.start > 0)),
         _equal(f.extra_keys, _plain_contents(v), v),
     ),
-    twins=(
-        Twin("the salt counts in every block", {"extra_keys": lambda content, start, end: _untagged(content, 0, end)}),
+    controls=(
+        NegativeControl(
+            "the salt counts in every block", {"extra_keys": lambda content, start, end: _untagged(content, 0, end)}
+        ),
     ),
     meaning="No hit is lost: all blocks behind the first inherit the salt from it.",
 )
@@ -168,7 +175,7 @@ def _not_in_keys(
         variables={"one": f"{meaning} in one request", "other": f"{meaning} in the other", **_BLOCK},
         assume=_assumed,
         claim=_in_no_key(field, **fixed),
-        twins=(Twin("nothing has keys", {"full_extra_keys": lambda content, start, end: ()}),),
+        controls=(NegativeControl("nothing has keys", {"full_extra_keys": lambda content, start, end: ()}),),
         refuted_on=dict.fromkeys(("impl", "vllm==0.23.0"), consequence),
     )
 
@@ -181,7 +188,7 @@ T23_DTYPE = _not_in_keys(
     "dtype",
     "the digest is of bare bytes: 0x3c00 is 1.0 in float16 and 0.0078125 in bfloat16. Whoever hands over tensors in "
     "several dtypes gets the blocks of other numbers; casting to the model's dtype before, as the release's HTTP "
-    "server does, mends it",
+    "server does, fixes it",
     rows=1,
 )
 T23_MASK = _not_in_keys(

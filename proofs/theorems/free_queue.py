@@ -5,7 +5,7 @@ from typing import Any
 
 from ..free_list import queue_scene
 from ..heap_theorem import HeapTheorem
-from ..theorem import Twin
+from ..theorem import NegativeControl
 
 _N = {"n": "blocks in the queue"}
 _COUNT = {**_N, "k": "blocks asked for"}
@@ -65,7 +65,7 @@ POPLEFT = HeapTheorem(
     variables=_N,
     assume=lambda v: [v.n >= 1],
     claim=_popleft,
-    twins=tuple(Twin(wrong, {"popleft": wrong_popleft(line)}) for line, wrong in _LINES.items()),
+    controls=tuple(NegativeControl(wrong, {"popleft": wrong_popleft(line)}) for line, wrong in _LINES.items()),
     meaning="The block that was free for the longest time is the next to be reused.",
 )
 
@@ -82,9 +82,9 @@ POPLEFT_EMPTY = HeapTheorem(
     variables=_N,
     assume=lambda v: [v.n == 0],
     claim=_popleft_empty,
-    twins=(
-        Twin("the tail is handed out", {"popleft": wrong_popleft("")}),
-        Twin("the queue need not be empty", assume=lambda v: [v.n >= 0]),
+    controls=(
+        NegativeControl("the tail is handed out", {"popleft": wrong_popleft("")}),
+        NegativeControl("the queue need not be empty", assume=lambda v: [v.n >= 0]),
     ),
 )
 
@@ -116,10 +116,10 @@ POPLEFT_N = HeapTheorem(
     assume=lambda v: [v.k >= 0, v.k <= 3, v.k <= v.n],
     claim=_popleft_n,
     unroll=3,
-    twins=(
-        Twin("they come back to front", {"popleft_n": _wrong_popleft_n("reversed")}),
-        Twin("they still point at their neighbours", {"popleft_n": _wrong_popleft_n("clear")}),
-        Twin("one more is counted", {"popleft_n": _wrong_popleft_n("early")}),
+    controls=(
+        NegativeControl("they come back to front", {"popleft_n": _wrong_popleft_n("reversed")}),
+        NegativeControl("they still point at their neighbours", {"popleft_n": _wrong_popleft_n("clear")}),
+        NegativeControl("one more is counted", {"popleft_n": _wrong_popleft_n("early")}),
     ),
     bounded=_UP_TO_3.format("T25.popleft_n.any"),
 )
@@ -148,9 +148,9 @@ POPLEFT_N_REFUSED = HeapTheorem(
     variables=_COUNT,
     assume=lambda v: [v.n >= 0, (v.k > v.n) | (v.k < 0)],
     claim=_popleft_n_refused,
-    twins=(
-        Twin("the counter is lowered before the check", {"popleft_n": _late_popleft_n}),
-        Twin("a negative number passes", {"popleft_n": _unsigned_popleft_n}),
+    controls=(
+        NegativeControl("the counter is lowered before the check", {"popleft_n": _late_popleft_n}),
+        NegativeControl("a negative number passes", {"popleft_n": _unsigned_popleft_n}),
     ),
     refuted_on={
         "vllm==0.23.0": "a negative number is accepted and raises the counter: the call that empties the queue is then "
@@ -188,7 +188,7 @@ REMOVE = HeapTheorem(
     variables={**_N, "p": "place of the block"},
     assume=lambda v: [v.p >= 0, v.p < v.n],
     claim=_remove,
-    twins=tuple(Twin(wrong, {"remove": _wrong_remove(line)}) for line, wrong in _LINES.items()),
+    controls=tuple(NegativeControl(wrong, {"remove": _wrong_remove(line)}) for line, wrong in _LINES.items()),
     meaning="A cache hit takes its block out of the middle in constant time, and costs no other block its place.",
 )
 
@@ -212,7 +212,7 @@ REMOVE_REFUSED = HeapTheorem(
     variables=_N,
     assume=lambda v: [v.n >= 0],
     claim=_remove_refused,
-    twins=(Twin("it is counted all the same", {"remove": _careless_remove}),),
+    controls=(NegativeControl("it is counted all the same", {"remove": _careless_remove}),),
 )
 
 
@@ -261,10 +261,10 @@ APPEND = HeapTheorem(
     variables={**_N, "p": "place of the block: below 0, since it is not in the queue"},
     assume=lambda v: [v.n >= 0, v.p == -1],
     claim=_append,
-    twins=(
-        *(Twin(wrong, {"append": _wrong_append(line)}) for line, wrong in _INSERT.items()),
-        Twin("it goes to the front", {"append": _wrong_append("front")}),
-        Twin("the block may be in the queue", assume=lambda v: [v.n >= 0, v.p >= -1, v.p < v.n]),
+    controls=(
+        *(NegativeControl(wrong, {"append": _wrong_append(line)}) for line, wrong in _INSERT.items()),
+        NegativeControl("it goes to the front", {"append": _wrong_append("front")}),
+        NegativeControl("the block may be in the queue", assume=lambda v: [v.n >= 0, v.p >= -1, v.p < v.n]),
     ),
     meaning="The queue trusts its caller: a block that is appended twice breaks it, so the pool must know (T26.free).",
 )
@@ -291,11 +291,11 @@ APPEND_N = HeapTheorem(
     variables=_BATCH,
     assume=lambda v: [v.n >= 0, v.m >= 0, v.m <= 3],
     claim=_append_n,
-    twins=(
-        *(Twin(wrong, {"append_n": _wrong_insert(line, front=False)}) for line, wrong in _INSERT.items()),
-        Twin("the batch is turned round", {"append_n": _wrong_insert("reversed", front=False)}),
-        Twin("one block is counted", {"append_n": _wrong_insert("count", front=False)}),
-        Twin("a block may stand in the batch twice", claim=_twice),
+    controls=(
+        *(NegativeControl(wrong, {"append_n": _wrong_insert(line, front=False)}) for line, wrong in _INSERT.items()),
+        NegativeControl("the batch is turned round", {"append_n": _wrong_insert("reversed", front=False)}),
+        NegativeControl("one block is counted", {"append_n": _wrong_insert("count", front=False)}),
+        NegativeControl("a block may stand in the batch twice", claim=_twice),
     ),
     bounded=_UP_TO_3.format("T25.append_n.any"),
 )
@@ -315,11 +315,11 @@ PREPEND_N = HeapTheorem(
     variables=_BATCH,
     assume=APPEND_N.assume,
     claim=_prepend_n,
-    twins=(
-        *(Twin(wrong, {"prepend_n": _wrong_insert(line, front=True)}) for line, wrong in _INSERT.items()),
-        Twin("the batch is turned round", {"prepend_n": _wrong_insert("reversed", front=True)}),
-        Twin("one block is counted", {"prepend_n": _wrong_insert("count", front=True)}),
-        Twin("it goes to the back", {"prepend_n": _wrong_insert("", front=False)}),
+    controls=(
+        *(NegativeControl(wrong, {"prepend_n": _wrong_insert(line, front=True)}) for line, wrong in _INSERT.items()),
+        NegativeControl("the batch is turned round", {"prepend_n": _wrong_insert("reversed", front=True)}),
+        NegativeControl("one block is counted", {"prepend_n": _wrong_insert("count", front=True)}),
+        NegativeControl("it goes to the back", {"prepend_n": _wrong_insert("", front=False)}),
     ),
     bounded=_UP_TO_3.format("T25.prepend_n.any"),
 )

@@ -12,8 +12,9 @@ from typing import Any
 from ..free_list import PlainQueue, SymbolicQueue
 from ..heap_theorem import HeapTheorem
 from ..loops import Cut, Locals, ReturnedError, Rounds, reach
-from ..symbolic import Condition, Number, ProofError, SymbolicInt
-from ..theorem import Twin
+from ..solver import ProofError
+from ..symbolic import Condition, Number, SymbolicInt
+from ..theorem import NegativeControl
 from . import free_queue, wrong_loops
 
 
@@ -180,11 +181,11 @@ APPEND_N = HeapTheorem(
     variables=_BATCHES,
     assume=_any_batch,
     claim=_inserted("append_n", front=False),
-    twins=(
-        Twin("blocks do not point back", {"append_n": wrong_loops.append_without_back_links}),
-        Twin("each block takes the place of the last", {"append_n": wrong_loops.append_without_advance}),
-        Twin("the tail does not point back", {"append_n": wrong_loops.append_without_end}),
-        Twin("one block is counted", {"append_n": wrong_loops.append_counting_one}),
+    controls=(
+        NegativeControl("blocks do not point back", {"append_n": wrong_loops.append_without_back_links}),
+        NegativeControl("each block takes the place of the last", {"append_n": wrong_loops.append_without_advance}),
+        NegativeControl("the tail does not point back", {"append_n": wrong_loops.append_without_end}),
+        NegativeControl("one block is counted", {"append_n": wrong_loops.append_counting_one}),
     ),
 )
 
@@ -195,10 +196,10 @@ PREPEND_N = HeapTheorem(
     variables=_BATCHES,
     assume=_any_batch,
     claim=_inserted("prepend_n", front=True),
-    twins=(
-        Twin("blocks do not point back", {"prepend_n": wrong_loops.prepend_without_back_links}),
-        Twin("the old front is lost", {"prepend_n": wrong_loops.prepend_losing_the_rest}),
-        Twin("it goes to the back", {"prepend_n": wrong_loops.append_right}),
+    controls=(
+        NegativeControl("blocks do not point back", {"prepend_n": wrong_loops.prepend_without_back_links}),
+        NegativeControl("the old front is lost", {"prepend_n": wrong_loops.prepend_losing_the_rest}),
+        NegativeControl("it goes to the back", {"prepend_n": wrong_loops.append_right}),
     ),
 )
 
@@ -209,11 +210,11 @@ POPLEFT_N = HeapTheorem(
     variables={**_PARTS, "k": "blocks asked for"},
     assume=lambda v: [v.part >= 0, v.part <= 2, v.k >= 0, v.k <= v.n, (v.n >= 1) | (v.part != 1)],
     claim=_taken,
-    twins=(
-        Twin("blocks taken still point back", {"popleft_n": wrong_loops.popleft_without_clearing}),
-        Twin("the head still points at what was taken", {"popleft_n": wrong_loops.popleft_without_head}),
-        Twin("one round fewer", {"popleft_n": wrong_loops.popleft_one_fewer}),
-        Twin("one block is counted", {"popleft_n": wrong_loops.popleft_counting_one}),
+    controls=(
+        NegativeControl("blocks taken still point back", {"popleft_n": wrong_loops.popleft_without_clearing}),
+        NegativeControl("the head still points at what was taken", {"popleft_n": wrong_loops.popleft_without_head}),
+        NegativeControl("one round fewer", {"popleft_n": wrong_loops.popleft_one_fewer}),
+        NegativeControl("one block is counted", {"popleft_n": wrong_loops.popleft_counting_one}),
     ),
 )
 

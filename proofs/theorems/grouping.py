@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from ..claims import every, implies, lemma, multiples_ordered, some
 from ..roles.grouping import MOST_LAYERS, names_of
 from ..roles.stand_ins import chosen
-from ..symbolic import every, implies, lemma, multiples_ordered, some
-from ..theorem import Theorem, Twin
+from ..theorem import NegativeControl, Theorem
 from .page_sizes import is_multiple
 
 
@@ -32,8 +32,8 @@ UNIFY = Theorem(
     },
     assume=lambda v: [v.b >= 1, v.width >= 1, v.other >= 1],
     claim=_made_equal,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "the smaller page is padded",
             {
                 "unify": lambda b, width, other: [
@@ -42,8 +42,8 @@ UNIFY = Theorem(
                 ]
             },
         ),
-        Twin("nothing is done", {"unify": lambda b, width, other: [(b * width, b), (other, other)]}),
-        Twin("everything is refused", {"unify": lambda b, width, other: None}),
+        NegativeControl("nothing is done", {"unify": lambda b, width, other: [(b * width, b), (other, other)]}),
+        NegativeControl("everything is refused", {"unify": lambda b, width, other: None}),
     ),
     bounded="Two layers: each is compared with the largest page only.",
 )
@@ -60,8 +60,8 @@ UNIFY_PADDED = Theorem(
     },
     assume=lambda v: [v.b >= 1, v.page >= 1, v.other >= 1, v.times >= 1],
     claim=lambda f, v: _all_pages(f.unify_padded(v.b, v.page, v.other, v.times), v.page * v.times),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "the padding stays as it was",
             {"unify_padded": lambda b, page, other, times: [(page, b * times), (page * times, other)]},
         ),
@@ -86,9 +86,9 @@ UNIFY_STATE = Theorem(
     },
     assume=lambda v: [v.state >= 1, v.b >= 1, v.width >= 1, v.state <= v.b * v.width],
     claim=lambda f, v: _all_pages(f.unify_state(v.state, v.b, v.width), v.b * v.width),
-    twins=(
-        Twin("refused", {"unify_state": lambda state, b, width: None}),
-        Twin("left as it is", {"unify_state": lambda state, b, width: [(state, 1), (b * width, b)]}),
+    controls=(
+        NegativeControl("refused", {"unify_state": lambda state, b, width: None}),
+        NegativeControl("left as it is", {"unify_state": lambda state, b, width: [(state, 1), (b * width, b)]}),
     ),
     bounded="Two layers, as T19.pages.",
     refuted_on={
@@ -138,9 +138,9 @@ T19 = Theorem(
         every(count >= 1, count <= most) for count, most in zip(vars(v).values(), MOST_LAYERS, strict=True)
     ],
     claim=_grouped,
-    twins=(
-        Twin("runs of three", {"grouped": _in_runs}),
-        Twin("a layer is lost", {"grouped": lambda *counts: [*_in_runs(*counts)[1:], ["0.0"]]}),
+    controls=(
+        NegativeControl("runs of three", {"grouped": _in_runs}),
+        NegativeControl("a layer is lost", {"grouped": lambda *counts: [*_in_runs(*counts)[1:], ["0.0"]]}),
     ),
     bounded=f"Two types of at most {MOST_LAYERS} layers, since groups are lists. T19.sizes has the arithmetic for any "
     "number of layers.",
@@ -185,11 +185,11 @@ SIZES = Theorem(
     },
     assume=lambda v: [v.least >= 1, v.least <= v.n, v.n <= v.most, v.i >= 0],
     claim=_sizes,
-    twins=(
-        Twin("always the rarest", {"group_size": lambda lo, hi: lo}),
-        Twin("always the most frequent", {"group_size": lambda lo, hi: hi}),
-        Twin("up to twice", {"group_size": lambda lo, hi: hi if hi <= 2 * lo else lo}),
-        Twin("one more", {"group_size": lambda lo, hi: lo + 1}),
+    controls=(
+        NegativeControl("always the rarest", {"group_size": lambda lo, hi: lo}),
+        NegativeControl("always the most frequent", {"group_size": lambda lo, hi: hi}),
+        NegativeControl("up to twice", {"group_size": lambda lo, hi: hi if hi <= 2 * lo else lo}),
+        NegativeControl("one more", {"group_size": lambda lo, hi: lo + 1}),
     ),
     bounded="Nothing; that the i-th of k groups has cdiv(n - i, k) layers is how Python slices with a step.",
     meaning="Gemma-3 with 10 and 52 layers: g = 10, six groups of window layers, 8 of 70 slots empty. Never half.",
@@ -212,9 +212,9 @@ PADDING = Theorem(
     variables={"x": "a value", "y": "another value", "unit": "unit"},
     assume=lambda v: [v.x >= 1, v.y >= 1, v.unit >= 1],
     claim=_padding,
-    twins=(
-        Twin("what is beyond a multiple", {"padding": lambda values, unit: sum(x % unit for x in values)}),
-        Twin("always something", {"padding": lambda values, unit: sum(unit - x % unit for x in values)}),
+    controls=(
+        NegativeControl("what is beyond a multiple", {"padding": lambda values, unit: sum(x % unit for x in values)}),
+        NegativeControl("always something", {"padding": lambda values, unit: sum(unit - x % unit for x in values)}),
     ),
 )
 
@@ -252,9 +252,9 @@ DEPTH = Theorem(
         every(v.least >= 1, v.least <= DEPTH_MOST + 1),
     ],
     claim=_least_waste,
-    twins=(
-        Twin("the smallest", {"approximate_gcd": lambda values, least: least}),
-        Twin(
+    controls=(
+        NegativeControl("the smallest", {"approximate_gcd": lambda values, least: least}),
+        NegativeControl(
             "the largest",
             {"approximate_gcd": lambda values, least: max(least, *values)},
         ),
@@ -293,9 +293,11 @@ T20 = Theorem(
     variables={**_SIZES, "caching": "whether prefixes are cached"},
     assume=lambda v: [v.first >= 1, v.second >= 1],
     claim=_sizes_go_together,
-    twins=(
-        Twin("the largest and the smallest", {"block_sizes": lambda *sizes, caching: (max(sizes), min(sizes))}),
-        Twin(
+    controls=(
+        NegativeControl(
+            "the largest and the smallest", {"block_sizes": lambda *sizes, caching: (max(sizes), min(sizes))}
+        ),
+        NegativeControl(
             "the last group is forgotten",
             {"block_sizes": lambda first, second, caching: (first, 1) if caching else (first, first)},
         ),
@@ -320,7 +322,7 @@ T20_REQUEST = Theorem(
     variables={**_SIZES, "requested": "tokens per hash asked for"},
     assume=lambda v: [v.first >= 1, v.second >= 1],
     claim=_request_kept,
-    twins=(Twin("never refused", {"block_sizes": lambda *sizes, requested: (1, requested)}),),
+    controls=(NegativeControl("never refused", {"block_sizes": lambda *sizes, requested: (1, requested)}),),
     bounded=_GCD,
     refuted_on={
         "vllm==0.23.0": "0 is a ZeroDivisionError, and a negative size is accepted and then used to cut prompts into "
@@ -335,7 +337,7 @@ T20_ONE = Theorem(
     variables={"b": "tokens per block of the group", "cache": "tokens per block as configured"},
     assume=lambda v: [v.b >= 1, v.cache >= 1],
     claim=lambda f, v: [size == v.b for size in f.block_sizes(v.b, cache=v.cache)],
-    twins=(Twin("as configured", {"block_sizes": lambda b, cache: (cache, cache)}),),
+    controls=(NegativeControl("as configured", {"block_sizes": lambda b, cache: (cache, cache)}),),
     refuted_on={
         "vllm==0.23.0": "the configured size is taken although the group's is another, which the coordinator then "
         "refuses"
@@ -361,8 +363,8 @@ T20_MAMBA = Theorem(
     variables={**_SIZES, "cache": "tokens per block as configured"},
     assume=lambda v: [v.first >= 1, v.second >= 1, v.cache >= 1],
     claim=_states_apart,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "hashes are fine anyway",
             {"block_sizes": lambda first, second, cache, mamba: (first * second, 1)},
         ),

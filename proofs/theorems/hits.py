@@ -6,9 +6,9 @@ behind the boundary reads a token of it.
 
 from typing import Any
 
+from ..claims import every, implies, multiples_ordered, negation, quotient_found, same
 from ..roles.amounts import BlockSize, Positive, next_round, positive
-from ..symbolic import every, implies, multiples_ordered, negation, quotient_found, same
-from ..theorem import Claim, Theorem, Twin, Values
+from ..theorem import Claim, NegativeControl, Theorem, Values
 
 _BLOCK = {"b": "tokens per block"}
 _WINDOW = {**_BLOCK, "w": "window, in tokens"}
@@ -46,9 +46,9 @@ T8 = Theorem(
     variables={**_WINDOW, "e": "blocks before the boundary", "t": "position of a token before the boundary"},
     assume=lambda v: [v.b >= 1, v.w >= 1, v.e >= 1, v.t >= 0, v.t < v.e * v.b],
     claim=sized(_window_covered),
-    twins=(
-        Twin("the query's own token counts", {"need": lambda w, b, eagle: -(-w // b) + eagle}),
-        Twin("rounded down", {"need": lambda w, b, eagle: (w - 1) // b + eagle}),
+    controls=(
+        NegativeControl("the query's own token counts", {"need": lambda w, b, eagle: -(-w // b) + eagle}),
+        NegativeControl("rounded down", {"need": lambda w, b, eagle: (w - 1) // b + eagle}),
     ),
     meaning="A hit of a 1024-token window with blocks of 16 needs 64 registered blocks, whatever the prompt's length.",
 )
@@ -73,9 +73,9 @@ T9 = Theorem(
     variables={**_WINDOW, "e": "blocks up to the end of the run", "t": "position of a token before the last block"},
     assume=lambda v: [v.b >= 1, v.w >= 1, v.e >= 2, v.t >= 0, v.t < (v.e - 1) * v.b],
     claim=sized(_eagle_run),
-    twins=(
-        Twin("no block more", {"need": lambda w, b, eagle: -(-(w - 1) // b)}),
-        Twin("one token more in place of one block", {"need": lambda w, b, eagle: -(-(w - 1 + eagle) // b)}),
+    controls=(
+        NegativeControl("no block more", {"need": lambda w, b, eagle: -(-(w - 1) // b)}),
+        NegativeControl("one token more in place of one block", {"need": lambda w, b, eagle: -(-(w - 1 + eagle) // b)}),
     ),
     meaning="Eagle costs one registered block per boundary and group.",
 )
@@ -114,9 +114,9 @@ T12 = Theorem(
     variables={**_BLOCK, "x": "blocks before a round", "y": "any number of blocks", "a": "alignment, in tokens"},
     assume=lambda v: [v.b >= 1, v.a >= 1, v.x >= 0],
     claim=_cut_round,
-    twins=(
-        Twin("two blocks are cut at a time", {"cut": _cut_twice}),
-        Twin("blocks are taken for tokens", {"cut": _cut_blocks}),
+    controls=(
+        NegativeControl("two blocks are cut at a time", {"cut": _cut_twice}),
+        NegativeControl("blocks are taken for tokens", {"cut": _cut_blocks}),
     ),
     meaning="Induction over the rounds gives the sentence for any length: the number of blocks falls and stays above "
     "0, so it ends; nothing aligned is passed over.",
@@ -147,9 +147,9 @@ T12_ROUNDED = Theorem(
     variables={"x": "any number", "u": "unit", "j": "any multiple of the unit"},
     assume=lambda v: [v.u >= 1],
     claim=_rounded,
-    twins=(
-        Twin("down to the next lower one", {"down": lambda x, u: (x - 1) // u * u}),
-        Twin("always up", {"up": lambda x, u: (x // u + 1) * u}),
+    controls=(
+        NegativeControl("down to the next lower one", {"down": lambda x, u: (x - 1) // u * u}),
+        NegativeControl("always up", {"up": lambda x, u: (x // u + 1) * u}),
     ),
 )
 
@@ -176,9 +176,9 @@ T10_TAIL = Theorem(
     },
     assume=lambda v: [v.shift >= 0, v.per >= 1, v.need >= 0, v.need <= v.per, v.j >= 0, v.y >= 0, v.y < v.per],
     claim=_tail,
-    twins=(
-        Twin("the shift is ignored", {"in_segment_tail": lambda i, shift, per, need: i % per >= per - need}),
-        Twin(
+    controls=(
+        NegativeControl("the shift is ignored", {"in_segment_tail": lambda i, shift, per, need: i % per >= per - need}),
+        NegativeControl(
             "the first block is left out",
             {"in_segment_tail": lambda i, shift, per, need: every(i > shift, (i - shift) % per >= per - need)},
         ),

@@ -57,13 +57,13 @@ def usual(scope: Scope) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Exhausted(Statement):
-    """Something that every search in some small scopes must satisfy. Its twins are altered searches."""
+    """Something that every search in some small scopes must satisfy. Its negative controls are altered searches."""
 
     concerns: Callable[[Scope], bool]
     wrong: tuple[str, ...]
     """Names of the altered searches (`hybrid_subjects.WRONG`) that it must refute."""
 
-    def settle(self, subject: Subject, seconds: float = 5.0, with_twins: bool = True) -> Settled:
+    def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Settled:
         """Try every cache and limit in every scope. The counterexample is the search itself, run on the real code."""
         start = time.perf_counter()
         settled = Settled(self.id, subject.name, "proved")
@@ -73,7 +73,7 @@ class Exhausted(Statement):
             settled.status, settled.message = "unavailable", str(error)
             return settled
         self._exhaust(subject, search, settled)
-        for name in self.wrong if with_twins else ():
+        for name in self.wrong if with_controls else ():
             self._refute(name, settled)
         settled.seconds = time.perf_counter() - start
         return settled
@@ -95,13 +95,13 @@ class Exhausted(Statement):
             settled.counterexample = {"limit": example.limit, "found": example.found or 0, "longest": example.longest}
 
     def _refute(self, name: str, settled: Settled) -> None:
-        """The altered search must fail in a scope in which the mended one does not."""
+        """The altered search must fail in a scope in which the right one does not."""
         for scope in filter(self.concerns, scopes()):
             if not _right(exhaust(scope, WRONG[name](scope))) and _right(exhaust(scope, exact_search(scope))):
-                settled.twins[name] = "refuted"
+                settled.controls[name] = "refuted"
                 return
-        settled.twins[name], settled.status = "proved", "undecided"
-        settled.message = f"twin '{name}' is not refuted. {settled.message}"
+        settled.controls[name], settled.status = "proved", "undecided"
+        settled.message = f"negative control '{name}' is not refuted. {settled.message}"
 
 
 def _right(tally: Tally) -> bool:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ..symbolic import every, implies, negation, same, some, use
+from ..claims import every, implies, negation, same, some, use
 from ..symbolic_bytes import byte_string, is_bytes, power
-from ..theorem import Theorem, Twin
+from ..theorem import NegativeControl, Theorem
 
 GROUPS = 2**32
 
@@ -44,10 +44,12 @@ T22 = Theorem(
     variables=_TWO_KEYS,
     assume=_two_keys,
     claim=_injective,
-    twins=(
-        Twin("the group takes three bytes", {"packed": _packed_in(3)}),
-        Twin("the group stands before the hash, both shortened", {"packed": lambda x, g: byte_string(1, g % 256) + x}),
-        Twin(
+    controls=(
+        NegativeControl("the group takes three bytes", {"packed": _packed_in(3)}),
+        NegativeControl(
+            "the group stands before the hash, both shortened", {"packed": lambda x, g: byte_string(1, g % 256) + x}
+        ),
+        NegativeControl(
             "group ids beyond four bytes are wrapped",
             {"packed": _packed_in(4)},
             assume=lambda v: [is_bytes(v.n, v.x), is_bytes(v.m, v.y), v.g >= 0, v.h >= 0],
@@ -72,10 +74,10 @@ T22_INVERSE = Theorem(
     variables=_ONE_KEY,
     assume=lambda v: [is_bytes(v.n, v.x), _group(v.g)],
     claim=_unpacks,
-    twins=(
-        Twin("the hash keeps a byte of the group", {"unpacked_hash": lambda key: key[:-3]}),
-        Twin("half of the group is read", {"unpacked_group": lambda key: _number(key[-2:])}),
-        Twin("the group takes three bytes", {"packed": _packed_in(3)}),
+    controls=(
+        NegativeControl("the hash keeps a byte of the group", {"unpacked_hash": lambda key: key[:-3]}),
+        NegativeControl("half of the group is read", {"unpacked_group": lambda key: _number(key[-2:])}),
+        NegativeControl("the group takes three bytes", {"packed": _packed_in(3)}),
     ),
 )
 
@@ -99,7 +101,7 @@ T22_RANGE = Theorem(
     variables=_ONE_KEY,
     assume=lambda v: [is_bytes(v.n, v.x), negation(_group(v.g))],
     claim=_refuses,
-    twins=(Twin("it is cut", {"packed": _packed_in(4)}),),
+    controls=(NegativeControl("it is cut", {"packed": _packed_in(4)}),),
 )
 
 
@@ -129,9 +131,11 @@ T22_COARSE = Theorem(
     variables={"n": "bytes of every hash", **_FOUR},
     assume=lambda v: [is_bytes(v.n, number) for number in (v.x, v.y, v.z, v.u)],
     claim=_coarse_injective,
-    twins=(
-        Twin("only the last hash is kept", {"coarse_hash": lambda hashes: hashes[-1]}),
-        Twin("the hashes are added up", {"coarse_hash": lambda hashes: byte_string(40, sum(map(_number, hashes)))}),
+    controls=(
+        NegativeControl("only the last hash is kept", {"coarse_hash": lambda hashes: hashes[-1]}),
+        NegativeControl(
+            "the hashes are added up", {"coarse_hash": lambda hashes: byte_string(40, sum(map(_number, hashes)))}
+        ),
     ),
     bounded="two hashes for a block; k + 1 follow from k, as a string of k hashes and one more are two strings again "
     "(T22.coarse.step)",
@@ -152,7 +156,7 @@ T22_STEP = Theorem(
     variables={"m": "bytes of all hashes but the last", "n": "bytes of the last", **_FOUR},
     assume=lambda v: [is_bytes(v.m, v.x), is_bytes(v.m, v.z), is_bytes(v.n, v.y), is_bytes(v.n, v.u)],
     claim=_step_injective,
-    twins=(Twin("the last hash is left out", {"coarse_hash": lambda hashes: hashes[0]}),),
+    controls=(NegativeControl("the last hash is left out", {"coarse_hash": lambda hashes: hashes[0]}),),
 )
 
 
@@ -173,7 +177,7 @@ T22_MIXED = Theorem(
         v.m >= 1,
     ],
     claim=_mixed_injective,
-    twins=(Twin("the hashes of one pair only", {"coarse_hash": lambda hashes: hashes[0]}),),
+    controls=(NegativeControl("the hashes of one pair only", {"coarse_hash": lambda hashes: hashes[0]}),),
     refuted_on=dict.fromkeys(
         ("impl", "vllm==0.23.0"),
         "a hasher whose digests differ in length lets two contents share a coarser block: one length for all",
@@ -214,9 +218,9 @@ T22_COVER = Theorem(
     assume=lambda v: [v.i >= 0, v.scale >= 1, v.scale <= SCALE, v.fine >= 1, v.known >= v.i * v.scale + v.scale],
     claim=_covers,
     unroll=SCALE,
-    twins=(
-        Twin("blocks begin one hash later", {"covered": _wrong_cover(0, 1)}),
-        Twin("blocks overlap", {"covered": _wrong_cover(-1, 0)}),
+    controls=(
+        NegativeControl("blocks begin one hash later", {"covered": _wrong_cover(0, 1)}),
+        NegativeControl("blocks overlap", {"covered": _wrong_cover(-1, 0)}),
     ),
     bounded=f"up to {SCALE} small blocks in a coarser one: the code cuts one slice, whose ends do not depend on how "
     "many lie between; index, block sizes and lengths are symbolic",
@@ -246,7 +250,7 @@ T22_BEYOND = Theorem(
     ],
     claim=_stops,
     unroll=SCALE,
-    twins=(Twin("what there is counts as a block", {"covered": _wrong_cover(0, 0)}),),
+    controls=(NegativeControl("what there is counts as a block", {"covered": _wrong_cover(0, 0)}),),
     bounded=f"as T22.cover: up to {SCALE} small blocks in a coarser one",
     refuted_on={
         "vllm==0.23.0": "where a list raises, the view gives a shorter hash, or an empty one: the hash of a block that "
@@ -272,7 +276,7 @@ T22_EVENTS = Theorem(
     variables={"n": "bytes of both hashes", "x": "number of one hash", "y": "number of the other"},
     assume=lambda v: [is_bytes(v.n, v.x), is_bytes(v.n, v.y)],
     claim=_event_injective,
-    twins=(Twin("the low 32 bits", {"event_hash": lambda x: _number(x) % 2**32}),),
+    controls=(NegativeControl("the low 32 bits", {"event_hash": lambda x: _number(x) % 2**32}),),
     refuted_on=dict.fromkeys(
         ("impl", "vllm==0.23.0"),
         "24 of 32 bytes are dropped: among n blocks two share a number with probability about n * n / 2**65, 1 % "
@@ -289,7 +293,7 @@ T22_EVENTS_SHORT = Theorem(
     claim=lambda f, v: same(
         f.event_hash(byte_string(v.n, v.x)) == f.event_hash(byte_string(v.m, v.y)), v.x % 2**64 == v.y % 2**64
     ),
-    twins=(Twin("the low 32 bits", {"event_hash": lambda x: _number(x) % 2**32}),),
+    controls=(NegativeControl("the low 32 bits", {"event_hash": lambda x: _number(x) % 2**32}),),
     meaning="Nothing else is lost: hashes of up to 8 bytes keep their identity in events, if they are of one length.",
 )
 
@@ -306,7 +310,7 @@ T22_EVENTS_COARSE = Theorem(
     variables={"n": "bytes of both hashes", "x": "number of one hash", "y": "number of the next"},
     assume=lambda v: [v.n >= 8, is_bytes(v.n, v.x), is_bytes(v.n, v.y)],
     claim=_event_says_size,
-    twins=(Twin("the last hash alone is the coarser one", {"coarse_hash": lambda hashes: hashes[-1]}),),
+    controls=(NegativeControl("the last hash alone is the coarser one", {"coarse_hash": lambda hashes: hashes[-1]}),),
     refuted_on=dict.fromkeys(
         ("impl", "vllm==0.23.0"),
         "never: with block sizes 16 and 32, the block of tokens 0..31 in one group and that of tokens 16..31 in "
@@ -346,14 +350,18 @@ T22_CHAIN = Theorem(
     },
     assume=lambda v: [v.p >= 0, v.q >= 0, v.e >= 0, v.o >= 0],
     claim=_chained,
-    twins=(
-        Twin("the parent does not count", {"same_identity": lambda x, y: _same_content((0, *x[1:]), (0, *y[1:]))}),
-        Twin(
+    controls=(
+        NegativeControl(
+            "the parent does not count", {"same_identity": lambda x, y: _same_content((0, *x[1:]), (0, *y[1:]))}
+        ),
+        NegativeControl(
             "the last token does not count",
             {"same_identity": lambda x, y: _same_content((x[0], x[1][:1], x[2]), (y[0], y[1][:1], y[2]))},
         ),
-        Twin("the extra key does not count", {"same_identity": lambda x, y: _same_content((*x[:2], 0), (*y[:2], 0))}),
-        Twin(
+        NegativeControl(
+            "the extra key does not count", {"same_identity": lambda x, y: _same_content((*x[:2], 0), (*y[:2], 0))}
+        ),
+        NegativeControl(
             "the order of the tokens does not count",
             claim=lambda f, v: same(
                 some(

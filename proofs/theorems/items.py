@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ..claims import every, implies, same, some
 from ..roles.extra_keys import Content
-from ..symbolic import every, implies, same, some
 from ..symbolic_bytes import alike, text
-from ..theorem import Theorem, Twin
+from ..theorem import NegativeControl, Theorem
 
 _BLOCK = {"start": "first token of the block", "b": "tokens per block"}
 
@@ -112,10 +112,10 @@ def _up_to_the_border(content: Content, start: Any, end: Any) -> tuple[Any, ...]
 
 _TWO_ITEMS: Any = {
     "variables": {**_item_variables("12"), **_BLOCK, "token": "a position of the block"},
-    "twins": (
-        Twin("offsets do not count", {"extra_keys": _without_offsets}),
-        Twin("items that go on in the next block do not count", {"extra_keys": _whole_items_only}),
-        Twin("the last position of the block does not count", {"extra_keys": _up_to_the_border}),
+    "controls": (
+        NegativeControl("offsets do not count", {"extra_keys": _without_offsets}),
+        NegativeControl("items that go on in the next block do not count", {"extra_keys": _whole_items_only}),
+        NegativeControl("the last position of the block does not count", {"extra_keys": _up_to_the_border}),
     ),
 }
 
@@ -133,7 +133,7 @@ T23_ITEMS = Theorem(
     variables=_TWO_ITEMS["variables"],
     assume=lambda v: [*_in_order(_items(v, "1", "2")), *_one_length(_items(v, "1", "2")), *_within(v)],
     claim=_items_said,
-    twins=_TWO_ITEMS["twins"],
+    controls=_TWO_ITEMS["controls"],
     bounded="two items: the scan looks at one item at a time and keeps nothing but where it is (T23.scan)",
 )
 
@@ -167,9 +167,9 @@ T23_NOTHING_ELSE = Theorem(
     variables={**_item_variables("12"), **_BLOCK},
     assume=lambda v: [*_in_order(_items(v, "1", "2")), *_block(v)],
     claim=_nothing_else,
-    twins=(
-        Twin("items that touch the block count", {"extra_keys": _neighbours_too}),
-        Twin(
+    controls=(
+        NegativeControl("items that touch the block count", {"extra_keys": _neighbours_too}),
+        NegativeControl(
             "all items count", {"extra_keys": lambda content, start, end: _neighbours_too(content, 0, start + end + 99)}
         ),
     ),
@@ -184,7 +184,7 @@ T23_LENGTHS = Theorem(
     variables=_TWO_ITEMS["variables"],
     assume=lambda v: [*_in_order(_items(v, "1")), *_in_order(_items(v, "2")), *_within(v)],
     claim=_lengths_told_apart,
-    twins=_TWO_ITEMS["twins"][:1],
+    controls=_TWO_ITEMS["controls"][:1],
     bounded="one item in each request: enough to refute it",
     refuted_on=dict.fromkeys(
         ("model", "impl", "vllm==0.23.0"),
@@ -216,7 +216,7 @@ T23_OVERLAP = Theorem(
         v.offset2 + v.length2 > v.start,
     ],
     claim=_overlapping_told_apart,
-    twins=(Twin("items that go on in the next block do not count", {"extra_keys": _whole_items_only}),),
+    controls=(NegativeControl("items that go on in the next block do not count", {"extra_keys": _whole_items_only}),),
     refuted_on=dict.fromkeys(
         ("impl", "vllm==0.23.0"),
         "the scan stops at the first item that goes on in the next block. A video with its sound is two items on "
@@ -255,7 +255,7 @@ T23_SCAN = Theorem(
     variables={**_item_variables("12"), **_BLOCK},
     assume=lambda v: [*_in_order(_items(v, "1", "2")), *_block(v)],
     claim=_scan_goes_on,
-    twins=(Twin("an item that goes on is taken for done", {"scanned_keys": _wrong_scan}),),
+    controls=(NegativeControl("an item that goes on is taken for done", {"scanned_keys": _wrong_scan}),),
     bounded="two items, as T23.items",
 )
 
@@ -280,8 +280,8 @@ T23_RESUMED = Theorem(
     assume=lambda v: [*_in_order(_items(v, "1", "2")), v.b >= 1, v.known >= 1],
     claim=_all_in_keys,
     unroll=2,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "only the first item is looked at",
             {
                 "resumed_keys": lambda content, known, size: tuple(

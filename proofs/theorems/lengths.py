@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from ..claims import every, implies, lemma, multiples_ordered, same, use
 from ..roles.memory import LONGEST
-from ..symbolic import every, implies, lemma, multiples_ordered, same, use
-from ..theorem import Theorem, Twin
+from ..theorem import NegativeControl, Theorem
 from .memory import whole_blocks
 
 # T18: a longer request needs no less.
@@ -63,8 +63,8 @@ T18_FULL = _monotone(
     {"ranks": "context-parallel ranks"},
     _full_grows,
     what="full attention",
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "only the rest after the ranks counts", {"need_full": lambda length, ranks, b, page: length % ranks * page}
         ),
     ),
@@ -74,8 +74,8 @@ T18_WINDOW = _monotone(
     {"w": "window, in tokens", "batched": "most tokens of one step"},
     lambda f, v: _grows(lambda length, page: f.need_window(length, v.w, v.batched, v.b, page), v),
     what="sliding window",
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "the part of the window in the last block counts",
             {"need_window": lambda length, w, batched, b, page: (length % b + w) * page},
         ),
@@ -86,8 +86,8 @@ T18_CHUNK = _monotone(
     {"k": "chunk, in tokens", "batched": "most tokens of one step"},
     lambda f, v: _grows(lambda length, page: f.need_chunk(length, v.k, v.batched, v.b, page), v),
     what="chunked local attention",
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "only the last chunk counts",
             {"need_chunk": lambda length, k, batched, b, page: -(-(length % k) // b) * page},
         ),
@@ -111,8 +111,8 @@ T18_MAMBA = _monotone(
     {"s": "speculative blocks"},
     _mamba_grows,
     what="states, in every cache mode",
-    twins=tuple(
-        Twin(f"the tokens of the last block count ({mode})", {f"need_mamba_{mode}": _states_wrong})
+    controls=tuple(
+        NegativeControl(f"the tokens of the last block count ({mode})", {f"need_mamba_{mode}": _states_wrong})
         for mode in ("all", "align", "none")
     ),
 )
@@ -121,7 +121,11 @@ T18_CROSS = _monotone(
     {"encoder": "most tokens of the encoder's input"},
     lambda f, v: _grows(lambda length, page: f.need_cross(length, v.encoder, v.b, page), v),
     what="cross attention",
-    twins=(Twin("less for longer ones", {"need_cross": lambda length, encoder, b, page: (encoder - length) * page}),),
+    controls=(
+        NegativeControl(
+            "less for longer ones", {"need_cross": lambda length, encoder, b, page: (encoder - length) * page}
+        ),
+    ),
 )
 
 
@@ -141,7 +145,9 @@ T18_UNIFORM = _monotone(
     {"other": "bytes of another layer's page"},
     _uniform_grows,
     what="layers of one type with pages of their own, which need the same number of blocks",
-    twins=(Twin("only the last block counts", {"need_uniform": lambda length, b, p, q: length % b * (p + q)}),),
+    controls=(
+        NegativeControl("only the last block counts", {"need_uniform": lambda length, b, p, q: length % b * (p + q)}),
+    ),
     bounded="Two layers: the need is the most blocks of any layer by the sum of the pages.",
 )
 
@@ -169,9 +175,9 @@ T18 = Theorem(
     variables=_SEARCH,
     assume=lambda v: [v.limit >= 1, v.limit <= LONGEST],
     claim=_found,
-    twins=(
-        Twin("one less", {"longest": lambda limit, memory: max(0, min(limit, memory) - 1)}),
-        Twin("at least one", {"longest": lambda limit, memory: max(1, min(limit, memory))}),
+    controls=(
+        NegativeControl("one less", {"longest": lambda limit, memory: max(0, min(limit, memory) - 1)}),
+        NegativeControl("at least one", {"longest": lambda limit, memory: max(1, min(limit, memory))}),
     ),
     unroll=LONGEST,
     bounded=_HALVING,
@@ -183,7 +189,7 @@ T18_NOTHING = Theorem(
     variables=_SEARCH,
     assume=lambda v: [v.limit == 0],
     claim=_found,
-    twins=(Twin("at least one", {"longest": lambda limit, memory: max(1, min(limit, memory))}),),
+    controls=(NegativeControl("at least one", {"longest": lambda limit, memory: max(1, min(limit, memory))}),),
     refuted_on={"vllm==0.23.0": "a length of 1 is said to fit where the model allows none"},
 )
 
@@ -209,10 +215,14 @@ T24 = Theorem(
     variables={"free": "free blocks", "blocks": "blocks of the pool, the null block included"},
     assume=lambda v: [v.blocks >= 1, v.free >= 0, v.free <= v.blocks - 1],
     claim=_used,
-    twins=(
-        Twin("the null block counts", {"usage": lambda free, blocks: 1.0 - free / blocks}),
-        Twin("share of the free blocks", {"usage": lambda free, blocks: free / (blocks - 1) if blocks > 1 else 0.0}),
-        Twin("an empty pool is full", {"usage": lambda free, blocks: 1.0 - free / (blocks - 1) if blocks > 1 else 1.0}),
+    controls=(
+        NegativeControl("the null block counts", {"usage": lambda free, blocks: 1.0 - free / blocks}),
+        NegativeControl(
+            "share of the free blocks", {"usage": lambda free, blocks: free / (blocks - 1) if blocks > 1 else 0.0}
+        ),
+        NegativeControl(
+            "an empty pool is full", {"usage": lambda free, blocks: 1.0 - free / (blocks - 1) if blocks > 1 else 1.0}
+        ),
     ),
     bounded="Quotients are exact here. Floating point rounds both operations to the nearest number and is monotone: "
     "from "

@@ -3,8 +3,8 @@
 from math import inf
 from typing import Any
 
-from ..symbolic import implies, lemma, multiples_ordered, use
-from ..theorem import Theorem, Twin
+from ..claims import implies, lemma, multiples_ordered, use
+from ..theorem import NegativeControl, Theorem
 
 _PAGES = {"p": "bytes of a page", "q": "bytes of another page"}
 _MEMORY = "bytes of memory, negative if the model took more than there is"
@@ -42,11 +42,13 @@ T17 = Theorem(
     variables={"memory": _MEMORY, "page": "bytes of a page", "layers": "layers that share the memory"},
     assume=lambda v: [v.page >= 1, v.layers >= 1],
     claim=_shared_out,
-    twins=(
-        Twin("rounded up", {"num_blocks": lambda memory, page, layers: max(0, -(-memory // (page * layers)))}),
-        Twin("below nothing", {"num_blocks": lambda memory, page, layers: memory // page // layers}),
-        Twin("layers do not count", {"num_blocks": lambda memory, page, layers: max(0, memory // page)}),
-        Twin("at least one", {"num_blocks": lambda memory, page, layers: max(1, memory // page // layers)}),
+    controls=(
+        NegativeControl(
+            "rounded up", {"num_blocks": lambda memory, page, layers: max(0, -(-memory // (page * layers)))}
+        ),
+        NegativeControl("below nothing", {"num_blocks": lambda memory, page, layers: memory // page // layers}),
+        NegativeControl("layers do not count", {"num_blocks": lambda memory, page, layers: max(0, memory // page)}),
+        NegativeControl("at least one", {"num_blocks": lambda memory, page, layers: max(1, memory // page // layers)}),
     ),
     meaning="No memory is given away but less than one block, and none is used that is not there.",
 )
@@ -73,9 +75,11 @@ T17_SHARED = Theorem(
     variables={"memory": _MEMORY, "p": _PAGES["p"]},
     assume=lambda v: [v.p >= 1],
     claim=_two_buffers,
-    twins=(
-        Twin("every layer has a buffer", {"size_plain": lambda memory, p: (max(0, memory // (3 * p)),) * 2}),
-        Twin("one buffer is forgotten", {"size_plain": lambda memory, p: (memory // (2 * p), memory // (2 * p) * p)}),
+    controls=(
+        NegativeControl("every layer has a buffer", {"size_plain": lambda memory, p: (max(0, memory // (3 * p)),) * 2}),
+        NegativeControl(
+            "one buffer is forgotten", {"size_plain": lambda memory, p: (memory // (2 * p), memory // (2 * p) * p)}
+        ),
     ),
     bounded="Two groups of two layers and one. How many layers there are shows in the number of buffers only, and T17 "
     "is about any number of them.",
@@ -89,8 +93,10 @@ T17_ONE_TYPE = Theorem(
     variables={"memory": _MEMORY, **_PAGES},
     assume=lambda v: [v.p >= 1, v.q >= 1],
     claim=lambda f, v: _sized(f, v, "size_one_type", v.p + v.q, v.p, v.q),
-    twins=(
-        Twin("one page is forgotten", {"size_one_type": lambda memory, p, q: (memory // p, memory // p * (p + q))}),
+    controls=(
+        NegativeControl(
+            "one page is forgotten", {"size_one_type": lambda memory, p, q: (memory // p, memory // p * (p + q))}
+        ),
     ),
     bounded="Two layers: a block is the sum of the pages.",
     refuted_on={"vllm==0.23.0": _NEGATIVE},
@@ -98,7 +104,7 @@ T17_ONE_TYPE = Theorem(
 
 
 def _several_block(v: Any) -> Any:
-    """A page `p` beside a page `q`; the second group has two layers of `p`. Equal pages all lie in the same buffers."""
+    """A page `p` and a page `q`; the second group has two layers of `p`. Equal pages all lie in the same buffers."""
     return 2 * v.p + v.q if v.p != v.q else 2 * v.p
 
 
@@ -110,8 +116,8 @@ T17_SEVERAL_TYPES = Theorem(
     variables={"memory": _MEMORY, **_PAGES},
     assume=lambda v: [v.p >= 1, v.q >= 1],
     claim=lambda f, v: _sized(f, v, "size_several_types", _several_block(v), v.p, v.q),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "nothing is shared",
             {"size_several_types": lambda memory, p, q: (max(0, memory // (3 * p + q)), 0)},
         ),
@@ -160,12 +166,12 @@ T17_CHECK = Theorem(
     variables={"memory": _MEMORY, "p": _PAGES["p"], **_BLOCKS},
     assume=_positive,
     claim=lambda f, v: _checked_plain(f, v, spare=0),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "one group is forgotten",
             {"check_plain": lambda memory, p, n, m: (2 * p * n, max(0, memory // (2 * p)))},
         ),
-        Twin(
+        NegativeControl(
             "layers without a partner are not paid for",
             {"check_plain": lambda memory, p, n, m: (p * (2 * n + m), max(0, memory // (2 * p)))},
         ),
@@ -180,8 +186,8 @@ T17_CHECK_ONE_TYPE = Theorem(
     variables={"memory": _MEMORY, **_PAGES, "n": _BLOCKS["n"]},
     assume=_positive,
     claim=lambda f, v: _checked(f, v, "check_one_type", [v.p, v.q], v.n, v.p + v.q),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "one page is forgotten",
             {"check_one_type": lambda memory, p, q, n: (p * n, max(0, memory // (p + q)))},
         ),
@@ -196,8 +202,8 @@ T17_CHECK_SEVERAL = Theorem(
     variables={"memory": _MEMORY, **_PAGES, **_BLOCKS},
     assume=_positive,
     claim=lambda f, v: _checked(f, v, "check_several_types", [v.p, v.q], v.n + v.m, _several_block(v)),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "every group pays for a whole tuple of pages",
             {
                 "check_several_types": lambda memory, p, q, n, m: (
@@ -221,8 +227,8 @@ T17_CHECK_STAGE = Theorem(
     variables={"memory": _MEMORY, **_PAGES, **_BLOCKS},
     assume=_positive,
     claim=lambda f, v: _checked(f, v, "check_stage", [v.p, v.q], v.n + v.m, v.p + v.q if v.p != v.q else v.p),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "the pages of the first group are taken for all",
             {"check_stage": lambda memory, p, q, n, m: (p * (n + m), max(0, memory // (p + q)))},
         ),
@@ -246,7 +252,9 @@ T17_NULL = Theorem(
     variables={"memory": _MEMORY, "p": _PAGES["p"], **_BLOCKS},
     assume=_positive,
     claim=lambda f, v: _checked_plain(f, v, spare=1)[0],
-    twins=(Twin("twice the need is not enough", {"check_plain": lambda memory, p, n, m: (4 * p * (n + m), 0)}),),
+    controls=(
+        NegativeControl("twice the need is not enough", {"check_plain": lambda memory, p, n, m: (4 * p * (n + m), 0)}),
+    ),
     bounded="Two groups of two layers and one, as T17.shared.",
     refuted_on={"model": _K1, "impl": _K1, "vllm==0.23.0": _K1},
     meaning="16 blocks are enough for the check where a request of 64 tokens and blocks of 4 needs 17.",
@@ -270,7 +278,11 @@ CONCURRENCY = Theorem(
     variables={"blocks": "blocks of the pool", "page": "bytes of a page", "n": "blocks that a request needs"},
     assume=lambda v: [v.blocks >= 0, v.page >= 1, v.n >= 0],
     claim=_at_once,
-    twins=(Twin("the null block counts", {"concurrency": lambda blocks, page, n: (blocks + 1) / n if n else inf}),),
+    controls=(
+        NegativeControl(
+            "the null block counts", {"concurrency": lambda blocks, page, n: (blocks + 1) / n if n else inf}
+        ),
+    ),
     bounded="One group of two layers.",
     refuted_on={
         "vllm==0.23.0": "a request that needs no block (cross attention without encoder input) is a ZeroDivisionError "
@@ -295,9 +307,11 @@ BLOCKS_FULL = Theorem(
     variables={"length": "tokens of the longest request", "ranks": "context-parallel ranks", "b": "tokens per block"},
     assume=lambda v: [v.length >= 0, v.ranks >= 1, v.b >= 1],
     claim=_split_evenly,
-    twins=(
-        Twin("the share is rounded down", {"blocks_full": lambda length, ranks, b: -(-(length // ranks) // b)}),
-        Twin("ranks do not count", {"blocks_full": lambda length, ranks, b: -(-length // b)}),
+    controls=(
+        NegativeControl(
+            "the share is rounded down", {"blocks_full": lambda length, ranks, b: -(-(length // ranks) // b)}
+        ),
+        NegativeControl("ranks do not count", {"blocks_full": lambda length, ranks, b: -(-length // b)}),
     ),
     meaning="A manager with blocks of b * ranks tokens counts the same.",
 )

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ..symbolic import every, implies, lemma, multiples_ordered, some
-from ..theorem import Theorem, Twin
+from ..claims import every, implies, lemma, multiples_ordered, some
+from ..theorem import NegativeControl, Theorem
 
 _WIDTHS = {
     "b": "tokens per block",
@@ -39,9 +39,9 @@ CDIV = Theorem(
     variables={**_X, "q": "any integer"},
     assume=lambda v: [v.unit >= 1],
     claim=_least_units,
-    twins=(
-        Twin("rounded down", {"cdiv": lambda x, y: x // y}),
-        Twin("always one more", {"cdiv": lambda x, y: x // y + 1}),
+    controls=(
+        NegativeControl("rounded down", {"cdiv": lambda x, y: x // y}),
+        NegativeControl("always one more", {"cdiv": lambda x, y: x // y + 1}),
     ),
     meaning="The last block of a sequence may be partly filled; none is missing and none is empty.",
 )
@@ -57,9 +57,9 @@ DOWN = Theorem(
         f.down(v.x, v.unit) + v.unit > v.x,
         is_multiple(f.down(v.x, v.unit), v.unit, v.x),
     ],
-    twins=(
-        Twin("rounded up", {"down": lambda x, unit: -(-x // unit) * unit}),
-        Twin("not a multiple", {"down": lambda x, unit: x - (x % unit) // 2}),
+    controls=(
+        NegativeControl("rounded up", {"down": lambda x, unit: -(-x // unit) * unit}),
+        NegativeControl("not a multiple", {"down": lambda x, unit: x - (x % unit) // 2}),
     ),
 )
 
@@ -75,9 +75,9 @@ UP = Theorem(
     variables=_X,
     assume=lambda v: [v.unit >= 1],
     claim=lambda f, v: _smallest_multiple(f.up(v.x, v.unit), v.x, v.unit),
-    twins=(
-        Twin("one multiple further", {"up": lambda x, unit: (x // unit + 1) * unit}),
-        Twin("rounded down", {"up": lambda x, unit: x // unit * unit}),
+    controls=(
+        NegativeControl("one multiple further", {"up": lambda x, unit: (x // unit + 1) * unit}),
+        NegativeControl("rounded down", {"up": lambda x, unit: x // unit * unit}),
     ),
 )
 
@@ -109,10 +109,10 @@ PAGE = Theorem(
     variables=_WIDTHS,
     assume=_sensible,
     claim=lambda f, v: _counted(f.page_full, v),
-    twins=(
-        Twin("values as wide as keys", {"page_full": lambda b, h, d, v, z: 2 * b * h * d * z}),
-        Twin("keys only", {"page_full": lambda b, h, d, v, z: b * h * d * z}),
-        Twin("one number more", {"page_full": lambda b, h, d, v, z: (b * h * (d + v) + 1) * z}),
+    controls=(
+        NegativeControl("values as wide as keys", {"page_full": lambda b, h, d, v, z: 2 * b * h * d * z}),
+        NegativeControl("keys only", {"page_full": lambda b, h, d, v, z: b * h * d * z}),
+        NegativeControl("one number more", {"page_full": lambda b, h, d, v, z: (b * h * (d + v) + 1) * z}),
     ),
     meaning="16 tokens of 8 heads, 128 wide, 2 bytes a number: 65,536 bytes.",
 )
@@ -124,7 +124,7 @@ PAGE_WINDOW = Theorem(
     variables=_WIDTHS,
     assume=_sensible,
     claim=lambda f, v: _counted(f.page_window, v),
-    twins=(Twin("values as wide as keys", {"page_window": lambda b, h, d, v, z: 2 * b * h * d * z}),),
+    controls=(NegativeControl("values as wide as keys", {"page_window": lambda b, h, d, v, z: 2 * b * h * d * z}),),
 )
 
 PAGE_CHUNK = Theorem(
@@ -134,7 +134,7 @@ PAGE_CHUNK = Theorem(
     variables=_LATENT,
     assume=_sensible,
     claim=lambda f, v: f.page_chunk(v.b, v.h, v.d, v.z) == f.page_full(v.b, v.h, v.d, v.d, v.z),
-    twins=(Twin("keys only", {"page_chunk": lambda b, h, d, z: b * h * d * z}),),
+    controls=(NegativeControl("keys only", {"page_chunk": lambda b, h, d, z: b * h * d * z}),),
 )
 
 
@@ -155,9 +155,9 @@ PAGE_LATENT = Theorem(
     variables=_LATENT,
     assume=_sensible,
     claim=_counted_latent,
-    twins=(
-        Twin("a key and a value", {"page_latent": lambda t, h, d, z: 2 * t * h * d * z}),
-        Twin("heads do not count", {"page_latent": lambda t, h, d, z: t * d * z}),
+    controls=(
+        NegativeControl("a key and a value", {"page_latent": lambda t, h, d, z: 2 * t * h * d * z}),
+        NegativeControl("heads do not count", {"page_latent": lambda t, h, d, z: t * d * z}),
     ),
     meaning="64 tokens, one vector of 576 numbers of 2 bytes each: 73,728 bytes.",
 )
@@ -172,9 +172,9 @@ FOUR_BITS = Theorem(
         f.nvfp4_width(0) == 0,
         f.nvfp4_width(v.w + 1) == f.nvfp4_width(v.w) + (v.w % 2 == 0) + (v.w % 16 == 0),
     ],
-    twins=(
-        Twin("a begun scale is forgotten", {"nvfp4_width": lambda w: -(-w // 2) + w // 16}),
-        Twin("a begun byte is forgotten", {"nvfp4_width": lambda w: w // 2 - (-w // 16)}),
+    controls=(
+        NegativeControl("a begun scale is forgotten", {"nvfp4_width": lambda w: -(-w // 2) + w // 16}),
+        NegativeControl("a begun byte is forgotten", {"nvfp4_width": lambda w: w // 2 - (-w // 16)}),
     ),
     refuted_on={
         "vllm==0.23.0": "one scale byte too few per row where 16 does not divide the head size, and half a byte "
@@ -189,7 +189,7 @@ FOUR_BITS_SIXTEENS = Theorem(
     variables={"m": "sixteenth part of the width"},
     assume=lambda v: [v.m >= 0],
     claim=lambda f, v: f.nvfp4_width(16 * v.m) == 9 * v.m,
-    twins=(Twin("scales are forgotten", {"nvfp4_width": lambda w: -(-w // 2)}),),
+    controls=(NegativeControl("scales are forgotten", {"nvfp4_width": lambda w: -(-w // 2)}),),
     meaning="Where T17.nvfp4 fails, the usual head sizes (64, 128, 256) are not affected.",
 )
 
@@ -202,7 +202,7 @@ PAGE_FOUR_BITS = Theorem(
     claim=lambda f, v: (
         f.page_four_bits(v.b, v.h, v.d, v.v, v.z) == f.page_full(v.b, v.h, f.nvfp4_width(v.d), f.nvfp4_width(v.v), v.z)
     ),
-    twins=(Twin("two bytes more in a row", {"nvfp4_width": lambda w: -(-w // 2) - (-w // 16) + 2}),),
+    controls=(NegativeControl("two bytes more in a row", {"nvfp4_width": lambda w: -(-w // 2) - (-w // 16) + 2}),),
 )
 
 _TOKENS_HEADS = {"b": _WIDTHS["b"], "h": _WIDTHS["h"]}
@@ -218,9 +218,9 @@ SCALES = Theorem(
         f.scales(1, v.h + 1) == f.scales(1, v.h) + f.scales(1, 1),
         f.scales(v.b + 1, v.h) == f.scales(v.b, v.h) + f.scales(1, v.h),
     ],
-    twins=(
-        Twin("two bytes each", {"scales": lambda b, h: 4 * b * h}),
-        Twin("one for a head", {"scales": lambda b, h: 8 * h}),
+    controls=(
+        NegativeControl("two bytes each", {"scales": lambda b, h: 4 * b * h}),
+        NegativeControl("one for a head", {"scales": lambda b, h: 8 * h}),
     ),
 )
 
@@ -232,7 +232,7 @@ SCALES_LATENT = Theorem(
     variables=_TOKENS_HEADS,
     assume=_sensible,
     claim=lambda f, v: f.scales_latent(v.b, v.h) == 4 * v.b * v.h,
-    twins=(Twin("no scale", {"scales_latent": lambda b, h: 0}),),
+    controls=(NegativeControl("no scale", {"scales_latent": lambda b, h: 0}),),
     refuted_on={"model": _K6, "impl": _K6, "vllm==0.23.0": _K6},
 )
 
@@ -249,7 +249,7 @@ RATIO = Theorem(
     variables={"b": _WIDTHS["b"], "ratio": "tokens per vector"},
     assume=_sensible,
     claim=_all_stored,
-    twins=(Twin("a begun vector is forgotten", {"stored_vectors": lambda b, ratio: b // ratio}),),
+    controls=(NegativeControl("a begun vector is forgotten", {"stored_vectors": lambda b, ratio: b // ratio}),),
     refuted_on={
         "vllm==0.23.0": "blocks of fewer tokens than the ratio have a page of 0 bytes (and divide memory by zero); "
         "otherwise the last tokens of a block have no vector"
@@ -266,9 +266,11 @@ ALIGNED = Theorem(
     variables={**_ALIGNED, "padded": "bytes asked for"},
     assume=_sensible,
     claim=lambda f, v: _smallest_multiple(f.page_aligned(v.b, v.d, v.unit, v.padded), max(v.b * v.d, v.padded), v.unit),
-    twins=(
-        Twin("what was asked for is ignored", {"page_aligned": lambda b, d, unit, padded: -(-b * d // unit) * unit}),
-        Twin("it is not aligned", {"page_aligned": lambda b, d, unit, padded: max(b * d, padded)}),
+    controls=(
+        NegativeControl(
+            "what was asked for is ignored", {"page_aligned": lambda b, d, unit, padded: -(-b * d // unit) * unit}
+        ),
+        NegativeControl("it is not aligned", {"page_aligned": lambda b, d, unit, padded: max(b * d, padded)}),
     ),
     refuted_on={
         "vllm==0.23.0": "what was asked for is overwritten where the stored size is unaligned, and kept unaligned "
@@ -284,7 +286,9 @@ ALIGNED_SCALES = Theorem(
     variables=_ALIGNED,
     assume=_sensible,
     claim=lambda f, v: _smallest_multiple(f.page_aligned_scaled(v.b, v.d, v.unit), v.b * v.d + 8 * v.b, v.unit),
-    twins=(Twin("scales are forgotten", {"page_aligned_scaled": lambda b, d, unit: -(-b * d // unit) * unit}),),
+    controls=(
+        NegativeControl("scales are forgotten", {"page_aligned_scaled": lambda b, d, unit: -(-b * d // unit) * unit}),
+    ),
     refuted_on={
         "vllm==0.23.0": "scales are left out of the alignment: the page is unaligned, or reading its size fails and "
         "the engine does not start"
@@ -298,7 +302,9 @@ COPIED = Theorem(
     variables={**_ALIGNED, "other_b": "tokens per block of the copy"},
     assume=_sensible,
     claim=lambda f, v: _smallest_multiple(f.page_copied(v.b, v.d, v.unit, v.other_b), v.other_b * v.d, v.unit),
-    twins=(Twin("the padding is kept", {"page_copied": lambda b, d, unit, other_b: -(-b * d // unit) * unit}),),
+    controls=(
+        NegativeControl("the padding is kept", {"page_copied": lambda b, d, unit, other_b: -(-b * d // unit) * unit}),
+    ),
     refuted_on={
         "vllm==0.23.0": "the padding of the old block size is kept: too small for larger blocks (the engine does not "
         "start), too large for smaller ones (bytes of every block unused)"
@@ -318,7 +324,7 @@ STATES = Theorem(
     variables={"first": "bytes of one state", "second": "bytes of another"},
     assume=_sensible,
     claim=_none_forgotten,
-    twins=(Twin("the second is forgotten", {"page_states": lambda first, second, dtypes: first}),),
+    controls=(NegativeControl("the second is forgotten", {"page_states": lambda first, second, dtypes: first}),),
     bounded="Two states of one dimension: sums and products of more are Python's own.",
     refuted_on={
         "vllm==0.23.0": "with fewer dtypes than shapes the states beyond are not counted, and written over what follows"
@@ -332,7 +338,9 @@ UNIFORM_COPIED = Theorem(
     variables={"b": _WIDTHS["b"], "d": _WIDTHS["d"], "other_b": "tokens per block of the copy"},
     assume=_sensible,
     claim=lambda f, v: f.page_uniform_copied(v.b, v.d, v.other_b) == 2 * v.other_b * v.d,
-    twins=(Twin("the members stay as they are", {"page_uniform_copied": lambda b, d, other_b: 2 * b * d}),),
+    controls=(
+        NegativeControl("the members stay as they are", {"page_uniform_copied": lambda b, d, other_b: 2 * b * d}),
+    ),
     bounded="Two layers: the page is the sum over the layers.",
     refuted_on={
         "vllm==0.23.0": "the members keep their block size: the group claims larger blocks than its pages have room for"

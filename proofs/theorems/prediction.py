@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from ..claims import every, implies, some
 from ..quotients import tokens
 from ..roles.one_request import Step
-from ..symbolic import every, implies, some
-from ..theorem import Theorem, Twin
+from ..theorem import NegativeControl, Theorem
 
 
 def _cdiv(x: Any, y: Any) -> Any:
@@ -99,16 +99,16 @@ T7_FULL = Theorem(
     variables=_FRESH,
     assume=any_fresh,
     claim=_foreseen("full", fresh),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "eviction candidates cost nothing",
             {"predicted_full": lambda step: max(_cdiv(step.slots, step.b) - step.hit, 0)},
         ),
-        Twin(
+        NegativeControl(
             "one block to spare",
             {"predicted_full": lambda step: max(_cdiv(step.slots, step.b) - step.hit, 0) + _candidates(step) + 1},
         ),
-        Twin(
+        NegativeControl(
             "external tokens need no room",
             {
                 "predicted_full": lambda step: (
@@ -129,12 +129,12 @@ T7_SLIDING = Theorem(
     variables={**_FRESH, "size": "window, in tokens"},
     assume=lambda v: [*any_fresh(v), v.size >= 1],
     claim=_foreseen("sliding", fresh),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "candidates that the window has left behind count",
             {"predicted_sliding": _wrongly(lambda step: max(0, step.total - step.size + 1), all_candidates=True)},
         ),
-        Twin(
+        NegativeControl(
             "external tokens that the window has left behind need room",
             {"predicted_sliding": _wrongly(lambda step: max(0, step.total - step.size + 1), taken_anyway=True)},
         ),
@@ -151,8 +151,8 @@ T7_CHUNKED = Theorem(
     variables={**_FRESH, "size": "chunk, in tokens"},
     assume=lambda v: [*any_fresh(v), v.size >= 1],
     claim=_foreseen("chunked", fresh),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "candidates before the chunk count",
             {"predicted_chunked": _wrongly(lambda step: step.total // step.size * step.size, all_candidates=True)},
         ),
@@ -170,8 +170,8 @@ T7_MAMBA = Theorem(
     variables={**_FRESH, "size": "speculative blocks"},
     assume=lambda v: [*any_fresh(v), *_state_hit(v), v.size >= 0],
     claim=_foreseen("mamba", fresh),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "blocks of drafts are forgotten",
             {"predicted_mamba": _wrongly(lambda step: step.total - 1)},
         ),
@@ -200,8 +200,8 @@ T7_ALIGN = Theorem(
     variables={**_FRESH, "size": "speculative blocks"},
     assume=lambda v: [*any_fresh(v), *_state_hit(v), v.size >= 0, v.external <= 2 * v.b, v.new <= v.b],
     claim=_foreseen_align,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "the state that comes from outside needs no block",
             {"predicted_align": lambda step: 1 + step.size + _candidates(step)},
         ),
@@ -252,10 +252,16 @@ T7_RUNNING = Theorem(
     variables={**_RUNNING, "size": "window, in tokens, and speculative blocks"},
     assume=lambda v: [*_any_running(v), v.size >= 1],
     claim=_foreseen_running,
-    twins=(
-        Twin("a table too long gives blocks back", {"predicted_full": lambda s: _cdiv(s.slots, s.b) - s.held}),
-        Twin("one block is always taken", {"predicted_sliding": lambda s: max(_cdiv(s.slots, s.b) - s.held, 1)}),
-        Twin("blocks of drafts are forgotten", {"predicted_mamba": lambda s: max(_cdiv(s.slots, s.b) - s.held, 0)}),
+    controls=(
+        NegativeControl(
+            "a table too long gives blocks back", {"predicted_full": lambda s: _cdiv(s.slots, s.b) - s.held}
+        ),
+        NegativeControl(
+            "one block is always taken", {"predicted_sliding": lambda s: max(_cdiv(s.slots, s.b) - s.held, 1)}
+        ),
+        NegativeControl(
+            "blocks of drafts are forgotten", {"predicted_mamba": lambda s: max(_cdiv(s.slots, s.b) - s.held, 0)}
+        ),
     ),
     meaning=T7_FULL.meaning,
 )
@@ -294,8 +300,8 @@ T7_RUNNING_ALIGN = Theorem(
         (v.held - v.size) * v.b + v.y >= 1,
     ],
     claim=_one_or_none,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "never below zero is forgotten",
             {"predicted_align": lambda s: min(_cdiv(s.main, s.b) + s.size - s.held, 1)},
         ),
@@ -323,12 +329,12 @@ T7_UNCACHED = Theorem(
     },
     assume=lambda v: [v.b >= 1, v.held >= 0, v.c >= 0, v.c <= v.held * v.b, v.new >= 1, v.size >= 1],
     claim=lambda f, v: [_foreseen(kind, _uncached)(f, v) for kind in ("full", "sliding")],
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "what is held already is taken again",
             {"predicted_sliding": lambda s: max(_cdiv(s.slots, s.b) - max(0, s.total - s.size + 1) // s.b, 0)},
         ),
-        Twin(
+        NegativeControl(
             "the table may be shorter than what is computed",
             assume=lambda v: [v.b >= 1, v.held >= 0, v.c >= 0, v.new >= 1, v.size >= 1],
         ),
@@ -361,9 +367,13 @@ T7_CANDIDATES = Theorem(
     },
     assume=lambda v: [],
     claim=_touched,
-    twins=(
-        Twin("null entries count", {"touched": lambda nulls, held: (sum(not h for h in held), _free(nulls, held))}),
-        Twin("held blocks count", {"touched": lambda nulls, held: (sum(not n for n in nulls), _free(nulls, held))}),
+    controls=(
+        NegativeControl(
+            "null entries count", {"touched": lambda nulls, held: (sum(not h for h in held), _free(nulls, held))}
+        ),
+        NegativeControl(
+            "held blocks count", {"touched": lambda nulls, held: (sum(not n for n in nulls), _free(nulls, held))}
+        ),
     ),
     bounded="a hit of 3 different blocks, each null, held or neither: both sides are sums over blocks",
     meaning="What T7 takes for granted about counting.",
@@ -386,9 +396,9 @@ T7_MISSING = Theorem(
     variables={"required": "entries needed", "present": "entries there"},
     assume=lambda v: [v.required >= 0, v.present >= 0],
     claim=_missing,
-    twins=(
-        Twin("the difference", {"missing_blocks": lambda required, present: required - present}),
-        Twin("one to spare", {"missing_blocks": lambda required, present: max(required - present + 1, 0)}),
+    controls=(
+        NegativeControl("the difference", {"missing_blocks": lambda required, present: required - present}),
+        NegativeControl("one to spare", {"missing_blocks": lambda required, present: max(required - present + 1, 0)}),
     ),
 )
 
@@ -405,9 +415,9 @@ T7_FITS = Theorem(
     variables={"b": "tokens per block", "main": "tokens after the step"},
     assume=lambda v: [v.b >= 1, v.main >= 1],
     claim=_fits,
-    twins=(
-        Twin("the last block must be full", {"taken_full": lambda step: step.slots // step.b}),
-        Twin("a block to spare", {"taken_full": lambda step: step.slots // step.b + 1}),
+    controls=(
+        NegativeControl("the last block must be full", {"taken_full": lambda step: step.slots // step.b}),
+        NegativeControl("a block to spare", {"taken_full": lambda step: step.slots // step.b + 1}),
     ),
     meaning="Every token that a step may write has a slot (S15).",
 )

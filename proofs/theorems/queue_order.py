@@ -24,7 +24,7 @@ class Step(NamedTuple):
 
 
 Orders = Callable[[int, Sequence[Step]], list[list[int]]]
-"""For a pool with so many blocks beside the null block: how its queue reads before the first step and after each."""
+"""For a pool with so many blocks, the null block not counted: its queue before the first step and after each."""
 
 
 def listed(blocks: int, steps: Sequence[Step]) -> list[list[int]]:
@@ -120,7 +120,7 @@ _WRONG = {
 class Agreement(Statement):
     """That a core's queue reads as a plain list does, in some small scopes."""
 
-    def settle(self, subject: Subject, seconds: float = 5.0, with_twins: bool = True) -> Verdict:
+    def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
         """Try every sequence of the scopes, on the real code."""
         start = time.perf_counter()
         verdict = Verdict(self.id, subject.name, "proved")
@@ -141,10 +141,10 @@ class Agreement(Statement):
             verdict.status, verdict.replayed = "refuted", True
             verdict.counterexample = {"blocks": blocks, "steps": len(steps)}
             verdict.message = f"{steps}: {_shown(orders, blocks, steps)} instead of {listed(blocks, steps)}"
-        for wrong, twin in _WRONG.items() if with_twins else ():
-            verdict.twins[wrong] = "proved" if _differs(twin)[1] is None else "refuted"
-        if "proved" in verdict.twins.values():
-            verdict.status, verdict.message = "undecided", f"not every twin is refuted: {verdict.twins}"
+        for wrong, control in _WRONG.items() if with_controls else ():
+            verdict.controls[wrong] = "proved" if _differs(control)[1] is None else "refuted"
+        if "proved" in verdict.controls.values():
+            verdict.status, verdict.message = "undecided", f"not every negative control is refuted: {verdict.controls}"
         verdict.seconds = time.perf_counter() - start
         return verdict
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..claims import every, implies, negation, some
 from ..heap_theorem import HeapTheorem
 from ..pool_scene import NULL, pool_scene
-from ..symbolic import every, implies, negation, some
-from ..theorem import Twin
+from ..theorem import NegativeControl
 from .free_queue import refuses
 
 _N = {"n": "blocks in the queue"}
@@ -53,7 +53,7 @@ def _again(v: Any) -> list[Entry]:
 
 
 def _case(**values: int) -> Callable[[Any], list[Any]]:
-    """Two held blocks, unless it says otherwise: enough for a wrong twin to be found out."""
+    """Two held blocks, unless it says otherwise: enough for a negative control to be found out."""
     given = {"p1": -2, "c1": 1, "p2": -3, "c2": 1, **values}
     return lambda v: [*_pair(v), *(getattr(v, name) == value for name, value in given.items())]
 
@@ -105,11 +105,17 @@ TOUCH = HeapTheorem(
     variables=_PAIR,
     assume=lambda v: [*_pair(v), some(v.p2 < 0, v.p2 == v.p1)],
     claim=_touched,
-    twins=(
-        Twin("a block that was free stays in the queue", {"touch": _wrong_touch("stays")}, assume=_case(p1=0, c1=0)),
-        Twin("the null block is looked for in the queue", {"touch": _wrong_touch("null")}, assume=_case(p1=NULL, c1=0)),
-        Twin("the first entry of a block counts for all", {"touch": _wrong_touch("once")}, assume=_case(p2=-2)),
-        Twin("the count is set to 1", {"touch": _wrong_touch("set")}, assume=_case()),
+    controls=(
+        NegativeControl(
+            "a block that was free stays in the queue", {"touch": _wrong_touch("stays")}, assume=_case(p1=0, c1=0)
+        ),
+        NegativeControl(
+            "the null block is looked for in the queue", {"touch": _wrong_touch("null")}, assume=_case(p1=NULL, c1=0)
+        ),
+        NegativeControl(
+            "the first entry of a block counts for all", {"touch": _wrong_touch("once")}, assume=_case(p2=-2)
+        ),
+        NegativeControl("the count is set to 1", {"touch": _wrong_touch("set")}, assume=_case()),
     ),
     bounded=_TWO + ", and T25.remove of each of them",
     meaning="A block that a prefix hit has found cannot be handed out to another request.",
@@ -167,10 +173,10 @@ FREE_DIFFERENT = HeapTheorem(
     variables={**_PAIR, **_FRONT},
     assume=lambda v: [*_pair(v), v.p1 < 0, v.p2 < 0, some(v.p1 != v.p2, v.p1 == NULL)],
     claim=_freed(_two),
-    twins=(
-        Twin("what is still held queues up, too", {"free_blocks": _wrong_free("all")}, assume=_case(c1=2)),
-        Twin("the batch is turned round", {"free_blocks": _wrong_free("reversed")}, assume=_case()),
-        Twin("the front is forgotten", {"free_blocks": _wrong_free("back")}, assume=_case()),
+    controls=(
+        NegativeControl("what is still held queues up, too", {"free_blocks": _wrong_free("all")}, assume=_case(c1=2)),
+        NegativeControl("the batch is turned round", {"free_blocks": _wrong_free("reversed")}, assume=_case()),
+        NegativeControl("the front is forgotten", {"free_blocks": _wrong_free("back")}, assume=_case()),
     ),
     bounded=_TWO,
 )
@@ -208,9 +214,11 @@ FREE = HeapTheorem(
     variables={**_PAIR, **_FRONT},
     assume=lambda v: [*_pair(v), v.p1 < 0, v.p2 < NULL, _enough(v)],
     claim=_freed(_again),
-    twins=(
-        Twin("all counts are lowered before any is looked at", {"free_blocks": _double_free}, assume=_case(c1=2)),
-        Twin("it queues up at its first place", {"free_blocks": _early_free}, assume=_case(c1=2)),
+    controls=(
+        NegativeControl(
+            "all counts are lowered before any is looked at", {"free_blocks": _double_free}, assume=_case(c1=2)
+        ),
+        NegativeControl("it queues up at its first place", {"free_blocks": _early_free}, assume=_case(c1=2)),
     ),
     bounded=_THREE,
     refuted_on={
@@ -242,7 +250,7 @@ FREE_REFUSED = HeapTheorem(
     variables={**_PAIR, **_FRONT},
     assume=lambda v: [*_pair(v), negation(_enough(v))],
     claim=_free_refused,
-    twins=(Twin("what came before the culprit has been given back", {"free_blocks": _halfway}),),
+    controls=(NegativeControl("what came before the culprit has been given back", {"free_blocks": _halfway}),),
     bounded=_THREE,
     refuted_on={
         "vllm==0.23.0": "the count becomes negative without a word: the next hit leaves the block in the free queue, "
@@ -281,9 +289,9 @@ STRANGE = HeapTheorem(
         v.count >= 0,
     ],
     claim=_strange,
-    twins=(
-        Twin("it is touched like any other", {"touch": _wrong_touch("")}),
-        Twin("it is given back like any other", {"free_blocks": _wrong_free("")}),
+    controls=(
+        NegativeControl("it is touched like any other", {"touch": _wrong_touch("")}),
+        NegativeControl("it is given back like any other", {"free_blocks": _wrong_free("")}),
     ),
     refuted_on={"vllm==0.23.0": "it is accepted, and a strange block may get into the free queue"},
 )
@@ -323,10 +331,10 @@ TAKE = HeapTheorem(
     assume=lambda v: [v.k >= 0, v.k <= 2, v.k <= v.n],
     claim=_taken,
     unroll=2,
-    twins=(
-        Twin("only the first is counted", {"get_new_blocks": _wrong_take("count")}),
-        Twin("they keep their identity", {"get_new_blocks": _wrong_take("identity")}),
-        Twin("they come back to front", {"get_new_blocks": _wrong_take("reversed")}),
+    controls=(
+        NegativeControl("only the first is counted", {"get_new_blocks": _wrong_take("count")}),
+        NegativeControl("they keep their identity", {"get_new_blocks": _wrong_take("identity")}),
+        NegativeControl("they come back to front", {"get_new_blocks": _wrong_take("reversed")}),
     ),
     bounded="up to 2 blocks: how many leave the queue is T25.popleft_n.any; the rest treats each of them alone",
 )
@@ -349,7 +357,7 @@ TAKE_REFUSED = HeapTheorem(
     variables=_COUNT,
     assume=lambda v: [v.n >= 0, (v.k > v.n) | (v.k < 0)],
     claim=_take_refused,
-    twins=(Twin("a negative number passes", {"get_new_blocks": _unsigned}),),
+    controls=(NegativeControl("a negative number passes", {"get_new_blocks": _unsigned}),),
     refuted_on={
         "vllm==0.23.0": "a negative number is accepted and raises the counter of free blocks; the allocation that "
         "empties the queue is then handed its sentinel, block -1, as if it were memory"

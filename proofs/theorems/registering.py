@@ -5,31 +5,27 @@ eagle it wants the block behind the boundary too, which is matched and dropped. 
 has `m`.
 """
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
+from ..claims import every, implies, lemma, multiples_ordered, negation, quotient_found, same, some
 from ..roles.amounts import ordinary
-from ..symbolic import every, implies, lemma, multiples_ordered, negation, quotient_found, same, some
-from ..theorem import Theorem, Twin
+from ..theorem import NegativeControl, Theorem
 from .hits import sized
 
 
-def _keeps(
-    i: Any,
-    w: Any,
-    b: Any,
-    eagle: Any,
-    alignment: Any,
-    retention: Any,
-    p: Any,
-    more: int = 1,
-    shift: int = 1,
-    first: int = 0,
-) -> Any:
-    """The tails of segments as a formula, for twins that get it wrong; without the tail of the replay."""
-    need, per = -(-(w - 1) // b) + (more if eagle else 0), (alignment if retention is None else retention) // b
-    moved = i - (shift if eagle else 0)
-    return some(need >= per, every(moved >= first, moved % per >= per - need))
+def _keeps(more: int = 1, shift: int = 1, first: int = 0) -> Callable[..., Any]:
+    """The tails of segments as a formula, without the tail of the replay; for negative controls that get it wrong.
+
+    With eagle a tail is `more` blocks longer and lies `shift` blocks further; what lies before `first` is in no tail.
+    """
+
+    def kept(i: Any, w: Any, b: Any, eagle: Any, alignment: Any, retention: Any, p: Any) -> Any:
+        need, per = -(-(w - 1) // b) + (more if eagle else 0), (alignment if retention is None else retention) // b
+        moved = i - (shift if eagle else 0)
+        return some(need >= per, every(moved >= first, moved % per >= per - need))
+
+    return kept
 
 
 _MASK = {
@@ -82,12 +78,12 @@ T10 = Theorem(
     assume=lambda v: [*_mask(v), *_in_block(v)],
     claim=sized(lambda f, v: _segment_kept(f, v, v.m, v.m * v.b, None)),
     unroll=1,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "no block more for eagle",
-            {"need": lambda w, b, eagle: -(-(w - 1) // b), "kept": partial(_keeps, more=0)},
+            {"need": lambda w, b, eagle: -(-(w - 1) // b), "kept": _keeps(more=0)},
         ),
-        Twin("eagle does not shift the tail", {"kept": partial(_keeps, shift=0)}),
+        NegativeControl("eagle does not shift the tail", {"kept": _keeps(shift=0)}),
     ),
 )
 
@@ -122,7 +118,7 @@ T10_EXACT = Theorem(
     assume=_mask,
     claim=sized(lambda f, v: _kept_is_wanted(f, v, lambda f, v, segment: False)),
     unroll=1,
-    twins=(Twin("everything is kept", {"kept": lambda *a: True}),),
+    controls=(NegativeControl("everything is kept", {"kept": lambda *a: True}),),
     refuted_on=dict.fromkeys(
         ("model", "impl", "vllm==0.23.0"),
         "block 0 of an eagle group is registered although no hit can want it, where the window and the block that "
@@ -140,9 +136,9 @@ T10_SHARP = Theorem(
     assume=_mask,
     claim=sized(lambda f, v: _kept_is_wanted(f, v, _needless)),
     unroll=1,
-    twins=(
-        Twin("everything is kept", {"kept": lambda *a: True}),
-        Twin("block 0 may be the block that eagle drops", {"kept": partial(_keeps, first=-1)}),
+    controls=(
+        NegativeControl("everything is kept", {"kept": lambda *a: True}),
+        NegativeControl("block 0 may be the block that eagle drops", {"kept": _keeps(first=-1)}),
     ),
     meaning="The one needless block costs no memory: it is a candidate for eviction as before, only later.",
 )
@@ -156,25 +152,30 @@ T10_SPARSE = Theorem(
     assume=lambda v: [*_mask(v), *_in_block(v), v.s >= 1],
     claim=sized(lambda f, v: _segment_kept(f, v, v.s, v.m * v.b, v.s * v.b)),
     unroll=1,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "the interval is ignored",
-            {"kept": lambda i, w, b, eagle, alignment, r, p: _keeps(i, w, b, eagle, alignment, None, p)},
+            {"kept": lambda i, w, b, eagle, alignment, r, p: _keeps()(i, w, b, eagle, alignment, None, p)},
         ),
     ),
     meaning="The interval need not even be a multiple of the alignment for that.",
 )
 
 
-def _keeps_replay(
-    i: Any, w: Any, b: Any, eagle: Any, alignment: Any, retention: Any, p: Any, last: int = 1, shift: int = 1
-) -> Any:
-    """The tail of the replay as a formula, for twins that get it wrong."""
-    need, end = (
-        -(-(w - 1) // b) + (1 if eagle else 0),
-        (p - last) // alignment * alignment // b + (shift if eagle else 0),
-    )
-    return every(end - need <= i, i < end)
+def _keeps_replay(last: int = 1, shift: int = 1) -> Callable[..., Any]:
+    """The tail of the replay as a formula, for negative controls that get it wrong.
+
+    The boundary lies within the prompt less `last` tokens; with eagle the tail lies `shift` blocks further.
+    """
+
+    def kept(i: Any, w: Any, b: Any, eagle: Any, alignment: Any, retention: Any, p: Any) -> Any:
+        need, end = (
+            -(-(w - 1) // b) + (1 if eagle else 0),
+            (p - last) // alignment * alignment // b + (shift if eagle else 0),
+        )
+        return every(end - need <= i, i < end)
+
+    return kept
 
 
 def _replay_tail(f: Any, v: Any) -> Any:
@@ -211,9 +212,9 @@ T11 = Theorem(
     assume=_replay,
     claim=sized(_replay_tail),
     unroll=1,
-    twins=(
-        Twin("the whole prompt is the boundary", {"kept": partial(_keeps_replay, last=0)}),
-        Twin("eagle does not shift the tail", {"kept": partial(_keeps_replay, shift=0)}),
+    controls=(
+        NegativeControl("the whole prompt is the boundary", {"kept": _keeps_replay(last=0)}),
+        NegativeControl("eagle does not shift the tail", {"kept": _keeps_replay(shift=0)}),
     ),
 )
 
@@ -230,7 +231,7 @@ T11_EMPTY = Theorem(
     assume=lambda v: [*_mask(v), v.p <= v.m * v.b],
     claim=sized(_empty_replay),
     unroll=1,
-    twins=(Twin("everything is kept", {"kept": lambda *a: True}),),
+    controls=(NegativeControl("everything is kept", {"kept": lambda *a: True}),),
     refuted_on=dict.fromkeys(
         ("model", "impl", "vllm==0.23.0"),
         "an eagle group registers block 0, which stands behind a boundary of 0 tokens: no hit is that short",
@@ -260,7 +261,7 @@ T11_REPLAY = Theorem(
     assume=_replay,
     claim=sized(_replay_found),
     unroll=1,
-    twins=(Twin("nothing is kept", {"kept": lambda *a: False}),),
+    controls=(NegativeControl("nothing is kept", {"kept": lambda *a: False}),),
     refuted_on=dict.fromkeys(
         ("model", "impl", "vllm==0.23.0"),
         "the boundary that is kept is that of a search without eagle: see T11.lost",
@@ -277,7 +278,7 @@ T11_SHARP = Theorem(
     assume=_replay,
     claim=sized(lambda f, v: _replay_found(f, v, sharp=True)),
     unroll=1,
-    twins=(Twin("eagle does not shift the tail", {"kept": partial(_keeps_replay, shift=0)}),),
+    controls=(NegativeControl("eagle does not shift the tail", {"kept": _keeps_replay(shift=0)}),),
 )
 
 
@@ -304,8 +305,10 @@ T11_LOST = Theorem(
     assume=lambda v: [v.b >= 1, v.w >= 2, v.m >= 1, v.j >= 1, v.x >= 0, v.x < v.b],
     claim=sized(_replay_lost),
     unroll=1,
-    twins=(
-        Twin("the tail before is kept", {"kept": lambda i, w, b, e, a, r, p: _keeps_replay(i, w, b, e, a, r, p - a)}),
+    controls=(
+        NegativeControl(
+            "the tail before is kept", {"kept": lambda i, w, b, e, a, r, p: _keeps_replay()(i, w, b, e, a, r, p - a)}
+        ),
     ),
     meaning="With one block size for all groups that is every prompt longer than the window: retention interval 0 with "
     "eagle never hits on a replay. A boundary one alignment earlier, down(p - 1 - b, alignment), would.",
@@ -332,7 +335,7 @@ T10_ONE = Theorem(
     assume=lambda v: [v.b >= 1, v.w >= 1, v.m >= 1, v.p >= 1, v.j >= 1],
     claim=sized(_something_kept),
     unroll=1,
-    twins=(Twin("nothing is kept", {"kept": lambda *a: False}),),
+    controls=(NegativeControl("nothing is kept", {"kept": lambda *a: False}),),
     refuted_on=dict.fromkeys(
         ("model", "impl", "vllm==0.23.0"),
         "a window of one token without eagle needs no block, so none is ever registered; but a search demands one. So "
@@ -348,7 +351,7 @@ T10_TWO = Theorem(
     assume=lambda v: [v.b >= 1, v.w >= 1, v.m >= 1, v.p >= 1, v.j >= 1, some(v.w >= 2, v.eagle)],
     claim=sized(_something_kept),
     unroll=1,
-    twins=(Twin("nothing is kept", {"kept": lambda *a: False}),),
+    controls=(NegativeControl("nothing is kept", {"kept": lambda *a: False}),),
 )
 
 
@@ -378,9 +381,11 @@ T10_REGISTERS = Theorem(
     },
     assume=lambda v: [v.b >= 1, v.m >= 1, v.i >= 0, v.a >= 0, v.x >= 0, v.x < v.m * v.b],
     claim=sized(_registers),
-    twins=(
-        Twin("eagle gets no block more", {"registers": lambda n, b, eagle, alignment: n // alignment * alignment}),
-        Twin("all is registered", {"registers": lambda n, b, eagle, alignment: n}),
+    controls=(
+        NegativeControl(
+            "eagle gets no block more", {"registers": lambda n, b, eagle, alignment: n // alignment * alignment}
+        ),
+        NegativeControl("all is registered", {"registers": lambda n, b, eagle, alignment: n}),
     ),
     meaning="What lies behind the last boundary can be part of no hit yet; it is registered when the next one is "
     "reached.",

@@ -3,12 +3,12 @@
 They search a prompt of few blocks, each of which may be registered or not.
 """
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any
 
+from ..claims import every, implies, negation, same
 from ..roles.amounts import BlockSize, FewBlocks, amount, last_token, plain, positive, window
-from ..symbolic import every, implies, negation, same
-from ..theorem import Theorem, Twin
+from ..theorem import NegativeControl, Theorem
 
 _BLOCKS = 3
 _BOUNDED = (
@@ -68,21 +68,28 @@ def _windowed(f: Any, v: Any, drop: bool = False) -> Any:
     return _result(lambda *a: f.hit_sliding(*a, w), lambda q, t: f.attends_sliding(q, t, w), v, drop)
 
 
-def _scan(
-    registered: Any, limit: Any, b: Any, drop: Any, alignment: Any, *, need: Any, fewer: int = 0, aligns: bool = True
-) -> list[int | None]:
-    """The search as a definition, for twins that get it wrong: with fewer blocks than needed, or not aligned."""
-    for end in range(limit // b, 0, -1):
-        if aligns and (end - drop) * b % alignment != 0:
-            continue
-        first = next((i for i in range(end) if need + drop - fewer >= end - i), end)
-        if all(registered[i] for i in range(first, end)):
-            return [i if i >= first else None for i in range(end - drop)]
-    return []
+def _scan(need: Any, aligns: bool = True) -> Callable[..., list[int | None]]:
+    """The search for `need` blocks as a definition, for negative controls: with too few blocks, or not aligned."""
+
+    def hit(registered: Any, limit: Any, b: Any, drop: Any, alignment: Any) -> list[int | None]:
+        for end in range(limit // b, 0, -1):
+            if aligns and (end - drop) * b % alignment != 0:
+                continue
+            first = next((i for i in range(end) if need + drop >= end - i), end)
+            if all(registered[i] for i in range(first, end)):
+                return [i if i >= first else None for i in range(end - drop)]
+        return []
+
+    return hit
 
 
-def _scan_window(registered: Any, limit: Any, b: Any, drop: Any, alignment: Any, w: Any, **wrong: Any) -> Any:
-    return _scan(registered, limit, b, drop, alignment, need=-(-(w - 1) // b), **wrong)
+def _scan_window(fewer: int = 0, aligns: bool = True) -> Callable[..., list[int | None]]:
+    """The same for a window, with `fewer` blocks than it needs."""
+
+    def hit(registered: Any, limit: Any, b: Any, drop: Any, alignment: Any, w: Any) -> list[int | None]:
+        return _scan(-(-(w - 1) // b) - fewer, aligns)(registered, limit, b, drop, alignment)
+
+    return hit
 
 
 _LOST_AT_ONE = "a window of one token reads nothing from the cache, yet a search demands one registered block"
@@ -97,9 +104,9 @@ T8_HIT = Theorem(
     claim=_windowed,
     unroll=_BLOCKS,
     bounded=_BOUNDED,
-    twins=(
-        Twin("one block fewer than needed", {"hit_sliding": partial(_scan_window, fewer=1)}),
-        Twin("not aligned", {"hit_sliding": partial(_scan_window, aligns=False)}),
+    controls=(
+        NegativeControl("one block fewer than needed", {"hit_sliding": _scan_window(fewer=1)}),
+        NegativeControl("not aligned", {"hit_sliding": _scan_window(aligns=False)}),
     ),
     meaning="A group of its own finds the longest hit, so what a hybrid search loses is lost between the groups (T14).",
 )
@@ -113,7 +120,7 @@ T8_LONGEST = Theorem(
     claim=_windowed,
     unroll=_BLOCKS,
     bounded=_BOUNDED,
-    twins=(Twin("not aligned", {"hit_sliding": partial(_scan_window, aligns=False)}),),
+    controls=(NegativeControl("not aligned", {"hit_sliding": _scan_window(aligns=False)}),),
     refuted_on=dict.fromkeys(("model", "impl", "vllm==0.23.0"), f"{_LOST_AT_ONE}: see T10.one"),
 )
 
@@ -127,7 +134,7 @@ T9_HIT = Theorem(
     claim=lambda f, v: _windowed(f, v, True),
     unroll=_BLOCKS,
     bounded=_BOUNDED,
-    twins=(Twin("no block more", {"hit_sliding": partial(_scan_window, fewer=1)}),),
+    controls=(NegativeControl("no block more", {"hit_sliding": _scan_window(fewer=1)}),),
     refuted_on=dict.fromkeys(
         ("model", "impl", "vllm==0.23.0"),
         "where the window reaches back to the start and the alignment is coarser than a block, the run is cut to the "
@@ -166,7 +173,7 @@ T9_LOSS = Theorem(
     claim=_loss,
     unroll=_BLOCKS,
     bounded=_BOUNDED,
-    twins=(Twin("no block more", {"hit_sliding": partial(_scan_window, fewer=1)}),),
+    controls=(NegativeControl("no block more", {"hit_sliding": _scan_window(fewer=1)}),),
     meaning="A prompt shorter than the window loses scheduler_block_size tokens of its hit, the whole hit if it is no "
     "longer; in a hybrid model the full-attention groups lose as much.",
 )
@@ -181,15 +188,15 @@ T8_FULL = Theorem(
     claim=lambda f, v: _result(f.hit_full, f.attends_full, v),
     unroll=_BLOCKS,
     bounded=_BOUNDED,
-    twins=(
-        Twin("not aligned", {"hit_full": partial(_scan, need=_BLOCKS, aligns=False)}),
-        Twin("block 0 is not looked up", {"hit_full": partial(_scan, need=_BLOCKS - 1)}),
+    controls=(
+        NegativeControl("not aligned", {"hit_full": _scan(_BLOCKS, aligns=False)}),
+        NegativeControl("block 0 is not looked up", {"hit_full": _scan(_BLOCKS - 1)}),
     ),
 )
 
 
 def _scan_all(registered: Any, limit: Any, b: Any, drop: Any, alignment: Any) -> Any:
-    return _scan(registered, limit, b, False, alignment, need=_BLOCKS)
+    return _scan(_BLOCKS)(registered, limit, b, False, alignment)
 
 
 def _full_dropped(f: Any, v: Any) -> Any:
@@ -214,9 +221,9 @@ T9_FULL = Theorem(
     claim=_full_dropped,
     unroll=_BLOCKS,
     bounded=_BOUNDED,
-    twins=(
-        Twin(
-            "no block is dropped", {"hit_full": lambda r, limit, b, drop, a: _scan(r, limit, b, False, a, need=_BLOCKS)}
+    controls=(
+        NegativeControl(
+            "no block is dropped", {"hit_full": lambda r, limit, b, drop, a: _scan(_BLOCKS)(r, limit, b, False, a)}
         ),
     ),
 )
@@ -232,9 +239,9 @@ T8_MAMBA = Theorem(
     claim=lambda f, v: _result(f.hit_mamba, lambda q, t: t == q - 1, v),
     unroll=_BLOCKS,
     bounded=_BOUNDED,
-    twins=(
-        Twin("not aligned", {"hit_mamba": partial(_scan, need=1, aligns=False)}),
-        Twin("the first state will do", {"hit_mamba": lambda *a: [0] if a[0][0] else []}),
+    controls=(
+        NegativeControl("not aligned", {"hit_mamba": _scan(1, aligns=False)}),
+        NegativeControl("the first state will do", {"hit_mamba": lambda *a: [0] if a[0][0] else []}),
     ),
 )
 
@@ -264,7 +271,9 @@ T8_CHUNK = Theorem(
     claim=_nothing_read,
     unroll=2,
     bounded="The limit is less than two blocks. It is refuted, so more would not help.",
-    twins=(Twin("a hit reaches to the limit", {"hit_chunked": lambda r, limit, b, *a: [None] * (limit // b)}),),
+    controls=(
+        NegativeControl("a hit reaches to the limit", {"hit_chunked": lambda r, limit, b, *a: [None] * (limit // b)}),
+    ),
     refuted_on=dict.fromkeys(
         ("model", "impl", "vllm==0.23.0"),
         "where the block size does not divide the chunk: blocks before the chunk of the limit count as hit, but the "
@@ -289,9 +298,9 @@ T8_DIVIDES = Theorem(
     claim=_whole_chunks,
     unroll=_BLOCKS,
     bounded=_BOUNDED,
-    twins=(
-        Twin("nulls up to the limit", {"hit_chunked": lambda r, limit, b, *a: [None] * (limit // b)}),
-        Twin("no nulls", {"hit_chunked": lambda *a: _scan(*a[:5], need=_BLOCKS)}),
+    controls=(
+        NegativeControl("nulls up to the limit", {"hit_chunked": lambda r, limit, b, *a: [None] * (limit // b)}),
+        NegativeControl("no nulls", {"hit_chunked": lambda *a: _scan(_BLOCKS)(*a[:5])}),
     ),
 )
 
@@ -321,7 +330,7 @@ T13 = Theorem(
     claim=_one_left,
     unroll=2,
     bounded="The request has at most 2 blocks, all registered, which is when a hit is longest.",
-    twins=(Twin("all tokens may be hit", {"limit": lambda n: n}),),
+    controls=(NegativeControl("all tokens may be hit", {"limit": lambda n: n}),),
     meaning="The logits of the last token must be computed; up to a whole block is computed again for it.",
 )
 

@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from ..claims import every, implies, lemma, negation, same, some
 from ..quotients import divisor
-from ..symbolic import every, implies, lemma, negation, same, some
-from ..theorem import Theorem, Twin
+from ..theorem import NegativeControl, Theorem
 
 _POINTS = {
     "c": "tokens computed",
@@ -42,9 +42,11 @@ T3_SLIDING = Theorem(
     claim=lambda f, v: _bounds(
         lambda c: f.skipped_sliding(c, v.w), lambda q, t: f.attends_sliding(q, t, v.w), v, least=0
     ),
-    twins=(
-        Twin("negative before the window is full", {"skipped_sliding": lambda c, w: c - w + 1}),
-        Twin("the block in which the window begins is given up", {"skipped_sliding": lambda c, w: max(0, c - w + 2)}),
+    controls=(
+        NegativeControl("negative before the window is full", {"skipped_sliding": lambda c, w: c - w + 1}),
+        NegativeControl(
+            "the block in which the window begins is given up", {"skipped_sliding": lambda c, w: max(0, c - w + 2)}
+        ),
     ),
     meaning="A block once nulled is never needed again, so that its entry can stay null for good.",
 )
@@ -59,9 +61,9 @@ T3_CHUNKED = Theorem(
     claim=lambda f, v: _bounds(
         lambda c: f.skipped_chunked(c, v.k), lambda q, t: f.attends_chunked(q, t, v.k), v, least=0
     ),
-    twins=(
-        Twin("rounded up to a chunk", {"skipped_chunked": lambda c, k: -(-c // k) * k}),
-        Twin("counted from the end", {"skipped_chunked": lambda c, k: c % k}),
+    controls=(
+        NegativeControl("rounded up to a chunk", {"skipped_chunked": lambda c, k: -(-c // k) * k}),
+        NegativeControl("counted from the end", {"skipped_chunked": lambda c, k: c % k}),
     ),
     meaning=T3_SLIDING.meaning,
 )
@@ -78,10 +80,10 @@ T3_MAMBA = Theorem(
         implies(v.t >= f.skipped_mamba(v.c), f.attends_mamba(v.t + 1, v.t)),
         same(f.skipped_mamba(v.c) < 0, v.c == 0),
     ],
-    twins=(
-        Twin("never negative", {"skipped_mamba": lambda c: max(0, c - 1)}),
-        Twin("the last token too", {"skipped_mamba": lambda c: c}),
-        Twin("one token fewer", {"skipped_mamba": lambda c: c - 2}),
+    controls=(
+        NegativeControl("never negative", {"skipped_mamba": lambda c: max(0, c - 1)}),
+        NegativeControl("the last token too", {"skipped_mamba": lambda c: c}),
+        NegativeControl("one token fewer", {"skipped_mamba": lambda c: c - 2}),
     ),
     meaning="The -1 is harmless where it is divided and cut off at 0, as T7.mamba shows; it is a trap for new callers.",
 )
@@ -167,7 +169,7 @@ T3_TABLE_SLIDING = Theorem(
     variables={**_NULLING, "w": "window, in tokens", "registered": "whether the blocks carry an identity"},
     assume=lambda v: [*_any_table(v, v.c - v.w + 1), v.w >= 1],
     claim=lambda f, v: _nulls_all(f.nulled_sliding, v, v.w, f.skipped_sliding(v.c, v.w)),
-    twins=(Twin("the last block out of sight stays", {"nulled_sliding": _stops_before(1)}),),
+    controls=(NegativeControl("the last block out of sight stays", {"nulled_sliding": _stops_before(1)}),),
     unroll=3,
     bounded=_FEW,
     meaning="Memory out of sight is back in the pool before the next allocation is judged; none is lost.",
@@ -181,8 +183,8 @@ T3_TABLE_CHUNKED = Theorem(
     variables={**_NULLING, "k": "chunk, in tokens"},
     assume=lambda v: [*_any_table(v, v.c), v.k >= 1],
     claim=lambda f, v: _nulls_all(f.nulled_chunked, v, v.k, f.skipped_chunked(v.c, v.k)),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "a chunk counts as a window",
             claim=lambda f, v: _nulls_all(f.nulled_chunked, v, v.k, f.skipped_sliding(v.c, v.k)),
         ),
@@ -200,8 +202,8 @@ T3_TABLE_MAMBA = Theorem(
     variables={**_NULLING, "p": "speculative blocks"},
     assume=lambda v: [*_any_table(v, v.c - v.p - 1), v.p >= 0],
     claim=lambda f, v: _nulls_all(f.nulled_mamba, v, v.p, f.skipped_mamba(max(0, v.c - v.p))),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "drafts are never rejected",
             claim=lambda f, v: _nulls_all(f.nulled_mamba, v, v.p, f.skipped_mamba(v.c)),
         ),
@@ -225,7 +227,10 @@ def _any_taken_back(v: Any) -> list[Any]:
     return [v.b >= 1, v.c >= 0, v.q >= 0, v.t >= 0, v.r >= 0, v.r <= v.c]
 
 
-_UNSOUND = "blocks are given back that are read again once drafts are rejected (report 47728): wrong attention output"
+_UNSOUND = (
+    "blocks are given back that are read again once drafts are rejected (vllm-project/vllm#47728): wrong attention "
+    "output"
+)
 
 T3_OPTIMISTIC = Theorem(
     id="T3.optimistic",
@@ -234,7 +239,7 @@ T3_OPTIMISTIC = Theorem(
     variables={name: _TAKEN_BACK[name] for name in ("c", "q", "t", "b", "r")} | {"w": "window, in tokens"},
     assume=lambda v: [*_any_taken_back(v), v.w >= 1],
     claim=lambda f, v: _dead_still(lambda c: f.skipped_sliding(c, v.w), lambda q, t: f.attends_sliding(q, t, v.w), v),
-    twins=(Twin("nothing is skipped but everything", {"skipped_sliding": lambda c, w: c}),),
+    controls=(NegativeControl("nothing is skipped but everything", {"skipped_sliding": lambda c, w: c}),),
     refuted_on=dict.fromkeys(("model", "impl", "vllm==0.23.0"), _UNSOUND),
     meaning="Under asynchronous scheduling the count that windows skip by must leave out the tokens still in flight.",
 )
@@ -246,9 +251,11 @@ T3_DRAFTS = Theorem(
     variables={name: _TAKEN_BACK[name] for name in ("c", "q", "t", "b", "r")} | {"p": "speculative blocks"},
     assume=lambda v: [*_any_taken_back(v), v.r <= v.p],
     claim=lambda f, v: _dead_still(lambda c: f.skipped_mamba(max(0, c - v.p)), f.attends_mamba, v),
-    twins=(
-        Twin("one draft more is rejected than was foreseen", assume=lambda v: [*_any_taken_back(v), v.r <= v.p + 1]),
-        Twin("drafts are never rejected", {"skipped_mamba": lambda c: c}),
+    controls=(
+        NegativeControl(
+            "one draft more is rejected than was foreseen", assume=lambda v: [*_any_taken_back(v), v.r <= v.p + 1]
+        ),
+        NegativeControl("drafts are never rejected", {"skipped_mamba": lambda c: c}),
     ),
     meaning="With T3.nulled.mamba: mamba groups are safe where sliding windows are not (T3.optimistic).",
 )

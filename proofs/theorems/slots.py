@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ..symbolic import every, implies, lemma, multiples_ordered, negation, quotient_found, some
-from ..theorem import Theorem, Twin
+from ..claims import every, implies, lemma, multiples_ordered, negation, quotient_found, some
+from ..theorem import NegativeControl, Theorem
 
 _SLOT = {
     "e": "block id in the table entry of the token",
@@ -33,10 +33,10 @@ T21 = Theorem(
     variables=_SLOT,
     assume=lambda v: [v.b >= 1, v.t >= 0, v.t < v.n * v.b, v.e >= 1, v.e < v.blocks],
     claim=_slot_formula,
-    twins=(
-        Twin("the position instead of the offset is added", {"slot": lambda e, t, b, n: e * b + t}),
-        Twin("blocks are one token apart too little", {"slot": lambda e, t, b, n: e * (b - 1) + t % b}),
-        Twin("the offset counts from 1", {"slot": lambda e, t, b, n: e * b + t % b + 1}),
+    controls=(
+        NegativeControl("the position instead of the offset is added", {"slot": lambda e, t, b, n: e * b + t}),
+        NegativeControl("blocks are one token apart too little", {"slot": lambda e, t, b, n: e * (b - 1) + t % b}),
+        NegativeControl("the offset counts from 1", {"slot": lambda e, t, b, n: e * b + t % b + 1}),
     ),
     meaning="Two tokens are written to one slot only if they have the same block and the same offset in it.",
     bounded="one token: numpy and the kernel do the same to every token of a step",
@@ -65,7 +65,7 @@ T21_REFUSED = Theorem(
         some(v.e == 0, v.t >= v.n * v.b),
     ],
     claim=_refuses,
-    twins=(Twin("the slot is computed all the same", {"slot": lambda e, t, b, n: e * b + t % b}),),
+    controls=(NegativeControl("the slot is computed all the same", {"slot": lambda e, t, b, n: e * b + t % b}),),
     refuted_on={
         "vllm==0.23.0": "the kernel asks nothing: a null entry gives a slot of block 0, which requests share, and a "
         "position behind the row reads an entry of the next one, so keys and values go into another's block",
@@ -100,9 +100,13 @@ T21_INVERSE = Theorem(
     },
     assume=lambda v: [v.m >= 1, v.r >= 1, v.e >= 0, v.e < v.blocks, v.o >= 0, v.o < v.m * v.r],
     claim=_found_again,
-    twins=(
-        Twin("entries of one token", {"place": lambda slot, m, r, blocks: (slot // (m * r), slot % (m * r))}),
-        Twin("a block is as long as it has entries", {"place": lambda slot, m, r, blocks: (slot // m, slot % m)}),
+    controls=(
+        NegativeControl(
+            "entries of one token", {"place": lambda slot, m, r, blocks: (slot // (m * r), slot % (m * r))}
+        ),
+        NegativeControl(
+            "a block is as long as it has entries", {"place": lambda slot, m, r, blocks: (slot // m, slot % m)}
+        ),
     ),
     bounded="one slot, as T21",
 )
@@ -152,9 +156,9 @@ T21_SHARED = Theorem(
         *(every(block >= 0, block < v.blocks) for block in (v.i, v.j)),
     ],
     claim=_shared_pages,
-    twins=(
-        Twin("pages may differ", {"shared": lambda b, c, w, u, size, blocks: (2 * b * w, 2 * c * u)}),
-        Twin("sharing is refused", {"shared": lambda b, c, w, u, size, blocks: None}),
+    controls=(
+        NegativeControl("pages may differ", {"shared": lambda b, c, w, u, size, blocks: (2 * b * w, 2 * c * u)}),
+        NegativeControl("sharing is refused", {"shared": lambda b, c, w, u, size, blocks: None}),
     ),
     bounded="two layers of two groups, one head, numbers of one byte: pages are compared as numbers of bytes",
     meaning="A block id means the same bytes in every group, so a block that one group gives back may go to another.",

@@ -7,10 +7,11 @@ running one was computed from. Whether that one is given back in time decides ev
 from itertools import pairwise
 from typing import Any
 
+from ..claims import every, implies, some
 from ..quotients import tokens
 from ..roles.one_request import Step
-from ..symbolic import every, implies, some
-from ..theorem import Theorem, Twin
+from ..roles.prediction import Aligned
+from ..theorem import NegativeControl, Theorem
 
 _TABLE = {
     "b": "tokens per block",
@@ -53,7 +54,7 @@ def _in_order(f: Any, v: Any, p: Any, *, most: Any) -> list[Any]:
     """After a step, no more real blocks than `most`, and the table is as any table is assumed to be."""
     blocks = v.length - 1 - p
     computed, main = tokens(blocks, v.x, v.b), tokens(blocks, v.y, v.b)
-    after = f.align_round(v.b, p, v.length, v.last, v.kept, 0, computed, [main])
+    after = f.align_round(v.b, p, Aligned(v.length, v.last, v.kept, 0), computed, [main])
     running = after.table.length - 1 - p
     return [
         after.table.real <= most,
@@ -73,7 +74,7 @@ T15 = Theorem(
     variables=_TABLE,
     assume=lambda v: _any_table(v, 0),
     claim=lambda f, v: _in_order(f, v, 0, most=2),
-    twins=(Twin("one state is enough", claim=lambda f, v: _in_order(f, v, 0, most=1)),),
+    controls=(NegativeControl("one state is enough", claim=lambda f, v: _in_order(f, v, 0, most=1)),),
     unroll=3,
     bounded=_SHORT_STEPS,
     meaning=_MEANING,
@@ -93,9 +94,11 @@ T15_SPACED = Theorem(
     variables={**_TABLE, "p": "speculative blocks"},
     assume=lambda v: [*_any_table(v, v.p), v.p >= 1, v.p <= 2, _spaced(v)],
     claim=lambda f, v: _in_order(f, v, v.p, most=2 + v.p),
-    twins=(
-        Twin("steps begin anywhere", assume=lambda v: [*_any_table(v, v.p), v.p >= 1, v.p <= 2]),
-        Twin("the state before is given back at once", claim=lambda f, v: _in_order(f, v, v.p, most=1 + v.p)),
+    controls=(
+        NegativeControl("steps begin anywhere", assume=lambda v: [*_any_table(v, v.p), v.p >= 1, v.p <= 2]),
+        NegativeControl(
+            "the state before is given back at once", claim=lambda f, v: _in_order(f, v, v.p, most=1 + v.p)
+        ),
     ),
     unroll=3,
     weight=12.0,
@@ -111,8 +114,8 @@ T15_DECODE = Theorem(
     variables={"b": _TABLE["b"], "p": "speculative blocks", "x": _TABLE["x"], "y": _TABLE["y"]},
     assume=lambda v: [v.p >= 0, v.b > 2 * v.p, v.y > v.x, some(v.y <= v.x + 1 + v.p, v.x == v.b)],
     claim=lambda f, v: _spaced(v),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "blocks of twice as many tokens as there are drafts",
             assume=lambda v: [v.p >= 0, v.b >= 2 * v.p, v.y > v.x, v.y <= v.x + 1 + v.p],
         ),
@@ -164,7 +167,11 @@ T15_ANY = Theorem(
     variables=_RUN,
     assume=_any_run,
     claim=_run,
-    twins=(Twin("one block fewer", claim=lambda f, v: [real <= 1 for real in f.align_run(v.b, v.p, [(0, v.first)])]),),
+    controls=(
+        NegativeControl(
+            "one block fewer", claim=lambda f, v: [real <= 1 for real in f.align_run(v.b, v.p, [(0, v.first)])]
+        ),
+    ),
     unroll=4,
     bounded="three steps of at most a block each and at most one speculative block: a counterexample needs no more",
     refuted_on=dict.fromkeys(("model", "impl", "vllm==0.23.0"), _LEAK),
@@ -178,7 +185,8 @@ T15_ANY = Theorem(
 def _leaks(f: Any, v: Any) -> list[Any]:
     """Two steps, and the nulling before the third."""
     before = tokens(v.length - v.p, 0, v.b)
-    after = f.align_round(v.b, v.p, v.length, v.leaked, 0, v.leaked, before, [before + 1, before + 3 * v.b, None])
+    table = Aligned(v.length, v.leaked, 0, v.leaked)
+    after = f.align_round(v.b, v.p, table, before, [before + 1, before + 3 * v.b, None])
     return [
         after.table.length == v.length + 3,
         after.table.real == v.leaked + 2 + v.p,
@@ -209,8 +217,8 @@ T15_LEAK = Theorem(
         v.at >= 0,
     ],
     claim=_leaks,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "without speculative blocks",
             assume=lambda v: [v.p == 0, v.b > 2, v.leaked >= 0, v.leaked < v.length - 1 - v.p, v.at >= 0],
         ),
@@ -259,8 +267,8 @@ T15_FIRST = Theorem(
         v.at >= 0,
     ],
     claim=_first_step,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "nothing to continue from",
             claim=lambda f, v: [_first_step(f, v)[1], f.align_first(_first_allocation(v)).table.real <= 1 + v.p],
         ),

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..symbolic import SymbolicInt, every, implies, multiples_ordered, use
-from ..theorem import Theorem, Twin
+from ..claims import every, implies, multiples_ordered, use
+from ..symbolic import SymbolicInt
+from ..theorem import NegativeControl, Theorem
 
 
 def two_digits(a: Any, b: Any, c: Any, d: Any, unit: Any) -> Any:
@@ -85,9 +86,9 @@ T21_PAGE = Theorem(
     variables=_SIZES,
     assume=_positive(*_SIZES),
     claim=_plain_page,
-    twins=(
-        Twin("offsets count numbers, not bytes", {"plain_page": _in_numbers}),
-        Twin("values are as wide as keys", {"plain_page": _values_as_keys}),
+    controls=(
+        NegativeControl("offsets count numbers, not bytes", {"plain_page": _in_numbers}),
+        NegativeControl("values are as wide as keys", {"plain_page": _values_as_keys}),
     ),
     meaning="No token's value is written over another's key.",
 )
@@ -109,7 +110,7 @@ T21_SCALED = Theorem(
     variables={name: _SIZES[name] for name in "bhdw"},
     assume=_positive(*"bhdw"),
     claim=lambda f, v: _accepted(f.scaled_page, v.b, v.h, v.d, v.w, 1),
-    twins=(Twin("no room for the scales", {"scaled_page": _without_room_for_scales}),),
+    controls=(NegativeControl("no room for the scales", {"scaled_page": _without_room_for_scales}),),
     bounded="numbers of one byte, which is what this mode stores",
 )
 
@@ -120,8 +121,8 @@ T21_PACKED = Theorem(
     variables={name: _SIZES[name] for name in "bhdw"},
     assume=_positive(*"bhdw"),
     claim=lambda f, v: _fit(f.packed_page(v.b, v.h, v.d, v.w, 1)),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "half a byte is cut off",
             {
                 "packed_page": lambda b, h, d, w, z: (
@@ -147,7 +148,9 @@ T21_LATENT = Theorem(
     variables={name: _SIZES[name] for name in "bhdz"},
     assume=_positive(*"bhdz"),
     claim=_latent_page,
-    twins=(Twin("room for one head", {"latent_page": lambda b, h, d, z: (b * d * z, [(0, b * h * d * z)])}),),
+    controls=(
+        NegativeControl("room for one head", {"latent_page": lambda b, h, d, z: (b * d * z, [(0, b * h * d * z)])}),
+    ),
 )
 
 T21_STATES = Theorem(
@@ -162,8 +165,8 @@ T21_STATES = Theorem(
     },
     assume=_positive(*"bxyuzk"),
     claim=lambda f, v: _accepted(f.state_page, v.b, [(v.x, v.z), (v.y, v.z), (v.u, v.k)]),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "every state begins with the page",
             {"state_page": lambda b, states: (sum(x * z for x, z in states), [(0, x * z) for x, z in states])},
         ),
@@ -249,9 +252,9 @@ T21_VIEW = Theorem(
         *_in_part(v, v.f, v.k, v.l, v.m),
     ],
     claim=_addresses_differ,
-    twins=(
-        Twin("pages are one number too close", {"element": _dense(pad=1)}),
-        Twin("heads and entries are mixed up", {"element": _dense(turned=True)}),
+    controls=(
+        NegativeControl("pages are one number too close", {"element": _dense(pad=1)}),
+        NegativeControl("heads and entries are mixed up", {"element": _dense(turned=True)}),
     ),
     meaning="What is written for one block is in no other block: numbers begin at multiples of their size (T21.page), "
     "so different numbers are different bytes.",
@@ -280,7 +283,7 @@ T21_PLANES = Theorem(
         *_in_part(v, v.f, v.k, v.l, v.m),
     ],
     claim=_planes_differ,
-    twins=(Twin("pages are one number too close", {"element": _dense(pad=1)}),),
+    controls=(NegativeControl("pages are one number too close", {"element": _dense(pad=1)}),),
 )
 
 THEOREMS = (T21_PAGE, T21_SCALED, T21_PACKED, T21_LATENT, T21_STATES, T21_VIEW, T21_PLANES)

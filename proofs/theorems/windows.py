@@ -5,19 +5,9 @@ They start from the definition of attention: the query at `q` reads the token at
 
 from typing import Any
 
-from ..symbolic import (
-    common_divisor,
-    every,
-    implies,
-    lemma,
-    multiples_ordered,
-    negation,
-    quotient_found,
-    quotients_ordered,
-    same,
-    some,
-)
-from ..theorem import Theorem, Twin
+from ..claims import every, implies, lemma, multiples_ordered, negation, quotient_found, quotients_ordered, same, some
+from ..symbolic_builtins import common_divisor
+from ..theorem import NegativeControl, Theorem
 
 _TOKENS = {"c": "tokens computed", "q": "position of a query", "t": "position of a token"}
 _STEP = {
@@ -47,9 +37,9 @@ T1 = Theorem(
     claim=lambda f, v: _skips_exactly(
         lambda c: f.skipped_sliding(c, v.w), lambda q, t: f.attends_sliding(q, t, v.w), v
     ),
-    twins=(
-        Twin("the window ends one token earlier", {"skipped_sliding": lambda c, w: max(0, c - w)}),
-        Twin("the window ends one token later", {"skipped_sliding": lambda c, w: max(0, c - w + 2)}),
+    controls=(
+        NegativeControl("the window ends one token earlier", {"skipped_sliding": lambda c, w: max(0, c - w)}),
+        NegativeControl("the window ends one token later", {"skipped_sliding": lambda c, w: max(0, c - w + 2)}),
     ),
     meaning="No block is given back that is still read, and none is kept for a token that nobody reads.",
 )
@@ -63,9 +53,11 @@ T2 = Theorem(
     claim=lambda f, v: _skips_exactly(
         lambda c: f.skipped_chunked(c, v.k), lambda q, t: f.attends_chunked(q, t, v.k), v
     ),
-    twins=(
-        Twin("the chunk of the last computed token counts", {"skipped_chunked": lambda c, k: max(0, c - 1) // k * k}),
-        Twin("a window in place of a chunk", {"skipped_chunked": lambda c, k: max(0, c - k + 1)}),
+    controls=(
+        NegativeControl(
+            "the chunk of the last computed token counts", {"skipped_chunked": lambda c, k: max(0, c - 1) // k * k}
+        ),
+        NegativeControl("a window in place of a chunk", {"skipped_chunked": lambda c, k: max(0, c - k + 1)}),
     ),
     meaning="As T1, for chunks.",
 )
@@ -81,9 +73,9 @@ T1_STATES = Theorem(
         implies(every(v.t < f.skipped_mamba(v.c), v.q >= v.c), v.t != v.q - 1),
         implies(v.t >= f.skipped_mamba(v.c), every(v.t + 1 >= v.c, v.t == (v.t + 1) - 1)),
     ],
-    twins=(
-        Twin("the last state is given up too", {"skipped_mamba": lambda c: c}),
-        Twin("one state more is kept", {"skipped_mamba": lambda c: c - 2}),
+    controls=(
+        NegativeControl("the last state is given up too", {"skipped_mamba": lambda c: c}),
+        NegativeControl("one state more is kept", {"skipped_mamba": lambda c: c - 2}),
     ),
     meaning="One state per request is enough to go on from.",
 )
@@ -99,7 +91,7 @@ T1_FULL = Theorem(
         f.attends_full(v.t, v.t),
         implies(v.t > v.q, negation(f.attends_full(v.q, v.t))),
     ],
-    twins=(Twin("a query does not read itself", {"attends_full": lambda q, t: t < q}),),
+    controls=(NegativeControl("a query does not read itself", {"attends_full": lambda q, t: t < q}),),
 )
 
 
@@ -120,9 +112,11 @@ T1_READS = Theorem(
     variables={"q": _TOKENS["q"], "t": _TOKENS["t"], "w": "window, in tokens", "k": "chunk, in tokens"},
     assume=lambda v: [v.q >= 0, v.t >= 0, v.w >= 1, v.k >= 1],
     claim=_definitions_agree,
-    twins=(
-        Twin("the window is one token wider", {"attends_sliding": lambda q, t, w: every(t <= q, t >= q - w)}),
-        Twin("a chunk reaches behind the query", {"attends_chunked": lambda q, t, k: t // k == q // k}),
+    controls=(
+        NegativeControl(
+            "the window is one token wider", {"attends_sliding": lambda q, t, w: every(t <= q, t >= q - w)}
+        ),
+        NegativeControl("a chunk reaches behind the query", {"attends_chunked": lambda q, t, k: t // k == q // k}),
     ),
     meaning="The definition that all other theorems start from says what is meant.",
 )
@@ -144,8 +138,8 @@ T4 = Theorem(
     variables={**_STEP, "w": "window, in tokens"},
     assume=lambda v: [*_step(v), v.w >= 1],
     claim=lambda f, v: _held(f, v, f.skipped_sliding(v.c, v.w)) <= f.cap_sliding(v.w, v.b, v.batched, v.max_len),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "the block in which the window begins is forgotten",
             {"cap_sliding": lambda w, b, batched, max_len: -(-min(w - 1 + batched, max_len) // b)},
         ),
@@ -182,8 +176,8 @@ T5 = Theorem(
     variables={**_STEP, "w": "window, in tokens"},
     assume=lambda v: [*_step(v), v.w >= 1],
     claim=lambda f, v: _held(f, v, f.skipped_sliding(v.c, v.w)) <= exact_sliding(v.w, v.b, v.batched, v.max_len),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "one block fewer",
             claim=lambda f, v: _held(f, v, f.skipped_sliding(v.c, v.w)) < exact_sliding(v.w, v.b, v.batched, v.max_len),
         ),
@@ -197,7 +191,9 @@ T5_ATTAINED = Theorem(
     variables={**_LIMITS, "w": "window, in tokens"},
     assume=lambda v: [v.b >= 1, v.w >= 1, v.batched >= 1, v.max_len >= 1],
     claim=_attained_sliding,
-    twins=(Twin("a window one token wider is meant", {"skipped_sliding": lambda c, w: max(0, c - w + 2)}),),
+    controls=(
+        NegativeControl("a window one token wider is meant", {"skipped_sliding": lambda c, w: max(0, c - w + 2)}),
+    ),
 )
 
 
@@ -222,8 +218,8 @@ T5_GAP = Theorem(
     variables={**_LIMITS, "w": "window, in tokens"},
     assume=lambda v: [v.b >= 1, v.w >= 1, v.batched >= 1, v.max_len >= 1],
     claim=_given_away,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "the cap is exact",
             {"cap_sliding": exact_sliding},
         ),
@@ -258,8 +254,8 @@ T6 = Theorem(
     variables={**_STEP, "k": "chunk, in tokens"},
     assume=lambda v: [*_step(v), v.k >= 1],
     claim=lambda f, v: _chunks_covered(f, v, f.cap_chunked),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "the block in which a chunk begins is forgotten",
             {"cap_chunked": lambda k, b, batched, max_len: -(-min(k + batched, max_len) // b)},
         ),
@@ -275,8 +271,8 @@ T6_EXACT = Theorem(
     variables={**_STEP, "k": "chunk, in tokens"},
     assume=lambda v: [*_step(v), v.k >= 1],
     claim=lambda f, v: _chunks_covered(f, v, exact_chunked),
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "one token fewer",
             claim=lambda f, v: _chunks_covered(
                 f, v, lambda k, b, batched, max_len: exact_chunked(k - 1, b, batched, max_len)
@@ -306,8 +302,8 @@ T6_GAP = Theorem(
     variables={**_LIMITS, "k": "chunk, in tokens"},
     assume=lambda v: [v.b >= 1, v.k >= 1, v.batched >= 1, v.max_len >= 1],
     claim=_given_away_by_chunks,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "a block for both ends of a chunk",
             {"cap_chunked": lambda k, b, batched, max_len: -(-min(k + batched, max_len) // b) + 1},
         ),
@@ -332,8 +328,8 @@ T6_DIVIDES = Theorem(
     variables={**_STEP, "m": "blocks per chunk"},
     assume=lambda v: [*_step(v), v.m >= 1],
     claim=_whole_chunks_covered,
-    twins=(
-        Twin(
+    controls=(
+        NegativeControl(
             "the budget of the step is not counted",
             {"cap_chunked": lambda k, b, batched, max_len: -(-min(k, max_len) // b)},
         ),

@@ -1,11 +1,12 @@
-"""Wrong ways to put blocks into a free queue, or to take them: the twins of the theorems about batches of any length.
+"""Wrong ways to put blocks into a free queue, or to take them: negative controls of the theorems about
+batches of any length.
 
 Each is written out, with one loop, so that it can be cut as the core's own methods are.
 """
 
 from typing import Any
 
-from ..symbolic import symbolic_len
+from ..symbolic_builtins import symbolic_len
 
 
 def append_right(queue: Any, blocks: Any) -> None:

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 from blockproof.fuzz.cli.main import main
-from blockproof.proofs import campaign
+from blockproof.proofs import campaign, installed
 from blockproof.proofs.campaign import Campaign, Interpreter, Task, Worker
 from blockproof.proofs.theorems import BY_ID
 
@@ -37,7 +37,7 @@ def test_both_solvers_settle_a_theorem_for_model_and_our_core():
         assert result.disputed == []
         assert result.confirmed >= len(set(result.verdict.smtlib)) >= 10
         assert result.verdict.covered
-    assert [set(result.verdict.twins.values()) for result in results] == [{"refuted"}, set()]
+    assert [set(result.verdict.controls.values()) for result in results] == [{"refuted"}, set()]
 
 
 @needs_cvc5
@@ -86,7 +86,7 @@ def test_what_goes_wrong_with_a_result_is_raised_and_not_lost(tmp_path):
 
 def test_a_solver_that_disagrees_is_a_failure_that_leaves_its_question_behind(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Campaign, "_opinion", lambda self, text, workers: "unknown")
-    monkeypatch.setattr("blockproof.fuzz.cli_prove.find_spec", lambda name: object() if name == "cvc5" else None)
+    monkeypatch.setattr(installed, "cvc5_installed", lambda: True)
     assert main(["prove", "T1.full", "--target", "model", "--out", str(tmp_path / "left")]) == 1
     said = capsys.readouterr().out
     assert "T1.full on model: cvc5 says unknown to: ; T1.full on model" in said

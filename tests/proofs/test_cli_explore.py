@@ -6,7 +6,8 @@ import signal
 from contextlib import contextmanager
 
 import pytest
-from blockproof.fuzz import cli, cli_explore
+from blockproof.fuzz.cli import explore as cli_explore
+from blockproof.fuzz.cli import main as cli
 from blockproof.proofs.exploration.checkpoint import load
 from blockproof.proofs.exploration.faults import FAULTS
 from blockproof.proofs.exploration.scopes import SCOPES

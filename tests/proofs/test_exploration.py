@@ -5,9 +5,9 @@ import sys
 from dataclasses import replace
 
 import pytest
-from blockproof.fuzz.finding import Trace
-from blockproof.fuzz.replaying import replay
-from blockproof.fuzz.targets.registry import open_target
+from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.traces.replay import replay
 from blockproof.model.core import Model
 from blockproof.model.legal import allows
 from blockproof.model.ops import Group

@@ -8,7 +8,8 @@ import z3
 from blockproof.impl import KVCacheBlock
 from blockproof.proofs.heap import NONE, Heap
 from blockproof.proofs.heap_theorem import HeapRun
-from blockproof.proofs.symbolic import ProofError, Run
+from blockproof.proofs.solver import ProofError
+from blockproof.proofs.symbolic import Run
 
 LINKS = ("prev_free_block", "next_free_block")
 

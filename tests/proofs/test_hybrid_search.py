@@ -196,9 +196,9 @@ def test_a_hit_is_aligned_and_its_spare_block_lies_within_the_limit():
 
 
 def test_equal_groups_share_their_flag_and_a_flag_keeps_the_others_free():
-    twins = Scope((full(1), sliding(1, 2), sliding(1, 2)), 1)
-    assert [twins.gives_up(i) for i in range(3)] == [False] * 3
-    flagged = [scope.family for scope in scopes([(twins.groups, 1)])]
+    alike = Scope((full(1), sliding(1, 2), sliding(1, 2)), 1)
+    assert [alike.gives_up(i) for i in range(3)] == [False] * 3
+    flagged = [scope.family for scope in scopes([(alike.groups, 1)])]
     assert flagged == [
         "full(b=1) + sliding(b=1 w=2) + sliding(b=1 w=2)",
         "full*(b=1) + sliding(b=1 w=2) + sliding(b=1 w=2)",

@@ -3,7 +3,7 @@
 import pytest
 from blockproof.impl import FreeKVCacheBlockQueue, KVCacheBlock
 from blockproof.proofs.loops import Cut, ReturnedError, cut, reach
-from blockproof.proofs.symbolic import ProofError
+from blockproof.proofs.solver import ProofError
 from blockproof.proofs.theorems import wrong_loops
 
 

@@ -10,14 +10,7 @@ from types import ModuleType
 import pytest
 import z3
 from blockproof.proofs import symbolic
-from blockproof.proofs.symbolic import (
-    Obligation,
-    ProofError,
-    Run,
-    SymbolicBool,
-    SymbolicInt,
-    UndecidedError,
-    common_divisor,
+from blockproof.proofs.claims import (
     every,
     implies,
     lemma,
@@ -26,13 +19,12 @@ from blockproof.proofs.symbolic import (
     quotient_found,
     quotients_ordered,
     same,
-    solve,
     some,
-    symbol,
-    symbolic_builtins,
-    truth,
     use,
 )
+from blockproof.proofs.solver import Obligation, ProofError, UndecidedError, solve
+from blockproof.proofs.symbolic import Run, SymbolicBool, SymbolicInt, symbol, truth
+from blockproof.proofs.symbolic_builtins import common_divisor, symbolic_builtins
 
 CORNERS = (-7, -3, -1, 0, 1, 3, 7)
 SEED = 20261121

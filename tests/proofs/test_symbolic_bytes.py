@@ -5,7 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from blockproof.proofs.symbolic import ProofError, Run, every, solve, symbol, term
+from blockproof.proofs.claims import every
+from blockproof.proofs.solver import ProofError, solve
+from blockproof.proofs.symbolic import Run, symbol, term
 from blockproof.proofs.symbolic_bytes import (
     EXACT_POWERS,
     OPERATOR,

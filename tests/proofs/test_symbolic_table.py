@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from blockproof.proofs.quotients import Tokens, divisor, tokens
-from blockproof.proofs.symbolic import ProofError, Run, symbol, symbolic_len
+from blockproof.proofs.solver import ProofError
+from blockproof.proofs.symbolic import Run, symbol
+from blockproof.proofs.symbolic_builtins import symbolic_len
 from blockproof.proofs.symbolic_table import Count, SymbolicTable, count
 
 

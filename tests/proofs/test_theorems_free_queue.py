@@ -25,11 +25,11 @@ BY_ID = {theorem.id: theorem for theorem in THEOREMS}
 
 
 @pytest.mark.parametrize("theorem", THEOREMS, ids=lambda theorem: theorem.id)
-def test_our_core_satisfies_the_theorem_and_each_wrong_twin_is_refuted_on_real_objects(theorem):
+def test_our_core_satisfies_the_theorem_and_each_negative_control_is_refuted_on_real_objects(theorem):
     verdict = theorem.settle(roles.impl())
     assert verdict.status == "proved", verdict.message
-    assert set(verdict.twins.values()) == {"refuted"}
-    assert len(verdict.twins) == len(theorem.twins) >= 1
+    assert set(verdict.controls.values()) == {"refuted"}
+    assert len(verdict.controls) == len(theorem.controls) >= 1
     assert verdict.smtlib
     assert any("FreeKVCacheBlockQueue" in name or "BlockPool" in name for name in verdict.covered)
 
@@ -43,7 +43,7 @@ def test_the_model_has_no_links_and_says_so(theorem):
 def test_every_queue_reads_as_a_list_does(subject):
     verdict = queue_order.ORDER.settle(subject())
     assert verdict.status == "proved", verdict.message
-    assert set(verdict.twins.values()) == {"refuted"}
+    assert set(verdict.controls.values()) == {"refuted"}
     assert verdict.covered
     assert verdict.paths > 10_000
 
@@ -220,14 +220,14 @@ LINES = [
 @pytest.mark.parametrize(("module", "kind", "theorems", "line", "source"), LINES, ids=[line[3] for line in LINES])
 def test_a_method_that_lacks_a_line_is_not_proved(module, kind, theorems, line, source):
     core = altered(module, kind, source, line)
-    statuses = (BY_ID[name].settle(core, with_twins=False).status for name in theorems)
+    statuses = (BY_ID[name].settle(core, with_controls=False).status for name in theorems)
     assert any(status != "proved" for status in statuses)
 
 
 def test_our_core_recompiled_without_any_change_is_proved():
     core = altered(free_queue_module, "FreeKVCacheBlockQueue", inspect.getsource(free_queue_module), "unchanged")
     for name in ("T25.remove", "T25.append_n.any", "T25.popleft_n"):
-        assert BY_ID[name].settle(core, with_twins=False).status == "proved"
+        assert BY_ID[name].settle(core, with_controls=False).status == "proved"
 
 
 def test_the_claims_hold_of_real_objects_for_random_values():

@@ -21,14 +21,14 @@ NOT_OF_IMPL = {"T10.tail", "T12.rounded"}
 
 @pytest.mark.parametrize("subject", SUBJECTS)
 @pytest.mark.parametrize("theorem", THEOREMS, ids=lambda theorem: theorem.id)
-def test_each_theorem_has_its_verdict_and_refutes_its_twins(theorem: Theorem, subject: str) -> None:
+def test_each_theorem_has_its_verdict_and_refutes_its_negative_controls(theorem: Theorem, subject: str) -> None:
     verdict = settle(theorem, SUBJECTS[subject]())
     if subject == "impl" and theorem.id in NOT_OF_IMPL:
         assert verdict.status == "unavailable"
         return
     assert verdict.status == ("refuted" if subject in theorem.refuted_on else "proved"), verdict.message
     assert verdict.replayed == (subject in theorem.refuted_on)
-    assert set(verdict.twins.values()) == {"refuted"}
+    assert set(verdict.controls.values()) == {"refuted"}
     assert verdict.covered
 
 

@@ -33,14 +33,14 @@ MISTAKES = ("TypeError", "AttributeError", "NameError", "KeyError")
 
 @pytest.mark.parametrize("theorem", THEOREMS, ids=lambda theorem: theorem.id)
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_every_theorem_comes_out_as_recorded_and_refutes_its_twins(subject, theorem):
-    with_twins = subject == "impl"  # they stand in for a core's functions, so one core is enough to show them wrong
-    verdict = settle(theorem, SUBJECTS[subject](), seconds=20, with_twins=with_twins)
+def test_every_theorem_comes_out_as_recorded_and_refutes_its_negative_controls(subject, theorem):
+    with_controls = subject == "impl"  # they stand in for a core's functions, so one core is enough to show them wrong
+    verdict = settle(theorem, SUBJECTS[subject](), seconds=20, with_controls=with_controls)
     if subject == "model" and theorem.id not in IN_MODEL:
         assert verdict.status == "unavailable"
         return
     assert verdict.status == ("refuted" if subject in theorem.refuted_on else "proved"), verdict.message
-    assert verdict.twins == {twin.wrong: "refuted" for twin in theorem.twins if with_twins}
+    assert verdict.controls == {control.wrong: "refuted" for control in theorem.controls if with_controls}
     assert verdict.replayed == (subject in theorem.refuted_on)
     assert verdict.covered, "no function of the core ran"
     assert not any(mistake in verdict.message for mistake in MISTAKES)

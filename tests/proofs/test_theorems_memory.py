@@ -10,7 +10,8 @@ from blockproof.proofs.roles import grouping as grouping_roles
 from blockproof.proofs.roles import memory as memory_roles
 from blockproof.proofs.roles import page_sizes as page_roles
 from blockproof.proofs.roles.stand_ins import Sized, chosen, divisor, key, lenient, multiple, whole
-from blockproof.proofs.symbolic import ProofError, Run, symbol
+from blockproof.proofs.solver import ProofError
+from blockproof.proofs.symbolic import Run, symbol
 from blockproof.proofs.theorem import settle
 from blockproof.proofs.theorems import grouping, lengths, memory, page_sizes
 
@@ -24,14 +25,14 @@ MISTAKES = ("TypeError", "AttributeError", "NameError", "KeyError")
 
 @pytest.mark.parametrize("theorem", THEOREMS, ids=lambda theorem: theorem.id)
 @pytest.mark.parametrize("subject", SUBJECTS)
-def test_every_theorem_comes_out_as_recorded_and_refutes_its_twins(subject, theorem):
-    with_twins = subject == "model"  # they stand in for a core's functions, so one core is enough to show them wrong
-    verdict = settle(theorem, SUBJECTS[subject](), seconds=20, with_twins=with_twins)
+def test_every_theorem_comes_out_as_recorded_and_refutes_its_negative_controls(subject, theorem):
+    with_controls = subject == "model"  # they stand in for a core's functions, so one core is enough to show them wrong
+    verdict = settle(theorem, SUBJECTS[subject](), seconds=20, with_controls=with_controls)
     if subject == "impl" and theorem.id in MISSING_IN_IMPL:
         assert verdict.status == "unavailable"
         return
     assert verdict.status == ("refuted" if subject in theorem.refuted_on else "proved"), verdict.message
-    assert verdict.twins == {twin.wrong: "refuted" for twin in theorem.twins if with_twins}
+    assert verdict.controls == {control.wrong: "refuted" for control in theorem.controls if with_controls}
     assert verdict.replayed == (subject in theorem.refuted_on)
     assert not any(mistake in verdict.message for mistake in MISTAKES)
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from blockproof.fuzz.targets.registry import open_here
+from blockproof.fuzz.opening.targets import open_here
 from blockproof.model.core import Model
 from blockproof.model.ops import (
     NULL,
@@ -37,17 +37,17 @@ MISTAKES = ("TypeError", "AttributeError", "NameError", "KeyError")
 
 
 @pytest.mark.parametrize("theorem", THEOREMS, ids=lambda theorem: theorem.id)
-def test_every_theorem_comes_out_on_our_core_as_recorded_and_refutes_its_twins(theorem):
+def test_every_theorem_comes_out_on_our_core_as_recorded_and_refutes_its_negative_controls(theorem):
     verdict = theorem.settle(roles.impl(), seconds=20)
     assert verdict.status == ("refuted" if "impl" in theorem.refuted_on else "proved"), verdict.message
-    assert verdict.twins == {twin.wrong: "refuted" for twin in theorem.twins}
+    assert verdict.controls == {control.wrong: "refuted" for control in theorem.controls}
     assert not any(mistake in verdict.message for mistake in MISTAKES)
     assert verdict.covered or theorem.id == "T15.decode", "no function of the core ran"
 
 
 @pytest.mark.parametrize("theorem", [t for t in THEOREMS if t.weight < LONG], ids=lambda theorem: theorem.id)
 def test_every_theorem_comes_out_on_the_model_as_recorded(theorem):
-    verdict = theorem.settle(roles.model(), seconds=20, with_twins=False)
+    verdict = theorem.settle(roles.model(), seconds=20, with_controls=False)
     assert verdict.status == ("refuted" if "model" in theorem.refuted_on else "proved"), verdict.message
     assert not any(mistake in verdict.message for mistake in MISTAKES)
 

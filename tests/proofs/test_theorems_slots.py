@@ -29,17 +29,17 @@ MISTAKES = ("TypeError", "AttributeError", "NameError", "KeyError")
 
 
 @pytest.mark.parametrize("theorem", THEOREMS, ids=lambda theorem: theorem.id)
-def test_every_theorem_comes_out_as_recorded_and_refutes_its_twins(theorem):
+def test_every_theorem_comes_out_as_recorded_and_refutes_its_negative_controls(theorem):
     verdict = settle(theorem, roles.impl(), seconds=20)
     assert verdict.status == "proved", verdict.message
-    assert verdict.twins == {twin.wrong: "refuted" for twin in theorem.twins}
+    assert verdict.controls == {control.wrong: "refuted" for control in theorem.controls}
     assert verdict.covered, "no function of the core ran"
     assert not any(mistake in verdict.message for mistake in MISTAKES)
 
 
 @pytest.mark.parametrize("theorem", THEOREMS, ids=lambda theorem: theorem.id)
 def test_the_model_has_no_memory_to_speak_of(theorem):
-    assert settle(theorem, roles.model(), with_twins=False).status == "unavailable"
+    assert settle(theorem, roles.model(), with_controls=False).status == "unavailable"
 
 
 def test_ids_are_used_once():

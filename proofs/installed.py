@@ -1,0 +1,15 @@
+"""Which solvers are here. Both are in the extra `prove`; nothing else in blockproof needs them."""
+
+from importlib.util import find_spec
+
+REMEDY = "run: pip install 'blockproof[prove]'"
+
+
+def z3_installed() -> bool:
+    """Is the solver here that settles theorems? Without it nothing of them can be imported."""
+    return find_spec("z3") is not None
+
+
+def cvc5_installed() -> bool:
+    """Is the solver here that gives second opinions?"""
+    return find_spec("cvc5") is not None

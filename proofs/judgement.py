@@ -1,0 +1,84 @@
+"""Whether what a run settled is what the theorems declare, and the questions that it leaves behind as files."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from .campaign import Result
+from .theorem import Statement
+
+
+def chosen(theorems: Sequence[Statement], ids: Sequence[str]) -> list[Statement]:
+    """The theorems asked for: by id, or all that belong to a number; all of them for no ids.
+
+    LookupError for an id that there is none of, with what to do.
+    """
+    for name in ids:
+        if not any(name in (theorem.id, theorem.id.partition(".")[0]) for theorem in theorems):
+            raise LookupError(f"no theorem is called {name!r}; see blockproof prove --list")
+    return [t for t in theorems if not ids or t.id in ids or t.id.partition(".")[0] in ids]
+
+
+def longest_first(theorems: Sequence[Statement]) -> list[Statement]:
+    """Those that take long are begun first, so that no process waits for another at the end."""
+    return sorted(theorems, key=lambda theorem: -theorem.weight)
+
+
+def in_order(results: Sequence[Result], theorems: Sequence[Statement]) -> list[Result]:
+    """The results in the order of the theorems, and by core."""
+    order = {theorem.id: number for number, theorem in enumerate(theorems)}
+    return sorted(results, key=lambda result: (order[result.verdict.theorem], result.verdict.subject))
+
+
+def problems(results: Sequence[Result], theorems: Sequence[Statement]) -> list[str]:
+    """What is not as it was declared, a line each; a run with any has failed.
+
+    These are: a theorem that could not be settled; a refutation that `Statement.refuted_on` does not declare; a
+    declared one that did not come about; a question to which the two solvers give different answers.
+    """
+    by_id = {theorem.id: theorem for theorem in theorems}
+    return [problem for result in results for problem in _problems(result, by_id[result.verdict.theorem])]
+
+
+def _problems(result: Result, theorem: Statement) -> list[str]:
+    verdict, found = result.verdict, []
+    where = f"{verdict.theorem} on {verdict.subject}"
+    declared = theorem.refuted_on.get(verdict.subject)
+    if verdict.status == "undecided":
+        found.append(f"{where}: undecided: {verdict.message}")
+    if verdict.status == "refuted" and declared is None:
+        found.append(f"{where}: refuted by {verdict.counterexample}: {verdict.message}")
+    if verdict.status == "proved" and declared is not None:
+        found.append(f"{where}: proved, but declared refuted ({declared}): the declaration is stale")
+    found += [f"{where}: cvc5 says {said} to: {text.splitlines()[0]}" for text, said in result.disputed]
+    return found
+
+
+def keep_unsettled(results: Sequence[Result], folder: Path) -> list[Path]:
+    """Write what a solver could not settle to files, as SMT-LIB 2. Returns them."""
+    paths = []
+    for result in results:
+        texts = [text for text, _ in result.disputed]
+        if result.verdict.status == "undecided":
+            texts += result.verdict.smtlib[-1:]
+        for number, text in enumerate(texts):
+            folder.mkdir(parents=True, exist_ok=True)
+            paths.append(folder / f"{_file_name(result)}.{number}.smt2")
+            paths[-1].write_text(text, encoding="utf-8")
+    return paths
+
+
+def export(results: Sequence[Result], folder: Path) -> int:
+    """Write every question to a file, as SMT-LIB 2; those to be answered `sat` end in `.sat.smt2`. Returns how many."""
+    count = 0
+    folder.mkdir(parents=True, exist_ok=True)
+    for result in results:
+        for kind, texts in (("", result.verdict.smtlib), (".sat", result.verdict.satisfiable)):
+            for number, text in enumerate(texts):
+                (folder / f"{_file_name(result)}.{number:03}{kind}.smt2").write_text(text, encoding="utf-8")
+                count += 1
+    return count
+
+
+def _file_name(result: Result) -> str:
+    return f"{result.verdict.theorem}.{re.sub('[^a-z0-9.]+', '-', result.verdict.subject)}"

@@ -1,0 +1,86 @@
+"""What the modules under proof see in place of `range`, `len` and `math.gcd`, which demand plain integers."""
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import ModuleType
+from typing import Any
+
+import z3
+
+from .solver import ProofError
+from .symbolic import Number, SymbolicBool, SymbolicInt, integer_term, running, symbol
+
+
+def symbolic_len(sequence: Any) -> Any:
+    """`len`; a sequence of symbolic length says it by its method `symbolic_len`."""
+    method = getattr(sequence, "symbolic_len", None)
+    return len(sequence) if method is None else method()
+
+
+def symbolic_range(*arguments: Any) -> Any:
+    """`range`; with a symbolic bound, a loop of at most `Run.unroll` rounds, forking at each."""
+    if not any(isinstance(argument, SymbolicInt | SymbolicBool) for argument in arguments):
+        return range(*arguments)
+    start, stop, step = (0, arguments[0], 1) if len(arguments) == 1 else (*arguments, 1)[:3]
+    if not isinstance(step, int) or step == 0:
+        raise ProofError(f"{running().name}: a range with step {step!r} cannot be followed: only plain steps")
+    return unrolled(start, stop, step)
+
+
+def unrolled(start: Any, stop: Any, step: int) -> Iterator[Any]:
+    """The numbers of a loop with symbolic bounds. ProofError if it goes on after `Run.unroll` rounds."""
+    run, rounds, i = running(), 0, start
+    while i < stop if step > 0 else i > stop:
+        if rounds == run.unroll:
+            raise ProofError(
+                f"{run.name}: a loop over a symbolic bound goes on after {rounds} rounds: bound it in the theorem "
+                "(`unroll`), and assume that it is no longer"
+            )
+        yield i
+        rounds, i = rounds + 1, i + step
+
+
+def symbolic_gcd(*numbers: Any) -> Any:
+    """`math.gcd`; of two numbers of which one is symbolic, some positive common divisor (both must be positive)."""
+    if not any(isinstance(number, SymbolicInt) for number in numbers):
+        return math.gcd(*numbers)
+    if len(numbers) != 2:
+        raise ProofError(f"{running().name}: gcd of {len(numbers)} symbolic numbers: only two are supported")
+    return common_divisor(*numbers)[0]
+
+
+def common_divisor(x: Number, y: Number) -> tuple[Any, Any, Any]:
+    """What `gcd` of two positive numbers gives, and how often it goes into each: for lemmas about it."""
+    if not isinstance(x, SymbolicInt) and not isinstance(y, SymbolicInt):
+        divisor = math.gcd(x, y)
+        return divisor, x // divisor, y // divisor
+    run, left, right = running(), integer_term(x), integer_term(y)
+    if run.decide(z3.Or(left <= 0, right <= 0)):
+        raise ProofError(f"{run.name}: gcd of a number that may be 0 or negative: assume that it is positive")
+    if (str(right), str(left)) in run.divisors:
+        common, y_part, x_part = run.divisors[str(right), str(left)]
+        return common, x_part, y_part
+    if (str(left), str(right)) not in run.divisors:
+        parts = [symbol(run.fresh_name(stem)) for stem in ("gcd", "times", "times")]
+        common, x_part, y_part = parts
+        # The greatest common divisor is such a number, so this assumes nothing.
+        run.assume(z3.And(common.term >= 1, left == (common * x_part).term, right == (common * y_part).term))
+        run.divisors[str(left), str(right)] = common, x_part, y_part
+    return run.divisors[str(left), str(right)]
+
+
+@contextmanager
+def symbolic_builtins(modules: Sequence[ModuleType]) -> Iterator[None]:
+    """While it lasts, these modules see `range`, `len` and `gcd` of this file."""
+    ours = (("range", range, symbolic_range), ("len", len, symbolic_len), ("gcd", math.gcd, symbolic_gcd))
+    with ExitStack() as restored:
+        for module in modules:
+            for name, original, function in ours:
+                if vars(module).get(name) is original:
+                    restored.callback(setattr, module, name, original)
+                    setattr(module, name, function)
+                elif name not in vars(module) and name != "gcd":  # a module's own `len` is left alone
+                    restored.callback(delattr, module, name)
+                    setattr(module, name, function)
+        yield
