@@ -17,6 +17,7 @@ from ..findings.words import trace_lines
 from ..targets.base import Target
 from ..traces.replay import replay
 from ..traces.trace_file import TraceError, TraceFile, read_trace
+from .markdown import prose
 from .scheduler_cases import NOT_BUILT, NOTHING, SHOWS
 
 CLASSES = (
@@ -48,7 +49,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"ki
     fix: str
     """In words."""
     reports: tuple[str, ...] = ()
-    """Threads that tell of it."""
+    """Threads that tell of it, as `vllm-project/vllm#39734`."""
     case: str = ""
     """Case of the family's scheduler run that shows it (`Family.scheduler`)."""
     strict: bool = False
@@ -121,8 +122,9 @@ def page(
     lines = [
         "# Findings in released engines",
         "",
-        "Violations of the contract, of what the shadow memory reads back, or of liveness (properties.md), each with",
-        "its smallest trace, observed by replay on every release. This page is written, and checked, by",
+        "Violations of the contract, of what the shadow memory reads back, or of",
+        "liveness ([what judges a core](../reference/properties.md)), each with its smallest trace, observed by replay",
+        "on every release. This page is written, and checked, by",
         f"`{command}`.",
         "",
         *_summary(entries, observed, releases),
@@ -151,18 +153,21 @@ def by_scheduler(name: str) -> str:
 
 
 def _entry_lines(name: str, entry: Entry, file: TraceFile | None, observed: Observations) -> Iterator[str]:
-    yield f"{entry.title}."
+    yield from prose(f"{entry.title}.")
     yield ""
-    yield f"* class: {entry.kind}"
-    yield f"* violates: {entry.rule}"
-    if entry.reports:
-        yield f"* reports: {', '.join(entry.reports)}"
-    yield f"* reachable from the engine's own scheduler: {entry.reachable}"
-    yield f"* a user sees: {entry.sees}"
-    yield f"* proposed fix: {entry.fix}"
-    for key, what in ((name, "trace"), (by_scheduler(name), f"scheduler run `{entry.case}`")):
-        if key in observed:
-            yield f"* {what}: {_ranges(observed[key])}"
+    said = {
+        "class": entry.kind,
+        "violates": entry.rule,
+        "reports": ", ".join(entry.reports),
+        "reachable from the engine's own scheduler": entry.reachable,
+        "a user sees": entry.sees,
+        "proposed fix": entry.fix,
+        "trace": _ranges(observed.get(name, {})),
+        f"scheduler run `{entry.case}`": _ranges(observed.get(by_scheduler(name), {})),
+    }
+    for what, text in said.items():
+        if text:
+            yield from prose(f"{what}: {text}", bullet="* ")
     if file is not None:
         told = [*trace_lines(file.trace.shape, file.trace.operations), ""]
         told += file.finding.text.splitlines() if file.finding else []

@@ -16,6 +16,7 @@ from ..targets.deviations import Deviation, MisuseUnchecked
 from ..traces.replay import replay
 from ..traces.shrink import shrink
 from ..traces.trace_file import FoundWhat, TraceFile
+from .markdown import prose
 
 KEPT = "docs/evidence/deviations"
 """Where the traces are kept in the repository; the page lies next to the folder and has its name."""
@@ -62,9 +63,9 @@ def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]]) -> st
         f"and checked by `blockproof deviations --target {target_name} --check {KEPT}`.",
     ]
     for deviation in declared_for(target_name):
-        lines += ["", f"## {deviation.id}", "", f"{deviation.reason[:1].upper()}{deviation.reason[1:]}.", ""]
-        source = " ".join((deviation.__doc__ or "").split())
-        lines += [f"* shows when: {deviation.condition}", f"* source: {source}"]
+        lines += ["", f"## {deviation.id}", "", *prose(f"{deviation.reason[:1].upper()}{deviation.reason[1:]}."), ""]
+        lines += prose(f"shows when: {deviation.condition}", bullet="* ")
+        lines += prose(f"source: {deviation.__doc__}", bullet="* ")
         for name in trace_names(deviation):
             lines += ["", *_trace_lines(name, shown)]
     return "\n".join([*lines, ""])

@@ -45,7 +45,7 @@ class Deviation(Model):
 
 
 class MisuseUnchecked(Deviation):
-    """core.md, deviation 6; reports 42571, 52707, dynamo 13398."""
+    """core.md, deviation 6; vllm-project/vllm#42571, vllm-project/vllm#52707, ai-dynamo/dynamo#13398."""
 
     id = "misuse-unchecked"
     reason = (

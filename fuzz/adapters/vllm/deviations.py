@@ -46,7 +46,7 @@ class UnknownRequestGetsTable(Deviation):
 
 
 class UntaggedExtraKeys(Deviation):
-    """core.md, deviation 2; report 44701."""
+    """core.md, deviation 2; vllm-project/vllm#44701."""
 
     id = "untagged-extra-keys"
     corrupts = True
@@ -66,7 +66,7 @@ class UntaggedExtraKeys(Deviation):
 
 
 class ItemsLostOnRestart(Deviation):
-    """Found by lockstep; close to report 49448."""
+    """Found by lockstep; close to vllm-project/vllm#49448."""
 
     id = "items-lost-on-restart"
     corrupts = True
@@ -123,7 +123,7 @@ class NegativeMambaDemand(Deviation):
 
 
 class ExternalStateNotCounted(Deviation):
-    """Found by lockstep; report 57050 (b), vllm-ascend 11049."""
+    """Found by lockstep; vllm-project/vllm#57050 (b), vllm-project/vllm-ascend#11049."""
 
     id = "mamba-external-state"
     reason = (
@@ -147,7 +147,7 @@ class _OnlyFirstCut(Coordinator):
 
 
 class OnlyFirstHitCut(Deviation):
-    """Found by lockstep; report vllm-ascend 14283, review of 40868."""
+    """Found by lockstep; vllm-project/vllm-ascend#14283, review of vllm-project/vllm#40868."""
 
     id = "hit-not-cut"
     reason = (
@@ -174,7 +174,7 @@ class OnlyFirstHitCut(Deviation):
 
 
 class MambaEagleMargin(Deviation):
-    """Found by lockstep; reports 43559, 48375."""
+    """Found by lockstep; vllm-project/vllm#43559, vllm-project/vllm#48375."""
 
     id = "mamba-eagle-margin"
     corrupts = True
