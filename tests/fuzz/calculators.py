@@ -1,5 +1,6 @@
 """Calculators for tests: the model itself, and some that misbehave at the op `num_blocks`."""
 
+import itertools
 import os
 import time
 from collections.abc import Callable
@@ -45,6 +46,14 @@ def hangs() -> Modelled:
 def eats() -> Modelled:
     eaten: list[bytes] = []
     return Modelled(misbehave=lambda: eaten.append(b"x" * (64 << 20)))
+
+
+def says_when_running() -> Modelled:
+    """Is in the middle of its work when it is asked for the third time; see `fakes`."""
+    from fakes import in_the_middle  # type: ignore[import-not-found]  # only seen where this module is
+
+    count = itertools.count(1)
+    return Modelled(misbehave=lambda: in_the_middle(next(count)))
 
 
 def answers_nonsense() -> Modelled:

@@ -6,7 +6,10 @@ import stat
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.targets.base import Target
 from blockproof.model.ops import Done, Operation, Outcome, Shape, Take
 from blockproof.model.snapshot import Snapshot
 
@@ -133,6 +136,41 @@ def leaves_child() -> Fake:
         return pid
 
     return Fake(fork)
+
+
+RUNNING = "BLOCKPROOF_TESTS_RUNNING"
+"""Environment variable: a folder in which processes say that they are in the middle of their work."""
+
+
+def in_the_middle(reached: int) -> None:
+    """Where this count reaches 3, leave a file called as the process in `$RUNNING`, and wait there for Ctrl-C.
+
+    A process that does not hear Ctrl-C goes on.
+    """
+    if reached == 3:
+        (Path(os.environ[RUNNING]) / str(os.getpid())).touch()
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            signal.pause()
+
+
+def seen_from_everywhere() -> dict[str, str]:
+    """Environment variables with which any process can import this module as `fakes`, and its neighbours likewise."""
+    return {"PYTHONPATH": os.pathsep.join(filter(None, (str(Path(__file__).parent), os.environ.get("PYTHONPATH"))))}
+
+
+def says_when_running() -> Target:
+    """Our core, which is in the middle of its work when it is started for the third time."""
+    core = open_target("impl")
+    start, starts = core.start, 0
+
+    def counted(shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        nonlocal starts
+        starts += 1
+        in_the_middle(starts)
+        return start(shape)
+
+    core.start = counted  # type: ignore[method-assign]
+    return core
 
 
 def cannot_be_made() -> Fake:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,9 @@ from blockproof.fuzz.opening.child import ChildCalculator, Limits
 from blockproof.fuzz.opening.targets import open_calculator
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.fuzz.workload.draw import SeededDraw
+
+from ..fakes import RUNNING, seen_from_everywhere
+from ..waiting import PATIENCE_S, wait_until
 
 HERE = Path(__file__).parents[1]
 FAULT = "fault:one-block-more"
@@ -187,13 +189,18 @@ def test_a_replayed_file_without_a_question_in_it_is_one_line(tmp_path, capsys):
     assert shown.count("\n") == 1
 
 
-def test_ctrl_c_ends_the_run_with_what_was_reached():
-    command = [sys.executable, "-m", "blockproof.fuzz.cli", "fuzz-config", "--seconds", "100", "--seed", "1"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline().startswith("fuzzing")
-        time.sleep(1.5)
-        os.kill(process.pid, signal.SIGINT)
-        text, _ = process.communicate(timeout=60)
+def test_ctrl_c_ends_the_run_with_what_was_reached(tmp_path):
+    words = ["fuzz-config", "--target", "calculators:says_when_running", "--seconds", "600", "--seed", "1"]
+    command = [sys.executable, "-m", "blockproof.fuzz.cli", *words]
+    environment = {**os.environ, **seen_from_everywhere(), RUNNING: str(tmp_path)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            wait_until(lambda: list(tmp_path.iterdir()))
+            process.send_signal(signal.SIGINT)
+            text, _ = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
     assert process.returncode == 0
+    assert text.startswith("fuzzing")
     assert "ended by Ctrl-C" in text
     assert "--cases" in text

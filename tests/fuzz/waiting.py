@@ -1,0 +1,27 @@
+"""Waiting for something to happen, never for time to pass."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+PATIENCE_S = 120.0
+"""Only a failure takes that long, whatever else the machine has to do."""
+T = TypeVar("T")
+
+
+def wait_until(happened: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
+    """What `happened` returns, as soon as that counts as true. AssertionError if it never does."""
+    end = time.monotonic() + patience_s
+    while not (result := happened()):
+        assert time.monotonic() < end, f"nothing happened within {patience_s:g} s"
+        time.sleep(0.01)
+    return result
+
+
+def gone(pid: int) -> bool:
+    """Has the process ended, zombies counted as ended?"""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
