@@ -1,33 +1,52 @@
-# Everything happens in .venv; `make fuzz` and `make test` set it up themselves.
+# Everything happens in .venv; each command below sets it up itself.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 FUZZ_SECONDS ?= 30
 
-.PHONY: fuzz test lint tensors clean
+.PHONY: fuzz test test-all test-pythons coverage lint wheel tensors clean
 
 fuzz: $(VENV)/ready
 	$(BIN)/blockproof fuzz --target impl --seconds $(FUZZ_SECONDS)
 
+# The quick tests; the end of the output says how many were left out.
 test: $(VENV)/ready
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(PYTEST) -m "not slow"
+
+# Every test.
+test-all: $(VENV)/ready
+	$(PYTEST)
+
+# The quick tests on every Python from 3.11 to 3.13 that this machine has.
+test-pythons:
+	.ci/pythons
+
+# Which lines and branches the quick tests run, child processes included. The floor is in docs/evidence/coverage.md.
+coverage: $(VENV)/ready
+	.ci/coverage
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	MYPYPATH=$(VENV)/types $(BIN)/mypy --strict -p blockproof.model -p blockproof.impl -p blockproof.fuzz -p blockproof.proofs
 
+# Builds the wheel and tries it in an empty environment, away from the checkout.
+wheel: $(VENV)/ready
+	.ci/wheel
+
 # The extra that KV-cache tensors need; their tests are skipped without it.
 tensors: $(VENV)/ready
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[tensors]'
+	$(PIP) -e '.[tensors]'
 
 # The links let mypy see the four folders under their package name; the installed package does not need them.
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[test]'
+	$(PIP) -e '.[test]'
 	mkdir -p $(VENV)/types/blockproof
-	for folder in model impl fuzz proofs; do ln -sfn ../../../$$folder $(VENV)/types/blockproof/$$folder; done
+	for folder in model impl fuzz proofs; do ln -sfn '$(CURDIR)'/$$folder $(VENV)/types/blockproof/$$folder; done
 	touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* build *.egg-info .coverage* .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -18,6 +18,8 @@ from blockproof.fuzz.adapters import families
 ROOT = Path(__file__).parents[1]
 NAME = "blockproof"
 FOLDERS = ("model", "impl", "fuzz", "proofs")
+DATA = ("examples", "docs/evidence/deviations", "docs/evidence/findings")
+"""Installed under the same path, without code: what the help of the commands names."""
 MAY_IMPORT = {"model": {"model"}, "impl": {"impl"}, "proofs": {"proofs", "model", "impl"}, "fuzz": {"fuzz", "model"}}
 """An implementation that borrowed the model's rules would agree with it by construction, so nobody borrows."""
 PROOF_COMMANDS = ("fuzz/cli/prove.py", "fuzz/cli/explore.py")
@@ -152,8 +154,13 @@ def test_every_package_is_installed_with_what_it_reads():
         for path in modules(folder)
         if path.name == "__init__.py"
     }
+    packages |= {f"{NAME}.{folder.replace('/', '.')}" for folder in DATA}
     assert set(project["tool"]["setuptools"]["packages"]) == packages
-    patterns = {pattern.removeprefix("*") for pattern in project["tool"]["setuptools"]["package-data"]["*"]}
+    data_of = project["tool"]["setuptools"]["package-data"]
+    patterns = {pattern.removeprefix("*") for pattern in data_of["*"]}
+    for folder in DATA:
+        endings = patterns | {end.removeprefix("*") for end in data_of.get(f"{NAME}.{folder.replace('/', '.')}", ())}
+        assert {path.suffix for path in (ROOT / folder).iterdir() if path.is_file()} <= endings, folder
     for folder in FOLDERS:
         assert files(f"{NAME}.{folder}").joinpath("py.typed").is_file(), folder
         for path in (ROOT / folder).rglob("*"):

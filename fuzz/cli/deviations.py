@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..adapters import references
+from ..planning.shipped import shipped
 from .fuzz import JsonOption
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def _work(
                 write.mkdir(parents=True, exist_ok=True)
                 write_trace(file, write / f"{trace}.json")
             else:
-                file = read_trace((check or Path()) / f"{trace}.json")
+                file = read_trace(shipped((check or Path()) / f"{trace}.json"))
             result = undeclared(trace, file.trace, core)
             if isinstance(result, str):
                 problems.append(result)

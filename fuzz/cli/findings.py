@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..planning.shipped import FINDINGS, shipped
 from .fuzz import JsonOption, open_or_usage
 
 if TYPE_CHECKING:
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def findings(
-    folder: Annotated[Path, typer.Argument(help="Folder with findings.toml, traces and releases.json.")],
+    folder: Annotated[Path, typer.Argument(help="Folder with findings.toml, traces and releases.json.")] = FINDINGS,
     target: Annotated[list[str] | None, typer.Option(help="Observe it on this release; repeatable.")] = None,
     releases: Annotated[str | None, typer.Option(help="On all known releases of this engine, or NAME==A..B.")] = None,
     only: Annotated[str | None, typer.Option(help="Only this finding.")] = None,
@@ -33,11 +34,12 @@ def findings(
     from ..releases.findings import page as page_of
     from ..releases.findings import read_entries, read_observations, read_traces, write_observations
 
-    entries, recorded = read_entries(folder), read_observations(folder)
+    place = folder if record else shipped(folder)  # the package is no place to write to
+    entries, recorded = read_entries(place), read_observations(place)
     if only is not None and only not in entries:
         raise typer.BadParameter(f"--only: no finding is called {only!r}; there are {', '.join(entries)}")
     chosen = {name: entry for name, entry in entries.items() if only in (None, name)}
-    traces = read_traces(folder, list(entries))
+    traces = read_traces(place, list(entries))
     observed, problems = _observe(chosen, traces, _specs(target or [], releases), times, quiet=as_json)
     if record:
         for key, row in observed.items():
@@ -46,7 +48,7 @@ def findings(
     else:
         problems += _differences(recorded, observed)
     if page is not None:
-        foot = folder / "looked-for.md"
+        foot = place / "looked-for.md"
         command = f"blockproof findings {folder} --page {page}"
         end = foot.read_text(encoding="utf-8") if foot.exists() else ""
         page.write_text(page_of(entries, traces, recorded, command, end), encoding="utf-8")

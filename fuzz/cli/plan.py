@@ -36,7 +36,11 @@ class MambaMode(StrEnum):
 
 def plan(
     model: Annotated[
-        Path, typer.Argument(metavar="MODEL", help="A config.json of a known family, or an explicit list of layers.")
+        Path,
+        typer.Argument(
+            metavar="MODEL",
+            help="A config.json of a known family, an explicit list of layers, or the name of a shipped example.",
+        ),
     ],
     memory: Annotated[
         str, typer.Option(help="For the cache of each worker: 60GiB; or one size for each, with commas.")
@@ -75,6 +79,7 @@ def plan(
     from ..planning.families import read_model
     from ..planning.parts import CACHE_DTYPES, DTYPES, Serving
     from ..planning.plan import Deployment, make_plan
+    from ..planning.shipped import shipped_model
     from ..targets.base import TargetLostError, TargetUnavailableError
 
     _known("--dtype", dtype, ("auto", *DTYPES))
@@ -104,7 +109,7 @@ def plan(
         mamba_ssm_cache_dtype,
         ranks,
     )
-    name, family, layers = read_model(model, serving)
+    name, family, layers = read_model(shipped_model(model), serving)
     if not max_model_len:
         serving = replace(serving, max_model_len=layers.longest)
     calculator = _open(target)
