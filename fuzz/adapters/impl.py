@@ -1,6 +1,6 @@
-"""Our own core, which has the API of vLLM and is therefore driven by the same adapter.
+"""The adapter of our own core (`impl`). The core has the API of vLLM, so vLLM's adapter does most of the work.
 
-It is reached by name, as every other core is: the harness can be installed where our core is not.
+The core is imported by name, when it is opened: the harness also works where our core is not installed.
 """
 
 import logging
@@ -23,12 +23,12 @@ __all__ = ["bind_impl", "open_changed_impl", "open_impl", "open_impl_calculator"
 
 
 def open_impl() -> Target:
-    """Our core as a target. ImportError if it is not installed beside the harness."""
+    """Our core as a target. ImportError if it is not installed."""
     return VllmStyleTarget("impl", bind_impl())
 
 
 def open_changed_impl(name: str, change: Callable[[Any], None]) -> Target:
-    """Our core under this name, with a change made to every manager as soon as it is built."""
+    """Our core as a target of this name; `change` is applied to every manager as soon as it is built."""
     return VllmStyleTarget(name, _ChangedBinding(**vars(bind_impl()), change=change))
 
 
@@ -49,7 +49,7 @@ class _ChangedBinding(Binding):
 
 @cache
 def bind_impl() -> Binding:
-    """Our own core. ImportError if it is not installed beside the harness."""
+    """The binding of our core. ImportError if it is not installed."""
     package = f"{__name__.split('.')[0]}.impl"
     names = names_of(package, f"{package}.kv_cache_utils")
     numpy = import_module("numpy")

@@ -1,1 +1,1 @@
-"""The ground: what a run leaves behind (a trace, a finding), and how it is put into words."""
+"""The types that every other folder uses: a finding, a trace, the names of the oracles, and their text forms."""

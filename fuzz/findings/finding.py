@@ -1,4 +1,4 @@
-"""What a run leaves behind: the trace that was applied, and the first thing that was wrong."""
+"""The result of a run: the trace of operations that were applied, and the finding, the first thing that was wrong."""
 
 from dataclasses import dataclass
 
@@ -23,9 +23,9 @@ class Finding:
 
     observable: str
     """Lockstep: `outcome` or a field of `Snapshot`. Shadow memory: `corruption`. Contract and liveness: the id of the
-    property, `S7`. Two targets beside each other: the situation in words. A target that was lost: how (`LOST`)."""
+    property, such as `S7`. A pair of targets: the difference in words. A target that was lost: how (`LOST`)."""
     operation: Operation | None
-    """The operation after which it showed; None if it was the construction."""
+    """The operation after which it was seen; None if it was seen at the construction."""
     step: int
     """Index of the operation in the trace; -1 for the construction."""
     expected: Outcome | None
@@ -37,15 +37,15 @@ class Finding:
     detail: str = ""
     oracle: str = LOCKSTEP
     sides: tuple[str, str] = ("model", "target")
-    """What the two sides are called that differ."""
+    """Names of the two sides that are compared."""
 
     @property
     def kind(self) -> tuple[str, str]:
-        """What shrinking must keep: the observable and the kind of operation."""
+        """The observable and the kind of operation; both must stay the same while the trace is shrunk."""
         return (self.observable, type(self.operation).__name__ if self.operation else "start")
 
     def __str__(self) -> str:
-        """The text diff shown to a person; what only one side shows is marked with `!`."""
+        """The finding as text, several lines; `!` marks a line in which the two sides differ."""
         where = f"operation {self.step}: {operation_text(self.operation)}" if self.operation else "construction"
         head = _HEADS[self.oracle].format(what=self.observable, where=where)
         if self.oracle not in (LOCKSTEP, DIFFERENCE):
@@ -75,4 +75,4 @@ _HEADS = {
     LIVENESS: "liveness: {what} is violated at {where}",
     DIFFERENCE: "difference: {what} at {where}",
 }
-"""What each oracle says first."""
+"""First line of the text, by oracle."""

@@ -1,13 +1,13 @@
-"""What can judge a target, and what suits which (properties.md)."""
+"""Names of the oracles, and which of them suit which target (properties.md)."""
 
 LOCKSTEP, SHADOW, CONTRACT, LIVENESS = "lockstep", "shadow", "contract", "liveness"
 DIFFERENCE = "difference"
-"""Not an oracle: another target, whose behaviour is compared (`pair`)."""
+"""Not an oracle, but the `Finding.oracle` of a pair run: the two targets differ (`runs.pair`)."""
 STRICT = "strict"
-"""PairRun oracles: what they would count as a known loss, since the reference has it too, is a finding."""
+"""An addition to the names of oracles: known losses, which oracles otherwise only count, are findings too."""
 EVERY = (LOCKSTEP, SHADOW, CONTRACT, LIVENESS)
 """All oracles, the strictest first."""
 ORACLES: tuple[str, ...] = (LOCKSTEP, SHADOW)
-"""What judges a target of which there is an exact model, unless told otherwise."""
+"""Default for a target that the model describes exactly."""
 MODEL_FREE: tuple[str, ...] = (SHADOW, CONTRACT, LIVENESS)
-"""What can judge any target (§§2-4)."""
+"""Oracles that need no exact model, so they can judge any target (§§2-4)."""

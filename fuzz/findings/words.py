@@ -1,4 +1,4 @@
-"""Shapes, operations and outcomes in words."""
+"""Shapes, operations and outcomes as text."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
@@ -23,7 +23,7 @@ def shape_text(shape: Shape) -> str:
 
 
 def _changed(record: Operation | Group | Shape, *without: str) -> Iterator[str]:
-    """The fields that are not at their default; of truth values the name will do."""
+    """`name=value` of the fields that are not at their default; just the name where the value is True."""
     for field in fields(record):
         value = getattr(record, field.name)
         if field.name not in without and value != field.default:
@@ -31,7 +31,7 @@ def _changed(record: Operation | Group | Shape, *without: str) -> Iterator[str]:
 
 
 def outcome_text(outcome: Outcome) -> str:
-    """An outcome in a word, with its value."""
+    """The value of a call that returned one; else `done`, `refused` or `fails with ...`."""
     if isinstance(outcome, Done):
         return "done" if outcome.value is None else f"{outcome.value}"
     return f"fails with {outcome.error}" if isinstance(outcome, Failed) else "refused"

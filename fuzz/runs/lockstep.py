@@ -5,36 +5,21 @@ changed on either side. The shadow memory (§3, `shadow`) and the contract (§2,
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection
 
 from ...model.core import Model
 from ...model.legal import misuse
 from ...model.ops import Done, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot, difference, first_difference
 from ..findings.finding import Finding
-from ..findings.oracle_names import ORACLES
 from ..opening.known_deviations import model_for
-from ..oracles.shadow import ListMemory, Memory
-from ..targets.answers import misfit
-from ..targets.base import Target, TargetLostError
+from ..targets.answers import problem_with_answer
+from ..targets.base import TargetLostError
 from ..targets.deviations import MisuseUnchecked, corrupting
 from .run import Run, ask
 
 
 class LockstepRun(Run):
     """Runs one core beside the model."""
-
-    def __init__(
-        self,
-        target: Target,
-        without: Collection[str] = (),
-        oracles: Collection[str] = ORACLES,
-        new_memory: Callable[[Shape], Memory] = ListMemory,
-    ) -> None:
-        """Known deviations count as findings all the same if their id is in `without`, and what they corrupt does if
-        `ID.corruption` is; the rest as for `Run`."""
-        super().__init__(target, oracles, new_memory)
-        self.without = without
 
     @property
     def scene(self) -> Model:
@@ -52,7 +37,7 @@ class LockstepRun(Run):
         return self.model.reached
 
     def _start(self, shape: Shape) -> Finding | None:
-        self.model = model_for(self.target.name, shape, self.without)
+        self.model = model_for(self.target.name, shape, self.judging.without)
         self._ours: Snapshot | None = None
         self._theirs: Snapshot | None = None
         expected, ours = self.model.construction, self.model.snapshot()
@@ -95,7 +80,7 @@ class LockstepRun(Run):
         if finding is None:
             return None
         for deviation in corrupting(self.model):
-            if f"{deviation.id}.corruption" not in self.without:
+            if f"{deviation.id}.corruption" not in self.judging.without:
                 self.seen[f"{finding.oracle}: {finding.observable} after {deviation.id}"] += 1
                 self.model.dead = True
                 return None
@@ -123,8 +108,9 @@ class LockstepRun(Run):
                 return None
         except Exception as error:
             detail = f"the answer cannot be compared: {type(error).__name__}: {error}"
-            raise TargetLostError("protocol", misfit(actual, theirs, len(self.shape.groups)) or detail) from error
-        problem = misfit(actual, theirs, len(self.shape.groups))
+            problem = problem_with_answer(actual, theirs, len(self.shape.groups))
+            raise TargetLostError("protocol", problem or detail) from error
+        problem = problem_with_answer(actual, theirs, len(self.shape.groups))
         if theirs is None or problem:
             raise TargetLostError("protocol", problem or "")
         observable = "outcome" if expected != actual else first_difference(ours, theirs) or ""

@@ -11,7 +11,7 @@ from ...model.legal import misuse
 from ...model.ops import NULL, Done, Failed, Operation, Shape
 from ...model.snapshot import Snapshot
 from ..findings.finding import Finding
-from ..targets.answers import misfit
+from ..targets.answers import problem_with_answer
 from ..targets.base import TargetLostError, hidden_fields
 from .run import Run, ask
 from .scheduler_view import SchedulerView
@@ -84,6 +84,6 @@ class ModelFreeRun(Run):
         return completed
 
     def _check_answer(self, outcome: object, shown: object) -> None:
-        problem = misfit(outcome, shown, len(self.shape.groups))
+        problem = problem_with_answer(outcome, shown, len(self.shape.groups))
         if problem:
             raise TargetLostError("protocol", problem)

@@ -15,8 +15,9 @@ from ...model.ops import NULL, Done, Failed, Operation, Outcome, Refused, Shape
 from ...model.snapshot import Snapshot, difference
 from ..findings.finding import Finding
 from ..findings.oracle_names import DIFFERENCE
-from ..targets.answers import hit_of, misfit
+from ..targets.answers import hit_of, problem_with_answer
 from ..targets.base import Target, TargetLostError, close_target, hidden_fields, lacking
+from .judging import Judging
 from .model_free import ModelFreeRun
 from .run import Asked, ask
 from .scheduler_view import SchedulerView
@@ -83,7 +84,7 @@ class PairRun(ModelFreeRun):
     """Runs two targets; a finding is a difference, its observable the situation in words."""
 
     def __init__(self, pair: Pair) -> None:
-        super().__init__(pair, ())
+        super().__init__(pair, Judging(()))
         self.pair = pair
         self.fields = [name for name in Snapshot._fields if name not in pair.hides]
 
@@ -117,7 +118,7 @@ class PairRun(ModelFreeRun):
     ) -> tuple[Outcome, Snapshot | None]:
         """Its answer. TargetLostError if there is none: a target that is lost cannot be compared."""
         outcome, snapshot = ask(call, about)
-        problem = misfit(outcome, snapshot, len(self.shape.groups)) if snapshot is not None else None
+        problem = problem_with_answer(outcome, snapshot, len(self.shape.groups)) if snapshot is not None else None
         if problem:
             raise TargetLostError("protocol", f"{target.name}: {problem}")
         return outcome, snapshot

@@ -1,6 +1,6 @@
-"""Is what a target answered an answer at all? A target may be anything that a user wrote.
+"""Checks that the answer of a target has the right types. A target may be any code that a user wrote.
 
-Asked only where model and target differ: an answer that equals the model's is one.
+In lockstep an answer is checked only if it differs from the model's: one that is equal has the right types.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,8 +43,8 @@ _FIELDS: Mapping[str, tuple[str, Check]] = {
 _PER_GROUP = ("tables", "registered", "new_block_ids")
 
 
-def misfit(outcome: object, snapshot: object, num_groups: int) -> str | None:
-    """What is wrong with an answer to an operation on a core of so many groups, or None."""
+def problem_with_answer(outcome: object, snapshot: object, num_groups: int) -> str | None:
+    """What is wrong with the types of an answer, in a sentence; None if nothing. The core has `num_groups` groups."""
     if not isinstance(outcome, Done | Refused | Failed):
         return f"the outcome is a {type(outcome).__name__}; return Done, Refused or Failed"
     if not isinstance(snapshot, Snapshot):
@@ -59,7 +59,7 @@ def misfit(outcome: object, snapshot: object, num_groups: int) -> str | None:
 
 
 def hit_of(outcome: Done) -> tuple[int, list[list[int]]] | None:
-    """Tokens and blocks per group that a lookup has answered with; None if that is no such answer."""
+    """The hit that a lookup returned: tokens, and block ids per group. None if the value is not of that form."""
     match outcome.value:
         case (int(tokens), tuple(rows)) if all(isinstance(row, tuple) for row in rows):
             return tokens, [

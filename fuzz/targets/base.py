@@ -1,7 +1,7 @@
-"""What the harness asks of anything it drives.
+"""The interface of everything that can be tested (`Target`, `Calculator`), and what a target may say about itself.
 
-A target starts from a shape, applies operations one at a time and shows its state after each. It may live in this
-process or in another one. It never interprets what it sees: comparing is the oracles' business.
+A target builds a core from a shape, applies operations one at a time and returns a snapshot of the state after each.
+It may run in this process or in another one. It does not judge anything: that is the task of the oracles.
 """
 
 import sys
@@ -15,21 +15,22 @@ from ...model.snapshot import Snapshot
 
 
 class Target(Protocol):
-    """A core that can be driven in lockstep with the model."""
+    """A core that can be tested, with the calls of a scheduler as operations."""
 
     name: str
-    """What the user called it: `impl`, `NAME==VERSION`, `package.module:factory`."""
+    """The name that the user gave: `impl`, `NAME==VERSION`, `package.module:factory`."""
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
-        """Build a fresh core, throwing the last one away. Failed without a snapshot if it cannot be built."""
+        """Build a new core in place of the last one. Failed, without a snapshot, if it cannot be built."""
         ...
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
-        """Apply one operation and look at the state afterwards. An exception of the core is an outcome, not raised."""
+        """Apply one operation. Returns its outcome and the state afterwards. An exception of the core is not raised but
+        returned as `Failed`."""
         ...
 
     def close(self) -> None:
-        """End the target and all it started. Safe to call twice."""
+        """End the target and everything it has started. Safe to call twice."""
         ...
 
 
@@ -40,16 +41,16 @@ class Calculator(Protocol):
     """As `Target.name`."""
 
     def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
-        """`{"output": value}` or `{"raises": name of the exception's class}`; an exception is an answer, not raised."""
+        """`{"output": value}`, or `{"raises": name of the class}` for an exception, which is not raised."""
         ...
 
     def close(self) -> None:
-        """End what was started. Safe to call twice."""
+        """End everything that was started. Safe to call twice."""
         ...
 
 
 def close_target(target: Target | Calculator) -> None:
-    """End a target. What has been found stays found if the target fails at its end: that is only said."""
+    """End a target. An error while it ends is only printed, so that no finding is lost by it."""
     try:
         target.close()
     except (Exception, SystemExit) as error:
@@ -61,9 +62,9 @@ LOST = frozenset({"crash", "hang", "memory", "protocol"})
 
 
 class TargetLostError(Exception):
-    """The target is gone or unusable in the middle of a run; this is a finding about it.
+    """The target is gone or unusable in the middle of a run. That is a finding.
 
-    `kind` is one of `LOST`; `detail` is what it left behind (exit status, stderr).
+    `kind` is one of `LOST`; `detail` says what is known (exit status, end of stderr).
     """
 
     def __init__(self, kind: str, detail: str) -> None:
@@ -73,39 +74,39 @@ class TargetLostError(Exception):
 
 
 class TargetUnavailableError(Exception):
-    """The target could not be started at all (exit code 3); the message says what to do about it."""
+    """The target could not be started at all (exit code 3). The message says what to do."""
 
 
 def hidden_fields(target: Target) -> frozenset[str]:
-    """Names of `Snapshot` fields that the target cannot show and fills with empty values, and of what it does
-    otherwise than most: `free_order` if its free blocks have no order, `append_only` if it may exchange a block for a
-    copy of the same content.
+    """What of a snapshot cannot be relied upon: the attribute `hides` of the target, empty if it has none.
 
-    None by default: a target says so with an attribute `hides`.
+    Names of `Snapshot` fields that the target cannot show and fills with empty values; and of non-standard behaviours:
+    `free_order` if its free blocks have no order, `append_only` if it may exchange a block for a copy with the same
+    content.
     """
     return frozenset(getattr(target, "hides", ()))
 
 
 def lacking(target: Target) -> frozenset[str]:
-    """Kinds of operations that the target has no equivalent of, `Reset`, or fields of them, `Allocate.reserved`.
+    """What the target has no equivalent of: its attribute `lacks`, empty if it has none.
 
-    None by default: a target says so with an attribute `lacks`.
+    Kinds of operations, such as `Reset`, or fields of operations, shapes and groups, such as `Allocate.reserved`.
     """
     return frozenset(getattr(target, "lacks", ()))
 
 
 def copies_of(target: Target) -> tuple[tuple[int, int], ...]:
-    """Blocks whose content the last operation had copied before its step runs: pairs of source and destination.
+    """Copies between blocks that the last operation asked for: the attribute `copies` of the target, empty if none.
 
-    None by default: a target whose core copies blocks says so with an attribute `copies`.
+    Pairs of (source, destination) block ids; the content is copied before the step runs.
     """
     return tuple(getattr(target, "copies", ()))
 
 
 def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
-    """The shape without what a target has no equivalent of (`lacking`), as far as a plainer core can stand for it.
+    """The shape without the features that a target has no equivalent of (`lacking`).
 
-    Kinds of groups that are missing stay: such a core cannot be built.
+    Groups of a kind that the target does not have stay: such a core cannot be built there.
     """
     if "Shape.retention_interval" in lacks:
         shape = replace(shape, retention_interval=None)
@@ -123,7 +124,7 @@ def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
 
 
 def adapted(operation: Operation, lacks: Collection[str]) -> Operation | None:
-    """The operation without the fields that a target has no equivalent of (`lacking`); None if it has none at all."""
+    """The operation without the fields that a target has no equivalent of (`lacking`); None if it lacks it entirely."""
     kind = type(operation).__name__
     if not lacks:
         return operation

@@ -1,8 +1,8 @@
-"""What the harness has to know of a family of engines: one record, made by the family's adapter.
+"""The record in which an adapter describes its family of engines: how to name, install and open a release.
 
-An adapter is a package beside this module with a `FAMILY` in it. It is imported wherever the harness runs, the Python
-environments of targets included, so importing it may need nothing but the standard library; what needs the engine is
-imported when a target is opened.
+An adapter is a package in `fuzz/adapters` with a `FAMILY` in it. It is also imported in the Python environments of
+targets, so importing it must need nothing but the standard library; what needs the engine is imported when a target is
+opened.
 """
 
 import re
@@ -23,57 +23,57 @@ _VERSION = r"\d+(?:\.\d+)+(?:(?:a|b|rc|\.post|\.dev)\d+)?"
 
 @dataclass(frozen=True)
 class Known:
-    """What is known to differ in a release that the model describes otherwise exactly."""
+    """Known deviations of the reference release: where it differs from the model."""
 
     deviations: "tuple[type[Deviation], ...]"
-    """In the core."""
+    """Deviations of the core."""
     configuration_deviations: "tuple[ConfigurationDeviation, ...]"
-    """In the arithmetic of configurations."""
+    """Deviations of the arithmetic of configurations."""
     rules: "Callable[[], DeviatingRules]"
-    """That arithmetic with its deviations."""
+    """Makes the rules of that arithmetic with these deviations in them."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """Releases of one engine that one adapter drives. Users write `NAME`, or `NAME==VERSION` for a certain one."""
+    """Releases of one engine that one adapter serves. Users write `NAME`, or `NAME==VERSION` for one release."""
 
     name: str
-    """What a user calls it, in small letters."""
+    """The name that users write, in lower case."""
     open_target: Callable[[], Target]
-    """A target over the release that this interpreter can import. Any exception says that it cannot be imported."""
+    """Makes a target of the release in this interpreter. Any exception means that the release cannot be imported."""
     open_calculator: Callable[[], Calculator] | None = None
-    """The same for a calculator; None if the family has no arithmetic to be asked about."""
+    """The same for a calculator; None if the family has no configuration arithmetic to test."""
     package: str = ""
-    """Its name on the package index and among installed distributions; `name` if empty."""
+    """Name of the distribution on the package index; `name` if empty."""
     module: str = ""
-    """What is imported, to see whether it is here; `name` if empty."""
+    """The module whose presence says that a release is installed; `name` if empty."""
     keeps: tuple[str, ...] = ("*.py",)
-    """What is needed of a release's files, as patterns of their names; without a GPU that is little."""
+    """Patterns of the names of files that are kept of a release; without a GPU few are needed."""
     requirements: str = ""
-    """Text of a requirements file, all pinned: what a release needs beside torch to be imported without a GPU."""
+    """Text of a requirements file, all pinned: what a release needs besides torch to be imported without a GPU."""
     torch: str = "torch==2.13.0"
-    """The requirement that brings torch, empty for none. Pinned because the releases' own pins want a GPU build, and
-    this one is known to import with them all. pip takes a CPU build where the configured index offers one; else it is
-    a download of some gigabytes."""
+    """The requirement for torch, empty for none. The releases themselves ask for GPU builds of several versions; this
+    version works with all of them. pip takes a CPU build if the configured index offers one; else it downloads some
+    gigabytes."""
     releases: tuple[str, ...] = ()
-    """Versions that are known to work, oldest first: the latest patch of each minor release."""
+    """Versions that are known to work, oldest first: the last patch release of each minor version."""
     reference: str | None = None
     """The version whose behaviour the model describes exactly, so that lockstep holds; None if there is none."""
     scheduler: str = ""
-    """Module that drives a release's own scheduler, run in its interpreter (`scheduler_cases`); empty for none."""
+    """Module that runs a release's own scheduler, in its interpreter (`scheduler_cases`); empty for none."""
     known: Callable[[], Known] | None = None
-    """What differs in the reference release; None if nothing does."""
+    """Returns the known deviations of the reference release; None if there are none."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables that a process with the engine in it starts with."""
+    """Environment variables to set before a process imports the engine."""
 
     @property
     def distribution(self) -> str:
-        """Name on the package index."""
+        """Name of the distribution on the package index."""
         return self.package or self.name
 
     @property
     def example(self) -> str:
-        """A release to show how one is written."""
+        """Full name of a release, as an example in messages."""
         return self.spec(self.reference or self.releases[-1])
 
     @property
@@ -93,7 +93,7 @@ class Family:
         return f"{self.name}=={release}"
 
     def claims(self, spec: str) -> bool:
-        """Does this text name, or try to name, a release of this family?"""
+        """True if this text names a release of this family, or tries to: `vllm`, `vllm==0.23.0`, `vllm=0.23`."""
         return re.split(r"[^\w-]", spec, maxsplit=1)[0] == self.name and ":" not in spec
 
     def version_in(self, spec: str) -> str:

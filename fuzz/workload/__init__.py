@@ -1,1 +1,1 @@
-"""What is drawn: shapes of cores and operations on them."""
+"""Generates random shapes of cores, and random operations on them."""

@@ -1,4 +1,4 @@
-"""Where choices come from: a seed, or bytes that somebody else provides."""
+"""The source of random choices: a seed, or bytes that another tool provides."""
 
 import random
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class Draw(Protocol):
-    """The only source of choice."""
+    """Everything that is generated makes its choices through these two methods only."""
 
     def integer(self, low: int, high: int) -> int:
         """A number from `low` to `high`, both included."""
@@ -20,7 +20,7 @@ class Draw(Protocol):
 
 
 class SeededDraw:
-    """Choices from a seed: the fastest way."""
+    """Choices from a seed. The fastest source."""
 
     def __init__(self, seed: int | str) -> None:
         source = random.Random(seed)
@@ -40,7 +40,10 @@ class SeededDraw:
 
 
 class ByteDraw:
-    """Choices read from bytes, which another tool finds and shrinks; once they are used up, the lowest ones."""
+    """Choices read from bytes, which another tool (Hypothesis) generates and shrinks.
+
+    Once the bytes are used up, every choice is the lowest or first one.
+    """
 
     def __init__(self, data: bytes) -> None:
         self._data = data

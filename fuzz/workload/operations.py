@@ -1,7 +1,7 @@
-"""Operations as a scheduler would make them, drawn through one small interface.
+"""Generates operations on a core as a scheduler would make them.
 
-`Workload.next` draws one operation after the other from what the model's state allows. The same generator serves the
-seeded engine, the Hypothesis state machine and coverage-guided bytes: they differ in their `Draw` only.
+`Workload.next` returns one operation after the other, each of them allowed in the present state (`Scene`). The seeded
+engine and the Hypothesis state machine use the same generator with different sources of choices (`Draw`).
 """
 
 from collections.abc import Callable, Sequence
@@ -41,31 +41,33 @@ Action: TypeAlias = Callable[[Scene], Operation | None]
 
 ADAPTERS = ("x", "y")
 SALTS = ("x", "z")
-"""One name is an adapter and a salt, so that identities which mix the two up collide (report 44701)."""
+"""One name is an adapter and a salt, so that identities which confuse the two collide (vllm-project/vllm#44701)."""
 UNKNOWN_REQUEST = "nobody"
 SWARM_WEIGHTS = (0, 0, 1, 1, 4)
-"""Swarm testing: per run, an action is off, ordinary or much more frequent."""
+"""Swarm testing: for a whole run an action is off, as frequent as usual, or much more frequent."""
 
 
 TRIES = 20
-"""How many actions may have no use in a state before something that always has is done."""
+"""How many actions are tried that are not possible in the present state, before one that always is (`observe`)."""
 
 
 class Workload:
     """Draws the operations of one run over a core of the given shape."""
 
     def __init__(self, draw: Draw, shape: Shape, *, chaos: bool = False, realistic: bool = False) -> None:
-        """`chaos` breaks preconditions on purpose; `realistic` leaves out what no scheduler does and no rule judges."""
+        """`chaos` adds misuse: broken preconditions. `realistic` leaves out what no scheduler does and what no oracle
+        can judge without a model."""
         self.draw = draw
         self.shape = shape
         self._submitted = 0
         self._max_live = draw.choose((1, 2, 3, 5, 8))
         self._alphabet = draw.choose((1, 2, 3))
         self._families = [self._tokens(shape.max_model_len) for _ in range(3)]
-        """Prefixes that requests share; the first is hot."""
+        """Prefixes that requests share; the first is used most often."""
         self._features = draw.integer(0, 3) == 0 and shape.caching
         self._layouts = [self._layout() for _ in range(2)] if self._features else []
-        """Where multimodal items stand. Prompts share places and differ in the items, so that a lost key collides."""
+        """Places of multimodal items. Prompts have different items in the same places, so identities collide if a core
+        loses the key of an item."""
         self._drafts = draw.choose((0, 1, 2, 3))
         if draw.integer(0, 3) or realistic:  # schedulers do not draft more than Mamba layers have states for
             self._drafts = min([self._drafts, *(g.speculative_blocks for g in shape.groups if g.kind == "mamba")])
@@ -75,7 +77,7 @@ class Workload:
         self._actions = self._swarm(chaos)
 
     def next(self, model: Scene) -> Operation:
-        """An operation that the model's state allows."""
+        """An operation that is allowed in the present state."""
         looked_up = model.just_looked_up
         if looked_up is not None and looked_up in model.requests and self.draw.integer(0, 9):
             return self._allocate(model, model.requests[looked_up])
@@ -89,12 +91,12 @@ class Workload:
         return self.observe(model)  # bytes that are used up choose the same action for ever
 
     def drain(self, model: Scene) -> list[Operation]:
-        """What gives everything back, after which the pool must be whole (S1)."""
+        """Operations that free every request and every outside reference; afterwards no block may be missing (S1)."""
         held: list[Operation] = [Release((block,)) for block in model.state.outside]
         return [*(Free(name) for name in model.requests), *held]
 
     def _swarm(self, chaos: bool) -> Sequence[Action]:
-        """Actions, each as often as its weight of this run. Work on requests is never off."""
+        """Actions, each repeated by its weight in this run. Submitting and work on requests are never off."""
         optional: dict[Action, int] = {
             self.preempt: 1,
             self.evict: 1,
@@ -114,7 +116,7 @@ class Workload:
     # Requests.
 
     def _tokens(self, count: int) -> tuple[int, ...]:
-        """Tokens from one number: a draw for each token would dominate a run under Hypothesis."""
+        """Tokens made of one drawn number: one draw per token would take most of the time under Hypothesis."""
         size = self._alphabet
         number, tokens = self.draw.integer(0, size**count - 1), []
         for _ in range(count):
@@ -123,7 +125,7 @@ class Workload:
         return tuple(tokens)
 
     def submit(self, model: Scene) -> Operation | None:
-        """A new request: mostly on a hot prefix, forked from it at some point."""
+        """A new request, mostly with the most used prefix or a part of it."""
         if len(model.requests) >= self._max_live:
             return None
         draw, max_len = self.draw, self.shape.max_model_len
@@ -151,7 +153,7 @@ class Workload:
         )
 
     def _layout(self) -> list[tuple[int, int]]:
-        """Offsets and lengths of items, in order and apart, as near as one token to each other."""
+        """(offset, length) of each item, in order, without overlap; some are direct neighbours."""
         places: list[tuple[int, int]] = []
         start = self.draw.integer(0, self.shape.max_model_len - 1)
         for _ in range(self.draw.choose((1, 2, 3))):
@@ -169,7 +171,7 @@ class Workload:
         )
 
     def work(self, model: Scene) -> Operation | None:
-        """Bring one request forward."""
+        """The next operation in the life of some request."""
         if not model.requests:
             return None
         request = self.draw.choose(list(model.requests.values()))
@@ -223,7 +225,7 @@ class Workload:
         return self.draw.integer(1, self.shape.max_model_len) if has_cross and fresh else 0
 
     def _advance(self, request: Request) -> Operation:
-        """The step has run. What comes after the known tokens are drafts: some are rejected, the others sampled."""
+        """The step has run. Positions behind the known tokens are drafts: some are rejected, the others sampled."""
         draw, name = self.draw, request.submit.request
         tokens, max_len = len(request.tokens), self.shape.max_model_len
         end = request.computed + request.scheduled
@@ -248,24 +250,24 @@ class Workload:
         return Free(self.draw.choose(list(model.requests))) if model.requests else None
 
     def free_unknown(self, model: Scene) -> Operation:
-        """Free a request that nobody knows (S12)."""
+        """Free a request that was never submitted (S12)."""
         return Free(UNKNOWN_REQUEST)
 
     def preempt(self, model: Scene) -> Operation | None:
-        """A request gives everything back and will start again."""
+        """A request is preempted: it gives its blocks back and will start again."""
         return Preempt(self.draw.choose(list(model.requests))) if model.requests else None
 
     def remove_skipped(self, model: Scene) -> Operation | None:
         """Window skipping outside of an allocation."""
         return RemoveSkipped(self.draw.choose(list(model.requests))) if model.requests else None
 
-    # The pool and what is seen of it.
+    # The pool, and calls that only read.
 
     def _block(self) -> int:
         return self.draw.integer(1, self.shape.num_blocks - 1)
 
     def evict(self, model: Scene) -> Operation:
-        """Mostly a registered block, in use or not."""
+        """Evict blocks, mostly a registered one, whether in use or not."""
         registered = list(model.state.identity)
         if registered and self.draw.integer(0, 3):
             return Evict((self.draw.choose(registered),))
@@ -280,7 +282,7 @@ class Workload:
         return StepStart()
 
     def observe(self, model: Scene) -> Operation:
-        """One of the calls that only look, or drain."""
+        """One of the calls that read something, or drain events, new block ids or statistics."""
         name = self.draw.choose([*model.requests, UNKNOWN_REQUEST])
         options: tuple[Operation, ...] = (
             CommonPrefix(name),
@@ -293,7 +295,7 @@ class Workload:
         return self.draw.choose(options)
 
     def outside(self, model: Scene) -> Operation | None:
-        """Somebody else takes, shares or gives back blocks."""
+        """An outside holder (a connector) takes, shares or gives back blocks."""
         outside = list(dict.fromkeys(model.state.outside))
         if outside and self.draw.integer(0, 2):
             count = self.draw.integer(1, len(outside))
@@ -318,7 +320,7 @@ class Workload:
                 Release((overdrawn,) * (counts[overdrawn] + 1)),
                 _touch(model, (self._block(),) * 2)
                 if twice is None
-                else Release((twice, twice)),  # first held twice, then
+                else Release((twice, twice)),  # more references than it has, once it is held twice
                 Release(tuple(outside)) if outside else None,
                 Release((0,)),
                 Touch((0,)),
@@ -336,5 +338,5 @@ class Workload:
 
 
 def _touch(model: Scene, blocks: tuple[int, ...]) -> Operation | None:
-    """One more reference each; but of blocks that nobody can know of."""
+    """One more reference to each block; None if one of them is not visible outside the core."""
     return None if set(blocks) & set(model.state.out_of_reach) else Touch(blocks)

@@ -1,4 +1,4 @@
-"""Shapes of cores: every attention type alone, and hybrids of two and three (core.md §§7-9)."""
+"""Generates shapes of cores: every attention type alone, and hybrids of two and three (core.md §§7-9)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,12 +32,12 @@ ATTENTION: Mapping[str, tuple[Kind, ...]] = {
     "full+mla+sliding": ("full", "mla", "sliding"),
     "full+mamba+mamba": ("full", "mamba", "mamba"),
 }
-"""What `--attention` can name."""
+"""The choices of `--attention`, each with the kinds of its groups."""
 MAMBA_MODES: tuple[MambaMode, ...] = ("none", "all", "align", "align")
 
 
 def draw_shape(draw: Draw, kinds: Sequence[Kind]) -> Shape:
-    """A shape with groups of these kinds that a correct core can be built from."""
+    """A shape with groups of these kinds. Every correct core accepts it."""
     caching = "cross" not in kinds and draw.integer(0, 9) > 0
     same_size = "chunked" in kinds or draw.integer(0, 1) == 0
     hash_block_size = draw.choose((1, 2, 3, 4)) if len(kinds) > 1 else draw.choose((1, 2, 3, 4, 5, 8))
@@ -70,7 +70,7 @@ def draw_shape(draw: Draw, kinds: Sequence[Kind]) -> Shape:
         scheduler_block_size=scheduler,
         max_num_batched_tokens=draw.choose((1, 4, 7, max_model_len)),
         caching=caching,
-        eagle=eagle and draw.integer(0, 7) > 0,  # a flagged group alone says it too
+        eagle=eagle and draw.integer(0, 7) > 0,  # a flagged group alone is enough
         events=draw.integer(0, 1) == 0,
         stats=draw.integer(0, 1) == 0,
         retention_interval=draw.choose((None, None, 0, scheduler, 2 * scheduler)) if windows else None,
@@ -93,7 +93,7 @@ def _group(draw: Draw, kind: Kind, size: int) -> Group:
 
 
 def _with_repeated_specs(draw: Draw, groups: list[Group]) -> list[Group]:
-    """Two groups of one kind are often layers of one spec: they are looked up together."""
+    """In some shapes, the last two groups of one kind get equal specs: such groups are looked up together."""
     last = groups[-1]
     if len(groups) > 1 and groups[-2].kind == last.kind and draw.integer(0, 1):
         groups[-1] = replace(groups[-2], block_size=last.block_size) if draw.integer(0, 1) else groups[-2]
@@ -101,20 +101,20 @@ def _with_repeated_specs(draw: Draw, groups: list[Group]) -> list[Group]:
 
 
 def _with_distinct_specs(groups: list[Group]) -> list[Group]:
-    """A hybrid that caches has at least two distinct specs (core.md §9); repeated ones are welcome beside them."""
+    """The groups, the last one changed if all specs are equal: a hybrid that caches has distinct specs (core.md §9)."""
     if len(groups) > 1 and len({group.spec for group in groups}) == 1:
         groups[-1] = replace(groups[-1], num_heads=2)
     return groups
 
 
 def _parallel(draw: Draw, kinds: Sequence[Kind]) -> tuple[int, int]:
-    """Context parallelism goes with one group of full attention."""
+    """Ranks of decode and of prefill parallelism; more than one only for a single group of full attention."""
     if len(kinds) == 1 and kinds[0] in FULL_FAMILY and draw.integer(0, 3) == 0:
         return draw.choose(((2, 1), (1, 2), (2, 2)))
     return (1, 1)
 
 
 def _num_blocks(draw: Draw, groups: Sequence[Group]) -> int:
-    """From pools that hold next to nothing to ones that hold everything; sinks must fit."""
+    """Blocks of the pool: from nearly none to enough for everything, plus those of the sinks."""
     sinks = sum(group.sink_len // group.block_size for group in groups if group.kind == "sink")
     return sinks + draw.choose((draw.integer(2, 6), draw.integer(4, 14), draw.integer(8, 30), 64))

@@ -1,4 +1,4 @@
-"""SGLang: its radix cache over paged allocators, with full attention alone or beside a sliding window."""
+"""The adapter of SGLang: its radix cache over paged allocators, for full attention alone or with a sliding window."""
 
 from importlib.resources import files
 

@@ -1,9 +1,9 @@
-"""Finds the parts of an installed SGLang and puts a cache together from them, as its server would on a CPU.
+"""Imports an installed SGLang and builds a cache from its classes, as its server would on a CPU.
 
-The classes run on CPU tensors unchanged: where the platform has no Triton, SGLang itself takes its torch code. Two
-things are stood in for. `torchvision`, which is imported by the way and never called here, exists for no CPU build of
-every torch: if it is missing, an empty module takes its place. And speculative decoding enters slots into a request's
-row with a Triton kernel that has no torch twin: `_enter_slots` does the same.
+The classes run on CPU tensors unchanged: where the platform has no Triton, SGLang itself uses its torch code. Two
+things are replaced. `torchvision` is imported by SGLang but never called here, and does not exist for every CPU build
+of torch: if it is missing, an empty module takes its place. And speculative decoding writes slots into a request's row
+with a Triton kernel for which SGLang has no torch version: `_enter_slots` does the same.
 """
 
 import importlib
@@ -22,11 +22,11 @@ from typing import Any
 from ....model.ops import Group, Shape
 
 MAX_REQUESTS = 32
-"""Rows for requests that hold memory at once; more than a workload ever has."""
+"""Rows, one for each request that holds memory; more than a workload ever needs at once."""
 ROW_SLACK = 64
-"""Slots of a row behind the longest sequence: drafts are reserved for in whole pages."""
+"""Slots of a row beyond the longest sequence: slots for drafts are reserved in whole pages."""
 SWA_SHARE = 4 / 9
-"""Part of the pages that the sliding window's pool gets: 0.8 for each 1 of the other, SGLang's default."""
+"""Share of the pages in the sliding window's pool: 0.8 pages for each page of the other pool, SGLang's default."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Cache:
 
 
 class Engine:
-    """The names of an installed SGLang that are needed, and what is made of them."""
+    """The modules of an installed SGLang that the adapter uses, and how to build a cache from them."""
 
     def __init__(self) -> None:
         """ImportError, or whatever else a failing import raises, if SGLang cannot be imported here."""
@@ -79,8 +79,8 @@ class Engine:
         self._component = _module(f"{srt}.mem_cache.unified_cache.component_type").ComponentType
 
     def _configure(self) -> None:
-        """A server's settings, but for those that need a model. With an algorithm for drafts, a request may hold more
-        slots than it has tokens."""
+        """The settings of a server, without those that need a model. An algorithm for speculative decoding is set so
+        that a request may hold more slots than it has tokens."""
         self.torch.set_num_threads(1)
         context = self._context.get_context()
         context.override_server_args(
@@ -91,7 +91,7 @@ class Engine:
 
     def build(self, shape: Shape) -> Cache:
         """A cache for this shape. NotImplementedError, with the reason, if SGLang has no such cache."""
-        page = _demand_buildable(shape)
+        page = _require_buildable(shape)
         window = max((group.window - 1 for group in shape.groups if group.kind == "sliding"), default=0)
         pages = shape.num_blocks - 1
         swa_pages = max(1, round(pages * SWA_SHARE)) if window else 0
@@ -132,7 +132,7 @@ def load() -> Engine:
     return Engine()
 
 
-def _demand_buildable(shape: Shape) -> int:
+def _require_buildable(shape: Shape) -> int:
     """The page size, in tokens. NotImplementedError if SGLang has no cache for this shape."""
     kinds = tuple(group.kind for group in shape.groups)
     if kinds not in (("full",), ("mla",), ("full", "sliding")):
@@ -181,7 +181,7 @@ class _without_noise:
 
 
 class _Empty:
-    """Has every attribute and does nothing."""
+    """An object that has every attribute and can be called; nothing happens."""
 
     def __getattr__(self, name: str) -> "_Empty":
         if name.startswith("__"):
@@ -201,29 +201,29 @@ class _EmptyModule(ModuleType):
         return _Empty()
 
 
-class _Stand:
-    """Finds and loads empty modules for one missing package and all that is in it."""
+class _EmptyPackageFinder:
+    """Import hook: empty modules in place of one missing package and everything in it."""
 
     def __init__(self, package: str) -> None:
         self._package = package
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        """A spec for the package and what is in it, None for all else."""
+        """A spec for the package and its modules; None for anything else."""
         if name.partition(".")[0] != self._package:
             return None
         return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """The empty module, of a version that passes for a recent one."""
+        """An empty module, with a version that is recent enough for every check."""
         module = _EmptyModule(spec.name)
         module.__dict__["__version__"] = "99.0"
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """There is nothing to run."""
+        """Nothing to do: the module stays empty."""
 
 
 def _stand_in_for(package: str) -> None:
-    """Empty modules for a package that cannot be imported here."""
+    """Replaces a package by empty modules if it cannot be imported here."""
     if find_spec(package) is None:
-        sys.meta_path.append(_Stand(package))
+        sys.meta_path.append(_EmptyPackageFinder(package))

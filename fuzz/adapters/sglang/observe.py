@@ -1,13 +1,14 @@
-"""Shows SGLang's pools, tree and request rows as a `Snapshot`.
+"""Reads SGLang's pools, tree and request rows as a `Snapshot`.
 
-A block is a page. Block 0 is the null block: SGLang pads its batches with slot 0, which no request is ever given. The
-pool of the sliding window is another one, with pages of its own: its page `p` is shown as block `full_pages + p`, so
-that the blocks of both pools are told apart and share nothing.
+A block is a page. Block 0 is the null block: SGLang pads its batches with slot 0, which no request ever gets. The
+sliding window has a pool of its own: page `p` of it is block `full_pages + p` of the snapshot, so that no two pages
+have the same block id.
 
-A page is free if the allocator has it, or if it could be evicted: the tree holds it and nobody has locked it. A request
-holds the pages of its row. Those that the tree owns it holds through its lock, which in the window's pool ends at the
-first node that covers the window: what lies before is null in its table, whoever else may hold it. Those that are its
-own it holds itself, until their slots are given back.
+A page is free if the allocator has it, or if it can be evicted: the tree owns it and no request has locked it. A
+request holds the pages of its row. Pages that the tree owns it holds through its lock. In the window's pool this lock
+ends at the first node that covers the window, so earlier entries of the request's table are null, even if another
+request holds those pages. Pages that the tree does not own belong to the request itself, until their slots are given
+back.
 """
 
 from collections.abc import Mapping
@@ -20,17 +21,17 @@ from .engine import Cache
 
 
 class Observer:
-    """Looks at one cache from its construction to its end."""
+    """Takes the snapshots of one cache, from its construction to its end."""
 
     def __init__(self, cache: Cache, num_groups: int, num_blocks: int) -> None:
         self._cache = cache
         self._num_groups = num_groups
         self._num_blocks = num_blocks
         self._held_from: dict[str, tuple[object, int]] = {}
-        """Per request, its lock and the first position that this lock holds in the window's pool."""
+        """Per request: its lock, and the first position that this lock covers in the window's pool."""
 
     def snapshot(self, requests: Mapping[str, Any]) -> Snapshot:
-        """The state now, for these requests by name."""
+        """The present state; `requests` by name."""
         groups = range(self._num_groups)
         holders = {name: request for name, request in requests.items() if request.kv.holds_kv}
         rows = {name: self.tables(request) for name, request in holders.items()}
@@ -58,7 +59,7 @@ class Observer:
     # The pools.
 
     def _free(self) -> list[int]:
-        """Pages that can be had, in ascending order; one that is free twice stands there twice."""
+        """Free pages in ascending order; a page that the allocator has twice is listed twice."""
         cache = self._cache
         if not cache.swa_pages:
             return sorted(_pages_of(cache.allocator) + self._evictable(in_window=False))
@@ -67,7 +68,7 @@ class Observer:
         return sorted(full) + sorted(cache.full_pages + page for page in swa)
 
     def _evictable(self, *, in_window: bool) -> list[int]:
-        """Pages in the tree that nobody has locked."""
+        """Pages in the tree that no request has locked."""
         cache = self._cache
         if cache.tree.disable:
             return []
@@ -90,7 +91,7 @@ class Observer:
     # Requests.
 
     def table_lengths(self, request: Any) -> int:
-        """Entries of the request's tables; they are all of one length."""
+        """Number of entries of the request's tables, the same in every group."""
         return cdiv(request.kv.kv_allocated_len, self._cache.page) if request.kv.holds_kv else 0
 
     def tables(self, request: Any) -> list[list[int]]:
@@ -115,7 +116,7 @@ class Observer:
         return (full, tuple(self._in_window(slots, first, request.prefix_len)))
 
     def _in_window(self, slots: Any, first: int, owned_by_tree: int) -> list[int]:
-        """The window's pages behind these first slots of pages, null where the request holds none."""
+        """Pages of the window's pool for these slots (the first of each page), null where the request holds none."""
         cache = self._cache
         pages = (cache.allocator.full_to_swa_index_mapping[slots] // cache.page).tolist()
         return [
@@ -124,7 +125,7 @@ class Observer:
         ]
 
     def _held_from_position(self, request: Any) -> int:
-        """The first position of the tree's that the request holds in the window's pool."""
+        """The first position whose page, owned by the tree, the request holds in the window's pool."""
         lock, protected = request.lock, request.kv.cache_protected_len
         if lock is None or lock.swa_released or self._cache.tree.disable:
             return int(protected)
@@ -134,7 +135,7 @@ class Observer:
         return seen[1]
 
     def _window_start(self, node: Any) -> int:
-        """Where the nodes begin that a lock on this one takes in the window's pool."""
+        """The first position that a lock on this node covers in the window's pool."""
         (path,) = self._cache.tree.tree_core.collect_path_info([node])
         spans = sorted((part.path_start, part.path_end) for part in path)
         if not spans:

@@ -1,13 +1,14 @@
-"""Drives SGLang's cache as its scheduler does without overlap, in batches of one request.
+"""The target over SGLang's cache: calls it as its scheduler does without overlap, in batches of one request.
 
-What one operation does here is what the scheduler does at that place: a lookup matches the prefix; an allocation asks
-the budget for prefills or for the next decode, locks the matched node and allocates, which evicts what it must. Before
-the next step after a prefill, the pages of that one are published in the tree. A finished request publishes the rest
-and lets go; a preempted one lets go without publishing. A step of known tokens is a prefill until all are computed,
-then a decode; one that holds tokens not known yet is a speculative decode, which reserves whole pages.
+Each operation makes the calls that the scheduler makes at that point. A lookup matches the prefix. An allocation asks
+the budget (for prefills, or for the next decode), locks the matched node and allocates, evicting as much as necessary.
+The pages of a prefill are published in the tree before the next step. A finished request publishes the rest of its
+pages and releases its lock; a preempted one releases it without publishing. A step over known tokens is a prefill until
+all of them are computed, then a decode; a step with tokens that are not known yet is a speculative decode, which
+reserves whole pages.
 
-A refusal is the budget's word, and it may have evicted. Running out of memory after the budget has agreed raises in
-SGLang and ends its server: here it is a `Failed`.
+The budget decides about refusals; it may have evicted pages before it refuses. If memory runs out although the budget
+agreed, SGLang raises and its server ends: here the outcome is `Failed`.
 """
 
 import contextlib
@@ -28,10 +29,10 @@ from .observe import Observer
 
 HIDES = frozenset(
     {
-        "append_only",  # a row is pointed at an equal page that the tree has already
-        "free_order",  # free pages and those that can be evicted, in no order
+        "append_only",  # a page may be replaced by one with the same content that is in the tree already
+        "free_order",  # free and evictable pages have no order
         "usage",
-        "ref_cnt",  # locks are counted per node of the tree; what is shown is counted from the tables
+        "ref_cnt",  # SGLang counts locks per node of the tree; the snapshot's counts are computed from the tables
         "registered",
         "labels",
         "earliest",
@@ -50,45 +51,45 @@ LACKS = frozenset(
     }
 )
 MANY_TOKENS = 1 << 20
-"""What a request may generate at most: more than any does."""
+"""Limit of tokens that a request generates; more than any does."""
 
 
 class Live:
-    """A request as the scheduler's side remembers it."""
+    """What the scheduler knows of a request."""
 
     def __init__(self, request: Any) -> None:
         self.request = request
         self.scheduled = 0
-        """Tokens of the step that runs."""
+        """Tokens of the running step."""
         self.is_unpublished = False
-        """Was the last step a prefill, whose pages are not in the tree yet?"""
+        """True if the last step was a prefill whose pages are not in the tree yet."""
         self.is_decoding = False
-        """Has a prefill reached the last known token?"""
+        """True once a prefill has reached the last known token."""
 
     @property
     def known(self) -> int:
-        """Tokens known, prompt and output."""
+        """Number of known tokens, prompt and output."""
         return int(self.request.seqlen)
 
     @property
     def computed(self) -> int:
-        """Tokens computed before the step that runs."""
+        """Number of tokens computed before the running step."""
         return self._computed
 
     _computed = 0
 
     def restart(self) -> None:
-        """Nothing is computed any more."""
+        """The request starts again with nothing computed."""
         self._computed = self.scheduled = 0
         self.is_unpublished = self.is_decoding = False
 
     def ran(self, rejected: int) -> None:
-        """The step has run; so many of its tokens count as computed no more."""
+        """The step has run, and `rejected` of its tokens were rejected drafts."""
         self._computed += self.scheduled - rejected
         self.scheduled = 0
 
     def begin(self, tokens: int, scheduled: int) -> None:
-        """A step of `scheduled` tokens begins behind `tokens` computed ones."""
+        """A step of `scheduled` tokens begins after `tokens` computed ones."""
         self._computed, self.scheduled = tokens, scheduled
 
 
@@ -104,7 +105,7 @@ class SglangTarget:
         self._live: dict[str, Live] = {}
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
-        """Build a fresh cache. Failed without a snapshot if SGLang has none for this shape."""
+        """Build a new cache. Failed, without a snapshot, if SGLang has none for this shape."""
         self._live = {}
         try:
             self._cache: Cache = self._engine.build(shape)
@@ -132,7 +133,7 @@ class SglangTarget:
         self.__dict__.pop("_observer", None)
 
     last_error: Exception | None = None
-    """What the last `Failed` was, for a person who looks for the reason."""
+    """The exception behind the last `Failed`, for debugging."""
 
     def _look(self) -> Snapshot:
         try:
@@ -149,7 +150,7 @@ class SglangTarget:
         request = self._engine.batch.Req(
             op.request, "", array("q", op.prompt), parameters, lora_id=op.adapter, cache_salt=op.salt
         )
-        if op.skip_lookup:  # whoever wants the prompt's probabilities computes it all
+        if op.skip_lookup:  # a request for the prompt's log probabilities computes all of it
             request.return_logprob, request.logprob_start_len = True, 0
         self._live[op.request] = Live(request)
         return Done(len(op.prompt) // self._cache.page if self._shape.caching else 0)
@@ -178,9 +179,9 @@ class SglangTarget:
             with self._engine.environ.envs.SGLANG_RADIX_FORCE_MISS.override(True):
                 request.init_next_round_input(tree)
         start = int(request.prefix_len)
-        demand = live.known - start if op.gate else op.new_tokens
+        needed = live.known - start if op.gate else op.new_tokens
         lock = tree.lock(request.last_node)  # what has been matched cannot be evicted to make room
-        fits = self._admits(live, op.new_tokens, max(demand, op.new_tokens))
+        fits = self._admits(live, op.new_tokens, max(needed, op.new_tokens))
         tree.unlock(lock)
         if not fits:
             return False
@@ -204,12 +205,12 @@ class SglangTarget:
         self._prefill(live, start, new)
         return True
 
-    def _admits(self, live: Live, new: int, demand: int) -> bool:
-        """Does the budget admit a request, with a step of `new` tokens and a demand of so many in all?"""
+    def _admits(self, live: Live, new: int, needed: int) -> bool:
+        """True if the budget admits a request with a first step of `new` tokens that needs `needed` tokens in all."""
         budget, page = self._cache.allocator.create_prefill_budget(self._cache.tree), self._cache.page
         fits, chunk = budget.check_prefill(
             extend_input_len=new,
-            total_tokens=demand + page,
+            total_tokens=needed + page,
             max_new_tokens=0,
             input_tokens=live.known,
             swa_host_hit_length=0,
@@ -218,14 +219,14 @@ class SglangTarget:
         return bool(fits) and chunk >= new
 
     def _continues(self, new: int) -> bool:
-        """Does the budget have room for a further chunk of so many tokens?"""
+        """True if the budget has room for a further chunk of `new` tokens."""
         budget = self._cache.allocator.create_prefill_budget(self._cache.tree)
         paged = budget.ceil_paged_tokens(new) + self._cache.page
         fits = budget.can_allocate_prefill(paged_input=paged, extend_input_len=new, max_new_tokens=0, chunk_limit=new)
         return bool(fits)
 
     def _prefill(self, live: Live, start: int, new: int) -> None:
-        """A step over known tokens; drafts behind them are reserved for as for a speculative step."""
+        """A step over known tokens; slots for drafts behind them are reserved as in a speculative step."""
         known = min(new, live.known - start)
         request, torch = live.request, self._engine.torch
         request.extend_end = start + known
@@ -241,7 +242,7 @@ class SglangTarget:
         live.is_decoding = start + known == live.known
 
     def _decode(self, live: Live, start: int) -> bool:
-        """One more token."""
+        """A step of one token. False if there is no room."""
         batch = self._running(live.request, start)
         if not batch.check_decode_mem():
             return False
@@ -252,7 +253,8 @@ class SglangTarget:
         return True
 
     def _speculate(self, live: Live, start: int, new: int) -> bool:
-        """A step with tokens that are not known yet, or in slots that an earlier such step has left over."""
+        """A step with tokens that are not known yet, or in slots left over from such a step. False if there is no
+        room."""
         request, tree = live.request, self._cache.tree
         batch = self._running(request, start)
         _, _, needed = self._lengths(request, new)
@@ -272,7 +274,7 @@ class SglangTarget:
         return lengths
 
     def _reserve(self, request: Any, batch: Any, new: int) -> None:
-        """Slots for `new` tokens behind the committed ones, in whole pages."""
+        """Reserve slots for `new` tokens behind the committed ones, in whole pages."""
         torch = self._engine.torch
         current, following, needed = self._lengths(request, new)
         starts, ends = (torch.tensor(lengths, dtype=torch.int64) for lengths in (current, following))
@@ -290,7 +292,7 @@ class SglangTarget:
         )
 
     def _running(self, request: Any, computed: int) -> Any:
-        """A batch of one request that decodes."""
+        """A decode batch with this one request."""
         torch = self._engine.torch
         batch = self._batch(request, self._engine.modes.ForwardMode.DECODE)
         batch.seq_lens = batch.seq_lens_cpu = torch.tensor([computed], dtype=torch.int64)
@@ -320,8 +322,8 @@ class SglangTarget:
         return Done(live.known // self._cache.page if self._shape.caching else 0)
 
     def _publish(self, live: Live) -> None:
-        """Enter the pages of a prefill that has run into the tree. Where the tree has the same content already, the
-        row is pointed at the tree's pages and the request's own are free."""
+        """Put the pages of a finished prefill into the tree. Where the tree already has the same content, the row is
+        changed to the tree's pages, and the request's own become free."""
         if live.is_unpublished and not live.scheduled:
             live.is_unpublished = False
             self._engine.common.checkpoint_kv_cache(live.request, self._cache.tree)
@@ -333,7 +335,7 @@ class SglangTarget:
         return Done()
 
     def _free(self, op: ops.Free) -> Outcome:
-        """A request whose last step has run is finished; one in the middle of a step is aborted."""
+        """The request is finished if its last step has run, and aborted if it is in the middle of a step."""
         live = self._live.pop(op.request, None)
         if live is not None and live.request.kv.holds_kv:
             live.request.finished_reason = self._engine.batch.FINISH_LENGTH(length=live.known)
@@ -355,10 +357,10 @@ class SglangTarget:
         live.restart()
         return Done()
 
-    # The pool and what is seen of it.
+    # The pool, and calls that only read.
 
     def _reset(self, op: ops.Reset) -> Outcome:
-        """Flush the cache, which is done only while no request holds anything."""
+        """Flush the cache. SGLang does so only while no request holds memory."""
         if any(live.request.kv.holds_kv for live in self._live.values()):
             return Done(False)
         for part in (self._cache.tree, self._cache.rows, self._cache.allocator):

@@ -1,4 +1,4 @@
-"""vLLM, and every core that speaks its KV-cache API."""
+"""The adapter of vLLM, and of every core that has its KV-cache API."""
 
 from importlib.resources import files
 

@@ -1,8 +1,8 @@
-"""What differs between the cores that one adapter serves, our own and real ones: a record for each.
+"""`Binding`: how to build one core with vLLM's API, and the objects that its calls take. One for each such core.
 
-Between releases of vLLM differs what `releases.py` says; everything else is called by the names of 0.23. This module
-and the adapter are imported in the Python environment of the target, where only the standard library and the target
-itself can be relied upon.
+`releases.py` lists what differs between releases of vLLM; everything else is called by the names of 0.23. This module
+is imported in the Python environment of the target, where only the standard library and the target itself are
+installed.
 """
 
 import os
@@ -18,7 +18,7 @@ from ....model.ops import Group, Item, Kind, Shape, Submit
 from .releases import Release, release_of
 
 RETENTION_VARIABLE = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
-"""Where vLLM 0.23 to 0.28 reads the retention interval, in tokens."""
+"""The environment variable from which vLLM 0.23 to 0.28 reads the retention interval, in tokens."""
 
 _SPECS: Mapping[Kind, tuple[str, Callable[[Group], dict[str, object]]]] = {
     "full": ("FullAttentionSpec", lambda group: {}),
@@ -34,25 +34,25 @@ _SPECS: Mapping[Kind, tuple[str, Callable[[Group], dict[str, object]]]] = {
 
 @dataclass(frozen=True)
 class Binding:
-    """One core: its classes under the names of vLLM 0.23, and how to make what they are called with."""
+    """One core: its classes under the names of vLLM 0.23, and how to make their arguments."""
 
     version: str
     names: Callable[[str], Any]
-    """The core's class or function of that name. AttributeError if it has none."""
+    """Returns the core's class or function of that name. AttributeError if it has none."""
     dtype: object
-    """Any element type of the core's specs; no rule reads it."""
+    """Element type of all specs. Any will do: nothing that is tested depends on it."""
     adapter: Callable[[str, int], Any]
-    """A LoRA adapter from its name and a number of its own, from 1."""
+    """Makes a LoRA adapter of this name; the number, from 1, is unique."""
     item: Callable[[Item], Any]
-    """A multimodal feature at its place in the prompt."""
+    """Makes a multimodal feature at its place in the prompt."""
     embeddings: Callable[[tuple[int, ...]], Any]
-    """Prompt embeddings, one row for each number."""
+    """Makes prompt embeddings, one row for each number."""
     sampling: object
     """Sampling parameters of every request."""
     hasher_options: Mapping[str, object]
-    """Keyword arguments of the block hasher beyond vLLM's."""
+    """Keyword arguments of the block hasher that vLLM does not have."""
     release: Release
-    """How it is called."""
+    """How the core is called."""
 
     def spec(self, group: Group) -> Any:
         """The spec of a group; groups whose `Group.spec` is equal get equal specs."""
@@ -100,7 +100,7 @@ class Binding:
             )
 
     def _check(self, shape: Shape) -> None:
-        """NotImplementedError if the shape has what the release lacks."""
+        """NotImplementedError if the shape has something that the release lacks."""
         has = {
             "Shape.scheduler_block_size": shape.scheduler_block_size != shape.least_scheduler_block_size,
             "Shape.retention_interval": shape.retention_interval is not None,
@@ -114,7 +114,7 @@ class Binding:
             raise NotImplementedError(f"vLLM {self.version} has no {missing[0]}; leave it out of the shape")
 
     def _keywords(self, shape: Shape) -> dict[str, object]:
-        """Keywords of the manager that not every release has."""
+        """Keyword arguments of the manager that not every release has."""
         release = self.release
         keywords: dict[str, object] = {"use_eagle": shape.eagle}
         if release.eagle == "lookahead":
@@ -128,18 +128,19 @@ class Binding:
         return keywords
 
     def _hash_lookahead(self, shape: Shape) -> int:
-        """Tokens behind a block that its hash covers."""
+        """How many tokens behind a block its hash covers, too."""
         drafts = shape.eagle or any(group.eagle for group in shape.groups)
         return int(self.release.eagle == "lookahead" and shape.caching and drafts)
 
     def block_hasher(self, shape: Shape) -> Any:
-        """The function that names the content of a request's full blocks."""
+        """The function that computes the hashes of a request's full blocks."""
         lookahead = self._hash_lookahead(shape)
         options = {**self.hasher_options, **({"num_hash_lookahead_tokens": lookahead} if lookahead else {})}
         return self.names("get_request_block_hasher")(shape.hash_block_size, self.names("sha256"), **options)
 
     def request(self, submit: Submit, block_hasher: object, adapter_number: Callable[[str], int]) -> Any:
-        """A request. Names are interned: a hash over pickled keys depends on whether equal texts are one object."""
+        """A new request. Names are interned, since a hash over pickled keys depends on whether equal texts are one
+        object."""
         request = self.names("Request")(
             request_id=submit.request,
             prompt_token_ids=list(submit.prompt) if submit.embeds is None else None,
@@ -160,7 +161,7 @@ class Binding:
 
 @contextmanager
 def environment(variable: str, value: int | None) -> Iterator[None]:
-    """The variable has this value inside, or none at all; afterwards it is as before."""
+    """Context manager: sets an environment variable, or removes it for None; restores it afterwards."""
     before = os.environ.pop(variable, None)
     if value is not None:
         os.environ[variable] = str(value)
@@ -173,7 +174,7 @@ def environment(variable: str, value: int | None) -> Iterator[None]:
 
 
 def names_of(*modules: str) -> Callable[[str], Any]:
-    """Looks a name up in these modules, in turn, and remembers it."""
+    """A function that looks a name up in these modules, in this order, and caches the result."""
     loaded = [import_module(module) for module in modules]
 
     @cache
@@ -188,7 +189,7 @@ def names_of(*modules: str) -> Callable[[str], Any]:
 
 @cache
 def bind_vllm() -> Binding:
-    """A vLLM release installed in this Python environment. ImportError if there is none."""
+    """The binding of the vLLM release in this Python environment. ImportError if there is none."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     names = names_of(

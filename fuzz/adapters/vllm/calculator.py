@@ -1,7 +1,8 @@
 """Answers questions of configuration arithmetic with the functions of a core that has the API of vLLM 0.23.
 
-A question is an op and its inputs, plain JSON, and so is the answer; the language is that of the golden vectors. This
-module runs in the Python environment of the target, where only the standard library and the target can be relied upon.
+A question is the name of an operation (`op`) and its inputs. Questions and answers are JSON, in the format of the
+golden vectors. This module runs in the Python environment of the target, where only the standard library and the target
+itself are installed.
 """
 
 import dataclasses
@@ -25,7 +26,7 @@ from .question_json import (
 
 
 def answer(names: Names, op: str, inputs: Inputs) -> dict[str, object]:
-    """`{"output": value}` or `{"raises": name of the exception's class}`. QuestionError for what is no question."""
+    """`{"output": value}` or `{"raises": name of the exception's class}`. QuestionError for a malformed question."""
     if op not in _OPS:
         raise QuestionError(f"unknown op {op!r}; ask one of {', '.join(_OPS)}")
     try:
@@ -250,7 +251,7 @@ def _approximate_gcd(names: Names, inputs: Inputs) -> Any:
     return [names("_approximate_gcd")(values, lower_bound=bound) for values, bound in inputs["draws"]]
 
 
-# Questions of the vectors alone.
+# Questions that only the golden vectors ask.
 
 
 def _hash_list(names: Names, inputs: Inputs) -> Any:

@@ -1,7 +1,7 @@
-"""Reads the state of a vLLM-style core as a `Snapshot`.
+"""Reads the state of a core with vLLM's API as a `Snapshot`.
 
-It runs after every operation, so it is written for speed: comprehensions over attributes, and events turned into plain
-values once, not at every look.
+This runs after every operation, so it is written for speed: comprehensions over attributes, and each event is converted
+to plain values once, not for every snapshot.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ _STATS = attrgetter("reset", "requests", "queries", "hits", "preempted_requests"
 
 
 class _Numbers(dict[Hashable, int]):
-    """`Labels` as a dictionary, so that numbering a list of keys stays in C: `map(numbers.__getitem__, keys)`."""
+    """As `model.snapshot.Labels`, but a dictionary, because `map(numbers.__getitem__, keys)` is faster than calls."""
 
     def __missing__(self, identity: Hashable) -> int:
         number = self[identity] = len(self)
@@ -23,10 +23,10 @@ class _Numbers(dict[Hashable, int]):
 
 
 class Observer:
-    """Looks at one manager from its construction to its end."""
+    """Takes the snapshots of one manager, from its construction to its end."""
 
     def __init__(self, manager: Any, adapters: Mapping[str, int], hides: frozenset[str] = frozenset()) -> None:
-        """`adapters` has the number of each adapter that a request was submitted with; fields in `hides` stay empty."""
+        """`adapters`: name to number of each adapter in use. Fields in `hides` stay empty."""
         blocks, groups = len(manager.block_pool.blocks), len(manager.coordinator.single_type_managers)
         empty = {
             "labels": [None] * blocks,
@@ -47,7 +47,7 @@ class Observer:
         self._free_ids: Callable[[], list[int]] = self._walk_free_queue if walks else self._list_free_queue
 
     def snapshot(self) -> Snapshot:
-        """The state now. Raises whatever a corrupt core makes it raise."""
+        """The present state. On a corrupt core, any exception."""
         pool, label = self._pool, self._label
         blocks = pool.blocks
         keys = [block.block_hash for block in blocks]
@@ -81,7 +81,7 @@ class Observer:
         return shown._replace(**self._hidden) if self._hidden else shown
 
     def stats_values(self, stats: Any) -> Value:
-        """Prefix-cache statistics as `TakeStats` gives them."""
+        """Prefix-cache statistics in the form of `TakeStats`."""
         return None if stats is None else _STATS(stats)
 
     def event_values(self, events: Iterable[Any]) -> tuple[Value, ...]:
@@ -89,7 +89,7 @@ class Observer:
         return tuple([self._event_value(event) for event in events])
 
     def _pending_events(self, queue: Sequence[Any]) -> list[Value]:
-        """The undrained events; those of the last look, if they still stand in front, are not turned again."""
+        """The undrained events as plain values. Events that the last call has converted are not converted again."""
         seen = self._seen_events
         if len(queue) < len(seen) or not all(map(is_, queue, seen)):
             seen.clear()
@@ -122,7 +122,7 @@ class Observer:
         )
 
     def _odd_adapter(self, event: Any) -> tuple[Value, ...]:
-        """The adapter's number in the event, if it is not that of the name beside it."""
+        """The adapter's number in the event, if it is not the number of the adapter that the event names."""
         return () if event.lora_id == self._adapters.get(event.lora_name) else (("lora_id", event.lora_id),)
 
     def _plain_keys(self, keys: Iterable[Any] | None) -> Value:
@@ -147,7 +147,7 @@ class Observer:
         return ("cleared",)
 
     def _walk_free_queue(self) -> list[int]:
-        """Ids in the free queue, from its links: a walk that a corrupt, circular queue cannot keep for ever."""
+        """Block ids in the free queue, read by following its links. RuntimeError if a corrupt queue is circular."""
         ids: list[int] = []
         queue = self._pool.free_block_queue
         block, end = queue.fake_free_list_head.next_free_block, queue.fake_free_list_tail
@@ -163,7 +163,7 @@ class Observer:
 
 
 def _odd_medium(event: Any) -> tuple[Value, ...]:
-    """Where the event says the block is, if that is anything but GPU memory."""
+    """The storage medium in the event, if it is not GPU memory."""
     return () if event.medium == "GPU" else (("medium", event.medium),)
 
 

@@ -1,6 +1,7 @@
-"""Between the JSON of questions and answers of configuration arithmetic and the objects of a core.
+"""Converts questions and answers of configuration arithmetic between JSON and the objects of a core.
 
-This module runs in the Python environment of the target, where only the standard library and the target are there.
+This module runs in the Python environment of the target, where only the standard library and the target itself are
+installed.
 """
 
 import dataclasses
@@ -9,13 +10,13 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 Names: TypeAlias = Callable[[str], Any]
-"""The core's class or function of that name; AttributeError if it has none (`Binding.names`)."""
+"""Returns the core's class or function of that name; AttributeError if it has none (`Binding.names`)."""
 Inputs: TypeAlias = Mapping[str, Any]
 Json: TypeAlias = dict[str, Any]
 
 
 class QuestionError(ValueError):
-    """The question cannot be put to this core: it is not about what the core would answer."""
+    """The question is malformed or cannot be asked of this core; the core itself was not called."""
 
 
 # From JSON to the objects of the core.
@@ -23,7 +24,7 @@ class QuestionError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class DType:
-    """An element type of which only the size in bytes is known."""
+    """An element type that only says its size in bytes."""
 
     itemsize: int
 
@@ -32,7 +33,8 @@ _TORCH_TYPES = {1: "uint8", 2: "float16", 4: "float32", 8: "float64", 16: "compl
 
 
 def dtype_from_json(names: Names, raw: Mapping[str, int]) -> Any:
-    """An element type of this size: one of torch for a core that brings torch along, for it asks torch for the size."""
+    """An element type of this size in bytes: one of torch's if the core uses torch, which then asks torch for the
+    size."""
     itemsize = raw["itemsize"]
     try:
         torch = names("torch")
@@ -44,7 +46,7 @@ def dtype_from_json(names: Names, raw: Mapping[str, int]) -> Any:
 
 
 def spec_from_json(names: Names, raw: Inputs) -> Any:
-    """The spec. Raises what its class raises."""
+    """The spec; whatever its class raises is passed on."""
     fields = {name: value for name, value in raw.items() if name != "type"}
     if "dtype" in fields:
         fields["dtype"] = dtype_from_json(names, fields["dtype"])
@@ -61,7 +63,7 @@ def spec_from_json(names: Names, raw: Inputs) -> Any:
 
 
 def layers_from_json(names: Names, inputs: Inputs, listed: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Layer name to spec, each layer with an object of its own unless the inputs say `shared_objects`."""
+    """Layer name to spec. Layers have separate spec objects, even if equal, unless the inputs say `shared_objects`."""
     shared: dict[str, Any] = {}
     layers = {}
     for layer, name in listed:
@@ -73,7 +75,7 @@ def layers_from_json(names: Names, inputs: Inputs, listed: Sequence[tuple[str, s
 
 
 def vllm_config_from_json(raw: Inputs | None) -> Any:
-    """What the core reads of a `VllmConfig` (specs-and-config.md §1)."""
+    """A stand-in for `VllmConfig` with all that the core reads of it (specs-and-config.md §1)."""
     values = dict(raw or {})
 
     def section(**defaults: object) -> SimpleNamespace:
@@ -105,7 +107,7 @@ def vllm_config_from_json(raw: Inputs | None) -> Any:
 
 
 def spec_to_json(spec: Any) -> Json:
-    """The spec's class and fields, those at their default left out."""
+    """The spec's class and those of its fields that are not at their default."""
     shown: Json = {"type": type(spec).__name__}
     for field in dataclasses.fields(spec):
         value = getattr(spec, field.name)
@@ -140,14 +142,14 @@ class SpecTable:
         self.specs: list[Json] = []
 
     def number(self, spec: Any) -> int:
-        """Where this spec stands in the table."""
+        """Index of this spec in the table; it is added if it is not there yet."""
         shown = spec_to_json(spec)
         if shown not in self.specs:
             self.specs.append(shown)
         return self.specs.index(shown)
 
     def group(self, group: Any) -> Json:
-        """A KVCacheGroupSpec."""
+        """JSON of a KVCacheGroupSpec."""
         spec, layers = group.kv_cache_spec, list(group.layer_names)
         shown: Json = {"layers": layers}
         if hasattr(spec, "kv_cache_specs"):
@@ -162,7 +164,7 @@ class SpecTable:
         return shown
 
     def groups(self, groups: Iterable[Any]) -> list[Json]:
-        """All groups of a configuration."""
+        """JSON of all groups of a configuration."""
         return [self.group(group) for group in groups]
 
 

@@ -1,7 +1,6 @@
-"""What differs between releases of vLLM, as far as a scheduler that calls the KV-cache core must know.
+"""How the KV-cache core is called in each release of vLLM: one record per release that changed something.
 
-One record says how a release is called; the table says what changed when. What a record does not speak of is called in
-every release by the names and in the way of 0.23.
+Everything that a record does not mention is called in every release as in 0.23.
 """
 
 import re
@@ -12,58 +11,60 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Release:
-    """How the core of a release is built and called."""
+    """How the core is built and called, from one release on."""
 
     since: str
     """The first minor version that is called like this."""
     token_limit: str
-    """Keyword of the manager for how many tokens of a request may be under way, empty where it has none."""
+    """Keyword argument of the manager for the most tokens of a request in one step or in flight; empty for none."""
     scheduler_block_size: bool
-    """The manager is told where hits end; else they end at multiples of the least common block size."""
+    """The manager has an argument for the lengths at which hits end; else these are the multiples of the least common
+    multiple of the block sizes."""
     eagle: Literal["whole", "groups", "lookahead"]
-    """How drafting with hidden states is said: for the whole model; for the model or for flagged groups; not at all,
-    since a block's hash covers the token behind it instead."""
+    """How the manager learns of eagle (drafting with hidden states): a flag for the whole model; a flag for the model
+    or for single groups; not at all, because a block's hash then covers the token behind it, too."""
     retention: Literal["none", "environment", "configuration", "keyword"]
-    """Where the retention interval goes: nowhere; an environment variable read when the manager is built; a field of
-    the KV-cache configuration; a keyword of the manager (our core)."""
+    """How the retention interval is set: not at all; an environment variable that is read when the manager is built; a
+    field of the KV-cache configuration; a keyword argument of the manager (our core)."""
     gate: Literal["method", "argument"]
-    """The admission gate is asked before the allocation, or is an argument of it."""
+    """The admission gate is a method to call before the allocation, or an argument of the allocation."""
     reserved_blocks: bool
-    """An allocation can be told to leave blocks for others."""
+    """An allocation can be told to leave some blocks free for other requests."""
     prepend: bool
     """Blocks can be put at the front of the free queue."""
     prompt_aware_skipping: bool
-    """Removing skipped blocks asks for the length of the prompt."""
+    """Removing skipped blocks takes the length of the prompt as an argument."""
     in_flight: bool
-    """Windows move on only over tokens of steps whose outcome is known: the scheduler counts the others."""
+    """Windows move only over tokens of steps whose outcome is known; the scheduler counts the tokens in flight."""
     boundary: bool
-    """A lookup also yields where a prefix that others share ends; the scheduler notes it on the request, so that the
-    state there is kept."""
+    """A lookup also returns where a prefix that other requests share ends. The scheduler stores it in the request, so
+    that the state at that boundary is kept."""
     copies: bool
-    """A hit may end inside a block; the manager then wants its content copied to a block of the request's own, and the
-    scheduler drains these copies at the end of its step and gives back the two references that each of them holds."""
+    """A hit may end inside a block. The manager then asks for a copy of its content in a block of the request's own.
+    The scheduler drains these copies at the end of its step, and gives back the two references that each of them
+    holds."""
     records_lookups: bool
-    """The scheduler reports the lookup of a request to the statistics when the request is admitted, not the lookup."""
+    """The statistics of a lookup are recorded by the scheduler when the request is admitted, not by the lookup."""
     external_after_whole_blocks: bool
-    """Tokens from outside follow whole blocks: the scheduler gives up the part of a hit that lies behind the last one
-    and has it brought from outside too. An allocation that asks for both is refused without asking the core."""
+    """External tokens start at the end of a whole block: the scheduler gives up the part of a hit behind the last whole
+    block, and loads it from outside as well. An allocation with such a hit is refused without calling the core."""
     offers_boundary_states: bool
-    """States at boundaries are offered to a connector in each step, and the scheduler drains the offers."""
+    """In each step the manager offers states at boundaries to a connector, and the scheduler drains the offers."""
     common_prefix: bool
     """Blocks common to all running requests are counted; else the answer is always 0."""
     caches_unaligned_states: bool
-    """A cache of states can do without the mode `align`."""
+    """States of Mamba layers can be cached in other modes than `align`."""
     prefill_parallel: bool
-    """Blocks are spread over the ranks of parallel prefill too."""
+    """Blocks are also spread over the ranks of prefill context parallelism."""
     events_name_groups: bool
-    """An event says which group it is about."""
+    """An event says which group it belongs to."""
     kinds_missing: frozenset[str] = frozenset()
-    """Kinds of groups that it has no spec for."""
+    """Kinds of groups for which there is no spec."""
 
     @property
     def lacks(self) -> frozenset[str]:
-        """Operations, and fields of operations, shapes and groups, that it has no equivalent of. `Group.kind=tq` stands
-        for groups of this kind, `Group.mamba_mode` for a cache of states in another mode than `align`."""
+        """Operations, and fields of operations, shapes and groups, that have no equivalent. `Group.kind=tq` stands for
+        groups of this kind, `Group.mamba_mode` for caching of Mamba states in other modes than `align`."""
         missing = {
             "Allocate.reserved": not self.reserved_blocks,
             "Release.prepend": not self.prepend,
@@ -78,11 +79,11 @@ class Release:
         return frozenset({name for name, lacking in missing.items() if lacking} | kinds)
 
     def hides(self, manager: Any) -> frozenset[str]:
-        """Fields of a snapshot of this manager that say nothing.
+        """Fields of a snapshot that cannot be filled in for this manager.
 
-        Where hits end inside blocks, a block that is not full yet is registered for the tokens that it has, and again
-        for more; where names cover the token behind a block, it is named anew when that token becomes known. A label
-        for each block cannot show either.
+        A snapshot has one label per block. That is not enough where hits end inside blocks (a block that is not full is
+        registered for the tokens that it has, and again for more) nor where a hash covers the token behind the block
+        (the block gets a new hash when that token becomes known).
         """
         events = set() if self.events_name_groups or len(manager.coordinator.single_type_managers) == 1 else {"events"}
         partial = getattr(manager.coordinator, "enable_partial_hash_hits", False)
@@ -174,13 +175,14 @@ KNOWN = (
     "0.32.0",
     "0.33.0",
 )
-"""The latest patch of each minor release that is covered."""
+"""The last patch release of each minor version that is supported."""
 REFERENCE = "0.23.0"
-"""The release that the model describes."""
+"""The release that the model describes exactly, apart from known deviations."""
 
 
 def release_of(version: str) -> Release:
-    """How this version is called: as its newest record says. ValueError for what is older than all records."""
+    """The record for this version: the last one that is not newer. ValueError if the version is older than all
+    records."""
     wanted = _minor(version)
     fitting = [release for release in RELEASES if _minor(release.since) <= wanted]
     if not fitting:
@@ -193,7 +195,7 @@ def _minor(version: str) -> tuple[int, ...]:
 
 
 def page() -> str:
-    """The table as Markdown: what each release changed, and what it has no equivalent of."""
+    """The records as a Markdown table: what each release changed, and what it lacks."""
     lines = ["| since | what changed | not there |", "| --- | --- | --- |"]
     before: Release | None = None
     for release in RELEASES:

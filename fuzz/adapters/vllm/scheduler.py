@@ -1,9 +1,9 @@
-"""Are violations in a release reachable from its own scheduler, and what does a user see? One small script each.
+"""Small cases that show whether a release's own scheduler can run into a violation, and what a user would see.
 
 In the interpreter of a release, `python -m blockproof.fuzz.adapters.vllm.scheduler CASE...` runs the cases (all of them
-if none is named) and prints a line of JSON for each: whether the violation was shown, and what was seen. A case whose
-engine the release cannot build says so. Every engine here passes the release's own start-up check: its pool holds a
-request of the greatest length.
+if none is named) and prints a line of JSON for each: whether the violation occurred, and what was observed. If the
+release cannot build the engine of a case, its line says so. Every engine here passes the release's own start-up check:
+its pool holds a request of the greatest length.
 """
 
 import json
@@ -17,16 +17,17 @@ from .scheduler_device import Job
 from .scheduler_run import Observed, SchedulerRun
 
 TEXT = tuple(range(1, 4097))
-"""A text of different tokens."""
+"""Tokens of a text, all different."""
 IMAGE = 9000
 """The placeholder token of every multimodal item."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Was the violation shown, in one sentence, and everything that was observed."""
+    """The result of a case: whether the violation occurred, what happened in one sentence, and all observations."""
 
     shown: bool
+    """True if the violation occurred."""
     what: str
     observed: Observed
 
@@ -53,7 +54,8 @@ def _one_full(num_blocks: int = 64, block_size: int = 16, max_model_len: int = 2
 
 
 def _scan(build: Callable[[int], Observed], judge: Callable[[Observed], Verdict], values: range) -> Verdict:
-    """The first of these that shows it: how full the pool is decides."""
+    """The verdict at the first of these values (blocks in the pool, or held) at which the violation occurs; else the
+    last verdict."""
     verdict = Verdict(False, "", Observed())
     for value in values:
         verdict = judge(build(value))
@@ -62,11 +64,11 @@ def _scan(build: Callable[[int], Observed], judge: Callable[[Observed], Verdict]
     return verdict
 
 
-# What names a block.
+# Identities of blocks.
 
 
 def adapter_named_like_salt() -> Verdict:
-    """A request without an adapter, whose salt is the name of one, takes the blocks computed with the adapter."""
+    """A request without an adapter, with the adapter's name as its salt, gets blocks computed with that adapter."""
     run = SchedulerRun(_one_full())
     run.add(Job(Submit("with adapter", _text(40), adapter="tenant"), 2))
     run.run()
@@ -75,7 +77,7 @@ def adapter_named_like_salt() -> Verdict:
 
 
 def adapter_loaded_anew(in_place: bool = False) -> Verdict:
-    """An adapter is unloaded, and another one loaded under its name from another place: the old blocks are found."""
+    """An adapter is unloaded and another one loaded under the same name from another path: the old blocks are hit."""
     run = SchedulerRun(_one_full())
     for name, version in (("before", 0), ("after", 1)):
         submit = Submit(name, _text(40), adapter="tenant")
@@ -85,12 +87,12 @@ def adapter_loaded_anew(in_place: bool = False) -> Verdict:
 
 
 def adapter_changed_in_place() -> Verdict:
-    """An adapter is trained further where it lies, and loaded again: the old blocks are found."""
+    """An adapter is trained further in the same path and loaded again: the old blocks are hit."""
     return adapter_loaded_anew(in_place=True)
 
 
 def overlapping_items() -> Verdict:
-    """A video and its sound are two items on the same tokens; another sound under the same video goes unnoticed."""
+    """A video and its sound are two items on the same tokens; the same video with another sound hits the old blocks."""
     run = SchedulerRun(_one_full())
     prompt = (*_text(4), *[IMAGE] * 60, *_text(8, 100))
     for name, sound in (("first", "sound 1"), ("second", "sound 2")):
@@ -101,7 +103,7 @@ def overlapping_items() -> Verdict:
 
 
 def items_lost_on_restart() -> Verdict:
-    """Two conversations differ in one of two images of the prompt's last block; one is preempted and begins again."""
+    """Two conversations differ in one of two images in the prompt's last block; one is preempted and starts again."""
     run = SchedulerRun(_one_full(num_blocks=10, max_model_len=64))
     prompt = (*_text(18), *[IMAGE] * 4, *_text(2, 50), *[IMAGE] * 4)
     run.add(Job(Submit("other", prompt, items=(Item("image 1", 18, 4), Item("shared", 24, 4))), 30))
@@ -111,11 +113,11 @@ def items_lost_on_restart() -> Verdict:
     return _corrupted(run.run())
 
 
-# What a hit holds.
+# Hits that are too long.
 
 
 def chunk_astride_block() -> Verdict:
-    """A chunk that is no multiple of the block size: a hit ends before the chunk it was made for."""
+    """The chunk is no multiple of the block size: the hit ends before the chunk that its search assumed."""
     groups = (Group("chunked", 16, chunk=24),)
     run = SchedulerRun(Setup(shape_of(groups, 32, 128, 128)))
     run.add(Job(Submit("only", _text(31)), 4))
@@ -123,7 +125,8 @@ def chunk_astride_block() -> Verdict:
 
 
 def state_beyond_keys() -> Verdict:
-    """Eagle and a hybrid with Mamba: a conversation goes on, and its hit is longer than what full attention holds."""
+    """Eagle and a hybrid with Mamba: the next turn of a conversation gets a hit longer than what full attention
+    holds."""
     groups = (Group("full", 16), Group("mamba", 16, mamba_mode="align", speculative_blocks=2))
     run = SchedulerRun(Setup(shape_of(groups, 64, 256, 256, eagle=True), drafts=2))
     first = Job(Submit("turn 1", _text(40)), 26, drafts=((2, 0),))
@@ -135,7 +138,7 @@ def state_beyond_keys() -> Verdict:
 
 
 def _decode_under_pressure(num_blocks: int, drafts: int) -> Observed:
-    """Twelve requests decode asynchronously in a pool that they fill; of their drafts nearly none is right."""
+    """Twelve requests fill the pool and decode asynchronously; nearly all of their drafts are wrong."""
     groups = (Group("full", 4), Group("sliding", 4, window=7))
     shape = shape_of(groups, num_blocks, 64, 16, eagle=bool(drafts))
     run = SchedulerRun(Setup(shape, drafts=drafts, asynchronous=True))
@@ -146,31 +149,32 @@ def _decode_under_pressure(num_blocks: int, drafts: int) -> Observed:
 
 
 def window_cut_too_early() -> Verdict:
-    """Asynchronous, with drafts: the window is cut for tokens that are then rejected; somebody else takes the block."""
+    """Asynchronous, with drafts: blocks behind the window are freed for tokens that are rejected afterwards, and
+    another request takes them."""
     return _scan(lambda blocks: _decode_under_pressure(blocks, 3), _corrupted, range(30, 46, 2))
 
 
 def window_cut_without_drafts() -> Verdict:
-    """The same without drafts: nothing is rejected, so nothing that was cut is read again."""
+    """The same without drafts (negative control): nothing is rejected, so no freed block is read again."""
     return _scan(lambda blocks: _decode_under_pressure(blocks, 0), _corrupted, range(30, 46, 2))
 
 
-# Room.
+# Admission.
 
 
 def window_reserved_as_full() -> Verdict:
-    """A prompt that the start-up check admits waits for ever, since the gate counts its window groups in full."""
+    """A prompt that passes the start-up check waits for ever, because the gate counts its window groups in full."""
     groups = (Group("full", 16), Group("sliding", 16, window=64))
     run = SchedulerRun(Setup(shape_of(groups, 80, 1024, 64)))
     run.add(Job(Submit("long", _text(1000)), 4))
     return _starved(run.run())
 
 
-# A connector brings tokens from outside.
+# A connector loads tokens from outside.
 
 
 def state_from_outside() -> Verdict:
-    """Running states and a connector: room for the state that comes is not counted, and the engine dies taking it."""
+    """Running states and a connector: the block for the loaded state is not counted, and the engine dies taking it."""
     groups = (Group("full", 16), Group("mamba", 16, mamba_mode="align"))
 
     def build(held: int) -> Observed:
@@ -184,7 +188,8 @@ def state_from_outside() -> Verdict:
 
 
 def hit_taken_for_external() -> Verdict:
-    """Two groups and a connector: what one group takes for tokens from outside is the other's hit, not yet held."""
+    """Two groups and a connector: one group takes blocks for external tokens that are part of the other's hit, which is
+    not held yet."""
     groups = (Group("full", 32), Group("sliding", 16, window=48))
 
     def build(num_blocks: int) -> Observed:
@@ -204,7 +209,8 @@ def hit_taken_for_external() -> Verdict:
 
 
 def hit_not_cut() -> Verdict:
-    """Two groups of full attention that differ, and a window: the second one keeps the hit that the window cut."""
+    """Two different groups of full attention and a window: the second group keeps a hit that the window has
+    shortened."""
     groups = (Group("full", 16), Group("full", 16, num_heads=2), Group("sliding", 16, window=32))
 
     def build(held: int) -> Observed:
@@ -231,7 +237,7 @@ def hit_not_cut() -> Verdict:
 
 
 def loads_block_each_other() -> Verdict:
-    """A window and a connector: two requests are let in to load, and then neither can go on, for the other's blocks."""
+    """A window and a connector: two requests are admitted to load, and then each waits for the blocks of the other."""
     groups = (Group("full", 16), Group("sliding", 16, window=64))
 
     def build(num_blocks: int) -> Observed:
@@ -243,7 +249,7 @@ def loads_block_each_other() -> Verdict:
     return _scan(build, _starved, range(48, 80))
 
 
-# What is thrown away.
+# Hits that are lost.
 
 
 def _replayed(setup: Setup, prompt: Sequence[int]) -> Observed:
@@ -255,7 +261,7 @@ def _replayed(setup: Setup, prompt: Sequence[int]) -> Observed:
 
 
 def _replay_loses(setup: Setup, prompt: Sequence[int]) -> Verdict:
-    """Does a replay with eagle lose more than the one alignment that it must give up?"""
+    """The violation occurs if a replay with eagle loses more than the one alignment that it has to give up."""
     without = replace(setup, drafts=0, shape=replace(setup.shape, eagle=False))
     observed, kept = _replayed(setup, prompt), _replayed(without, prompt).hits["replay"]
     hit = observed.hits["replay"]
@@ -308,7 +314,7 @@ CASES: Mapping[str, Callable[[], Verdict]] = {
 
 
 def report(name: str) -> dict[str, object]:
-    """Run a case. `shown` is None where the release cannot build the engine, and `what` says why."""
+    """Run a case. If the release cannot build the engine, `shown` is None and `what` says why."""
     line: dict[str, object] = {"case": name, "release": module("version").__version__}
     try:
         verdict = CASES[name]()
@@ -318,7 +324,7 @@ def report(name: str) -> dict[str, object]:
 
 
 def main(names: Sequence[str]) -> int:
-    """Run these cases, or all. 0, or 2 for a name that is none."""
+    """Run these cases, or all of them. Returns 0, or 2 for an unknown name."""
     if unknown := [name for name in names if name not in CASES]:
         print(f"no case is called {unknown[0]!r}; there are {', '.join(CASES)}", file=sys.stderr)
         return 2

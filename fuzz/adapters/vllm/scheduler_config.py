@@ -1,8 +1,8 @@
-"""The configuration that a release's scheduler reads, without a model on disk.
+"""Builds the configuration that a release's scheduler reads, without a model on disk.
 
-Runs in the Python environment of the release. Parts are the release's own classes where these can be made without a
-model, and the fields named in `_MODEL` and `_ENGINE` elsewhere; the release's properties over them are asked as they
-stand.
+Works in the Python environment of the release. Parts of the configuration are the release's own classes if these can be
+built without a model; the rest are the plain fields in `_MODEL` and `_ENGINE`. Properties that the release computes
+from these fields are the release's own code.
 """
 
 import os
@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ....model.ops import Group, Kind, Shape
+from .binding import RETENTION_VARIABLE
 
 _SPECS: Mapping[Kind, tuple[str, Callable[[Group], dict[str, object]]]] = {
     "full": ("FullAttentionSpec", lambda group: {}),
@@ -35,7 +36,7 @@ _MODEL: Mapping[str, object] = {
     "uses_xdrope": False,
     "multimodal_config": None,
 }
-"""What schedulers read of the model's configuration."""
+"""Fields of the model's configuration that schedulers read."""
 _ENGINE: Mapping[str, object] = {
     "lora_config": None,
     "kv_events_config": None,
@@ -44,34 +45,34 @@ _ENGINE: Mapping[str, object] = {
     "diffusion_config": None,
     "use_v2_model_runner": False,
 }
-"""What they read of the engine's, beyond the parts that are real."""
+"""Fields of the engine's configuration that they read, besides the parts that are the release's own classes."""
 _LATE_PARTS: Mapping[str, tuple[str, str]] = {
     "ec_manager_config": ("ec_manager_config", "EncoderCacheManagerConfig"),
     "aux_output_config": ("aux_output", "AuxOutputConfig"),
 }
-"""Fields that came after 0.23, with the module and the class that make them."""
-RETENTION_VARIABLE = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
+"""Fields that were added after 0.23, each with its module and its class."""
 RETENTION_FIELD = "prefix_cache_retention_interval"
-"""A field of the cache's configuration from 0.29 on; before, an environment variable set the same (`binding`)."""
+"""The field for the retention interval in the cache's configuration, from 0.29 on; before, `RETENTION_VARIABLE`."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """An engine: the shape of its cache and its switches."""
+    """An engine to be built: the shape of its cache, and its options."""
 
     shape: Shape
     max_num_seqs: int = 8
     drafts: int = 0
-    """Speculative tokens; `method` proposes them."""
+    """Number of draft tokens; `method` names the drafter."""
     method: str = "eagle"
     asynchronous: bool = False
     connector: bool = False
     retention: int | None = None
-    """Tokens between the states and windows that are kept, or 0: only for a replay of the whole prompt."""
+    """Retention interval: tokens between the states and windows that are kept; 0 to keep only those for a replay of the
+    whole prompt."""
 
 
 class _Engine:
-    """A configuration: given fields, and the release's own properties over them."""
+    """A configuration with these fields, and with the properties of the release's class `kind`."""
 
     def __init__(self, kind: type, fields: Mapping[str, object]) -> None:
         self.__dict__.update(fields)
@@ -92,13 +93,13 @@ def module(name: str) -> Any:
 
 
 def make(kind: Any, **keywords: object) -> Any:
-    """`kind` with those of the keywords that this release knows."""
+    """Calls `kind` with those of the keyword arguments that it has in this release."""
     known: set[str] = set()
     for base in getattr(kind, "__mro__", (kind,)):
         parameters = signature(base).parameters
         known |= set(parameters)
         if all(parameter.kind is not Parameter.VAR_KEYWORD for parameter in parameters.values()):
-            break  # else what it does not name it passes on
+            break  # else it passes unknown keywords on to its base class
     return kind(**{name: value for name, value in keywords.items() if name in known})
 
 
@@ -120,7 +121,7 @@ def spec_of(group: Group) -> Any:
 
 
 def _late_parts() -> dict[str, object]:
-    """Parts of the configuration that only later releases have, as they are when nobody sets them."""
+    """Parts of the configuration that only later releases have, with default values."""
     parts: dict[str, object] = {}
     for name, (place, kind) in _LATE_PARTS.items():
         try:
@@ -131,7 +132,7 @@ def _late_parts() -> dict[str, object]:
 
 
 def configuration(setup: Setup) -> Any:
-    """What the scheduler of an engine is built with. NotImplementedError if the release lacks a switch."""
+    """The configuration for the scheduler of an engine. NotImplementedError if the release lacks an option."""
     shape, config = setup.shape, module("config")
     scheduling = make(
         config.SchedulerConfig,
@@ -170,7 +171,7 @@ def configuration(setup: Setup) -> Any:
 
 
 def _speculation(setup: Setup) -> Any:
-    """The release's class without its constructor, which reads the models."""
+    """An object of the release's class, made without its constructor, which would read model files."""
     kind = module("config").SpeculativeConfig
     speculation = object.__new__(kind)
     fields = {
@@ -190,6 +191,9 @@ def _speculation(setup: Setup) -> Any:
 def shape_of(
     groups: tuple[Group, ...], num_blocks: int, max_model_len: int, batched: int, caching: bool = True, **more: Any
 ) -> Shape:
-    """A shape with the least block sizes that its groups allow; sizes in tokens and blocks."""
+    """A shape with the largest hash block size and the smallest scheduler block size that its groups allow.
+
+    `num_blocks` in blocks, `max_model_len` and `batched` (tokens per step) in tokens.
+    """
     sizes = [group.block_size for group in groups]
     return Shape(groups, num_blocks, max_model_len, gcd(*sizes), lcm(*sizes), batched, caching=caching, **more)

@@ -1,4 +1,4 @@
-"""A connector as small as can be: it has the first tokens of some prompts, and brings them at once or a step later."""
+"""A minimal KV connector: it has the first tokens of some prompts, and loads them at once or one step later."""
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -10,24 +10,24 @@ Load = Callable[[str, Sequence[Sequence[int]], int, int], None]
 
 
 def connector_for(jobs: Mapping[str, Job], load: Load, cache_config: Any) -> Any:
-    """The scheduler's half of a connector of the installed release; what it brings goes to `load`."""
+    """The scheduler's half of a connector for the installed release. `load` is called with what it loads."""
     base: Any = import_module("vllm.distributed.kv_transfer.kv_connector.v1.base")
 
-    class Bringing(base.KVConnectorBase_V1, base.SupportsHMA):  # type: ignore[misc]
-        """Answers for `jobs`."""
+    class Connector(base.KVConnectorBase_V1, base.SupportsHMA):  # type: ignore[misc]
+        """Has the external tokens of `jobs`."""
 
         def __init__(self) -> None:
             self.arrived: list[str] = []
             self._kv_cache_config = cache_config  # the base class of later releases reads it
 
         def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
-            """How many tokens it has beyond those, and whether they come later."""
+            """How many more tokens it has, and whether they are loaded later."""
             job = jobs[request.request_id]
             more = max(0, min(job.external, request.num_tokens) - num_computed_tokens)
             return more, bool(more) and job.loads_later
 
         def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
-            """The blocks are there: bring the tokens behind those that are held already."""
+            """The blocks are allocated: load the external tokens into them."""
             name, job = request.request_id, jobs[request.request_id]
             if not num_external_tokens:
                 return
@@ -37,16 +37,16 @@ def connector_for(jobs: Mapping[str, Job], load: Load, cache_config: Any) -> Any
                 self.arrived.append(name)
 
         def take_arrived(self) -> list[str]:
-            """Requests whose tokens have come since the last time."""
+            """Requests whose tokens have been loaded since the last call."""
             names, self.arrived = self.arrived, []
             return names
 
         def build_connector_meta(self, scheduler_output: Any) -> Any:
-            """Nothing is told to a worker."""
+            """None: there is no worker."""
             return None
 
         def request_finished(self, request: Any, block_ids: Any) -> tuple[bool, None]:
-            """Blocks may be freed at once."""
+            """False: the blocks may be freed at once."""
             return False, None
 
         def request_finished_all_groups(self, request: Any, block_ids: Any) -> tuple[bool, None]:
@@ -65,4 +65,4 @@ def connector_for(jobs: Mapping[str, Job], load: Load, cache_config: Any) -> Any
         def wait_for_save(self) -> None:
             """Workers only."""
 
-    return Bringing()
+    return Connector()

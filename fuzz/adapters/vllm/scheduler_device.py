@@ -1,8 +1,8 @@
-"""A device that computes nothing and remembers everything: what a scheduler's steps write, and what they read.
+"""A simulated device: it computes nothing, but records what the steps of a scheduler write, and checks what they read.
 
-It sees what a worker of the engine sees, the scheduler's output, and keeps block tables as a worker does: ids are
-appended, never taken back. A slot holds a tag that names the content it was written for, that is, all tokens, items and
-embeddings from the start and the adapter they were computed with (not the salt: it separates tenants, not values).
+Its input is what a worker of the engine gets, the scheduler's output. It keeps block tables as a worker does: ids are
+appended and never removed. A slot holds a tag that stands for the content that was written: all tokens, items and
+embeddings from the start of the request, and the adapter (not the salt, on which no value depends).
 """
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -15,35 +15,36 @@ from ....model.attention import Mamba, Rule, rule_for
 from ....model.ops import NULL, Shape, Submit
 
 POISON = 0
-"""Tag of a slot that nobody has written, or that was cleared for its new owner."""
+"""Tag of a slot that was never written, or that was cleared for its new owner."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A request, and what is known of it beyond what the scheduler is told."""
+    """A request, with facts that the scheduler does not know."""
 
     submit: Submit
     max_tokens: int = 1
     drafts: tuple[tuple[int, int], ...] = ()
-    """For each decode step in turns, how many tokens are drafted, and how many of them are right."""
+    """(tokens drafted, tokens of these that are right) for each decode step; repeated when used up."""
     adapter_version: int = 0
-    """Which weights its adapter's name stood for when it came."""
+    """Version of the adapter's weights when the request arrives."""
     adapter_in_place: bool = False
-    """They were changed where they lie."""
+    """True if all versions of the adapter have the same path."""
     external: int = 0
-    """Tokens of the prompt, from its start, that a connector can bring."""
+    """Leading tokens of the prompt that a connector can load."""
     loads_later: bool = False
-    """They come while the request waits, not within its first step."""
+    """True if they are loaded while the request waits, not within its first step."""
 
     def token(self, position: int) -> int:
-        """The token at a position; behind the prompt it follows from the position, so that a replay says the same."""
+        """The token at a position; behind the prompt it depends on the position only, so that a replay samples the same
+        tokens."""
         prompt = self.submit.prompt
         return prompt[position] if position < len(prompt) else 1000 + position
 
 
 @dataclass
 class Resident:
-    """A request on the device; lengths in tokens."""
+    """A request that the device knows; lengths in tokens."""
 
     job: Job
     contents: list[int] = field(default_factory=list)
@@ -51,25 +52,25 @@ class Resident:
     tables: list[list[int]] = field(default_factory=list)
     computed: int = 0
     states: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Per group of state-space layers: tokens that its state has seen, and the block where it stands."""
+    """Per group of Mamba layers: number of tokens up to which its state is computed, and the block that holds it."""
     decode_steps: int = 0
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What one step came to."""
+    """The result of one step."""
 
     sampled: Mapping[str, list[int]]
-    """Per scheduled request, the tokens that follow; none after part of a prompt."""
+    """Per scheduled request, the sampled tokens; none after a chunk of a prompt."""
     wrong: tuple[str, ...]
-    """What a request read that was not its own, one line each."""
+    """Reads of wrong content, one line each."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """The part of a step that is one request's: positions `start .. end - 1`, from `right` on wrong drafts.
+    """One request's part of a step: positions `start .. end - 1`.
 
-    `known` tokens were known before, `first_end` is where drafts begin.
+    `known` tokens were known before the step. Drafts begin at `first_end`; from `right` on they are wrong.
     """
 
     name: str
@@ -94,10 +95,10 @@ class Device:
         self._numbers: dict[Hashable, int] = {}
         self._junk = count(-1, -1)
 
-    # What the scheduler says.
+    # Steps and loads.
 
     def execute(self, output: Any, known: Mapping[str, int]) -> Ran:
-        """Runs a step. `known`: tokens that the scheduler knows of each request that begins or begins again."""
+        """Run a step. `known`: number of tokens known to the scheduler, per request."""
         self._receive(output, known)
         self._prepare_pages(output)
         drafts = output.scheduled_spec_decode_tokens
@@ -112,15 +113,16 @@ class Device:
         return Ran({piece.name: self._advance(piece) for piece in pieces}, tuple(wrong))
 
     def decode_steps(self, name: str) -> int:
-        """Steps with drafts that the request has made."""
+        """Number of steps with drafts that the request has made."""
         return self._residents[name].decode_steps
 
     def load(self, name: str, tables: Sequence[Sequence[int]], start: int, end: int) -> None:
-        """A connector brings positions `start .. end - 1` of a request, with the next step, when blocks are cleared."""
+        """A connector loads positions `start .. end - 1` of a request. Done in the next step, after blocks are
+        cleared."""
         self._loads.append((name, [list(table) for table in tables], start, end))
 
     def _load(self, name: str, tables: list[list[int]], start: int, end: int) -> None:
-        """It writes them wherever the tables have a block."""
+        """Write the loaded positions for which the tables have a block."""
         resident = Resident(self._jobs[name], tables=tables)
         self._learn(resident, end)
         for group, rule in enumerate(self.rules):
@@ -156,7 +158,7 @@ class Device:
         self._residents[name] = resident
 
     def _prepare_pages(self, output: Any) -> None:
-        """Blocks to be cleared, and then copies, before anything is computed."""
+        """Clear blocks, then copy blocks, then load: all before anything is computed."""
         for block in getattr(output, "new_block_ids_to_zero", None) or ():
             self._pages[block] = [POISON] * len(self._pages[block])
         for copy in getattr(output, "kv_cache_block_copies", None) or ():
@@ -166,7 +168,7 @@ class Device:
         self._loads.clear()
 
     def _piece(self, name: str, tokens: int, drafts: Sequence[int]) -> Piece:
-        """The right drafts become known here."""
+        """One request's part of the step; the tokens of its right drafts become known."""
         resident = self._residents[name]
         start, known = resident.computed, len(resident.contents)
         end = start + tokens
@@ -180,7 +182,7 @@ class Device:
         return Piece(name, start, end, right, known, first_end)
 
     def _advance(self, piece: Piece) -> list[int]:
-        """The tokens sampled: one behind the last right draft, if the step has reached the end of what was known."""
+        """The right drafts and one more token; none if the step ended before the end of the known tokens."""
         resident = self._residents[piece.name]
         resident.computed = piece.right
         if piece.first_end < piece.known:
@@ -231,7 +233,8 @@ class Device:
                 self._put(resident, group, rule, position, tag)
 
     def _read(self, piece: Piece) -> list[str]:
-        """Everything that the step's queries read, but for those of wrong drafts; the first mismatch of each group."""
+        """Check everything that the step's queries read, except those of wrong drafts. One line per group, about the
+        first wrong position."""
         resident = self._residents[piece.name]
         lines = []
         for group, rule in enumerate(self.rules):
@@ -279,8 +282,8 @@ class Device:
         return lines
 
     def _write_states(self, piece: Piece, resident: Resident, group: int, rule: Mamba) -> None:
-        """The state at each end of a block on the way, and the last one behind a right token; states of drafts stand
-        in the blocks behind the running one."""
+        """Write the state at each block end within the step, and the one after the last right token; states of drafts
+        are in the blocks behind the running state."""
         table = resident.tables[group]
         running = (cdiv(piece.end, rule.b) if rule.align else cdiv(piece.first_end, rule.b)) - 1
         running += piece.right - piece.first_end

@@ -1,6 +1,6 @@
-"""Drives a release's own scheduler, without a model and without a GPU, over a device that remembers contents.
+"""Runs a release's own scheduler without a neural network and without a GPU, over a device that only tracks contents.
 
-Runs in the Python environment of the release.
+Works in the Python environment of the release.
 """
 
 import sys
@@ -12,10 +12,9 @@ from typing import Any
 
 from ....model.arith import cdiv
 from ....model.ops import Item, Submit
-from .binding import environment
+from .binding import RETENTION_VARIABLE, environment
 from .scheduler_config import (
     RETENTION_FIELD,
-    RETENTION_VARIABLE,
     Setup,
     configuration,
     make,
@@ -26,12 +25,12 @@ from .scheduler_connector import connector_for
 from .scheduler_device import Device, Job
 
 _IDLE_STEPS = 25
-"""Steps without a token scheduled after which a waiting request counts as starved."""
+"""After so many steps in which no token is scheduled, waiting requests count as starved."""
 
 
 @dataclass
 class Observed:
-    """What a run has shown."""
+    """What was observed in a run; counts are in steps, tokens and blocks."""
 
     steps: int = 0
     tokens: int = 0
@@ -40,12 +39,13 @@ class Observed:
     starved: list[str] = field(default_factory=list)
     preemptions: int = 0
     room: int = 0
-    """Blocks of the pool beyond those that the release's start-up check asks for one request of the greatest length."""
+    """Blocks of the pool beyond those that the release's start-up check needs for one request of the greatest
+    length."""
     missing_blocks: int = 0
-    """Blocks that were free at the start and are not after all requests have ended."""
+    """Blocks that were free at the start but are not free after all requests have ended."""
     most_held: int = 0
     hits: dict[str, int] = field(default_factory=dict)
-    """Per request, tokens that counted as computed when it began."""
+    """Per request, tokens that counted as computed when it was first scheduled."""
     finished: list[str] = field(default_factory=list)
 
 
@@ -115,7 +115,8 @@ class SchedulerRun:
         self._hasher = utils.get_request_block_hasher(hash_block, hashing.sha256, *([ahead] if ahead else []))
 
     def _block_sizes(self, cache_config: Any) -> tuple[int, int]:
-        """What the release's engine core computes; before there was a function for it, the block size of the cache."""
+        """Scheduler and hash block size in tokens, as the release computes them; the cache's block size in releases
+        without such a function."""
         resolve = getattr(module("v1.core.kv_cache_utils"), "resolve_kv_cache_block_sizes", None)
         if resolve is None:
             return self.config.cache_config.block_size, self.config.cache_config.block_size
@@ -123,7 +124,7 @@ class SchedulerRun:
         return scheduler_block, hash_block
 
     def _start_up_blocks(self) -> int:
-        """What the release says one request of the greatest length needs at most, in blocks."""
+        """The most blocks that one request of the greatest length needs, by the release's own figures."""
         need = 0
         for group in self.scheduler.kv_cache_config.kv_cache_groups:
             spec = group.kv_cache_spec
@@ -133,13 +134,14 @@ class SchedulerRun:
     # Requests.
 
     def add(self, job: Job) -> None:
-        """The request arrives."""
+        """A request arrives."""
         submit = job.submit
         self._jobs[submit.request] = job
         self.scheduler.add_request(self._request(job))
 
     def _adapter(self, job: Job) -> Any:
-        """The engine numbers an adapter anew whenever it is loaded, from a place of its own or from the old one."""
+        """The engine gives an adapter a new number whenever it is loaded; each version has its own path unless it was
+        changed in place."""
         name = job.submit.adapter
         if name is None:
             return None
@@ -179,7 +181,7 @@ class SchedulerRun:
     # Steps.
 
     def run(self, limit: int = 10_000) -> Observed:
-        """Step until every request has ended, one is starved or the engine dies; at most `limit` steps."""
+        """Run steps until all requests have ended, some are starved, or the engine dies; at most `limit` steps."""
         try:
             while (
                 self.scheduler.has_unfinished_requests() and self.observed.steps < limit and not self.observed.starved
@@ -198,7 +200,8 @@ class SchedulerRun:
         return self.observed
 
     def step(self) -> None:
-        """Schedule a step, run it on the device, and tell the scheduler of it (of the one before, asynchronously)."""
+        """Schedule a step, run it on the device, and report the result to the scheduler (asynchronously: the result of
+        the step before)."""
         observed = self.observed
         output = self.scheduler.schedule()
         observed.steps += 1
@@ -212,14 +215,14 @@ class SchedulerRun:
         observed.corruption += ran.wrong
         observed.tokens += output.total_num_scheduled_tokens
         observed.most_held = max(observed.most_held, self._free_at_start - self.pool.get_num_free_blocks())
-        self._watch(output)
+        self._note_starved(output)
         self._in_flight.append((output, ran))
         depth = 1 if self.setup.asynchronous and output.total_num_scheduled_tokens else 0
         while len(self._in_flight) > depth:
             self._finish_oldest()
 
-    def _watch(self, output: Any) -> None:
-        """Is somebody starved?"""
+    def _note_starved(self, output: Any) -> None:
+        """Count idle steps, and note starved requests."""
         loading = self.scheduler.connector is not None and self.scheduler.connector.arrived
         moves = output.total_num_scheduled_tokens or loading or self._in_flight
         self._idle = 0 if moves else self._idle + 1
@@ -248,7 +251,7 @@ class SchedulerRun:
             self._propose([name for name in names if name in self.scheduler.requests and ran.sampled[name]])
 
     def _propose(self, names: list[str]) -> None:
-        """Drafts of the next step; which of them are right the device knows."""
+        """Give the scheduler the drafts of the next step; the device decides which of them are right."""
         drafts = module("v1.outputs").DraftTokenIds(
             req_ids=names, draft_token_ids=[[0] * self._proposed(name) for name in names]
         )
@@ -262,18 +265,18 @@ class SchedulerRun:
 
 
 class _Unstructured:
-    """No request has a grammar."""
+    """Stand-in for the manager of structured output; no request here uses any."""
 
     def should_advance(self, request: Any, **_: object) -> bool:
-        """Never."""
+        """Always False."""
         return False
 
     def accept_tokens(self, request: Any, *tokens: object) -> bool:
-        """Nothing forbids them."""
+        """Always True."""
         return True
 
     def validate_tokens(self, request: Any, tokens: list[int], *_: object) -> list[int]:
-        """All of them."""
+        """All tokens are valid."""
         return tokens
 
     def __getattr__(self, name: str) -> object:

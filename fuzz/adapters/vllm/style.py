@@ -1,4 +1,5 @@
-"""Drives a core with the KV-cache API of vLLM in this process, our own or a real one, as its scheduler would."""
+"""The target over a core with vLLM's KV-cache API, in this process: calls our core or a release as its scheduler
+would."""
 
 import sys
 import traceback
@@ -46,25 +47,25 @@ _REFUSED = Refused()
 
 
 class _Live:
-    """A request as the scheduler's side remembers it."""
+    """What the scheduler knows of a request."""
 
     __slots__ = ("hit", "hit_tokens", "request", "scheduled", "settled")
 
     def __init__(self, request: Any) -> None:
         self.request = request
         self.scheduled = 0
-        """Tokens of the allocated step that has not run yet."""
+        """Tokens of the step that was allocated and has not run yet."""
         self.hit_tokens = 0
-        """Tokens of the last lookup's hit."""
+        """Tokens of the hit that the last lookup found."""
         self.hit: Any = None
-        """Its blocks, as the core gave them."""
+        """Blocks of that hit, as the core returned them."""
         self.settled = 0
-        """Tokens of steps whose outcome is known."""
+        """Tokens of all steps whose outcome is known."""
 
     def settle(self) -> None:
-        """Count what is in flight: every token of steps some of whose tokens are not known yet.
+        """Count the tokens in flight: all tokens of steps whose outcome is not known yet.
 
-        A step that ends at the last known token is in flight too, until the token that it samples is known.
+        A step that ends at the last known token is in flight until the token that it samples is known.
         """
         request = self.request
         if request.num_computed_tokens < request.num_tokens:
@@ -73,16 +74,16 @@ class _Live:
 
 
 class VllmStyleTarget:
-    """A `Target` over a `Binding`. Prints of the core at construction go to stderr."""
+    """The `Target` for a `Binding`. What the core prints at its construction goes to stderr."""
 
     def __init__(self, name: str, binding: Binding) -> None:
         self.name = name
         self.lacks = binding.release.lacks
-        """What the core has no equivalent of; see `Release.lacks`."""
+        """See `targets.base.lacking` and `Release.lacks`."""
         self.hides: frozenset[str] = frozenset()
-        """Fields of snapshots that stay empty, once a core is built; see `Release.hides`."""
+        """See `targets.base.hidden_fields` and `Release.hides`; known once a core is built."""
         self.copies: tuple[tuple[int, int], ...] = ()
-        """Blocks whose content the last operation had copied: pairs of source and destination."""
+        """See `targets.base.copies_of`."""
         self._binding = binding
         self._called = binding.release
         self._requests: dict[str, _Live] = {}
@@ -94,7 +95,7 @@ class VllmStyleTarget:
         return self._binding.version
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
-        """Build a fresh core, throwing the last one away. Failed without a snapshot if it cannot be built."""
+        """Build a new core in place of the last one. Failed, without a snapshot, if it cannot be built."""
         self._requests = {}
         self._shape = shape
         self.copies = ()
@@ -136,7 +137,7 @@ class VllmStyleTarget:
             ) from error
 
     def _live(self, name: str) -> _Live:
-        """The request, or one to be thrown away if nobody knows it."""
+        """The request of this name; for an unknown name a new one, which is not kept."""
         return self._requests.get(name) or _Live(self._new_request(Submit(name, (0,))))
 
     def _new_request(self, op: Submit) -> Any:
@@ -196,7 +197,7 @@ class VllmStyleTarget:
         return outcome
 
     def _end_scheduling(self) -> None:
-        """What the scheduler drains at the end of a step; here every allocation is a step of its own."""
+        """Drain what the scheduler drains at the end of a step; here every allocation is a step of its own."""
         if self._called.offers_boundary_states:
             self._manager.take_boundary_state_offloads()
         if self._called.copies:
@@ -253,7 +254,7 @@ class VllmStyleTarget:
         self._manager.remove_skipped_blocks(op.request, computed, **more)
         return Done()
 
-    # The prefix cache as a whole, and what is reported about it.
+    # The prefix cache as a whole, and calls that only read.
 
     def _evict(self, op: Evict) -> Outcome:
         self._manager.evict_blocks(set(op.blocks))
@@ -304,7 +305,7 @@ class VllmStyleTarget:
 
 
 class CoreCalculator:
-    """Answers with a core that can be imported here."""
+    """The `Calculator` for a binding of this process."""
 
     def __init__(self, name: str, binding: Binding) -> None:
         self.name = name
@@ -316,7 +317,7 @@ class CoreCalculator:
         return answer(self._names, op, inputs)
 
     def close(self) -> None:
-        """Nothing is left behind."""
+        """Nothing to do."""
 
 
 def _ids_per_group(blocks: Any) -> Value:
