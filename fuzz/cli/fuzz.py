@@ -193,8 +193,7 @@ def _keep_finding(
     first = write_reproduction(whole, out, plan.tensors, plan.oracles)
     say(f"found after {done.operations:,} operations, saved in {first.trace}; shrinking ...")
     try:
-        kind, new_memory = done.finding.kind, plan.new_memory()
-        shrunk = shrink(done.trace, kind, core, max_seconds=SHRINK_SECONDS, oracles=plan.oracles, new_memory=new_memory)
+        shrunk = shrink(done.trace, done.finding.kind, core, plan.judging(), max_seconds=SHRINK_SECONDS)
     except NotReproducedError as error:
         say(f"not shrunk: {error}; the target may not be deterministic")
         return None, first

@@ -106,7 +106,7 @@ def hunt(fault: "Planted | DataPlaneFault", seconds: float, seed: int, oracles: 
         if done.finding is None or done.trace is None:
             return Hunt(fault.name, fault.observables, False, operations=done.operations, seconds=done.seconds)
         start = time.monotonic()
-        shrunk = shrink(done.trace, done.finding.kind, target, oracles=oracles, new_memory=plan.new_memory())
+        shrunk = shrink(done.trace, done.finding.kind, target, plan.judging())
         if shrunk.interrupted:
             raise KeyboardInterrupt  # the reducer has kept its best; here the whole hunt is to end
     finally:

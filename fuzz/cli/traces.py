@@ -41,6 +41,7 @@ def replay(
     Exits with 0 if model and target agree to the end, 1 if they differ.
     """
     from ..findings.finding import Trace
+    from ..runs.judging import Judging
     from ..targets.base import close_target
     from ..traces.replay import replay as run
     from ..traces.trace_file import read_trace
@@ -48,10 +49,11 @@ def replay(
     file = read_trace(trace)
     wanted = Trace(file.trace.shape, file.trace.operations[:until])
     spec = target or recorded_target(trace, file.target)
-    new_memory, judges = memory_or_usage(tensors), oracles_or_usage(oracle, spec)
+    judges = oracles_or_usage(oracle, spec)
+    judging = Judging(judges, new_memory=memory_or_usage(tensors))
     core = open_or_usage(spec, isolate)
     try:
-        finding, applied = run(wanted, core, oracles=judges, new_memory=new_memory)
+        finding, applied = run(wanted, core, judging)
     finally:
         close_target(core)
     left_out = len(wanted.operations) - len(applied.operations) if finding is None else 0
@@ -114,6 +116,7 @@ def shrink(
 
     Exits with 1 and writes trace and pytest file; with 0 if the trace shows nothing on this target.
     """
+    from ..runs.judging import Judging
     from ..targets.base import close_target
     from ..traces.replay import replay as run
     from ..traces.reproduction import write_reproduction
@@ -122,17 +125,18 @@ def shrink(
 
     file = read_trace(trace)
     spec = target or recorded_target(trace, file.target)
-    new_memory, judges = memory_or_usage(tensors), oracles_or_usage(oracle, spec)
+    judges = oracles_or_usage(oracle, spec)
+    judging = Judging(judges, new_memory=memory_or_usage(tensors))
     core = open_or_usage(spec, isolate)
     try:
-        finding, applied = run(file.trace, core, oracles=judges, new_memory=new_memory)
+        finding, applied = run(file.trace, core, judging)
         if finding is None:
             print(json.dumps({"finding": None}) if as_json else f"no difference on {core.name}: nothing to shrink")
             raise typer.Exit(0)
         stored = file.finding and (file.finding.observable, file.finding.operation)
         if stored and stored != finding.kind:
             print(f"note: the trace was written for {stored}, it now shows {finding.kind}", file=sys.stderr)
-        shrunk = reduce(applied, finding.kind, core, max_seconds=seconds, oracles=judges, new_memory=new_memory)
+        shrunk = reduce(applied, finding.kind, core, judging, max_seconds=seconds)
     finally:
         close_target(core)
     name = recorded_name(spec, core)

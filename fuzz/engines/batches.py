@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from ..opening.memories import memory_named
 from ..reports.summary import Summary
 from ..runs.run import Run
 from ..targets.base import Target
@@ -30,7 +31,7 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
     start = time.monotonic()
 
     machine = lockstep_machine(
-        target, attention=plan.attention, chaos=plan.chaos, oracles=plan.oracles, new_memory=plan.new_memory()
+        target, attention=plan.attention, chaos=plan.chaos, oracles=plan.oracles, new_memory=memory_named(plan.tensors)
     )
 
     class Counted(machine):  # type: ignore[misc, valid-type]

@@ -22,6 +22,7 @@ from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import LOCKSTEP, ORACLES
 from ..opening.targets import open_target
 from ..oracles.shadow import ListMemory, Memory
+from ..runs.judging import USUAL, Judging
 from ..runs.open_run import open_run, usable
 from ..runs.run import Run
 from ..targets.base import Target, adapted_shape, lacking
@@ -59,8 +60,7 @@ class LockstepMachine(RuleBasedStateMachine):
     """Reduce a trace before it is shown."""
     attention: Sequence[str] = tuple(ATTENTION)
     chaos = False
-    oracles: Sequence[str] = ORACLES
-    new_memory: Callable[[Shape], Memory] = ListMemory
+    judging = USUAL
 
     @initialize(data=SHAPE_BYTES)
     def start(self, data: bytes) -> None:
@@ -68,9 +68,9 @@ class LockstepMachine(RuleBasedStateMachine):
         draw = ByteDraw(data)
         self.name = draw.choose(self.attention)
         shape = adapted_shape(draw_shape(draw, ATTENTION[self.name]), lacking(self.target))
-        self.run = open_run(self.target, oracles=self.oracles, new_memory=self.new_memory)
+        self.run = open_run(self.target, self.judging)
         self._fail_on(self.run.start(shape))
-        realistic = LOCKSTEP not in self.oracles
+        realistic = LOCKSTEP not in self.judging.oracles
         self.workload = Workload(draw, shape, chaos=self.chaos, realistic=realistic)
 
     def apply(self, data: bytes, action: str) -> None:
@@ -131,14 +131,7 @@ class LockstepMachine(RuleBasedStateMachine):
     def _reduced(self, finding: Finding) -> tuple[Finding, Trace]:
         """The smallest trace with this kind of finding, or this one if the target is not deterministic."""
         try:
-            shrunk = shrink(
-                self.run.trace,
-                finding.kind,
-                self.target,
-                max_seconds=SHRINK_SECONDS,
-                oracles=self.oracles,
-                new_memory=self.new_memory,
-            )
+            shrunk = shrink(self.run.trace, finding.kind, self.target, self.judging, max_seconds=SHRINK_SECONDS)
         except NotReproducedError:
             return finding, self.run.trace
         return shrunk.finding, shrunk.trace
@@ -162,8 +155,8 @@ def lockstep_machine(
         raise ValueError(f"unknown attention {unknown[0]!r}: choose from {', '.join(ATTENTION)}")
     opened = open_target(target) if isinstance(target, str) else target
     called = target if isinstance(target, str) and target not in families() else opened.name
-    choices = {"target": opened, "called": called, "attention": tuple(attention), "chaos": chaos, "oracles": oracles}
-    choices["new_memory"] = staticmethod(new_memory)
+    choices = {"target": opened, "called": called, "attention": tuple(attention), "chaos": chaos}
+    choices["judging"] = Judging(oracles, new_memory=new_memory)
     machine: type[LockstepMachine] = type("LockstepMachine", (LockstepMachine,), choices)
     case = machine.TestCase
     case.settings = settings(case.settings, phases=[Phase.explicit, Phase.reuse, Phase.generate])

@@ -4,11 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ...model.ops import Shape
 from ..findings.oracle_names import ORACLES
 from ..opening.memories import memory_named
-from ..oracles.shadow import Memory
 from ..reports.summary import Summary
+from ..runs.judging import Judging
 from ..workload.shapes import ATTENTION
 
 RUN_OPERATIONS = 200
@@ -37,9 +36,9 @@ class Plan:
     tensors: str | None = None
     """Where the shadow memory keeps its tags: as `data_plane.open_tensor_memory` takes it; None for lists."""
 
-    def new_memory(self) -> Callable[[Shape], Memory]:
-        """What makes the shadow memory of a run. Errors as from `memory_named`."""
-        return memory_named(self.tensors)
+    def judging(self) -> Judging:
+        """What judges its runs. Errors as from `memory_named`."""
+        return Judging(self.oracles, self.without, memory_named(self.tensors))
 
     def is_over(self, summary: Summary) -> bool:
         """Has the run come to one of its limits?"""

@@ -31,7 +31,7 @@ def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProg
     `keep_going` it also ends when the target was lost `LOST_LIMIT` times, each of which may cost a deadline.
     """
     start = time.monotonic()
-    run = open_run(target, plan.without, plan.oracles, plan.new_memory())
+    run = open_run(target, plan.judging())
     index = 0
     while summary.finding is None or plan.keep_going:
         draw = SeededDraw(f"{plan.seed}/{index}")

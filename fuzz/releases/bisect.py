@@ -11,6 +11,7 @@ from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
 from ..findings.finding import CORRUPTION, Finding, Trace
 from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, ORACLES, SHADOW
+from ..runs.judging import Judging
 from ..targets.base import LOST, Target, TargetUnavailableError, close_target, lacking
 from ..traces.replay import replay
 
@@ -86,7 +87,7 @@ def observe(question: Question, open_target: Callable[[], Target]) -> Answer:
     except TargetUnavailableError as error:
         return Answer(State.UNSEEN, one_line(str(error)), 0, time.monotonic() - begin)
     try:
-        finding, applied = replay(question.trace, target, oracles=question.oracles)
+        finding, applied = replay(question.trace, target, Judging(question.oracles))
         count = len(applied.operations) if finding or target.steps else 0
         state, why = _judge(question, finding, target)
     except TargetUnavailableError as error:

@@ -184,7 +184,7 @@ def _run_cell(target: Target, plan: Plan) -> Summary:
 
 def _shrunk(name: str, finding: Finding, trace: Trace, times: int, target: Target, orders: Orders) -> Kept:
     try:
-        small = shrink(trace, finding.kind, target, max_seconds=orders.shrink_s, oracles=orders.plan.oracles)
+        small = shrink(trace, finding.kind, target, orders.plan.judging(), max_seconds=orders.shrink_s)
     except NotReproducedError:
         return Kept(finding, trace, name, times, complete=False)
     return Kept(small.finding, small.trace, name, times, small.complete)

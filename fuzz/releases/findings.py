@@ -14,6 +14,7 @@ import msgspec
 from ..findings.finding import CORRUPTION
 from ..findings.oracle_names import CONTRACT, LIVENESS, MODEL_FREE, SHADOW, STRICT
 from ..findings.words import trace_lines
+from ..runs.judging import Judging
 from ..targets.base import Target
 from ..traces.replay import replay
 from ..traces.trace_file import TraceError, TraceFile, read_trace
@@ -96,9 +97,8 @@ def write_observations(folder: Path, observed: Observations) -> None:
 def observe(entry: Entry, file: TraceFile, target: Target) -> str:
     """What the trace of a finding shows on a target: the finding, nothing, or something else, in a few words."""
     observable = file.finding.observable if file.finding else ""
-    finding, applied = replay(
-        file.trace, target, oracles=(*_judges_of(observable), *((STRICT,) if entry.strict else ()))
-    )
+    judging = Judging((*_judges_of(observable), *((STRICT,) if entry.strict else ())))
+    finding, applied = replay(file.trace, target, judging)
     if finding is None:
         return NOTHING if applied.operations or not file.trace.operations else NOT_BUILT
     if file.finding is not None and finding.kind == (observable, file.finding.operation):

@@ -11,6 +11,7 @@ from ..findings.finding import Finding, Trace
 from ..findings.words import operation_text, shape_text
 from ..opening.known_deviations import declared_for
 from ..reports.summary import Summary
+from ..runs.judging import Judging
 from ..targets.base import Target
 from ..targets.deviations import Deviation, MisuseUnchecked
 from ..traces.replay import replay
@@ -29,7 +30,7 @@ def find_smallest(name: str, deviation: type[Deviation], target: Target, seconds
     run_random(target, plan, summary)
     if summary.finding is None or summary.trace is None:
         return None
-    shrunk = shrink(summary.trace, summary.finding.kind, target, without=plan.without)
+    shrunk = shrink(summary.trace, summary.finding.kind, target, plan.judging())
     if shrunk.interrupted:
         raise KeyboardInterrupt
     return TraceFile(shrunk.trace, target.name, FoundWhat.of(shrunk.finding))
@@ -37,7 +38,7 @@ def find_smallest(name: str, deviation: type[Deviation], target: Target, seconds
 
 def undeclared(name: str, trace: Trace, target: Target) -> Finding | str:
     """What the trace of this name (`trace_names`) shows if nothing excuses it, or a line saying why it is no good."""
-    finding, _ = replay(trace, target, without=(name,))
+    finding, _ = replay(trace, target, Judging(without=(name,)))
     if finding is None:
         return f"{name}: stale, the trace shows no difference although nothing excuses one"
     excused, _ = replay(trace, target)

@@ -1,33 +1,24 @@
 """What drives a target: which kind of run its oracles need."""
 
-from collections.abc import Callable, Collection
-
 from ...model.legal import misuse
-from ...model.ops import Operation, Shape
-from ..findings.oracle_names import LOCKSTEP, ORACLES
-from ..oracles.shadow import ListMemory, Memory
+from ...model.ops import Operation
+from ..findings.oracle_names import LOCKSTEP
 from ..targets.base import Target, adapted, lacking
+from .judging import USUAL, Judging
 from .lockstep import LockstepRun
 from .model_free import ModelFreeRun
 from .pair import Pair, PairRun
 from .run import Run
 
 
-def open_run(
-    target: Target,
-    without: Collection[str] = (),
-    oracles: Collection[str] = ORACLES,
-    new_memory: Callable[[Shape], Memory] = ListMemory,
-) -> Run:
+def open_run(target: Target, judging: Judging = USUAL) -> Run:
     """What drives a target under these oracles: the model leads if lockstep is one of them, else the target does.
 
     A pair of targets is compared and nothing else.
     """
     if isinstance(target, Pair):
         return PairRun(target)
-    if LOCKSTEP in oracles:
-        return LockstepRun(target, without, oracles, new_memory)
-    return ModelFreeRun(target, oracles, new_memory)
+    return LockstepRun(target, judging) if LOCKSTEP in judging.oracles else ModelFreeRun(target, judging)
 
 
 def usable(run: Run, operation: Operation) -> Operation | None:

@@ -8,7 +8,7 @@ answered so far. What both share is here: asking the target, and the oracles tha
 import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,10 +16,11 @@ from ...model.ops import Operation, Outcome, Shape
 from ...model.scene import Scene
 from ...model.snapshot import Snapshot, difference
 from ..findings.finding import CORRUPTION, Finding, Trace
-from ..findings.oracle_names import CONTRACT, ORACLES, SHADOW, STRICT
+from ..findings.oracle_names import CONTRACT, SHADOW, STRICT
 from ..oracles.contract import KNOWN_LOSSES, Contract, unobserved
-from ..oracles.shadow import Corruption, ListMemory, Memory, Shadow, check_block_ids
+from ..oracles.shadow import Corruption, Shadow, check_block_ids
 from ..targets.base import Target, TargetLostError, TargetUnavailableError, copies_of, hidden_fields
+from .judging import USUAL, Judging
 
 Asked = TypeVar("Asked", Shape, Operation)
 
@@ -27,16 +28,10 @@ Asked = TypeVar("Asked", Shape, Operation)
 class Run(ABC):
     """Drives one target; `start` begins a run, `step` goes on with it."""
 
-    def __init__(
-        self,
-        target: Target,
-        oracles: Collection[str] = ORACLES,
-        new_memory: Callable[[Shape], Memory] = ListMemory,
-    ) -> None:
-        """`oracles` judge (names in `finding`); `new_memory` makes what the shadow memory keeps its tags in."""
+    def __init__(self, target: Target, judging: Judging = USUAL) -> None:
         self.target = target
-        self.oracles = oracles
-        self.new_memory = new_memory
+        self.judging = judging
+        self.oracles = judging.oracles
         self.operations: list[Operation] = []
         """What has been applied in this run."""
         self.outcomes: list[Outcome] = []
@@ -77,7 +72,9 @@ class Run(ABC):
         self.operations, self.outcomes = [], []
         self.misuse, self.seen = Counter(), Counter()
         self.found, self.in_step, self.built = None, False, False
-        self.shadow = Shadow(shape, self.new_memory, strict=STRICT in self.oracles) if SHADOW in self.oracles else None
+        self.shadow: Shadow | None = None
+        if SHADOW in self.oracles:
+            self.shadow = Shadow(shape, self.judging.new_memory, strict=STRICT in self.oracles)
         self.contract: Contract | None = None
         return self._start(shape)
 

@@ -1,33 +1,25 @@
 """A trace, applied once more."""
 
-from collections.abc import Callable, Collection
-
 from ...model.legal import allows
-from ...model.ops import Operation, Shape
+from ...model.ops import Operation
 from ..findings.finding import Finding, Trace
-from ..findings.oracle_names import LIVENESS, ORACLES
+from ..findings.oracle_names import LIVENESS
 from ..oracles.liveness import is_script, judge
-from ..oracles.shadow import ListMemory, Memory
+from ..runs.judging import USUAL, Judging
 from ..runs.open_run import open_run, usable
 from ..runs.run import Run
 from ..targets.base import Target, adapted_shape, lacking
 
 
-def replay(
-    trace: Trace,
-    target: Target,
-    without: Collection[str] = (),
-    oracles: Collection[str] = ORACLES,
-    new_memory: Callable[[Shape], Memory] = ListMemory,
-) -> tuple[Finding | None, Trace]:
+def replay(trace: Trace, target: Target, judging: Judging = USUAL) -> tuple[Finding | None, Trace]:
     """Run a trace again. Left out are operations whose precondition does not hold (`legal.allows`), and what the target
     has no equivalent of. A script of requests is scheduled anew if liveness is one of the oracles.
 
     Returns the finding, if any, and the trace actually applied, ending with the operation that showed the finding.
     """
-    run = open_run(target, without, oracles, new_memory)
+    run = open_run(target, judging)
     shape = adapted_shape(trace.shape, lacking(target))
-    if LIVENESS in oracles and is_script(trace):
+    if LIVENESS in judging.oracles and is_script(trace):
         script = Trace(shape, trace.operations)
         return judge(run, script) or (None, script)
     finding = run.start(shape)

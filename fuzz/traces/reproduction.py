@@ -14,6 +14,7 @@ from ..findings.finding import Finding
 from ..findings.oracle_names import ORACLES
 from ..opening.memories import memory_named
 from ..opening.targets import open_target
+from ..runs.judging import Judging
 from .replay import replay
 from .trace_file import TraceFile, dump_trace, load_trace, write_trace
 
@@ -57,7 +58,7 @@ def replay_text(text: str, target: str, tensors: str | None = None, oracles: Seq
     """
     core = open_target(target)
     try:
-        return replay(load_trace(text).trace, core, oracles=oracles, new_memory=memory_named(tensors))[0]
+        return replay(load_trace(text).trace, core, Judging(oracles, new_memory=memory_named(tensors)))[0]
     finally:
         core.close()
 

@@ -5,20 +5,19 @@ fall for ever: fewer operations, then less to read in them, then the text that s
 give the same result, unless a limit in seconds ends the search early, which the result says.
 """
 
-import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-from ...model.ops import Shape, to_json
+from ...model.ops import to_json
 from ..findings.finding import Finding, Trace
-from ..findings.oracle_names import ORACLES
 from ..oracles.liveness import simpler_scripts
-from ..oracles.shadow import ListMemory, Memory
+from ..runs.judging import USUAL, Judging
 from ..targets.base import Target
 from . import simplify, simplify_shape
 from . import simplify_story as story
+from .reducer import MAX_CANDIDATES, Limits, Reduced, Reducer
 from .replay import replay
 from .trace_file import shape_problems
 
@@ -47,7 +46,6 @@ LAST_PASSES: tuple[Pass, ...] = (
     simplify.plain_names,
 )
 """Tried when nothing else helps: many candidates, few hits."""
-MAX_CANDIDATES = 100_000
 
 
 class NotReproducedError(Exception):
@@ -55,104 +53,56 @@ class NotReproducedError(Exception):
 
 
 @dataclass(frozen=True)
-class Shrunk:
-    """The reduced trace and what it shows."""
+class Shrunk(Reduced[Finding]):
+    """The reduced trace and what it shows. The candidates are the traces that were replayed."""
 
     trace: Trace
-    finding: Finding
-    candidates: int
-    """How many were replayed."""
-    seconds: float
-    complete: bool
-    """False if a limit or Ctrl-C ended the search early: it may be possible to shorten the trace further."""
-    interrupted: bool = False
-    """Was it Ctrl-C?"""
 
 
 def shrink(
     trace: Trace,
     kind: tuple[str, str],
     target: Target,
+    judging: Judging = USUAL,
     *,
     max_candidates: int = MAX_CANDIDATES,
     max_seconds: float | None = None,
-    without: Collection[str] = (),
-    oracles: Collection[str] = ORACLES,
-    new_memory: Callable[[Shape], Memory] = ListMemory,
 ) -> Shrunk:
     """Reduce a trace that shows a finding of this kind (`Finding.kind`) on the target.
 
-    Known deviations named in `without` count as findings; `oracles` judge, the shadow memory with `new_memory`.
-
     NotReproducedError if it does not show one. Ctrl-C ends the search with the best trace so far.
     """
-    reducer = _Reducer(
-        trace,
-        kind,
-        max_candidates,
-        max_seconds,
-        partial(replay, target=target, without=without, oracles=oracles, new_memory=new_memory),
-    )
-    complete = interrupted = False
-    try:
-        reducer.run()
-        complete = True
-    except _LimitReached:
-        pass
-    except KeyboardInterrupt:
-        interrupted = True
-    seconds = time.monotonic() - reducer.started
-    return Shrunk(reducer.best, reducer.finding, reducer.candidates, seconds, complete, interrupted)
+    replays = partial(replay, target=target, judging=judging)
+    finding, applied = replays(trace)
+    if finding is None or finding.kind != kind:
+        seen = f"`{finding.kind[0]}` at {finding.kind[1]}" if finding else "no difference"
+        raise NotReproducedError(f"replaying shows {seen} instead of `{kind[0]}` at {kind[1]}")
+    reducer = _TraceReducer(applied, finding, Limits(max_candidates, max_seconds), replays)
+    return Shrunk(**vars(reducer.run()), trace=reducer.best)
 
 
-class _LimitReached(Exception):
-    pass
-
-
-class _Reducer:
-    """The best trace so far, and the search for a better one."""
+class _TraceReducer(Reducer[Trace, Finding]):
+    """Deletes operations and applies the passes; the best is what a replay applied of a candidate."""
 
     def __init__(
-        self,
-        trace: Trace,
-        kind: tuple[str, str],
-        max_candidates: int,
-        max_seconds: float | None,
-        run: Callable[[Trace], tuple[Finding | None, Trace]],
+        self, best: Trace, finding: Finding, limits: Limits, replays: Callable[[Trace], tuple[Finding | None, Trace]]
     ) -> None:
-        self.started = time.monotonic()
-        self.kind = kind
-        self.replay = run
-        self.candidates = 0
-        self.max_candidates = max_candidates
-        self.deadline = None if max_seconds is None else self.started + max_seconds
-        finding, self.best = run(trace)
-        if finding is None or finding.kind != kind:
-            seen = f"`{finding.kind[0]}` at {finding.kind[1]}" if finding else "no difference"
-            raise NotReproducedError(f"replaying shows {seen} instead of `{kind[0]}` at {kind[1]}")
-        self.finding = finding
-        self._tried = {trace, self.best}
-        self._size = _size(self.best)
+        super().__init__(best, finding, limits)
+        self._replay = replays
+        self._tried = {best}
 
-    def run(self) -> None:
+    def search(self) -> None:
         """Apply all passes until none of them helps any more."""
         while True:
             before = self.best
             self._delete_chunks()
             for simpler in PASSES:
-                self._exhaust(simpler)
+                self.exhaust(simpler)
             if self.best == before:
                 for simpler in LAST_PASSES:
-                    self._exhaust(simpler)
+                    self.exhaust(simpler)
             if self.best == before:
                 return
-
-    def _exhaust(self, simpler: Pass) -> bool:
-        """Take what the pass offers until it offers nothing of use. Returns whether anything was."""
-        helped = False
-        while any(self._accept(candidate) for candidate in simpler(self.best)):
-            helped = True
-        return helped
 
     def _delete_chunks(self) -> None:
         """Delete ever smaller pieces, from the end; the last operation shows the finding and stays."""
@@ -162,28 +112,26 @@ class _Reducer:
             while end > 0:
                 operations = self.best.operations
                 start = max(0, end - size)
-                self._accept(Trace(self.best.shape, operations[:start] + operations[end:]))
+                self.accept(Trace(self.best.shape, operations[:start] + operations[end:]))
                 end = min(start, len(self.best.operations) - 1)
             size //= 2
 
-    def _accept(self, candidate: Trace) -> bool:
-        """Is the candidate simpler and does it show the same kind of finding? Then it is the best from now on."""
+    def worth_trying(self, candidate: Trace) -> bool:
+        """False for what has been tried before, and for a shape that no trace may have."""
         if candidate in self._tried:
             return False
         self._tried.add(candidate)
-        if any(shape_problems(candidate.shape)):
-            return False
-        if self.candidates >= self.max_candidates or (self.deadline and time.monotonic() > self.deadline):
-            raise _LimitReached
-        self.candidates += 1
-        finding, applied = self.replay(candidate)
-        if finding is None or finding.kind != self.kind:
-            return False
-        size = _size(applied)
-        if size > self._size or (size == self._size and _text(applied) >= _text(self.best)):
-            return False
-        self.best, self.finding, self._size = applied, finding, size
-        return True
+        return not any(shape_problems(candidate.shape))
+
+    def shows(self, candidate: Trace) -> tuple[Trace, Finding] | None:
+        """What was applied of the candidate, and the finding."""
+        finding, applied = self._replay(candidate)
+        return None if finding is None or finding.kind != self.finding.kind else (applied, finding)
+
+    def is_smaller(self, case: Trace) -> bool:
+        """By the measure."""
+        size, least = _size(case), _size(self.best)
+        return size < least or (size == least and _text(case) < _text(self.best))
 
 
 def _size(trace: Trace) -> tuple[int, int]:

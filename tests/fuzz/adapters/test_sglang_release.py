@@ -6,6 +6,7 @@ import pytest
 from blockproof.fuzz.adapters import families
 from blockproof.fuzz.findings.oracle_names import SHADOW
 from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.model_free import ModelFreeRun
 from blockproof.fuzz.targets.base import Target, TargetUnavailableError, adapted, lacking
 from blockproof.fuzz.workload.draw import SeededDraw
@@ -144,7 +145,7 @@ def objection(target, groups, seed, most_blocks=40):
     draw = SeededDraw(f"sglang/{seed}")
     built = shape(*groups, num_blocks=draw.integer(8, most_blocks))
     watched = Watched(target)
-    run = ModelFreeRun(watched, (SHADOW,))
+    run = ModelFreeRun(watched, Judging((SHADOW,)))
     assert run.start(built) is None
     workload = Workload(draw, built)
     for _ in range(175):

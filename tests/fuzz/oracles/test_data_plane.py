@@ -13,6 +13,7 @@ from blockproof.fuzz.opening.memories import memory_named
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.shadow import GARBAGE, POISON, Corruption, Shadow
 from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.reproduction import replay_text, write_reproduction
@@ -59,10 +60,10 @@ def test_a_planted_fault_is_caught_and_its_reproduction_shows_it(name, tmp_path)
     assert summary.finding is not None, f"not found: blockproof mutants --only {name}"
     assert summary.finding.observable == CORRUPTION
     memory, core = memory_named(tensors), open_target("impl")
-    shrunk = shrink(summary.trace, summary.finding.kind, core, new_memory=memory)
+    shrunk = shrink(summary.trace, summary.finding.kind, core, Judging(new_memory=memory))
     assert 0 < len(shrunk.trace.operations) <= 6
     assert replay(shrunk.trace, core)[0] is None
-    assert replay(shrunk.trace, core, new_memory=memory_named("cpu"))[0] is None
+    assert replay(shrunk.trace, core, Judging(new_memory=memory_named("cpu")))[0] is None
     file = TraceFile(shrunk.trace, "impl", FoundWhat.of(shrunk.finding))
     files = write_reproduction(file, tmp_path, tensors)
     assert files.command.endswith(f"--target impl --tensors {tensors}")

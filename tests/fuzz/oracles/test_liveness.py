@@ -12,6 +12,7 @@ from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import LIVENESS, SHADOW
 from blockproof.fuzz.oracles.liveness import PROPERTIES, draw_script, is_script, judge, simpler_scripts
 from blockproof.fuzz.oracles.liveness.bounds import Bounds
+from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.runs.model_free import ModelFreeRun
 from blockproof.fuzz.runs.run import Run
@@ -79,7 +80,7 @@ STORIES = {
 
 
 def _judge(target: Target, script: Trace) -> tuple[Finding | None, Run]:
-    run = ModelFreeRun(target, oracles=())
+    run = ModelFreeRun(target, Judging(()))
     found = judge(run, script)
     return None if found is None else found[0], run
 
@@ -301,7 +302,7 @@ def test_what_only_tables_can_show_is_not_observed_where_they_are_hidden() -> No
 
 
 def test_what_another_oracle_finds_is_replayed_by_the_operations_of_the_run() -> None:
-    run = ModelFreeRun(open_fault("skipped-off-by-one"), oracles=(SHADOW,))
+    run = ModelFreeRun(open_fault("skipped-off-by-one"), Judging((SHADOW,)))
     for script in _drawn(230):
         found = judge(run, script)
         if found is not None and found[0].oracle == SHADOW:
@@ -334,7 +335,7 @@ def test_a_trace_that_no_scheduler_can_play_is_no_script(operations: tuple[Opera
     trace = Trace(SHAPE, operations)
     assert not is_script(trace)
     with pytest.raises(ValueError, match="no liveness script"):
-        judge(ModelFreeRun(open_impl(), oracles=()), trace)
+        judge(ModelFreeRun(open_impl(), Judging(())), trace)
     assert not list(simpler_scripts(trace))
 
 

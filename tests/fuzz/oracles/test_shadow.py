@@ -15,6 +15,7 @@ from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.shadow import GARBAGE, Corruption, ListMemory
 from blockproof.fuzz.reports.formats import plain, verdict
 from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.targets.deviations import corrupting
 from blockproof.fuzz.traces.replay import replay
@@ -105,16 +106,16 @@ def test_it_finds_unsafe_faults_of_a_core_without_comparing_it(name):
     text = str(summary.finding)
     assert text.startswith("shadow memory: wrong content at operation")
     assert summary.finding.detail in text
-    assert replay(summary.trace, open_fault(name), oracles=(SHADOW,))[0] == summary.finding
+    assert replay(summary.trace, open_fault(name), Judging((SHADOW,)))[0] == summary.finding
 
 
 @pytest.mark.parametrize("name", CORRUPTING)
 def test_each_corrupting_deviation_of_the_release_makes_a_request_read_wrong_content(name):
     trace = read_trace(FOLDER / f"{name}.corruption.json").trace
-    finding, _ = replay(trace, Release(), without=(name,), oracles=(SHADOW,))
+    finding, _ = replay(trace, Release(), Judging((SHADOW,), without=(name,)))
     assert finding is not None
     assert finding.observable == CORRUPTION
-    assert replay(trace, open_target("impl"), oracles=ORACLES)[0] is None
+    assert replay(trace, open_target("impl"), Judging(ORACLES))[0] is None
 
 
 def test_wrong_content_after_a_known_deviation_is_counted_and_ends_the_run():
@@ -194,7 +195,7 @@ def tables_with(block):
 @pytest.mark.parametrize("block", [-1, 8, 2**40])
 def test_a_block_that_the_pool_does_not_have_is_a_finding(block):
     trace = Trace(shape(Group("full", 2), num_blocks=8), (A, Allocate("a", 5)))
-    finding, _ = replay(trace, Odd(tables_with(block)), oracles=(SHADOW,))
+    finding, _ = replay(trace, Odd(tables_with(block)), Judging((SHADOW,)))
     assert finding.detail == f"a, group 0, position 0: its table names block {block}, the pool has 0 .. 7"
 
 
@@ -209,7 +210,7 @@ def test_a_block_that_the_pool_does_not_have_is_a_finding(block):
 )
 def test_nonsense_is_a_finding_or_ends_the_run(lie, observable):
     for operations in ((A, Lookup("a"), Allocate("a", 5)), (A, Take(1)), (A, Allocate("a", -1))):
-        finding, _ = replay(Trace(FULL, operations), Odd(lie), oracles=(SHADOW,))
+        finding, _ = replay(Trace(FULL, operations), Odd(lie), Judging((SHADOW,)))
         assert (finding and finding.observable) == observable
 
 
@@ -220,7 +221,7 @@ def test_a_mamba_table_that_is_cut_off_is_a_finding():
         return outcome, snapshot
 
     trace = Trace(shape(Group("mamba", 2, mamba_mode="all")), (A, Allocate("a", 5)))
-    finding, _ = replay(trace, Odd(lie), oracles=(SHADOW,))
+    finding, _ = replay(trace, Odd(lie), Judging((SHADOW,)))
     assert finding.detail == "a, group 0, position 4: has no block for its state: its table is []"
 
 

@@ -15,6 +15,7 @@ from blockproof.fuzz.findings.oracle_names import CONTRACT, SHADOW
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases import campaign
 from blockproof.fuzz.releases.campaign import Orders, run_campaign
+from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import read_trace
 
@@ -84,7 +85,7 @@ def test_each_finding_is_shrunk_on_its_target_and_replays():
     assert row.kept
     core = open_target(row.target)
     for kept in row.kept:
-        assert replay(kept.trace, core, oracles=(SHADOW, CONTRACT))[0].kind == kept.finding.kind
+        assert replay(kept.trace, core, Judging((SHADOW, CONTRACT)))[0].kind == kept.finding.kind
         assert kept.attention == "full"
 
 

@@ -22,6 +22,7 @@ from blockproof.fuzz.releases.findings import (
     read_traces,
 )
 from blockproof.fuzz.releases.scheduler_cases import run_cases
+from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.model_free import ModelFreeRun
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceError, TraceFile, write_trace
@@ -40,7 +41,7 @@ ENTRY = Entry("A title", "leak", "S1", "yes: seen", "nothing", "mend it")
 def folder(tmp_path):
     """A folder with one finding about a planted fault."""
     trace = Trace(SHAPE, (*HIT[:2], Submit("b", (0, 0, 0, 0)), Lookup("b"), Allocate("b", 1, hit=True)))
-    run = ModelFreeRun(open_target(FAULT), ("contract",))
+    run = ModelFreeRun(open_target(FAULT), Judging(("contract",)))
     assert run.start(trace.shape) is None
     found = [run.step(operation) for operation in trace.operations][-1]
     assert isinstance(found, Finding)

@@ -13,6 +13,7 @@ from blockproof.fuzz.findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, 
 from blockproof.fuzz.opening.oracles import suited_to
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.runs.model_free import ModelFreeRun
 from blockproof.fuzz.runs.open_run import open_run, usable
@@ -105,8 +106,8 @@ def led(target, oracles, seed=0, **plan) -> Summary:
 
 def test_the_model_leads_in_lockstep_and_the_target_without():
     core = open_target("impl")
-    assert isinstance(open_run(core, oracles=(LOCKSTEP, CONTRACT)), LockstepRun)
-    assert isinstance(open_run(core, oracles=(CONTRACT, SHADOW)), ModelFreeRun)
+    assert isinstance(open_run(core, Judging((LOCKSTEP, CONTRACT))), LockstepRun)
+    assert isinstance(open_run(core, Judging((CONTRACT, SHADOW))), ModelFreeRun)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_a_core_that_corrupts_is_found_without_a_model_and_the_trace_replays():
     assert done.finding is not None
     assert done.finding.observable == CORRUPTION
     assert done.finding.oracle == SHADOW
-    again, trace = replay(done.trace, target, oracles=(SHADOW,))
+    again, trace = replay(done.trace, target, Judging((SHADOW,)))
     assert (again.kind, trace) == (done.finding.kind, done.trace)
 
 
@@ -149,7 +150,7 @@ def test_a_run_that_goes_on_keeps_the_shortest_trace_of_each_kind():
     for kind, found in done.found.items():
         assert found.finding.kind == kind
         assert found.times == sum(found.attention.values())
-        assert replay(found.trace, target, oracles=(SHADOW, CONTRACT))[0].kind == kind
+        assert replay(found.trace, target, Judging((SHADOW, CONTRACT)))[0].kind == kind
 
 
 # What a target cannot show or do.
@@ -195,14 +196,14 @@ def test_a_field_that_a_target_lacks_goes_back_to_its_default():
 
 
 def test_a_core_that_cannot_be_built_is_no_finding_and_nothing_is_observed():
-    run = open_run(Changed(lambda operation, outcome, snapshot: (Failed("TypeError"), None)), oracles=(SHADOW,))
+    run = open_run(Changed(lambda operation, outcome, snapshot: (Failed("TypeError"), None)), Judging((SHADOW,)))
     assert run.start(FULL) is None
     assert not run.built
 
 
 def test_an_answer_that_is_none_is_a_finding_about_the_target():
     blind = Changed(lambda operation, outcome, snapshot: (outcome, None if operation else snapshot))
-    run = open_run(blind, (), (SHADOW,))
+    run = open_run(blind, Judging((SHADOW,)))
     assert run.start(FULL) is None
     finding = run.step(Submit("a", (0,)))
     assert finding.observable == "protocol"
@@ -210,14 +211,14 @@ def test_an_answer_that_is_none_is_a_finding_about_the_target():
 
 
 def test_misuse_that_is_carried_out_ends_the_run_and_one_that_is_answered_does_not():
-    run = open_run(open_target("impl"), oracles=(SHADOW, CONTRACT))
+    run = open_run(open_target("impl"), Judging((SHADOW, CONTRACT)))
     assert run.start(FULL) is None
     operation = Take(-1)
     assert misuse(run.scene, operation)
     assert run.step(operation) is None
     assert not run.dead
     carried_out = Changed(lambda operation, outcome, snapshot: (Done() if operation else outcome, snapshot))
-    run = open_run(carried_out, oracles=(SHADOW, CONTRACT))
+    run = open_run(carried_out, Judging((SHADOW, CONTRACT)))
     assert run.start(FULL) is None
     assert run.step(Release((0,))) is None
     assert run.dead
@@ -272,7 +273,7 @@ def test_the_plainer_shape_of_a_shape_that_can_be_built_can_be_built(lacks):
 
 
 def test_an_operation_of_which_nothing_sensible_is_left_is_left_out():
-    run = open_run(Changed(lacks=frozenset({"Allocate.external", "Allocate.delay"})), oracles=(SHADOW,))
+    run = open_run(Changed(lacks=frozenset({"Allocate.external", "Allocate.delay"})), Judging((SHADOW,)))
     assert run.start(FULL) is None
     assert run.step(Submit("a", (0, 0))) is None
     assert usable(run, Allocate("a", 0, external=2, delay=True)) is None
