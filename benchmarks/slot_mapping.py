@@ -15,6 +15,7 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
+from typing import Any, TypeAlias
 
 import numpy as np
 from blockproof import impl
@@ -25,6 +26,8 @@ MAX_TOKENS = 131_072
 REQUESTS = 256
 DRY_RUN_BYTES = 60 * 2**30
 SEED = 0
+Slots: TypeAlias = Any
+"""One number for each token, as an array, a list or a tensor."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,13 @@ def steps() -> list[Step]:
     ]
 
 
-def token_by_token(table, counts, rows, positions, slots) -> None:
+def token_by_token(
+    table: Sequence[Sequence[int]] | np.ndarray,
+    counts: Sequence[int] | np.ndarray,
+    rows: Sequence[int] | np.ndarray,
+    positions: Sequence[int] | np.ndarray,
+    slots: list[int] | np.ndarray,
+) -> None:
     """The definition with the errors it asks for, written into `slots`; arrays or lists, whatever is given."""
     for i, (row, position) in enumerate(zip(rows, positions, strict=True)):
         block = position // BLOCK_SIZE
@@ -76,7 +85,7 @@ class Case:
     """A way to get the slots of a step; `run` returns them."""
 
     name: str
-    run: Callable[[], Sequence[int]]
+    run: Callable[[], Slots]
     times: list[float] = field(default_factory=list)
     """Seconds for a step, one of each round."""
 
@@ -98,11 +107,11 @@ def cases(of: Step) -> list[Case]:
     lists = table.tolist(), counts.tolist(), of.rows.tolist(), of.positions.tolist()
     listed = [0] * len(of.rows)
 
-    def over_arrays() -> Sequence[int]:
+    def over_arrays() -> Slots:
         token_by_token(table, counts, of.rows, of.positions, slots)
         return slots
 
-    def over_lists() -> Sequence[int]:
+    def over_lists() -> Slots:
         token_by_token(*lists, listed)
         return listed
 
@@ -132,18 +141,18 @@ def upload_cases(device: str) -> list[Case]:
         if device == "cuda":
             torch.cuda.synchronize()
 
-    def slots() -> Sequence[int]:
+    def slots() -> Slots:
         arrived = impl.to_device(of.tables.step_slot_mapping(of.lengths, of.starts), device)
         wait()
         return arrived
 
-    def table(first: int, second: int) -> Sequence[int]:
+    def table(first: int, second: int) -> Slots:
         of.tables.swap(first, second)
         arrived = of.tables.commit(device)
         wait()
         return arrived
 
-    def both() -> Sequence[int]:
+    def both() -> Slots:
         of.tables.swap(0, REQUESTS - 1)
         of.tables.commit(device)
         return slots()
@@ -169,7 +178,7 @@ def dry_run_case() -> Case:
 def device_name(device: str) -> str:
     import torch
 
-    return torch.cuda.get_device_name() if device == "cuda" else processor()
+    return str(torch.cuda.get_device_name()) if device == "cuda" else processor()
 
 
 def measure(made: Sequence[Case], seconds: float, rounds: int) -> None:
