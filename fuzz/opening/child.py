@@ -27,6 +27,8 @@ _STDERR_KEPT = 4096
 """Bytes of the child's last words that go into a report."""
 _SLICE_S = 0.25
 """How long to wait for an answer before looking after the child's health."""
+_LAST_WORDS_S = 5.0
+"""How long a child that hangs has to print where it stands, which takes milliseconds on an idle machine."""
 
 
 @dataclass(frozen=True)
@@ -321,7 +323,13 @@ class _Process:
 
     def _hang(self, deadline_s: float, about: object) -> TargetLostError:
         self._child.send_signal(signal.SIGUSR1)  # makes it print where it stands
-        time.sleep(0.1)
+        end = time.monotonic() + _LAST_WORDS_S
+        while b"most recent call first" not in self._last_words and time.monotonic() < end:
+            if self._child.poll() is not None:
+                break
+            select.select([self._output], [], [], _SLICE_S)
+            self._drain_output()
+        time.sleep(0.1)  # for the lines below that
         self._drain_output()
         return TargetLostError(
             "hang", self._with_last_words(f"no answer within {deadline_s:g} s to {str(about)[:200]}")

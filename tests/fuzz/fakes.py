@@ -51,17 +51,24 @@ def aborts() -> Fake:
 
 
 def hangs() -> Fake:
-    def lost_in_a_loop(count: int) -> None:
-        while True:
-            pass
-
-    return Fake(lost_in_a_loop)
+    return Fake(lambda count: time.sleep(3600))
 
 
 def hangs_at_start() -> Fake:
     fake = Fake(lambda count: None)
     fake.start = lambda shape: time.sleep(3600)  # type: ignore[method-assign,assignment,return-value]
     return fake
+
+
+def answers_then_hangs() -> Fake:
+    """`Take(1)` answers with the id of its process; any other keeps it busy for ever."""
+
+    def lost_in_a_loop(count: int) -> int:
+        while count != 1:
+            pass
+        return os.getpid()
+
+    return Fake(lost_in_a_loop)
 
 
 def prints() -> Fake:
@@ -170,6 +177,21 @@ def says_when_running() -> Target:
         return start(shape)
 
     core.start = counted  # type: ignore[method-assign]
+    return core
+
+
+def hangs_at_windows() -> Target:
+    """Our core, which leaves a file called as its parent process in `$RUNNING` and never answers about a window."""
+    core = open_target("impl")
+    start = core.start
+
+    def guarded(shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        (Path(os.environ[RUNNING]) / str(os.getppid())).touch()
+        while any(group.kind == "sliding" for group in shape.groups):
+            signal.pause()
+        return start(shape)
+
+    core.start = guarded  # type: ignore[method-assign]
     return core
 
 

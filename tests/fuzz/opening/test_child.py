@@ -3,7 +3,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,8 @@ from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.core import Model
 from blockproof.model.ops import Done, Group, ReadTable, Shape, Submit, Take
+
+from ..waiting import gone, wait_until
 
 HERE = Path(__file__).parents[1]
 SHAPE = Shape((Group("full", 4),), 8, 64, hash_block_size=4, scheduler_block_size=4, max_num_batched_tokens=64)
@@ -45,19 +46,6 @@ def lost_at(target: ChildTarget, count: int = 1) -> TargetLostError:
     with pytest.raises(TargetLostError) as caught:
         target.step(Take(count))
     return caught.value
-
-
-def gone(pid: int, patience_s: float = 20) -> bool:
-    """Has the process ended, zombies counted as ended?"""
-    end = time.monotonic() + patience_s
-    while time.monotonic() < end:
-        try:
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX":
-                return True
-        except OSError:
-            return True
-        time.sleep(0.01)
-    return False
 
 
 def test_child_gives_the_same_outcomes_and_snapshots_as_this_process() -> None:
@@ -106,7 +94,7 @@ def test_fresh_child_after_a_loss(opened: list[ChildTarget]) -> None:
 
 
 def test_hang_ends_at_the_deadline_and_says_where(opened: list[ChildTarget]) -> None:
-    lost = lost_at(launch(opened, "hangs", operation_s=0.3))
+    lost = lost_at(launch(opened, "answers_then_hangs", operation_s=0.3), 2)
     assert lost.kind == "hang"
     assert "no answer within 0.3 s" in lost.detail
     assert "lost_in_a_loop" in lost.detail
@@ -176,7 +164,8 @@ def test_close_ends_the_child_and_what_it_started(opened: list[ChildTarget]) -> 
     assert isinstance(outcome.value, int)
     target.close()
     target.close()
-    assert gone(outcome.value)
+    left_behind = outcome.value
+    wait_until(lambda: gone(left_behind))
 
 
 def test_busy_child_ends_when_its_parent_is_killed() -> None:
@@ -185,10 +174,10 @@ def test_busy_child_ends_when_its_parent_is_killed() -> None:
         from blockproof.fuzz.opening.child import ChildTarget
         from blockproof.model.ops import Group, Shape, Take
         sys.path.insert(0, sys.argv[1])
-        target = ChildTarget("fake", "fakes:hangs")
+        target = ChildTarget("fake", "fakes:answers_then_hangs")
         target.start(Shape((Group("full", 4),), 8, 64, 4, 4, 64))
-        print(target._process._child.pid, flush=True)
-        target.step(Take(1))
+        print(target.step(Take(1))[0].value, flush=True)
+        target.step(Take(2))
     """
     parent = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(script), str(HERE)], stdout=subprocess.PIPE, text=True
@@ -198,7 +187,7 @@ def test_busy_child_ends_when_its_parent_is_killed() -> None:
         child = int(parent.stdout.readline())
     parent.kill()
     parent.wait()
-    assert gone(child)
+    wait_until(lambda: gone(child))
 
 
 @pytest.mark.parametrize(
