@@ -1,11 +1,18 @@
-"""Says at the end of a run how many slow tests it left out: nobody looks for what is not there."""
+"""Lets tests hear Ctrl-C, and says at the end of a run how many slow tests it left out: nobody looks for them."""
 
+import signal
 from typing import Any
 
 import pytest
 
 LEFT_OUT = "slow_tests_left_out"
 left_out = pytest.StashKey[int]()
+
+
+def pytest_configure() -> None:
+    """Let Ctrl-C be heard: a shell starts background commands deaf to it, and what a test starts inherits that."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
