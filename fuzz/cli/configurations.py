@@ -189,7 +189,8 @@ def _print_report(
     show_sections(head, reach.sections(), verdict, bad=bool(reach.findings))
     for smaller, path in kept:
         gave_up = "" if smaller.complete else "; gave up early, it may get smaller"
-        print(f"\nshrunk in {smaller.tries:,} tries, {smaller.seconds:.1f} s{gave_up}; from {smaller.finding.seed}")
+        cost = f"{smaller.candidates:,} tries, {smaller.seconds:.1f} s"
+        print(f"\nshrunk in {cost}{gave_up}; from {smaller.finding.seed}")
         print(finding_text(smaller.finding))
         print(f"repeat the finding: {shlex.join(['blockproof', 'fuzz-config', '--replay', str(path)])}")
     for line in unmet:

@@ -6,17 +6,18 @@ numbers.
 """
 
 import copy
-import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
+from ..traces.reducer import Limits, Reduced, Reducer
 from .check import Judge
 from .draw import configuration_of
 from .findings import LOCKSTEP, LOST, MODELS, ConfigurationFinding
 
 Inputs: TypeAlias = dict[str, Any]
 Pass: TypeAlias = Callable[[Inputs], Iterator[Inputs]]
+SmallerFinding: TypeAlias = Reduced[ConfigurationFinding]
 LISTS = ("layers", "worker", "groups", "draws", "max_model_lens")
 NO_QUESTION = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 """How a model may fail over inputs that are no question of their op."""
@@ -26,51 +27,31 @@ KEPT_FIELDS = ("type", "block_size", "num_kv_heads", "head_size", "dtype", "shap
 """Fields without which a spec is none; the others may go."""
 
 
-@dataclass(frozen=True)
-class SmallerFinding:
-    """A finding and how it was made small."""
-
-    finding: ConfigurationFinding
-    tries: int
-    seconds: float
-    complete: bool
-    """False if the time was up before nothing more could go."""
-
-
 def shrink_finding(finding: ConfigurationFinding, judge: Judge, max_seconds: float = 30.0) -> SmallerFinding:
-    """The same kind of finding on the smallest inputs that were found."""
-    start = time.monotonic()
-    best, tries, complete = finding, 0, True
+    """The same kind of finding on the smallest inputs that were found. Ctrl-C ends the search with the best so far."""
+    return _QuestionReducer(finding, judge, Limits(seconds=max_seconds)).run()
 
-    def fails(inputs: Inputs) -> ConfigurationFinding | None:
-        nonlocal tries
-        tries += 1
-        if time.monotonic() - start > max_seconds:
-            raise _TimeUpError
+
+class _QuestionReducer(Reducer[Inputs, ConfigurationFinding]):
+    """Asks each candidate; after every one that still fails, all passes begin anew."""
+
+    def __init__(self, finding: ConfigurationFinding, judge: Judge, limits: Limits) -> None:
+        super().__init__(dict(finding.inputs), finding, limits)
+        self._judge = judge
+
+    def search(self) -> None:
+        """Until no pass proposes anything that fails."""
+        self.exhaust(lambda inputs: (smaller for simpler in PASSES for smaller in simpler(copy.deepcopy(inputs))))
+
+    def shows(self, candidate: Inputs) -> tuple[Inputs, ConfigurationFinding] | None:
+        """The inputs as the new finding has them."""
         try:
-            again = ask_again(replace(finding, inputs=inputs), judge)
+            again = ask_again(replace(self.finding, inputs=candidate), self._judge)
         except NO_QUESTION:
             return None
-        return again if again is not None and again.kind == finding.kind else None
-
-    try:
-        while (again := _first_that_fails(best.inputs, fails)) is not None:
-            best = replace(again, seed=finding.seed)
-    except (_TimeUpError, KeyboardInterrupt):  # what there is by now is kept
-        complete = False
-    return SmallerFinding(best, tries, time.monotonic() - start, complete)
-
-
-class _TimeUpError(Exception):
-    pass
-
-
-def _first_that_fails(
-    inputs: Mapping[str, Any], fails: Callable[[Inputs], ConfigurationFinding | None]
-) -> ConfigurationFinding | None:
-    """The finding on the first smaller inputs that show it."""
-    tries = (smaller for shrink in PASSES for smaller in shrink(copy.deepcopy(dict(inputs))))
-    return next((found for smaller in tries if (found := fails(smaller)) is not None), None)
+        if again is None or again.kind != self.finding.kind:
+            return None
+        return dict(again.inputs), replace(again, seed=self.finding.seed)
 
 
 def ask_again(finding: ConfigurationFinding, judge: Judge) -> ConfigurationFinding | None:
