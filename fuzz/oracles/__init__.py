@@ -1,1 +1,4 @@
-"""What judges: lockstep with the model, the contract, the shadow memory, liveness."""
+"""The oracles that need no exact model: the contract, the shadow memory and liveness.
+
+Lockstep, the comparison with the model, is in `runs.lockstep`.
+"""

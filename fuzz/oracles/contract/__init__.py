@@ -1,4 +1,4 @@
-"""The safety contract (properties.md §2): what any KV-cache core must keep to, judged without a model of it."""
+"""The safety contract (properties.md §2): properties that every KV-cache core must have, checked without a model."""
 
 from .oracle import Contract
 from .properties import KNOWN_LOSSES, PROPERTIES, Violation, unobserved

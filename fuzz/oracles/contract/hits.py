@@ -1,4 +1,4 @@
-"""Hits: that they are real (S7), and that nothing useful is thrown away (S14)."""
+"""Checks of prefix-cache hits: that they are real (S7) and as long as possible (S14)."""
 
 from collections.abc import Collection, Sequence
 from functools import cache
@@ -9,42 +9,44 @@ from ....model.attention import Chunked, Cross, Mamba, Sliding
 from ....model.ops import NULL, Done
 from ....model.snapshot import Snapshot
 from ...targets.answers import hit_of
-from .books import Books, Tracked
 from .moves import Move, hit_row
 from .properties import Break
+from .run_record import RunRecord, Tracked
 
 
 class Hits:
     """Judges lookups, and the allocations that use them."""
 
-    def __init__(self, books: Books) -> None:
-        self.books = books
-        shape = books.shape
-        self.groups = [group for group, rule in enumerate(books.rules) if not isinstance(rule, Cross)]
-        self.unit = lcm(*(shape.hash_block_size if books.finer[g] else books.rules[g].b for g in self.groups))
-        """Tokens of which every hit is a multiple: whole entries; where hash blocks are smaller, whole hash blocks."""
-        alone = len(books.rules) == 1
-        self.alignment = books.rules[0].b if alone else shape.scheduler_block_size
-        """Where the longest hit is looked for (core.md §§8, 9)."""
+    def __init__(self, record: RunRecord) -> None:
+        self.record = record
+        shape = record.shape
+        self.groups = [group for group, rule in enumerate(record.rules) if not isinstance(rule, Cross)]
+        self.unit = lcm(
+            *(shape.hash_block_size if record.small_hash_blocks[g] else record.rules[g].b for g in self.groups)
+        )
+        """Every hit is a multiple of so many tokens: whole entries, or whole hash blocks if these are smaller."""
+        alone = len(record.rules) == 1
+        self.alignment = record.rules[0].b if alone else shape.scheduler_block_size
+        """The longest hit ends at a multiple of so many tokens (core.md §§8, 9)."""
         flagged = {shape.groups[group].spec for group in self.groups if shape.groups[group].eagle}
         every = shape.eagle and not flagged
         self.gives_up = {
             group
             for group in self.groups
-            if books.rules[group].drops and (every or shape.groups[group].spec in flagged)
+            if record.rules[group].drops and (every or shape.groups[group].spec in flagged)
         }
-        """Eagle groups: one block more than the hit must be there, which is given up."""
+        """Eagle groups: they need one more registered block than the hit has, which they give up."""
         self.wanted = cache(self._wanted)
 
     # S7.
 
-    def demand_real(self, move: Move) -> None:
-        """S7 of a lookup's answer; notes it."""
-        books, request = self.books, move.request
+    def check_real(self, move: Move) -> None:
+        """S7 of a lookup's answer, which is recorded."""
+        record, request = self.record, move.request
         assert request is not None
         assert isinstance(move.outcome, Done)
         hit = hit_of(move.outcome)
-        if hit is None or len(hit[1]) != len(books.rules):
+        if hit is None or len(hit[1]) != len(record.rules):
             raise Break("S7", f"{move.name}: {move.outcome.value!r} is no length with a row of blocks for each group")
         request.hit = hit
         length, rows = hit
@@ -53,129 +55,130 @@ class Hits:
             equation = f"0 <= {length} <= {limit} (num_tokens - 1) and {length} % {self.unit} == {length % self.unit}"
             raise Break("S7", f"{move.name}: hit of {length} tokens: {equation}")
         for group, row in enumerate(rows):
-            self._demand_row(request, group, length, row, move.before)
-        books.reached["contract: S7 checked"] += 1
-        books.reached["contract: hit"] += length > 0
+            self._check_row(request, group, length, row, move.before)
+        record.reached["contract: S7 checked"] += 1
+        record.reached["contract: hit"] += length > 0
 
-    def _demand_row(self, request: Tracked, group: int, length: int, row: Sequence[int], seen: Snapshot) -> None:
-        books, rule = self.books, self.books.rules[group]
+    def _check_row(self, request: Tracked, group: int, length: int, row: Sequence[int], seen: Snapshot) -> None:
+        record, rule = self.record, self.record.rules[group]
         where = f"{request.submit.request}, group {group}: hit {list(row)} of {length} tokens"
         if not isinstance(rule, Cross) and len(row) != cdiv(length, rule.b):
             raise Break("S7", f"{where}: {len(row)} entries of {rule.b} tokens, not {cdiv(length, rule.b)}")
-        for entry in books.needed(group, length):
+        for entry in record.needed(group, length):
             if row[entry] == NULL:
                 loss = "chunk-astride-block" if isinstance(rule, Chunked) and rule.k % rule.b else None
-                books.break_unless_known(
+                record.break_unless_known(
                     loss, "S7", f"{where}: the query at {length} reads entry {entry}, which is null"
                 )
         for entry, block in enumerate(row):
             if block == NULL:
                 continue
             end = min((entry + 1) * rule.b, length)
-            if not 0 < block < books.shape.num_blocks or not self._holds(block, request, group, end):
+            if not 0 < block < record.shape.num_blocks or not self._holds(block, request, group, end):
                 raise Break("S7", f"{where}: block {block} does not hold the content of the prefix of {end} tokens")
-            if books.sees("labels") and seen.labels[block] is None:
+            if record.shows("labels") and seen.labels[block] is None:
                 raise Break("S10", f"{where}: block {block} is not registered, yet it is found")
 
     def _holds(self, block: int, request: Tracked, group: int, end: int) -> bool:
-        """Does the block hold the request's prefix of `end` tokens, from the start of its last entry on?"""
-        books, rule = self.books, self.books.rules[group]
+        """True if the block holds the request's tokens from the start of the last entry up to token `end`."""
+        record, rule = self.record, self.record.rules[group]
         if end % rule.b == 0:
-            return books.key(request, group, end // rule.b - 1) == books.content[block]
-        books.reached["contract: hit that ends inside a block"] += 1
+            return record.key(request, group, end // rule.b - 1) == record.content[block]
+        record.reached["contract: hit that ends inside a block"] += 1
         if isinstance(rule, Mamba):
-            books.reached["contract: S7 of a state inside a block, left to the shadow memory"] += 1
+            record.reached["contract: S7 of a state inside a block, left to the shadow memory"] += 1
             return True
-        return books.begins_with(block, request, group, end)
+        return record.begins_with(block, request, group, end)
 
-    def demand_used(self, move: Move) -> None:
-        """S7 of the allocation that uses a hit: the tables begin with it, and no state of it is still to come."""
-        books, request = self.books, move.request
+    def check_used(self, move: Move) -> None:
+        """S7 of the allocation that uses a hit: the tables begin with it, and all states in it are computed."""
+        record, request = self.record, move.request
         assert request is not None
         length = request.hit[0] if request.hit else 0
         for group in self.groups:
-            rule, table, row = books.rules[group], move.after.tables[group].get(move.name, []), hit_row(move, group)
+            rule, table, row = record.rules[group], move.after.tables[group].get(move.name, []), hit_row(move, group)
             for entry, block in enumerate(row):
                 found = table[entry] if entry < len(table) else None
-                inside = (entry + 1) * rule.b > length  # the request needs a copy: it will go on writing there
+                inside = (entry + 1) * rule.b > length  # the request needs a copy, because it will write there
                 if found not in (NULL, block) and not (inside and found in move.taken):
                     raise Break("S7", f"{move.name}, group {group}: the table {table} does not begin with {list(row)}")
                 if not isinstance(rule, Mamba) or NULL in (block, found):
                     continue
-                if books.filled_in_step[block] == books.scheduler_step:
+                if record.filled_in_step[block] == record.scheduler_step:
                     text = f"{move.name}, group {group}: continues from block {block}"
                     raise Break("S7", f"{text}, whose state is computed in this very scheduler step")
 
     # S14.
 
     def _wanted(self, group: int, length: int) -> tuple[int, ...]:
-        """Entries that must be registered for a hit of so many tokens, the last one first."""
-        rule, end = self.books.rules[group], length // self.books.rules[group].b
-        entries = self.books.needed(group, length)
+        """Entries that must be registered for a hit of `length` tokens, the last one first."""
+        rule, end = self.record.rules[group], length // self.record.rules[group].b
+        entries = self.record.needed(group, length)
         more = (end,) if group in self.gives_up else ()
         if isinstance(rule, Mamba):
             entries = (end - 1,)
         return (*more, *reversed(entries))
 
     def _reach(self, limit: int) -> int:
-        """The longest hit that a lookup of at most `limit` tokens can have, whatever is registered."""
-        room = max((self.books.rules[group].b for group in self.gives_up), default=0)
+        """The longest hit, in tokens, that a lookup of at most `limit` tokens can have if everything is registered."""
+        room = max((self.record.rules[group].b for group in self.gives_up), default=0)
         return max(0, down(limit - room, self.alignment))
 
-    def demand_longest(self, move: Move) -> None:
-        """S14 of a lookup's answer, which `demand_real` has judged."""
-        books, request = self.books, move.request
+    def check_longest(self, move: Move) -> None:
+        """S14 of a lookup's answer, after `check_real`."""
+        record, request = self.record, move.request
         assert request is not None
-        if not books.shape.caching or request.submit.skip_lookup or request.hit is None:
+        if not record.shape.caching or request.submit.skip_lookup or request.hit is None:
             return
         length, limit = request.hit[0], len(request.contents) - 1
-        self._demand_replay(request, length, limit)
-        if books.sees("labels"):
+        self._check_replay(request, length, limit)
+        if record.shows("labels"):
             blocks = [block for block, label in enumerate(move.before.labels) if label is not None]
             if self.gives_up:
-                blocks = [block for block in blocks if self._goes_on_alike(block, request)]
-            registered = {books.content[block] for block in blocks}
+                blocks = [block for block in blocks if self._has_same_next_token(block, request)]
+            registered = {record.content[block] for block in blocks}
             for longer in range(self._reach(limit), length, -self.alignment):
                 if self._all_registered(request, longer, registered):
                     what = f"hit of {length} tokens, but {longer} are registered in every group"
                     self._lost(request, what, longer, limit, replayed=False)
                     break
-            books.reached["contract: S14 checked"] += 1
+            record.reached["contract: S14 checked"] += 1
 
-    def _goes_on_alike(self, block: int, request: Tracked) -> bool:
-        """Is the token behind the block's content the request's token at that place?
+    def _has_same_next_token(self, block: int, request: Tracked) -> bool:
+        """True if the token after the block's content is the request's token at that position.
 
-        What a drafting layer keeps of a position depends on the token behind it. So an engine may give the last block
-        up, or name blocks by one token more; then it does not find a block that goes on with another one.
+        What a drafting layer stores for a position depends on the next token. So an engine either gives up the last
+        block of a hit, or its hashes cover one more token; then it does not find a block with another next token.
         """
-        begun, known = self.books.begun[block], request.contents
+        begun, known = self.record.begun[block], request.contents
         if begun is None or begun.end >= min(len(begun.contents), len(known)):
             return False
         return begun.contents[begun.end] == known[begun.end]
 
     def _all_registered(self, request: Tracked, length: int, registered: Collection[int]) -> bool:
-        key = self.books.key
+        key = self.record.key
         return all(
             key(request, group, entry) in registered for group in self.groups for entry in self.wanted(group, length)
         )
 
-    def _demand_replay(self, request: Tracked, length: int, limit: int) -> None:
-        """An exact replay of a prompt that was computed as a whole hits up to the boundary, if all is still there."""
-        books = self.books
-        replay = books.replays.get(request.contents[-1])
+    def _check_replay(self, request: Tracked, length: int, limit: int) -> None:
+        """S14: a replay of a prompt that was computed completely hits up to the replay boundary, if nothing is
+        evicted."""
+        record = self.record
+        replay = record.replays.get(request.contents[-1])
         boundary = self._reach(limit)
         if replay is None or not boundary:
             return
-        if not books.sees("labels") and replay.allocations != books.allocations:
+        if not record.shows("labels") and replay.allocations != record.allocations:
             return  # an eviction would not be seen
         for group in self.groups:
             entries = replay.entries[group]
             for entry in self.wanted(group, boundary):
                 block, filling = entries[entry] if entry < len(entries) else (NULL, 0)
-                if block == NULL or books.fillings[block] != filling:
+                if block == NULL or record.fillings[block] != filling:
                     return
-        books.reached["contract: replay of a prompt that is still there"] += 1
-        books.reached["contract: S14 checked"] += not books.sees("labels")
+        record.reached["contract: replay of a prompt that is still there"] += 1
+        record.reached["contract: S14 checked"] += not record.shows("labels")
         if length < boundary:
             what = f"hit of {length} tokens, but the same prompt was computed up to {limit + 1}, and the blocks up to"
             self._lost(request, f"{what} the replay boundary {boundary} still hold it", boundary, limit, replayed=True)
@@ -183,11 +186,11 @@ class Hits:
     def _lost(self, request: Tracked, what: str, length: int, limit: int, *, replayed: bool) -> None:
         loss = self._excuse(length, replayed)
         text = f"{request.submit.request}: {what} (limit {limit}, alignment {self.alignment})"
-        self.books.break_unless_known(loss, "S14", text)
+        self.record.break_unless_known(loss, "S14", text)
 
     def _excuse(self, length: int, replayed: bool) -> str | None:
-        """The known loss by which a lookup may miss a hit of so many tokens, if any."""
-        shape, rules = self.books.shape, self.books.rules
+        """The known loss that explains why a lookup misses a hit of `length` tokens; None if there is none."""
+        shape, rules = self.record.shape, self.record.rules
         windows = [group for group in self.groups if isinstance(rules[group], Sliding)]
         eagle_windows = [group for group in windows if group in self.gives_up]
         if any(rules[group].w == 1 for group in windows if group not in self.gives_up):

@@ -1,4 +1,4 @@
-"""What one operation did to the tables: who was given which block, and who gave which up (S2, S5, S12)."""
+"""What one operation changed in the block tables: which blocks were handed out and given up (S2, S5, S12)."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -8,12 +8,12 @@ from ....model import ops
 from ....model.attention import Mamba
 from ....model.ops import NULL, Done, Operation, Outcome
 from ....model.snapshot import Snapshot
-from .books import UNFILLED, Books, Tracked
 from .properties import Break
+from .run_record import UNFILLED, RunRecord, Tracked
 
 
 class Move(NamedTuple):
-    """An operation with its effect. Lists of blocks are in table order, group by group."""
+    """An operation and its effect. Lists of blocks are in table order, group by group."""
 
     operation: Operation
     outcome: Outcome
@@ -22,30 +22,30 @@ class Move(NamedTuple):
     name: str
     """The request that the operation names; empty if it names none."""
     request: Tracked | None
-    """As it was before, if it is known."""
+    """The request's record from before the operation; None if it is unknown."""
     taken: list[int]
-    """Blocks that were handed out to be filled anew, to the request or outside."""
+    """Blocks that were handed out to be filled, to the request or to an outside holder."""
     attached: list[int]
-    """Blocks of a hit that the tables begin with now."""
+    """Blocks of the hit with which the tables begin now."""
     given_up: list[int]
-    """Blocks that entries of the request named, and that they name no more."""
+    """Blocks that were in the request's tables and are not any more."""
 
     @property
     def tables_changed(self) -> bool:
-        """Has any block been taken, attached or given up?"""
+        """True if a block was taken, attached or given up."""
         return bool(self.taken or self.attached or self.given_up)
 
 
-def move_of(books: Books, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> Move:
-    """The effect of an operation. Break if it did to a table what no operation may do (S5, S12)."""
+def move_of(record: RunRecord, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> Move:
+    """The effect of an operation. Break if it changed a table as no operation may (S5, S12)."""
     name = operation.request if isinstance(operation, ops.OnRequest) else ""
-    move = Move(operation, outcome, before, after, name, books.requests.get(name), [], [], [])
+    move = Move(operation, outcome, before, after, name, record.requests.get(name), [], [], [])
     if isinstance(operation, ops.Take) and isinstance(outcome, Done):
         move.taken.extend(block for block in _ids(outcome.value) if block != NULL)
     if after.tables != before.tables:
         for group, (old, new) in enumerate(zip(before.tables, after.tables, strict=True)):
             if old != new:
-                _in_group(books, move, group, old, new)
+                _in_group(record, move, group, old, new)
     leaves = isinstance(operation, ops.Free | ops.Preempt)
     if leaves and (left := [group for group, tables in enumerate(after.tables) if name in tables]):
         table = after.tables[left[0]][name]
@@ -57,7 +57,7 @@ def _ids(value: object) -> list[int]:
     return [block for block in value if isinstance(block, int)] if isinstance(value, tuple) else []
 
 
-def _in_group(books: Books, move: Move, group: int, old: dict[str, list[int]], new: dict[str, list[int]]) -> None:
+def _in_group(record: RunRecord, move: Move, group: int, old: dict[str, list[int]], new: dict[str, list[int]]) -> None:
     for name in old.keys() | new.keys():
         if name != move.name and old.get(name) != new.get(name):
             change = f"{old.get(name)} -> {new.get(name)}"
@@ -76,41 +76,43 @@ def _in_group(books: Books, move: Move, group: int, old: dict[str, list[int]], n
         raise Break("S5", f"{what}: {len(has)} < {len(had)} entries")
     gone = [entry for entry, block in enumerate(had) if block != has[entry]]
     for entry in gone:
-        if has[entry] != NULL and not books.is_copy(had[entry], has[entry]) and not _moves_states(books, group):
+        if has[entry] != NULL and not record.is_copy(had[entry], has[entry]) and not _moves_states(record, group):
             raise Break("S5", f"{what}: entry {entry} was block {had[entry]} and is {has[entry]}, not null")
     if len(has) > len(had) and not isinstance(operation, ops.Allocate):
         raise Break("S5", f"{what}: it grew without an allocation")
-    _note(books, move, group, had, has, gone)
+    _note(record, move, group, had, has, gone)
 
 
-def _note(books: Books, move: Move, group: int, had: Sequence[int], has: Sequence[int], gone: Sequence[int]) -> None:
-    """Sort the entries that are new or gone."""
+def _note(
+    record: RunRecord, move: Move, group: int, had: Sequence[int], has: Sequence[int], gone: Sequence[int]
+) -> None:
+    """Put blocks that are new or gone into the lists of the move."""
     given_up = [had[entry] for entry in gone if had[entry] != NULL]
     row = hit_row(move, group)
-    rule = books.rules[group]
+    rule = record.rules[group]
     for entry in range(len(had), len(has)):
         block = has[entry]
         if block == NULL:
             continue
-        if isinstance(rule, Mamba) and rule.align and block in given_up and books.content[block] == UNFILLED:
-            given_up.remove(block)  # the state of a draft has moved on; what is full would have been given back
+        if isinstance(rule, Mamba) and rule.align and block in given_up and record.content[block] == UNFILLED:
+            given_up.remove(block)  # a draft's state that moved to a later entry; a full block would have been freed
         elif entry < len(row) and row[entry] == block:
             move.attached.append(block)
         else:
             move.taken.append(block)
     exchanged = [has[entry] for entry in gone if has[entry] != NULL]
-    (move.taken if _moves_states(books, group) else move.attached).extend(exchanged)
+    (move.taken if _moves_states(record, group) else move.attached).extend(exchanged)
     move.given_up.extend(given_up)
 
 
-def _moves_states(books: Books, group: int) -> bool:
-    """May a running state move to a fresh block, since its old one has been registered inside a block?"""
-    rule = books.rules[group]
-    return isinstance(rule, Mamba) and rule.align and books.finer[group]
+def _moves_states(record: RunRecord, group: int) -> bool:
+    """True if a running state may move to a new block, because its old one was registered inside a block."""
+    rule = record.rules[group]
+    return isinstance(rule, Mamba) and rule.align and record.small_hash_blocks[group]
 
 
 def hit_row(move: Move, group: int) -> Sequence[int]:
-    """The blocks of the hit that an allocation uses in a group; none for any other operation."""
+    """The group's blocks of the hit that an allocation uses; empty for any other operation."""
     request, operation = move.request, move.operation
     if not (isinstance(operation, ops.Allocate) and operation.hit and request and request.hit):
         return ()
@@ -118,8 +120,8 @@ def hit_row(move: Move, group: int) -> Sequence[int]:
     return rows[group] if group < len(rows) else ()
 
 
-def demand_nobody_holds(move: Move, held: Counter[int], outside: Collection[int]) -> None:
-    """S2: nobody else holds what was handed out. `held` and `outside` are the holders before the operation."""
+def check_not_held(move: Move, held: Counter[int], outside: Collection[int]) -> None:
+    """S2: blocks that were handed out have no other holder. `held` and `outside`: holders before the operation."""
     given_up = Counter(move.given_up)
     for block in move.taken:
         if held[block] > given_up[block] or block in outside:
@@ -135,16 +137,16 @@ def demand_nobody_holds(move: Move, held: Counter[int], outside: Collection[int]
         raise Break("S2", f"one block was handed out twice: {move.taken}")
 
 
-def demand_same_content(books: Books, move: Move, held: Counter[int], start: int) -> None:
-    """S2: what two entries name holds the same full content for both. `start` is where the step begins to write."""
+def check_same_content(record: RunRecord, move: Move, held: Counter[int], start: int) -> None:
+    """S2: a block in two table entries holds the full content of both. `start`: the first token the step writes."""
     request = move.request
     assert request is not None
     for group, tables in enumerate(move.after.tables):
         for entry, block in enumerate(tables.get(move.name, ())):
-            if block == NULL or held[block] < 2 or (entry + 1) * books.rules[group].b > start:
+            if block == NULL or held[block] < 2 or (entry + 1) * record.rules[group].b > start:
                 continue
-            books.reached["contract: hit of a shared block"] += block in move.attached
-            if books.key(request, group, entry) != books.content[block]:
+            record.reached["contract: hit of a shared block"] += block in move.attached
+            if record.key(request, group, entry) != record.content[block]:
                 others = sorted(
                     f"{name} in group {at}, entry {table.index(block)}"
                     for at, of_group in enumerate(move.after.tables)

@@ -1,4 +1,4 @@
-"""The pool as a whole: what is free, what is held, in which order blocks are reused (S1, S4, S8, S9)."""
+"""Checks of the pool: which blocks are free, which are held, in which order they are reused (S1, S4, S8, S9)."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -7,40 +7,40 @@ from ....model import ops
 from ....model.arith import cdiv
 from ....model.ops import NULL, Done, Failed, Operation, Shape
 from ....model.snapshot import Snapshot, difference
-from .books import Books
 from .moves import Move, hit_row
 from .properties import Break
+from .run_record import RunRecord
 
 
 def sinks_of(shape: Shape) -> int:
-    """Blocks that are set aside for good."""
+    """Number of blocks that are set aside for sinks."""
     return sum(
         cdiv(group.sink_len, group.block_size * shape.parallel) for group in shape.groups if group.kind == "sink"
     )
 
 
-def demand_null_untouched(books: Books, move: Move) -> None:
-    """S4."""
-    if books.sees("free") and NULL in move.after.free:
+def check_null_untouched(record: RunRecord, move: Move) -> None:
+    """S4: the null block is never free, registered or handed out."""
+    if record.shows("free") and NULL in move.after.free:
         raise Break("S4", f"the null block {NULL} is in the free list {move.after.free}")
-    if books.sees("labels") and move.after.labels and move.after.labels[NULL] is not None:
+    if record.shows("labels") and move.after.labels and move.after.labels[NULL] is not None:
         raise Break("S4", f"the null block {NULL} is registered, with label {move.after.labels[NULL]}")
     handed = move.outcome.value if isinstance(move.outcome, Done) and isinstance(move.operation, ops.Take) else ()
     if isinstance(handed, tuple) and NULL in handed:
         raise Break("S4", f"the null block {NULL} was handed out: {handed}")
 
 
-def demand_conserved(
-    books: Books, after: Snapshot, held: Counter[int], outside: Sequence[int], set_aside: Collection[int]
+def check_conserved(
+    record: RunRecord, after: Snapshot, held: Counter[int], outside: Sequence[int], set_aside: Collection[int]
 ) -> None:
-    """S1. `held` counts table entries, `outside` has a block once per reference."""
-    pool = range(1, books.shape.num_blocks)
+    """S1: every block is free or held. `held` counts table entries; `outside` has a block once per reference."""
+    pool = range(1, record.shape.num_blocks)
     holders = held.keys() | set(outside) | set(set_aside)
     if wrong := sorted(block for block in holders if block not in pool):
         raise Break("S1", f"tables name blocks {wrong}; the pool has 1 .. {pool.stop - 1}")
-    sinks = sinks_of(books.shape)
-    if not books.sees("free"):
-        if books.sees("num_free") and after.num_free + len(holders) + sinks != len(pool):
+    sinks = sinks_of(record.shape)
+    if not record.shows("free"):
+        if record.shows("num_free") and after.num_free + len(holders) + sinks != len(pool):
             numbers = f"{after.num_free} free + {len(holders)} held + {sinks} set aside"
             raise Break("S1", f"{numbers} != {len(pool)} blocks of the pool")
         return
@@ -54,14 +54,14 @@ def demand_conserved(
         lost = sorted(set(pool) - free - holders)
         counts = f"{len(free)} free + {len(holders)} held, {sinks} of them set aside"
         raise Break("S1", f"{counts} != {len(pool)} blocks of the pool; neither free nor held: {lost or set_aside}")
-    if books.sees("num_free") and after.num_free != len(free):
+    if record.shows("num_free") and after.num_free != len(free):
         raise Break("S1", f"the free count is {after.num_free}, but {len(free)} blocks are free")
-    if books.sees("ref_cnt"):
-        _demand_references(after, held, outside, set(pool) - set(set_aside))
+    if record.shows("ref_cnt"):
+        _check_references(after, held, outside, set(pool) - set(set_aside))
 
 
-def _demand_references(after: Snapshot, held: Counter[int], outside: Sequence[int], blocks: Collection[int]) -> None:
-    """References are holders. What is set aside needs none, since nobody ever gives it back."""
+def _check_references(after: Snapshot, held: Counter[int], outside: Sequence[int], blocks: Collection[int]) -> None:
+    """The reference count of each of `blocks` is the number of its holders."""
     counts = [0] * len(after.ref_cnt)
     for block, times in held.items():
         counts[block] = times
@@ -85,9 +85,9 @@ def _holders(after: Snapshot, blocks: Collection[int]) -> str:
     return ", ".join(found) or "in no table"
 
 
-def demand_success(books: Books, operation: Operation, outcome: Failed, before: Snapshot, after: Snapshot) -> None:
-    """S8: nothing that makes sense fails, but that more is asked for at once than there is."""
-    name, free = type(operation).__name__, before.num_free if books.sees("num_free") else len(before.free)
+def check_failure(record: RunRecord, operation: Operation, outcome: Failed, before: Snapshot, after: Snapshot) -> None:
+    """S8: an allowed operation may fail only if it takes more blocks than are free; it then changes nothing."""
+    name, free = type(operation).__name__, before.num_free if record.shows("num_free") else len(before.free)
     if not (isinstance(operation, ops.Take) and operation.count > free):
         raise Break("S8", f"{name} raised {outcome.error}, although it makes sense here ({free} blocks free)")
     if after != before:
@@ -98,45 +98,45 @@ def demand_success(books: Books, operation: Operation, outcome: Failed, before: 
 _UNTOUCHED = ("labels", "earliest", "num_identities", "registered", "events", "new_block_ids", "stats")
 
 
-def demand_harmless_refusal(books: Books, operation: Operation, before: Snapshot, after: Snapshot) -> None:
-    """S8: a refusal gives back skipped blocks of its request, and that is all."""
+def check_refusal(record: RunRecord, operation: Operation, before: Snapshot, after: Snapshot) -> None:
+    """S8: a refused allocation changes nothing, except that it may give back skipped blocks of its request."""
     if not isinstance(operation, ops.Allocate):
         raise Break("S8", f"{type(operation).__name__} was refused, which only an allocation can be")
     for field in _UNTOUCHED:
         if getattr(before, field) != getattr(after, field):
             changes = "; ".join(difference(before, after))
             raise Break("S8", f"the allocation was refused and changed {field}: {changes}")
-    request = books.requests[operation.request]
-    for group, rule in enumerate(books.rules):
+    request = record.requests[operation.request]
+    for group, rule in enumerate(record.rules):
         if before.tables[group] == after.tables[group]:
             continue
         old, new = (side.tables[group].get(operation.request, []) for side in (before, after))
         dead = max(0, min(rule.skipped(request.computed) // rule.b, len(old)))
         others = before.tables[group] | {operation.request: old} != after.tables[group] | {operation.request: old}
         kept = len(old) == len(new) and all(
-            now == was or (now == NULL and entry < dead) or books.is_copy(was, now)
+            now == was or (now == NULL and entry < dead) or record.is_copy(was, now)
             for entry, (was, now) in enumerate(zip(old, new, strict=True))
         )
         if others or not kept:
             change = f"{before.tables[group]} -> {after.tables[group]}"
             raise Break("S8", f"group {group}: refused, yet more changed than the {dead} dead entries: {change}")
-    if books.sees("free") and (gone := [block for block in before.free if block not in after.free]):
+    if record.shows("free") and (gone := [block for block in before.free if block not in after.free]):
         raise Break("S8", f"the allocation was refused, yet blocks {gone} are free no more")
 
 
-def demand_order(books: Books, move: Move) -> None:
-    """S9."""
+def check_order(record: RunRecord, move: Move) -> None:
+    """S9: free blocks keep their order, and are reused in that order."""
     free = set(move.after.free)
     queue = move.before.free
     staying = [block for block in queue if block in free]
-    copies = isinstance(move.operation, ops.Allocate) and any(books.finer)
-    if copies:  # a hit that ends inside a block is copied: its source is taken, and put back at the end
-        sources = {block for group in range(len(books.rules)) for block in hit_row(move, group)[-1:]}
+    copies = isinstance(move.operation, ops.Allocate) and any(record.small_hash_blocks)
+    if copies:  # a hit that ends inside a block is copied: its source is taken, and put back at the end of the queue
+        sources = {block for group in range(len(record.rules)) for block in hit_row(move, group)[-1:]}
         staying = [block for block in staying if block not in sources]
     known = set(staying)
     now = [block for block in move.after.free if block in known]
-    if copies and now != staying:  # so are blocks to which a state is copied that others may want
-        books.reached["contract: free block copied and put back"] += 1
+    if copies and now != staying:  # the same happens to blocks to which a state is copied for later hits
+        record.reached["contract: free block copied and put back"] += 1
         staying = now = _left_in_place(staying, now)
     if now != staying:
         raise Break("S9", f"free blocks changed places: {queue} -> {move.after.free}")
@@ -148,7 +148,7 @@ def demand_order(books: Books, move: Move) -> None:
 
 
 def _left_in_place(before: list[int], now: list[int]) -> list[int]:
-    """The blocks that none has overtaken which stood behind it."""
+    """The blocks of `now` without those that a block behind them in `before` has overtaken."""
     place = {block: index for index, block in enumerate(before)}
     kept, last = [], -1
     for block in now:

@@ -1,4 +1,4 @@
-"""The properties of the safety contract (properties.md §2), what each needs to see, and what is known to break them."""
+"""The properties of the safety contract (properties.md §2), what each needs to observe, and its known violations."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -31,23 +31,23 @@ PROPERTIES: Mapping[str, str] = {
     "S15": "Every position that a step may write, lookahead included, is in a real block that no other request holds "
     "when the step is allocated.",
 }
-"""Id to sentence. S3, the data plane, is the shadow memory's (`shadow`)."""
+"""Id to sentence. S3, the data plane, is checked by the shadow memory (`shadow`)."""
 
 KNOWN_LOSSES: Mapping[str, str] = {
     "computed-taken-back": "S6, S13, S15: tokens that count as computed no more (drafts rejected late; the last token "
     "of a prompt that was loaded as a whole) did count when entries were given up, so the next query reads, and its "
-    "step writes, behind the cut (docs/reference/core.md, report 47728)",
+    "step writes, behind the cut (docs/reference/core.md, vllm-project/vllm#47728)",
     "chunk-astride-block": "S6, S7: where a block lies astride two chunks, a hit begins at the chunk of the "
     "longest possible hit, and can end before it, behind null entries that the next query reads "
     "(docs/reference/core.md)",
     "running-state-moved-on": "S15: in Mamba's align mode the running state stands in the entry where the longest step "
     "would have ended; where its drafts are rejected and the next step ends in an earlier entry, that one is null "
     "(docs/reference/core.md)",
-    "skipped-on-optimistic-count": "S13: entries are given up for tokens whose step may still be running (report "
-    "47728, V43); one device queue hides it, a second reader or a rejected draft does not",
+    "skipped-on-optimistic-count": "S13: entries are given up for tokens whose step may still be running "
+    "(vllm-project/vllm#47728); one device queue hides it, a second reader or a rejected draft does not",
     "last-token-computed-again": "S15: the last token of a prompt that was loaded from outside as a whole is computed "
     "again, into a block that may be shared by then; it is written with what it holds",
-    "window-of-one": "S14: a window of one token reaches no block, yet one registered block is demanded "
+    "window-of-one": "S14: a window of one token reaches no block, yet one registered block is needed "
     "(docs/reference/core.md)",
     "eagle-cut-twice": "S14: an eagle window in smaller blocks than the alignment is cut before and after the drop "
     "where it reaches back to the start, and loses one alignment (docs/theorems.md, T9.loss)",
@@ -58,7 +58,7 @@ KNOWN_LOSSES: Mapping[str, str] = {
     "window-kept-for-scheduler": "S14: a single window group registers by the scheduler's block size, but looks up by "
     "its own: only the boundary by the former is there (docs/reference/core.md)",
 }
-"""What core.md, our core and the reference have in common and what is therefore counted, not reported."""
+"""Violations that core.md, our core and the reference have in common. They are counted, not reported as findings."""
 
 
 class Violation(NamedTuple):
@@ -82,8 +82,8 @@ _NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "S10": (("labels",), "which blocks are registered is not shown"),
     "S11": (("labels", "events"), "registered blocks or pending events are not shown"),
 }
-"""Properties that cannot be judged at all where one of these fields is hidden; the rest is read off tables and
-outcomes."""
+"""Properties that cannot be judged if the target hides one of these fields, with the reason. The other properties need
+only tables and outcomes."""
 
 
 def unobserved(hides: Collection[str]) -> dict[str, str]:

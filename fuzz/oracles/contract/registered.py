@@ -1,4 +1,4 @@
-"""Registered content (S10) and the events that tell of it (S11)."""
+"""Checks of registered blocks (S10) and of the events that report them (S11)."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from typing import Any
 from ....model import ops
 from ....model.ops import Done
 from ....model.snapshot import Snapshot
-from .books import UNFILLED, Books
 from .moves import Move
 from .properties import Break
+from .run_record import UNFILLED, RunRecord
 
 
-def demand_kept(books: Books, move: Move) -> None:
-    """S10, of a transition after which the books are up to date."""
+def check_registered(record: RunRecord, move: Move) -> None:
+    """S10: registered blocks stay registered until they are reused or evicted. The record is up to date already."""
     old, new = move.before.labels, move.after.labels
     operation, taken = move.operation, move.taken
     evicted = operation.blocks if isinstance(operation, ops.Evict) and isinstance(move.outcome, Done) else ()
@@ -22,61 +22,62 @@ def demand_kept(books: Books, move: Move) -> None:
         for block, (was, now) in enumerate(zip(old, new, strict=True)):
             if was == now:
                 continue
-            grown = now is not None and block in books.registered_in_part  # as a whole now, or by more hash blocks
+            grown = now is not None and block in record.registered_in_part  # now the whole block, or more of it
             if was is not None and not (grown or cleared or block in taken or block in evicted):
                 what = f"lost its identity by {type(operation).__name__}, though nobody reused or evicted it"
                 raise Break("S10", f"block {block}, registered with label {was}, {what}")
-            if now is not None and not books.may_be_registered(block):
+            if now is not None and not record.may_be_registered(block):
                 raise Break("S10", f"block {block} is registered with label {now} before its tokens are in it")
-            books.registered_in_part.discard(block)
-            if now is not None and books.content[block] == UNFILLED:
-                books.registered_in_part.add(block)
-        books.reached["contract: S10 checked"] += 1
+            record.registered_in_part.discard(block)
+            if now is not None and record.content[block] == UNFILLED:
+                record.registered_in_part.add(block)
+        record.reached["contract: S10 checked"] += 1
     for block in taken:
-        if new[block] is not None and not books.may_be_registered(block):
+        if new[block] is not None and not record.may_be_registered(block):
             raise Break("S10", f"block {block} was handed out and keeps its old identity, label {new[block]}")
     if stale := [block for block in (evicted or range(len(new) if cleared else 0)) if new[block] is not None]:
         raise Break("S10", f"{type(operation).__name__} leaves blocks {stale} registered")
 
 
 class Mirror:
-    """What somebody knows who hears the events only, from an empty start."""
+    """The registered blocks as a listener of the events knows them, starting from none."""
 
-    def __init__(self, books: Books) -> None:
-        self.books = books
+    def __init__(self, record: RunRecord) -> None:
+        self.record = record
         self._label_of: dict[tuple[int, object], int] = {}
-        """What an event calls a content of a group, to the label that its blocks carry."""
+        """(group, block hash in events) to the label of blocks with that content."""
         self._parts: set[tuple[int, object]] = set()
         self._labels_of_parts: set[int | None] = {None}
-        """Names and labels of parts of blocks. A block can be known by such a name besides its own, which no snapshot
-        shows, so they are left out of the mirror."""
+        """(group, hash) and labels of parts of blocks. A block can be registered under several of these, which no
+        snapshot shows, so the mirror leaves them out."""
         self._copies: Counter[int] = Counter()
         self._contents: set[int] = set()
         self._counts_copies = self._counts_contents = True
-        """Are removals told copy by copy, or once the last copy has gone? Either will do, but not in turns."""
+        """What events of removal can mean in this run: one for each copy, or one when the last copy is gone. Either is
+        right, but a core must not mix them."""
 
     def follow(self, move: Move) -> None:
-        """S11 of one transition."""
+        """S11 for one operation."""
         before, after = move.before, move.after
         events: tuple[Any, ...] = after.events
         if isinstance(move.operation, ops.TakeEvents):
-            self._demand_drained(move)
+            self._check_drained(move)
         elif events[: len(before.events)] != before.events:
             raise Break("S11", f"pending events changed: {before.events} -> {events}")
         else:
             events = events[len(before.events) :]
         if not events and before.labels == after.labels:
             return
-        gained = [self._gained(move, group) for group in range(len(self.books.rules))]
+        gained = [self._gained(move, group) for group in range(len(self.record.rules))]
         for event in events:
             self._apply(event, gained)
         for group, labels in enumerate(gained):
             if (label := next(labels, None)) is not None:
                 raise Break("S11", f"group {group}: no event tells that a block was registered with label {label}")
         self._compare(after, events)
-        self.books.reached["contract: S11 checked"] += 1
+        self.record.reached["contract: S11 checked"] += 1
 
-    def _demand_drained(self, move: Move) -> None:
+    def _check_drained(self, move: Move) -> None:
         pending = move.before.events
         drained = move.outcome.value if isinstance(move.outcome, Done) else None
         if not isinstance(drained, tuple) or len(drained) != len(pending) or move.after.events:
@@ -86,7 +87,7 @@ class Mirror:
                 raise Break("S11", f"the event {event} was handed out as {told}")
 
     def _gained(self, move: Move, group: int) -> Iterator[int]:
-        """Labels that blocks of the request have got, in the order of its table."""
+        """New labels of the request's blocks, in the order of its table."""
         old, new = move.before.labels, move.after.labels
         for block in move.after.tables[group].get(move.name, ()):
             label = new[block]
@@ -111,10 +112,10 @@ class Mirror:
 
     def _store(self, event: Any, gained: list[Iterator[int]]) -> None:
         group = event[7]
-        books = self.books
-        in_part = 0 <= group < len(gained) and books.finer[group] and event[4] < books.rules[group].b
-        if not 0 <= group < len(gained) or not (in_part or event[4] == books.rules[group].b):
-            sizes = [rule.b for rule in self.books.rules]
+        record = self.record
+        in_part = 0 <= group < len(gained) and record.small_hash_blocks[group] and event[4] < record.rules[group].b
+        if not 0 <= group < len(gained) or not (in_part or event[4] == record.rules[group].b):
+            sizes = [rule.b for rule in self.record.rules]
             raise Break("S11", f"the event {event} says group {group}, blocks of {event[4]} tokens; groups: {sizes}")
         for name in event[1]:
             label = next(gained[group], None)

@@ -1,4 +1,4 @@
-"""What a step reads and writes (S6, S13, S15)."""
+"""Checks of what a step reads and writes (S6, S13, S15)."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -8,17 +8,17 @@ from ....model.arith import cdiv
 from ....model.attention import Chunked, Cross, Mamba
 from ....model.ops import NULL
 from ....model.snapshot import Snapshot
-from .books import Books, Tracked
 from .moves import Move
+from .run_record import RunRecord, Tracked
 
 
 def _is_real(table: Sequence[int], entry: int) -> bool:
     return entry < len(table) and table[entry] != NULL
 
 
-def _excuse(books: Books, request: Tracked, group: int, entry: int) -> str | None:
-    """The known loss by which an entry that is read is null, if any."""
-    rule = books.rules[group]
+def _excuse(record: RunRecord, request: Tracked, group: int, entry: int) -> str | None:
+    """The known loss that explains why an entry is null although it is read; None if there is none."""
+    rule = record.rules[group]
     if request.computed < request.cut and entry < rule.skipped(request.cut) // rule.b:
         return "computed-taken-back"
     if isinstance(rule, Chunked) and rule.k % rule.b and entry * rule.b < request.attached:
@@ -26,60 +26,60 @@ def _excuse(books: Books, request: Tracked, group: int, entry: int) -> str | Non
     return None
 
 
-def demand_needed(books: Books, request: Tracked, after: Snapshot) -> None:
+def check_needed(record: RunRecord, request: Tracked, after: Snapshot) -> None:
     """S6, for the query at the request's computed tokens."""
     name, computed = request.submit.request, request.computed
-    for group, rule in enumerate(books.rules):
+    for group, rule in enumerate(record.rules):
         if isinstance(rule, Mamba) and request.drafted:
-            books.reached["contract: S6 of states of drafts, left to the shadow memory"] += 1
+            record.reached["contract: S6 of states of drafts, left to the shadow memory"] += 1
             continue
         table = after.tables[group].get(name, ())
-        for entry in books.needed(group, computed):
+        for entry in record.needed(group, computed):
             if _is_real(table, entry):
                 continue
             what = f"the query at {computed} reads entry {entry} (tokens {entry * rule.b} ..) of {list(table)}"
-            loss = _excuse(books, request, group, entry)
-            books.break_unless_known(loss, "S6", f"{name}, group {group}: {what}, where there is no block")
-    books.reached["contract: S6 checked"] += 1
+            loss = _excuse(record, request, group, entry)
+            record.break_unless_known(loss, "S6", f"{name}, group {group}: {what}, where there is no block")
+    record.reached["contract: S6 checked"] += 1
 
 
-def demand_in_flight(books: Books, request: Tracked, after: Snapshot, end: int) -> None:
-    """S13: what the steps up to token `end` read and write, as far as they may still be running, is in the table."""
+def check_in_flight(record: RunRecord, request: Tracked, after: Snapshot, end: int) -> None:
+    """S13: the table has every entry that steps which may still be running, up to token `end`, read or write."""
     name, start = request.submit.request, request.finished
     if start >= end:
         return
-    for group, rule in enumerate(books.rules):
+    for group, rule in enumerate(record.rules):
         if isinstance(rule, Cross) or (isinstance(rule, Mamba) and request.drafted):
             continue
         table = after.tables[group].get(name, ())
         last = (end - 1) // rule.b
         written = range(last if isinstance(rule, Mamba) else start // rule.b, last + 1)
-        for entry in (*books.needed(group, start), *written):
+        for entry in (*record.needed(group, start), *written):
             if _is_real(table, entry):
                 continue
-            loss = _excuse(books, request, group, entry)
+            loss = _excuse(record, request, group, entry)
             if loss is None and start < request.cut and entry < rule.skipped(request.cut) // rule.b:
                 loss = "skipped-on-optimistic-count"
             what = f"entry {entry} of {list(table)} is null while the tokens {start} .. {end - 1} are computed"
             counted = f"{request.computed} tokens count as computed"
-            books.break_unless_known(loss, "S13", f"{name}, group {group}: {what}; {counted}")
-    books.reached["contract: S13 checked"] += 1
+            record.break_unless_known(loss, "S13", f"{name}, group {group}: {what}; {counted}")
+    record.reached["contract: S13 checked"] += 1
 
 
-def demand_written_alone(books: Books, move: Move, held: Counter[int], start: int, end: int) -> None:
-    """S15, for the step over the tokens `start .. end - 1` that has just been allocated."""
+def check_written_alone(record: RunRecord, move: Move, held: Counter[int], start: int, end: int) -> None:
+    """S15, for the step over tokens `start .. end - 1` that has just been allocated."""
     request, op = move.request, move.operation
     assert request is not None
     assert isinstance(op, ops.Allocate)
-    for group, rule in enumerate(books.rules):
+    for group, rule in enumerate(record.rules):
         table = move.after.tables[group].get(move.name, ())
-        for entry in _written(books, request, op, group, start, end):
+        for entry in _written(record, request, op, group, start, end):
             if not _is_real(table, entry):
-                loss = _excuse(books, request, group, entry)
+                loss = _excuse(record, request, group, entry)
                 if isinstance(rule, Mamba) and rule.align and cdiv(end, rule.b) < cdiv(request.longest, rule.b):
                     loss = "running-state-moved-on"
                 what = f"the step writes {start} .. {end - 1} and {op.lookahead} ahead, but entry {entry}"
-                books.break_unless_known(
+                record.break_unless_known(
                     loss, "S15", f"{move.name}, group {group}: {what} of {list(table)} is no block"
                 )
                 continue
@@ -88,19 +88,19 @@ def demand_written_alone(books: Books, move: Move, held: Counter[int], start: in
                 continue
             others = [n for n, t in move.after.tables[group].items() if block in t and n != move.name]
             what = f"entry {entry}, block {block}, is written from {start} on, and {others} hold it too"
-            same = books.key(request, group, entry) == books.content[block]
+            same = record.key(request, group, entry) == record.content[block]
             loss = "last-token-computed-again" if same else None
-            books.break_unless_known(loss, "S15", f"{move.name}, group {group}: {what}")
-    books.reached["contract: S15 checked"] += 1
+            record.break_unless_known(loss, "S15", f"{move.name}, group {group}: {what}")
+    record.reached["contract: S15 checked"] += 1
 
 
-def _written(books: Books, request: Tracked, op: ops.Allocate, group: int, start: int, end: int) -> Iterator[int]:
-    """Entries of the table that the step may write."""
-    rule = books.rules[group]
+def _written(record: RunRecord, request: Tracked, op: ops.Allocate, group: int, start: int, end: int) -> Iterator[int]:
+    """Table entries that the step may write."""
+    rule = record.rules[group]
     if isinstance(rule, Cross):
         yield from range(cdiv(op.encoder_tokens, rule.b))
     elif not isinstance(rule, Mamba):
-        ahead = min(end + op.lookahead, books.shape.max_model_len)
+        ahead = min(end + op.lookahead, record.shape.max_model_len)
         yield from range(start // rule.b, cdiv(ahead, rule.b))
     else:
         known = max(start + 1, min(end, len(request.contents)))

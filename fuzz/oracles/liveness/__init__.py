@@ -1,4 +1,5 @@
-"""Liveness: a small scheduler drives a core, and everything that can finish must (properties.md §4)."""
+"""The liveness oracle: a small scheduler drives a core; every request that can finish must finish (properties.md
+§4)."""
 
 from .judge import judge
 from .rules import PROPERTIES

@@ -1,7 +1,7 @@
-"""How many blocks a request takes: at most, at least, and as the admission gate counts; and how many steps a script.
+"""How many blocks a request needs (at most, at least, and as the admission gate counts), and in how many steps it ends.
 
-All of it is arithmetic on the shape, so it can be said of any core before the first operation. Blocks are those of all
-groups together, since they draw from one pool.
+All of this follows from the shape alone, so it holds for any core. Blocks are counted over all groups together, since
+all groups take them from one pool.
 """
 
 from dataclasses import dataclass, replace
@@ -14,12 +14,12 @@ from ....model.ops import Shape
 ENCODER_TOKENS = 5
 """Tokens of the encoder's output for every request of a core with cross attention."""
 DRAFTS = 2
-"""Tokens that a drafter (eagle) proposes in a step, where no layers of running states set another number."""
+"""Draft tokens per step with eagle, unless Mamba layers prescribe another number."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """What holds for the requests of one shape."""
+    """The bounds for requests on a core of one shape. Lengths in tokens, results in blocks unless said otherwise."""
 
     shape: Shape
 
@@ -30,8 +30,8 @@ class Bounds:
 
     @property
     def drafts(self) -> int:
-        """Tokens proposed in a step: as many as all layers of running states set blocks aside for, else `DRAFTS` with
-        eagle and none without."""
+        """Draft tokens per step: as many as every Mamba layer has blocks for; without such layers `DRAFTS` with eagle,
+        else 0."""
         states = [rule.p for rule in self.rules if isinstance(rule, Mamba)]
         eagle = self.shape.eagle or any(group.eagle for group in self.shape.groups)
         return min(states, default=DRAFTS if eagle else 0)
@@ -43,22 +43,23 @@ class Bounds:
 
     @property
     def usable(self) -> int:
-        """Blocks of the pool that requests can hold: not the null block, not the sinks (reports 35541, 47272)."""
+        """Blocks of the pool that requests can hold: all but the null block and the sinks (vllm-project/vllm#35541,
+        vllm-project/vllm#47272)."""
         sinks = (rule.group.sink_len // rule.b for rule in self.rules if rule.group.kind == "sink")
         return self.shape.num_blocks - 1 - sum(sinks)
 
     @property
     def unit(self) -> int:
-        """Prompts are split at multiples of so many tokens: running states are registered at the ends of blocks."""
+        """Prompts are split at multiples of so many tokens, since running states are registered at ends of blocks."""
         states = [rule.b for rule in self.rules if isinstance(rule, Mamba) and rule.align and self.shape.caching]
         unit = max(states, default=1)
         return unit if unit <= self.shape.max_num_batched_tokens else 1
 
     def most(self, tokens: int, drafts: int | None = None) -> int:
-        """Blocks that a request which computes `tokens` tokens never holds more of, whatever its steps and hits.
+        """The most blocks that a request holds at once while it computes `tokens` tokens, whatever its steps and hits.
 
-        With `drafts` drafts and as many lookahead tokens, by default those of the shape. For windows and chunks what
-        T4 and T6 prove, for `align` mode T15; where that is refuted (T15.leak) the whole table.
+        Each step has `drafts` drafts (by default `self.drafts`) and as many lookahead tokens. The bounds of windows and
+        chunks are proved by T4 and T6, that of `align` mode by T15; where it is refuted (T15.leak), the whole table.
         """
         ahead = 2 * (self.drafts if drafts is None else drafts)
         length = min(tokens + ahead, self.shape.max_model_len)
@@ -74,7 +75,7 @@ class Bounds:
         return rule.required(self.encoder_tokens if isinstance(rule, Cross) else length)
 
     def counted(self, tokens: int) -> int:
-        """Blocks that the admission gate counts for a request of so many tokens without a hit (core.md §10)."""
+        """Blocks that the admission gate counts for a request of `tokens` tokens without a hit (core.md §10)."""
         return sum(self._counted(rule, tokens) for rule in self.rules)
 
     def _counted(self, rule: Rule, tokens: int) -> int:
@@ -85,9 +86,9 @@ class Bounds:
         return required if cap is None else min(required, cap)
 
     def least(self, tokens: int) -> int:
-        """Blocks that a request must hold at some moment to compute `tokens` tokens, in whatever steps (S6).
+        """Blocks that a request must hold at some moment to compute `tokens` tokens, whatever its steps (S6).
 
-        Those that the query at some position reads, its own included: no core can do with fewer.
+        These are the blocks that the query at some position reads, including its own block.
         """
         rules = self.rules
         return max(sum(self._read(rule, position) for rule in rules) for position in range(tokens))
@@ -100,19 +101,20 @@ class Bounds:
         return position // rule.b + 1 - rule.skipped(position) // rule.b
 
     def fits_alone(self, prompt: int, outputs: int) -> bool:
-        """The start-up check for one request: does the pool hold the most that it can need? The last token that it
-        samples is never computed."""
+        """True if the pool holds the most blocks that the request can need: the start-up check for one request. The
+        last sampled token is never computed."""
         return self.most(prompt + outputs - 1) <= self.usable
 
     def hopeless(self, prompt: int) -> bool:
-        """Can a request with such a prompt never be computed, since the pool is too small for the least it needs?"""
+        """True if a prompt of this length can never be computed, because the pool is smaller than the least it
+        needs."""
         return self.least(prompt) > self.usable
 
     def steps(self, prompt: int, outputs: int) -> int:
-        """Steps in which a request finishes once it is the oldest and fits alone.
+        """Number of steps after which a request has finished, once it is the oldest, if it fits alone.
 
-        The oldest is never preempted and has the whole token budget, so each step computes a chunk or samples a token;
-        one more step since a prompt is split at its last multiple of `unit`.
+        The oldest is never preempted and has the whole token budget, so each step computes a chunk or samples a token.
+        There is one more step because a prompt is split at its last multiple of `unit`.
         """
         chunk = arith.down(self.shape.max_num_batched_tokens, self.unit)
         return arith.cdiv(prompt + outputs, chunk) + 1 + outputs

@@ -1,4 +1,7 @@
-"""What the liveness oracle needs of a run that it drives: it stands below the runs, so it names only what it uses."""
+"""The interface of a run as far as the liveness oracle uses it; `runs.run.Run` has it.
+
+The folder of runs imports the oracles, so the oracles cannot import it.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,20 +14,20 @@ from ...targets.base import Target
 
 
 class DrivenRun(Protocol):
-    """One run of a target, as `runs.run.Run` is one."""
+    """One run of a target; see `runs.run.Run`."""
 
     target: Target
     seen: Counter[str]
-    """What the oracles made of this run, besides a finding."""
+    """How often each situation was observed."""
 
     @property
     def built(self) -> bool:
-        """True if there is a core to drive."""
+        """True if the core has been built."""
         ...
 
     @property
     def dead(self) -> bool:
-        """True once no rule says what follows: the run ends there."""
+        """True once the state is undefined; the run ends there."""
         ...
 
     @property
@@ -34,18 +37,18 @@ class DrivenRun(Protocol):
 
     @property
     def trace(self) -> Trace:
-        """This run so far."""
+        """The shape and the operations so far."""
         ...
 
     @property
     def outcomes(self) -> Sequence[Outcome]:
-        """The outcome of each operation so far."""
+        """The outcomes of the operations so far."""
         ...
 
     def start(self, shape: Shape) -> Finding | None:
-        """Build the core. A finding if that fails where it should not."""
+        """Build the core. Returns a finding if that fails although it should not."""
         ...
 
     def step(self, operation: Operation) -> Finding | None:
-        """Apply one operation and judge all that can be seen."""
+        """Apply one operation and judge the result. Returns a finding if something is wrong."""
         ...

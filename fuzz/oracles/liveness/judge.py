@@ -1,4 +1,4 @@
-"""Runs a script and says what is wrong with how the core went through it."""
+"""Runs a script on a core and returns the first violation of liveness."""
 
 from ....model.ops import Advance, Submit
 from ...findings.finding import Finding, Trace
@@ -11,11 +11,11 @@ from .script import is_script
 
 
 def judge(run: DrivenRun, script: Trace) -> tuple[Finding, Trace] | None:
-    """Drive the target of the run through the script. Returns the first finding and the trace that replays it.
+    """Run the script. Returns the first finding and the trace that replays it; None if there is no finding.
 
     A finding of liveness has one of `PROPERTIES` as its observable, names the submission of the request concerned, and
-    is replayed by the script; what another oracle of the run finds on the way is replayed by the run's own operations.
-    None if nothing is wrong, or the core refuses to be built. ValueError for a trace that is no script.
+    is replayed by the script. A finding of another oracle of the run is replayed by the operations of the run. None,
+    too, if the core cannot be built. ValueError for a trace that is not a script.
     """
     if not is_script(script):
         raise ValueError(
@@ -39,7 +39,7 @@ def judge(run: DrivenRun, script: Trace) -> tuple[Finding, Trace] | None:
 
 
 def _play(scheduler: Scheduler, script: Trace) -> None:
-    """Requests arrive as the script says; then steps until all are finished."""
+    """Run the script, and then steps until all requests are finished."""
     submits: list[Submit] = []
     for operation in script.operations:
         if isinstance(operation, Submit):

@@ -1,8 +1,7 @@
-"""The four properties of liveness, and what a scheduler has to watch to judge them.
+"""The four properties of liveness, and the checks of them (`Watch`) that the scheduler calls.
 
-The model satisfies them as they stand here, by arguments that are written beside each check. What the admission gate of
-the reference is known not to guarantee (T16.hit, T16.lookahead, T16.overcommit, T16.states) is no violation: it is
-counted with its name, under `seen`.
+The model has these properties; each check says why. Known gaps of the reference's admission gate (T16.hit,
+T16.lookahead, T16.overcommit, T16.states) are not violations: they are counted by name in `seen`.
 """
 
 from collections import Counter
@@ -25,11 +24,11 @@ PROPERTIES: Mapping[str, str] = MappingProxyType(
     }
 )
 IDLE_STEPS = 2
-"""Steps in which nothing happens though somebody waits, after which that counts as for ever."""
+"""After so many steps in a row in which nothing is scheduled although a request waits, that request starves."""
 
 
 class Violated(Exception):
-    """A property does not hold; says which, for which request, and what was seen."""
+    """A property does not hold: its id (`observable`), the request, and what was observed."""
 
     def __init__(self, observable: str, request: str, detail: str) -> None:
         super().__init__(detail)
@@ -37,24 +36,24 @@ class Violated(Exception):
 
 
 class Watch:
-    """Follows one scheduler and raises `Violated` at the first thing that is wrong."""
+    """Watches one scheduler. Its methods are called when something happens; they raise `Violated`."""
 
     def __init__(self, bounds: Bounds, seen: Counter[str]) -> None:
-        """Known losses and other situations are counted in `seen`."""
+        """Known gaps and other situations are counted in `seen`."""
         self.bounds, self.seen = bounds, seen
         self.lengths: dict[str, int] = {}
-        """Tokens that each request computes until it is finished."""
+        """Per request: tokens that it computes until it is finished."""
         self.steps_left = 0
-        """Steps until all that have arrived must be finished."""
+        """Steps within which all requests that have arrived must finish."""
         self.idle = 0
         self.deferred: set[str] = set()
         self.by_hit: set[str] = set()
-        """Admitted only because the gate counts too little behind a hit (T16.hit)."""
+        """Requests that were admitted only because the gate counts too few blocks after a hit (T16.hit)."""
         self.identity_before: dict[int, object] = {}
-        """Identities of the blocks when the step began."""
+        """Identities of blocks at the start of the step."""
 
     def arrives(self, name: str, prompt: int, outputs: int) -> None:
-        """A request that fits alone: it has its own steps, and whatever those before it have left (L1)."""
+        """A request arrives that fits alone. It may take its own steps and those of the requests before it (L1)."""
         self.lengths[name] = prompt + outputs - 1
         self.steps_left += self.bounds.steps(prompt, outputs)
 
@@ -63,8 +62,8 @@ class Watch:
         self.identity_before = dict(scene.state.identity)
 
     def step_ends(self, live: Sequence[str], scheduled: int) -> None:
-        """L1. With everybody gone or preempted the pool is free, and whoever fits alone must be let in; so the oldest
-        computes something in every step."""
+        """L1. Once all other requests have ended or are preempted, the pool is free, and a request that fits alone must
+        be admitted. So the oldest request computes something in every step."""
         if not live:
             self.steps_left = self.idle = 0
             return
@@ -79,14 +78,14 @@ class Watch:
             raise Violated("L1", oldest, f"{oldest} and {len(live) - 1} more are unfinished after the bound of steps")
 
     def fails(self, name: str, call: str, error: str) -> None:
-        """L1: nothing that this scheduler asks for is an error, so whoever gets one can never finish."""
+        """L1: all calls of this scheduler are correct, so a request whose call raises can never finish."""
         raise Violated("L1", name, f"{name} cannot go on: {call} raised {error}")
 
     def admitted(self, name: str, tokens: int, hit_tokens: int, free: int, shared: int) -> None:
-        """L2, at admission: `free` blocks and `shared` ones of its hit that others hold are all there is.
+        """L2, at admission: the request can use `free` blocks, and `shared` blocks of its hit that others hold.
 
-        The gate counts what the whole of its tokens needs, at most the cap (T4, T6), and that is at least what they
-        read. Behind a hit it counts too little (T16.hit): that is counted as a loss.
+        The gate counts the blocks for all tokens of the request, capped (T4, T6); that is no less than what its queries
+        read. After a hit the gate counts too few (T16.hit), which is a known gap.
         """
         self.by_hit.discard(name)
         least = self.bounds.least(tokens)
@@ -98,9 +97,9 @@ class Watch:
         self.by_hit.add(name)
 
     def running_refused(self, name: str, running: Sequence[str]) -> None:
-        """L2 and L4: a step of a running request does not fit; the most recent one is going to be preempted.
+        """L2 and L4: a step of a running request does not fit, so the most recent running request will be preempted.
 
-        What each holds is bounded by `Bounds.most`, so if the bounds fit the pool, so does every step (T16).
+        No request holds more than `Bounds.most`. So if the sum of these fits into the pool, every step fits (T16).
         """
         together = sum(self.bounds.most(self.lengths[other]) for other in running)
         if together > self.bounds.usable:
@@ -115,7 +114,7 @@ class Watch:
         raise Violated("L2", name, f"{name} is refused its next step among {', '.join(running)}, though {facts}")
 
     def _gap(self, running: Sequence[str]) -> str:
-        """Which of the known gaps of the gate let so many in."""
+        """Name of the known gap by which the gate has admitted too many requests."""
         bounds = self.bounds
         if sum(bounds.counted(self.lengths[name]) for name in running) <= bounds.usable:
             without_drafts = sum(bounds.most(self.lengths[name], drafts=0) for name in running)
@@ -123,9 +122,12 @@ class Watch:
         return "T16.overcommit" if self.by_hit.isdisjoint(running) else "T16.hit"
 
     def waiting_refused(self, scene: Scene, name: str, hit: Sequence[Sequence[int]], free: int) -> bool:
-        """L3, first part: a request is refused admission. Deferred is who hits a state that was registered since the
-        step began, be it on another block once more. Returns whether it hits older states only and has room for all
-        that it can need: then it must not be those states that keep it out."""
+        """L3, first part: a request is refused admission.
+
+        It counts as deferred if it hits a state that was registered in this step, even if another block had it before.
+        Returns True if it hits only older states and there is room for all it can need: then these states must not be
+        the reason for the refusal.
+        """
         rows = [row for rule, row in zip(self.bounds.rules, hit, strict=True) if isinstance(rule, Mamba)]
         identity = scene.state.identity
         states = [identity[block] for row in rows for block in row if block != NULL and block in identity]
@@ -138,13 +140,14 @@ class Watch:
             return False
         return room and bool(states)
 
-    def held_back(self, name: str) -> None:
-        """L3, second part: the same request was let in without its hit."""
+    def admitted_without_hit(self, name: str) -> None:
+        """L3, second part: the same request is admitted without its hit, so the hit was the reason for the refusal."""
         what = f"{name} is refused because it would go on from a state, though that was registered in an earlier step"
         raise Violated("L3", name, what)
 
     def preempted(self, scene: Scene, name: str, own: Sequence[int]) -> None:
-        """L4: the blocks that nobody else holds must come free (report 49674)."""
+        """L4: of the preempted request's `own` blocks, which no other holds, some must be free
+        (vllm-project/vllm#49674)."""
         if not own:
             self.seen["liveness: preempted one that shares all its blocks"] += 1
             return
@@ -154,7 +157,7 @@ class Watch:
             raise Violated("L4", name, f"{name} was preempted, but {what}: nobody gets further by it")
 
     def hopeless_answered(self, name: str, tokens: int, admitted: bool) -> None:
-        """L4: who can never fit is never let in. Without a hit the gate counts at least what its tokens read."""
+        """L4: a request that can never fit is not admitted. Without a hit the gate counts at least what it reads."""
         if not admitted:
             self.seen["liveness: refused what can never fit"] += 1
             return

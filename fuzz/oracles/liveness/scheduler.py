@@ -1,13 +1,14 @@
-"""A small scheduler: first come, first served; prompts in chunks; the most recent request gives way.
+"""A small scheduler: first come, first served; chunked prefill; the most recent request is preempted.
 
-It does what schedulers of serving engines do with a KV-cache core, one step at a time, and nothing else. In each step
-the running requests go first, in the order of their arrival; if one is refused, the most recent running one is
-preempted and goes to the front of the queue. If nobody had to give way, waiting requests are admitted, each after a
-lookup and through the full-sequence gate, until one is refused. Then the step runs: tokens are computed, drafts judged,
-tokens sampled; who is finished is freed.
+It calls a KV-cache core as the schedulers of serving engines do, one step at a time. In each step the running requests
+come first, in the order of arrival. If one of them is refused, the most recent running request is preempted and goes to
+the front of the queue. If none was preempted, waiting requests are admitted, each after a lookup and through the
+admission gate, until one is refused. Then the step runs: tokens are computed, drafts are accepted or rejected, tokens
+are sampled, and finished requests are freed.
 
-So running and waiting requests together always stand in the order of their arrival, and the oldest has the whole
-budget. What a target has no equivalent of is left out; without a gate, what only the gate can show is not observed.
+So running and waiting requests, taken together, are always in the order of arrival, and the oldest has the whole
+budget. Operations that a target has no equivalent of are left out. For a target without an admission gate, properties
+of the gate are not checked.
 """
 
 from collections import deque
@@ -23,11 +24,11 @@ from .driven import DrivenRun
 from .rules import Watch
 
 MAX_RUNNING = 8
-"""Requests that run at once."""
+"""The most requests that run at once."""
 
 
 class Stopped(Exception):
-    """The run is over before the script: another oracle objects, or no rule says what follows."""
+    """The run ends before the script does: another oracle has a finding, or the state is undefined (None)."""
 
     def __init__(self, finding: Finding | None) -> None:
         super().__init__(str(finding))
@@ -35,7 +36,7 @@ class Stopped(Exception):
 
 
 class Scheduler:
-    """Drives the core of one run."""
+    """Schedules the requests of one run."""
 
     def __init__(self, run: DrivenRun, bounds: Bounds, watch: Watch) -> None:
         self.run, self.bounds, self.watch = run, bounds, watch
@@ -49,9 +50,9 @@ class Scheduler:
         self.waiting: deque[str] = deque()
         self.running: list[str] = []
         self.hopeless: list[str] = []
-        """Requests that can never fit: the gate is asked about them in every step."""
+        """Requests that can never fit. In every step the gate is asked to admit them, and must refuse."""
         self.outputs: dict[str, list[int]] = {}
-        """Tokens that each request is still going to sample."""
+        """Per request: tokens that it will sample."""
 
     @property
     def live(self) -> list[str]:
@@ -59,7 +60,7 @@ class Scheduler:
         return [*self.running, *self.waiting]
 
     def arrive(self, submit: Submit, outputs: tuple[int, ...]) -> None:
-        """A request arrives. One that neither fits for certain nor is hopeless for certain is turned away unseen."""
+        """A request arrives. It is ignored if it is neither certain to fit nor certain not to fit."""
         name, length = submit.request, len(submit.prompt)
         if self.bounds.hopeless(length) and self.gated:
             self._do(submit)
@@ -82,19 +83,19 @@ class Scheduler:
         if len(self.running) == before:
             self._admit(counts, budget)
         for name in self.hopeless:
-            self._ask_in_vain(name)
+            self._ask_for_hopeless(name)
         for name, count in counts.items():
             self._compute(name, count)
         self.watch.step_ends(self.live, len(counts))
 
     def end(self) -> None:
-        """Everybody who fits is finished: those who do not are asked about once more, with the pool empty."""
+        """All requests that fit are finished: ask once more for those that can never fit, now with an empty pool."""
         for name in self.hopeless:
-            self._ask_in_vain(name)
+            self._ask_for_hopeless(name)
             self._do(Free(name))
 
     def _schedule_running(self, counts: dict[str, int]) -> int:
-        """Running requests get their tokens. Returns what is left of the budget."""
+        """Allocate the steps of running requests. Returns the rest of the token budget."""
         budget = self.shape.max_num_batched_tokens
         for name in self.running.copy():
             if not budget or name not in self.running:
@@ -106,7 +107,7 @@ class Scheduler:
         return budget
 
     def _make_room(self, name: str, count: int) -> bool:
-        """Reserve room for a running request, at the cost of the most recent ones; False if it gave way itself."""
+        """Allocate the step of a running request, preempting the most recent ones; False if it was preempted itself."""
         while not self._do(Allocate(name, count, lookahead=self.drafts)):
             self.watch.running_refused(name, self.running)
             victim = self.running.pop()
@@ -120,7 +121,7 @@ class Scheduler:
         return True
 
     def _admit(self, counts: dict[str, int], budget: int) -> None:
-        """Waiting requests start, in order, until one has to wait."""
+        """Admit waiting requests, in order, until one is refused."""
         no_hit: list[list[int]] = [[] for _ in self.shape.groups]
         while self.waiting and budget and len(self.running) < MAX_RUNNING:
             name = self.waiting[0]
@@ -128,7 +129,7 @@ class Scheduler:
             self._do(Lookup(name))
             tokens, rows = request.hit or (0, no_hit)
             if tokens >= len(request.tokens):
-                tokens, rows = 0, no_hit  # such a hit is for the contract to judge (S7); here it must only not be used
+                tokens, rows = 0, no_hit  # too long a hit is judged by the contract (S7); here it is just not used
             count = self._tokens_for(name, tokens, budget)
             free, shared = self._free(), self._held(rows)
             if not count:
@@ -136,7 +137,7 @@ class Scheduler:
             if not self._start(name, count, hit=tokens > 0):
                 suspect = self.watch.waiting_refused(self.run.scene, name, rows, free)
                 if suspect and self._start(name, self._tokens_for(name, 0, budget)):
-                    self.watch.held_back(name)
+                    self.watch.admitted_without_hit(name)
                 return
             self.watch.deferred.discard(name)
             if self.gated and self.shows_tables:
@@ -145,18 +146,19 @@ class Scheduler:
             counts[name] = count
             budget -= count
 
-    def _ask_in_vain(self, name: str) -> None:
-        """Ask for a request that can never fit, without a hit: a hit would only make the gate count less (T16.hit)."""
+    def _ask_for_hopeless(self, name: str) -> None:
+        """Ask to admit a request that can never fit; without its hit, since the gate counts too little then
+        (T16.hit)."""
         length = len(self._request(name).tokens)
         count = min(length, self.shape.max_num_batched_tokens)
         self.watch.hopeless_answered(name, length, self._start(name, count))
 
     def _start(self, name: str, count: int, *, hit: bool = False) -> bool:
-        """Ask the gate, and for the first step's blocks."""
+        """Allocate the first step of a request, through the gate. False if it is refused."""
         return self._do(Allocate(name, count, hit=hit, encoder_tokens=self.bounds.encoder_tokens, gate=True))
 
     def _tokens_for(self, name: str, computed: int, budget: int) -> int:
-        """Tokens that the next step computes, drafts included; a prompt is split at ends of blocks."""
+        """Number of tokens in the next step, drafts included. A prompt is split at multiples of `Bounds.unit`."""
         request = self._request(name)
         known = len(request.tokens) - computed
         sampling = known == 1 and len(request.tokens) > len(request.submit.prompt)
@@ -171,7 +173,7 @@ class Scheduler:
         return max(0, end - computed)
 
     def _compute(self, name: str, count: int) -> None:
-        """The step runs. Of the drafts a number that changes from step to step is accepted."""
+        """Run the step of one request. How many drafts are accepted varies from step to step."""
         request, outputs = self._request(name), self.outputs[name]
         drafts = request.computed + count - len(request.tokens)
         if drafts < 0:
@@ -189,12 +191,12 @@ class Scheduler:
         return self.run.scene.requests[name]
 
     def _tables(self, name: str) -> set[int]:
-        """Real blocks in the tables of a request."""
+        """Blocks in the tables of a request, without the null block."""
         rows = (tables.get(name, ()) for tables in self.run.scene.state.tables)
         return {block for row in rows for block in row if block != NULL}
 
     def _in_use(self, but: str = "") -> set[int]:
-        """Real blocks in the tables of all requests, of all others than `but`."""
+        """Blocks in the tables of all requests except `but`, without the null block."""
         names = {name for tables in self.run.scene.state.tables for name in tables}
         return set().union(*(self._tables(name) for name in names if name != but))
 
@@ -203,15 +205,15 @@ class Scheduler:
         return sorted(self._tables(name) - self._in_use(but=name))
 
     def _free(self) -> int:
-        """Blocks in nobody's table: what a core should have free, whatever it says."""
+        """Number of blocks in no table: those that should be free, whatever the core shows."""
         return self.bounds.usable - len(self._in_use())
 
     def _held(self, rows: list[list[int]]) -> int:
-        """Blocks of a hit that somebody holds."""
+        """Number of blocks of a hit that some request holds."""
         return len(self._in_use() & {block for row in rows for block in row})
 
     def _do(self, operation: Operation) -> bool:
-        """Apply an operation, or nothing if the target has no such; False if it was refused."""
+        """Apply an operation; nothing happens if the target has no equivalent. False if it was refused or failed."""
         wanted = self._adapted(operation)
         if wanted is None:
             return True

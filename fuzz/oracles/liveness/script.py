@@ -1,7 +1,8 @@
-"""Scripts: what arrives when, and what it is going to sample. The scheduler does the rest.
+"""Scripts: the input of the liveness oracle. A script says when each request arrives and which tokens it will sample.
 
-A script is a trace of three kinds of operation: `Submit`, directly followed by one `Advance` with all the tokens that
-the request is going to generate, and `StepStart` for each scheduler step before the next arrival.
+A script is a trace of three kinds of operation: `Submit`, directly followed by one `Advance` with all tokens that the
+request will sample; and `StepStart` for each scheduler step before the next arrival. Everything else is up to the
+scheduler.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,11 +15,11 @@ from ...workload.shapes import draw_shape
 from .bounds import Bounds
 
 MAX_OUTPUTS = 12
-"""Most tokens that a request of a drawn script samples."""
+"""The most tokens that a request of a generated script samples."""
 
 
 def is_script(trace: Trace) -> bool:
-    """Can the scheduler play this trace?"""
+    """True if the trace is a script."""
     operations, seen = iter(trace.operations), set[str]()
     for operation in operations:
         if isinstance(operation, StepStart):
@@ -36,9 +37,9 @@ def is_script(trace: Trace) -> bool:
 
 
 def draw_script(draw: Draw, kinds: Sequence[Kind]) -> Trace:
-    """Some requests with common prefixes, and a pool that holds the largest of them and little more.
+    """A script with some requests that share prefixes, and a pool that holds little more than the largest of them.
 
-    Each fits alone, or for one request in some scripts the pool is by a little too small for ever.
+    All requests fit alone. Some scripts have one more request, for which the pool is just too small.
     """
     shape = _wide_enough(draw, draw_shape(draw, kinds))
     families = [_tokens(draw, shape.max_model_len) for _ in range(2)]
@@ -57,22 +58,22 @@ def draw_script(draw: Draw, kinds: Sequence[Kind]) -> Trace:
 
 
 def _wide_enough(draw: Draw, shape: Shape) -> Shape:
-    """The token budget holds a block of running states: engines refuse to start otherwise. Often it holds several
-    requests, so that they meet in one step."""
+    """The shape with a token budget of at least one block of each Mamba group, as engines require at start-up. It is
+    often large enough for several requests in one step."""
     states = [group.block_size for group in shape.groups if group.kind == "mamba"]
     budget = draw.choose((shape.max_num_batched_tokens, shape.max_num_batched_tokens, 2 * shape.max_model_len))
     return replace(shape, max_num_batched_tokens=max([budget, *states]))
 
 
 def _lengths(draw: Draw, shape: Shape) -> tuple[int, int]:
-    """Tokens of a prompt and tokens sampled."""
+    """Number of prompt tokens and of sampled tokens."""
     longest = shape.max_model_len - 1
     prompt = draw.integer(1, draw.choose((longest, longest, max(1, longest // 2))))
     return prompt, draw.integer(1, min(MAX_OUTPUTS, shape.max_model_len - prompt))
 
 
 def _hopeless_prompt(shape: Shape) -> int | None:
-    """Tokens of the shortest prompt that never fits; None if all do."""
+    """Length in tokens of the shortest prompt that can never fit; None if there is none."""
     bounds = Bounds(shape)
     return next((length for length in range(1, shape.max_model_len) if bounds.hopeless(length)), None)
 
@@ -89,19 +90,19 @@ def _tokens(draw: Draw, count: int) -> tuple[int, ...]:
 
 
 def simpler_scripts(trace: Trace) -> Iterator[Trace]:
-    """Candidates for shrinking that change requests or groups and the pool at once, so that it stays as tight.
+    """Candidates for shrinking that make requests or groups smaller and the pool by as much, so that it stays as full.
 
-    What changes one thing at a time, the reducer's general passes try. Nothing for a trace that is no script.
+    The general passes of the shrinker change one thing at a time. Empty for a trace that is not a script.
     """
     if is_script(trace):
         largest = _largest(trace)
-        for simpler in _smaller_demands(trace):
+        for simpler in _smaller_needs(trace):
             blocks = trace.shape.num_blocks + _largest(simpler) - largest
             yield Trace(replace(simpler.shape, num_blocks=max(1, blocks)), simpler.operations)
 
 
 def _largest(trace: Trace) -> int:
-    """Blocks that the request with the largest demand holds at most."""
+    """The most blocks that any one request of the script can hold (`Bounds.most`)."""
     pairs = zip(trace.operations, trace.operations[1:], strict=False)
     return max(
         Bounds(trace.shape).most(len(submit.prompt) + len(advance.sampled) - 1)
@@ -110,8 +111,8 @@ def _largest(trace: Trace) -> int:
     )
 
 
-def _smaller_demands(trace: Trace) -> Iterator[Trace]:
-    """Without one of the groups; with a prompt or with samples cut to a part."""
+def _smaller_needs(trace: Trace) -> Iterator[Trace]:
+    """The script without one of the groups; or with a shorter prompt, or fewer samples, of one request."""
     shape, operations = trace.shape, trace.operations
     for i in range(len(shape.groups) if len(shape.groups) > 1 else 0):
         yield Trace(replace(shape, groups=shape.groups[:i] + shape.groups[i + 1 :]), operations)

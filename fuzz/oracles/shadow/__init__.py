@@ -1,7 +1,7 @@
-"""The shadow memory: is what a query reads what was once written there for it (properties.md §3)?"""
+"""The shadow memory: checks that queries read what was written for them (properties.md §3)."""
 
-from .books import KNOWN_LOSSES
 from .engine import Shadow
+from .engine_state import KNOWN_LOSSES
 from .memory import GARBAGE, POISON, Corruption, ListMemory, Memory, check_block_ids
 
 __all__ = ["GARBAGE", "KNOWN_LOSSES", "POISON", "Corruption", "ListMemory", "Memory", "Shadow", "check_block_ids"]

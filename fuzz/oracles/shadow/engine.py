@@ -1,20 +1,21 @@
-"""The shadow memory: is what a query reads what was once written there for it (properties.md §3)?
+"""The shadow memory: checks that every query reads what was written for it (properties.md §3).
 
-Every slot of the pool remembers a *tag*: which content was last written into it, for which group. A step writes the
-tags of its tokens through the block tables that the target shows; before and after the step everything that its queries
-attend to is read back through the same tables. A wrong tag is what a user would see as wrong output.
+Every slot of the pool holds a *tag*, which says what content was last written into it, for which group. A step writes
+the tags of its tokens through the block tables that the target shows. Before and after the step, everything that its
+queries attend to is read through the same tables. A wrong tag means that a user would get wrong output.
 
-The oracle needs the rule of what attends to what (`model.attention`) and nothing else of the model: it believes the
-target's tables and hits, and judges whether they are safe. It plays the engine as vLLM's workers do:
+Of the model the oracle needs only which positions a query attends to (`model.attention`). It takes the target's tables
+and hits as they are, and judges whether they are safe. It simulates an engine, with vLLM's workers as the pattern:
 
-* A step runs when its allocation succeeds; with external tokens that are on their way, when they have arrived.
+* A step runs when its allocation succeeds; if it waits for external tokens, when these have arrived.
 * Tokens that are not known yet (drafts, lookahead) are written as drafts. A draft becomes content when its token is
-  known and counts as computed; one that was rejected is overwritten later. Known tokens in the lookahead wait for their
-  step.
-* Mamba layers keep one state. It is written into the table entry of the step's last token, and at each block's end into
-  that block's entry; the states of drafts go into the entries behind. The next step reads the state where it was put.
-* Blocks that somebody outside takes are overwritten by him.
-* What the core has copied between blocks is copied before the step runs.
+  known and counts as computed; a rejected one is overwritten later. Known tokens in the lookahead are written in their
+  own step.
+* Mamba layers keep one state. It is written into the table entry of the step's last token, and at each block end within
+  the step into that block's entry; states of drafts go into the entries after it. The next step reads the state from
+  where it was written.
+* Blocks that an outside holder takes are overwritten.
+* Copies of blocks that the core asked for are made before the step runs.
 """
 
 from collections.abc import Collection, Hashable, Sequence
@@ -24,15 +25,15 @@ from ....model.arith import cdiv
 from ....model.attention import Chunked, Cross, Mamba, Rule
 from ....model.ops import NULL, Done, Operation, Outcome
 from ....model.snapshot import Snapshot
-from .books import EngineRequest, table_text
+from .engine_state import EngineRequest, table_text
 from .mamba import States
 from .memory import Corruption
 
 
 class Shadow(States):
-    """Follows one run of one target. `step` raises `Corruption`."""
+    """Judges one run of one target. `step` raises `Corruption`."""
 
-    # What is told.
+    # The target's answers.
 
     def step(
         self,
@@ -41,9 +42,9 @@ class Shadow(States):
         snapshot: Snapshot,
         copies: Collection[tuple[int, int]] = (),
     ) -> None:
-        """The target has answered an operation, and had blocks copied, from the first of each pair to the second.
+        """Follow an operation that the target has answered; `copies`: pairs (source, destination) of copied blocks.
 
-        Corruption if somebody reads what was not written for him.
+        Corruption if a request reads something that was not written for it.
         """
         self.memory.follow(snapshot)
         for source, destination in copies:
@@ -56,7 +57,7 @@ class Shadow(States):
         if isinstance(outcome, Done):
             self._apply(operation, outcome, snapshot)
         elif isinstance(operation, ops.Allocate):
-            self._requests[operation.request].cut()  # a refusal comes after the window was cut
+            self._requests[operation.request].cut()  # skipped blocks are given back before the refusal
         if damage := self.memory.damage():
             raise Corruption("nobody", 0, 0, damage)
 
@@ -94,7 +95,7 @@ class Shadow(States):
                 self.memory.overwrite(there, self._number("outside") * len(self.rules))
 
     def _learn(self, request: EngineRequest, tokens: Sequence[int]) -> None:
-        """Tokens become known: number the contents that end with them."""
+        """Tokens have become known: give a number to each prefix that ends with one of them."""
         submit, contents = request.submit, request.contents
         for token in tokens:
             at = len(contents)
@@ -126,7 +127,7 @@ class Shadow(States):
         self._run(request, snapshot)
 
     def _arrive(self, request: EngineRequest, snapshot: Snapshot) -> None:
-        """The external tokens are there. A fully loaded prompt computes its last token again."""
+        """The external tokens have arrived. If they are the whole prompt, its last token is computed again."""
         assert request.arriving is not None
         (start, end), request.arriving = request.arriving, None
         request.computed -= request.computed == len(request.contents)
@@ -134,7 +135,7 @@ class Shadow(States):
         self._run(request, snapshot)
 
     def _run(self, request: EngineRequest, snapshot: Snapshot) -> None:
-        """The step: its queries read, its tokens are written."""
+        """Run the scheduled step: its queries read, its tokens are written."""
         if not request.scheduled:
             return
         start, end = request.computed, request.computed + request.scheduled
@@ -155,7 +156,8 @@ class Shadow(States):
         request.longest = max(request.longest, end)
 
     def _advance(self, op: ops.Advance, request: EngineRequest, snapshot: Snapshot) -> None:
-        """The step is over: it must still have found everything when it ran. Then drafts are judged."""
+        """The step is over. Everything it read must still be in place, since it may have run late. Then drafts are
+        accepted or rejected."""
         start, end = request.computed, request.computed + request.scheduled
         if request.scheduled:
             for group, rule in enumerate(self.rules):
@@ -173,7 +175,7 @@ class Shadow(States):
     # Keys and values.
 
     def _write(self, request: EngineRequest, group: int, start: int, end: int, snapshot: Snapshot) -> None:
-        """Content where it is known, drafts elsewhere."""
+        """Write the tags of positions `start .. end - 1`: content if the token is known, else a draft."""
         tags = []
         for position in range(start, end):
             tag = self._tag(request, group, position)
@@ -189,12 +191,12 @@ class Shadow(States):
         if first >= end:
             return
         start, tags = first, tags[first - start :]
-        self._demand_alone(name, group, start, tags, snapshot)
+        self._check_written_alone(name, group, start, tags, snapshot)
         self.memory.write(group, name, start, tags)
         self.reached["shadow: tokens written"] += len(tags)
 
-    def _demand_alone(self, name: str, group: int, start: int, tags: Sequence[int], snapshot: Snapshot) -> None:
-        """What another request holds too may only be written with what it holds already."""
+    def _check_written_alone(self, name: str, group: int, start: int, tags: Sequence[int], snapshot: Snapshot) -> None:
+        """A block that another request holds, too, must not change: only the tags that it holds may be written."""
         table, size = snapshot.tables[group][name], self.rules[group].b
         for entry in range(start // size, cdiv(start + len(tags), size)):
             if snapshot.ref_cnt[table[entry]] < 2:
@@ -211,7 +213,7 @@ class Shadow(States):
         return sorted({name for tables in snapshot.tables for name, table in tables.items() if block in table})
 
     def _missing(self, name: str, group: int, start: int, end: int, snapshot: Snapshot) -> int | None:
-        """The last of these positions that has no block, or the null block."""
+        """The last position of `start .. end - 1` that has no block or the null block; None if all have one."""
         table, size = snapshot.tables[group].get(name, ()), self.rules[group].b
         for entry in reversed(range(start // size, cdiv(end, size))):
             if entry >= len(table) or table[entry] == NULL:
@@ -221,7 +223,8 @@ class Shadow(States):
     def _first_with_block(
         self, request: EngineRequest, group: int, start: int, end: int, use: str, snapshot: Snapshot
     ) -> int:
-        """All these positions must have a block, but for those that are a known loss: the first behind them."""
+        """Check that positions `start .. end - 1` have blocks. Returns `start`, or the first position after those whose
+        block is missing by a known loss."""
         name = request.submit.request
         missing = self._missing(name, group, start, end, snapshot)
         if missing is None:
@@ -231,7 +234,7 @@ class Shadow(States):
         return missing + 1
 
     def _read(self, request: EngineRequest, group: int, rule: Rule, start: int, end: int, snapshot: Snapshot) -> None:
-        """Positions `start .. end - 1` must hold what was written for this request."""
+        """Check that positions `start .. end - 1` hold what was written for this request."""
         name = request.submit.request
         start = self._first_with_block(request, group, max(0, start), end, "read", snapshot)
         if start >= end:
@@ -245,7 +248,7 @@ class Shadow(States):
         self.reached["shadow: tokens read back"] += end - start
 
     def _is_known_loss(self, request: EngineRequest, group: int, position: int) -> bool:
-        """Is it one of `KNOWN_LOSSES` that this position has no block? Then it is counted."""
+        """True, and counted, if this position has no block because of one of `KNOWN_LOSSES`."""
         rule = self.rules[group]
         if self.strict:
             return False
@@ -259,7 +262,7 @@ class Shadow(States):
         return True
 
     def _judge_drafts(self, request: EngineRequest, group: int, snapshot: Snapshot) -> None:
-        """Drafts that were accepted are content from now on; they must still be where they were written."""
+        """Turn accepted drafts into content. They must still be where they were written."""
         drafts, name = request.drafts[group], request.submit.request
         for position in [at for at in drafts if at < request.computed]:
             tag = self._tag(request, group, position)
@@ -276,7 +279,7 @@ class Shadow(States):
             self.reached["shadow: drafts accepted"] += 1
 
     def _receive(self, request: EngineRequest, start: int, end: int, snapshot: Snapshot) -> None:
-        """External tokens are written, as far as they have blocks or somebody will read them."""
+        """Write external tokens, except leading ones that have no block and that no query will read."""
         name = request.submit.request
         self.reached["shadow: external tokens"] += end - start
         for group, rule in enumerate(self.rules):
@@ -286,7 +289,7 @@ class Shadow(States):
                 if end > start and entry < len(table) and table[entry] != NULL:
                     self._put_state(request, group, end, table[entry])
                 if request.computed < end:
-                    request.lost.add(group)  # nobody has the state before the last token
+                    request.lost.add(group)  # the state before the last token was never written
             elif not isinstance(rule, Cross):
                 first = start
                 while first < rule.skipped(end) and self._missing(name, group, first, first + 1, snapshot) is not None:
@@ -294,7 +297,7 @@ class Shadow(States):
                 self._write(request, group, first, end, snapshot)
 
     def _encode(self, request: EngineRequest, num_tokens: int, snapshot: Snapshot) -> None:
-        """Keys and values of the encoder's output, once for a request."""
+        """Write keys and values of the encoder's output, once for each request."""
         for group, rule in enumerate(self.rules):
             if isinstance(rule, Cross) and not request.encoder_tokens:
                 tags = [self._encoder_tag(request, group, position) for position in range(num_tokens)]

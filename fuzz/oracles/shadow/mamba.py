@@ -1,4 +1,4 @@
-"""The states of Mamba layers: where a step finds the one it continues from, and where it puts those it makes."""
+"""The states of Mamba layers in the simulated engine: which one a step continues from, and where it writes new ones."""
 
 from collections.abc import Sequence
 
@@ -6,15 +6,15 @@ from ....model.arith import cdiv
 from ....model.attention import Mamba
 from ....model.ops import NULL
 from ....model.snapshot import Snapshot
-from .books import Books, EngineRequest, first_draft, table_text
+from .engine_state import EngineRequest, EngineState, first_draft, table_text
 from .memory import Corruption
 
 
-class States(Books):
-    """The part of the engine that follows states. A state is named by the tokens that it has seen."""
+class States(EngineState):
+    """The part of the engine that tracks states. A state is identified by the number of tokens it is computed up to."""
 
     def _find_states(self, request: EngineRequest, local: int, snapshot: Snapshot) -> None:
-        """After a hit the state is in the entry of the last token."""
+        """After a hit: find the state, which is in the entry of the hit's last token."""
         for group, rule in enumerate(self.rules):
             table = snapshot.tables[group].get(request.submit.request, [])
             if not isinstance(rule, Mamba) or not local or (local - 1) // rule.b >= len(table):
@@ -27,13 +27,13 @@ class States(Books):
                     raise Corruption(request.submit.request, group, local - 1, what)
 
     def _gives_state_up(self, request: EngineRequest, rule: Mamba, start: int, end: int) -> bool:
-        """Does the scheduler ask for more than the states of drafts can do? More drafts than blocks are set aside for,
-        drafts behind a chunk of the prompt, or more tokens taken back."""
+        """True if the scheduler asks for a step that the states do not allow: more drafts than blocks are set aside
+        for, drafts after a chunk of the prompt, or more tokens taken back."""
         known = first_draft(request, start, end)
         return end - known > rule.p or end > known > start + 1 or start < request.most_computed - rule.p
 
     def _read_state(self, request: EngineRequest, group: int, start: int, snapshot: Snapshot) -> None:
-        """The state after `start` tokens must be where it was put, in a block that the request holds."""
+        """Check that the state after `start` tokens is where it was written, in a block that the request holds."""
         name, states = request.submit.request, request.states[group]
         if not start:
             return
@@ -54,7 +54,7 @@ class States(Books):
     def _write_states(
         self, request: EngineRequest, group: int, rule: Mamba, start: int, end: int, snapshot: Snapshot
     ) -> None:
-        """The running state, those of block ends on the way, and those of drafts (core.md §7)."""
+        """Write the running state, the states at block ends within the step, and those of drafts (core.md §7)."""
         table = snapshot.tables[group].get(request.submit.request, [])
         known = first_draft(request, start, end)
         running = cdiv(end, rule.b) - 1 if rule.align else (known - 1) // rule.b
@@ -72,7 +72,7 @@ class States(Books):
     def _misses_states(
         self, request: EngineRequest, group: int, known: int, end: int, running: int, snapshot: Snapshot
     ) -> bool:
-        """Has the running state or that of a draft no block, by one of `KNOWN_LOSSES`? Then it is counted."""
+        """True, and counted, if the running state or a draft's has no block because of one of `KNOWN_LOSSES`."""
         rule, name = self.rules[group], request.submit.request
         table = snapshot.tables[group].get(name, [])
         for after in range(known, end + 1):
@@ -89,7 +89,7 @@ class States(Books):
     def _write_block_ends(
         self, request: EngineRequest, group: int, rule: Mamba, end: int, table: Sequence[int]
     ) -> None:
-        """A state that was given up is not followed any more, but what others may hit is right."""
+        """Write the states at block ends of a request whose running state is lost: other requests may hit them."""
         for entry in range(min(end // rule.b, len(table))):
             tag = self._tag(request, group, (entry + 1) * rule.b - 1)
             if tag is not None and table[entry] != NULL and self.memory.read_block(group, table[entry]) != tag:
@@ -110,7 +110,7 @@ class States(Books):
         self._states_of_this_step.add((group, block))
 
     def _follow_copy(self, source: int, destination: int, snapshot: Snapshot) -> None:
-        """Who holds the copy of a state instead of the state goes on from the copy."""
+        """A request that holds the copy of a state instead of the state continues from the copy."""
         for name, request in self._requests.items():
             for states, tables in zip(request.states, snapshot.tables, strict=True):
                 table = tables.get(name, ())
@@ -128,7 +128,7 @@ class States(Books):
             self.memory.write_block(group, block, tag)
 
     def _keep_state_of_block_end(self, request: EngineRequest, group: int, rule: Mamba, snapshot: Snapshot) -> None:
-        """A block's end that was reached by an accepted draft: its state is copied into the block's own entry."""
+        """If an accepted draft reached the end of a block, its state is copied into the entry of that block."""
         after = request.computed // rule.b * rule.b
         block = request.states[group].get(after)
         table = snapshot.tables[group].get(request.submit.request, [])

@@ -1,4 +1,4 @@
-"""Where the shadow memory keeps its tags, and what it reports."""
+"""Where the shadow memory stores its tags (`Memory`), and the error that it raises (`Corruption`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from ....model.snapshot import Snapshot
 POISON = 0
 """The tag of a slot that was never written."""
 GARBAGE = -(2**31)
-"""The tag of a slot whose bytes were not written together."""
+"""The tag that is read from a slot whose bytes do not belong together."""
 
 
 @dataclass(eq=False)
 class Corruption(Exception):
-    """A request reads, or is about to read, something else than was written for it."""
+    """A request reads, or is about to read, something that was not written for it."""
 
     request: str
     group: int
@@ -23,22 +23,22 @@ class Corruption(Exception):
     what: str
 
     def __str__(self) -> str:
-        """One line for a person."""
+        """The message, one line."""
         return f"{self.request}, group {self.group}, position {self.position}: {self.what}"
 
 
 class Memory(Protocol):
-    """Where the tags lie: a list in this process, or tensors on a device.
+    """Storage for tags: lists in this process, or tensors on a device.
 
-    Position `p` of a request lies in entry `p // b` of its table, at offset `p % b`. A Mamba state fills a whole block.
+    Position `p` of a request is in entry `p // b` of its table, at offset `p % b`. A Mamba state fills a whole block.
     """
 
     def follow(self, snapshot: Snapshot) -> None:
-        """The target's tables after an operation, before anything is read or written through them."""
+        """Take over the target's tables after an operation, before anything is read or written through them."""
         ...
 
     def write(self, group: int, request: str, start: int, tags: Sequence[int]) -> None:
-        """Store tags at `start` and the positions that follow. No entry of theirs is null."""
+        """Write tags to `start` and the following positions, none of them in a null entry."""
         ...
 
     def read(self, group: int, request: str, start: int, end: int) -> list[int]:
@@ -46,28 +46,28 @@ class Memory(Protocol):
         ...
 
     def write_block(self, group: int, block: int, tag: int) -> None:
-        """Store a Mamba state."""
+        """Write the tag of a Mamba state."""
         ...
 
     def read_block(self, group: int, block: int) -> int:
-        """The Mamba state in a block."""
+        """The tag of the Mamba state in a block."""
         ...
 
     def overwrite(self, blocks: Sequence[int], tag: int) -> None:
-        """Somebody outside fills these blocks."""
+        """An outside holder fills these blocks."""
         ...
 
     def copy(self, source: int, destination: int) -> None:
-        """The core has a block's content copied to another block."""
+        """Copy a block's content to another block."""
         ...
 
     def damage(self) -> str | None:
-        """What has changed although nobody wrote it, if anything; asked after each operation."""
+        """A description of memory that changed without a write; None if there is none. Called after each operation."""
         ...
 
 
 class ListMemory:
-    """Tags in lists: one per block, which all groups share, as they share the bytes of a page."""
+    """Tags in lists, one list for each block. All groups share it, as they share the bytes of a page."""
 
     def __init__(self, shape: Shape) -> None:
         self._sizes = [group.block_size * shape.parallel for group in shape.groups]
@@ -75,11 +75,11 @@ class ListMemory:
         self._tables: list[dict[str, list[int]]] = []
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Nothing is kept on a device: the tables themselves are used."""
+        """Keep the tables of the snapshot."""
         self._tables = snapshot.tables
 
     def write(self, group: int, request: str, start: int, tags: Sequence[int]) -> None:
-        """Page by page."""
+        """Write block by block."""
         table, size, at, end = self._tables[group][request], self._sizes[group], start, start + len(tags)
         while at < end:
             offset = at % size
@@ -88,7 +88,7 @@ class ListMemory:
             at = stop
 
     def read(self, group: int, request: str, start: int, end: int) -> list[int]:
-        """Page by page."""
+        """Read block by block."""
         table, size, at, tags = self._tables[group][request], self._sizes[group], start, []
         while at < end:
             offset = at % size
@@ -98,30 +98,30 @@ class ListMemory:
         return tags
 
     def write_block(self, group: int, block: int, tag: int) -> None:
-        """The whole page."""
+        """Fill the whole block."""
         self._pages[block] = [tag] * len(self._pages[block])
 
     def read_block(self, group: int, block: int) -> int:
-        """The page's tag, or poison if it holds several."""
+        """The tag of the block, or `POISON` if it holds different ones."""
         first, *rest = self._pages[block]
         return first if all(tag == first for tag in rest) else POISON
 
     def overwrite(self, blocks: Sequence[int], tag: int) -> None:
-        """The whole pages."""
+        """Fill the whole blocks."""
         for block in blocks:
             self._pages[block] = [tag] * len(self._pages[block])
 
     def copy(self, source: int, destination: int) -> None:
-        """The whole page."""
+        """Copy the whole block."""
         self._pages[destination] = self._pages[source].copy()
 
     def damage(self) -> str | None:
-        """Lists change only where they are written."""
+        """Always None: lists change only by writes."""
         return None
 
 
 def check_block_ids(snapshot: Snapshot, shape: Shape) -> None:
-    """Corruption if a table of a target that is not known to be sound names a block that the pool does not have."""
+    """Corruption if a table has a block that is not in the pool, or there are not as many counts as blocks."""
     if len(snapshot.ref_cnt) != shape.num_blocks:
         counts = f"references are counted of {len(snapshot.ref_cnt)} blocks, the pool has {shape.num_blocks}"
         raise Corruption("nobody", 0, 0, counts)

@@ -1,8 +1,9 @@
 """The shadow memory on tensors: tags are written through slot mappings and read through block tables on the device.
 
-Everything that a serving engine uses of the core's data plane takes part: the configuration of the groups, the buffers
-that groups share, the typed views of the layers, the block tables and their copy on the device. PairRun them stands a
-*mirror*: what every byte must be by plain arithmetic on the definitions (core.md §11). Any other byte is damage.
+This uses every part of the core's data plane that a serving engine uses: the configuration of the groups, the buffers
+that groups share, the typed views of the layers, the block tables and their copy on the device. Next to the buffers it
+keeps a *mirror*: what every byte must be, computed by plain arithmetic from the definitions (core.md §11). A byte that
+differs from the mirror is damage.
 """
 
 import importlib
@@ -23,14 +24,14 @@ POISON_BYTE = 0xA5
 OUTSIDE_BYTE = 0x5A
 MAX_REQUESTS = 256
 SPARE_ENTRIES = 8
-"""Beyond what a request of the greatest length needs: the tables of a wrong core may be too long."""
+"""Table entries beyond what a request of the greatest length needs: tables of a faulty core may be too long."""
 INT32 = np.dtype(np.int32)
 FACTOR = 7919
 INVERSE = pow(FACTOR, -1, 1 << 32)
 
 
 class TensorMemory:
-    """Tags in the KV-cache tensors of a core of this shape, two layers or one in each group.
+    """Tags in the KV-cache tensors of a core of this shape, with one or two layers in each group.
 
     ValueError for a device that cannot be used. Groups share buffers as in a hybrid model, so all pages have one size.
     """
@@ -67,27 +68,27 @@ class TensorMemory:
             for index, (group, size) in enumerate(zip(shape.groups, self.sizes, strict=True))
         ]
         self._rows: dict[str, int] = {}
-        self._told: list[dict[str, list[int]]] = [{} for _ in shape.groups]
+        self._known_tables: list[dict[str, list[int]]] = [{} for _ in shape.groups]
         self._mirror = [np.full(tensor.size, POISON_BYTE, np.uint8) for tensor in self.config.kv_cache_tensors]
 
     # The block tables.
 
     def follow(self, snapshot: Snapshot) -> None:
-        """Bring the tables up to date as a worker does: append, null, replace, clear; then one copy to the device."""
+        """Bring the block tables up to date as a worker does: append, null, replace, clear."""
         for group, tables in enumerate(snapshot.tables):
-            told = self._told[group]
-            for name in told.keys() - tables.keys():
+            known = self._known_tables[group]
+            for name in known.keys() - tables.keys():
                 self.tables[group].clear([self._rows[name]])
-                del told[name]
+                del known[name]
             for name, table in tables.items():
-                if told.get(name) != table:
+                if known.get(name) != table:
                     try:
-                        self._tell(group, self._row(name), told.get(name, []), table)
+                        self._update_row(group, self._row(name), known.get(name, []), table)
                     except ValueError as refused:
                         what = f"the block tables refuse what it holds: {refused}"
                         raise Corruption(name, group, 0, what) from refused
-                    told[name] = table.copy()
-        for name in self._rows.keys() - set().union(*self._told):
+                    known[name] = table.copy()
+        for name in self._rows.keys() - set().union(*self._known_tables):
             del self._rows[name]
 
     def _row(self, name: str) -> int:
@@ -99,7 +100,7 @@ class TensorMemory:
             self._rows[name] = row
         return self._rows[name]
 
-    def _tell(self, group: int, row: int, old: list[int], new: list[int]) -> None:
+    def _update_row(self, group: int, row: int, old: list[int], new: list[int]) -> None:
         tables, nulled = self.tables[group], [i for i, block in enumerate(old) if block != NULL]
         nulled = [i for i in nulled if i < len(new) and new[i] == NULL]
         kept = [NULL if i in nulled else block for i, block in enumerate(old)]
@@ -114,7 +115,7 @@ class TensorMemory:
     # Tags.
 
     def write(self, group: int, request: str, start: int, tags: Sequence[int]) -> None:
-        """Every layer of the group, at the slots that the tables map the positions to."""
+        """Write every layer of the group, at the slots to which the tables map the positions."""
         positions = np.arange(start, start + len(tags))
         try:
             slots = self.tables[group].slot_mapping(np.full(len(tags), self._rows[request]), positions)
@@ -126,12 +127,12 @@ class TensorMemory:
                     layer.write(part.name, on_device, values.view(len(tags), *part.shape[1:]))
         except ValueError as refused:
             raise Corruption(request, group, start, f"the tensors refuse the write: {refused}") from refused
-        table, size = self._told[group][request], self.sizes[group]
+        table, size = self._known_tables[group][request], self.sizes[group]
         for position, tag in zip(positions.tolist(), tags, strict=True):
             self._mirror_token(group, table[position // size], position % size, tag)
 
     def read(self, group: int, request: str, start: int, end: int) -> list[int]:
-        """Through the tables on the device; garbage where layers, keys and values do not agree."""
+        """Read through the tables on the device; `GARBAGE` where layers, or keys and values, do not agree."""
         size = self.sizes[group]
         if start >= end:
             return []
@@ -141,7 +142,7 @@ class TensorMemory:
         return self._decoded(group, slots, end - start)
 
     def write_block(self, group: int, block: int, tag: int) -> None:
-        """Every state of every layer of the group."""
+        """Write every state of every layer of the group."""
         for number, layer in enumerate(self.tensors.of_group(group)):
             for index, part in enumerate(layer.layout.parts):
                 values = self._to_device(_encoded([tag], number, index, part.nbytes // INT32.itemsize), self.device)
@@ -152,18 +153,18 @@ class TensorMemory:
                 )[0]
 
     def read_block(self, group: int, block: int) -> int:
-        """The tag of all states, or garbage."""
+        """The tag of all states in the block, or `GARBAGE` if they do not agree."""
         return self._decoded(group, self.torch.tensor([block], device=self.device), 1)[0]
 
     def overwrite(self, blocks: Sequence[int], tag: int) -> None:
-        """In all buffers."""
+        """Overwrite the blocks in all buffers."""
         for buffer in self.tensors.buffers:
             buffer.view(self._shape.num_blocks, -1)[list(blocks)] = OUTSIDE_BYTE
         for mirror in self._mirror:
             mirror.reshape(self._shape.num_blocks, -1)[list(blocks)] = OUTSIDE_BYTE
 
     def copy(self, source: int, destination: int) -> None:
-        """In all buffers."""
+        """Copy the block in all buffers."""
         for buffer in self.tensors.buffers:
             pages = buffer.view(self._shape.num_blocks, -1)
             pages[destination] = pages[source]
@@ -172,7 +173,7 @@ class TensorMemory:
             rows[destination] = rows[source]
 
     def _decoded(self, group: int, places: Any, count: int) -> list[int]:
-        """The tags at slots or in blocks."""
+        """The tags at these slots, or in these blocks."""
         tags: np.ndarray[Any, np.dtype[np.int64]] | None = None
         whole = np.ones(count, np.bool_)
         for number, layer in enumerate(self.tensors.of_group(group)):
@@ -184,10 +185,11 @@ class TensorMemory:
         assert tags is not None, "every group has a layer, and every layer a part"
         return [tag if right else GARBAGE for tag, right in zip(tags.tolist(), whole.tolist(), strict=True)]
 
-    # What every byte must be.
+    # Comparison with the mirror.
 
     def damage(self) -> str | None:
-        """A byte that nobody wrote, an entry of a table on the device that is not the core's, or a view too long."""
+        """A view that is too long, a table entry on the device that differs from the core's, or a byte that changed
+        without a write."""
         return self._wrong_view() or self._wrong_entry() or self._wrong_byte()
 
     def _wrong_view(self) -> str | None:
@@ -205,9 +207,9 @@ class TensorMemory:
         return None
 
     def _wrong_entry(self) -> str | None:
-        for group, told in enumerate(self._told):
+        for group, known in enumerate(self._known_tables):
             rows = self.tables[group].commit(self.device).cpu().numpy()
-            for name, table in told.items():
+            for name, table in known.items():
                 row = rows[self._rows[name]]
                 if row[: len(table)].tolist() != table or row[len(table) :].any():
                     return f"group {group}: {name} has the blocks {table}, on the device {row.tolist()}"
@@ -224,12 +226,13 @@ class TensorMemory:
         return None
 
     def _mirror_page(self, number: int, block: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """The page of a block in the buffer of each group's layer of this number."""
+        """The page of a block in the mirror of the buffer that the layers of this number share, one in each group."""
         start = block * self.page_bytes
         return self._mirror[number][start : start + self.page_bytes]
 
     def _mirror_token(self, group: int, block: int, offset: int, tag: int) -> None:
-        """Keys of the whole block, then its values; or one vector a token."""
+        """Write a token to the mirror. A page has the keys of the whole block, then its values; or one vector a
+        token."""
         planes = 1 if self._shape.groups[group].kind in ("mla", "sliding_mla") else 2
         width = self.page_bytes // (planes * self.sizes[group] * INT32.itemsize)
         for number in range(2 - group % 2):
@@ -239,14 +242,14 @@ class TensorMemory:
 
 
 def _encoded(tags: Any, layer: int, part: int, width: int) -> np.ndarray[Any, np.dtype[np.int32]]:
-    """(tags, width) elements that say the tag, the layer, the part and their own place."""
+    """Elements (tags, width) that depend on the tag, the layer, the part and their own position."""
     first = np.asarray(tags, np.int64) * FACTOR + layer * 1009 + part * 104729
     elements: np.ndarray[Any, np.dtype[np.int32]] = (first[:, None] + np.arange(width)).astype(np.uint32).view(np.int32)
     return elements
 
 
 def _tags_of(elements: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """The tags whose first element, of the first part of the first layer, these are."""
+    """The tags, from the first element of the first part of the first layer: the inverse of `_encoded`."""
     wide = (elements.astype(np.int64) & 0xFFFFFFFF).astype(np.uint64) * np.uint64(INVERSE)
     tags: np.ndarray[Any, np.dtype[np.int64]] = (
         (wide & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32).astype(np.int64)
@@ -255,7 +258,7 @@ def _tags_of(elements: np.ndarray[Any, Any]) -> np.ndarray[Any, np.dtype[np.int6
 
 
 def _page_bytes(sizes: Sequence[int]) -> int:
-    """A page that blocks of all these sizes fill with whole heads of keys and values, and that holds the states."""
+    """Bytes of a page that blocks of each of these sizes fill exactly, and that is large enough for Mamba states."""
     unit = 2 * INT32.itemsize * lcm(*sizes)
     return unit * cdiv(64, unit)
 

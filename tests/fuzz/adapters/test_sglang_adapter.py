@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from blockproof.fuzz.adapters import families, family_of
-from blockproof.fuzz.adapters.sglang.engine import _demand_buildable, _stand_in_for
+from blockproof.fuzz.adapters.sglang.engine import _require_buildable, _stand_in_for
 from blockproof.model.ops import Group, Shape
 
 FULL, WINDOW = Group("full", 4), Group("sliding", 4, window=6)
@@ -26,7 +26,7 @@ def test_importing_the_family_imports_no_engine():
 
 @pytest.mark.parametrize("groups", [(FULL,), (Group("mla", 4),), (FULL, WINDOW)])
 def test_full_attention_and_a_window_beside_it_are_built(groups):
-    assert _demand_buildable(shape(*groups)) == 4
+    assert _require_buildable(shape(*groups)) == 4
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_full_attention_and_a_window_beside_it_are_built(groups):
 )
 def test_what_sglang_has_no_cache_for_is_refused_with_the_reason(wanted, reason):
     with pytest.raises(NotImplementedError, match=reason):
-        _demand_buildable(wanted)
+        _require_buildable(wanted)
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
-"""What the contract remembers of a run: what requests are made of, and which content each block was last filled with.
+"""What the contract keeps track of in a run: the contents of requests, and what each block was last filled with.
 
-Content is a number: that of a prefix, from the adapter and the salt over every token (with its embedding row, and the
-multimodal item that it belongs to) up to the last one. A block is filled when a step, or external tokens, have reached
-the end of its table entry and all its tokens are known; then it holds the content of the prefix up to there, for one
-group. Nothing here is read off the target but its tables, its hits and what it handed out.
+A content is a number that stands for a prefix: adapter, salt, and all tokens (with embedding rows and multimodal items)
+up to the last one. A block counts as filled when a step, or external tokens, have reached the end of its table entry
+and all its tokens are known; it then holds the content of the prefix up to there, for one group. All of this follows
+from the operations and from the target's tables, hits and new blocks; nothing else of the target is believed.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from ....model.snapshot import Snapshot
 from .properties import Break
 
 UNFILLED = -1
-"""Content of a block that nobody has filled since it was handed out."""
+"""Content of a block that has not been filled since it was handed out."""
 
 
 @dataclass
@@ -28,30 +28,30 @@ class Tracked:
 
     submit: ops.Submit
     contents: list[int]
-    """Per known token, the number of the prefix that ends with it."""
+    """Per known token, the content of the prefix that ends with it."""
     computed: int = 0
     scheduled: int = 0
     lookahead: int = 0
     written: int = 0
-    """Leading tokens that are in the cache, those of the step in flight included."""
+    """Leading tokens that are in the cache, including those of the step in flight."""
     arriving: bool = False
     hit: tuple[int, list[list[int]]] | None = None
-    """Tokens and blocks per group of the last lookup."""
+    """Result of the last lookup: tokens, and blocks per group."""
     attached: int = 0
-    """Tokens of the hit that its tables began with."""
+    """Tokens of the hit with which its tables began."""
     cut: int = 0
-    """Most computed tokens for which entries may have been given up."""
+    """Largest number of computed tokens for which skipped entries may have been given up."""
     longest: int = 0
-    """Where the longest step ended, drafts included."""
+    """End of the longest step so far, drafts included."""
     pending: list[tuple[int, int]] = field(default_factory=list)
-    """Of each step whose outcome is not known yet, where it began, and the position of the token that will tell."""
+    """Steps whose outcome is not known yet: (start of the step, position of the token that settles it)."""
     drafted: bool = False
-    """Did a step since the last start over go beyond the known tokens?"""
+    """True if a step since the request (re)started went beyond the known tokens."""
     filled: list[list[tuple[int, int]]] = field(default_factory=list)
-    """Per group, the block of each leading entry when it became full, and which of its fillings that was."""
+    """Per group and full leading entry: its block, and the block's number in `RunRecord.fillings` at that time."""
 
     def start_over(self) -> None:
-        """It has given everything back."""
+        """The request has given all its blocks back."""
         self.computed = self.scheduled = self.lookahead = self.written = 0
         self.attached = self.cut = self.longest = 0
         self.arriving = self.drafted = False
@@ -61,25 +61,26 @@ class Tracked:
 
     @property
     def finished(self) -> int:
-        """Computed tokens of which it is known that their step is over; the others may still be computed."""
+        """Number of computed tokens whose step is known to be over; the device may still be computing the others."""
         return self.pending[0][0] if self.pending else self.computed
 
     def launch(self) -> None:
         """The allocated step has been given to the device.
 
-        Its outcome is known with the token after its last known one; a chunk of the prompt is over when it is told.
+        Its outcome becomes known with the first token after those known now. A chunk of a prompt counts as over at
+        once.
         """
         start, end = self.computed, self.computed + self.scheduled
         self.pending.append((start, max(start + 1, min(end, len(self.contents)))))
 
-    def notice_news(self) -> None:
-        """Tokens have become known or were taken back: which steps are over?"""
+    def update_pending(self) -> None:
+        """Tokens have become known or were taken back: drop the steps that are over."""
         known, computed = len(self.contents), self.computed
         self.pending = [(start, tells) for start, tells in self.pending if start < computed and known <= tells]
 
 
 class Begun(NamedTuple):
-    """What a block holds: tokens of one group's entry up to `end`, whose prefixes `contents` names."""
+    """What a block holds: one group's tokens from the start of a table entry up to `end`; `contents` per prefix."""
 
     contents: Sequence[int]
     group: int
@@ -89,15 +90,15 @@ class Begun(NamedTuple):
 
 @dataclass(frozen=True)
 class Replay:
-    """A prompt that was computed as a whole, and the blocks that its entries were filled into."""
+    """A prompt that was computed completely, and the blocks that hold it."""
 
     entries: tuple[tuple[tuple[int, int], ...], ...]
-    """Per group and entry: block, and the number of that filling (`Books.fillings`)."""
+    """Per group and entry: block, and the block's number in `RunRecord.fillings` at that time."""
     allocations: int
-    """`Books.allocations` when it was computed."""
+    """`RunRecord.allocations` at that time."""
 
 
-class Books:
+class RunRecord:
     """Requests, contents and blocks of one run."""
 
     def __init__(self, shape: Shape, hides: Collection[str] = (), without: Collection[str] = ()) -> None:
@@ -108,31 +109,31 @@ class Books:
         self.rules = [rule_for(group, shape) for group in shape.groups]
         self.requests: dict[str, Tracked] = {}
         self.content = [UNFILLED] * shape.num_blocks
-        """Per block, the number of prefix and group that it was last filled with."""
+        """Per block: the content (prefix and group) that it was last filled with."""
         self.begun: list[Begun | None] = [None] * shape.num_blocks
-        """Per block, how far it is filled, whole or not."""
-        self.finer = [len(shape.groups) > 1 and rule.b > shape.hash_block_size for rule in self.rules]
-        """Per group, can less than a block have an identity?"""
+        """Per block: what it holds, full or not."""
+        self.small_hash_blocks = [len(shape.groups) > 1 and rule.b > shape.hash_block_size for rule in self.rules]
+        """Per group: True if hash blocks are smaller than blocks, so that part of a block can have an identity."""
         self.registered_in_part: set[int] = set()
         """Blocks that got their identity before they were full."""
         self.fillings = [0] * shape.num_blocks
-        """Per block, how often it was filled or forgotten: the same number, the same content still registered."""
+        """Per block: how often it was filled, handed out or evicted. Same number: same content, still registered."""
         self.filled_in_step = [0] * shape.num_blocks
-        """Per block, the scheduler step in which it was filled."""
+        """Per block: the scheduler step in which it was filled."""
         self.scheduler_step = 1
         self.allocations = 0
-        """How often blocks were asked for: without labels, content may have been evicted each time."""
+        """How often blocks were asked for. If the target shows no labels, any of these may have evicted content."""
         self.replays: dict[int, Replay] = {}
-        """By the content of its last token, each prompt that was computed as a whole."""
+        """Prompts that were computed completely, by the content of their last token."""
         self._numbers: dict[Hashable, int] = {}
         self.needed = cache(self._needed)
 
-    def sees(self, *names: str) -> bool:
-        """Can the target show all of these?"""
+    def shows(self, *names: str) -> bool:
+        """True if the target shows all these fields of a snapshot."""
         return self.hides.isdisjoint(names)
 
     def break_unless_known(self, loss: str | None, id: str, what: str) -> None:
-        """A property does not hold: Break, or one more of a known loss."""
+        """Property `id` does not hold: raises Break, or counts it if it is a known loss that is excused."""
         if loss is None or loss in self.without:
             raise Break(id, what)
         self.reached[f"contract: known loss {loss}"] += 1
@@ -140,7 +141,7 @@ class Books:
     # What a query reads.
 
     def _needed(self, group: int, computed: int) -> tuple[int, ...]:
-        """Entries of the table that hold the tokens which the query at position `computed` reads (by `attends`)."""
+        """Table entries with tokens that the query at position `computed` reads (by `Rule.attends`)."""
         rule = self.rules[group]
         if isinstance(rule, Cross):
             return ()
@@ -149,14 +150,14 @@ class Books:
     # Content.
 
     def key(self, request: Tracked, group: int, entry: int) -> int | None:
-        """What the request wants to find in a full entry of its table; None if not all tokens of it are known."""
+        """The content that a full table entry must hold for the request; None if not all its tokens are known."""
         end = (entry + 1) * self.rules[group].b
         if end > len(request.contents) or isinstance(self.rules[group], Cross):
             return None
         return request.contents[end - 1] * len(self.rules) + group
 
     def submit(self, operation: ops.Submit) -> None:
-        """A request has come."""
+        """A request has arrived."""
         request = Tracked(operation, [], filled=[[] for _ in self.rules])
         self.requests[operation.request] = request
         self.learn(request, operation.prompt)
@@ -175,22 +176,22 @@ class Books:
         return self._numbers.setdefault(what, len(self._numbers))
 
     def _extras(self, submit: ops.Submit, at: int) -> tuple[Hashable, ...]:
-        """What else than the token decides the content of a position; nothing for a plain one."""
+        """What besides the token decides the content of a position (items, embeddings); empty if nothing does."""
         items = tuple((i.identifier, at - i.offset) for i in submit.items if i.offset <= at < i.offset + i.length)
         rows = submit.embeds[at : at + 1] if submit.embeds is not None else ()
         return (items, rows) if items or rows else ()
 
     def is_copy(self, old: int, new: int) -> bool:
-        """May an entry go from one block to the other, on a target that merges copies of one content?"""
+        """True if a table entry may change from block `old` to `new`: the target merges blocks of equal content."""
         merges = "append_only" in self.hides
         return merges and NULL not in (old, new) and self.content[old] == self.content[new] != UNFILLED
 
     def fill(self, request: Tracked, tables: Sequence[dict[str, list[int]]]) -> None:
-        """Note the blocks whose entries are full by now, and how far the entry behind them is."""
+        """Record the blocks whose entries have become full, and how far the next entry is filled."""
         name, full = request.submit.request, min(request.written, len(request.contents))
         for group, rule in enumerate(self.rules):
             filled, end = request.filled[group], full // rule.b
-            if (len(filled) >= end and not self.finer[group]) or isinstance(rule, Cross):
+            if (len(filled) >= end and not self.small_hash_blocks[group]) or isinstance(rule, Cross):
                 continue
             table = tables[group].get(name, [])
             for entry in range(len(filled), min(end, len(table))):
@@ -201,11 +202,11 @@ class Books:
                     self.fillings[block] += 1
                     self.filled_in_step[block] = self.scheduler_step
                 filled.append((block, self.fillings[block]))
-            if self.finer[group] and end < len(table) and table[end] != NULL and full % rule.b:
+            if self.small_hash_blocks[group] and end < len(table) and table[end] != NULL and full % rule.b:
                 self.begun[table[end]] = Begun(request.contents, group, end, full)
 
     def begins_with(self, block: int, request: Tracked, group: int, length: int) -> bool:
-        """Does the block hold the request's tokens from the start of their entry up to token `length`?"""
+        """True if the block holds the request's tokens from the start of the last entry up to token `length`."""
         begun = self.begun[block]
         return (
             begun is not None
@@ -215,46 +216,46 @@ class Books:
         )
 
     def may_be_registered(self, block: int) -> bool:
-        """Is the block full, or at least one hash block of it?"""
+        """True if the block, or at least one hash block of it, is full."""
         begun = self.begun[block]
         if self.content[block] != UNFILLED or begun is None:
             return self.content[block] != UNFILLED
         whole = begun.end - begun.entry * self.rules[begun.group].b
-        return self.finer[begun.group] and whole >= self.shape.hash_block_size
+        return self.small_hash_blocks[begun.group] and whole >= self.shape.hash_block_size
 
     def handed_out(self, blocks: Collection[int]) -> None:
-        """What these blocks held is gone."""
+        """These blocks were handed out: what they held is gone."""
         for block in blocks:
             self.content[block] = UNFILLED
             self.begun[block] = None
             self.fillings[block] += 1
 
     def forgotten(self, blocks: Collection[int]) -> None:
-        """These blocks hold what they held, but nobody can be expected to find it."""
+        """These blocks were evicted: they keep their content, but a lookup need not find it any more."""
         for block in blocks:
             self.fillings[block] += 1
 
     def attach(self, request: Tracked, tables: Sequence[dict[str, list[int]]]) -> None:
-        """The tables begin with the blocks of a hit, which others have filled."""
+        """The request's tables begin with the blocks of a hit, which were filled before."""
         hit = request.hit[0] if request.hit else 0
         for group, rule in enumerate(self.rules):
             table = tables[group].get(request.submit.request, [])
             request.filled[group][:] = [(block, self.fillings[block]) for block in table[: hit // rule.b]]
 
     def _note_replay(self, request: Tracked, computed_before: int) -> None:
-        """If the prompt has now been computed as a whole, remember where it lies."""
+        """Record the prompt as computed if the last step has completed it."""
         if computed_before < len(request.submit.prompt) <= request.computed:
             self.note_replay(request)
 
     def note_replay(self, request: Tracked) -> None:
-        """The request's prompt has been computed."""
+        """Record which blocks hold the request's prompt, all of which has been computed."""
         last = request.contents[len(request.submit.prompt) - 1]
         self.replays[last] = Replay(tuple(tuple(row) for row in request.filled), self.allocations)
 
     # Requests.
 
     def follow(self, operation: Operation, outcome: Done, tables: Sequence[dict[str, list[int]]]) -> None:
-        """Bring the books up to date with an operation that was done, its hit and new blocks noted already."""
+        """Bring the record up to date after an operation that returned; hits and new blocks are recorded separately."""
         request = self.requests.get(operation.request) if isinstance(operation, ops.OnRequest) else None
         match operation:
             case ops.Submit():
@@ -266,8 +267,8 @@ class Books:
             case ops.Reset() if outcome.value is True:
                 self.forgotten(range(self.shape.num_blocks))
             case ops.Free(name) if request is not None:
-                if not self.sees("labels") and request.computed >= len(request.submit.prompt):
-                    self.note_replay(request)  # an engine may publish late, but not later than this
+                if not self.shows("labels") and request.computed >= len(request.submit.prompt):
+                    self.note_replay(request)  # an engine may register blocks late, but not later than this
                 del self.requests[name]
         if request is not None:
             self._follow_request(request, operation, tables)
@@ -289,14 +290,14 @@ class Books:
                 request.written = request.computed if request.scheduled else request.written
                 request.scheduled = 0
                 self.learn(request, operation.sampled)
-                request.notice_news()
+                request.update_pending()
                 self.fill(request, tables)
-                if self.sees("labels"):
+                if self.shows("labels"):
                     self._note_replay(request, before)
             case ops.Reject(_, count):
                 request.computed -= count
                 request.written = request.computed
-                request.notice_news()
+                request.update_pending()
             case ops.RemoveSkipped():
                 request.cut = max(request.cut, request.computed)
             case ops.Preempt():
@@ -317,7 +318,7 @@ class Books:
 
 
 def held_by_tables(snapshot: Snapshot) -> Counter[int]:
-    """How many table entries name each block; the null block is left out."""
+    """Number of table entries that name each block, without the null block."""
     counts: Counter[int] = Counter()
     for tables in snapshot.tables:
         for table in tables.values():

@@ -1,4 +1,4 @@
-"""What the engine that the shadow memory plays knows of its requests, and which tag belongs where."""
+"""What the simulated engine of the shadow memory knows about its requests, and which tag belongs in which slot."""
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
@@ -20,42 +20,42 @@ KNOWN_LOSSES: Mapping[str, str] = {
     "running-state-moved-on": "in Mamba's align mode the running state stands in the entry where the longest step "
     "would have ended; where drafts of it are rejected and the next step ends in an earlier entry, that one is null",
 }
-"""What is unsafe in core.md, our core and vLLM 0.23.0 alike, and therefore counted instead of reported
+"""Unsafe behaviour that core.md, our core and vLLM 0.23.0 have in common; it is counted, not reported as a finding
 (docs/reference/core.md, "Unsafe or wasteful, and kept as in the reference")."""
 
 
 @dataclass
 class EngineRequest:
-    """A request as the engine sees it; lengths in tokens."""
+    """What the engine knows of a request; lengths in tokens."""
 
     submit: ops.Submit
     contents: list[int]
-    """Per known token, the number of the content up to and including it."""
-    hit: int = 0  # tokens of the last lookup's hit
-    attached: int = 0  # those of the hit with which the tables began
+    """Per known token, the content of the prefix that ends with it."""
+    hit: int = 0  # tokens of the hit that the last lookup found
+    attached: int = 0  # tokens of the hit with which the tables began
     computed: int = 0
-    most_computed: int = 0  # when tokens were skipped: the window has been cut for it
-    longest: int = 0  # where the longest step has ended
+    most_computed: int = 0  # largest number of computed tokens for which skipped blocks may have been given back
+    longest: int = 0  # end of the longest step so far
     taken_back_to: int = 0  # computed tokens after the last late rejection
     scheduled: int = 0
-    arriving: tuple[int, int] | None = None  # first and last + 1 of the external tokens on their way
+    arriving: tuple[int, int] | None = None  # first and last + 1 of the external tokens that are being loaded
     lookahead: int = 0
     encoder_tokens: int = 0
     drafts: list[dict[int, int]] = field(default_factory=list)
-    """Per group, tags of positions whose token was not known when they were written."""
+    """Per group: position to tag, for positions that were written before their token was known."""
     states: list[dict[int, int]] = field(default_factory=list)
-    """Per group of Mamba layers: tokens seen by a state to the block that holds it."""
+    """Per group of Mamba layers: number of tokens up to which a state is computed, to the block that holds it."""
     started: bool = False
-    """Has a step run since the tables were empty?"""
+    """True if a step was allocated since the tables were empty."""
     lost: set[int] = field(default_factory=set)
-    """Groups of Mamba layers whose state a scheduler has given up by more drafts than blocks are set aside for."""
+    """Groups of Mamba layers whose state is lost because the scheduler drafted or took back more than they allow."""
 
     def cut(self) -> None:
-        """What no query from the computed tokens on reads may be gone now."""
+        """Blocks that no query from the computed tokens on reads may have been given back now."""
         self.most_computed = max(self.most_computed, self.computed)
 
     def start_again(self) -> None:
-        """Nothing is held any more."""
+        """The request holds nothing any more."""
         self.computed = self.most_computed = self.scheduled = self.lookahead = self.encoder_tokens = 0
         self.attached = self.longest = self.taken_back_to = 0
         self.arriving, self.started = None, False
@@ -64,13 +64,13 @@ class EngineRequest:
             row.clear()
 
 
-class Books:
+class EngineState:
     """The state that all parts of the engine share."""
 
     def __init__(
         self, shape: Shape, new_memory: Callable[[Shape], Memory] = ListMemory, *, strict: bool = False
     ) -> None:
-        """`new_memory` makes what keeps the tags; `strict` means that no loss is excused for being known."""
+        """`new_memory` makes the memory for the tags. With `strict` known losses are not excused."""
         self.shape = shape
         self.memory = new_memory(shape)
         self.strict = strict
@@ -85,7 +85,7 @@ class Books:
         return self._numbers.setdefault(what, len(self._numbers) + 1)
 
     def _tag(self, request: EngineRequest, group: int, position: int) -> int | None:
-        """What the group holds for a position whose token is known."""
+        """The tag of a position in a group; None if its token is not known."""
         known = position < len(request.contents)
         return request.contents[position] * len(self.rules) + group if known else None
 
@@ -99,7 +99,7 @@ class Books:
         return request.drafts[group].get(position) if tag is None else tag
 
     def _expected_run(self, request: EngineRequest, group: int, start: int, end: int) -> list[int | None]:
-        """What positions `start .. end - 1` must hold; None where nothing was ever written."""
+        """The tags that positions `start .. end - 1` must hold; None for positions that were never written."""
         groups, known = len(self.rules), request.contents[start:end]
         if isinstance(self.rules[group], Cross) or len(known) < end - start:
             return [self._expected(request, group, position) for position in range(start, end)]
@@ -116,10 +116,10 @@ class Books:
 
 
 def first_draft(request: EngineRequest, start: int, end: int) -> int:
-    """Where the drafts of the step `start .. end - 1` begin; its first token is never one."""
+    """First position of the drafts in the step `start .. end - 1`; the first token of a step is never a draft."""
     return max(start + 1, min(end, len(request.contents)))
 
 
 def table_text(name: str, group: int, snapshot: Snapshot) -> str:
-    """What a message says of a request's table."""
+    """A request's table, as text for a message."""
     return f"its table is {snapshot.tables[group].get(name, [])}"
