@@ -20,13 +20,11 @@ from pathlib import Path
 from statistics import median
 from unittest.mock import patch
 
-from blockproof.fuzz.cli.mutants import Hunt, hunt
 from blockproof.fuzz.engines import machine
 from blockproof.fuzz.engines import seeded as engines
 from blockproof.fuzz.engines.choice import run_engine
+from blockproof.fuzz.engines.mutants import MUTANTS, Hunt, can_be_tried, hunt
 from blockproof.fuzz.engines.plan import RUN_OPERATIONS, Plan
-from blockproof.fuzz.faults.core import FAULTS
-from blockproof.fuzz.faults.tensors import DATA_PLANE_FAULTS
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.findings.oracle_names import LOCKSTEP, ORACLES
 from blockproof.fuzz.opening import environments
@@ -251,7 +249,7 @@ def main() -> None:
             stack.enter_context(patch.object(module, "draw_shape", shape_of_64_blocks))
         all_cases = list(cases(arguments.target, stack))
         measure(all_cases, arguments.seconds, arguments.rounds)
-    planted = [*FAULTS.values(), *(DATA_PLANE_FAULTS.values() if find_spec("torch") else ())]
+    planted = [fault for fault in MUTANTS.values() if LOCKSTEP in fault.oracles and can_be_tried(fault)]
     hunts = [hunt(fault, FAULT_SECONDS, 0) for fault in planted] if arguments.faults else []
     text = page(" ".join(["python", *sys.argv]), load, all_cases, hunts, arguments)
     if arguments.write is None:

@@ -2,9 +2,8 @@
 
 import json
 import sys
-import time
-from dataclasses import asdict, dataclass
-from importlib.util import find_spec
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,27 +11,8 @@ import typer
 from .fuzz import JsonOption, oracles_or_usage
 
 if TYPE_CHECKING:
-    from ..faults.planted import Planted
-    from ..faults.tensors import DataPlaneFault
-
-
-@dataclass(frozen=True)
-class Hunt:
-    """What became of one planted fault."""
-
-    fault: str
-    expected: tuple[str, ...]
-    """Observables in one of which it should show."""
-    found: bool
-    observable: str | None = None
-    operation: str | None = None
-    operations: int = 0
-    """Operations until it was found."""
-    seconds: float = 0.0
-    """Until it was found, shrinking not counted."""
-    shrunk_to: int | None = None
-    """Operations of the reduced trace."""
-    shrink_seconds: float = 0.0
+    from ..engines.mutants import Hunt
+    from ..faults import Fault
 
 
 def mutants(
@@ -47,83 +27,31 @@ def mutants(
 
     Exits with 0 if every fault was found, 1 if one was not.
     """
-    from ..faults.planted import planted_faults
-    from ..faults.tensors import DATA_PLANE_FAULTS
+    from ..engines.mutants import MUTANTS, can_be_tried, hunt, missed
 
-    every: dict[str, Planted | DataPlaneFault] = {**planted_faults(), **DATA_PLANE_FAULTS}
-    if only is not None and only not in every:
+    if only is not None and only not in MUTANTS:
         raise typer.BadParameter(f"--only: no fault is called {only!r}; see blockproof mutants --list")
-    chosen = [fault for name, fault in every.items() if only in (None, name)]
+    chosen = [fault for name, fault in MUTANTS.items() if only in (None, name)]
     if list_only:
         _print_list(chosen, as_json)
         return
+    judges = None if oracle == "auto" else oracles_or_usage(oracle, "impl")
     hunts = []
-    untried = [] if find_spec("torch") else [fault for fault in chosen if fault.name in DATA_PLANE_FAULTS]
-    for fault in chosen:
-        if fault in untried:
-            continue
-        hunts.append(hunt(fault, seconds, seed, _judges(fault, oracle)))
+    for fault in filter(can_be_tried, chosen):
+        hunts.append(hunt(fault, seconds, seed, judges))
         if not as_json:
             _print_hunt(hunts[-1])
-    if untried:
-        print(f"not tried without torch: {', '.join(fault.name for fault in untried)}", file=sys.stderr)
-    missed = [hunt.fault for hunt in hunts if not hunt.found]
+    if untried := [fault.name for fault in chosen if not can_be_tried(fault)]:
+        print(f"not tried without torch: {', '.join(untried)}", file=sys.stderr)
+    lost = missed(hunts)
     if as_json:
         print(json.dumps([asdict(hunt) for hunt in hunts], indent=2))
     else:
-        print(
-            f"{len(hunts) - len(missed)} of {len(hunts)} found" + (f"; missed: {', '.join(missed)}" if missed else "")
-        )
-    raise typer.Exit(1 if missed else 0)
+        print(f"{len(hunts) - len(lost)} of {len(hunts)} found" + (f"; missed: {', '.join(lost)}" if lost else ""))
+    raise typer.Exit(1 if lost else 0)
 
 
-def _judges(fault: "Planted | DataPlaneFault", oracle: str) -> tuple[str, ...]:
-    """What is to find a fault: what it is meant for, unless oracles are named."""
-    named = f"fault:{fault.name}"
-    return (
-        getattr(fault, "oracles", oracles_or_usage("auto", named))
-        if oracle == "auto"
-        else oracles_or_usage(oracle, named)
-    )
-
-
-def hunt(fault: "Planted | DataPlaneFault", seconds: float, seed: int, oracles: tuple[str, ...]) -> Hunt:
-    """Fuzz our core with this fault for at most so many seconds, and shrink what comes up."""
-    from ..engines.plan import Plan
-    from ..engines.seeded import run_random
-    from ..faults.planted import planted_faults
-    from ..opening.targets import open_target
-    from ..reports.summary import Summary
-    from ..traces.shrink import shrink
-
-    named = f"fault:{fault.name}"
-    in_core = fault.name in planted_faults()
-    target = open_target(named if in_core else "impl")
-    plan = Plan(seed, seconds, oracles=oracles, tensors=None if in_core else named)
-    done = Summary(target.name, "random", seed)
-    try:
-        run_random(target, plan, done)
-        if done.finding is None or done.trace is None:
-            return Hunt(fault.name, fault.observables, False, operations=done.operations, seconds=done.seconds)
-        start = time.monotonic()
-        shrunk = shrink(done.trace, done.finding.kind, target, plan.judging())
-        if shrunk.interrupted:
-            raise KeyboardInterrupt  # the reducer has kept its best; here the whole hunt is to end
-    finally:
-        target.close()
-    return Hunt(
-        fault.name,
-        fault.observables,
-        True,
-        *done.finding.kind,
-        done.operations,
-        round(done.seconds, 2),
-        len(shrunk.trace.operations),
-        round(time.monotonic() - start, 2),
-    )
-
-
-def _print_list(faults: "list[Planted | DataPlaneFault]", as_json: bool) -> None:
+def _print_list(faults: "Sequence[Fault]", as_json: bool) -> None:
     if as_json:
         fields = ("name", "observables", "describe")
         print(json.dumps([{name: getattr(fault, name) for name in fields} for fault in faults], indent=2))
@@ -133,7 +61,7 @@ def _print_list(faults: "list[Planted | DataPlaneFault]", as_json: bool) -> None
         print(f"{fault.name.ljust(width)}  {'|'.join(fault.observables):18} {fault.describe}")
 
 
-def _print_hunt(hunt: Hunt) -> None:
+def _print_hunt(hunt: "Hunt") -> None:
     if hunt.found:
         where = f"`{hunt.observable}` at {hunt.operation}"
         after = f"{hunt.operations:7,} operations  {hunt.seconds:6.2f} s"

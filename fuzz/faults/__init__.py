@@ -1,1 +1,50 @@
-"""Planted faults: small mistakes made on purpose, each of which an oracle must find."""
+"""Planted faults: small mistakes made on purpose, each of which an oracle must find. Who checks the checkers?
+
+`fault:NAME` on the command line opens our core, its configuration arithmetic or tensors with one of them.
+`blockproof mutants` hunts those of the core and of the tensors; the clean core must show nothing. The modules are named
+after what their faults break.
+"""
+
+from collections.abc import Mapping
+
+from ..findings.oracle_names import CONTRACT, EVERY
+from . import allocation, configuration, liveness, pool, registration, reporting, tables, tensors
+from .registry import Fault, Part
+
+__all__ = ["FAULTS", "MODULES", "Fault", "Part", "fault_named", "faults_in"]
+
+MODULES = (pool, tables, registration, allocation, reporting, liveness, tensors, configuration)
+"""Where they are written."""
+
+
+def _rank(fault: Fault) -> tuple[int, int, int]:
+    """By the part it breaks, then by the strictest oracle that must find it; those of the contract by property."""
+    property_number = int(fault.observables[0][1:]) if fault.oracles == (CONTRACT,) else 0
+    return list(Part).index(fault.part), EVERY.index(fault.oracles[0]), property_number
+
+
+FAULTS: Mapping[str, Fault] = {
+    fault.name: fault
+    for fault in sorted(
+        (found for module in MODULES for found in vars(module).values() if isinstance(found, Fault)), key=_rank
+    )
+}
+"""All of them by name."""
+
+
+def faults_in(part: Part) -> Mapping[str, Fault]:
+    """Those that break this part, by name."""
+    return {name: fault for name, fault in FAULTS.items() if fault.part == part}
+
+
+def fault_named(spec: str, part: Part) -> Fault | None:
+    """The fault that `fault:NAME` stands for where this part is asked for; None if `spec` has another form.
+
+    ValueError if no fault of this part has the name.
+    """
+    if not spec.startswith("fault:"):
+        return None
+    name, known = spec.removeprefix("fault:"), faults_in(part)
+    if name not in known:
+        raise ValueError(f"unknown fault {name!r}; write fault: and one of {', '.join(known)}")
+    return known[name]

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...model.ops import Group, Shape
-from ..faults.tensors import DATA_PLANE_FAULTS
+from ..faults import Part, fault_named
 from ..oracles.shadow import ListMemory, Memory
 from ..targets.base import TargetUnavailableError
 
@@ -26,13 +26,11 @@ def memory_named(tensors: str | None) -> Callable[[Shape], Memory]:
 def open_tensor_memory(where: str) -> "Callable[[Shape], TensorMemory]":
     """What makes the memory of a run on a device: `cpu`, `cuda`, ...; with `auto` CUDA where present, else the host.
 
-    `fault:NAME` is `auto` with a planted fault of `faults.tensors`. ValueError for an unknown fault,
+    `fault:NAME` is `auto` with a fault planted in the tensors. ValueError for an unknown fault,
     TargetUnavailableError without torch, or for a device that cannot be used.
     """
-    name = where.removeprefix("fault:") if where.startswith("fault:") else None
-    if name is not None and name not in DATA_PLANE_FAULTS:
-        raise ValueError(f"unknown fault {name!r}; write fault: and one of {', '.join(DATA_PLANE_FAULTS)}")
-    device = None if where == "auto" or name is not None else where
+    fault = fault_named(where, Part.TENSORS)
+    device = None if where == "auto" or fault is not None else where
     try:
         importlib.import_module("torch")
     except ImportError:
@@ -46,8 +44,8 @@ def open_tensor_memory(where: str) -> "Callable[[Shape], TensorMemory]":
 
     def new_memory(shape: Shape) -> "TensorMemory":
         memory = TensorMemory(shape, device)
-        if name is not None and shape.groups:
-            DATA_PLANE_FAULTS[name].plant(memory)
+        if fault is not None and shape.groups:
+            fault.plant(memory)
         return memory
 
     return new_memory

@@ -8,9 +8,8 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 from ..adapters import families, family_of, forms
-from ..adapters.impl import open_impl, open_impl_calculator
-from ..faults.configuration import CONFIGURATION_FAULTS, open_faulty_calculator
-from ..faults.planted import open_planted, planted_faults
+from ..adapters.impl import open_changed_impl, open_impl, open_impl_calculator
+from ..faults import Part, fault_named
 from ..targets.base import Calculator, Target, TargetUnavailableError
 from ..targets.family import Family
 from .child import ChildCalculator, ChildTarget, Limits, Place
@@ -51,12 +50,8 @@ def open_here(spec: str) -> Target:
         return _imported(family, family.open_target)
     if spec == "impl":
         return open_impl()
-    if spec.startswith("fault:"):
-        try:
-            return open_planted(spec.removeprefix("fault:"))
-        except KeyError as error:
-            names = ", ".join(planted_faults())
-            raise ValueError(f"unknown fault {error}; write fault: and one of {names}") from None
+    if (fault := fault_named(spec, Part.CORE)) is not None:
+        return open_changed_impl(spec, fault.plant)
     return cast(Target, _from_factory(spec, "Target", "start", "step"))
 
 
@@ -75,11 +70,11 @@ def open_calculator_here(spec: str) -> Calculator:
         return _imported(family, family.open_calculator)
     if spec == "impl":
         return open_impl_calculator()
-    if spec.startswith("fault:"):
-        name = spec.removeprefix("fault:")
-        if name not in CONFIGURATION_FAULTS:
-            raise ValueError(f"unknown fault {name!r}; write fault: and one of {', '.join(CONFIGURATION_FAULTS)}")
-        return open_faulty_calculator(name)
+    if (fault := fault_named(spec, Part.CONFIGURATION)) is not None:
+        faulty = open_impl_calculator()
+        faulty.name = spec
+        fault.plant(faulty)
+        return faulty
     return cast(Calculator, _from_factory(spec, "Calculator", "ask"))
 
 

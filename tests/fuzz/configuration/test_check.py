@@ -16,7 +16,7 @@ from blockproof.fuzz.configuration.invariants import INVARIANTS
 from blockproof.fuzz.configuration.questions import Question
 from blockproof.fuzz.configuration.reach import Reach
 from blockproof.fuzz.configuration.shrink import ask_again, shrink_finding
-from blockproof.fuzz.faults.configuration import CONFIGURATION_FAULTS, open_faulty_calculator
+from blockproof.fuzz.faults import Part, faults_in
 from blockproof.fuzz.opening.targets import open_calculator
 from blockproof.fuzz.traces.trace_file import TraceError
 from blockproof.fuzz.workload.draw import ByteDraw, SeededDraw
@@ -24,6 +24,7 @@ from blockproof.model.answers import Rules
 from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 
+CONFIGURATION_FAULTS = faults_in(Part.CONFIGURATION)
 FAULT_CASES = 120
 """Configurations of seed 0 in which a fault must show."""
 SPEC = {"type": "FullAttentionSpec", "block_size": 16, "num_kv_heads": 1, "head_size": 8, "dtype": {"itemsize": 2}}
@@ -49,7 +50,7 @@ def checked(calculator, cases, oracle="all", findings=1, seed=0):
 
 @cache
 def hunted(name):
-    calculator = open_faulty_calculator(name)
+    calculator = open_calculator(f"fault:{name}")
     reach = checked(calculator, FAULT_CASES)
     assert reach.findings, f"not found: blockproof fuzz-config --target fault:{name} --cases {FAULT_CASES} --seed 0"
     return reach.findings[0], shrink_finding(reach.findings[0], Judge(calculator))
@@ -124,12 +125,12 @@ def test_a_planted_fault_is_found_and_shrunk_to_a_few_layers(name):
 
 @pytest.mark.parametrize("name", CONFIGURATION_FAULTS)
 def test_exactly_the_invariants_that_a_fault_breaks_see_it_without_the_model(name):
-    reach = checked(open_faulty_calculator(name), FAULT_CASES, "invariants", findings=len(INVARIANTS))
-    assert {finding.oracle for finding in reach.findings} == set(CONFIGURATION_FAULTS[name].invariants)
+    reach = checked(open_calculator(f"fault:{name}"), FAULT_CASES, "invariants", findings=len(INVARIANTS))
+    assert {finding.oracle for finding in reach.findings} == set(CONFIGURATION_FAULTS[name].observables)
 
 
 def test_every_invariant_is_alone_in_seeing_some_fault():
-    assert {fault.invariants for fault in CONFIGURATION_FAULTS.values()} >= {(name,) for name in INVARIANTS}
+    assert {fault.observables for fault in CONFIGURATION_FAULTS.values()} >= {(name,) for name in INVARIANTS}
 
 
 def test_our_core_agrees_with_the_model_and_keeps_every_invariant():
@@ -163,7 +164,7 @@ def cases(draw):
 
 
 def test_hypothesis_shrinks_a_configuration_that_shows_a_fault():
-    judge = Judge(open_faulty_calculator("layer-dropped"), oracle="lockstep")
+    judge = Judge(open_calculator("fault:layer-dropped"), oracle="lockstep")
     quick = settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     configuration, _ = find(cases(), lambda case: judge.check(*case) is not None, settings=quick)
     assert len(configuration.specs) <= 2
@@ -211,7 +212,7 @@ def test_a_finding_survives_its_file_and_shows_again(tmp_path):
     finding, smaller = hunted("one-block-more")
     path = write_finding(smaller.finding, tmp_path / "new")
     assert read_finding(path) == smaller.finding
-    assert ask_again(read_finding(path), Judge(open_faulty_calculator("one-block-more"))).kind == finding.kind
+    assert ask_again(read_finding(path), Judge(open_calculator("fault:one-block-more"))).kind == finding.kind
     assert ask_again(read_finding(path), Judge(open_calculator("impl"))) is None
 
 
@@ -235,13 +236,13 @@ def test_a_file_that_holds_no_finding_is_refused_in_one_line(tmp_path, text):
 
 def test_shrinking_keeps_what_it_has_when_the_time_is_up():
     finding, _ = hunted("one-block-more")
-    cut_short = shrink_finding(finding, Judge(open_faulty_calculator("one-block-more")), max_seconds=0.0)
+    cut_short = shrink_finding(finding, Judge(open_calculator("fault:one-block-more")), max_seconds=0.0)
     assert not cut_short.complete
     assert cut_short.finding == finding
 
 
 def test_a_finding_of_an_invariant_is_shrunk_as_a_configuration():
-    calculator = open_faulty_calculator("tensor-off-by-a-page")
+    calculator = open_calculator("fault:tensor-off-by-a-page")
     finding = checked(calculator, FAULT_CASES, "invariants").findings[0]
     smaller = shrink_finding(finding, Judge(calculator, oracle="invariants"))
     assert (smaller.finding.oracle, smaller.finding.op) == ("I2", "configs")

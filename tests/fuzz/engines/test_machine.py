@@ -72,10 +72,10 @@ def test_a_faulty_core_fails_with_a_trace_that_repeats_the_difference():
 
 
 MY_CORE = """
-from blockproof.fuzz.faults.core import open_fault
+from blockproof.fuzz.opening.targets import open_target
 
 def make():
-    target = open_fault("free-order-reversed")
+    target = open_target("fault:free-order-reversed")
     target.name = "my core"
     return target
 """

@@ -7,23 +7,31 @@ from itertools import combinations
 import pytest
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
-from blockproof.fuzz.faults.core import FAULTS, open_fault
+from blockproof.fuzz.faults import FAULTS, MODULES, Fault, Part, fault_named, faults_in
 from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.findings.oracle_names import LOCKSTEP
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.targets.base import Target
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.shrink import Shrunk, shrink
 from blockproof.model.snapshot import Snapshot
 
+BY_LOCKSTEP = [name for name, fault in faults_in(Part.CORE).items() if LOCKSTEP in fault.oracles]
 MOST_OPERATIONS = 60_000
 """In which a fault must be found. Operations, not seconds: a slow machine finds what a fast one finds."""
 MOST_SHRUNK = 8
 
 
+def faulty(name: str) -> Target:
+    """Our core with this fault."""
+    return open_target(f"fault:{name}")
+
+
 @cache
 def hunt(name: str) -> tuple[Summary, Shrunk | None]:
     """The first run that shows the fault, and what it was reduced to."""
-    target = open_fault(name)
+    target = faulty(name)
     summary = Summary(f"fault:{name}", "random", 0)
     run_random(target, Plan(0, operations=MOST_OPERATIONS), summary)
     if summary.finding is None or summary.trace is None:
@@ -43,7 +51,7 @@ def shorter(trace: Trace, count: int) -> Iterator[Trace]:
     return (Trace(trace.shape, operations) for operations in combinations(trace.operations, kept)) if kept >= 0 else ()
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", BY_LOCKSTEP)
 def test_a_planted_fault_is_found_where_it_is_expected(name):
     summary, result = hunt(name)
     assert result is not None, f"not found in {summary.operations} operations of seed 0"
@@ -52,17 +60,17 @@ def test_a_planted_fault_is_found_where_it_is_expected(name):
     assert result.finding.kind == summary.finding.kind
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", BY_LOCKSTEP)
 def test_the_short_trace_shows_the_fault_and_nothing_on_the_clean_core(name):
     result = shrunk(name)
-    finding, applied = replay(result.trace, open_fault(name))
+    finding, applied = replay(result.trace, faulty(name))
     assert (finding, applied) == (result.finding, result.trace)
     assert replay(result.trace, open_target("impl")) == (None, result.trace)
 
 
-@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("name", BY_LOCKSTEP)
 def test_the_short_trace_cannot_be_shortened_by_hand(name):
-    result, target = shrunk(name), open_fault(name)
+    result, target = shrunk(name), faulty(name)
     assert result.complete
     assert len(result.trace.operations) <= MOST_SHRUNK
     for count in (1, 2):
@@ -73,21 +81,38 @@ def test_the_short_trace_cannot_be_shortened_by_hand(name):
 
 @pytest.mark.parametrize("observable", ["outcome", *Snapshot._fields])
 def test_every_observable_has_a_fault_that_shows_in_it_first(observable):
-    assert observable in {shrunk(name).finding.observable for name in FAULTS}
+    assert observable in {shrunk(name).finding.observable for name in BY_LOCKSTEP}
 
 
 def test_faults_are_named_and_described_each_on_its_own():
     assert len({fault.describe for fault in FAULTS.values()}) == len({fault.plant for fault in FAULTS.values()})
     for name, fault in FAULTS.items():
         assert name == fault.name
-        assert fault.observables, name
-        assert set(fault.observables) <= {"outcome", *Snapshot._fields}
+        assert fault.observables or fault.part == Part.CONFIGURATION, name
+        assert set(fault.observables) <= {"outcome", *Snapshot._fields} or name not in BY_LOCKSTEP
+
+
+def test_no_fault_hides_another_one_of_its_name():
+    planted = [fault for module in MODULES for fault in vars(module).values() if isinstance(fault, Fault)]
+    assert sorted(fault.name for fault in planted) == sorted(FAULTS)
+    assert sum(len(faults_in(part)) for part in Part) == len(FAULTS)
+
+
+def test_a_name_stands_for_a_fault_of_the_part_that_is_asked_for_only():
+    for name, fault in FAULTS.items():
+        for part in Part:
+            if part == fault.part:
+                assert fault_named(f"fault:{name}", part) is fault
+            else:
+                with pytest.raises(ValueError, match=f"unknown fault '{name}'; write fault: and one of "):
+                    fault_named(f"fault:{name}", part)
+    assert fault_named("impl", Part.CORE) is None
 
 
 def test_a_fault_is_planted_into_one_core_only():
     """Faults replace methods of objects, never of classes: the next core must be clean."""
-    for name in FAULTS:
-        open_fault(name).start(shrunk(name).trace.shape)
+    for name in BY_LOCKSTEP:
+        faulty(name).start(shrunk(name).trace.shape)
     clean = Summary("impl", "random", 0)
     run_random(open_target("impl"), Plan(0, operations=5_000), clean)
     assert clean.finding is None

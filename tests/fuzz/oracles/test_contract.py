@@ -5,7 +5,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.faults.contract import CONTRACT_FAULTS, open_contract_fault
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.contract import KNOWN_LOSSES, PROPERTIES, Contract, unobserved
 from blockproof.fuzz.runs.scheduler_view import SchedulerView
@@ -28,6 +27,8 @@ from blockproof.model.ops import (
     Submit,
 )
 from blockproof.model.snapshot import Snapshot
+
+from .contract_stories import REPLAY, STORIES, computed
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "reference" / "contract.md"
 NOTHING_BUT_TABLES = frozenset(Snapshot._fields) - {"tables", "free", "num_free"} | {"free_order"}
@@ -79,13 +80,8 @@ def shape(*groups, **more):
     return Shape(groups, **sizes | {"scheduler_block_size": size, "max_num_batched_tokens": 16} | more)
 
 
-def computed(name, *prompt):
-    return (Submit(name, prompt), Allocate(name, len(prompt)), Advance(name))
-
-
 WINDOW = Group("sliding", 1, window=2)
 ZEROS = (0,) * 9
-REPLAY = (*computed("a", 0, 0, 0, 0), Submit("b", (0, 0, 0, 0)), Lookup("b"))
 LOSSES = {
     "computed-taken-back": (
         "S6",
@@ -163,16 +159,15 @@ def test_our_core_keeps_to_the_contract_on_random_runs_of_every_attention_type(s
 
 
 def test_a_target_that_shows_nothing_but_tables_and_free_blocks_is_judged_by_them():
-    property_of = {name: fault.property for name, fault in CONTRACT_FAULTS.items()}
     judged = {}
-    for name, fault in CONTRACT_FAULTS.items():
-        said = Story(open_contract_fault(name), fault.shape, NOTHING_BUT_TABLES).tell(*fault.story)
+    for name, planted in STORIES.items():
+        said = Story(open_target(f"fault:{name}"), planted.shape, NOTHING_BUT_TABLES).tell(*planted.operations)
         judged[name] = next((violation.id for violation in said if violation), None)
     seen_elsewhere = {"S9", "S10", "S11"}
     assert unobserved(NOTHING_BUT_TABLES).keys() == seen_elsewhere
     for name, id in judged.items():
-        if property_of[name] not in seen_elsewhere | {"S14", "S12"}:
-            assert id == property_of[name], name
+        if STORIES[name].property not in seen_elsewhere | {"S14", "S12"}:
+            assert id == STORIES[name].property, name
         assert id not in seen_elsewhere, name
 
 
@@ -209,13 +204,13 @@ def test_properties_that_need_a_hidden_field_are_named_with_the_reason(hides, id
 
 def test_by_count_alone_a_leak_is_still_seen():
     hides = {"free", "ref_cnt"}
-    fault = CONTRACT_FAULTS["one-block-leaks"]
+    planted = STORIES["one-block-leaks"]
 
     def leak(snapshot):
         return snapshot._replace(num_free=snapshot.num_free - 1)
 
-    story = Story(open_target("impl"), fault.shape, hides)
-    *first, last = fault.story
+    story = Story(open_target("impl"), planted.shape, hides)
+    *first, last = planted.operations
     assert story.tell(*first) == [None] * len(first)
     outcome, shown = story.target.step(last)
     story.view.follow(last, outcome, shown)
@@ -226,14 +221,14 @@ def test_by_count_alone_a_leak_is_still_seen():
 
 
 def test_without_labels_a_replay_is_asked_for_once_its_request_has_ended():
-    fault = CONTRACT_FAULTS["eagle-drop-twice"]
+    in_shape = STORIES["eagle-drop-twice"].shape
     prompt = (0, 0, 0, 0)
     operations = (*computed("a", *prompt), Free("a"), Submit("b", prompt), Lookup("b"))
-    *quiet, last = Story(open_contract_fault(fault.name), fault.shape, {"labels"}).tell(*operations)
+    *quiet, last = Story(open_target("fault:eagle-drop-twice"), in_shape, {"labels"}).tell(*operations)
     assert quiet == [None] * len(quiet)
     assert last is not None
     assert last.id == "S14"
-    clean = Story(open_target("impl"), fault.shape, {"labels"})
+    clean = Story(open_target("impl"), in_shape, {"labels"})
     assert clean.tell(*operations) == [None] * len(operations)
     assert clean.contract.reached["contract: S14 checked"] == 1
 
@@ -290,7 +285,7 @@ def test_the_document_has_every_property_every_known_loss_and_every_planted_mist
     rows = dict(re.findall(r"^\| (S\d+) \|.*\| ([^|]+) \|$", text, re.MULTILINE))
     assert rows.keys() == PROPERTIES.keys()
     for property, mistakes in rows.items():
-        planted = [name for name, fault in CONTRACT_FAULTS.items() if fault.property == property]
+        planted = [name for name, story in STORIES.items() if story.property == property]
         assert mistakes.split(", ") == planted, property
     losses = dict(re.findall(r"^\| ([a-z-]+) \| (S[\d, S]+) \|", text, re.MULTILINE))
     assert losses == {name: why.partition(":")[0] for name, why in KNOWN_LOSSES.items()}

@@ -1,11 +1,14 @@
 """Who checks the contract? Each property reports the mistake that was planted for it, before any other does."""
 
 import pytest
-from blockproof.fuzz.faults.contract import CONTRACT_FAULTS, open_contract_fault
+from blockproof.fuzz.faults import FAULTS
+from blockproof.fuzz.findings.oracle_names import CONTRACT
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.contract import PROPERTIES, Contract
 from blockproof.fuzz.runs.scheduler_view import SchedulerView
 from blockproof.model.legal import allows
+
+from .contract_stories import STORIES
 
 
 def verdicts(target, shape, operations, hides=()):
@@ -26,23 +29,29 @@ def verdicts(target, shape, operations, hides=()):
     return said
 
 
-@pytest.mark.parametrize("name", CONTRACT_FAULTS)
+@pytest.mark.parametrize("name", STORIES)
 def test_a_planted_mistake_is_reported_by_its_property_at_the_end_of_its_story(name):
-    fault = CONTRACT_FAULTS[name]
-    *quiet, last = verdicts(open_contract_fault(name), fault.shape, fault.story)
-    assert len(quiet) + 1 == len(fault.story), last
+    story = STORIES[name]
+    *quiet, last = verdicts(open_target(f"fault:{name}"), story.shape, story.operations)
+    assert len(quiet) + 1 == len(story.operations), last
     assert quiet == [None] * len(quiet)
     assert last is not None
-    assert last.id == fault.property, last
+    assert last.id == story.property, last
     assert any(character.isdigit() for character in last.what), "the operands are missing"
 
 
-@pytest.mark.parametrize("name", CONTRACT_FAULTS)
+@pytest.mark.parametrize("name", STORIES)
 def test_the_clean_core_keeps_to_the_contract_in_every_story(name):
-    fault = CONTRACT_FAULTS[name]
-    assert verdicts(open_target("impl"), fault.shape, fault.story) == [None] * len(fault.story)
+    story = STORIES[name]
+    assert verdicts(open_target("impl"), story.shape, story.operations) == [None] * len(story.operations)
 
 
 @pytest.mark.parametrize("property", PROPERTIES)
 def test_every_property_has_a_mistake_of_its_own(property):
-    assert property in {fault.property for fault in CONTRACT_FAULTS.values()}
+    assert property in {story.property for story in STORIES.values()}
+
+
+def test_every_mistake_that_the_contract_must_find_has_a_story_that_ends_in_its_property():
+    meant = {name: fault.observables for name, fault in FAULTS.items() if fault.oracles == (CONTRACT,)}
+    assert meant
+    assert meant == {name: (STORIES[name].property,) for name in meant}

@@ -6,7 +6,7 @@ import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
-from blockproof.fuzz.faults.tensors import DATA_PLANE_FAULTS
+from blockproof.fuzz.faults import Part, faults_in
 from blockproof.fuzz.findings.finding import CORRUPTION
 from blockproof.fuzz.findings.oracle_names import SHADOW
 from blockproof.fuzz.opening.memories import memory_named
@@ -53,7 +53,7 @@ def test_right_tensors_show_nothing_in_all_attention_types():
 
 
 @needs_torch
-@pytest.mark.parametrize("name", DATA_PLANE_FAULTS)
+@pytest.mark.parametrize("name", faults_in(Part.TENSORS))
 def test_a_planted_fault_is_caught_and_its_reproduction_shows_it(name, tmp_path):
     tensors = f"fault:{name}"
     summary = fuzz(tensors, seed=0)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.adapters.impl import open_impl
-from blockproof.fuzz.faults.core import open_fault
-from blockproof.fuzz.faults.liveness import LIVENESS_FAULTS, open_liveness_fault
+from blockproof.fuzz.faults import FAULTS
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import LIVENESS, SHADOW
+from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.liveness import PROPERTIES, draw_script, is_script, judge, simpler_scripts
 from blockproof.fuzz.oracles.liveness.bounds import Bounds
 from blockproof.fuzz.runs.judging import Judging
@@ -53,6 +53,7 @@ def _script(shape: Shape, *parts: list[Operation]) -> Trace:
     return Trace(shape, tuple(operation for part in parts for operation in part))
 
 
+LIVENESS_FAULTS = {name: fault for name, fault in FAULTS.items() if fault.oracles == (LIVENESS,)}
 FULL, WINDOW, STATES = Group("full", 1), Group("sliding", 1, window=3), Group("mamba", 1)
 STORIES = {
     "gate-counts-whole-sequence": _script(
@@ -122,7 +123,7 @@ def test_each_property_has_a_fault_of_its_own() -> None:
 @pytest.mark.parametrize("name", STORIES)
 def test_a_planted_fault_is_caught_by_exactly_its_property(name: str) -> None:
     assert _judge(open_impl(), STORIES[name])[0] is None
-    finding, run = _judge(open_liveness_fault(name), STORIES[name])
+    finding, run = _judge(open_target(f"fault:{name}"), STORIES[name])
     assert finding is not None
     assert (finding.observable, finding.oracle) == (LIVENESS_FAULTS[name].observables[0], LIVENESS)
     assert finding.operation == STORIES[name].operations[finding.step]
@@ -132,7 +133,7 @@ def test_a_planted_fault_is_caught_by_exactly_its_property(name: str) -> None:
 
 @pytest.mark.parametrize("name", LIVENESS_FAULTS)
 def test_drawn_scripts_find_a_planted_fault_and_only_by_properties_it_breaks(name: str) -> None:
-    target, found = open_liveness_fault(name), Counter[str]()
+    target, found = open_target(f"fault:{name}"), Counter[str]()
     for script in _drawn(460):
         finding, _ = _judge(target, script)
         if finding is not None:
@@ -289,11 +290,11 @@ def test_a_target_without_gate_and_drafts_is_not_asked_for_them() -> None:
 
 def test_what_only_tables_can_show_is_not_observed_where_they_are_hidden() -> None:
     name = "gate-counts-nothing"
-    hidden, _ = _judge(_Limited(open_liveness_fault(name), hides=("tables",)), STORIES[name])
+    hidden, _ = _judge(_Limited(open_target(f"fault:{name}"), hides=("tables",)), STORIES[name])
     assert hidden is None
     name = "preempted-keeps-blocks"
-    shown, _ = _judge(_Limited(open_liveness_fault(name)), STORIES[name])
-    hidden, run = _judge(_Limited(open_liveness_fault(name), hides=("tables",)), STORIES[name])
+    shown, _ = _judge(_Limited(open_target(f"fault:{name}")), STORIES[name])
+    hidden, run = _judge(_Limited(open_target(f"fault:{name}"), hides=("tables",)), STORIES[name])
     assert shown is not None
     assert hidden is not None
     assert "only gives way held" in shown.detail
@@ -302,7 +303,7 @@ def test_what_only_tables_can_show_is_not_observed_where_they_are_hidden() -> No
 
 
 def test_what_another_oracle_finds_is_replayed_by_the_operations_of_the_run() -> None:
-    run = ModelFreeRun(open_fault("skipped-off-by-one"), Judging((SHADOW,)))
+    run = ModelFreeRun(open_target("fault:skipped-off-by-one"), Judging((SHADOW,)))
     for script in _drawn(230):
         found = judge(run, script)
         if found is not None and found[0].oracle == SHADOW:
@@ -361,7 +362,7 @@ def test_the_admission_deadlock_of_report_39734_starves_only_with_the_old_gate()
     whole = sum(rule.required(prompt) for rule in bounds.rules)
     assert (whole, bounds.usable, bounds.most(prompt + 2), bounds.counted(prompt)) == (50, 40, 33, 32)
     assert judge(LockstepRun(open_impl()), script) is None
-    finding, run = _judge(open_liveness_fault("gate-counts-whole-sequence"), script)
+    finding, run = _judge(open_target("fault:gate-counts-whole-sequence"), script)
     assert finding is not None
     assert finding.observable == "L1"
     assert "long starves" in finding.detail

@@ -7,7 +7,6 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.machine import DifferenceError, lockstep_machine
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
-from blockproof.fuzz.faults.core import open_fault
 from blockproof.fuzz.findings.finding import CORRUPTION, Trace
 from blockproof.fuzz.findings.oracle_names import LOCKSTEP, ORACLES, SHADOW
 from blockproof.fuzz.opening.known_deviations import declared_for, model_for
@@ -99,14 +98,14 @@ def test_a_run_may_be_judged_by_one_oracle_alone():
 )
 def test_it_finds_unsafe_faults_of_a_core_without_comparing_it(name):
     summary = Summary(f"fault:{name}", "random", 1)
-    run_random(open_fault(name), Plan(1, operations=20_000, oracles=(SHADOW,)), summary)
+    run_random(open_target(f"fault:{name}"), Plan(1, operations=20_000, oracles=(SHADOW,)), summary)
     assert summary.finding is not None
     assert summary.finding.observable == CORRUPTION
     assert verdict(summary) == f"FOUND: wrong content at {summary.finding.kind[1]}"
     text = str(summary.finding)
     assert text.startswith("shadow memory: wrong content at operation")
     assert summary.finding.detail in text
-    assert replay(summary.trace, open_fault(name), Judging((SHADOW,)))[0] == summary.finding
+    assert replay(summary.trace, open_target(f"fault:{name}"), Judging((SHADOW,)))[0] == summary.finding
 
 
 @pytest.mark.parametrize("name", CORRUPTING)

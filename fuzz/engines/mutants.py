@@ -1,0 +1,78 @@
+"""Does the harness find mistakes that were planted on purpose? Each fault is hunted by an engine and then shrunk."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from ..faults import FAULTS, Fault, Part
+from ..opening.targets import open_target
+from ..reports.summary import Summary
+from ..traces.shrink import shrink
+from .plan import Plan
+from .seeded import run_random
+
+MUTANTS = {name: fault for name, fault in FAULTS.items() if fault.part != Part.CONFIGURATION}
+"""The faults that runs of operations can find, by name. Those of configuration answers are `fuzz-config`'s."""
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """What became of one planted fault."""
+
+    fault: str
+    expected: tuple[str, ...]
+    """Observables in one of which it should show."""
+    found: bool
+    """Whether anything at all was found."""
+    observable: str | None = None
+    operation: str | None = None
+    operations: int = 0
+    """Operations until it was found."""
+    seconds: float = 0.0
+    """Until it was found, shrinking not counted."""
+    shrunk_to: int | None = None
+    """Operations of the reduced trace."""
+    shrink_seconds: float = 0.0
+
+
+def can_be_tried(fault: Fault) -> bool:
+    """False for a fault in tensors where torch is not installed."""
+    return fault.part != Part.TENSORS or find_spec("torch") is not None
+
+
+def hunt(fault: Fault, seconds: float, seed: int, oracles: tuple[str, ...] | None = None) -> Hunt:
+    """Fuzz our core with this fault of `MUTANTS` for at most so many seconds, and shrink what comes up.
+
+    `oracles` judge, by default those that must find the fault. TargetUnavailableError for a fault in tensors without
+    torch.
+    """
+    named, judges = f"fault:{fault.name}", oracles or fault.oracles
+    target = open_target(named if fault.part == Part.CORE else "impl")
+    plan = Plan(seed, seconds, oracles=judges, tensors=None if fault.part == Part.CORE else named)
+    done = Summary(target.name, "random", seed)
+    try:
+        run_random(target, plan, done)
+        if done.finding is None or done.trace is None:
+            return Hunt(fault.name, fault.observables, False, operations=done.operations, seconds=done.seconds)
+        start = time.monotonic()
+        shrunk = shrink(done.trace, done.finding.kind, target, plan.judging())
+        if shrunk.interrupted:
+            raise KeyboardInterrupt  # the reducer has kept its best; here the whole hunt is to end
+    finally:
+        target.close()
+    return Hunt(
+        fault.name,
+        fault.observables,
+        True,
+        *done.finding.kind,
+        done.operations,
+        round(done.seconds, 2),
+        len(shrunk.trace.operations),
+        round(time.monotonic() - start, 2),
+    )
+
+
+def missed(hunts: Iterable[Hunt]) -> list[str]:
+    """Names of the faults that were not found. If there is one, the oracles are not to be trusted."""
+    return [hunt.fault for hunt in hunts if not hunt.found]

@@ -1,0 +1,87 @@
+"""Planted faults of block tables: which entries they get, keep and give up."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ..findings.oracle_names import CONTRACT
+from .registry import fault, wrap, wrap_each
+
+
+@fault("one token too many is skipped", "outcome", "free")
+def _skipped_off_by_one(manager: Any) -> None:
+    wrap_each(manager, "get_num_skipped_tokens", lambda _, skipped, computed: skipped(computed + 1))
+
+
+@fault("nothing is skipped while a request runs", "free", "outcome")
+def _window_never_slides(manager: Any) -> None:
+    manager.coordinator.remove_skipped_blocks = lambda request, computed: None
+
+
+@fault("lookahead tokens get no block", "outcome")
+def _lookahead_ignored(manager: Any) -> None:
+    wrap_each(manager, "allocate_new_blocks", lambda _, allocate, request, tokens, main: allocate(request, main, main))
+
+
+@fault("the last two of the new blocks change places in the table", "tables")
+def _table_entries_swapped(manager: Any) -> None:
+    def allocate(single: Any, original: Callable[..., Any], request: str, *rest: Any) -> Any:
+        new = list(original(request, *rest))
+        if len(new) > 1:
+            table = single.req_to_blocks[request]
+            table[-1], table[-2] = table[-2], table[-1]
+        return new
+
+    wrap_each(manager, "allocate_new_blocks", allocate)
+
+
+@fault("a table may grow beyond the model length", "outcome")
+def _model_length_ignored(manager: Any) -> None:
+    manager.max_model_len *= 2
+
+
+@fault("the speculative states of the last step are dropped, not moved", "outcome")
+def _speculative_states_not_moved(manager: Any) -> None:
+    def allocate(single: Any, original: Callable[..., Any], request: str, *rest: Any) -> Any:
+        single._allocated_block_reqs.discard(request)
+        return original(request, *rest)
+
+    wrap_each(manager, "allocate_new_blocks", allocate, having="_allocated_block_reqs")
+
+
+@fault("the state before the current one is never given back", "free", "outcome", "ref_cnt")
+def _last_state_leaks(manager: Any) -> None:
+    def remove(single: Any, original: Callable[..., Any], request: str, computed: int) -> None:
+        single.last_state_block_idx.pop(request, None)
+        original(request, computed)
+
+    wrap_each(manager, "remove_skipped_blocks", remove, having="last_state_block_idx")
+
+
+@fault("the first two entries of a table change places when it grows", "S5", oracles=(CONTRACT,))
+def _old_entries_swapped(manager: Any) -> None:
+    single = manager.coordinator.single_type_managers[0]
+
+    def allocate(original: Callable[..., Any], request: str, *rest: Any) -> Any:
+        table = single.req_to_blocks[request]
+        if len(table) > 1:
+            table[0], table[1] = table[1], table[0]
+        return original(request, *rest)
+
+    wrap(single, "allocate_new_blocks", allocate)
+
+
+@fault("a request that ends keeps its table in the last group", "S12", oracles=(CONTRACT,))
+def _last_group_not_freed(manager: Any) -> None:
+    manager.coordinator.single_type_managers[-1].free = lambda request: None
+
+
+@fault("entries are given up for the tokens of a step that is still running", "S13", oracles=(CONTRACT,))
+def _window_cut_ahead_of_the_step(manager: Any) -> None:
+    scheduled: dict[str, int] = {}
+
+    def allocate(original: Callable[..., Any], request: Any, tokens: int, **more: Any) -> Any:
+        scheduled[request.request_id] = tokens
+        return original(request, tokens, **more)
+
+    wrap(manager, "allocate_slots", allocate)
+    wrap(manager, "remove_skipped_blocks", lambda cut, name, computed: cut(name, computed + scheduled.get(name, 0)))

@@ -1,0 +1,91 @@
+"""For every property of the contract the faults of our core that it is the first to report, each with a story.
+
+A story is a short sequence of operations at whose end the property must report the fault. On the clean core nothing is
+to be reported in the same story.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from blockproof.model.ops import (
+    Advance,
+    Allocate,
+    Evict,
+    Free,
+    Group,
+    Lookup,
+    Operation,
+    RemoveSkipped,
+    Shape,
+    Submit,
+)
+
+
+class Story(NamedTuple):
+    """What shows a fault; `property` reports it at the last operation, and nothing is reported before."""
+
+    property: str
+    shape: Shape
+    operations: tuple[Operation, ...]
+
+
+def _shape(*groups: Group, num_blocks: int = 12, **more: Any) -> Shape:
+    size = max(group.block_size for group in groups)
+    return Shape(groups, num_blocks, 16, groups[0].block_size, size, 16, **more)
+
+
+def computed(name: str, *prompt: int) -> tuple[Operation, ...]:
+    """A request whose prompt is computed in one step."""
+    return (Submit(name, prompt), Allocate(name, len(prompt)), Advance(name))
+
+
+_FULL = Group("full", 2)
+_BY_TOKEN = Group("full", 1)
+_WINDOW = Group("sliding", 1, window=2)
+_STATES = Group("mamba", 1, mamba_mode="all")
+_TIGHT_HIT = (*computed("a", 0, 0), Free("a"), Submit("b", (0, 0, 0, 0)), Lookup("b"), Allocate("b", 2, hit=True))
+REPLAY = (*computed("a", 0, 0, 0, 0), Submit("b", (0, 0, 0, 0)), Lookup("b"))
+
+STORIES: Mapping[str, Story] = {
+    "one-block-leaks": Story("S1", _shape(_FULL), (*computed("a", 0, 1, 2, 3), Free("a"))),
+    "free-count-drifts": Story(
+        "S1",
+        _shape(_BY_TOKEN),
+        (*computed("a", 0, 0), Free("a"), Submit("b", (0, 0)), Lookup("b"), Allocate("b", 1, hit=True)),
+    ),
+    "held-block-handed-out": Story(
+        "S2", _shape(_FULL), (Submit("a", (0, 0)), Allocate("a", 2), Submit("b", (1,)), Allocate("b", 1))
+    ),
+    "null-block-freed": Story("S4", _shape(_FULL), (*computed("a", 0, 1), Submit("b", (1,)), Free("b"))),
+    "old-entries-swapped": Story("S5", _shape(_FULL), (*computed("a", 0, 1, 2, 3), Allocate("a", 1))),
+    "skipped-off-by-one": Story(
+        "S6", _shape(_WINDOW), (Submit("a", (0, 1, 2)), Allocate("a", 2), Advance("a"), Allocate("a", 1))
+    ),
+    "last-token-hit": Story("S7", _shape(_FULL), REPLAY),
+    "hit-in-wrong-order": Story("S7", _shape(_BY_TOKEN), REPLAY),
+    "same-step-rule-dropped": Story(
+        "S7",
+        _shape(_BY_TOKEN, _STATES),
+        (Submit("a", (0, 0)), Allocate("a", 2), Submit("b", (0, 0)), Lookup("b"), Allocate("b", 1, hit=True)),
+    ),
+    "evictable-hits-uncounted": Story("S8", _shape(_BY_TOKEN, num_blocks=4), _TIGHT_HIT),
+    "refusal-pins-hits": Story("S8", _shape(_BY_TOKEN, num_blocks=4), _TIGHT_HIT),
+    "taken-from-the-back": Story("S9", _shape(_FULL), (Submit("a", (0, 1)), Allocate("a", 2))),
+    "identity-lost-when-freed": Story("S10", _shape(_FULL), (*computed("a", 0, 1), Free("a"))),
+    "eviction-does-nothing": Story("S10", _shape(_FULL), (*computed("a", 0, 1), Evict((1,)))),
+    "delay-ignored": Story("S10", _shape(_FULL), (Submit("a", (0, 1, 2)), Allocate("a", 0, external=2, delay=True))),
+    "removed-event-missing": Story(
+        "S11",
+        _shape(_BY_TOKEN, num_blocks=3, events=True),
+        (*computed("a", 0, 0), Free("a"), Submit("b", (1,)), Allocate("b", 1)),
+    ),
+    "unknown-free-moves-the-queue": Story("S12", _shape(_FULL), (Free("a"),)),
+    "last-group-not-freed": Story("S12", _shape(_BY_TOKEN, _WINDOW), (*computed("a", 0, 1), Free("a"))),
+    "window-cut-ahead-of-the-step": Story(
+        "S13", _shape(_WINDOW), (Submit("a", (0, 1, 2)), Allocate("a", 2), RemoveSkipped("a"))
+    ),
+    "eagle-drop-twice": Story("S14", _shape(_BY_TOKEN, eagle=True), REPLAY),
+    "replay-boundary-lost": Story("S14", _shape(_WINDOW, retention_interval=0), REPLAY),
+    "lookahead-ignored": Story("S15", _shape(_FULL), (Submit("a", (0, 1)), Allocate("a", 2, lookahead=1))),
+}
+"""By the name of the fault, in the order of the document."""
