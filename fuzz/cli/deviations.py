@@ -13,7 +13,7 @@ from .fuzz import JsonOption
 
 if TYPE_CHECKING:
     from ..findings.finding import Finding
-    from ..targets.deviations import ConfigurationDeviation, Deviation
+    from ..targets.deviations import Deviation
     from ..traces.trace_file import TraceFile
 
 
@@ -58,7 +58,7 @@ def deviations(
 
 def _work(
     name: str,
-    declared: "tuple[type[Deviation], ...]",
+    declared: "tuple[Deviation, ...]",
     write: Path | None,
     check: Path | None,
     seconds: float,
@@ -97,7 +97,7 @@ def _work(
     return problems, shown
 
 
-def _print_list(declared: "list[type[Deviation] | ConfigurationDeviation]", as_json: bool) -> None:
+def _print_list(declared: "list[Deviation]", as_json: bool) -> None:
     if as_json:
         print(json.dumps([{"id": d.id, "condition": d.condition, "reason": d.reason} for d in declared], indent=2))
         return

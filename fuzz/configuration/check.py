@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ...model.answers import Rules
-from ..opening.known_deviations import declared_in_configurations, known_of
+from ..opening.known_deviations import known_of
 from ..targets.base import Calculator, TargetLostError
 from ..workload.draw import Draw, SeededDraw
 from .draw import Answer, Configuration, draw_configuration
@@ -96,8 +96,8 @@ class Judge:
         self.rules = Rules()
         known = known_of(target.name)
         self.reference = None if known is None else known.rules()
-        if self.reference is not None:
-            self.reach.deviations.update({deviation.id: 0 for deviation in declared_in_configurations(target.name)})
+        self.reach.declared = () if known is None else known.configuration_deviations
+        self.reach.deviations.update({deviation.id: 0 for deviation in self.reach.declared})
         self._start()
 
     def check(

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..opening.known_deviations import declared_in_configurations
+from ..reports.deviations import deviation_table, unseen
 from ..reports.tables import Section, counted, crossed
+from ..targets.deviations import Deviation
 from .draw import Answer, Configuration
 from .findings import ConfigurationFinding, manner
 
@@ -36,7 +37,9 @@ class Reach:
     invariants: Counter[str] = field(default_factory=Counter)
     """Configurations in which an invariant had answers to look at."""
     deviations: Counter[str] = field(default_factory=Counter)
-    """Questions in which a known deviation of the target showed; 0 for those that never did."""
+    """Questions in which a known deviation of the target showed, by id; 0 for those that never did."""
+    declared: tuple[Deviation, ...] = ()
+    """The known deviations of the target; a `Judge` sets them."""
     findings: list[ConfigurationFinding] = field(default_factory=list)
     """One of each kind."""
 
@@ -67,18 +70,12 @@ class Reach:
         yield from counted("Specs", ("class or quantisation", "configurations"), self.specs)
         yield from counted("Situations reached", ("situation", "times"), self.situations)
         yield from counted("Invariants (specs-and-config.md §15)", ("id", "configurations"), self.invariants)
-        if self.deviations:
-            reasons = {deviation.id: deviation.reason for deviation in declared_in_configurations(self.target)}
-            rows = ((name, self._occurred(times), reasons[name]) for name, times in sorted(self.deviations.items()))
-            yield Section("Known deviations of the target", ("id", "times", "what it does"), tuple(rows))
-
-    def _occurred(self, times: int) -> str:
-        """How often a deviation showed; one that never does in a long run may no longer be true."""
-        return f"{times:,}" if times else "STALE? never" if self.configurations >= LONG_RUN else "not seen"
+        declared = sorted(self.declared, key=lambda deviation: deviation.id)
+        yield from deviation_table(declared, self.deviations, long_run=self.configurations >= LONG_RUN)
 
     def stale(self) -> list[str]:
         """Known deviations that never showed."""
-        return [name for name, times in self.deviations.items() if not times]
+        return unseen(self.declared, self.deviations)
 
     def as_json(self) -> dict[str, Any]:
         """The counts as one document; of findings, only how many."""

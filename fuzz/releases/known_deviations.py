@@ -13,7 +13,7 @@ from ..opening.known_deviations import declared_for
 from ..reports.summary import Summary
 from ..runs.judging import Judging
 from ..targets.base import Target
-from ..targets.deviations import Deviation, MisuseUnchecked
+from ..targets.deviations import Deviation
 from ..traces.replay import replay
 from ..traces.shrink import shrink
 from ..traces.trace_file import FoundWhat, TraceFile
@@ -23,10 +23,10 @@ KEPT = "docs/evidence/deviations"
 """Where the traces are kept in the repository; the page lies next to the folder and has its name."""
 
 
-def find_smallest(name: str, deviation: type[Deviation], target: Target, seconds: float) -> TraceFile | None:
+def find_smallest(name: str, deviation: Deviation, target: Target, seconds: float) -> TraceFile | None:
     """The smallest trace of this name (`trace_names`) of a deviation; None if none came up in so many seconds."""
     summary = Summary(target.name, "random", 0)
-    plan = Plan(0, seconds=seconds, chaos=deviation is MisuseUnchecked, without=(name,))
+    plan = Plan(0, seconds=seconds, chaos=deviation.chaos_only, without=(name,))
     run_random(target, plan, summary)
     if summary.finding is None or summary.trace is None:
         return None
@@ -47,7 +47,7 @@ def undeclared(name: str, trace: Trace, target: Target) -> Finding | str:
     return finding
 
 
-def trace_names(deviation: type[Deviation]) -> tuple[str, ...]:
+def trace_names(deviation: Deviation) -> tuple[str, ...]:
     """The traces that a deviation must have, without `.json`: of the difference, and of what it corrupts."""
     return (deviation.id, f"{deviation.id}.corruption") if deviation.corrupts else (deviation.id,)
 
@@ -66,7 +66,7 @@ def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]]) -> st
     for deviation in declared_for(target_name):
         lines += ["", f"## {deviation.id}", "", *prose(f"{deviation.reason[:1].upper()}{deviation.reason[1:]}."), ""]
         lines += prose(f"shows when: {deviation.condition}", bullet="* ")
-        lines += prose(f"source: {deviation.__doc__}", bullet="* ")
+        lines += prose(f"source: {deviation.source}", bullet="* ")
         for name in trace_names(deviation):
             lines += ["", *_trace_lines(name, shown)]
     return "\n".join([*lines, ""])

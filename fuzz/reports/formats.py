@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from ...model.ops import Done, Refused
 from ..findings.oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW
-from ..targets.deviations import Deviation
+from .deviations import deviation_table
 from .summary import Summary
 from .tables import Section, counted, crossed, markdown_tables, plain_sections, show_sections
 
@@ -48,9 +48,7 @@ def sections(summary: Summary) -> Iterator[Section]:
     yield from _attention(summary)
     yield from crossed("Operations and outcomes", "operation", summary.outcomes, _USUAL)
     yield from counted("Situations reached", ("situation", "times"), summary.reached)
-    if summary.declared:
-        rows = ((deviation.id, _occurred(summary, deviation), deviation.reason) for deviation in summary.declared)
-        yield Section("Known deviations of the target", ("id", "times", "what it does"), tuple(rows))
+    yield from deviation_table(summary.declared, summary.deviated, long_run=summary.operations >= LONG_RUN)
     if summary.unobserved:
         rows = ((*pair, f"{runs:,}") for pair, runs in sorted(summary.unobserved.items()))
         yield Section("Not observed", ("property", "what it cannot show", "runs"), tuple(rows))
@@ -64,15 +62,6 @@ def _attention(summary: Summary) -> Iterator[Section]:
     rows = ((name, f"{runs:,}", f"{unbuilt:,}" if unbuilt else "")[: len(columns)] for name, runs, unbuilt in counts)
     if summary.attention:
         yield Section("Runs by attention type", columns, tuple(rows))
-
-
-def _occurred(summary: Summary, deviation: type[Deviation]) -> str:
-    """How often a deviation occurred; one that never does in a long run may no longer be true."""
-    if times := summary.deviated[deviation.id]:
-        return f"{times:,}"
-    if deviation.chaos_only:
-        return "needs --chaos"
-    return "STALE? never" if summary.operations >= LONG_RUN else "not seen"
 
 
 _USUAL = (Done.__name__, Refused.__name__)

@@ -11,6 +11,7 @@ from ..findings.oracle_names import LOCKSTEP, ORACLES
 from ..opening.known_deviations import declared_for
 from ..runs.run import Run
 from ..targets.deviations import Deviation
+from .deviations import unseen
 
 COUNTERS = ("attention", "unbuilt", "unobserved", "operation_counts", "outcomes", "reached", "deviated", "misuse")
 
@@ -119,10 +120,10 @@ class Summary:
         return self.operations / self.seconds if self.seconds else 0.0
 
     @property
-    def declared(self) -> tuple[type[Deviation], ...]:
+    def declared(self) -> tuple[Deviation, ...]:
         """The deviations that lockstep takes as declared for the target."""
         return () if LOCKSTEP not in self.oracles else declared_for(self.core_name or self.target)
 
     def unseen_deviations(self) -> list[str]:
         """Ids of declared deviations that did not occur, those left out that only chaos shows."""
-        return [d.id for d in self.declared if not self.deviated[d.id] and not d.chaos_only]
+        return unseen(self.declared, self.deviated)

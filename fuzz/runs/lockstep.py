@@ -93,7 +93,7 @@ class LockstepRun(Run):
             return finding
         results = [getattr(side, "error", type(side).__name__) for side in (finding.actual, finding.expected)]
         what = f"{type(operation).__name__}: {finding.observable} differs, {results[0]} instead of {results[1]}"
-        self.model.deviated[MisuseUnchecked.id] += 1
+        self.model.note(MisuseUnchecked.deviation, True)
         self.misuse[what] += 1
         self.model.dead, self.found = True, None
         return None

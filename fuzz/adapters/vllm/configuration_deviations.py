@@ -13,7 +13,7 @@ from ....model.attention import CoreError, demand
 from ....model.capacity import WorkerConfig
 from ....model.grouping import LayerGroup
 from ....model.layers import REGISTERED, Config, Kind, Layer, Layers
-from ...targets.deviations import ConfigurationDeviation
+from ...targets.deviations import Deviation
 from .reference_groups import ReferenceGroups
 
 
@@ -150,8 +150,8 @@ def spelled_out(x: Layer) -> Layer:
     return replace(x, head_size_v=x.head_size) if x.type == Kind.WINDOW_MLA and x.head_size_v is None else x
 
 
-CONFIGURATION_DEVIATIONS: tuple[ConfigurationDeviation, ...] = tuple(
-    ConfigurationDeviation(*row)
+CONFIGURATION_DEVIATIONS: tuple[Deviation, ...] = tuple(
+    Deviation(*row)
     for row in (
         (
             "S-01",

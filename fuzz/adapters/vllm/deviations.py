@@ -7,15 +7,20 @@ from ....model.identity import ExtraKey, overlapping_items
 from ....model.lookup import Coordinator, SpecGroup
 from ....model.ops import FULL_FAMILY, Failed, Lookup, Shape, Value
 from ....model.requests import Request
-from ...targets.deviations import Deviation, MisuseUnchecked
+from ...targets.deviations import DeviatingModel, Deviation, MisuseUnchecked
 
 
-class UnknownRequestGetsTable(Deviation):
-    """core.md, deviation 5."""
+class UnknownRequestGetsTable(DeviatingModel):
+    """An unknown request has an empty table once its common prefix was asked for."""
 
-    id = "common-prefix-unknown"
-    reason = "asking for the common prefix of an unknown request leaves an empty table, which counts as one more sharer"
-    condition = "CommonPrefix of a request without a table, in a full-attention group"
+    deviation = Deviation(
+        "common-prefix-unknown",
+        reason=(
+            "asking for the common prefix of an unknown request leaves an empty table, which counts as one more sharer"
+        ),
+        condition="CommonPrefix of a request without a table, in a full-attention group",
+        source="core.md, deviation 5.",
+    )
 
     def __init__(self, shape: Shape) -> None:
         self._ghosts: list[set[str]] = [set() for _ in shape.groups]
@@ -35,7 +40,7 @@ class UnknownRequestGetsTable(Deviation):
             if counts[block] != sharers:
                 break
             shared += 1
-        self.deviated[UnknownRequestGetsTable.id] += shared != right
+        self.note(UnknownRequestGetsTable.deviation, shared != right)
         return shared
 
     def give_back(self, name: str) -> None:
@@ -45,13 +50,16 @@ class UnknownRequestGetsTable(Deviation):
         super().give_back(name)
 
 
-class UntaggedExtraKeys(Deviation):
-    """core.md, deviation 2; vllm-project/vllm#44701."""
+class UntaggedExtraKeys(DeviatingModel):
+    """Adapter and salt are not told apart."""
 
-    id = "untagged-extra-keys"
-    corrupts = True
-    reason = "adapter and salt enter the hash as bare strings, so an adapter named like a salt shares its blocks"
-    condition = "equal tokens with the same names of adapter and salt in another role"
+    deviation = Deviation(
+        "untagged-extra-keys",
+        reason="adapter and salt enter the hash as bare strings, so an adapter named like a salt shares its blocks",
+        condition="equal tokens with the same names of adapter and salt in another role",
+        source="core.md, deviation 2; vllm-project/vllm#44701.",
+        corrupts=True,
+    )
 
     def __init__(self, shape: Shape) -> None:
         self._tagged: dict[tuple[ExtraKey, ...], tuple[ExtraKey, ...]] = {}
@@ -61,20 +69,23 @@ class UntaggedExtraKeys(Deviation):
         """Adapter and salt lose their tags."""
         right = super().content_keys(request, start, end, restart)
         wrong = tuple(("", value) if tag in ("adapter", "salt") else (tag, value) for tag, value in right)
-        self.deviated[UntaggedExtraKeys.id] += self._tagged.setdefault(wrong, right) != right
+        self.note(UntaggedExtraKeys.deviation, self._tagged.setdefault(wrong, right) != right)
         return wrong
 
 
-class ItemsLostOnRestart(Deviation):
-    """Found by lockstep; close to vllm-project/vllm#49448."""
+class ItemsLostOnRestart(DeviatingModel):
+    """Naming that goes on after the prompt sees its last multimodal item only."""
 
-    id = "items-lost-on-restart"
-    corrupts = True
-    reason = (
-        "a block that fills up during generation is hashed with the prompt's last multimodal item only; an earlier one "
-        "in the same block is left out, so prompts that differ in it share the block"
+    deviation = Deviation(
+        "items-lost-on-restart",
+        reason=(
+            "a block that fills up during generation is hashed with the prompt's last multimodal item only; an earlier "
+            "one in the same block is left out, so prompts that differ in it share the block"
+        ),
+        condition="the prompt's last, partial block holds two items or more, and fills up later",
+        source="Found by lockstep; close to vllm-project/vllm#49448.",
+        corrupts=True,
     )
-    condition = "the prompt's last, partial block holds two items or more, and fills up later"
 
     def content_keys(self, request: Request, start: int, end: int, restart: int) -> tuple[ExtraKey, ...]:
         """Only the last item is seen when naming goes on."""
@@ -84,19 +95,23 @@ class ItemsLostOnRestart(Deviation):
         last = request.submit.items[-1:]
         items = overlapping_items(request.submit.items, start, end)
         lost = len(items) - len(overlapping_items(last, start, end))
-        self.deviated[ItemsLostOnRestart.id] += lost > 0
+        self.note(ItemsLostOnRestart.deviation, lost > 0)
         at = next((i for i, (tag, _) in enumerate(right) if tag == "item"), 0)
         return right[:at] + right[at + lost :]
 
 
-class ChunkedCapTooSmall(Deviation):
-    """core.md, deviation 3; S-13."""
+class ChunkedCapTooSmall(DeviatingModel):
+    """The admission cap of chunks is a block smaller where chunks and blocks do not align."""
 
-    id = "chunked-cap"
-    reason = (
-        "the admission cap of chunked local attention leaves out the block that a chunk starting inside it drags along"
+    deviation = Deviation(
+        "chunked-cap",
+        reason=(
+            "the admission cap of chunked local attention leaves out the block that a chunk starting inside it drags "
+            "along"
+        ),
+        condition="the chunk is no multiple of the block size, and the gate asks for more than the cap",
+        source="core.md, deviation 3; S-13.",
     )
-    condition = "the chunk is no multiple of the block size, and the gate asks for more than the cap"
 
     def capped(self, rule: Rule, required: int) -> int:
         """The cap without the extra block."""
@@ -105,36 +120,42 @@ class ChunkedCapTooSmall(Deviation):
             return right
         shape = self.shape
         wrong = min(required, cdiv(min(rule.k + shape.max_num_batched_tokens, shape.max_model_len), rule.b))
-        self.deviated[ChunkedCapTooSmall.id] += wrong != right
+        self.note(ChunkedCapTooSmall.deviation, wrong != right)
         return wrong
 
 
-class NegativeMambaDemand(Deviation):
-    """core.md, deviation 4."""
+class NegativeMambaDemand(DeviatingModel):
+    """A mamba table that is too long asks for a negative number of blocks."""
 
-    id = "mamba-negative-demand"
-    reason = "a table longer than needed (drafts became fewer) counts as negative demand and hides another group's"
-    condition = "mamba in align mode, required entries fewer than held ones"
+    deviation = Deviation(
+        "mamba-negative-demand",
+        reason="a table longer than needed (drafts became fewer) counts as negative demand and hides another group's",
+        condition="mamba in align mode, required entries fewer than held ones",
+        source="core.md, deviation 4.",
+    )
 
     def running_states(self, rule: Mamba, missing: int, started: bool) -> int:
         """Negative where the table is too long."""
-        self.deviated[NegativeMambaDemand.id] += missing < 0
+        self.note(NegativeMambaDemand.deviation, missing < 0)
         return missing if missing < 0 else super().running_states(rule, missing, started)
 
 
-class ExternalStateNotCounted(Deviation):
-    """Found by lockstep; vllm-project/vllm#57050 (b), vllm-project/vllm-ascend#11049."""
+class ExternalStateNotCounted(DeviatingModel):
+    """No block is counted for a mamba state that comes from outside."""
 
-    id = "mamba-external-state"
-    reason = (
-        "the block for a state that comes from outside is not predicted: with the pool nearly full the allocation "
-        "raises half-way, after it has taken blocks"
+    deviation = Deviation(
+        "mamba-external-state",
+        reason=(
+            "the block for a state that comes from outside is not predicted: with the pool nearly full the allocation "
+            "raises half-way, after it has taken blocks"
+        ),
+        condition="mamba in align mode, external tokens",
+        source="Found by lockstep; vllm-project/vllm#57050 (b), vllm-project/vllm-ascend#11049.",
     )
-    condition = "mamba in align mode, external tokens"
 
     def arriving_states(self, rule: Mamba, plan: Plan, entries: int) -> tuple[int, int]:
         """None are counted."""
-        self.deviated[ExternalStateNotCounted.id] += plan.op.external > 0
+        self.note(ExternalStateNotCounted.deviation, plan.op.external > 0)
         return 0, entries
 
 
@@ -146,16 +167,19 @@ class _OnlyFirstCut(Coordinator):
         return super().end(spec_group, hit, length) if first or len(self.rules) == 1 else hit.stop
 
 
-class OnlyFirstHitCut(Deviation):
-    """Found by lockstep; vllm-project/vllm-ascend#14283, review of vllm-project/vllm#40868."""
+class OnlyFirstHitCut(DeviatingModel):
+    """Only the first hit of a lookup is cut to the common length."""
 
-    id = "hit-not-cut"
-    reason = (
-        "the common length is applied to the first full-attention group's blocks only: another group's list stays "
-        "longer, its surplus blocks are pinned and stand where new tokens will be written; with external tokens a "
-        "negative number of blocks is taken, which inflates the free count"
+    deviation = Deviation(
+        "hit-not-cut",
+        reason=(
+            "the common length is applied to the first full-attention group's blocks only: another group's list stays "
+            "longer, its surplus blocks are pinned and stand where new tokens will be written; with external tokens a "
+            "negative number of blocks is taken, which inflates the free count"
+        ),
+        condition="two specs of the full-attention family, or an eagle mamba group before another one",
+        source="Found by lockstep; vllm-project/vllm-ascend#14283, review of vllm-project/vllm#40868.",
     )
-    condition = "two specs of the full-attention family, or an eagle mamba group before another one"
     coordinator_type = _OnlyFirstCut
 
     def lookup(self, op: Lookup) -> Value:
@@ -163,7 +187,7 @@ class OnlyFirstHitCut(Deviation):
         value = super().lookup(op)
         tokens, blocks = self.requests[op.request].hit or (0, [])
         long = any(len(row) * rule.b > tokens for row, rule in zip(blocks, self.rules, strict=True))
-        self.deviated[OnlyFirstHitCut.id] += long
+        self.note(OnlyFirstHitCut.deviation, long)
         return value
 
     def grow(self, group: int, table: list[int], count: int) -> None:
@@ -173,16 +197,21 @@ class OnlyFirstHitCut(Deviation):
         super().grow(group, table, max(0, count))
 
 
-class MambaEagleMargin(Deviation):
-    """Found by lockstep; vllm-project/vllm#43559, vllm-project/vllm#48375."""
+class MambaEagleMargin(DeviatingModel):
+    """An eagle mamba group is searched one block further, and drops none."""
 
-    id = "mamba-eagle-margin"
-    corrupts = True
-    reason = (
-        "an eagle mamba group is searched one block beyond the common length but drops none, so the hit can be longer "
-        "than what the other groups hold: tokens count as computed whose keys and values are nowhere"
+    deviation = Deviation(
+        "mamba-eagle-margin",
+        reason=(
+            "an eagle mamba group is searched one block beyond the common length but drops none, so the hit can be "
+            "longer than what the other groups hold: tokens count as computed whose keys and values are nowhere"
+        ),
+        condition=(
+            "eagle, a hybrid with mamba, and a mamba state registered one block further than the other groups' hit"
+        ),
+        source="Found by lockstep; vllm-project/vllm#43559, vllm-project/vllm#48375.",
+        corrupts=True,
     )
-    condition = "eagle, a hybrid with mamba, and a mamba state registered one block further than the other groups' hit"
 
     def rule(self, group: int) -> Rule:
         """A mamba group gets the margin."""
@@ -195,20 +224,23 @@ class MambaEagleMargin(Deviation):
         value = super().lookup(op)
         tokens, blocks = self.requests[op.request].hit or (0, [])
         short = any(len(row) * rule.b < tokens for row, rule in zip(blocks, self.rules, strict=True))
-        self.deviated[MambaEagleMargin.id] += short
+        self.note(MambaEagleMargin.deviation, short)
         return value
 
 
-class HitTakenForExternal(Deviation):
-    """Found by the shadow memory."""
+class HitTakenForExternal(DeviatingModel):
+    """A group takes its blocks before the next group has attached its hit."""
 
-    id = "hit-taken-for-external"
-    corrupts = True
-    reason = (
-        "group by group, the hit is attached and blocks for external tokens are taken: those of one group can be the "
-        "next group's hit, which nobody holds yet; the block then stands in two tables and is overwritten"
+    deviation = Deviation(
+        "hit-taken-for-external",
+        reason=(
+            "group by group, the hit is attached and blocks for external tokens are taken: those of one group can be "
+            "the next group's hit, which nobody holds yet; the block then stands in two tables and is overwritten"
+        ),
+        condition="several groups, a hit together with external tokens, and the hit's blocks first in the free queue",
+        source="Found by the shadow memory.",
+        corrupts=True,
     )
-    condition = "several groups, a hit together with external tokens, and the hit's blocks first in the free queue"
 
     def attach_all(self, plan: Plan) -> None:
         """Each group does both before the next."""
@@ -216,27 +248,30 @@ class HitTakenForExternal(Deviation):
             missing = self.attach(group, plan)
             next_free = self.state.queue(self.state.references())[: max(0, missing)]
             later = {block for hit in plan.hit[group + 1 :] for block in hit}
-            self.deviated[HitTakenForExternal.id] += not later.isdisjoint(next_free)
+            self.note(HitTakenForExternal.deviation, not later.isdisjoint(next_free))
             self.make_room(group, plan, missing)
 
 
-class SinkNotConstructible(Deviation):
-    """core.md, deviation 1; S-18."""
+class SinkNotConstructible(DeviatingModel):
+    """No core with attention sinks can be built."""
 
-    id = "sink-construction"
-    reason = (
-        "the constructor of the sink manager lacks a parameter that its caller passes, so no such core can be built"
+    deviation = Deviation(
+        "sink-construction",
+        reason=(
+            "the constructor of the sink manager lacks a parameter that its caller passes, so no such core can be built"
+        ),
+        condition="any group with attention sinks",
+        source="core.md, deviation 1; S-18.",
     )
-    condition = "any group with attention sinks"
 
     def __init__(self, shape: Shape) -> None:
         super().__init__(shape)
         if any(group.kind == "sink" for group in shape.groups):
             self.construction = Failed("TypeError")
-            self.deviated[SinkNotConstructible.id] += 1
+            self.note(SinkNotConstructible.deviation, True)
 
 
-DEVIATIONS: tuple[type[Deviation], ...] = (
+DEVIATING_MODELS: tuple[type[DeviatingModel], ...] = (
     UnknownRequestGetsTable,
     UntaggedExtraKeys,
     ItemsLostOnRestart,
@@ -249,4 +284,4 @@ DEVIATIONS: tuple[type[Deviation], ...] = (
     SinkNotConstructible,
     MisuseUnchecked,
 )
-"""All of them."""
+"""A model for each deviation that is known."""

@@ -12,13 +12,13 @@ from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.opening import environments
-from blockproof.fuzz.opening.known_deviations import declared_for, model_for
+from blockproof.fuzz.opening.known_deviations import declared_for, known_of, model_for
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases.known_deviations import KEPT, page, trace_names, undeclared
 from blockproof.fuzz.reports import formats as report
 from blockproof.fuzz.reports.formats import LONG_RUN, as_json, plain
 from blockproof.fuzz.reports.summary import Summary
-from blockproof.fuzz.targets.deviations import Deviation, MisuseUnchecked
+from blockproof.fuzz.targets.deviations import DeviatingModel, Deviation, MisuseUnchecked
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, read_trace
 from blockproof.fuzz.workload.draw import SeededDraw
@@ -31,24 +31,25 @@ from blockproof.model.ops import Allocate, CommonPrefix, Done, Failed, Group, Lo
 RELEASE = "vllm==0.23.0"
 FOLDER = Path(__file__).parents[3] / "docs" / "evidence" / "deviations"
 DECLARED = declared_for(RELEASE)
-IN_MODEL = [deviation for deviation in DECLARED if deviation is not MisuseUnchecked]
+MODELS = {model.deviation: model for release in references() for model in known_of(release).models}
+IN_MODEL = [deviation for deviation in DECLARED if deviation != MisuseUnchecked.deviation]
 """Those that replace a rule; unchecked misuse is excused by lockstep instead."""
 
 
 TRACES = [name for deviation in DECLARED for name in trace_names(deviation)]
 
 
-def ids(deviation: type[Deviation]) -> str:
+def ids(deviation: Deviation) -> str:
     return deviation.id
 
 
-def trace_of(deviation: type[Deviation]) -> Trace:
+def trace_of(deviation: Deviation) -> Trace:
     return read_trace(FOLDER / f"{deviation.id}.json").trace
 
 
-def alone(deviation: type[Deviation], shape: Shape) -> Model:
+def alone(deviation: Deviation, shape: Shape) -> Model:
     """The model with this one deviation."""
-    return type("Alone", (deviation,), {})(shape)
+    return type("Alone", (MODELS[deviation],), {})(shape)
 
 
 def views(model: Model, trace: Trace) -> list[object]:
@@ -71,7 +72,7 @@ class Release:
         return built, self._model.snapshot() if built == Done() else None
 
     def step(self, operation):
-        unchecked = MisuseUnchecked.id not in self._without and misuse(self._model, operation)
+        unchecked = MisuseUnchecked.deviation.id not in self._without and misuse(self._model, operation)
         outcome, snapshot = self._model.step(operation)
         return (Done() if unchecked else outcome), snapshot
 
@@ -162,7 +163,7 @@ def test_ids_are_unique_and_each_says_what_when_and_from_where():
     assert len({deviation.id for deviation in DECLARED}) == len(DECLARED)
     for deviation in DECLARED:
         assert all((deviation.id, deviation.reason, deviation.condition)), deviation
-        assert deviation.__doc__.startswith(("core.md", "Found by")), deviation
+        assert deviation.source.startswith(("core.md", "Found by")), deviation
 
 
 def test_every_declared_deviation_has_a_trace_and_every_trace_a_deviation():
@@ -176,10 +177,9 @@ def test_the_list_names_those_of_the_core_and_those_of_the_configuration_arithme
 
 
 def test_every_subclass_is_declared_for_some_release():
-    declared = {deviation for release in references() for deviation in declared_for(release)}
-    modules = {Deviation.__module__, of_the_release.__name__}
-    subclasses = {kind for kind in Deviation.__subclasses__() if kind.__module__ in modules}
-    assert {kind for kind in subclasses if "id" in vars(kind)} == declared
+    modules = {DeviatingModel.__module__, of_the_release.__name__}
+    subclasses = {kind for kind in DeviatingModel.__subclasses__() if kind.__module__ in modules}
+    assert {kind for kind in subclasses if "deviation" in vars(kind)} == set(MODELS.values())
 
 
 def test_the_page_has_what_the_traces_show():
@@ -245,8 +245,8 @@ def test_unchecked_misuse_is_counted_and_ends_the_run_only_where_it_is_declared(
     summary = Summary(RELEASE, "random", 0)
     run_random(Release(), Plan(0, operations=3_000, chaos=True), summary)
     assert summary.finding is None, summary.finding
-    assert summary.deviated[MisuseUnchecked.id] == sum(summary.misuse.values()) > 10
+    assert summary.deviated[MisuseUnchecked.deviation.id] == sum(summary.misuse.values()) > 10
     assert any(line.startswith("Release: outcome differs, Done instead of") for line in summary.misuse)
     strict = Summary(RELEASE, "random", 0)
-    run_random(Release(), Plan(0, operations=3_000, chaos=True, without=(MisuseUnchecked.id,)), strict)
+    run_random(Release(), Plan(0, operations=3_000, chaos=True, without=(MisuseUnchecked.deviation.id,)), strict)
     assert strict.finding.kind[0] == "outcome"
