@@ -227,7 +227,8 @@ def page(command: str, load: float, rounds: int, seconds: float) -> str:
     lines = [
         "# Block tables and slot mappings",
         "",
-        f"Written by `{command}`; [what is measured and how](../benchmarks/README.md).",
+        f"Written by `{command}`;",
+        "[what is measured and how](../../benchmarks/README.md).",
         "",
         f"* {date.today().isoformat()}, {processor()}, {os.cpu_count()} cores, of which one is used",
         f"* Python {platform.python_version()} on {platform.system()}, numpy {np.__version__}, "

@@ -206,7 +206,8 @@ def page(
     lines = [
         "# Numbers",
         "",
-        f"Written by `{command}`; [what is measured and how](../benchmarks/README.md).",
+        f"Written by `{command}`;",
+        "[what is measured and how](../../benchmarks/README.md).",
         "",
         *machine_lines(load),
         "",
@@ -223,7 +224,7 @@ def page(
             "",
             "## Planted faults",
             "",
-            f"{len(found)} of {len(hunts)} found by the engine `random` with seed 0; on average after "
+            f"{len(found)} of {len(hunts)} found by the engine `random` with seed 0; on average after",
             f"{sum(each.operations for each in found) / len(found):,.0f} operations, "
             f"shrunk to {median(each.shrunk_to or 0 for each in found):g} operations in the median, "
             f"{max(each.shrunk_to or 0 for each in found)} at most.",
