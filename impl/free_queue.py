@@ -1,4 +1,4 @@
-"""The queue of blocks that nobody holds; its order is the eviction order (core.md §2)."""
+"""The free queue: the blocks that nothing holds, in the order of eviction (core.md §2)."""
 
 from collections.abc import Sequence
 

@@ -14,7 +14,7 @@ from .kv_cache_interface import KVCacheConfig, KVCacheTensor, UniformTypeKVCache
 from .spec_base import DType, KVCacheSpec, MambaSpec, cdiv
 
 BYTE: DType = np.dtype(np.uint8)
-"""Elements of packed layouts, which nobody but the kernels looks into."""
+"""Element type of packed layouts, whose contents only the kernels interpret."""
 SCALE: DType = np.dtype(np.float32)
 
 

@@ -169,19 +169,19 @@ class KVCacheManager:
         total_computed = min(local_tokens + num_external_computed_tokens, max_model_len)
         if full_sequence_must_fit:
             sequence = min(request.num_tokens, max_model_len)
-            demand = coordinator.get_num_blocks_to_allocate(
+            needed = coordinator.get_num_blocks_to_allocate(
                 request_id, sequence, hit, num_encoder_tokens, total_computed, sequence, apply_admission_cap=True
             )
-            if demand > pool.get_num_free_blocks():
+            if needed > pool.get_num_free_blocks():
                 return None
         main_tokens = total_computed + num_new_tokens
         slots = min(main_tokens + num_lookahead_tokens, max_model_len)
-        # Even a refused request gives back what it no longer needs: somebody else may go on with it.
+        # Even a refused request gives back what it no longer needs, so that others can use it.
         coordinator.remove_skipped_blocks(request_id, total_computed)
-        demand = coordinator.get_num_blocks_to_allocate(
+        needed = coordinator.get_num_blocks_to_allocate(
             request_id, slots, hit, num_encoder_tokens, total_computed, main_tokens
         )
-        if demand > pool.get_num_free_blocks() - reserved_blocks:
+        if needed > pool.get_num_free_blocks() - reserved_blocks:
             return None
         if any(hit) or num_external_computed_tokens:
             coordinator.allocate_new_computed_blocks(request_id, hit, local_tokens, num_external_computed_tokens)
@@ -252,7 +252,7 @@ class KVCacheManager:
     def check(self) -> None:
         """AssertionError, with the violated equation, unless pool, tables and references fit together.
 
-        Blocks may have more references than the tables explain: somebody outside may hold them, too.
+        Blocks may have more references than table entries: outside holders may hold them, too.
         """
         self.block_pool.check()
         holders: Counter[int] = Counter()

@@ -1,4 +1,4 @@
-"""What the pool tells the outside about identities that come and go (core.md §5)."""
+"""The events with which the pool reports registered and evicted blocks (core.md §5)."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -87,7 +87,7 @@ class SingleTypeKVCacheManager(ABC):
             required = min(required, self._max_admission_blocks_per_request)
         held = len(self.req_to_blocks.get(request_id, ()))
         if request_id in self.num_cached_block:
-            self._demand_no_hit(request_id, new_computed_blocks)
+            self._check_no_hit(request_id, new_computed_blocks)
             return max(required - held, 0)
         skipped = self._num_skipped_blocks(total_computed_tokens)
         new = max(required - max(skipped, len(new_computed_blocks) + held), 0)
@@ -122,7 +122,7 @@ class SingleTypeKVCacheManager(ABC):
         comes with a hit.
         """
         if request_id in self.num_cached_block:
-            self._demand_no_hit(request_id, new_computed_blocks)
+            self._check_no_hit(request_id, new_computed_blocks)
             return 0
         table = self.req_to_blocks[request_id]
         assert not table, f"request {request_id} is not running but holds {len(table)} blocks: free it first"
@@ -228,7 +228,7 @@ class SingleTypeKVCacheManager(ABC):
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """Null the table's entries that no query from the computed tokens on attends to, and free their blocks.
 
-        Blocks without identity go to the front of the queue, since nobody can ever reuse their content.
+        Blocks without identity go to the front of the queue, since no lookup can find their content.
         """
         skipped = self._num_skipped_blocks(total_computed_tokens)
         table = self.req_to_blocks.get(request_id)
@@ -284,7 +284,7 @@ class SingleTypeKVCacheManager(ABC):
             self.new_block_ids.extend([block.block_id for block in new])
         return new
 
-    def _demand_no_hit(self, request_id: str, new_computed_blocks: Sequence[KVCacheBlock]) -> None:
+    def _check_no_hit(self, request_id: str, new_computed_blocks: Sequence[KVCacheBlock]) -> None:
         assert not new_computed_blocks, (
             f"running request {request_id} comes with a hit of {len(new_computed_blocks)} blocks: "
             "only a request that is not running can use one"

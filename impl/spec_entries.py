@@ -34,7 +34,7 @@ def uniform_base_of(spec: object) -> type[Any] | None:
 
 
 def how_to_register(spec: object) -> str:
-    """What to tell somebody whose spec class has no entry."""
+    """The text of an error about a spec class without an entry."""
     name = type(spec).__name__
     return f"{name} has no manager: decorate the class with @register_kv_cache_spec(manager_class=...)"
 

@@ -179,7 +179,7 @@ def _report_kv_cache_config(vllm_config: Any, kv_cache_config: KVCacheConfig) ->
 
 
 def generate_scheduler_kv_cache_config(kv_cache_configs: Sequence[KVCacheConfig]) -> KVCacheConfig:
-    """What the scheduler is told: the first worker's configuration with one spec for every group.
+    """The scheduler's configuration: the first worker's, with one spec for every group.
 
     An eagle mark of any worker counts [C-09]. The inputs stay as they are. AssertionError unless all workers have as
     many blocks.
@@ -226,7 +226,7 @@ def unify_kv_cache_configs(kv_cache_configs: list[KVCacheConfig]) -> list[KVCach
 
 
 def _agree(spec: KVCacheSpec, other: KVCacheSpec) -> bool:
-    """Are these specs of one group on two workers? Uniform ones hold each worker's own layers only."""
+    """Whether these can be the specs of one group on two workers. Uniform ones hold each worker's own layers only."""
     if isinstance(spec, UniformTypeKVCacheSpecs) and isinstance(other, UniformTypeKVCacheSpecs):
         return UniformTypeKVCacheSpecs.is_uniform_type({**spec.kv_cache_specs, **other.kv_cache_specs})
     return spec == other

@@ -1,4 +1,4 @@
-"""The arithmetic of configurations, asked question by question in the JSON of the golden vectors.
+"""Answers questions about the arithmetic of configurations, in the JSON format of the golden vectors.
 
 A question is an operation and its inputs, an answer `{"output": …}` or `{"raises": name of the exception class}`. The
 rules are those of `layers`, `grouping` and `capacity`, three parts of one class, so that a release that is known to
@@ -22,17 +22,17 @@ T = TypeVar("T")
 
 
 class Rules(CapacityRules):
-    """The whole chapter."""
+    """All rules of configuration arithmetic (specs-and-config.md)."""
 
     def answer(self, op: str, inputs: Mapping[str, object]) -> dict[str, Json]:
-        """The answer to a question; where it is none, ValueError, TypeError, KeyError or AttributeError."""
+        """The answer to a question. ValueError, TypeError, KeyError or AttributeError if the question is malformed."""
         if op not in QUESTIONS:
             raise ValueError(f"op: expected one of {', '.join(QUESTIONS)}, got {op!r}")
         return attempt(lambda: {"output": plain(QUESTIONS[op](self, Question(self, inputs)))})
 
 
 def attempt(work: Callable[[], T]) -> T | dict[str, Json]:
-    """What the work returns, or which error it is."""
+    """What the call returns, or `{"raises": ...}` with the name of its error."""
     try:
         return work()
     except CoreError as error:
@@ -45,7 +45,7 @@ def record(kind: type[T], values: Mapping[str, object]) -> T:
 
 
 class Question:
-    """What the inputs of a question stand for. Specs are constructed where they are asked for."""
+    """The inputs of a question as objects. Specs are constructed when they are used."""
 
     def __init__(self, rules: Rules, inputs: Mapping[str, object]) -> None:
         self.rules, self.given = rules, SimpleNamespace(**{"vllm_config": {}, **inputs})
@@ -89,14 +89,14 @@ class Question:
 
 
 def plain(answer: Json) -> Json:
-    """The same with every tuple as an array."""
+    """The value with every tuple as a list."""
     if isinstance(answer, dict):
         return {name: plain(value) for name, value in answer.items()}
     return [plain(element) for element in answer] if isinstance(answer, list | tuple) else answer
 
 
 def show_spec(x: Layer) -> dict[str, Json]:
-    """A spec, fields at their default left out."""
+    """JSON of a spec, without fields at their default."""
     odd: dict[str, Json] = {
         "type": x.type.value,
         "dtype": {"itemsize": x.dtype},
@@ -170,7 +170,7 @@ def max_memory(rules: Rules, q: Question) -> Json:
 
 
 def uniformity(rules: Rules, q: Question) -> Json:
-    """In which of three ways the layers are alike."""
+    """Whether the layers can be merged, are of one type, and have one page size."""
     checks = {"spec": rules.is_spec_uniform, "type": rules.is_type_uniform, "page": rules.is_page_uniform}
     return {name: attempt(partial(check, q.layers)) for name, check in checks.items()}
 
@@ -224,7 +224,7 @@ def config_from_groups(rules: Rules, q: Question) -> Json:
 
 
 def configs(rules: Rules, q: Question) -> Json:
-    """What all workers and the scheduler are told, and the length that auto-fit leaves."""
+    """The configurations of all workers and of the scheduler, and the length that auto-fit found."""
     layers = [q.named(worker) for worker in q.given.workers]
     config, workers = rules.configs(q.config, layers, q.given.available_memory)
     table, shown = SpecTable(), list[Json]()

@@ -1,6 +1,6 @@
 """Every closed form of the core, as plain arithmetic on integers.
 
-Only `+ - * // %`, `min`, `max` and comparisons stand here, so that the proofs can run these very functions on symbolic
+These functions use only `+ - * // %`, `min`, `max` and comparisons, so that the proofs can run them on symbolic
 integers. Letters as in core.md: `b` tokens per block table entry, `c` computed tokens, `w` window, `k` chunk.
 """
 
@@ -18,17 +18,17 @@ def down(x: int, unit: int) -> int:
 
 
 def attends_full(q: int, t: int) -> bool:
-    """Does the query at position `q` read the token at `t`? Full attention: everything up to the query itself."""
+    """True if the query at position `q` reads the token at `t`. Full attention: everything up to the query itself."""
     return t <= q
 
 
 def attends_sliding(q: int, t: int, w: int) -> bool:
-    """Sliding window: the query and the `w - 1` tokens before it."""
+    """The same for a sliding window: the query reads itself and the `w - 1` tokens before it."""
     return t <= q and t > q - w
 
 
 def attends_chunked(q: int, t: int, k: int) -> bool:
-    """Chunked local attention: up to the query, within its chunk of `k` tokens."""
+    """The same for chunked local attention: the query reads its chunk of `k` tokens, up to itself."""
     return t <= q and t // k == q // k
 
 
@@ -71,7 +71,8 @@ def cap_chunked(k: int, b: int, common: int, max_batched: int, max_len: int) -> 
 
 
 def in_segment_tail(i: int, shift: int, per: int, need: int) -> bool:
-    """Is block `i` among the `need` last ones before a multiple of `per` blocks, moved right by `shift`? (T10)"""
+    """True if block `i` is among the last `need` blocks before a multiple of `per` blocks, moved right by `shift`
+    (T10)."""
     return i >= shift and (i - shift) % per >= per - need
 
 
@@ -81,7 +82,7 @@ def replay_boundary(num_prompt_tokens: int, alignment: int) -> int:
 
 
 def in_boundary_tail(i: int, shift: int, boundary: int, need: int) -> bool:
-    """Is block `i` among the `need` last ones before block index `boundary`, moved right by `shift`? (T10)"""
+    """True if block `i` is among the last `need` blocks before block `boundary`, moved right by `shift` (T10)."""
     return boundary + shift - need <= i < boundary + shift
 
 
@@ -131,7 +132,7 @@ def group_size(lo: int, hi: int) -> int:
 
 
 def padding(values: Sequence[int], unit: int) -> int:
-    """How much it takes in all to make each value a multiple of `unit` (§10.2)."""
+    """Sum of what must be added to the values to make each a multiple of `unit` (§10.2)."""
     return sum(up(x, unit) - x for x in values)
 
 

@@ -1,7 +1,7 @@
-"""The rules of each attention type: what a query reads, what may be skipped, what is a hit, what is worth keeping.
+"""The rules of each attention type: what a query reads, what may be skipped, what a hit is, which blocks to register.
 
-Everything here is a pure function of numbers and of the predicate `found(i)`: is block `i` of the request's content
-registered in every group asked? Indices and lengths of tables are in entries of `b` tokens.
+Everything here is a pure function of numbers and of the predicate `found(i)`: True if block `i` of the request's
+content is registered in every group of the lookup. Indices and lengths of tables are in entries of `b` tokens.
 """
 
 from collections.abc import Callable
@@ -13,15 +13,15 @@ from .ops import FULL_FAMILY, SLIDING_FAMILY, Group, Shape
 
 Found: TypeAlias = Callable[[int], bool]
 Hit: TypeAlias = range
-"""Block indices of a hit that are real; those before its start count as hit but stand as null blocks in the table."""
+"""Indices of the real blocks of a hit. Indices before its start belong to the hit, too, but are null in the table."""
 
 
 class CoreError(Exception):
-    """The call is an error; says the name of the built-in exception class that a core raises."""
+    """The call is an error. The message is the name of the built-in exception class that a core raises."""
 
 
 def demand(condition: bool, kind: str = "AssertionError") -> None:
-    """A condition that the caller must meet; CoreError otherwise."""
+    """CoreError of this kind unless the condition holds."""
     if not condition:
         raise CoreError(kind)
 
@@ -30,7 +30,7 @@ class Rule:
     """Full attention, and what the other types have in common with it (core.md §§6, 7)."""
 
     cacheable = True
-    drops = True  # can a hit give up its last block (eagle)? Then its search may reach one block further
+    drops = True  # with eagle a hit gives up its last block, and its search may reach one block further
 
     def __init__(self, group: Group, shape: Shape) -> None:
         self.group, self.shape = group, shape
@@ -39,7 +39,7 @@ class Rule:
         self.w, self.k, self.p = group.window, group.chunk, group.speculative_blocks
 
     def attends(self, q: int, t: int) -> bool:
-        """Does the query at position `q` read the token at position `t`?"""
+        """True if the query at position `q` reads the token at position `t`."""
         return arith.attends_full(q, t)
 
     def skipped(self, c: int) -> int:
@@ -51,7 +51,7 @@ class Rule:
         return self.skipped(c)
 
     def required(self, num_tokens: int) -> int:
-        """Table entries for so many tokens."""
+        """Number of table entries for so many tokens."""
         return arith.cdiv(num_tokens, self.b)
 
     def cap(self) -> int | None:
@@ -77,7 +77,7 @@ class Rule:
         return blocks
 
     def keeps(self, i: int, eagle: bool, num_prompt_tokens: int) -> bool:
-        """Can some later hit use block `i`? Only then is it registered (core.md §8)."""
+        """True if some later hit can use block `i`; only such blocks are registered (core.md §8)."""
         return True
 
 
@@ -89,23 +89,23 @@ class Sliding(Rule):
         return arith.attends_sliding(q, t, self.w)
 
     def skipped(self, c: int) -> int:
-        """T1."""
+        """The tokens before the window of the query at `c` (T1)."""
         return arith.skipped_sliding(c, self.w)
 
     def cap(self) -> int:
-        """T4."""
+        """See `arith.cap_sliding` (T4)."""
         return arith.cap_sliding(self.w, self.b, self.shape.max_num_batched_tokens, self.shape.max_model_len)
 
     def need(self, eagle: bool) -> int:
-        """Registered blocks that a hit must end with, one more of which eagle gives up (T8, T9)."""
+        """Number of registered blocks with which a hit must end; with eagle one more, which is given up (T8, T9)."""
         return arith.window_blocks(self.w, self.b) + eagle
 
     def hit(self, found: Found, limit: int, drop: bool, alignment: int) -> Hit:
-        """Ends at the last aligned edge before which all blocks in reach of the next query are registered.
+        """Ends at the last aligned edge before which all blocks that the next query reads are registered.
 
-        At least one block is demanded, also where the window reaches none (w = 1). An edge so near the start that fewer
-        blocks than needed lie before it counts if all of them are registered; then it is cut to the alignment twice,
-        before and after the eagle drop.
+        At least one registered block is needed, even if the window reaches none (w = 1). An edge with fewer blocks
+        before it than needed counts if all of these are registered; it is then cut to the alignment twice, before and
+        after the eagle drop.
         """
         demand(self.shape.parallel == 1)
         need = max(1, self.need(drop))
@@ -118,7 +118,7 @@ class Sliding(Rule):
         return range(0)
 
     def keeps(self, i: int, eagle: bool, num_prompt_tokens: int) -> bool:
-        """The tails of all segments, and the tail of the boundary at which a replay of the prompt lands (T10, T11)."""
+        """True for the tails of all segments, and for the tail before the replay boundary of the prompt (T10, T11)."""
         need, alignment, retention = self.need(eagle), self.shape.scheduler_block_size, self.shape.retention_interval
         segment = alignment if retention is None else retention
         per = segment // self.b
@@ -136,11 +136,11 @@ class Chunked(Rule):
         return arith.attends_chunked(q, t, self.k)
 
     def skipped(self, c: int) -> int:
-        """T2."""
+        """The tokens before the chunk of the query at `c` (T2)."""
         return arith.skipped_chunked(c, self.k)
 
     def cap(self) -> int:
-        """T6."""
+        """See `arith.cap_chunked` (T6)."""
         batched, max_len = self.shape.max_num_batched_tokens, self.shape.max_model_len
         return arith.cap_chunked(self.k, self.b, gcd(self.k, self.b), batched, max_len)
 
@@ -152,21 +152,21 @@ class Chunked(Rule):
 
 
 class Mamba(Rule):
-    """State-space layers: one state, the one after the last computed token, is all that is read.
+    """Mamba layers: a query reads only one state, the one after the last computed token.
 
-    A hit has one real block, so eagle cannot drop the last one; nor may it reach beyond the common length, which it
-    would then enlarge (reports 43559, 48375).
+    A hit has one real block, so eagle cannot drop the last one. Its search must not reach beyond the common length
+    either, since it would then enlarge that length (vllm-project/vllm#43559, vllm-project/vllm#48375).
     """
 
     drops = False
 
     @property
     def align(self) -> bool:
-        """Are the running state and the states of drafts all that is held?"""
+        """True if only the running state and the states of drafts are held (mode `align`)."""
         return self.group.mamba_mode == "align"
 
     def attends(self, q: int, t: int) -> bool:
-        """The state after token `q - 1` is read."""
+        """True only for `t == q - 1`: the query reads the state after that token."""
         return t == q - 1
 
     def skipped(self, c: int) -> int:
@@ -195,7 +195,7 @@ class Cross(Rule):
     cacheable = False
 
     def hit(self, found: Found, limit: int, drop: bool, alignment: int) -> Hit:
-        """There is no such search."""
+        """CoreError: cross attention has no hits."""
         raise CoreError("NotImplementedError")
 
 

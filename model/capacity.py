@@ -21,7 +21,7 @@ Slot: TypeAlias = tuple[int, tuple[str, ...]]  # bytes, and the layers that shar
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    """What one worker is told, or the scheduler, which has no tensors."""
+    """The configuration of one worker, or of the scheduler, which has no tensors."""
 
     num_blocks: int
     tensors: tuple[Slot, ...]
@@ -76,7 +76,7 @@ class CapacityRules(GroupingRules):
         return WorkerConfig(num_blocks, tensors, tuple(groups))
 
     def has_mamba(self, groups: Sequence[LayerGroup]) -> bool:
-        """§5: is some group Mamba, or a uniform type of it? Then new blocks are zeroed [C-12]."""
+        """§5: True if a group is Mamba, or a uniform type of it; new blocks are zeroed then [C-12]."""
         return any(x.type == Kind.MAMBA for group in groups for x in [group.spec, *group.spec.members])
 
     def needed(self, config: Config, groups: Sequence[LayerGroup]) -> int:
@@ -88,7 +88,7 @@ class CapacityRules(GroupingRules):
         return sum(self.memory(config, x) for x in layers.values())
 
     def check(self, available: int, need: Callable[[], int]) -> None:
-        """§12: is there memory at all, and enough of it?"""
+        """§12: CoreError unless there is memory, and enough for a request of the full length."""
         demand(available > 0, "ValueError")
         demand(need() <= available, "ValueError")
 
@@ -109,7 +109,7 @@ class CapacityRules(GroupingRules):
     def configs(
         self, config: Config, workers: Sequence[Layers], memory: Sequence[int]
     ) -> tuple[Config, list[WorkerConfig]]:
-        """§13: what every worker is told, and the configuration with the length that auto-fit found."""
+        """§13: the configuration of every worker, and the engine's, with the length that auto-fit found."""
         demand(len(workers) == len(memory) > 0, "ValueError")  # [C-14]
         layers = self.join(workers)
         demand(all(x.type in REGISTERED for x in layers.values()), "ValueError")
@@ -164,7 +164,7 @@ class CapacityRules(GroupingRules):
         return WorkerConfig(workers[0].num_blocks, (), tuple(groups))
 
     def scheduler_eagle(self, marks: Sequence[bool]) -> bool:
-        """§13: is the group eagle's, by its marks on the workers? [C-09]"""
+        """§13: True if the group is marked as eagle's on some worker [C-09]."""
         return any(marks)
 
 

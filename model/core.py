@@ -1,7 +1,7 @@
 """The model: a KV-cache core as an executable specification (core.md §§5-10).
 
-`Model(shape).step(operation)` gives the outcome that a correct core has, and what can be seen of it afterwards. Each
-operation is one method below; the rules of the attention types are in `attention`, the pool in `state`.
+`Model(shape).step(operation)` returns the outcome and the snapshot that a correct core has. Each operation is one
+method below; the rules of the attention types are in `attention`, the pool is in `state`.
 """
 
 import re
@@ -20,22 +20,22 @@ from .state import Cleared, Key, State, Stored
 
 BlockIds: TypeAlias = list[list[int]]  # per group
 _METHODS = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name, kind in OPERATIONS.items()}
-"""The method of `Model` that carries an operation out: `TakeEvents` is `take_events`."""
+"""Kind of operation to the name of its method in `Model`: `TakeEvents` to `take_events`."""
 
 
 class Refusal(Exception):
-    """There is no room for the allocation right now; says which check found that."""
+    """There is no room for the allocation right now. The message says which check found that."""
 
 
 class Plan(NamedTuple):
     """The quantities of one allocation, in tokens (core.md §10)."""
 
     op: ops.Allocate
-    hit: BlockIds  # blocks that a lookup has yielded and that are used
-    local: int  # computed or hit
-    total: int  # with external ones
-    main: int  # with those of the next step
-    need: int  # with lookahead: what there must be room for
+    hit: BlockIds  # blocks of the hit that is used
+    local: int  # tokens computed or hit
+    total: int  # the same with external tokens
+    main: int  # the same with the tokens of the next step
+    need: int  # the same with lookahead: tokens for which there must be room
 
 
 class Model:
@@ -43,7 +43,7 @@ class Model:
 
     coordinator_type = Coordinator
     dead = False  # true once a deviation (`fuzz.targets.deviations`) has left the state undefined; the run ends there
-    undefined = False  # does that hold of this very operation, so that there is nothing to compare with?
+    undefined = False  # true if it was the last operation that did so: there is nothing to compare its result with
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -56,9 +56,9 @@ class Model:
         self.registered: list[dict[str, int]] = [{} for _ in shape.groups]
         """Per group: how many leading table entries of a request count as registered; its keys are the running ones."""
         self.registered_this_step: set[Key] = set()
-        """Mamba states of this very step: nobody can continue from them yet (core.md §7)."""
+        """Mamba states that were registered in this step: no request can continue from them yet (core.md §7)."""
         self.mamba_started: dict[tuple[int, str], int | None] = {}
-        """Align mode: requests that hold running states, and the table index of the state before the current one."""
+        """Align mode: (group, request) with a running state, to the table index of the state before it."""
         self.new_block_ids: BlockIds = [[] for _ in shape.groups]
         self._shown: list[Value] = []  # the events not drained yet, as a snapshot shows them
         self.stats = [0] * 7
@@ -71,7 +71,7 @@ class Model:
 
     @property
     def just_looked_up(self) -> str | None:
-        """The request whose lookup was the operation before: its hit may be used."""
+        """The request of the last operation if that was a lookup: its hit may be used now."""
         return self.last[0].request if self.last and isinstance(self.last[0], ops.Lookup) else None
 
     def _construct(self) -> None:
@@ -104,7 +104,7 @@ class Model:
         return outcome, self.snapshot()
 
     def snapshot(self) -> Snapshot:
-        """What can be seen now."""
+        """What can be observed of the core now."""
         state, shape = self.state, self.shape
         counts, earliest = state.references(), state.earliest()
         free = state.queue(counts)
@@ -161,7 +161,8 @@ class Model:
         return len(request.chain)
 
     def content_keys(self, request: Request, start: int, end: int, restart: int) -> tuple[ExtraKey, ...]:
-        """Tagged extra keys of the tokens `start .. end - 1`; that naming went on at `restart` changes nothing."""
+        """Tagged extra keys of the tokens `start .. end - 1`. Only a deviation uses `restart`, the first token of the
+        blocks that get their identity in this call."""
         return extra_keys(request.submit, start, end)
 
     # Lookup and allocation.
@@ -241,12 +242,12 @@ class Model:
         return arith.missing_blocks(required, max(skipped, len(hit) + held)) + _candidates(touched, counts)
 
     def capped(self, rule: Rule, required: int) -> int:
-        """The admission gate counts no more blocks than a request can hold at once (report 39734)."""
+        """The admission gate counts at most as many blocks as a request can hold at once (vllm-project/vllm#39734)."""
         cap = rule.cap()
         return required if cap is None else min(required, cap)
 
     def arriving_states(self, rule: Mamba, plan: Plan, entries: int) -> tuple[int, int]:
-        """Align mode: blocks for states that come from outside, and the table's length once they are there."""
+        """Align mode: number of blocks for states loaded from outside, and the table's length with them."""
         return (1, arith.cdiv(plan.total, rule.b)) if plan.op.external else (0, entries)
 
     def running_states(self, rule: Mamba, missing: int, started: bool) -> int:
@@ -254,13 +255,13 @@ class Model:
         return max(0, min(missing, 1 if started else 1 + rule.p))
 
     def attach_all(self, plan: Plan) -> None:
-        """All groups hold their hits before any takes a block for external tokens, which could be one of a hit."""
+        """Attach the hits of all groups first, so that no block of a hit is taken for external tokens."""
         missing = [self.attach(group, plan) for group in range(len(self.rules))]
         for group, count in enumerate(missing):
             self.make_room(group, plan, count)
 
     def make_room(self, group: int, plan: Plan, count: int) -> None:
-        """So many blocks more in the table, for external tokens."""
+        """Add `count` blocks to the table, for external tokens."""
         if count:
             self.grow(group, self.state.tables[group][plan.op.request], count)
 
@@ -296,14 +297,14 @@ class Model:
         return tuple(table[before:])
 
     def grow(self, group: int, table: list[int], count: int) -> None:
-        """So many blocks from the front of the free queue are added to the table."""
+        """Add `count` blocks from the front of the free queue to the table."""
         new = self.state.take(count)
         table += new
         if self.shape.groups[group].kind in FULL_FAMILY - {"sink"}:
             self.new_block_ids[group] += new
 
     def _extend_states(self, group: int, name: str, table: list[int], rule: Mamba, required: int) -> None:
-        """Align mode: nulls up to the running state, then the states of drafts, moved on from their old places."""
+        """Align mode: nulls up to the running state, then the states of drafts, which move from their old entries."""
         before, started = len(table), (group, name) in self.mamba_started
         if required <= before:
             return
@@ -320,12 +321,12 @@ class Model:
     # Registration.
 
     def register(self, name: str, num_tokens: int) -> None:
-        """Full blocks of the first `num_tokens` tokens get their identity, as far as some hit may want them."""
+        """Register the full blocks of the first `num_tokens` tokens that some later hit can use."""
         for group in range(len(self.rules)):
             self.register_in(group, self.requests[name], self.coordinator.cacheable(group, num_tokens))
 
     def register_in(self, group: int, request: Request, num_tokens: int) -> None:
-        """One group's part of it (`cache_blocks`, `cache_full_blocks`)."""
+        """The same for one group (`cache_blocks`, `cache_full_blocks`)."""
         rule, name = self.rules[group], request.submit.request
         demand(rule.cacheable, "ValueError")
         first, end = self.registered[group].get(name, 0), num_tokens // rule.b
@@ -349,7 +350,7 @@ class Model:
         self.state.events.append(Stored((*stored.values(),), parent, tokens, rule.b, adapter, keys, group))
 
     def arrive(self, op: ops.Arrive) -> None:
-        """External tokens are there: register them; a fully loaded prompt still recomputes its last token."""
+        """External tokens have arrived: register them. If they are the whole prompt, its last token is recomputed."""
         request = self.requests[op.request]
         if self.shape.caching:
             self.register(op.request, request.computed)
@@ -373,7 +374,8 @@ class Model:
         self.reached["preemption"] += 1
 
     def give_back(self, name: str) -> None:
-        """Group by group, each table from its end: a longer prefix is less likely to be shared (report 48489)."""
+        """Free the request's blocks group by group, each table from its end, since a longer prefix is less likely to be
+        shared (vllm-project/vllm#48489)."""
         for group, tables in enumerate(self.state.tables):
             blocks = tables.pop(name, [])[::-1]
             if self.shape.groups[group].kind in SLIDING_FAMILY:
@@ -384,13 +386,13 @@ class Model:
             self.mamba_started.pop((group, name), None)
 
     def remove_skipped(self, op: ops.RemoveSkipped) -> None:
-        """Null what no query from the computed tokens on reads, in every group."""
+        """In every group, set entries to null that no query from the computed tokens on reads."""
         computed = self.requests[op.request].computed if op.request in self.requests else 0
         for group in range(len(self.rules)):
             self.null_skipped(group, op.request, computed)
 
     def null_skipped(self, group: int, name: str, computed: int) -> None:
-        """Entries of dead blocks become null, from the right until the first that already is (T3)."""
+        """Set such entries to null, from the right up to the first one that is null already (T3)."""
         rule = self.rules[group]
         table = self.state.tables[group].get(name, [])
         end = max(0, min(rule.removable(computed) // rule.b, len(table)))
@@ -431,7 +433,8 @@ class Model:
     # Observers.
 
     def common_prefix(self, op: ops.CommonPrefix) -> Value:
-        """Leading blocks that all tables of the group hold, by reference count (reports 23130, 55227)."""
+        """Leading blocks that all tables of the group hold, by reference count (vllm-project/vllm#23130,
+        vllm-project/vllm#55227)."""
         counts = self.state.references()
         return tuple(self.common_prefix_in(group, op.request, counts) for group in range(len(self.rules)))
 
@@ -447,7 +450,7 @@ class Model:
         return tuple(tuple(tables.get(op.request, ())) for tables in self.state.tables)
 
     def take_events(self, op: ops.TakeEvents) -> Value:
-        """Events since the last time, each told its group's kind and window."""
+        """Events since the last call, each with its group's kind and window."""
         events = tuple(event_value(event, self.labels, self.shape.groups) for event in self.state.events)
         self._drop_events()
         return events
@@ -457,20 +460,20 @@ class Model:
         self._shown.clear()
 
     def take_new_block_ids(self, op: ops.TakeNewBlockIds) -> Value:
-        """Ids handed to full-attention groups since the last time."""
+        """Ids of blocks handed to full-attention groups since the last call."""
         ids = tuple(block for row in self.new_block_ids for block in row)
         self.new_block_ids = [[] for _ in self.shape.groups]
         return ids
 
     def take_stats(self, op: ops.TakeStats) -> Value:
-        """Requests, queried and hit tokens since the last time; those of requests preempted before apart."""
+        """Requests, queried and hit tokens since the last call; separately for requests that had been preempted."""
         stats, self.stats = self.stats, [0] * 7
         return (bool(stats[0]), *stats[1:]) if self.shape.stats else None
 
     # Holders outside the tables.
 
     def take(self, op: ops.Take) -> Value:
-        """Blocks leave the pool for somebody else."""
+        """An outside holder takes blocks from the pool."""
         blocks = self.state.take(op.count)
         self.state.outside += blocks
         return tuple(blocks)
@@ -480,7 +483,7 @@ class Model:
         self.state.outside += (block for block in op.blocks if block != NULL)
 
     def release(self, op: ops.Release) -> None:
-        """References go back. ValueError, and no change, if there are not so many."""
+        """An outside holder gives references back. ValueError, without any change, if it has fewer."""
         blocks = [block for block in op.blocks if block != NULL]
         demand(not Counter(blocks) - Counter(self.state.outside), "ValueError")
         for block in blocks:

@@ -65,7 +65,7 @@ class GroupingRules(LayerRules):
         return self.construct(replace(x, block_size=x.block_size * times, page_size_padded=padded))
 
     def is_page_uniform(self, layers: Layers) -> bool:
-        """§8: is there exactly one page size?"""
+        """§8: True if there is exactly one page size."""
         return len({self.page(x) for x in layers.values()}) == 1
 
     def unify_hybrid(self, layers: Layers) -> Layers:
@@ -79,7 +79,7 @@ class GroupingRules(LayerRules):
         return layers
 
     def is_one_kind(self, layers: Layers) -> bool:
-        """§9: can the layers form one group?"""
+        """§9: True if the layers can form one group."""
         return self.is_spec_uniform(layers) or self.is_type_uniform(layers)
 
     def as_full(self, x: Layer, block_size: int) -> Layer:

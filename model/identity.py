@@ -1,8 +1,8 @@
-"""What a block *is*: the content of its tokens and of everything before them.
+"""The identity of a block: the content of its tokens and of everything before them.
 
-An identity is never a digest here. It is the identity of the parent block, the tokens, and tagged extra keys, and two
-identities are the same object exactly when all of this is equal. So a digest that says less than the content, or more,
-shows as a difference between model and target (core.md §3, T22, T23).
+An identity here is not a digest. It consists of the parent block's identity, the tokens, and tagged extra keys; two
+identities are the same object exactly if all of this is equal. So if a target's digest depends on less than the
+content, or on more, model and target differ (core.md §3, T22, T23).
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class Identity:
 
 
 class Identities:
-    """Hands out one `Identity` object per content."""
+    """Makes one `Identity` object per content."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[Identity | None, tuple[int, ...], tuple[ExtraKey, ...]], Identity] = {}
@@ -43,10 +43,10 @@ def overlapping_items(items: Sequence[Item], start: int, end: int) -> list[Item]
 
 
 def extra_keys(submit: Submit, start: int, end: int) -> tuple[ExtraKey, ...]:
-    """What else than tokens decides the content of the block over `start .. end - 1`: (tag, value) pairs.
+    """What besides the tokens decides the content of the block `start .. end - 1`: (tag, value) pairs.
 
-    Multimodal items count with their offset relative to the block, since text tokens may equal the placeholder (report
-    36708). The salt stands in the first block only: all others inherit it.
+    Multimodal items count with their offset relative to the block, since text tokens may equal the placeholder
+    (vllm-project/vllm#36708). The salt is a key of the first block only: all others inherit it.
     """
     items = overlapping_items(submit.items, start, end)
     adapter: list[ExtraKey] = [("adapter", submit.adapter)] if submit.adapter else []

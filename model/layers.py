@@ -223,14 +223,14 @@ class LayerRules:
         return given.pop() if given else None
 
     def is_spec_uniform(self, layers: Layers) -> bool:
-        """§5: do all layers merge? [S-05]"""
+        """§5: True if all layers can be merged [S-05]."""
         try:
             return not layers or bool(self.merge(list(layers.values())))
         except CoreError:
             return False
 
     def is_type_uniform(self, layers: Layers) -> bool:
-        """§5: does every layer accept all of them? Each is asked, so that the order does not count [S-08]."""
+        """§5: True if every layer accepts all of them. Each is asked, so the order does not matter [S-08]."""
         specs = list(layers.values())
         if len({x.block_size for x in specs}) != 1:
             return False
@@ -238,7 +238,7 @@ class LayerRules:
         return all(self.accepts(x, specs) for x in specs)
 
     def accepts(self, x: Layer, specs: Collection[Layer]) -> bool:
-        """§5: may `x` share a block table with all of `specs`? [S-09, S-16]"""
+        """§5: True if `x` may share a block table with all of `specs` [S-09, S-16]."""
         if x.type in FULL_FAMILY:
             sink = (x.type == Kind.SINK, x.sink_len)
             return all(y.type in FULL_FAMILY and (y.type == Kind.SINK, y.sink_len) == sink for y in specs)

@@ -1,7 +1,7 @@
-"""Which operations make sense for a core as its scheduler sees it: the preconditions of good behaviour, and misuse.
+"""Which operations are allowed in a state: correct calls of a scheduler, and misuse.
 
-`allows` is what a trace may contain at all; an operation that is not allowed is left out when a trace is replayed.
-`misuse` is the part of it that breaks a precondition on purpose and must be answered with an error that changes nothing
+A trace may contain only what `allows` accepts; other operations are left out when a trace is replayed. `misuse` are
+calls among these that break a precondition on purpose; a core must answer them with an error that changes nothing
 (core.md, deviation 6).
 """
 
@@ -13,12 +13,12 @@ from .scene import Scene
 
 
 def allows(model: Scene, op: Operation) -> bool:
-    """May a trace contain this operation now?"""
+    """True if a trace may contain this operation now."""
     return misuse(model, op) or _legal(model, op)
 
 
 def misuse(model: Scene, op: Operation) -> bool:
-    """Is this an operation that every core must answer with an error, or ignore, and that changes nothing?"""
+    """True if every core must answer this operation with an error, or ignore it, and change nothing."""
     match op:
         case ops.Allocate():
             numbers = (op.new_tokens, op.external, op.lookahead, op.reserved, op.encoder_tokens)
@@ -42,7 +42,7 @@ def _exist(model: Scene, blocks: tuple[int, ...]) -> bool:
 
 
 def _releasable(model: Scene, blocks: tuple[int, ...]) -> bool:
-    """Do outside holders hold all that they give back?"""
+    """True if outside holders hold all references that they give back."""
     return not Counter(block for block in blocks if block != NULL) - Counter(model.state.outside)
 
 
@@ -70,8 +70,8 @@ def _legal(model: Scene, op: Operation) -> bool:
 
 
 def _sound(model: Scene, op: ops.Submit) -> bool:
-    """Is the request well-formed: of legal length, items in order and inside the prompt, embeddings complete? And does
-    each item's identifier stand for one content, hence for one length?"""
+    """True if the request is well-formed: of legal length, items in order and inside the prompt, embeddings complete,
+    and one length for each item identifier, since an identifier stands for one content."""
     ends = [0, *(item.offset + item.length for item in op.items)]
     starts = [*(item.offset for item in op.items), len(op.prompt)]
     return (
@@ -85,7 +85,7 @@ def _sound(model: Scene, op: ops.Submit) -> bool:
 
 
 def _fresh(model: Scene, name: str) -> bool:
-    """Has the request neither computed tokens nor blocks?"""
+    """True if the request has no computed or scheduled tokens and no blocks."""
     request = model.requests[name]
     tables = any(tables.get(name) for tables in model.state.tables)
     return not (request.computed or request.scheduled or request.arriving or tables)
@@ -109,7 +109,7 @@ def _allocatable(model: Scene, op: ops.Allocate) -> bool:
 
 
 def _advances(model: Scene, op: ops.Advance) -> bool:
-    """Has something been computed or sampled, and is at least one token of the step kept?"""
+    """True if something has been computed or sampled, and at least one token of the step is kept."""
     request = model.requests[op.request]
     drafts = max(0, request.computed + request.scheduled - len(request.tokens))
     return (

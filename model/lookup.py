@@ -1,4 +1,4 @@
-"""Coordination of the groups: which hit they have in common, and how far each registers (core.md §§8, 9)."""
+"""Coordination of the groups: the longest hit that all groups have, and how far each registers (core.md §§8, 9)."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ class SpecGroup(NamedTuple):
 
 
 class Query(NamedTuple):
-    """What a lookup asks."""
+    """The inputs of a lookup."""
 
     chain: Sequence[Identity]  # content of the request's hash blocks
     limit: int  # most tokens that the hit may have
@@ -29,13 +29,13 @@ class Query(NamedTuple):
 
 
 class Coordinator:
-    """What binds the groups of one core together."""
+    """The groups of one core, taken together."""
 
     def __init__(self, shape: Shape, rules: Sequence[Rule]) -> None:
         self.shape = shape
         self.rules = rules
         self.alignment = rules[0].b if len(rules) == 1 else shape.scheduler_block_size
-        """Hits end at multiples of so many tokens: alone, a group cares for its own blocks only."""
+        """Hits end at multiples of so many tokens; with a single group, at the ends of its blocks."""
         demand(shape.scheduler_block_size % shape.hash_block_size == 0)
         demand(all(shape.scheduler_block_size % rule.b == 0 for rule in rules))
         retention = shape.retention_interval
@@ -58,11 +58,11 @@ class Coordinator:
             demand(shape.parallel == 1 and len(specs) > 1)
 
     def identity(self, chain: Sequence[Identity], rule: Rule, i: int) -> Identity:
-        """What block `i` of a table of this rule holds: the content up to its end."""
+        """The identity of block `i` of a table with this rule: the content up to the block's end."""
         return chain[(i + 1) * rule.b // self.shape.hash_block_size - 1]
 
     def cacheable(self, group: int, num_tokens: int) -> int:
-        """How many of the first tokens a group may register: up to the last common boundary, eagle one block more."""
+        """Leading tokens that a group may register: up to the last common boundary; with eagle one block more."""
         if len(self.rules) == 1:
             return num_tokens
         aligned = arith.down(num_tokens, self.shape.scheduler_block_size)
@@ -96,7 +96,7 @@ class Coordinator:
             reached["hit cut by the alignment"] += whole < registered
 
     def end(self, spec_group: SpecGroup, hit: Hit, length: int) -> int:
-        """How many entries of a hit stand for the common length (report 40868: in every group)."""
+        """Number of entries of a hit that belong to the common length, in every group (vllm-project/vllm#40868)."""
         return min(hit.stop, length // spec_group.rule.b)
 
     def common_hit(self, query: Query) -> tuple[int, dict[SpecGroup, Hit]]:
@@ -127,7 +127,7 @@ class Coordinator:
                 return length, hits
 
     def found(self, spec_group: SpecGroup, query: Query, i: int) -> bool:
-        """Is block `i` of the content registered in every group of the type?"""
+        """True if block `i` of the content is registered in every group of the type."""
         identity = self.identity(query.chain, spec_group.rule, i)
         return all((group, identity) in query.earliest for group in spec_group.groups)
 

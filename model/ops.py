@@ -1,4 +1,4 @@
-"""The language that the model, every target and every trace speak.
+"""Shapes, operations and outcomes: the data that the model, the targets and the traces share.
 
 A *shape* says which core is built; an *operation* is one call that a scheduler makes on it; an *outcome* is what came
 back: a value, a refusal (the pool is too full right now) or an error, of which only the kind counts. All of them are
@@ -136,17 +136,17 @@ class Advance(OnRequest):
 
 @dataclass(frozen=True)
 class Reject(OnRequest):
-    """Late news of rejected drafts (asynchronous scheduling): so many tokens count as computed no more."""
+    """Drafts are rejected after their step was counted (asynchronous scheduling): `count` fewer tokens are computed."""
 
     count: int
 
 
 class Arrive(OnRequest):
-    """The external tokens of a delayed allocation are there and are registered now (core.md §6, `cache_blocks`)."""
+    """The external tokens of a delayed allocation have arrived and are registered now (core.md §6, `cache_blocks`)."""
 
 
 class Free(OnRequest):
-    """The request is finished or aborted, or was never known."""
+    """The request has finished or is aborted, or was never submitted."""
 
 
 class Preempt(OnRequest):
@@ -181,34 +181,34 @@ class StepStart(Operation):
 
 
 class TakeEvents(Operation):
-    """Done(events since the last time)."""
+    """Done(events since the last call)."""
 
 
 class TakeNewBlockIds(Operation):
-    """Done(ids of the blocks newly handed to attention groups since the last time)."""
+    """Done(ids of the blocks newly handed to attention groups since the last call)."""
 
 
 class TakeStats(Operation):
-    """Done(prefix-cache statistics since the last time), None with statistics off."""
+    """Done(prefix-cache statistics since the last call), None with statistics off."""
 
 
 @dataclass(frozen=True)
 class Take(Operation):
-    """Somebody outside (a connector) takes blocks from the pool. Done(ids)."""
+    """An outside holder (a connector) takes blocks from the pool. Done(ids)."""
 
     count: int
 
 
 @dataclass(frozen=True)
 class Touch(Operation):
-    """Somebody outside holds these blocks too: one reference more for each time an id stands here."""
+    """An outside holder holds these blocks, too: one more reference for each time an id is listed."""
 
     blocks: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Release(Operation):
-    """Somebody outside gives references back."""
+    """An outside holder gives references back."""
 
     blocks: tuple[int, ...]
     prepend: bool = False

@@ -12,9 +12,9 @@ class Request:
 
     submit: Submit
     tokens: list[int]
-    computed: int = 0  # tokens whose keys and values are in the cache, drafts not yet judged included
+    computed: int = 0  # tokens whose keys and values are in the cache, including drafts not accepted or rejected yet
     scheduled: int = 0  # tokens of the step that was allocated and has not run yet
-    arriving: bool = False  # external tokens are on their way; nothing else happens to it until they are there
+    arriving: bool = False  # external tokens are being loaded; nothing else happens to the request meanwhile
     preemptions: int = 0
     hit: tuple[int, list[list[int]]] | None = None  # tokens and block ids per group of the last lookup
     chain: list[Identity] = field(default_factory=list)  # content of the full hash blocks, in order

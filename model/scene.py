@@ -1,6 +1,6 @@
-"""What has to be known of a core to say which operations make sense for it, and to judge what it does.
+"""`Scene`: the state of a core as its scheduler knows it, from which the next operation is chosen.
 
-The model is one such scene. Another is what a scheduler knows of a core that it drives without a model.
+The model is a scene. In a model-free run the scene is made of the core's answers (`fuzz.runs.scheduler_view`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ class Holdings(Protocol):
 
     @property
     def outside(self) -> Sequence[int]:
-        """Blocks that somebody without a table holds, once per reference."""
+        """Blocks that outside holders (connectors) hold, once per reference."""
         ...
 
     @property
     def out_of_reach(self) -> Sequence[int]:
-        """Blocks that nobody outside can know of, so that nobody touches them."""
+        """Blocks that are not visible outside the core, so that no operation may touch them."""
         ...
 
     @property
@@ -39,11 +39,11 @@ class Holdings(Protocol):
 
 
 class Scene(Protocol):
-    """A core in the eyes of its scheduler."""
+    """A core as its scheduler knows it."""
 
     @property
     def shape(self) -> Shape:
-        """What it was built from."""
+        """The shape from which it was built."""
         ...
 
     @property
@@ -68,10 +68,10 @@ class Scene(Protocol):
 
     @property
     def last(self) -> tuple[Operation, Outcome] | None:
-        """The operation before, with its outcome."""
+        """The last operation, with its outcome."""
         ...
 
     @property
     def just_looked_up(self) -> str | None:
-        """The request whose lookup was the operation before: its hit may be used."""
+        """The request of the last operation if that was a lookup: its hit may be used now."""
         ...

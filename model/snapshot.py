@@ -1,9 +1,8 @@
-"""What can be seen of a core after an operation, and the difference between two such views.
+"""The snapshot: what can be observed of a core after an operation; and the difference between two snapshots.
 
-Model and targets fill in the same record, so that they are compared with `==`. Identities (content in the model,
-digests in a target) stand in it as *labels*: small integers given out in the order in which a side first shows an
-identity. Both sides are read in the same order, so equal labels everywhere mean that content and digests correspond one
-to one.
+Model and targets fill in the same record, so that snapshots are compared with `==`. Identities (content in the model,
+digests in a target) appear in it as *labels*: small integers, numbered in the order in which a side first shows an
+identity. Both sides are read in the same order, so if all labels agree, contents and digests correspond one to one.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -56,7 +55,7 @@ class Labels:
 
 
 def event_value(event: Event, labels: Labels, groups: Sequence[Group] = ()) -> Value:
-    """An event as a plain tuple (core.md §5). With `groups`, when it is drained, told its group's kind and window."""
+    """An event as a plain tuple (core.md §5). Drained events also have their group's kind and window, from `groups`."""
     if isinstance(event, Cleared):
         return ("cleared",)
     if isinstance(event, Removed):

@@ -1,7 +1,7 @@
-"""Who holds which block, in which order free blocks are reused, and what content each block has.
+"""The pool: which block is held by whom, in which order free blocks are reused, and what content each block has.
 
-Nothing is kept that follows from something else: a block's references are the places that hold it, a block is free when
-nothing holds it, and the free queue is the free blocks ordered by when they were let go.
+Nothing is stored that follows from something else: a block's reference count is the number of places that hold it, a
+block is free if nothing holds it, and the free queue is the free blocks in the order in which they were freed.
 """
 
 from collections import Counter
@@ -48,13 +48,13 @@ class State:
     def __init__(self, num_blocks: int, num_groups: int) -> None:
         self.num_blocks = num_blocks
         self.tables: list[dict[str, list[int]]] = [{} for _ in range(num_groups)]
-        self.out_of_reach: list[int] = []  # nothing is: the model says what happens to sinks that somebody touches, too
-        self.outside: list[int] = []  # held by somebody who has no table, a connector say; once per reference
-        self.sinks: list[int] = []  # set aside for good (core.md §7, sink)
+        self.out_of_reach: list[int] = []  # always empty here: the model also says what happens to sinks
+        self.outside: list[int] = []  # held by outside holders (connectors), once per reference
+        self.sinks: list[int] = []  # set aside for ever (core.md §7, sink)
         self.identity: dict[int, Key] = {}  # of registered blocks, in the order in which they were registered
         self.events: list[Event] = []  # what happened to identities and was not drained yet, in order (core.md §5)
         self.reached: Counter[str] = Counter()  # how often each interesting situation came up
-        self.hit_before: set[int] = set()  # registered blocks that some lookup has yielded
+        self.hit_before: set[int] = set()  # registered blocks that were part of some hit
         self._let_go_at = list(range(num_blocks))
         self._front = 0
         self._back = num_blocks
@@ -72,7 +72,7 @@ class State:
         return counts
 
     def queue(self, counts: Sequence[int] = ()) -> list[int]:
-        """Free blocks, the next one to be reused in front (core.md §2); `counts` are the references, if known."""
+        """The free queue, the next block to be reused in front (core.md §2). `counts`: reference counts, if known."""
         counts = counts or self.references()
         free = [block for block in range(1, self.num_blocks) if not counts[block]]
         free.sort(key=self._let_go_at.__getitem__)
@@ -83,9 +83,9 @@ class State:
         return self.references().count(0) - 1
 
     def take(self, count: int) -> list[int]:
-        """The next `count` blocks to be reused, without identity; the caller holds them from now on.
+        """The next `count` blocks to be reused. They lose their identity, and the caller holds them from now on.
 
-        ValueError if there are not so many.
+        ValueError if fewer are free.
         """
         queue = self.queue() if count else []
         demand(0 <= count <= len(queue), "ValueError")
@@ -104,10 +104,10 @@ class State:
             self.hit_before.discard(block)
 
     def let_go(self, blocks: Sequence[int], front: bool = False) -> None:
-        """One reference to each of `blocks` has just gone; those that nothing holds now queue up in this order.
+        """One reference to each of `blocks` has been dropped. Blocks that nothing holds now enter the free queue.
 
-        At the back, or with `front` so that the front of the queue reads like `blocks`. A block that stands in the
-        batch more than once queues up where it stands last (report 42571).
+        They are put at the back in this order; with `front` at the front, so that the queue begins like `blocks`. A
+        block that is listed more than once counts where it is listed last (vllm-project/vllm#42571).
         """
         counts = self.references()
         last_places = reversed(dict.fromkeys(reversed(blocks)))
@@ -121,19 +121,20 @@ class State:
             self._back += len(freed)
 
     def let_go_by_identity(self, blocks: Sequence[int]) -> None:
-        """Blocks whose content somebody may want again go to the back, the others to the front (report 42948)."""
+        """Blocks with an identity, which a lookup may find, go to the back, the others to the front
+        (vllm-project/vllm#42948)."""
         self.let_go([block for block in blocks if block in self.identity])
         self.let_go([block for block in blocks if block not in self.identity], front=True)
 
     def earliest(self) -> dict[Key, int]:
-        """What a lookup of each registered identity yields: the block registered first (core.md §4)."""
+        """Per registered identity, the block that a lookup finds: the one registered first (core.md §4)."""
         found: dict[Key, int] = {}
         for block, key in self.identity.items():
             found.setdefault(key, block)
         return found
 
     def register(self, block: int, key: Key) -> None:
-        """The block carries this identity from now on. AssertionError if it carries one already."""
+        """Give the block this identity. AssertionError if it has one already."""
         demand(block not in self.identity)
         self.reached["second block under one identity"] += key in self.identity.values()
         self.identity[block] = key

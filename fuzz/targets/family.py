@@ -98,7 +98,7 @@ class Family:
         return f"{self.name}=={release}"
 
     def claims(self, spec: str) -> bool:
-        """True if this text names a release of this family, or tries to: `vllm`, `vllm==0.23.0`, `vllm=0.23`."""
+        """True if this text names a release of this family, or tries to, such as `NAME`, `NAME==VERSION`, `NAME=1`."""
         return re.split(r"[^\w-]", spec, maxsplit=1)[0] == self.name and ":" not in spec
 
     def version_in(self, spec: str) -> str:

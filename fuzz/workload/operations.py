@@ -76,24 +76,24 @@ class Workload:
         self._gates = draw.choose((0, 1, 2))
         self._actions = self._swarm(chaos)
 
-    def next(self, model: Scene) -> Operation:
+    def next(self, scene: Scene) -> Operation:
         """An operation that is allowed in the present state."""
-        looked_up = model.just_looked_up
-        if looked_up is not None and looked_up in model.requests and self.draw.integer(0, 9):
-            return self._allocate(model, model.requests[looked_up])
-        if model.last and isinstance(model.last[1], Refused) and self.draw.integer(0, 2):
-            name = self.draw.choose(list(model.requests))
+        looked_up = scene.just_looked_up
+        if looked_up is not None and looked_up in scene.requests and self.draw.integer(0, 9):
+            return self._allocate(scene, scene.requests[looked_up])
+        if scene.last and isinstance(scene.last[1], Refused) and self.draw.integer(0, 2):
+            name = self.draw.choose(list(scene.requests))
             return Preempt(name) if self.draw.integer(0, 2) == 0 else Free(name)
         for _ in range(TRIES):
-            operation = self.draw.choose(self._actions)(model)
+            operation = self.draw.choose(self._actions)(scene)
             if operation is not None:
                 return operation
-        return self.observe(model)  # bytes that are used up choose the same action for ever
+        return self.observe(scene)  # bytes that are used up choose the same action for ever
 
-    def drain(self, model: Scene) -> list[Operation]:
+    def drain(self, scene: Scene) -> list[Operation]:
         """Operations that free every request and every outside reference; afterwards no block may be missing (S1)."""
-        held: list[Operation] = [Release((block,)) for block in model.state.outside]
-        return [*(Free(name) for name in model.requests), *held]
+        held: list[Operation] = [Release((block,)) for block in scene.state.outside]
+        return [*(Free(name) for name in scene.requests), *held]
 
     def _swarm(self, chaos: bool) -> Sequence[Action]:
         """Actions, each repeated by its weight in this run. Submitting and work on requests are never off."""
@@ -124,9 +124,9 @@ class Workload:
             tokens.append(token)
         return tuple(tokens)
 
-    def submit(self, model: Scene) -> Operation | None:
+    def submit(self, scene: Scene) -> Operation | None:
         """A new request, mostly with the most used prefix or a part of it."""
-        if len(model.requests) >= self._max_live:
+        if len(scene.requests) >= self._max_live:
             return None
         draw, max_len = self.draw, self.shape.max_model_len
         length = max_len if draw.integer(0, 15) == 0 else draw.integer(1, max_len)
@@ -170,11 +170,11 @@ class Workload:
             if offset + size <= length
         )
 
-    def work(self, model: Scene) -> Operation | None:
+    def work(self, scene: Scene) -> Operation | None:
         """The next operation in the life of some request."""
-        if not model.requests:
+        if not scene.requests:
             return None
-        request = self.draw.choose(list(model.requests.values()))
+        request = self.draw.choose(list(scene.requests.values()))
         name = request.submit.request
         if request.arriving:
             return Arrive(name)
@@ -182,17 +182,17 @@ class Workload:
             return self._advance(request)
         if request.lead and self.draw.integer(0, 1):
             return self._late_news(request)
-        if not request.computed and not any(tables.get(name) for tables in model.state.tables):
-            return Lookup(name) if self.draw.integer(0, 9) else self._allocate(model, request)
-        return self._allocate(model, request)
+        if not request.computed and not any(tables.get(name) for tables in scene.state.tables):
+            return Lookup(name) if self.draw.integer(0, 9) else self._allocate(scene, request)
+        return self._allocate(scene, request)
 
-    def _allocate(self, model: Scene, request: Request) -> Operation:
+    def _allocate(self, scene: Scene, request: Request) -> Operation:
         draw, name, max_len = self.draw, request.submit.request, self.shape.max_model_len
-        looked_up = model.just_looked_up == name and not request.computed
+        looked_up = scene.just_looked_up == name and not request.computed
         hit = looked_up and request.hit is not None and draw.integer(0, 15) > 0
         start = request.computed + (request.hit[0] if hit and request.hit else 0)
-        fresh = not request.computed and name not in model.registered[0] if model.registered else False
-        fresh = fresh and not any(tables.get(name) for tables in model.state.tables)
+        fresh = not request.computed and name not in scene.registered[0] if scene.registered else False
+        fresh = fresh and not any(tables.get(name) for tables in scene.state.tables)
         tokens = len(request.tokens)
         external = draw.integer(0, tokens - start) if fresh and self._externals and start < tokens else 0
         room = max_len - start - external
@@ -245,45 +245,45 @@ class Workload:
             return Advance(name, self._tokens(sampled)) if sampled else Free(name)
         return Reject(name, self.draw.integer(1, request.drafts))
 
-    def finish(self, model: Scene) -> Operation | None:
+    def finish(self, scene: Scene) -> Operation | None:
         """A request ends, or is aborted."""
-        return Free(self.draw.choose(list(model.requests))) if model.requests else None
+        return Free(self.draw.choose(list(scene.requests))) if scene.requests else None
 
-    def free_unknown(self, model: Scene) -> Operation:
+    def free_unknown(self, scene: Scene) -> Operation:
         """Free a request that was never submitted (S12)."""
         return Free(UNKNOWN_REQUEST)
 
-    def preempt(self, model: Scene) -> Operation | None:
+    def preempt(self, scene: Scene) -> Operation | None:
         """A request is preempted: it gives its blocks back and will start again."""
-        return Preempt(self.draw.choose(list(model.requests))) if model.requests else None
+        return Preempt(self.draw.choose(list(scene.requests))) if scene.requests else None
 
-    def remove_skipped(self, model: Scene) -> Operation | None:
+    def remove_skipped(self, scene: Scene) -> Operation | None:
         """Window skipping outside of an allocation."""
-        return RemoveSkipped(self.draw.choose(list(model.requests))) if model.requests else None
+        return RemoveSkipped(self.draw.choose(list(scene.requests))) if scene.requests else None
 
     # The pool, and calls that only read.
 
     def _block(self) -> int:
         return self.draw.integer(1, self.shape.num_blocks - 1)
 
-    def evict(self, model: Scene) -> Operation:
+    def evict(self, scene: Scene) -> Operation:
         """Evict blocks, mostly a registered one, whether in use or not."""
-        registered = list(model.state.identity)
+        registered = list(scene.state.identity)
         if registered and self.draw.integer(0, 3):
             return Evict((self.draw.choose(registered),))
         return Evict(tuple(dict.fromkeys(self.draw.integer(0, self.shape.num_blocks - 1) for _ in range(2))))
 
-    def reset(self, model: Scene) -> Operation:
+    def reset(self, scene: Scene) -> Operation:
         """Reset the prefix cache."""
         return Reset()
 
-    def step_start(self, model: Scene) -> Operation:
+    def step_start(self, scene: Scene) -> Operation:
         """A scheduler step begins."""
         return StepStart()
 
-    def observe(self, model: Scene) -> Operation:
+    def observe(self, scene: Scene) -> Operation:
         """One of the calls that read something, or drain events, new block ids or statistics."""
-        name = self.draw.choose([*model.requests, UNKNOWN_REQUEST])
+        name = self.draw.choose([*scene.requests, UNKNOWN_REQUEST])
         options: tuple[Operation, ...] = (
             CommonPrefix(name),
             CommonPrefix(name),
@@ -294,9 +294,9 @@ class Workload:
         )
         return self.draw.choose(options)
 
-    def outside(self, model: Scene) -> Operation | None:
+    def outside(self, scene: Scene) -> Operation | None:
         """An outside holder (a connector) takes, shares or gives back blocks."""
-        outside = list(dict.fromkeys(model.state.outside))
+        outside = list(dict.fromkeys(scene.state.outside))
         if outside and self.draw.integer(0, 2):
             count = self.draw.integer(1, len(outside))
             return Release(tuple(outside[:count]), prepend=self.draw.integer(0, 1) == 1)
@@ -305,20 +305,20 @@ class Workload:
         if self.draw.integer(0, 1):
             return Take(self.draw.integer(0, 3))
         block = self._block()
-        return _touch(model, self.draw.choose(((block,), (block,), (block, block), (block, self._block()))))
+        return _touch(scene, self.draw.choose(((block,), (block,), (block, block), (block, self._block()))))
 
-    def misuse(self, model: Scene) -> Operation | None:
+    def misuse(self, scene: Scene) -> Operation | None:
         """A broken precondition (core.md, deviation 6)."""
         draw, num_blocks = self.draw, self.shape.num_blocks
-        name = draw.choose([*model.requests, UNKNOWN_REQUEST])
-        counts = model.state.references()
+        name = draw.choose([*scene.requests, UNKNOWN_REQUEST])
+        counts = scene.state.references()
         overdrawn = draw.integer(0, num_blocks - 1)
-        outside = model.state.outside
+        outside = scene.state.outside
         twice = next((block for block in outside if outside.count(block) > 1), None)
         return draw.choose(
             (
                 Release((overdrawn,) * (counts[overdrawn] + 1)),
-                _touch(model, (self._block(),) * 2)
+                _touch(scene, (self._block(),) * 2)
                 if twice is None
                 else Release((twice, twice)),  # more references than it has, once it is held twice
                 Release(tuple(outside)) if outside else None,
@@ -337,6 +337,6 @@ class Workload:
         )
 
 
-def _touch(model: Scene, blocks: tuple[int, ...]) -> Operation | None:
+def _touch(scene: Scene, blocks: tuple[int, ...]) -> Operation | None:
     """One more reference to each block; None if one of them is not visible outside the core."""
-    return None if set(blocks) & set(model.state.out_of_reach) else Touch(blocks)
+    return None if set(blocks) & set(scene.state.out_of_reach) else Touch(blocks)
