@@ -1,6 +1,6 @@
 """Explore every named scope, plant every fault, and write down what was visited and found.
 
-python benchmarks/exploration.py [--write docs/exploration.md] [--scopes full,mamba]
+python benchmarks/exploration.py [--write docs/evidence/exploration.md] [--scopes full,mamba]
 """
 
 import argparse
@@ -12,7 +12,7 @@ from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 
-from blockproof.fuzz.words import operation_text, shape_text
+from blockproof.fuzz.findings.words import operation_text, shape_text
 from blockproof.proofs.exploration import reductions
 from blockproof.proofs.exploration.faults import ALONE, CROWDED, FAULTS, STEPS, TINY, by_property
 from blockproof.proofs.exploration.properties import MEANING

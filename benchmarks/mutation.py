@@ -1,6 +1,6 @@
 """Does every line of model/arith.py matter to some theorem? Each mutation of it must make one fail.
 
-python benchmarks/mutation.py [--only cdiv] [--seconds 5] [--jobs 2] [--write docs/mutation.md]
+python benchmarks/mutation.py [--only cdiv] [--seconds 5] [--jobs 2] [--write docs/evidence/mutation.md]
 
 The mutations are those of cosmic-ray (extra `mutation`), and `min` for `max` and the reverse. One counts as killed if
 a theorem that was proved is refuted with a replayed counterexample, or cannot be proved any more. What survives must be
@@ -10,6 +10,7 @@ declared in EQUIVALENT with a reason.
 import argparse
 import ast
 import difflib
+import hashlib
 import multiprocessing
 import os
 import re
@@ -112,6 +113,12 @@ def _bodies(source: str) -> dict[str, str]:
     return {node.name: "\n".join(map(ast.unparse, node.body[1:])) for node in functions}
 
 
+def digest() -> str:
+    """What all functions do, without annotations and docstrings: the first 12 digits of a SHA-256."""
+    text = "\n".join(f"{name}: {body}" for name, body in sorted(_bodies(SOURCE.read_text(encoding="utf-8")).items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
 TASKS: list[tuple[Mutant, tuple[str, ...], float]] = []
 """Each mutant with the theorems that cover its function, and the seconds for each question to the solver."""
 
@@ -157,9 +164,11 @@ def page(fates: list[Fate], bare: list[str]) -> str:
     lines = [
         "# Mutations of model/arith.py",
         "",
-        f"`python benchmarks/mutation.py --write docs/mutation.md`, {date.today()}: {len(fates)} mutations",
+        f"`python benchmarks/mutation.py --write docs/evidence/mutation.md`, {date.today()}: {len(fates)} mutations",
         f"(cosmic-ray, and `min` for `max`), {counts['refuted']} refuted by a theorem with a counterexample that was",
         f"run, {counts['undecided']} after which a theorem can no longer be proved, {counts['survived']} survivors.",
+        "",
+        f"The functions had the digest `{digest()}`; a test compares it with that of the functions as they are now.",
         "",
         "| function | mutations | refuted | not proved any more | survived | theorems that refute |",
         "|---|---|---|---|---|---|",

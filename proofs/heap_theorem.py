@@ -13,7 +13,6 @@ what a theorem covers is measured there.
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import z3
@@ -35,8 +34,8 @@ from .theorem import (
     plain_values,
     satisfiable_question,
     variable,
-    watching,
 )
+from .watched import Watched
 
 SMALL = (2, 6, 40)
 """Examples are looked for with numbers up to these: real objects are made of them."""
@@ -137,6 +136,7 @@ class _Settling:
     def __post_init__(self) -> None:
         theorem, control = self.theorem, self.control
         self.verdict = Verdict(theorem.id, self.subject.name, "proved")
+        self._watched = Watched(self.subject.modules(), ignore=control is not None)
         self._claim = control.claim if control is not None and control.claim is not None else theorem.claim
         assume = control.assume if control is not None and control.assume is not None else theorem.assume
         self._functions = Functions(self.subject.find, control.roles if control is not None else {})
@@ -156,6 +156,7 @@ class _Settling:
         except ProofError as error:
             self.verdict.status, self.verdict.message = "undecided", str(error)
             self.verdict.smtlib += [error.smtlib] if isinstance(error, UndecidedError) else []
+        self.verdict.covered = self._watched.functions()
 
     def _demand_something(self) -> None:
         run = self._run
@@ -196,7 +197,7 @@ class _Settling:
             raise UndecidedError(f"{name}: not proved, and no counterexample with numbers up to {SMALL[-1]}", smtlib)
         self.verdict.status = "refuted"
         self.verdict.counterexample = values = plain_values(model, self.theorem)
-        with nullcontext() if self.control is not None else watching(self.subject, self.verdict.covered):
+        with self._watched:
             self.verdict.replayed, self.verdict.message = self._replay(values)
         fixed = [*formulas, *(fixed_to(unknown, value, self.theorem) for unknown, value in values.items())]
         self.verdict.satisfiable.append(satisfiable_question(f"{name}: the counterexample", fixed))
@@ -210,7 +211,7 @@ class _Settling:
         if model is None:
             return
         values = plain_values(model, self.theorem)
-        with watching(self.subject, self.verdict.covered):
+        with self._watched:
             fails, how = self._replay(values)
         if fails:
             raise ProofError(f"{self._run.name}: path {self.verdict.paths} is proved, but at {values} {how}")

@@ -18,8 +18,9 @@ from typing import Any
 
 from ..model import arith
 from .campaign import Result
-from .theorem import Statement, Theorem, source_hash
+from .theorem import Statement, Theorem
 from .theorems import FAMILIES, windows
+from .watched import source_hash
 
 RECORD = "functions.json"
 INDEX = "README.md"
@@ -50,7 +51,7 @@ class Settled:
     controls: Mapping[str, str] = field(default_factory=dict)
     """Status of each negative control; empty for all cores but the first that has the functions."""
     functions: Mapping[str, str] = field(default_factory=dict)
-    """Functions of the core that ran, `module:name`, with the first 12 digits of the SHA-256 of their source."""
+    """Functions of the core that ran, `module:name`, with `source_hash` of each."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ def pages(statements: Sequence[Statement], record: Record) -> dict[str, str]:
     families = [
         (family, [known[theorem.id] for theorem in family.THEOREMS if theorem.id in known]) for family in FAMILIES
     ]
-    families = [(family, members) for family, members in families if members]
+    families = sorted(((family, members) for family, members in families if members), key=_first_number)
     texts = {INDEX: _lines(_index(families, record))}
     texts |= {_file(family): _lines(_family(family, members, record)) for family, members in families}
     return texts | {RECORD: written(record)}
@@ -150,6 +151,10 @@ def _prose(text: str, indent: str = "") -> list[str]:
     return wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
+def _first_number(family: tuple[ModuleType, Sequence[Statement]]) -> tuple[int, str]:
+    return min(statement.number for statement in family[1])
+
+
 def _file(family: ModuleType) -> str:
     return family.__name__.rpartition(".")[2].replace("_", "-") + ".md"
 
@@ -160,11 +165,12 @@ def _title(family: ModuleType) -> str:
 
 
 def _index(families: Sequence[tuple[ModuleType, Sequence[Statement]]], record: Record) -> Iterator[str]:
-    command = " ".join(f"--target {subject}" for subject in record.subjects)
+    targets = " ".join(f"--target {subject}" for subject in record.subjects)
     yield "# Theorems"
     yield ""
-    yield from _prose(f"Written by `blockproof prove {command} --write docs/reference/theorems`; {record.date},")
-    yield from _prose(f"{record.made_with}.")
+    yield f"Written on {record.date} ({record.made_with}) by"
+    yield ""
+    yield f"    blockproof prove {targets} --write docs/reference/theorems"
     yield ""
     yield from _prose(
         "A theorem is about the functions that run: they are executed unmodified on symbolic integers, every path of "
@@ -176,11 +182,11 @@ def _index(families: Sequence[tuple[ModuleType, Sequence[Statement]]], record: R
     )
     yield ""
     yield from _prose(
-        f"Which functions of which core ran, with a hash of the source of each, is in [{RECORD}]({RECORD}). Names and "
-        "letters are those of [core.md](../../core.md)."
+        f"Which functions of which core ran, with a hash of the source of each (without comments), is in "
+        f"[{RECORD}]({RECORD}). Names and letters are those of [core.md](../core.md)."
     )
+    yield ""
     for subject in record.subjects:
-        yield ""
         yield from _prose(f"* `{subject}`: {_count(subject, record)}", "  ")
     for family, members in families:
         yield ""
@@ -222,13 +228,14 @@ def _family(family: ModuleType, members: Sequence[Statement], record: Record) ->
         yield from _prose(" ".join(paragraph.split()))
     for statement in members:
         yield ""
-        yield from _section(statement, record.settled[statement.id])
+        yield from _section(statement, record)
     if family is windows:
         yield ""
         yield from _worked_example()
 
 
-def _section(statement: Statement, settled: Mapping[str, Settled]) -> Iterator[str]:
+def _section(statement: Statement, record: Record) -> Iterator[str]:
+    settled = record.settled[statement.id]
     yield f"## {statement.id}"
     yield ""
     yield from _prose(statement.sentence)
@@ -248,7 +255,7 @@ def _section(statement: Statement, settled: Mapping[str, Settled]) -> Iterator[s
         yield ""
         yield from _prose(f"Bounded: {statement.bounded.rstrip('.')}.")
     yield ""
-    for subject, one in settled.items():
+    for subject, one in sorted(settled.items(), key=lambda item: record.subjects.index(item[0])):
         yield from _prose(f"* `{subject}`: {_outcome(statement, subject, one)}", "  ")
     controls = next((one.controls for one in settled.values() if one.controls), {})
     if controls:

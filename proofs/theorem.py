@@ -6,15 +6,11 @@ variables that returns truth; executed on symbols it yields obligations for the 
 the replay of a counterexample on the real code.
 """
 
-import hashlib
-import inspect
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path as FilePath
-from types import CodeType, FrameType, ModuleType
+from types import ModuleType
 from typing import Any, Literal, TypeAlias
 
 import z3
@@ -23,6 +19,7 @@ from .claims import every
 from .solver import Obligation, ProofError, UndecidedError, assert_all, has_product, solve
 from .symbolic import Condition, Path, Run, SymbolicBool, symbol, term, truth
 from .symbolic_builtins import symbolic_builtins
+from .watched import Watched
 
 Status: TypeAlias = Literal["proved", "refuted", "undecided", "unavailable"]
 SMALL = (2, 6, 20, 100)
@@ -76,6 +73,8 @@ class Subject:
 
 
 Claim: TypeAlias = Callable[[Functions, Any], Condition | Iterable[Condition]]
+Replay: TypeAlias = Callable[[Mapping[str, int]], tuple[bool, str]]
+"""Runs a claim on the real code with plain values. Whether it fails, and how."""
 
 
 @dataclass(frozen=True)
@@ -195,14 +194,24 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
     functions = Functions(subject.find, control.roles if control is not None else {})
     symbols = Values({name: variable(name, meaning) for name, meaning in theorem.variables.items()})
     verdict = Verdict(theorem.id, subject.name, "proved")
+    watched = Watched(subject.modules(), ignore=control is not None)
     try:
         assumptions = [condition for condition in assume(symbols) if condition is not True]
         run = Run(f"{theorem.id} on {subject.name}", assumptions, theorem.unroll, seconds)
         _demand_satisfiable(run, verdict)
-        with symbolic_builtins(subject.modules()), watching(subject, verdict.covered):
-            for path in run.paths(lambda: conditions(claim(functions, symbols))):
+
+        def body() -> list[Condition]:
+            with watched:
+                return conditions(claim(functions, symbols))
+
+        def replay(values: Mapping[str, int]) -> tuple[bool, str]:
+            with watched:
+                return _replay(functions, claim, values)
+
+        with symbolic_builtins(subject.modules()):
+            for path in run.paths(body):
                 verdict.paths += 1
-                if not _settle_path(run, path, theorem, functions, claim, verdict):
+                if not _settle_path(run, path, theorem, replay, verdict):
                     break
         verdict.questions = run.questions
     except UnavailableError as error:
@@ -210,6 +219,7 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
     except ProofError as error:
         verdict.status, verdict.message = "undecided", str(error)
         verdict.smtlib += [error.smtlib] if isinstance(error, UndecidedError) else []
+    verdict.covered = watched.functions()
     return verdict
 
 
@@ -230,7 +240,7 @@ def _demand_satisfiable(run: Run, verdict: Verdict) -> None:
     verdict.satisfiable.append(satisfiable_question(f"{run.name}: the assumptions", run.assumptions))
 
 
-def _settle_path(run: Run, path: Path, theorem: Theorem, functions: Functions, claim: Claim, verdict: Verdict) -> bool:
+def _settle_path(run: Run, path: Path, theorem: Theorem, replay: Replay, verdict: Verdict) -> bool:
     """Prove what one path owes. False, with the verdict changed, at the first failure."""
     obligations = list(path.obligations)
     if path.error is not None:
@@ -254,7 +264,7 @@ def _settle_path(run: Run, path: Path, theorem: Theorem, functions: Functions, c
             raise UndecidedError(f"{obligation.name}: the solver cannot say", obligation.smtlib())
         verdict.status = "refuted"
         verdict.counterexample = values = plain_values(model, theorem)
-        verdict.replayed, verdict.message = _replay(theorem, functions, claim, values)
+        verdict.replayed, verdict.message = replay(values)
         formulas = [*obligation.hypotheses, z3.Not(obligation.claim)]
         fixed = [*formulas, *(fixed_to(name, value, theorem) for name, value in values.items())]
         verdict.satisfiable.append(satisfiable_question(f"{obligation.name}: the counterexample", fixed))
@@ -321,7 +331,7 @@ def satisfiable_question(name: str, formulas: Sequence[z3.BoolRef]) -> str:
     return f"; {name}: must be sat\n(set-logic ALL)\n{solver.to_smt2()}"
 
 
-def _replay(theorem: Theorem, functions: Functions, claim: Claim, values: Mapping[str, int]) -> tuple[bool, str]:
+def _replay(functions: Functions, claim: Claim, values: Mapping[str, int]) -> tuple[bool, str]:
     """Run the claim on the real code with plain values. Whether it fails, and how."""
     try:
         results = conditions(claim(functions, Values(values)))
@@ -333,33 +343,3 @@ def _replay(theorem: Theorem, functions: Functions, claim: Claim, values: Mappin
         return True, f"raises {type(error).__name__}: {error}"
     failed = [number for number, result in enumerate(results) if not result]
     return bool(failed), f"claim {failed[0]} of {len(results)} fails" if failed else "the claim holds"
-
-
-@contextmanager
-def watching(subject: Subject, covered: dict[str, str]) -> Iterator[None]:
-    """Note every function of the subject that runs: what a theorem covers is measured, so it cannot go stale."""
-    files = {module.__file__: module.__name__ for module in subject.modules() if module.__file__}
-    seen: set[CodeType] = set()
-
-    def note(frame: FrameType, event: str, argument: object) -> None:
-        if event == "call" and frame.f_code not in seen:
-            seen.add(frame.f_code)
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
-        for code in seen:
-            if code.co_filename in files and not code.co_name.startswith("<"):
-                covered[f"{files[code.co_filename]}:{code.co_qualname}"] = source_hash(code)
-
-
-def source_hash(code: CodeType) -> str:
-    """First 12 digits of the SHA-256 of a function's source text."""
-    try:
-        source = inspect.getsource(code)
-    except OSError:
-        source = FilePath(code.co_filename).name + code.co_qualname + code.co_code.hex()
-    return hashlib.sha256(source.encode()).hexdigest()[:12]

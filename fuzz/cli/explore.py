@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -16,10 +15,7 @@ from .fuzz import JsonOption, OutOption
 
 if TYPE_CHECKING:
     from ...proofs.exploration.scope import Scope
-    from ...proofs.exploration.search import Exploration, Limits, Search
-
-SAVE_EVERY_S = 10.0
-"""A level is not saved sooner after the last one: small levels would otherwise cost more to save than to explore."""
+    from ...proofs.exploration.search import Exploration, Search
 
 
 def explore(
@@ -41,23 +37,28 @@ def explore(
     out: OutOption = Path("findings"),
     as_json: JsonOption = False,
 ) -> None:
-    """Visit every state of small scopes breadth first and check every property in each; see docs/exploration.md.
+    """Visit every state of small scopes breadth first and check every property in each (docs/evidence/exploration.md).
 
     Exits with 0 if all states of all scopes were visited, every property holds and every scope reached what it is there
     for; with 1 on a finding, or if a scope was not exhausted. Ctrl-C saves (--save) and ends within a second.
     """
+    from ...proofs.exploration import session
     from ...proofs.exploration.checkpoint import CheckpointError
     from ...proofs.exploration.scope import ScopeError
+    from ...proofs.exploration.scopes import made_to_measure
     from ...proofs.exploration.search import INTERRUPTED, Limits
 
     if list_only:
         _print_list(as_json)
         return
     try:
-        chosen = _chosen(scopes or [], attention, blocks, requests, block_size, fault)
+        chosen = session.named(scopes or [], fault)
+        if attention is not None:
+            chosen = [made_to_measure(attention, blocks, requests, block_size)]
         done = []
         for scope in chosen:
-            done.append(_explore(scope, fault, Limits(max_states, memory), jobs, save))
+            with _progress(scope.name) as show:
+                done.append(session.explored(scope, fault, Limits(max_states, memory), jobs, save, show))
             if not as_json:
                 _print(done[-1], scope, out)
             if done[-1].ended == INTERRUPTED:
@@ -71,55 +72,7 @@ def explore(
         print(json.dumps({"scopes": [_document(each, traces) for each in done]}, indent=2))
     elif len(done) > 1:
         _print_sum(done)
-    raise typer.Exit(0 if len(done) == len(chosen) and all(each.passed for each in done) else 1)
-
-
-def _chosen(
-    names: Sequence[str], attention: str | None, blocks: int, requests: int, block_size: int, fault: str | None
-) -> "list[Scope]":
-    """The scopes that are meant. BadParameter for an unknown name, ScopeError for a scope that cannot be."""
-    from ...proofs.exploration.faults import FAULTS
-    from ...proofs.exploration.scopes import SCOPES, made_to_measure
-
-    if fault is not None and fault not in FAULTS:
-        raise typer.BadParameter(f"--fault: no fault is called {fault!r}; see blockproof explore --list")
-    if unknown := [name for name in names if name not in SCOPES]:
-        raise typer.BadParameter(f"no scope is called {unknown[0]!r}; see blockproof explore --list")
-    if attention is not None:
-        return [made_to_measure(attention, blocks, requests, block_size)]
-    if fault is not None and not names:
-        return [FAULTS[fault].scope]
-    return [SCOPES[name] for name in names or SCOPES]
-
-
-def _explore(scope: "Scope", fault: str | None, limits: "Limits", jobs: int, folder: Path | None) -> "Exploration":
-    from ...proofs.exploration import reductions
-    from ...proofs.exploration.checkpoint import load
-    from ...proofs.exploration.checkpoint import save as write
-    from ...proofs.exploration.faults import FAULTS
-    from ...proofs.exploration.search import EXHAUSTED, Search
-
-    if fault is not None and FAULTS[fault].found_by in reductions.CHECKS:
-        return reductions.as_exploration(scope, fault)
-    search = Search(scope, fault)
-    path = folder / f"{scope.name}.states" if folder else None
-    if path is not None and path.exists():
-        load(search, path)
-    saved = time.monotonic()
-
-    def on_level(search: "Search") -> None:
-        nonlocal saved
-        if path is not None and time.monotonic() - saved >= SAVE_EVERY_S:
-            write(search, path)
-            saved = time.monotonic()
-
-    with _progress(scope.name) as show:
-        done = search.run(limits, jobs, show, on_level)
-    if path is not None and done.ended != EXHAUSTED and done.finding is None:
-        write(search, path)
-    elif path is not None:
-        path.unlink(missing_ok=True)
-    return done
+    raise typer.Exit(0 if session.success(done, chosen) else 1)
 
 
 @contextmanager

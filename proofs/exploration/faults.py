@@ -7,7 +7,7 @@ fault shows nothing.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import partial
 from typing import Any
 
 from ...model.ops import Group
@@ -85,13 +85,7 @@ def _fault(found_by: str, describe: str, scope: Scope) -> Callable[[Callable[[Ex
 
 def _wrap(owner: Any, name: str, change: Callable[..., Any]) -> None:
     """Replace a method of one object: `change` gets the original and the call's arguments."""
-    original = getattr(owner, name)
-
-    @wraps(original)
-    def changed(*args: Any, **kwargs: Any) -> Any:
-        return change(original, *args, **kwargs)
-
-    setattr(owner, name, changed)
+    setattr(owner, name, partial(change, getattr(owner, name)))
 
 
 def _core(expansion: Expansion) -> Any:

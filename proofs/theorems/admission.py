@@ -77,6 +77,7 @@ def _within(f: Any, v: Any) -> Any:
 
 T16_STEP = Theorem(
     id="T16.step",
+    weight=1.1,
     sentence="Sliding window: at no step does a request hold more blocks than the gate counted for it when it began "
     "without a hit.",
     formal=_WITHIN + " for c + n <= length <= max_len, n <= batched",

@@ -9,8 +9,9 @@ from ...model.ops import SLIDING_FAMILY
 from ..hybrid_scopes import Scope, scopes
 from ..hybrid_search import Counterexample, Search, Tally, exhaust
 from ..hybrid_subjects import WRONG, exact_search
-from ..theorem import Statement, Subject, UnavailableError, watching
+from ..theorem import Statement, Subject, UnavailableError
 from ..theorem import Verdict as Settled
+from ..watched import Watched
 
 
 def loops(scope: Scope) -> bool:
@@ -80,14 +81,16 @@ class Exhausted(Statement):
 
     def _exhaust(self, subject: Subject, search: Callable[[Scope], Search], settled: Settled) -> None:
         worst: list[tuple[Counterexample, str]] = []
+        watched = Watched(subject.modules())
         for scope in filter(self.concerns, scopes()):
             # Watching slows a search down by half, and a short one goes through the same functions as a long one.
-            with watching(subject, settled.covered) if scope.tokens <= 3 else nullcontext():
+            with watched if scope.tokens <= 3 else nullcontext():
                 tally = exhaust(scope, search(scope))
             settled.paths += tally.searches
             worst += [(example, f"{scope.family}: {verdict}") for verdict, example in tally.smallest.items()]
             if not tally.smallest and (problem := _untidy(tally)):
                 worst.append((Counterexample(0, (), None, 0, ()), f"{scope.family}: {problem}"))
+        settled.covered = watched.functions()
         if worst:
             example, text = min(worst, key=lambda found: (not found[0].registered, found[0].limit))
             settled.status, settled.replayed = "refuted", True

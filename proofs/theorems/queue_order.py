@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Literal, NamedTuple
 
-from ..theorem import Statement, Subject, UnavailableError, Verdict, watching
+from ..theorem import Statement, Subject, UnavailableError, Verdict
+from ..watched import Watched
 
 
 class Step(NamedTuple):
@@ -130,11 +131,13 @@ class Agreement(Statement):
             verdict.status, verdict.message = "unavailable", str(error)
             return verdict
         blocks, ways = SCOPES[0]
-        with watching(subject, verdict.covered):
+        watched = Watched(subject.modules())
+        with watched:
             for steps in ways():
                 if {step.does for step in steps} == {"take", "hit", "give", "give to front"}:
                     orders(blocks, steps)
                     break
+        verdict.covered = watched.functions()
         verdict.paths, counterexample = _differs(orders)
         if counterexample is not None:
             blocks, steps = counterexample

@@ -269,6 +269,7 @@ def _strange(f: Any, v: Any) -> Any:
 
 STRANGE = HeapTheorem(
     id="T26.stranger",
+    weight=1.1,
     sentence="Touching or giving back a block of another pool raises ValueError and changes nothing.",
     formal="blocks[x.block_id] is not x  =>  ValueError, state' = state",
     variables={

@@ -4,14 +4,16 @@ import json
 import os
 import signal
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from blockproof.fuzz.cli import explore as cli_explore
 from blockproof.fuzz.cli import main as cli
+from blockproof.proofs.exploration import session
 from blockproof.proofs.exploration.checkpoint import load
 from blockproof.proofs.exploration.faults import FAULTS
 from blockproof.proofs.exploration.scopes import SCOPES
-from blockproof.proofs.exploration.search import Search
+from blockproof.proofs.exploration.search import EXHAUSTED, Exploration, Search
 
 MEASURED = ["--attention", "full", "--blocks", "4", "--block-size", "1"]
 
@@ -108,8 +110,16 @@ def test_a_damaged_checkpoint_exits_with_2_and_one_line(capsys, tmp_path):
     assert err.count("\n") == 1
 
 
+def test_a_run_that_ended_before_its_last_scope_is_no_success():
+    chosen = session.named(["full", "mamba"], None)
+    passed = Exploration("full", 9, 3, 9, 3, 0.1, 0.1, EXHAUSTED)
+    assert session.success([passed, passed], chosen)
+    assert not session.success([passed], chosen)
+    assert not session.success([passed, replace(passed, ended="state limit")], chosen)
+
+
 def test_levels_are_saved_as_the_search_goes_on(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(cli_explore, "SAVE_EVERY_S", 0.0)
+    monkeypatch.setattr(session, "SAVE_EVERY_S", 0.0)
     saved = []
     monkeypatch.setattr(
         "blockproof.proofs.exploration.checkpoint.save", lambda search, path: saved.append(search.depth)

@@ -24,30 +24,6 @@ THEOREMS = (*free_queue.THEOREMS, *free_queue_any.THEOREMS, *references.THEOREMS
 BY_ID = {theorem.id: theorem for theorem in THEOREMS}
 
 
-@pytest.mark.parametrize("theorem", THEOREMS, ids=lambda theorem: theorem.id)
-def test_our_core_satisfies_the_theorem_and_each_negative_control_is_refuted_on_real_objects(theorem):
-    verdict = theorem.settle(roles.impl())
-    assert verdict.status == "proved", verdict.message
-    assert set(verdict.controls.values()) == {"refuted"}
-    assert len(verdict.controls) == len(theorem.controls) >= 1
-    assert verdict.smtlib
-    assert any("FreeKVCacheBlockQueue" in name or "BlockPool" in name for name in verdict.covered)
-
-
-@pytest.mark.parametrize("theorem", THEOREMS, ids=lambda theorem: theorem.id)
-def test_the_model_has_no_links_and_says_so(theorem):
-    assert theorem.settle(roles.model()).status == "unavailable"
-
-
-@pytest.mark.parametrize("subject", [roles.model, roles.impl], ids=["model", "impl"])
-def test_every_queue_reads_as_a_list_does(subject):
-    verdict = queue_order.ORDER.settle(subject())
-    assert verdict.status == "proved", verdict.message
-    assert set(verdict.controls.values()) == {"refuted"}
-    assert verdict.covered
-    assert verdict.paths > 10_000
-
-
 def test_a_queue_that_reads_otherwise_is_refuted_with_what_was_done():
     wrong = Subject("impl", lambda role: queue_order.wrong_orders("give"), ())
     verdict = queue_order.ORDER.settle(wrong)
@@ -155,7 +131,7 @@ QUEUE_LINES = {
 }
 POOL_LINES = {
     "touch": ("T26.stranger", "T26.touch"),
-    "free_blocks": ("T26.free.refused", "T26.stranger", "T26.free.different"),
+    "free_blocks": ("T26.free.refused", "T26.free.different", "T26.stranger"),
 }
 KEPT = (
     "assert block is not None",  # guards against a broken chain, which no operation can make

@@ -1,6 +1,5 @@
-"""The theorems about hits: what comes out for our cores, and that roles and symbolic amounts do what they say."""
+"""What the theorems about hits rest on: roles and symbolic amounts do what they say."""
 
-import math
 import random
 from typing import Any
 
@@ -9,27 +8,10 @@ import z3
 from blockproof.proofs import roles
 from blockproof.proofs.roles import amounts
 from blockproof.proofs.roles import hits as hit_roles
+from blockproof.proofs.solver import solve
 from blockproof.proofs.symbolic import Run, SymbolicInt
-from blockproof.proofs.theorem import Theorem, settle
-from blockproof.proofs.theorems import hits, registering, searches
 
-THEOREMS = (*hits.THEOREMS, *searches.THEOREMS, *registering.THEOREMS)
 SUBJECTS = {"model": roles.model, "impl": roles.impl}
-NOT_OF_IMPL = {"T10.tail", "T12.rounded"}
-"""Functions that our core has no counterpart of: it writes them out where it needs them."""
-
-
-@pytest.mark.parametrize("subject", SUBJECTS)
-@pytest.mark.parametrize("theorem", THEOREMS, ids=lambda theorem: theorem.id)
-def test_each_theorem_has_its_verdict_and_refutes_its_negative_controls(theorem: Theorem, subject: str) -> None:
-    verdict = settle(theorem, SUBJECTS[subject]())
-    if subject == "impl" and theorem.id in NOT_OF_IMPL:
-        assert verdict.status == "unavailable"
-        return
-    assert verdict.status == ("refuted" if subject in theorem.refuted_on else "proved"), verdict.message
-    assert verdict.replayed == (subject in theorem.refuted_on)
-    assert set(verdict.controls.values()) == {"refuted"}
-    assert verdict.covered
 
 
 def _reads(role: str, edge: int, b: int, size: int) -> range:
@@ -196,29 +178,28 @@ def test_amounts_compute_as_python_does() -> None:
     assert len(laws) > 20
 
 
-def test_a_window_needs_its_length_rounded_up_to_blocks() -> None:
-    rng = random.Random(23)
+@pytest.mark.parametrize("eagle", [False, True])
+@pytest.mark.parametrize("subject", SUBJECTS)
+def test_a_window_of_so_many_blocks_needs_so_many_on_every_core(subject: str, eagle: bool) -> None:
+    """The theorems about searches speak of a window by the blocks that it needs: that is what a core makes of it."""
+    needed = SUBJECTS[subject]().find("need")
+    need, rest, b = (SymbolicInt(z3.Int(name)) for name in ("need", "rest", "b"))
 
-    def compare() -> None:
-        for _ in range(200):
-            b, need = rng.randint(1, 9), rng.randint(1, 6)
-            rest = rng.randrange(b)
-            size = _sized(amounts.BlockSize, b)
-            window = amounts.window(SymbolicInt(z3.IntVal(need)), SymbolicInt(z3.IntVal(rest)), size)
-            w = need * b - rest + 1
-            assert _value(window) == w
-            assert (
-                _value(-(-(window - 1) // size)) == _value(-((window - 1) // -size)) == math.ceil((w - 1) / b) == need
-            )
-            count = -(-(window - 1) // size) + 1
-            other = rng.randint(0, 9)
-            assert (count > other) == (need + 1 > other)
-            assert (other >= count) == (other >= need + 1)
-            assert (count > other) == (need + 1 > other)
-            assert _value(other - count) == other - need - 1
+    def body() -> list[Any]:
+        size = amounts.positive(b, amounts.BlockSize)
+        window = amounts.window(need, rest, size)
+        return [window == need * b - rest + 1, needed(window, size, eagle) == need + eagle]
 
-    (path,) = Run("window", []).paths(compare)
-    assert path.error is None, path.error
+    paths = list(Run("window", [b >= 1, need >= 1, rest >= 0, rest < b]).paths(body))
+    for path in paths:
+        assert path.error is None, path.error
+        claims = [(path.hypotheses, truth.term) for truth in path.value]
+        for hypotheses, claim in [*claims, *((owed.hypotheses, owed.claim) for owed in path.obligations)]:
+            assert solve([*hypotheses, z3.Not(claim)], 5)[0] == "unsat"
+    assert paths
+    for tokens in range(1, 6):
+        for blocks in range(1, 5):
+            assert {needed(blocks * tokens - short + 1, tokens, eagle) for short in range(tokens)} == {blocks + eagle}
 
 
 def test_an_amount_that_is_not_what_it_claims_fails_the_run() -> None:

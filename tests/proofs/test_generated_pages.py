@@ -1,0 +1,146 @@
+"""What the generated pages about theorems, exploration and mutations say is what their sources say today."""
+
+import importlib.util
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from blockproof.model import arith
+from blockproof.proofs import pages, roles
+from blockproof.proofs.exploration.faults import FAULTS
+from blockproof.proofs.exploration.properties import MEANING
+from blockproof.proofs.exploration.scopes import SCOPES
+from blockproof.proofs.theorems import BY_ID, THEOREMS
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "reference" / "theorems"
+RELEASE = "vllm==0.23.0"
+AGAIN = f"run: blockproof prove --target model --target impl --target {RELEASE} --write docs/reference/theorems"
+
+
+def kept(name):
+    return (ROOT / "docs" / "evidence" / name).read_text(encoding="utf-8")
+
+
+def benchmark(name):
+    """A script of `benchmarks`, as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # its dataclasses look it up there
+    spec.loader.exec_module(module)
+    return module
+
+
+# Theorems.
+
+
+@pytest.fixture(scope="module")
+def record():
+    return pages.read((FOLDER / pages.RECORD).read_text(encoding="utf-8"))
+
+
+def test_the_pages_are_those_that_the_theorems_and_the_record_make_today(record):
+    made = pages.pages(THEOREMS, record)
+    assert sorted(path.name for path in FOLDER.iterdir()) == sorted(made)
+    for name, text in made.items():
+        assert (FOLDER / name).read_text(encoding="utf-8") == text, f"{name} is stale; {AGAIN}"
+
+
+def test_every_theorem_came_out_for_every_core_as_it_is_declared(record):
+    assert set(record.settled) == set(BY_ID)
+    assert set(record.subjects) == {"model", "impl", RELEASE}
+    for name, settled in record.settled.items():
+        assert set(settled) == set(record.subjects)
+        for subject, one in settled.items():
+            declared = subject in BY_ID[name].refuted_on
+            assert one.status in (("refuted",) if declared else ("proved", "unavailable")), (name, subject)
+            assert bool(one.counterexample) == declared
+
+
+def test_the_functions_that_ran_have_not_changed_since(record):
+    """Those of the release are in its package; they are looked at by the test of the release."""
+    today, ran = {}, set()
+    for settled in record.settled.values():
+        for subject in ("model", "impl"):
+            ran |= set(settled[subject].functions.items())
+    for place, digest in sorted(ran):
+        module, _, name = place.partition(":")
+        if module not in today:
+            today[module] = pages.hashes_today(Path(import_module(module).__file__))
+        assert digest in today[module].get(name, ()), f"{place} has changed since the theorems were settled; {AGAIN}"
+    assert len(ran) > 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("subject", ["model", "impl"])
+def test_what_the_record_says_of_a_core_comes_out_again(record, subject):
+    for theorem in THEOREMS:
+        verdict = theorem.settle(roles.subject(subject), seconds=20, with_controls=False)
+        one = record.settled[theorem.id][subject]
+        assert (verdict.status, verdict.paths) == (one.status, one.paths), theorem.id
+        assert verdict.covered == one.functions, theorem.id
+
+
+def test_prose_is_wrapped():
+    for path in FOLDER.glob("*.md"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            assert len(line) <= pages.WIDTH or line.startswith(("|", "#")) or " " not in line.strip(), path.name
+
+
+# Exploration.
+
+COUNTS = re.compile(r"\| (\S+) \| .+ \| \d+ \| ([\d,]+) \| ([\d,]+) \| ([\d,]+) \| (\d+) \| [\d.]+ \| [\d,]+ \|")
+
+
+def counts(page):
+    """States, at rest, transitions and depth, by scope."""
+    return {match[1]: match.groups()[1:] for line in page.splitlines() if (match := COUNTS.fullmatch(line))}
+
+
+def faults(page):
+    return sorted(name for name in re.findall(r"`([a-z-]+)`", page) if name in FAULTS)
+
+
+def test_the_page_of_the_exploration_has_every_scope_property_and_fault():
+    page = kept("exploration.md")
+    assert set(counts(page)) == set(SCOPES)
+    assert sum(int(states.replace(",", "")) for states, *_ in counts(page).values()) >= 1_000_000
+    assert faults(page) == sorted(FAULTS)
+    assert "NOT FOUND" not in page
+    for name, meaning in MEANING.items():
+        assert f"| {name} | {meaning} | " in page
+    text = benchmark("exploration")
+    for part in (text.INTRODUCTION, text.MEANINGS, text.LIMITS):
+        assert part in page
+
+
+@pytest.mark.slow
+def test_the_counts_on_the_page_of_the_exploration_are_those_of_a_run(tmp_path):
+    written = tmp_path / "exploration.md"
+    words = [sys.executable, "benchmarks/exploration.py", "--scopes", "sink,full-eagle", "--write", str(written)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    page = written.read_text(encoding="utf-8")
+    assert counts(page) == {name: counts(kept("exploration.md"))[name] for name in ("sink", "full-eagle")}
+    assert "NOT FOUND" not in page
+    assert faults(page) == sorted(FAULTS)
+
+
+# Mutations.
+
+
+def test_the_page_of_the_mutations_is_about_the_functions_as_they_are():
+    mutation, page = benchmark("mutation"), kept("mutation.md")
+    assert f"`{mutation.digest()}`" in page, "run benchmarks/mutation.py again: model/arith.py has changed"
+    rows = re.findall(r"^\| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (.*) \|$", page, re.M)
+    assert {name for name, *_ in rows} <= {name for name in vars(arith) if callable(getattr(arith, name))}
+    for name, *numbers, theorems in rows:
+        every, refuted, undecided, survived = map(int, numbers)
+        assert every == refuted + undecided + survived, name
+        assert set(theorems.split(", ")) <= set(BY_ID)
+    survivors = re.findall(r"^\| `(\w+)` \| `(.+)` \| (.+) \|$", page, re.M)
+    assert {(name, line): reason for name, line, reason in survivors} == mutation.EQUIVALENT
+    assert sum(int(survived) for *_, survived, _ in rows) == len(survivors)

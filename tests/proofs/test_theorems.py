@@ -1,0 +1,72 @@
+"""Every theorem, for the model and for our core: what comes out is what is declared, and negative controls are refuted.
+
+Negative controls take the place of a core's functions, so one core is enough to refute them: ours, or the model where
+our core has no such function. What takes long is left to `make test-all`; `blockproof prove` settles all of it, too.
+"""
+
+import pytest
+from blockproof.proofs import roles
+from blockproof.proofs.theorem import Theorem
+from blockproof.proofs.theorems import (
+    FAMILIES,
+    THEOREMS,
+    extra_keys,
+    free_queue,
+    free_queue_any,
+    identities,
+    items,
+    references,
+    slots,
+    views,
+)
+
+LONG = 1.0
+"""Theorems that take more seconds (`Statement.weight`) are marked slow."""
+NOT_OF_IMPL = {"T10.tail", "T12.rounded", "T17.down", "T17.up", "T19.sizes", "T19.padding"}
+"""Functions that our core has no counterpart of: it writes them out where it needs them."""
+_NOT_OF_MODEL = (free_queue, free_queue_any, references, slots, views, identities, extra_keys, items)
+"""The model has no links and no memory; it knows neither bytes nor events."""
+_BUT_OF_MODEL = {"T22.chain", "T23", "T23.only", "T23.converse", "T23.items", "T23.items.only", "T23.items.lengths"}
+_BUT_OF_MODEL |= {"T23.overlap", "T23.resumed"}
+NOT_OF_MODEL = {theorem.id for family in _NOT_OF_MODEL for theorem in family.THEOREMS} - _BUT_OF_MODEL
+MISTAKES = ("TypeError", "AttributeError", "NameError", "KeyError")
+"""A counterexample that ends so would say that a role is bound wrongly, not that a core is wrong."""
+NOTHING_RAN = {"T15.decode"}
+"""Pure arithmetic: no function of a core plays a role in it."""
+AT_LEAST = {"T25.order": 10_001}
+"""Paths, or runs, without which a theorem would have looked at too little."""
+OF_QUEUE_AND_POOL = {t.id for family in (free_queue, free_queue_any, references) for t in family.THEOREMS}
+CASES = [
+    pytest.param(theorem, subject, id=f"{theorem.id}-{subject}", marks=[pytest.mark.slow] * (theorem.weight > LONG))
+    for theorem in THEOREMS
+    for subject in ("impl", "model")
+]
+
+
+@pytest.mark.parametrize(("theorem", "subject"), CASES)
+def test_each_theorem_comes_out_as_declared_and_its_negative_controls_are_refuted(theorem, subject):
+    with_controls = subject == "impl" or theorem.id in NOT_OF_IMPL
+    verdict = theorem.settle(roles.subject(subject), seconds=20, with_controls=with_controls)
+    if theorem.id in (NOT_OF_IMPL if subject == "impl" else NOT_OF_MODEL):
+        assert verdict.status == "unavailable"
+        return
+    assert verdict.status == ("refuted" if subject in theorem.refuted_on else "proved"), verdict.message
+    assert verdict.replayed == (verdict.status == "refuted")
+    assert verdict.covered or theorem.id in NOTHING_RAN, "no function of the core ran"
+    assert verdict.paths >= AT_LEAST.get(theorem.id, 1)
+    assert not any(mistake in verdict.message for mistake in MISTAKES)
+    assert set(verdict.controls.values()) == ({"refuted"} if with_controls else set())
+    if with_controls and isinstance(theorem, Theorem):
+        assert set(verdict.controls) == {control.wrong for control in theorem.controls}
+        assert theorem.controls
+        assert verdict.smtlib or theorem.refuted_on
+    if theorem.id in OF_QUEUE_AND_POOL:
+        assert any("FreeKVCacheBlockQueue" in name or "BlockPool" in name for name in verdict.covered)
+
+
+def test_every_theorem_of_every_family_is_settled_here():
+    assert {theorem.id for family in FAMILIES for theorem in family.THEOREMS} == {case.values[0].id for case in CASES}
+
+
+def test_what_a_theorem_says_of_a_release_it_says_of_one_that_exists():
+    assert {subject for theorem in THEOREMS for subject in theorem.refuted_on} == {"model", "impl", "vllm==0.23.0"}
