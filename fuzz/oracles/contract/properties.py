@@ -50,9 +50,10 @@ KNOWN_LOSSES: Mapping[str, str] = {
     "window-of-one": "S14: a window of one token reaches no block, yet one registered block is needed "
     "(docs/reference/core.md)",
     "eagle-cut-twice": "S14: an eagle window in smaller blocks than the alignment is cut before and after the drop "
-    "where it reaches back to the start, and loses one alignment (docs/theorems.md, T9.loss)",
+    "where it reaches back to the start, and loses one alignment (docs/reference/theorems, T9.loss)",
     "eagle-asked-in-turn": "S14: where one of several eagle types shrinks the length, a window among them is asked "
-    "again without the block that it may give up, and then wants another one before it (docs/theorems.md, T14.always)",
+    "again without the block that it may give up, and then wants another one before it "
+    "(docs/reference/theorems, T14.always)",
     "boundary-without-eagle": "S14: with a retention interval the boundary that is kept is that of a search without "
     "eagle, one alignment behind the one at which an eagle search lands (T11.lost)",
     "window-kept-for-scheduler": "S14: a single window group registers by the scheduler's block size, but looks up by "
