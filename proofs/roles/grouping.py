@@ -14,7 +14,7 @@ from ...model.attention import CoreError
 from ...model.capacity import CapacityRules
 from ...model.layers import Config, Kind, Layer
 from .bare import bare
-from .stand_ins import Sized, beside, chosen, key, lenient
+from .stand_ins import Sized, chosen, internal, key, lenient
 
 _RULES = CapacityRules()
 MOST_LAYERS = (5, 4)
@@ -146,7 +146,7 @@ def _quiet() -> Iterator[None]:
 
 
 def _api_grouped(names: Any) -> Callable[..., Any]:
-    group = beside(names, "get_kv_cache_groups", "_get_kv_cache_groups_uniform_page_size")
+    group = internal(names, "get_kv_cache_groups", "_get_kv_cache_groups_uniform_page_size")
     kind = names("FullAttentionSpec")
     one = Sized(1)
 
@@ -162,7 +162,7 @@ def _api_grouped(names: Any) -> Callable[..., Any]:
 
 
 def _api_approximate_gcd(names: Any) -> Callable[..., Any]:
-    find = beside(names, "get_kv_cache_groups", "_approximate_gcd")
+    find = internal(names, "get_kv_cache_groups", "_approximate_gcd")
     return lambda values, least: find(values, lower_bound=least)
 
 

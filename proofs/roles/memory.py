@@ -14,7 +14,7 @@ from ...model.capacity import CapacityRules
 from ...model.grouping import LayerGroup
 from ...model.layers import Config, Kind, Layer, uniform_of
 from .bare import bare
-from .stand_ins import Sized, beside, chosen, key, lenient
+from .stand_ins import Sized, chosen, internal, key, lenient
 
 _RULES = CapacityRules()
 _NAMES = "abcd"
@@ -34,7 +34,7 @@ def _uniform_group(names: str, layers: list[Layer]) -> LayerGroup:
 
 
 def _plain_groups(page: Any, n: Any, m: Any) -> list[LayerGroup]:
-    """Two layers that share blocks, and one of another group beside them."""
+    """Two layers that share blocks, and one of another group."""
     return [LayerGroup(("a", "b"), _mamba(page, n)), LayerGroup(("c",), _mamba(page, m))]
 
 
@@ -211,7 +211,7 @@ def _api_sizing(shape: str, *counts: int) -> Callable[[Any], Callable[..., Any]]
 def _api_checking(shape: str) -> Callable[[Any], Callable[..., Any]]:
     def bind(names: Any) -> Callable[..., Any]:
         needed = lenient(
-            beside(names, "get_kv_cache_config_from_groups", "_max_memory_usage_bytes_from_groups"),
+            internal(names, "get_kv_cache_config_from_groups", "_max_memory_usage_bytes_from_groups"),
             names("AttentionSpec"),
         )
 

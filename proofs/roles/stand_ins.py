@@ -19,7 +19,7 @@ class Key(SymbolicInt):
     """A symbolic integer that can be in a set or a dict.
 
     All have one hash, so that a lookup compares, and a comparison forks: exact, as long as the same set or dict holds
-    no plain integer beside them.
+    no plain integer as well.
     """
 
     __slots__ = ()
@@ -121,7 +121,7 @@ class Sized:
         self.itemsize = itemsize
 
 
-def beside(names: Any, public: str, private: str) -> Any:
+def internal(names: Any, public: str, private: str) -> Any:
     """A function that a core does not promise to users; it lives in the module of one that it does, if anywhere.
 
     UnavailableError if there is none.

@@ -250,7 +250,7 @@ def _hit_within(f: Any, v: Any) -> Any:
     return _needed(f, v) <= _fixed(v, cap)
 
 
-T16_MENDED = Theorem(
+T16_FIXED = Theorem(
     id="T16.fixed",
     weight=3.0,
     sentence="A gate that caps the blocks in the table, not its length, counts enough behind every hit.",
@@ -414,7 +414,7 @@ THEOREMS = (
     T16_COVERS,
     T16_OVERCOMMIT,
     T16_HIT,
-    T16_MENDED,
+    T16_FIXED,
     T16_LOOKAHEAD,
     T16_STATES,
 )
