@@ -134,7 +134,7 @@ def _keep(
 def _ask_again(path: Path, recorded: "ConfigurationFinding", calculator: "Calculator") -> "ConfigurationFinding | None":
     from ..configuration.check import Judge
     from ..configuration.shrink import NO_QUESTION, ask_again
-    from ..traces.trace_file import TraceError
+    from ..traces.files import TraceError
 
     try:
         return ask_again(recorded, Judge(calculator))

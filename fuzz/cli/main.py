@@ -18,7 +18,7 @@ from ..adapters import example
 from ..planning.fields import ModelError
 from ..reports.floors import FloorsError
 from ..targets.base import TargetUnavailableError
-from ..traces.trace_file import TraceError
+from ..traces.files import TraceError
 from .bisect import bisect
 from .campaign import campaign
 from .configurations import fuzz_config

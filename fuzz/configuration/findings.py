@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..traces.trace_file import TraceError
+from ..traces.files import Form, envelope, read_file, write_file
 
-FORMAT = 1
+FORM = Form("finding", "`blockproof fuzz-config`", "blockproof_configuration", 1)
 LOCKSTEP, LOST, MODELS = "lockstep", "lost", "models"
-REMEDY = "give a file that blockproof fuzz-config wrote"
 CONTEXT_LINES = 3
 SHOWN_LINES = 60
 
@@ -32,9 +31,9 @@ class ConfigurationFinding:
     op: str
     """The op of the question. For an invariant it is `configs`, whose inputs are a whole configuration."""
     inputs: Mapping[str, Any]
-    expected: object
+    expected: Any
     """The model's answer; for an invariant, what it says."""
-    actual: object
+    actual: Any
     """The target's answer, or a sentence that says what is wrong with it."""
     sides: tuple[str, str]
     """Who gave the two."""
@@ -65,16 +64,7 @@ def _raised(answer: object) -> object:
 
 def as_document(finding: ConfigurationFinding) -> dict[str, object]:
     """The finding as its file has it."""
-    return {
-        "blockproof_configuration": FORMAT,
-        "oracle": finding.oracle,
-        "op": finding.op,
-        "inputs": finding.inputs,
-        "expected": finding.expected,
-        "actual": finding.actual,
-        "sides": finding.sides,
-        "seed": finding.seed,
-    }
+    return {FORM.version_field: FORM.version, **vars(finding)}
 
 
 def write_finding(finding: ConfigurationFinding, folder: Path) -> Path:
@@ -82,33 +72,13 @@ def write_finding(finding: ConfigurationFinding, folder: Path) -> Path:
     text = json.dumps(as_document(finding), indent=1)
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     path = folder / f"configuration_{finding.oracle}_{finding.op}_{digest}.json"
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(text + "\n", encoding="utf-8")
+    write_file(path, text + "\n")
     return path
 
 
 def read_finding(path: Path) -> ConfigurationFinding:
     """The finding in a file. TraceError, in one line, if there is none."""
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise TraceError(str(path), "", f"cannot be read ({error.strerror}); check the path") from None
-    except (ValueError, RecursionError) as error:
-        raise TraceError(str(path), "", f"no JSON ({error}); {REMEDY}") from None
-    match raw:
-        case {
-            "blockproof_configuration": 1,
-            "oracle": str(oracle),
-            "op": str(op),
-            "inputs": dict(inputs),
-            "expected": expected,
-            "actual": actual,
-            "sides": [str(model), str(target)],
-            "seed": str(seed),
-        }:
-            return ConfigurationFinding(oracle, op, inputs, expected, actual, (model, target), seed)
-    expected = f"blockproof_configuration {FORMAT}, oracle, op, inputs, expected, actual, sides and seed"
-    raise TraceError(str(path), "", f"expected an object with {expected}; {REMEDY}")
+    return envelope(read_file(path, FORM), ConfigurationFinding, FORM, str(path))
 
 
 def finding_text(finding: ConfigurationFinding) -> str:

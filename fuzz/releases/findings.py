@@ -16,8 +16,9 @@ from ..findings.oracle_names import CONTRACT, LIVENESS, MODEL_FREE, SHADOW, STRI
 from ..findings.words import trace_lines
 from ..runs.judging import Judging
 from ..targets.base import Target
+from ..traces.files import TraceError
 from ..traces.replay import replay
-from ..traces.trace_file import TraceError, TraceFile, read_trace
+from ..traces.trace_file import TraceFile, read_trace
 from .markdown import prose
 from .scheduler_cases import NOT_BUILT, NOTHING, SHOWS
 

@@ -1,23 +1,21 @@
 """Trace files: a shape, the operations applied to it, and what came of it, as JSON with a schema number.
 
-A trace is data only: reading one builds numbers, texts and tuples, and runs nothing. Whatever is wrong with a file is
-said in one line (`TraceError`). Sizes are limited, so that a broken or hostile file costs no more than its own size.
+A trace is data only. Its parts are read one by one, each with limits of its own.
 """
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import msgspec
 
 from ...model.ops import FULL_FAMILY, Operation, Shape, operation_from_json, shape_from_json, to_json
 from ..findings.finding import Finding, Trace
+from .files import MAX_FILE_BYTES, Form, TraceError, decode, envelope, read_file, write_file
 
 SCHEMA = 1
-MAX_FILE_BYTES = 64 * 2**20
 MAX_PART_BYTES = 2**20
 """Longest shape or single operation, in bytes of JSON."""
 MAX_OPERATIONS = 1_000_000
@@ -26,19 +24,7 @@ MAX_NUM_BLOCKS = 2**20
 MAX_MODEL_LEN = 2**20
 """In tokens. Tables are padded up to it, so this bounds the memory of a run."""
 MAX_GROUPS = 32
-MAX_ERROR = 800
-"""Longest error, in characters: what is wrong with a file may be a very long name in it."""
-T = TypeVar("T")
-
-
-class TraceError(Exception):
-    """A trace file that cannot be used. The text is one line: file, place in it, what is wrong and what to do."""
-
-    def __init__(self, source: str, place: str, problem: str) -> None:
-        text = ": ".join(part for part in (source, place, problem) if part)
-        if len(text) > MAX_ERROR:
-            text = f"{text[: MAX_ERROR // 2]} ... {text[-MAX_ERROR // 2 :]}"
-        super().__init__("".join(c if c.isprintable() else " " for c in text))
+FORM = Form("trace", "`blockproof fuzz` or `shrink`", "schema", SCHEMA)
 
 
 class FoundBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -86,94 +72,41 @@ class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
     found_by: FoundBy | None = None
 
 
-class _Schema(msgspec.Struct):
-    schema: int
-
-
 def read_trace(path: Path, max_bytes: int = MAX_FILE_BYTES) -> TraceFile:
     """Read a trace file of at most `max_bytes` bytes. TraceError if that is not possible."""
-    source = str(path)
-    try:
-        if path.is_dir():
-            raise TraceError(source, "", "is a directory; name a trace file in it")
-        if not path.is_file():
-            problem = "is no regular file; name a trace file" if path.exists() else "no such file; check the path"
-            raise TraceError(source, "", problem)
-        size = path.stat().st_size
-        if size > max_bytes:
-            problem = f"{size} bytes, more than the {max_bytes} a trace may have; shrink it first"
-            raise TraceError(source, "", problem)
-        data = path.read_bytes()
-    except OSError as error:
-        problem = f"cannot be read ({error.strerror}); check the path and its permissions"
-        raise TraceError(source, "", problem) from None
-    return load_trace(data, source)
+    return load_trace(read_file(path, FORM, max_bytes), str(path))
 
 
 def load_trace(data: bytes | str, source: str = "trace") -> TraceFile:
     """Read a trace from its text; `source` stands for the file name in errors. TraceError if it is none."""
-    raw = data.encode() if isinstance(data, str) else data
-    if not raw.strip():
-        raise TraceError(source, "", "is empty; write the trace again")
-    schema = _decode(raw, _Schema, source, "").schema
-    if schema != SCHEMA:
-        problem = f"is {schema}, this blockproof reads {SCHEMA}; use the version that wrote the file"
-        raise TraceError(source, "schema", problem)
-    envelope = _decode(raw, _Envelope, source, "")
-    shape = _shape(_part(envelope.shape, source, "shape"), source)
+    outer = envelope(data.encode() if isinstance(data, str) else data, _Envelope, FORM, source)
+    shape = _shape(_part(outer.shape, source, "shape"), source)
     operations = tuple(
         _operation(_part(part, source, f"operations[{i}]"), source, f"operations[{i}]")
-        for i, part in enumerate(envelope.operations)
+        for i, part in enumerate(outer.operations)
     )
-    return TraceFile(Trace(shape, operations), envelope.target, envelope.finding, envelope.found_by)
+    return TraceFile(Trace(shape, operations), outer.target, outer.finding, outer.found_by)
 
 
 def dump_trace(file: TraceFile | Trace) -> str:
     """The text of a trace file: the same for the same trace, one operation a line, ASCII only."""
     if isinstance(file, Trace):
         file = TraceFile(file)
-    envelope = (
+    head = (
         ("schema", SCHEMA),
         ("target", file.target),
         ("found_by", msgspec.to_builtins(file.found_by)),
         ("finding", msgspec.to_builtins(file.finding)),
         ("shape", to_json(file.trace.shape)),
     )
-    lines = [f'  "{name}": {json.dumps(value)},' for name, value in envelope]
+    lines = [f'  "{name}": {json.dumps(value)},' for name, value in head]
     operations = ",\n".join(f"    {json.dumps(to_json(operation))}" for operation in file.trace.operations)
     return "\n".join(["{", *lines, '  "operations": [', *([operations] if operations else []), "  ]", "}", ""])
 
 
 def write_trace(file: TraceFile, path: Path) -> None:
     """Write a trace file in one piece: an interruption leaves either the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(dump_trace(file), encoding="utf-8")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _decode(raw: bytes | msgspec.Raw, kind: type[T], source: str, place: str) -> T:
-    """JSON of the given type, or a TraceError that names the place."""
-    try:
-        return msgspec.json.decode(raw, type=kind)
-    except msgspec.ValidationError as error:
-        problem, _, path = str(error).partition(" - at `")
-        where = path.rstrip("`").removeprefix("$").removeprefix(".")
-        raise TraceError(
-            source, place or where, f"{problem}; a trace is what `blockproof fuzz` or `shrink` wrote"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise TraceError(source, place or f"byte {error.start}", "is not UTF-8 text; is this a trace?") from None
-    except msgspec.DecodeError as error:
-        # msgspec reports the offset in bytes; a person looks for a line.
-        problem, _, offset = str(error).rstrip(")").partition(" (byte ")
-        line = f"line {bytes(raw).count(10, 0, int(offset)) + 1}" if offset.isdigit() else ""
-        raise TraceError(source, place or line, f"{problem}; the file is broken or cut off, get it again") from None
-    except RecursionError:
-        raise TraceError(source, place, "is nested too deeply; a trace is never more than a few levels deep") from None
+    write_file(path, dump_trace(file))
 
 
 def _part(raw: msgspec.Raw, source: str, place: str) -> object:
@@ -181,7 +114,7 @@ def _part(raw: msgspec.Raw, source: str, place: str) -> object:
     if size > MAX_PART_BYTES:
         problem = f"{size} bytes, more than the {MAX_PART_BYTES} that a part may have; shorten it"
         raise TraceError(source, place, problem)
-    return _decode(raw, object, source, place)
+    return decode(raw, object, FORM, source, place)
 
 
 def _operation(raw: object, source: str, place: str) -> Operation:

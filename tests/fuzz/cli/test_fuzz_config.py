@@ -153,7 +153,7 @@ def test_a_floor_that_is_not_reached_is_said_and_exits_with_1(tmp_path, capsys):
         (["--target", "fault:nothing"], "unknown fault 'nothing'"),
         (["--cases", "0"], "--cases"),
         (["--oracle", "magic"], "--oracle"),
-        (["--replay", "missing.json"], "missing.json: cannot be read"),
+        (["--replay", "missing.json"], "missing.json: no such file"),
         (["--floors", "missing.toml"], "missing.toml: cannot be read"),
     ],
 )

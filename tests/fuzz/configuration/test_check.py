@@ -19,7 +19,7 @@ from blockproof.fuzz.configuration.reach import Reach
 from blockproof.fuzz.configuration.shrink import ask_again, shrink_finding
 from blockproof.fuzz.faults import Part, faults_in
 from blockproof.fuzz.opening.targets import open_calculator
-from blockproof.fuzz.traces.trace_file import TraceError
+from blockproof.fuzz.traces.files import TraceError
 from blockproof.fuzz.workload.draw import ByteDraw, SeededDraw
 from blockproof.model.answers import Rules
 from hypothesis import HealthCheck, find, given, settings

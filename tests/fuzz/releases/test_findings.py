@@ -25,7 +25,8 @@ from blockproof.fuzz.releases.scheduler_cases import run_cases
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.model_free import ModelFreeRun
 from blockproof.fuzz.targets.base import TargetUnavailableError
-from blockproof.fuzz.traces.trace_file import FoundWhat, TraceError, TraceFile, write_trace
+from blockproof.fuzz.traces.files import TraceError
+from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, write_trace
 from blockproof.model.ops import Allocate, Lookup, Submit
 
 from ..runs.test_pair import HIT, SHAPE

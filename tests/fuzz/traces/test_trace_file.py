@@ -5,11 +5,11 @@ import os
 
 import pytest
 from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.traces.files import TraceError
 from blockproof.fuzz.traces.trace_file import (
     MAX_NUM_BLOCKS,
     FoundBy,
     FoundWhat,
-    TraceError,
     TraceFile,
     dump_trace,
     load_trace,
