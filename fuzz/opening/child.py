@@ -1,4 +1,8 @@
-"""A target in a process of its own: whatever it does, the harness goes on and has a finding."""
+"""Runs targets and calculators in child processes: if one crashes or hangs, that is a finding and the harness goes on.
+
+The harness and the child exchange frames over two pipes (`wire`); the child runs `serve`. `ChildTarget` and
+`ChildCalculator` are what the rest of the harness uses; `_Process` is one launched process.
+"""
 
 import os
 import select
@@ -23,36 +27,40 @@ MEBIBYTE = 1 << 20
 _ROOT = __name__.split(".")[0]
 _SERVER = f"{__package__}.serve"
 """The module that the child runs."""
-_STDERR_KEPT = 4096
-"""Bytes of the child's last words that go into a report."""
-_SLICE_S = 0.25
-"""How long to wait for an answer before looking after the child's health."""
-_LAST_WORDS_S = 5.0
-"""How long a child that hangs has to print where it stands, which takes milliseconds on an idle machine."""
+_OUTPUT_KEPT = 4096
+"""Bytes of the child's last output that go into a finding."""
+_POLL_S = 0.25
+"""Seconds to wait for an answer before checking whether the child is alive."""
+_STACK_S = 5.0
+"""Seconds that a child which hangs has to print its stack; on an idle machine it takes milliseconds."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a child may take before it counts as lost."""
+    """Limits of a child; beyond them it counts as lost."""
 
     operation_s: float = 10.0
+    """Seconds for one operation."""
     start_s: float = 120.0
-    """For the launch of the process, imports included, and for building a core."""
+    """Seconds for the launch of the process, imports included, and for building a core."""
     growth_bytes: int = 2 << 30
-    """Resident memory beyond what it had when it was ready."""
+    """Growth of its resident memory since it was ready, in bytes."""
 
 
 class Place(NamedTuple):
-    """Where another Python environment is."""
+    """Another Python environment."""
 
     python: Path
     """Its interpreter."""
     layers: tuple[Path, ...] = ()
-    """Folders with packages that stand in front of those of the interpreter."""
+    """Folders with packages that take precedence over those of the interpreter."""
 
 
 class _InChild:
-    """What lives in a child process, which is launched when it is first needed and again after a loss."""
+    """Base of `ChildTarget` and `ChildCalculator`. The process is launched on first use, and again after a loss."""
+
+    role = "target"
+    """What the child opens."""
 
     def __init__(self, name: str, spec: str, place: Place | None = None, limits: Limits | None = None) -> None:
         self.name = name
@@ -63,117 +71,119 @@ class _InChild:
 
     @property
     def version(self) -> str:
-        """Version of what the running child drives; empty before it is launched or if it does not say."""
+        """Version of the core in the running child; empty before the launch, or if the child does not say."""
         return self._process.version if self._process else ""
 
     def close(self) -> None:
-        """Kill the child and all it started."""
+        """Kill the child and all processes that it started."""
         if self._process is not None:
             self._process.end()
             self._process = None
 
+    def _launched(self) -> "_Process":
+        """The running child, launched if necessary. TargetUnavailableError if that fails."""
+        if self._process is None:
+            self._process = _Process(self._spec, self._place, self._limits, self.role)
+        return self._process
+
 
 class ChildTarget(_InChild):
-    """A `Target` that lives in a child process, which is launched at the first `start` and again after a loss.
+    """A `Target` in a child process.
 
-    `spec` is what the child opens (`impl`, a family, `package.module:factory`), `place` the environment it lives in;
-    None is this one, with the same import path. TargetUnavailableError from `start` if it cannot be opened there.
+    `spec` is the name that the child opens (`impl`, a family, `package.module:factory`). `place` is the Python
+    environment of the child; None for this one, with the same import path. `start` raises TargetUnavailableError if the
+    target cannot be opened there.
     """
 
     copies: tuple[tuple[int, int], ...] = ()
-    """See `Target`."""
+    """See `targets.base.copies_of`."""
 
     @property
     def lacks(self) -> frozenset[str]:
-        """See `Target`. The child says it, so it is launched if it does not run; errors as from `start`."""
-        return self._greeting()[0]
+        """See `targets.base.lacking`. Launches the child if it does not run; errors as for `start`."""
+        return self._launched().lacks
 
     @property
     def hides(self) -> frozenset[str]:
-        """See `Target`; as for `lacks`."""
-        return self._greeting()[1]
+        """See `targets.base.hidden_fields`. Launches the child if it does not run; errors as for `start`."""
+        return self._launched().hides
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
-        """Build a fresh core in the child. TargetLostError if the child is lost over it."""
-        self._greeting()
+        """Build a new core in the child. TargetLostError if the child is lost meanwhile."""
+        self._launched()
         return self._ask(["start", to_json(shape)], self._limits.start_s)
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
-        """Apply one operation in the child. TargetLostError if the child is lost over it."""
+        """Apply one operation in the child. TargetLostError if the child is lost meanwhile."""
         outcome, snapshot = self._ask(["step", to_json(operation)], self._limits.operation_s)
         if snapshot is None:
-            raise self._lose(TargetLostError("protocol", "the answer to an operation has no snapshot"))
+            self.close()
+            raise TargetLostError("protocol", "the answer to an operation has no snapshot")
         return outcome, snapshot
 
-    def _greeting(self) -> tuple[frozenset[str], frozenset[str]]:
-        if self._process is None:
-            self._process = _Process(self._spec, self._place, self._limits)
-        return self._process.lacks, self._process.hides
-
     def _ask(self, message: list[object], deadline_s: float) -> tuple[Outcome, Snapshot | None]:
+        """Send a message to the running child. Whatever goes wrong, the child is killed."""
         self.copies = ()
         if self._process is None:
             raise TargetLostError("crash", "the target is not running; call start first")
         try:
             outcome, snapshot, notes = self._process.ask(message, deadline_s)
-        except TargetLostError as lost:
-            raise self._lose(lost) from None
         except BaseException:
-            self.close()  # the pipe may stand in the middle of a frame
+            self.close()  # the child is lost, or a frame may have been read or written in part
             raise
         self.copies = cast(tuple[tuple[int, int], ...], notes.get("copies", ()))
         if "hides" in notes:
             self._process.hides = frozenset(cast(tuple[str, ...], notes["hides"]))
         return outcome, snapshot
 
-    def _lose(self, lost: TargetLostError) -> TargetLostError:
-        self.close()
-        return lost
-
 
 class ChildCalculator(_InChild):
-    """A `Calculator` that lives in a child process, launched at the first question and again after a loss.
+    """A `Calculator` in a child process; `spec` and `place` as for `ChildTarget`."""
 
-    `spec` and `place` as for `ChildTarget`.
-    """
+    role = "calculator"
 
     def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
-        """One answer. TargetLostError if the child is lost over it, TargetUnavailableError if it cannot be launched."""
+        """One answer. TargetLostError if the child is lost meanwhile, TargetUnavailableError if it cannot be
+        launched."""
         return self.ask_all([(op, inputs)])[0]
 
     def ask_all(self, questions: Sequence[tuple[str, Mapping[str, object]]]) -> list[dict[str, object]]:
-        """The answers to all questions, on one journey. Errors as for `ask`; which of them is to blame is not known."""
-        if self._process is None:
-            self._process = _Process(self._spec, self._place, self._limits, "calculator")
+        """The answers to all questions, in one exchange. Errors as for `ask`; they do not say which question failed."""
+        process = self._launched()
         try:
-            return self._process.answers(questions, self._limits.operation_s)
+            return process.answers(questions, self._limits.operation_s)
         except BaseException:
-            self.close()  # lost, or the pipe may stand in the middle of a frame
+            self.close()  # the child is lost, or a frame may have been read or written in part
             raise
 
 
 class _Process:
-    """One launched child. Its role, `target` or `calculator`, says what it opens."""
+    """One child process, from its launch to its end. `role` is what it opens: `target` or `calculator`."""
 
-    def __init__(self, spec: str, place: Place | None, limits: Limits, role: str = "target") -> None:
+    version: str
+    lacks: frozenset[str]
+    hides: frozenset[str]
+
+    def __init__(self, spec: str, place: Place | None, limits: Limits, role: str) -> None:
         self._limits = limits
         self._role = role
         self._input = bytearray()
-        self._last_words = b""
+        self._last_output = b""
         self._modules = tempfile.TemporaryDirectory(prefix="blockproof-child-")
         try:
             self._launch(spec, place)
-            self._greeting(spec)
+            self._await_ready(spec)
         except BaseException:
             self.end()
             raise
 
     def _launch(self, spec: str, place: Place | None) -> None:
+        """Start the process, with two pipes for frames and one for what it prints. None of them ever blocks us."""
         child_reads, we_write = os.pipe()
         we_read, child_writes = os.pipe()
         self._requests = os.fdopen(we_write, "wb", buffering=0)
         self._answers = os.fdopen(we_read, "rb", buffering=0)
-        # -P: nothing in the current directory may stand in for the environment's modules.
+        # -P: modules in the current directory must not hide those of the environment.
         command = [str(place.python if place else sys.executable), "-u", "-P", "-m", _SERVER, spec]
         command += [str(child_reads), str(child_writes), self._role]
         try:
@@ -199,9 +209,9 @@ class _Process:
         self._readable.register(we_read, select.POLLIN)
         self._readable.register(self._output, select.POLLIN)
 
-    def _greeting(self, spec: str) -> None:
-        """Wait until the child has opened its target, and take in what it says of it."""
-        self._resident_at_start = sys.maxsize
+    def _await_ready(self, spec: str) -> None:
+        """Wait until the child has opened its target; store the version, and what the target lacks and hides."""
+        self._resident_at_start = sys.maxsize  # no limit until it is ready
         try:
             message = message_of(self._receive(self._limits.start_s, "the launch"))
         except TargetLostError as lost:
@@ -218,7 +228,7 @@ class _Process:
         raise TargetUnavailableError(f"{spec}: the child process began with nonsense: {str(message)[:80]}")
 
     def ask(self, message: list[object], deadline_s: float) -> tuple[Outcome, Snapshot | None, Notes]:
-        """Send a request and wait for its outcome."""
+        """Send an operation and wait for its outcome."""
         outcome, snapshot, resident, notes = self._exchange(message, deadline_s, answer_of)
         self._check_memory(resident)
         return outcome, snapshot, notes
@@ -226,26 +236,26 @@ class _Process:
     def answers(
         self, questions: Sequence[tuple[str, Mapping[str, object]]], deadline_s: float
     ) -> list[dict[str, object]]:
-        """Ask all questions and wait for their answers."""
+        """Send questions and wait for their answers."""
         message: list[object] = ["ask", [list(question) for question in questions]]
         answers, resident = self._exchange(message, deadline_s, lambda answer: answers_of(answer, len(questions)))
         self._check_memory(resident)
         return answers
 
     def _exchange(self, message: list[object], deadline_s: float, read: Callable[[list[object]], T]) -> T:
-        """Send a request, wait for its answer and read it."""
+        """Send a message and wait for the answer, which `read` converts. TargetLostError if it cannot be read."""
         self._send(frame(message), deadline_s)
         payload = self._receive(deadline_s, message[1])
         try:
             answer = message_of(payload)
             if answer[0] == "lost":
-                raise TargetLostError(str(answer[1]), self._with_last_words(str(answer[2])))
+                raise TargetLostError(str(answer[1]), self._with_output(str(answer[2])))
             return read(answer)
         except (ValueError, IndexError) as error:
-            raise TargetLostError("protocol", self._with_last_words(f"no answer can be read: {error}")) from None
+            raise TargetLostError("protocol", self._with_output(f"no answer can be read: {error}")) from None
 
     def end(self) -> None:
-        """Kill the child and its children, and let go of all that belongs to it."""
+        """Kill the child and its children; close the pipes and remove the temporary folder."""
         child = getattr(self, "_child", None)
         if child is not None:
             try:
@@ -260,6 +270,7 @@ class _Process:
         self._modules.cleanup()
 
     def _send(self, data: bytes, deadline_s: float) -> None:
+        """Write a frame. TargetLostError if the child has not read it within `deadline_s` seconds, or has ended."""
         end = time.monotonic() + deadline_s
         view = memoryview(data)
         while view:
@@ -267,14 +278,14 @@ class _Process:
                 view = view[os.write(self._requests.fileno(), view) :]
             except BlockingIOError:
                 if time.monotonic() > end:
-                    raise self._hang(deadline_s, "a request, which it does not read") from None
+                    raise self._hang_error(deadline_s, "a request, which it does not read") from None
                 self._drain_output()
-                select.select([], [self._requests], [], _SLICE_S)
+                select.select([], [self._requests], [], _POLL_S)
             except BrokenPipeError:
-                raise self._crash() from None
+                raise self._crash_error() from None
 
     def _receive(self, deadline_s: float, about: object) -> bytes:
-        """The payload of the next frame."""
+        """The payload of the next frame. TargetLostError if it does not arrive within `deadline_s` seconds."""
         end = time.monotonic() + deadline_s
         buffer = self._input
         answers = self._answers.fileno()
@@ -282,89 +293,92 @@ class _Process:
             if len(buffer) >= HEADER.size:
                 length = HEADER.unpack_from(buffer)[0]
                 if length > MAX_FRAME:
-                    raise TargetLostError("protocol", self._with_last_words(f"a frame of {length} bytes is announced"))
+                    raise TargetLostError("protocol", self._with_output(f"a frame of {length} bytes is announced"))
                 if len(buffer) >= HEADER.size + length:
                     payload = bytes(buffer[HEADER.size : HEADER.size + length])
                     del buffer[: HEADER.size + length]
                     return payload
-            ready = self._readable.poll(_SLICE_S * 1000)
+            ready = self._readable.poll(_POLL_S * 1000)
             for descriptor, _ in ready:
                 if descriptor != answers:
                     self._drain_output()
                 elif not self._read_answer(buffer):
-                    raise self._crash()
+                    raise self._crash_error()
             if not ready or time.monotonic() > end:
-                self._look_after(end, deadline_s, about)
+                self._check_health(end, deadline_s, about)
 
     def _read_answer(self, buffer: bytearray) -> bool:
-        """Take in what the child has sent. False if it will send no more."""
+        """Read what the child has sent so far into `buffer`. False if it has closed its pipe."""
         data = os.read(self._answers.fileno(), 1 << 18)
         buffer += data
         return bool(data)
 
-    def _look_after(self, end: float, deadline_s: float, about: object) -> None:
-        """The child takes its time: is it still alive, within its memory and its deadline?"""
+    def _check_health(self, end: float, deadline_s: float, about: object) -> None:
+        """TargetLostError if the child has ended, or is beyond its memory limit or its deadline."""
         if self._child.poll() is not None:
-            raise self._crash()
+            raise self._crash_error()
         self._check_memory(_resident_bytes(self._child.pid))
         if time.monotonic() > end:
-            raise self._hang(deadline_s, about)
+            raise self._hang_error(deadline_s, about)
 
     def _check_memory(self, resident: int) -> None:
+        """TargetLostError if the child's resident memory (bytes) has grown beyond its limit."""
         grown, limit = resident - self._resident_at_start, self._limits.growth_bytes
         if grown > limit:
             raise TargetLostError(
                 "memory",
-                self._with_last_words(
+                self._with_output(
                     f"resident memory grew by {grown // MEBIBYTE} MiB to {resident // MEBIBYTE} MiB; "
                     f"allowed are {limit // MEBIBYTE} MiB more than at the start"
                 ),
             )
 
-    def _hang(self, deadline_s: float, about: object) -> TargetLostError:
-        self._child.send_signal(signal.SIGUSR1)  # makes it print where it stands
-        end = time.monotonic() + _LAST_WORDS_S
-        while b"most recent call first" not in self._last_words and time.monotonic() < end:
+    def _hang_error(self, deadline_s: float, about: object) -> TargetLostError:
+        """The error for a child that does not answer, with the stack where it hangs."""
+        self._child.send_signal(signal.SIGUSR1)  # makes it print its stack
+        end = time.monotonic() + _STACK_S
+        while b"most recent call first" not in self._last_output and time.monotonic() < end:
             if self._child.poll() is not None:
                 break
-            select.select([self._output], [], [], _SLICE_S)
+            select.select([self._output], [], [], _POLL_S)
             self._drain_output()
-        time.sleep(0.1)  # for the lines below that
+        time.sleep(0.1)  # for the lines that follow
         self._drain_output()
-        return TargetLostError(
-            "hang", self._with_last_words(f"no answer within {deadline_s:g} s to {str(about)[:200]}")
-        )
+        return TargetLostError("hang", self._with_output(f"no answer within {deadline_s:g} s to {str(about)[:200]}"))
 
-    def _crash(self) -> TargetLostError:
+    def _crash_error(self) -> TargetLostError:
+        """The error for a child that has ended or closed its pipe, with its exit status."""
         try:
             status = self._child.wait(1)
         except subprocess.TimeoutExpired:
-            return TargetLostError("protocol", self._with_last_words("the child closed its pipe but goes on running"))
+            return TargetLostError("protocol", self._with_output("the child closed its pipe but goes on running"))
         self._drain_output()
         how = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-        return TargetLostError("crash", self._with_last_words(how))
+        return TargetLostError("crash", self._with_output(how))
 
     def _drain_output(self) -> None:
-        """Take in what the target prints, so that it never waits for us, and keep the end of it."""
+        """Read what the target has printed, so that it never blocks on a full pipe; keep the end of it."""
         try:
-            for _ in range(8):  # not for ever: it may print faster than we read
+            for _ in range(8):  # not without limit: it may print faster than we read
                 data = os.read(self._output, 1 << 16)
-                self._last_words = (self._last_words + data)[-_STDERR_KEPT:]
+                self._last_output = (self._last_output + data)[-_OUTPUT_KEPT:]
                 if not data:
                     self._readable.unregister(self._output)
                     break
         except (BlockingIOError, KeyError):
             pass
 
-    def _with_last_words(self, detail: str) -> str:
-        text = self._last_words.decode("utf-8", "replace").strip()
+    def _with_output(self, detail: str) -> str:
+        """The detail of an error, followed by the last output of the child."""
+        text = self._last_output.decode("utf-8", "replace").strip()
         return f"{detail}; its last output:\n{text}" if text else detail
 
 
 def environment_of(place: Place | None, modules: Path, packages: Iterable[str] = ("model", "fuzz")) -> dict[str, str]:
-    """Environment variables of a child: it finds our modules, and its identities are the same in every run.
+    """Environment variables of a child, with which it finds our modules and computes the same hashes in every run.
 
-    An interpreter of another environment (`place`) finds only these packages of ours, by links made in `modules`.
+    For an interpreter of another environment (`place`) only `packages` of ours are made importable, by links in the
+    folder `modules`.
     """
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     if place is None:
@@ -379,7 +393,7 @@ def environment_of(place: Place | None, modules: Path, packages: Iterable[str] =
 
 
 def _resident_bytes(pid: int) -> int:
-    """Resident memory of another process in bytes, 0 where that cannot be seen from outside."""
+    """Resident memory of another process in bytes; 0 on systems without /proc."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):

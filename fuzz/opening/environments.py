@@ -1,11 +1,11 @@
-"""Python environments with a release of an engine in each, under the user's cache directory.
+"""Installs releases of engines, each in a Python environment of its own, under the user's cache directory.
 
-Of a release only its Python files are kept, as a *layer*. What all releases of a family need, torch and some pure
-dependencies, is installed once, in the family's *base*, whose interpreter runs every layer. So a release costs some
-seconds and megabytes, not minutes and gigabytes.
+An environment has two parts. The *layer* has the Python files of one release. The *base* has what all releases of a
+family need (torch and some pure Python packages) and the interpreter; it is installed once for each family. So another
+release takes seconds and megabytes, not minutes and gigabytes.
 
-Base and layer are built in a directory of another name and renamed when they are complete, so one that has its name is
-whole. What an interrupted installation leaves is removed by the next one.
+Base and layer are built under temporary names and renamed when they are complete, so one with its final name is always
+complete. What an interrupted installation leaves behind is removed by the next one.
 """
 
 import fcntl
@@ -37,7 +37,7 @@ _PIP_OPTIONS = ["--quiet", "--no-input", "--disable-pip-version-check", "--retri
 
 
 class InstallError(TargetUnavailableError):
-    """An environment could not be made; the message is one line and says why."""
+    """An environment could not be installed; the message, one line, says why."""
 
 
 @dataclass(frozen=True)
@@ -45,22 +45,22 @@ class Environment:
     """An installed release."""
 
     name: str
-    """As the user calls it: `NAME==VERSION`."""
+    """Full name of the release, `NAME==VERSION`."""
     path: Path
-    """Its layer."""
+    """Folder of its layer."""
     base: Path
-    """The environment that it is layered on."""
+    """Folder of its base."""
     versions: Mapping[str, str]
-    """Versions of the engine, of torch and of Python in it."""
+    """Versions of the engine, of torch and of Python."""
 
     @property
     def place(self) -> Place:
-        """What a child process of this release runs with."""
+        """Interpreter and layer, for a child process."""
         return Place(_python_in(self.base), (self.path,))
 
 
 def home() -> Path:
-    """Where environments are: $BLOCKPROOF_HOME, else the user's cache directory, and there blockproof/targets."""
+    """Folder of all environments: blockproof/targets in $BLOCKPROOF_HOME, else in the user's cache directory."""
     if own := os.environ.get("BLOCKPROOF_HOME"):
         cache = Path(own).expanduser()
     else:
@@ -77,21 +77,21 @@ def release_in(spec: str) -> tuple[Family, str]:
 
 
 def installed(family: Family | None = None) -> list[Environment]:
-    """All complete environments, of this family or of every one, oldest release first."""
+    """All complete environments of this family, or of all families, oldest release first."""
     chosen = families().values() if family is None else (family,)
     return [environment for one in chosen for environment in _installed(one)]
 
 
 def find(spec: str) -> Environment | None:
-    """The environment of this release, or None. ValueError unless it is `NAME==VERSION`."""
+    """The environment of this release; None if it is not installed. ValueError unless `spec` is `NAME==VERSION`."""
     family, version = release_in(spec)
     return _read(family, _layer_of(family, version))
 
 
 def remove(spec: str) -> bool:
-    """Delete the environment of this release and what is left of it, the base with the last of its layers.
+    """Delete the environment of this release, complete or not; after the last release of a family also the base.
 
-    False if there was nothing.
+    False if nothing was installed.
     """
     family, version = release_in(spec)
     layer, base = _layer_of(family, version), _base_of(family)
@@ -105,11 +105,11 @@ def remove(spec: str) -> bool:
 
 
 def install(spec: str, say: Callable[[str], None], check: Callable[[Family, Place], str]) -> Environment:
-    """Make the environment of this release, or return the one there is.
+    """Install the environment of this release, unless it is installed already. Returns the environment.
 
-    `say` is told each step; `check` drives the release in its place and returns its version, or raises
-    TargetUnavailableError. InstallError if a step fails. Whatever ends it early, Ctrl-C included, nothing half-done
-    is taken for an environment.
+    `say` is called with a line of progress before each step. `check` tries the release out in the given place and
+    returns its version, or raises TargetUnavailableError. InstallError if a step fails. If anything ends the
+    installation early, Ctrl-C included, the incomplete parts do not count as an environment.
     """
     family, version = release_in(spec)
     layer, base = _layer_of(family, version), _base_of(family)
@@ -144,14 +144,14 @@ def install(spec: str, say: Callable[[str], None], check: Callable[[Family, Plac
 
 
 def _build_base(family: Family, path: Path, say: Callable[[str], None]) -> None:
-    """An environment with everything but a release."""
+    """Build the base of a family in this folder."""
     pip = [*_pip_of(path), "install", *_PIP_OPTIONS]
     requirements = path / "requirements.txt"
     _step(say, "creating the environment that the releases share", [sys.executable, "-m", "venv", str(path)])
     requirements.write_text(family.requirements)
     if family.torch:
         _step(say, f"installing {family.torch}", [*pip, family.torch])
-    # Without their dependencies: one of them might ask for a torch of its own.
+    # Without their dependencies: one of them might ask for another version of torch.
     _step(say, "installing the pure dependencies of the releases", [*pip, "--no-deps", "-r", str(requirements)])
     torch = next(iter(path.glob("lib/python*/site-packages/torch-*.dist-info")), None)
     versions = {"torch": torch.name.removeprefix("torch-").removesuffix(".dist-info")} if torch else {}
@@ -160,7 +160,7 @@ def _build_base(family: Family, path: Path, say: Callable[[str], None]) -> None:
 
 
 def _build_layer(spec: str, base: Path, path: Path, say: Callable[[str], None]) -> None:
-    """The Python files of a release and what describes it; the rest of its wheel is for GPUs."""
+    """Unpack the Python files and the metadata of a release into this folder; the rest of its wheel is for GPUs."""
     family, version = release_in(spec)
     wheels = path / "wheel"
     command = [*_pip_of(base), "download", *_PIP_OPTIONS, "--no-deps", "--only-binary", ":all:", "--dest", str(wheels)]
@@ -182,7 +182,7 @@ def _step(say: Callable[[str], None], step: str, command: list[str]) -> None:
 
 
 def _run(command: list[str], step: str) -> None:
-    """Run one step to its end. InstallError with the last line that names an error."""
+    """Run the command of one step. InstallError, with the last line that names an error, if it fails."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     process = subprocess.Popen(
         command,
@@ -208,7 +208,7 @@ def _run(command: list[str], step: str) -> None:
 
 
 def _discard(*paths: Path) -> None:
-    """Put these folders out of the way at once; another process deletes them, which takes longer than Ctrl-C may."""
+    """Rename these folders at once, and delete them in another process: deleting takes too long for a Ctrl-C."""
     trash = []
     for path in filter(Path.exists, paths):
         trash.append(path.with_name(_TRASH + uuid4().hex))
@@ -226,12 +226,12 @@ def _installed(family: Family) -> list[Environment]:
 
 
 def _order(path: Path) -> list[tuple[int, str]]:
-    """Sorts versions as numbers: 0.9 before 0.10."""
+    """Sort key of an environment's folder, with versions as numbers: 0.9 before 0.10."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"[.-]|(?<=\d)(?=[a-z])", path.name)]
 
 
 def _read(family: Family, layer: Path) -> Environment | None:
-    """A complete layer on a complete base, or None: so the full environments of earlier versions count as nothing."""
+    """The environment with this layer; None unless layer and base are both complete."""
     base = _base_of(family)
     try:
         marker = json.loads((layer / _MARKER).read_text())
@@ -242,7 +242,7 @@ def _read(family: Family, layer: Path) -> Environment | None:
 
 
 def _is_current(family: Family, base: Path) -> bool:
-    """Is the base complete, and made of what the family asks for now?"""
+    """True if the base is complete and has the requirements that the family has now."""
     try:
         return bool(json.loads((base / _BASE_MARKER).read_text())["digest"] == _digest(family))
     except (OSError, ValueError, KeyError, TypeError):
@@ -250,7 +250,7 @@ def _is_current(family: Family, base: Path) -> bool:
 
 
 def _digest(family: Family) -> str:
-    """Changes with what goes into the base."""
+    """A digest of the base's requirements."""
     return hashlib.sha256(f"{family.torch}\n{family.requirements}".encode()).hexdigest()
 
 
@@ -276,7 +276,7 @@ def _pip_of(path: Path) -> list[str]:
 
 @contextmanager
 def _lock() -> Iterator[None]:
-    """One installation or removal at a time. InstallError if another process is at it."""
+    """Allows one installation or removal at a time. InstallError if another process is installing or removing."""
     try:
         home().mkdir(parents=True, exist_ok=True)
         lock = os.open(home() / ".lock", os.O_CREAT | os.O_RDWR, 0o600)

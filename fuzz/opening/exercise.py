@@ -1,4 +1,4 @@
-"""A first try: is a target able to do the least that is asked of it?"""
+"""A quick check that a target works at all."""
 
 from ...model.ops import Allocate, Done, Free, Group, Lookup, Outcome, Refused, Shape, Submit
 from ..targets.base import Target, TargetLostError, TargetUnavailableError
@@ -7,9 +7,9 @@ from .child import ChildTarget, Place
 
 
 def exercise(target: Target) -> str:
-    """Drive a tiny core through a request's life. Returns the target's version, if it tells.
+    """Run one request on a tiny core: submit, lookup, allocate, free. Returns the target's version, or an empty text.
 
-    TargetUnavailableError if it cannot be started or does not do the least that is asked of it.
+    TargetUnavailableError if the target cannot be started or an operation does not succeed.
     """
     group = Group("full", 4)
     shape = Shape((group,), 8, 64, hash_block_size=4, scheduler_block_size=4, max_num_batched_tokens=64)
@@ -32,5 +32,5 @@ def exercise(target: Target) -> str:
 
 
 def version_run_by(family: Family, place: Place) -> str:
-    """The version that this environment drives (`exercise`). TargetUnavailableError if it does not work."""
+    """Version of the release in this environment, checked with `exercise`. TargetUnavailableError if it fails."""
     return exercise(ChildTarget(family.name, family.name, place))

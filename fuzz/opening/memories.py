@@ -1,4 +1,4 @@
-"""From the text of `--tensors` to what the shadow memory keeps its tags in."""
+"""Chooses the storage of the shadow memory from the value of `--tensors`."""
 
 import importlib
 from collections.abc import Callable
@@ -14,17 +14,15 @@ if TYPE_CHECKING:
 
 
 def memory_named(tensors: str | None) -> Callable[[Shape], Memory]:
-    """What makes the shadow memory of a run: lists for None, else tensors there.
-
-    ValueError for an unknown place, TargetUnavailableError without torch or without the device.
-    """
+    """Makes the storage for a run: lists for None, else tensors on the named device. Errors as `open_tensor_memory`."""
     if tensors is None:
         return ListMemory
     return open_tensor_memory(tensors)
 
 
 def open_tensor_memory(where: str) -> "Callable[[Shape], TensorMemory]":
-    """What makes the memory of a run on a device: `cpu`, `cuda`, ...; with `auto` CUDA where present, else the host.
+    """Makes the storage for a run on a device: `cpu`, `cuda`, ...; with `auto` on CUDA if there is one, else on the
+    CPU.
 
     `fault:NAME` is `auto` with a fault planted in the tensors. ValueError for an unknown fault,
     TargetUnavailableError without torch, or for a device that cannot be used.

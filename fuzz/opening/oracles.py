@@ -1,12 +1,15 @@
-"""Which oracles suit a target, by its name."""
+"""The default oracles for a target, by its name."""
 
 from ..adapters import family_of
 from ..findings.oracle_names import MODEL_FREE, ORACLES
 
 
 def suited_to(spec: str) -> tuple[str, ...]:
-    """The oracles for the target of this name: lockstep if the model describes it exactly. A user's own target, which
-    has the model to keep to, is one of these; a release of an engine other than the reference is not."""
+    """Names of the default oracles for this target.
+
+    With lockstep for reference releases, our own core and targets of users, which have to agree with the model; without
+    it for all other releases of engines.
+    """
     family = family_of(spec)
     if family is None:
         return ORACLES

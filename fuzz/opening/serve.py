@@ -1,8 +1,8 @@
-"""The child's side of a target in its own process: `python -m blockproof.fuzz.opening.serve SPEC IN OUT ROLE`.
+"""The program in the child process of a target: `python -m blockproof.fuzz.opening.serve SPEC IN OUT ROLE`.
 
-IN and OUT are inherited file descriptors; ROLE is `target` or `calculator`. It runs in the target's Python environment,
-where only the standard library and the target are there. What the target prints goes to stderr: the parent has set
-stdout to it.
+SPEC names the target; IN and OUT are inherited file descriptors for requests and answers; ROLE is `target` or
+`calculator`. It runs in the target's Python environment, where only the standard library and the target are installed.
+The target may print: stdout and stderr go to the parent through a pipe of their own.
 """
 
 import faulthandler
@@ -21,14 +21,14 @@ from .targets import open_calculator_here, open_here
 from .wire import HEADER, answer_message, frame, message_of, notes_of
 
 SAMPLE_EVERY = 256
-"""Operations between two measurements of memory."""
+"""Resident memory is measured every Nth operation."""
 
 
 def main(arguments: list[str]) -> None:
-    """Serve one target until the parent closes the pipe."""
+    """Answer requests to one target until the parent closes the pipe."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
     faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=False)  # the parent asks where a hanging target stands
+    faulthandler.register(signal.SIGUSR1, all_threads=False)  # the parent asks for the stack of a target that hangs
     spec, requests, answers, role = arguments[0], int(arguments[1]), int(arguments[2]), arguments[3]
     for descriptor in (requests, answers):
         os.set_inheritable(descriptor, False)
@@ -63,7 +63,7 @@ def _answer(served: Any, payload: bytes, measure: bool) -> bytes:
 
 
 def resident_bytes() -> int:
-    """Resident memory of this process in bytes; where /proc is missing, the most it ever had."""
+    """Resident memory of this process in bytes; without /proc the maximum so far."""
     try:
         with open("/proc/self/statm", "rb") as statm:
             return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -74,7 +74,7 @@ def resident_bytes() -> int:
 
 
 def _end_with_parent(requests: int) -> None:
-    """Ends the process when nobody can write requests any more, however busy the target is."""
+    """End this process as soon as the parent is gone, even while the target is busy."""
     hang_up = select.poll()
     hang_up.register(requests, 0)
     while not any(event & (select.POLLHUP | select.POLLERR) for _, event in hang_up.poll()):
@@ -83,7 +83,7 @@ def _end_with_parent(requests: int) -> None:
 
 
 def _frames(descriptor: int) -> Iterator[bytes]:
-    """Payloads of the frames that arrive, until the pipe is closed."""
+    """Payloads of the frames as they arrive, until the pipe is closed."""
     with os.fdopen(descriptor, "rb") as pipe:
         while len(header := pipe.read(HEADER.size)) == HEADER.size:
             yield pipe.read(HEADER.unpack(header)[0])

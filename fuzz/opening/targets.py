@@ -1,4 +1,4 @@
-"""From what the user calls a target to the target."""
+"""Opens a target or a calculator by the name that the user gave, in this process or in a child process."""
 
 import importlib
 import os
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 def specs() -> str:
-    """Forms of a target's name, for a message."""
+    """The forms of a target's name, for messages."""
     return f"impl, {forms()}, package.module:factory, fault:NAME"
 
 
@@ -33,10 +33,9 @@ def open_target(
 ) -> Target:
     """The target that `spec` names, not started yet.
 
-    `isolate` puts a target that would live in this process into a child process. `deadline_s` is how many seconds an
-    operation may take in a child, `growth_bytes` how much its resident memory may grow.
-
-    ValueError for a spec of no known form, TargetUnavailableError if it is not installed or cannot be imported.
+    With `isolate` every target runs in a child process. `deadline_s`: seconds for an operation in a child;
+    `growth_bytes`: how much its resident memory may grow. ValueError if `spec` has no known form,
+    TargetUnavailableError if the target is not installed or cannot be imported.
     """
     there = _in_a_child(spec, isolate)
     limits = Limits(operation_s=deadline_s, growth_bytes=growth_bytes)
@@ -88,7 +87,7 @@ def check_spec(spec: str) -> None:
 
 
 def interpreter_of(spec: str) -> tuple[str, Place | None]:
-    """The full name of a release, and where its environment is; None if this interpreter can import it.
+    """The full name of a release, and its environment: None for this interpreter, if it can import the release.
 
     ValueError unless `spec` names a release of a family, TargetUnavailableError if it is not installed.
     """
@@ -103,7 +102,7 @@ def interpreter_of(spec: str) -> tuple[str, Place | None]:
 
 
 def _in_a_child(spec: str, isolate: bool) -> tuple[str, str, Place | None] | None:
-    """Name of the target, what its child is to open, and where that lives; None for a target of this process."""
+    """For `ChildTarget`: name, what the child opens, and its environment. None for a target in this process."""
     check_spec(spec)
     family = family_of(spec)
     if family is None:
@@ -115,7 +114,7 @@ def _in_a_child(spec: str, isolate: bool) -> tuple[str, str, Place | None] | Non
 
 
 def _here(family: Family, spec: str) -> str | None:
-    """The full name of the release that is asked for, if this interpreter can import it."""
+    """The full name of the release, if this interpreter can import it; else None."""
     if (here := family.here) is None:
         return None
     name = family.spec(here)
@@ -125,7 +124,7 @@ def _here(family: Family, spec: str) -> str | None:
 def _imported(family: Family, make: Callable[[], T]) -> T:
     try:
         return make()
-    except Exception as error:  # an import of that size can fail in any way
+    except Exception as error:  # importing an engine can fail in any way
         raise TargetUnavailableError(
             f"{family.name} cannot be imported here: {_one_line(error)}; "
             f"an environment of its own may do: blockproof targets install {family.example}"
@@ -133,7 +132,7 @@ def _imported(family: Family, make: Callable[[], T]) -> T:
 
 
 def _installed(family: Family, spec: str) -> Environment:
-    """The environment that is asked for: the only one of its family, if no release is named."""
+    """The environment of the release; if `spec` names only the family, its only installed release."""
     if spec == family.name:
         candidates = installed(family)
         if len(candidates) > 1:
@@ -149,10 +148,10 @@ def _installed(family: Family, spec: str) -> Environment:
 
 
 def _from_factory(spec: str, protocol: str, *methods: str) -> object:
-    """What the factory makes, which must have these methods besides a name and `close`."""
+    """The object that the factory returns; it must have a name, `close` and these methods."""
     module_name, _, factory_name = spec.partition(":")
     if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # a module beside the caller is found as with `python -m`
+        sys.path.append(os.getcwd())  # modules in the current directory are found, as with `python -m`
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:

@@ -1,12 +1,14 @@
-"""The protocol between the harness and a target in a child process: frames over a private pair of pipes.
+"""The protocol between the harness and a target in a child process: frames over two pipes.
 
-A frame is a length in 4 bytes, big endian, and so many bytes of JSON, always an array whose first element says what it
-is. The harness sends `["start", shape]` and `["step", operation]`; the child opens with
-`["ready", version, bytes, lacks, hides]` or `["unavailable", message]` and answers
-`["Done", value, snapshot, bytes, notes]` (or `Refused`, `Failed`), or `["lost", kind, detail]`. `bytes` is the child's
-resident memory where it was measured, else 0; `notes` is an object: what a target says beside its answer (`NOTES`).
+A frame is a length in 4 bytes, big endian, and that many bytes of JSON: an array whose first element is its kind.
 
-A child that calculates is sent `["ask", [[op, inputs], ...]]` and answers `["answers", [answer, ...], bytes]`.
+* The child begins with `["ready", version, bytes, lacks, hides]` or `["unavailable", message]`.
+* The harness sends `["start", shape]` and `["step", operation]`.
+* The child answers `["Done", value, snapshot, bytes, notes]` (or `Refused`, `Failed`), or `["lost", kind, detail]`.
+* To a calculator the harness sends `["ask", [[op, inputs], ...]]`; it answers `["answers", [answer, ...], bytes]`.
+
+`bytes` is the child's resident memory if it was measured, else 0. `notes` is an object with what a target says besides
+its answer (`NOTES`).
 """
 
 import json
@@ -19,13 +21,13 @@ from ...model.snapshot import Snapshot
 
 HEADER = struct.Struct(">I")
 MAX_FRAME = 1 << 28
-"""Bytes that a frame may have; a length beyond it is nonsense, not a frame."""
+"""The most bytes of a frame; a greater length means that the other side does not follow the protocol."""
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def frame(message: list[object]) -> bytes:
-    """The message as a frame. TypeError or ValueError for what JSON cannot say."""
+    """The message as a frame. TypeError or ValueError if it has no JSON form, or is too long."""
     payload = _encode(message).encode("ascii")
     if len(payload) > MAX_FRAME:
         raise ValueError(f"a message of {len(payload)} bytes is longer than a frame may be ({MAX_FRAME} bytes)")
@@ -33,7 +35,7 @@ def frame(message: list[object]) -> bytes:
 
 
 def message_of(payload: bytes | bytearray) -> list[object]:
-    """The message in a frame. ValueError if it is none."""
+    """The message in a frame's payload. ValueError if it is malformed."""
     message = json.loads(payload)
     if not isinstance(message, list) or not message or not isinstance(message[0], str):
         raise ValueError(f"expected an array that begins with a text, got {str(message)[:80]}")
@@ -41,12 +43,12 @@ def message_of(payload: bytes | bytearray) -> list[object]:
 
 
 NOTES = ("copies", "hides")
-"""Attributes of a target that an answer may come with: `copies` where there are some, `hides` after a start."""
+"""Attributes of a target that can be sent with an answer: `copies` if there are any, `hides` after a start."""
 Notes: TypeAlias = Mapping[str, Value]
 
 
 def notes_of(target: object, started: bool) -> Notes:
-    """What goes with the answer of this target to its start, or to an operation."""
+    """The notes to send with an answer of this target; `started` if it answers a start."""
     copies = getattr(target, "copies", ())
     hides = {"hides": tuple(sorted(getattr(target, "hides", ())))} if started else {}
     return {"copies": copies, **hides} if copies else hides
@@ -59,7 +61,7 @@ def answer_message(outcome: Outcome, snapshot: Snapshot | None, resident: int, n
 
 
 def answer_of(message: list[object]) -> tuple[Outcome, Snapshot | None, int, Notes]:
-    """What `answer_message` put in. ValueError if the message is none of its."""
+    """Outcome, snapshot, resident bytes and notes: the inverse of `answer_message`. ValueError if malformed."""
     try:
         kind, value, fields, resident, notes = message
     except ValueError:
@@ -77,7 +79,7 @@ def _notes_of(raw: object) -> Notes:
 
 
 def answers_of(message: list[object], count: int) -> tuple[list[dict[str, object]], int]:
-    """The answers to so many questions, and resident bytes. ValueError if the message is none of that."""
+    """The answers to `count` questions, and resident bytes. ValueError if the message is malformed."""
     match message:
         case ["answers", list(answers), int(resident)] if len(answers) == count:
             if wrong := [answer for answer in answers if not _is_answer(answer)]:
@@ -111,7 +113,7 @@ def _snapshot_of(fields: object) -> Snapshot:
 
 
 def _frozen(value: object) -> Value:
-    """Arrays as tuples, at every depth."""
+    """The value with all arrays, at every depth, as tuples."""
     if isinstance(value, list):
         return tuple([_frozen(element) for element in value])
     return cast(Value, value)

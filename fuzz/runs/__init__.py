@@ -1,1 +1,1 @@
-"""One run of a target: with a model, without one, or two targets side by side."""
+"""One run of a target: lockstep with the model, without a model, or a pair of targets that are compared."""

@@ -1,4 +1,4 @@
-"""What judges a run: the one record that engines, replay and the reducer hand down to it."""
+"""`Judging`: the record that says which oracles judge a run. Engines, replay and shrinking pass it to the run."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from ..oracles.shadow import ListMemory, Memory
 
 @dataclass(frozen=True)
 class Judging:
-    """The oracles of a run, and what they need to know."""
+    """The oracles of a run, and their options."""
 
     oracles: Collection[str] = ORACLES
-    """Names in `oracle_names`."""
+    """Names from `findings.oracle_names`."""
     without: Collection[str] = ()
-    """Lockstep: ids of known deviations that count as findings all the same. With `ID.corruption`, so does what the
-    deviation corrupts."""
+    """For lockstep: ids of known deviations that are findings all the same. `ID.corruption` makes the corruption that a
+    known deviation causes a finding, too."""
     new_memory: Callable[[Shape], Memory] = ListMemory
-    """What makes the shadow memory of a run."""
+    """Makes the memory in which the shadow memory of a run stores its tags."""
 
 
 USUAL = Judging()
-"""What judges a target of which there is an exact model, unless told otherwise."""
+"""The default for a target that the model describes exactly."""

@@ -1,7 +1,7 @@
-"""Lockstep: model and target agree exactly, after every operation (properties.md §1).
+"""The lockstep run: model and target must agree exactly after every operation (properties.md §1).
 
-Compared are the outcome and the whole snapshot. A difference is shown with the operation, both outcomes and what it
-changed on either side. The shadow memory (§3, `shadow`) and the contract (§2, `contract`) judge the target's side.
+The outcome and the whole snapshot are compared. A finding shows the operation, both outcomes, and what the operation
+changed on either side. The shadow memory (§3) and the contract (§2) can judge the target as well.
 """
 
 from collections import Counter
@@ -19,27 +19,27 @@ from .run import Run, ask
 
 
 class LockstepRun(Run):
-    """Runs one core beside the model."""
+    """Runs one target in lockstep with the model."""
 
     @property
     def scene(self) -> Model:
-        """The model's side."""
+        """The model."""
         return self.model
 
     @property
     def dead(self) -> bool:
-        """True once a deviation has left the state undefined; the run ends there."""
+        """True once a known deviation has left the state undefined; the run ends there."""
         return self.model.dead
 
     @property
     def situations(self) -> Counter[str]:
-        """What the model came by."""
+        """How often the model met each interesting situation."""
         return self.model.reached
 
     def _start(self, shape: Shape) -> Finding | None:
         self.model = model_for(self.target.name, shape, self.judging.without)
-        self._ours: Snapshot | None = None
-        self._theirs: Snapshot | None = None
+        self._ours: Snapshot | None = None  # the model's last snapshot
+        self._theirs: Snapshot | None = None  # the target's
         expected, ours = self.model.construction, self.model.snapshot()
         try:
             actual, theirs = ask(self.target.start, shape)
@@ -47,7 +47,7 @@ class LockstepRun(Run):
                 raise TargetLostError("protocol", "the target says that it has built a core, but shows no state of it")
             self.built = theirs is not None and expected == actual
             if theirs is not None:
-                self._watch(theirs)
+                self._start_contract(theirs)
             return self._compare(None, expected, actual, ours, ours if theirs is None else theirs)
         except TargetLostError as lost:
             return self._lost(lost, None, expected)
@@ -63,20 +63,21 @@ class LockstepRun(Run):
             before = self._theirs
             finding = self._compare(operation, expected, actual, ours, theirs)
             if finding is not None and misused:
-                finding = self._excused(operation, finding)
+                finding = self._excuse_misuse(operation, finding)
         except TargetLostError as lost:
             return self._lost(lost, operation, expected)
         if finding is not None:
             return finding
-        if self.model.dead or misused or theirs is None:  # misuse is no step of an engine
+        if self.model.dead or misused or theirs is None:  # oracles judge no misuse: engines do not do that
             return None
-        return self._judged(operation, actual, before, theirs)
+        return self._judge_target(operation, actual, before, theirs)
 
-    def _judged(
+    def _judge_target(
         self, operation: Operation, actual: Outcome, before: Snapshot | None, theirs: Snapshot
     ) -> Finding | None:
-        """What the other oracles find; after a deviation that is known to corrupt it is counted, and the run ends."""
-        finding = self._objection(operation, actual, before, theirs, sound=True)
+        """The finding of the other oracles, if any. If a known deviation explains it, it is counted and the run
+        ends."""
+        finding = self._judge(operation, actual, before, theirs, sound=True)
         if finding is None:
             return None
         for deviation in corrupting(self.model):
@@ -87,8 +88,8 @@ class LockstepRun(Run):
         self.found = finding
         return finding
 
-    def _excused(self, operation: Operation, finding: Finding) -> Finding | None:
-        """A difference at a misuse that the target is known not to check is counted, and the run ends."""
+    def _excuse_misuse(self, operation: Operation, finding: Finding) -> Finding | None:
+        """The finding at a misuse. If the target is known not to check misuse, it is counted and the run ends."""
         if not isinstance(self.model, MisuseUnchecked):
             return finding
         results = [getattr(side, "error", type(side).__name__) for side in (finding.actual, finding.expected)]
@@ -101,7 +102,7 @@ class LockstepRun(Run):
     def _compare(
         self, operation: Operation | None, expected: Outcome, actual: Outcome, ours: Snapshot, theirs: Snapshot | None
     ) -> Finding | None:
-        """The difference, if any. TargetLostError if the target's answer is none that can be compared."""
+        """A finding if the two sides differ. TargetLostError if the target's answer has the wrong form."""
         try:
             if expected == actual and ours == theirs:
                 self._ours, self._theirs = ours, theirs

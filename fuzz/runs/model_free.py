@@ -1,7 +1,7 @@
-"""A run that its target leads: no model says what must come out, so any release and any engine can be judged.
+"""The model-free run: nothing is compared with a model, so any release of any engine can be judged.
 
-The contract, the shadow memory and the liveness oracle look on (properties.md §§2-4). Which operations make sense next
-follows from what the target has answered (`scheduler_view`).
+The contract, the shadow memory and the liveness oracle judge it (properties.md §§2-4). Which operations are allowed
+next follows from the answers of the target (`scheduler_view`).
 """
 
 from collections import Counter
@@ -18,21 +18,21 @@ from .scheduler_view import SchedulerView
 
 
 class ModelFreeRun(Run):
-    """Runs one core without a model."""
+    """Runs one target without a model."""
 
     @property
     def scene(self) -> SchedulerView:
-        """What the target's answers add up to."""
+        """The scheduler's view of the core, made of the target's answers."""
         return self.view
 
     @property
     def dead(self) -> bool:
-        """True once an allocation has failed half-way; the run ends there."""
+        """True once an allocation has failed midway, or misuse has changed something; the run ends there."""
         return self.view.dead
 
     @property
     def situations(self) -> Counter[str]:
-        """What came up besides."""
+        """How often the scheduler's view met each interesting situation."""
         return self.view.reached
 
     def _start(self, shape: Shape) -> Finding | None:
@@ -41,14 +41,14 @@ class ModelFreeRun(Run):
         try:
             outcome, shown = ask(self.target.start, shape)
             if isinstance(outcome, Failed):
-                return None  # it refuses to be built so: nothing can be observed
+                return None  # the target has no core of this shape: there is nothing to judge
             self._check_answer(outcome, shown)
         except TargetLostError as lost:
             return self._lost(lost, None, None)
         assert shown is not None
         self.view.start(shown, shows_free="free" not in hidden_fields(self.target))
         self.built, self._shown = True, self._completed(shown)
-        self._watch(self._shown)
+        self._start_contract(self._shown)
         return None
 
     def _step(self, operation: Operation) -> Finding | None:
@@ -64,15 +64,15 @@ class ModelFreeRun(Run):
         self.view.follow(operation, outcome, shown)
         before, self._shown = self._shown, self._completed(shown)
         shown = self._shown
-        if misused:  # no step of an engine, and no rule binds a target of which there is no model
+        if misused:  # engines do not do that, and without a model no rule says what must happen
             self.misuse[f"{type(operation).__name__}: {getattr(outcome, 'error', type(outcome).__name__)}"] += 1
             self.view.dead |= isinstance(outcome, Done) or shown != before
             return None
-        self.found = self._objection(operation, outcome, before, shown)
+        self.found = self._judge(operation, outcome, before, shown)
         return self.found
 
     def _completed(self, shown: Snapshot) -> Snapshot:
-        """With references counted from the tables, if the target does not show its own."""
+        """The snapshot, with reference counts from tables and outside holders if the target does not show its own."""
         if "ref_cnt" not in hidden_fields(self.target):
             return shown
         counts = [0] * self.shape.num_blocks

@@ -1,4 +1,4 @@
-"""What drives a target: which kind of run its oracles need."""
+"""Chooses the kind of run for a target, and adapts operations to the target."""
 
 from ...model.legal import misuse
 from ...model.ops import Operation
@@ -12,9 +12,9 @@ from .run import Run
 
 
 def open_run(target: Target, judging: Judging = USUAL) -> Run:
-    """What drives a target under these oracles: the model leads if lockstep is one of them, else the target does.
+    """A lockstep run if lockstep is among the oracles, else a model-free run.
 
-    A pair of targets is compared and nothing else.
+    A pair of targets gets a pair run: they are compared, and no oracle judges them.
     """
     if isinstance(target, Pair):
         return PairRun(target)
@@ -22,7 +22,7 @@ def open_run(target: Target, judging: Judging = USUAL) -> Run:
 
 
 def usable(run: Run, operation: Operation) -> Operation | None:
-    """The operation as the target of this run can be asked for it (`adapted`); None if nothing sensible is left."""
+    """The operation as far as the target supports it (`adapted`); None if it does not, or if only misuse is left."""
     wanted = adapted(operation, lacking(run.target))
     if wanted is operation or wanted is None:
         return wanted

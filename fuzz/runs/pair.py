@@ -1,9 +1,9 @@
-"""Two targets side by side, without the model: in which situations do they behave differently?
+"""The pair run: two targets are given the same operations, and the situation in which they differ is the finding.
 
-Operations are drawn from the answers of the first (as in `model_free`); the second is given the same ones. A difference
-ends the run, since the two are no longer in the same state. How strictly they are compared is declared (`Strictness`):
-`exact` is right for what must be the same core; across releases the order of eviction often changes, after which the
-same request holds other blocks, and `shape` ignores that.
+Operations are chosen from the answers of the first target (as in `model_free`). A difference ends the run, since the
+two are no longer in the same state. `Strictness` says what counts as a difference. Two builds of one core must agree in
+everything (`exact`). Two releases often differ in the order of eviction, after which the same request holds blocks with
+other ids; `shape` ignores that.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,13 +27,13 @@ class Strictness(StrEnum):
     """What counts as a difference."""
 
     EXACT = "exact"
-    """Every outcome and every field of the snapshot that both can show, block ids included."""
+    """Every outcome, and every field of the snapshot that both targets can show, block ids included."""
     SHAPE = "shape"
-    """Outcomes and tables with each block told apart from null only, counts, and what is reported."""
+    """Outcomes and block tables, where only null or not null is compared of each block; counts and statistics."""
 
 
 _NAMES_BLOCKS = frozenset({"Evict", "Touch", "Release", "Take"})
-"""Operations that mean another thing to a core whose blocks have other ids."""
+"""Operations that name block ids, so that they mean different things to cores that differ in ids."""
 _OTHER_IDS: Mapping[type[Operation], Callable[[ops.Value], object]] = {
     ops.Lookup: lambda value: _pattern(value),
     ops.Allocate: lambda value: _pattern(value),
@@ -41,12 +41,12 @@ _OTHER_IDS: Mapping[type[Operation], Callable[[ops.Value], object]] = {
     ops.TakeNewBlockIds: lambda value: len(value) if isinstance(value, tuple) else value,
     ops.TakeEvents: lambda value: None,
 }
-"""What is compared of an answer that holds block ids, or follows from them, if ids may differ."""
+"""By operation whose answer depends on block ids: what is compared of it if ids may differ."""
 
 
 @dataclass
 class Pair:
-    """Two targets that stand for one. Closing it closes both."""
+    """Two targets as one, for `PairRun`."""
 
     first: Target
     second: Target
@@ -57,31 +57,31 @@ class Pair:
 
     @property
     def hides(self) -> frozenset[str]:
-        """What one of them cannot show."""
+        """What either of them cannot show."""
         return hidden_fields(self.first) | hidden_fields(self.second)
 
     @property
     def lacks(self) -> frozenset[str]:
-        """What one of them has no equivalent of."""
+        """What either of them has no equivalent of; with `shape` also operations that name block ids."""
         own = _NAMES_BLOCKS if self.strictness is Strictness.SHAPE else frozenset()
         return lacking(self.first) | lacking(self.second) | own
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
-        """The first one's; `PairRun` drives both."""
+        """The first target's answer only; `PairRun` starts both."""
         return self.first.start(shape)
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
-        """The first one's; `PairRun` drives both."""
+        """The first target's answer only; `PairRun` steps both."""
         return self.first.step(operation)
 
     def close(self) -> None:
-        """Close both, whatever the first says to it."""
+        """Close both, even if closing the first fails."""
         close_target(self.first)
         close_target(self.second)
 
 
 class PairRun(ModelFreeRun):
-    """Runs two targets; a finding is a difference, its observable the situation in words."""
+    """Runs two targets. A finding is a difference; its observable describes it in words."""
 
     def __init__(self, pair: Pair) -> None:
         super().__init__(pair, Judging(()))
@@ -100,7 +100,7 @@ class PairRun(ModelFreeRun):
         self.built = True
         self.view.start(ours, shows_free="free" in self.fields)
         self._both = (ours, theirs)
-        return self._compared(None, first, second, ours, theirs)
+        return self._compare(None, first, second, ours, theirs)
 
     def _step(self, operation: Operation) -> Finding | None:
         first, ours = self._ask(self.pair.first, self.pair.first.step, operation)
@@ -108,7 +108,7 @@ class PairRun(ModelFreeRun):
         self.outcomes.append(first)
         assert ours is not None
         assert theirs is not None
-        finding = self._compared(operation, first, second, ours, theirs)
+        finding = self._compare(operation, first, second, ours, theirs)
         self._both = (ours, theirs)
         self.view.follow(operation, first, ours)
         return finding
@@ -116,24 +116,25 @@ class PairRun(ModelFreeRun):
     def _ask(
         self, target: Target, call: Callable[[Asked], tuple[Outcome, Snapshot | None]], about: Asked
     ) -> tuple[Outcome, Snapshot | None]:
-        """Its answer. TargetLostError if there is none: a target that is lost cannot be compared."""
+        """The answer of one target. TargetLostError if it has the wrong form: such a target cannot be compared."""
         outcome, snapshot = ask(call, about)
         problem = problem_with_answer(outcome, snapshot, len(self.shape.groups)) if snapshot is not None else None
         if problem:
             raise TargetLostError("protocol", f"{target.name}: {problem}")
         return outcome, snapshot
 
-    def _compared(
+    def _compare(
         self, operation: Operation | None, first: Outcome, second: Outcome, ours: Snapshot, theirs: Snapshot
     ) -> Finding | None:
+        """A finding if outcomes or snapshots differ, as strictly as the pair asks for."""
         exact = self.pair.strictness is Strictness.EXACT
         same_outcome = first == second if exact else _coarse(operation, first) == _coarse(operation, second)
         if not same_outcome and operation is not None:
             return self._finding(_situation(operation, first, second), operation, first, second, (ours, theirs))
-        view = (lambda side: side) if exact else _shape_of
+        comparable = (lambda side: side) if exact else _shape_of
         for name in self.fields:
             compared = exact or name in _COMPARED_BY_SHAPE
-            if compared and getattr(view(ours), name) != getattr(view(theirs), name):
+            if compared and getattr(comparable(ours), name) != getattr(comparable(theirs), name):
                 return self._finding(_WORDS[name], operation, first, second, (ours, theirs))
         return None
 
@@ -169,11 +170,12 @@ _WORDS = {
     "new_block_ids": "block ids reported as new",
     "stats": "statistics",
 }
-"""What a difference in each field of a snapshot means."""
+"""Description of a difference, by field of the snapshot."""
 _COMPARED_BY_SHAPE = ("num_free", "tables", "registered", "num_identities", "stats")
 
 
 def _shape_of(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with 1 for every block in the tables that is not null."""
     tables = [
         {name: [int(block != NULL) for block in table] for name, table in rows.items()} for rows in snapshot.tables
     ]
@@ -181,7 +183,7 @@ def _shape_of(snapshot: Snapshot) -> Snapshot:
 
 
 def _pattern(value: object) -> object:
-    """With each block id told apart from null only; numbers outside of lists of blocks are left as they are."""
+    """The value with 1 for every block in a tuple of blocks that is not null; other numbers stay as they are."""
     if not isinstance(value, tuple):
         return value
     if all(isinstance(element, int) for element in value):
@@ -190,13 +192,14 @@ def _pattern(value: object) -> object:
 
 
 def _coarse(operation: Operation | None, outcome: Outcome) -> object:
+    """What is compared of an outcome if block ids may differ."""
     if isinstance(outcome, Done) and operation is not None and type(operation) in _OTHER_IDS:
         return _OTHER_IDS[type(operation)](outcome.value)
     return outcome
 
 
 def _situation(operation: Operation, first: Outcome, second: Outcome) -> str:
-    """How two outcomes differ, seen from the second."""
+    """How the second outcome differs from the first, in words."""
     kinds = {type(first), type(second)}
     if Failed in kinds:
         if kinds == {Failed}:

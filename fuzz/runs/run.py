@@ -1,8 +1,9 @@
-"""One run of a target under the oracles: after every operation it is judged, and the first finding ends the run.
+"""`Run`, the base class of all runs. A run drives a target; oracles judge every operation; the first finding ends it.
 
-There are two kinds of run. With a model (`lockstep.LockstepRun`), model and target must agree exactly, and the next
-operation is drawn from the model's state. Without one (`model_free.ModelFreeRun`), it is drawn from what the target has
-answered so far. What both share is here: asking the target, and the oracles that need no model.
+In a lockstep run (`lockstep.LockstepRun`) model and target must agree exactly, and the next operation is chosen from
+the model's state. In a model-free run (`model_free.ModelFreeRun`) it is chosen from the answers of the target so far. A
+pair run (`pair.PairRun`) is a model-free run that compares two targets. What they share is here: calling the target,
+and the oracles that need no model.
 """
 
 import traceback
@@ -26,48 +27,49 @@ Asked = TypeVar("Asked", Shape, Operation)
 
 
 class Run(ABC):
-    """Drives one target; `start` begins a run, `step` goes on with it."""
+    """Drives one target: `start` builds the core, each `step` applies one operation. Can be started again."""
 
     def __init__(self, target: Target, judging: Judging = USUAL) -> None:
         self.target = target
         self.judging = judging
         self.oracles = judging.oracles
         self.operations: list[Operation] = []
-        """What has been applied in this run."""
+        """The operations applied so far."""
         self.outcomes: list[Outcome] = []
-        """The outcome of each: the model's in lockstep, else the target's."""
+        """The outcome of each operation: the model's in lockstep, else the target's."""
         self.misuse: Counter[str] = Counter()
-        """What a target that is known not to check it made of misuse."""
+        """How often, and how, a target reacted to misuse that is not judged."""
         self.seen: Counter[str] = Counter()
-        """What the oracles made of this run, besides a finding."""
+        """Situations and known losses that were counted in this run."""
         self.found: Finding | None = None
-        """What this run has found; nothing is applied after it."""
+        """The finding of this run; no operation is applied after it."""
         self.in_step = False
-        """True while the two sides may be out of step; it stays true where Ctrl-C breaks a step off."""
+        """True while the two sides may be out of step; stays True if Ctrl-C interrupts a step."""
         self.built = False
+        """True once the core has been built."""
 
     @property
     @abstractmethod
     def scene(self) -> Scene:
-        """What the next operation is drawn from."""
+        """The state from which the next operation is chosen."""
 
     @property
     @abstractmethod
     def dead(self) -> bool:
-        """True once no rule says what follows; the run ends there."""
+        """True once the state is undefined; the run ends there."""
 
     @property
     @abstractmethod
     def situations(self) -> Counter[str]:
-        """How often each interesting situation came up, besides what the oracles have seen."""
+        """How often the model or the scheduler's view met each interesting situation."""
 
     @property
     def trace(self) -> Trace:
-        """This run so far."""
+        """The shape and the operations so far."""
         return Trace(self.shape, tuple(self.operations))
 
     def start(self, shape: Shape) -> Finding | None:
-        """Build the core. A finding if that fails where it should not."""
+        """Build the core. Returns a finding if that fails although it should not."""
         self.shape = shape
         self.operations, self.outcomes = [], []
         self.misuse, self.seen = Counter(), Counter()
@@ -79,7 +81,7 @@ class Run(ABC):
         return self._start(shape)
 
     def step(self, operation: Operation) -> Finding | None:
-        """Apply one operation and judge all that can be seen."""
+        """Apply one operation and judge the result. Returns a finding if something is wrong."""
         self.in_step = True
         self.operations.append(operation)
         finding = self._step(operation)
@@ -87,11 +89,11 @@ class Run(ABC):
         return finding
 
     def unobserved(self) -> dict[str, str]:
-        """Properties of the contract that could not be judged in this run, and why."""
+        """Properties of the contract that cannot be judged on this target, with the reasons."""
         return {} if self.contract is None else unobserved(hidden_fields(self.target))
 
     def reached(self) -> Counter[str]:
-        """Situations that came up, and what the oracles counted."""
+        """All situations and known losses that were counted, by the run and by its oracles."""
         counts = self.situations + self.seen
         for oracle in (self.shadow, self.contract):
             counts.update({} if oracle is None else oracle.reached)
@@ -103,21 +105,21 @@ class Run(ABC):
     @abstractmethod
     def _step(self, operation: Operation) -> Finding | None: ...
 
-    def _watch(self, snapshot: Snapshot) -> None:
-        """The core has been built: only now does the target say what it cannot show of it."""
+    def _start_contract(self, snapshot: Snapshot) -> None:
+        """Start the contract oracle. Not before the core is built: only then the target says what it hides."""
         if CONTRACT in self.oracles:
-            excused_by_none = KNOWN_LOSSES if STRICT in self.oracles else ()
-            self.contract = Contract(self.shape, hidden_fields(self.target), excused_by_none)
+            not_excused = KNOWN_LOSSES if STRICT in self.oracles else ()
+            self.contract = Contract(self.shape, hidden_fields(self.target), not_excused)
             self.contract.start(snapshot)
 
     def _lost(self, lost: TargetLostError, operation: Operation | None, expected: Outcome | None) -> Finding:
         self.found = Finding(lost.kind, operation, len(self.operations) - 1, expected, None, detail=lost.detail)
         return self.found
 
-    def _objection(
+    def _judge(
         self, operation: Operation, actual: Outcome, before: Snapshot | None, after: Snapshot, *, sound: bool = False
     ) -> Finding | None:
-        """What the oracles that need no model find. `sound` says that the tables are known to name real blocks."""
+        """The finding of the shadow memory or the contract, if any. `sound`: all block ids are known to be valid."""
         oracle = SHADOW
         try:
             if not sound:
@@ -138,7 +140,7 @@ class Run(ABC):
 
 
 def ask(call: Callable[[Asked], tuple[Outcome, Snapshot | None]], about: Asked) -> tuple[Outcome, Snapshot | None]:
-    """The target's answer. TargetLostError if it raises or returns anything else: a target may be a user's own code."""
+    """Call the target. TargetLostError if it raises or returns something else: a target may be a user's own code."""
     try:
         outcome, snapshot = call(about)
     except (TargetLostError, TargetUnavailableError):

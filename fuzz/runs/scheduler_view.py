@@ -1,8 +1,9 @@
-"""What a scheduler knows of a core that it drives without a model: told by the core's own answers.
+"""`SchedulerView`: what a scheduler knows about a core from the core's answers. It takes the place of the model's
+state.
 
-It believes the core and checks nothing; judging is the oracles' business. Requests are kept as vLLM's scheduler keeps
-them: computed tokens grow by hit and external tokens when an allocation succeeds, by the scheduled ones when the step
-has run.
+It believes the core and checks nothing; judging is up to the oracles. Requests are tracked as vLLM's scheduler does it:
+computed tokens grow by the hit and by external tokens when an allocation succeeds, and by the scheduled tokens when the
+step has run.
 """
 
 from collections import Counter
@@ -16,7 +17,7 @@ from ..targets.answers import hit_of
 
 
 class SchedulerView:
-    """A `Scene` that follows one run of one target."""
+    """The `Scene` of a model-free run."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -27,11 +28,11 @@ class SchedulerView:
         self.last: tuple[Operation, Outcome] | None = None
         self.reached: Counter[str] = Counter()
         self.dead = False
-        """True once an allocation has failed half-way, which leaves the state undefined; the run ends there."""
+        """True once an allocation has failed midway, which leaves the state undefined; the run ends there."""
 
     @property
     def just_looked_up(self) -> str | None:
-        """The request whose lookup was the operation before: its hit may be used."""
+        """The request of the last operation if that was a lookup: its hit may be used now."""
         return self.last[0].request if self.last and isinstance(self.last[0], ops.Lookup) else None
 
     def follow(self, operation: Operation, outcome: Outcome, snapshot: Snapshot) -> None:
@@ -44,13 +45,13 @@ class SchedulerView:
         self.look(snapshot)
 
     def start(self, snapshot: Snapshot, *, shows_free: bool = True) -> None:
-        """The core has been built; what is not free now is set aside for good."""
+        """The core has been built. Blocks that are not free now are set aside for ever (sinks)."""
         free = set(snapshot.free) if shows_free else set(range(self.shape.num_blocks))
         self.state.out_of_reach = [block for block in range(1, self.shape.num_blocks) if block not in free]
         self.look(snapshot)
 
     def look(self, snapshot: Snapshot) -> None:
-        """What the core shows now."""
+        """Take over the snapshot that the core shows now."""
         self.state.snapshot = snapshot
         self.registered = snapshot.registered
 
@@ -98,7 +99,7 @@ class SchedulerView:
 
 
 class ShownHoldings:
-    """`Holdings` as the core shows them, and what outside holders were given."""
+    """The `Holdings` of a model-free run: what the core shows, and the blocks that outside holders were given."""
 
     def __init__(self, shape: Shape) -> None:
         empty: list[dict[str, list[int]]] = [{} for _ in shape.groups]

@@ -25,7 +25,7 @@ from .scheduler_connector import connector_for
 from .scheduler_device import Device, Job
 
 _IDLE_STEPS = 25
-"""After so many steps in which no token is scheduled, waiting requests count as starved."""
+"""Waiting requests count as starved after this number of steps in a row in which no token is scheduled."""
 
 
 @dataclass

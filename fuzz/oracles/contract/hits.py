@@ -24,10 +24,10 @@ class Hits:
         self.unit = lcm(
             *(shape.hash_block_size if record.small_hash_blocks[g] else record.rules[g].b for g in self.groups)
         )
-        """Every hit is a multiple of so many tokens: whole entries, or whole hash blocks if these are smaller."""
+        """In tokens: every hit is a multiple of it. Whole entries, or whole hash blocks if these are smaller."""
         alone = len(record.rules) == 1
         self.alignment = record.rules[0].b if alone else shape.scheduler_block_size
-        """The longest hit ends at a multiple of so many tokens (core.md §§8, 9)."""
+        """In tokens: the longest hit is a multiple of it (core.md §§8, 9)."""
         flagged = {shape.groups[group].spec for group in self.groups if shape.groups[group].eagle}
         every = shape.eagle and not flagged
         self.gives_up = {

@@ -50,7 +50,7 @@ class Bounds:
 
     @property
     def unit(self) -> int:
-        """Prompts are split at multiples of so many tokens, since running states are registered at ends of blocks."""
+        """In tokens: prompts are split at multiples of it, since running states are registered at ends of blocks."""
         states = [rule.b for rule in self.rules if isinstance(rule, Mamba) and rule.align and self.shape.caching]
         unit = max(states, default=1)
         return unit if unit <= self.shape.max_num_batched_tokens else 1

@@ -24,7 +24,7 @@ PROPERTIES: Mapping[str, str] = MappingProxyType(
     }
 )
 IDLE_STEPS = 2
-"""After so many steps in a row in which nothing is scheduled although a request waits, that request starves."""
+"""A request starves if it waits while nothing is scheduled in this number of steps in a row."""
 
 
 class Violated(Exception):
