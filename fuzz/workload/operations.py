@@ -7,32 +7,8 @@ engine and the Hypothesis state machine use the same generator with different so
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from ...model.ops import (
-    Advance,
-    Allocate,
-    Arrive,
-    CommonPrefix,
-    Evict,
-    Free,
-    Item,
-    Lookup,
-    Operation,
-    Preempt,
-    ReadTable,
-    Refused,
-    Reject,
-    Release,
-    RemoveSkipped,
-    Reset,
-    Shape,
-    StepStart,
-    Submit,
-    Take,
-    TakeEvents,
-    TakeNewBlockIds,
-    TakeStats,
-    Touch,
-)
+from ...model import ops
+from ...model.ops import Operation, Shape
 from ...model.requests import Request
 from ...model.scene import Scene
 from .draw import Draw
@@ -81,9 +57,9 @@ class Workload:
         looked_up = scene.just_looked_up
         if looked_up is not None and looked_up in scene.requests and self.draw.integer(0, 9):
             return self._allocate(scene, scene.requests[looked_up])
-        if scene.last and isinstance(scene.last[1], Refused) and self.draw.integer(0, 2):
+        if scene.last and isinstance(scene.last[1], ops.Refused) and self.draw.integer(0, 2):
             name = self.draw.choose(list(scene.requests))
-            return Preempt(name) if self.draw.integer(0, 2) == 0 else Free(name)
+            return ops.Preempt(name) if self.draw.integer(0, 2) == 0 else ops.Free(name)
         for _ in range(TRIES):
             operation = self.draw.choose(self._actions)(scene)
             if operation is not None:
@@ -92,8 +68,8 @@ class Workload:
 
     def drain(self, scene: Scene) -> list[Operation]:
         """Operations that free every request and every outside reference; afterwards no block may be missing (S1)."""
-        held: list[Operation] = [Release((block,)) for block in scene.state.outside]
-        return [*(Free(name) for name in scene.requests), *held]
+        held: list[Operation] = [ops.Release((block,)) for block in scene.state.outside]
+        return [*(ops.Free(name) for name in scene.requests), *held]
 
     def _swarm(self, chaos: bool) -> Sequence[Action]:
         """Actions, each repeated by its weight in this run. Submitting and work on requests are never off."""
@@ -140,9 +116,9 @@ class Workload:
         self._submitted += 1
         skip = draw.integer(0, 15) == 0
         if not self._features:
-            return Submit(name, prompt, skip_lookup=skip)
+            return ops.Submit(name, prompt, skip_lookup=skip)
         embeds = tuple(prompt) if draw.integer(0, 5) == 0 else None
-        return Submit(
+        return ops.Submit(
             name,
             (0,) * length if embeds else prompt,
             adapter=draw.choose((None, None, *ADAPTERS)),
@@ -161,11 +137,11 @@ class Workload:
             start += places[-1][1] + self.draw.choose((0, 0, 1, 5))
         return places
 
-    def _items(self, places: list[tuple[int, int]], length: int) -> tuple[Item, ...]:
+    def _items(self, places: list[tuple[int, int]], length: int) -> tuple[ops.Item, ...]:
         if self.draw.integer(0, 3) == 0:
             return ()
         return tuple(
-            Item(f"{self.draw.choose(('p', 'q'))}{size}", offset, size)  # an identifier stands for one content
+            ops.Item(f"{self.draw.choose(('p', 'q'))}{size}", offset, size)  # an identifier stands for one content
             for offset, size in places
             if offset + size <= length
         )
@@ -177,13 +153,13 @@ class Workload:
         request = self.draw.choose(list(scene.requests.values()))
         name = request.submit.request
         if request.arriving:
-            return Arrive(name)
+            return ops.Arrive(name)
         if request.scheduled:
             return self._advance(request)
         if request.lead and self.draw.integer(0, 1):
             return self._late_news(request)
         if not request.computed and not any(tables.get(name) for tables in scene.state.tables):
-            return Lookup(name) if self.draw.integer(0, 9) else self._allocate(scene, request)
+            return ops.Lookup(name) if self.draw.integer(0, 9) else self._allocate(scene, request)
         return self._allocate(scene, request)
 
     def _allocate(self, scene: Scene, request: Request) -> Operation:
@@ -205,10 +181,10 @@ class Workload:
         else:
             new = min(room, 1 + draw.integer(0, self._drafts))
         if not new and not external:
-            return Free(name)
+            return ops.Free(name)
         if new and not delay and start + external + new >= tokens:
             new = min(room, new + draw.integer(0, self._drafts))
-        return Allocate(
+        return ops.Allocate(
             name,
             new,
             hit=hit,
@@ -230,36 +206,36 @@ class Workload:
         tokens, max_len = len(request.tokens), self.shape.max_model_len
         end = request.computed + request.scheduled
         if end < tokens:
-            return Advance(name)
+            return ops.Advance(name)
         drafts = end - tokens
         if drafts and draw.integer(0, 1) == 0:
-            return Advance(name)  # asynchronous: the news comes later
+            return ops.Advance(name)  # asynchronous: the news comes later
         rejected = draw.integer(0, min(drafts, request.scheduled - 1))
         sampled = min(end - rejected + 1 - tokens, max_len - tokens)
-        return Advance(name, self._tokens(max(0, sampled)), rejected)
+        return ops.Advance(name, self._tokens(max(0, sampled)), rejected)
 
     def _late_news(self, request: Request) -> Operation:
         name = request.submit.request
         sampled = min(request.lead, self.shape.max_model_len - len(request.tokens))
         if not request.drafts or (sampled and self.draw.integer(0, 2) == 0):
-            return Advance(name, self._tokens(sampled)) if sampled else Free(name)
-        return Reject(name, self.draw.integer(1, request.drafts))
+            return ops.Advance(name, self._tokens(sampled)) if sampled else ops.Free(name)
+        return ops.Reject(name, self.draw.integer(1, request.drafts))
 
     def finish(self, scene: Scene) -> Operation | None:
         """A request ends, or is aborted."""
-        return Free(self.draw.choose(list(scene.requests))) if scene.requests else None
+        return ops.Free(self.draw.choose(list(scene.requests))) if scene.requests else None
 
     def free_unknown(self, scene: Scene) -> Operation:
         """Free a request that was never submitted (S12)."""
-        return Free(UNKNOWN_REQUEST)
+        return ops.Free(UNKNOWN_REQUEST)
 
     def preempt(self, scene: Scene) -> Operation | None:
         """A request is preempted: it gives its blocks back and will start again."""
-        return Preempt(self.draw.choose(list(scene.requests))) if scene.requests else None
+        return ops.Preempt(self.draw.choose(list(scene.requests))) if scene.requests else None
 
     def remove_skipped(self, scene: Scene) -> Operation | None:
         """Window skipping outside of an allocation."""
-        return RemoveSkipped(self.draw.choose(list(scene.requests))) if scene.requests else None
+        return ops.RemoveSkipped(self.draw.choose(list(scene.requests))) if scene.requests else None
 
     # The pool, and calls that only read.
 
@@ -270,27 +246,27 @@ class Workload:
         """Evict blocks, mostly a registered one, whether in use or not."""
         registered = list(scene.state.identity)
         if registered and self.draw.integer(0, 3):
-            return Evict((self.draw.choose(registered),))
-        return Evict(tuple(dict.fromkeys(self.draw.integer(0, self.shape.num_blocks - 1) for _ in range(2))))
+            return ops.Evict((self.draw.choose(registered),))
+        return ops.Evict(tuple(dict.fromkeys(self.draw.integer(0, self.shape.num_blocks - 1) for _ in range(2))))
 
     def reset(self, scene: Scene) -> Operation:
         """Reset the prefix cache."""
-        return Reset()
+        return ops.Reset()
 
     def step_start(self, scene: Scene) -> Operation:
         """A scheduler step begins."""
-        return StepStart()
+        return ops.StepStart()
 
     def observe(self, scene: Scene) -> Operation:
         """One of the calls that read something, or drain events, new block ids or statistics."""
         name = self.draw.choose([*scene.requests, UNKNOWN_REQUEST])
         options: tuple[Operation, ...] = (
-            CommonPrefix(name),
-            CommonPrefix(name),
-            ReadTable(name),
-            TakeEvents(),
-            TakeNewBlockIds(),
-            TakeStats(),
+            ops.CommonPrefix(name),
+            ops.CommonPrefix(name),
+            ops.ReadTable(name),
+            ops.TakeEvents(),
+            ops.TakeNewBlockIds(),
+            ops.TakeStats(),
         )
         return self.draw.choose(options)
 
@@ -299,11 +275,11 @@ class Workload:
         outside = list(dict.fromkeys(scene.state.outside))
         if outside and self.draw.integer(0, 2):
             count = self.draw.integer(1, len(outside))
-            return Release(tuple(outside[:count]), prepend=self.draw.integer(0, 1) == 1)
+            return ops.Release(tuple(outside[:count]), prepend=self.draw.integer(0, 1) == 1)
         if self.shape.num_blocks < 2 or len(outside) > 4:
             return None
         if self.draw.integer(0, 1):
-            return Take(self.draw.integer(0, 3))
+            return ops.Take(self.draw.integer(0, 3))
         block = self._block()
         return _touch(scene, self.draw.choose(((block,), (block,), (block, block), (block, self._block()))))
 
@@ -317,26 +293,26 @@ class Workload:
         twice = next((block for block in outside if outside.count(block) > 1), None)
         return draw.choose(
             (
-                Release((overdrawn,) * (counts[overdrawn] + 1)),
+                ops.Release((overdrawn,) * (counts[overdrawn] + 1)),
                 _touch(scene, (self._block(),) * 2)
                 if twice is None
-                else Release((twice, twice)),  # more references than it has, once it is held twice
-                Release(tuple(outside)) if outside else None,
-                Release((0,)),
-                Touch((0,)),
-                Take(-draw.integer(1, 3)),
-                Evict((num_blocks + draw.integer(0, 2),)),
-                Evict((-1,)),
-                Allocate(name, 0),
-                Allocate(name, -1),
-                Allocate(name, 1, lookahead=-1),
-                Allocate(name, 1, external=-1),
-                Allocate(name, 1, encoder_tokens=-1),
-                Allocate(name, 1, reserved=-1),
+                else ops.Release((twice, twice)),  # more references than it has, once it is held twice
+                ops.Release(tuple(outside)) if outside else None,
+                ops.Release((0,)),
+                ops.Touch((0,)),
+                ops.Take(-draw.integer(1, 3)),
+                ops.Evict((num_blocks + draw.integer(0, 2),)),
+                ops.Evict((-1,)),
+                ops.Allocate(name, 0),
+                ops.Allocate(name, -1),
+                ops.Allocate(name, 1, lookahead=-1),
+                ops.Allocate(name, 1, external=-1),
+                ops.Allocate(name, 1, encoder_tokens=-1),
+                ops.Allocate(name, 1, reserved=-1),
             )
         )
 
 
 def _touch(scene: Scene, blocks: tuple[int, ...]) -> Operation | None:
     """One more reference to each block; None if one of them is not visible outside the core."""
-    return None if set(blocks) & set(scene.state.out_of_reach) else Touch(blocks)
+    return None if set(blocks) & set(scene.state.out_of_reach) else ops.Touch(blocks)

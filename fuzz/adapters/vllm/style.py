@@ -7,43 +7,15 @@ from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from typing import Any
 
-from ....model.ops import (
-    Advance,
-    Allocate,
-    Arrive,
-    CommonPrefix,
-    Done,
-    Evict,
-    Failed,
-    Free,
-    Lookup,
-    Operation,
-    Outcome,
-    Preempt,
-    ReadTable,
-    Refused,
-    Reject,
-    Release,
-    RemoveSkipped,
-    Reset,
-    Shape,
-    StepStart,
-    Submit,
-    Take,
-    TakeEvents,
-    TakeNewBlockIds,
-    TakeStats,
-    Touch,
-    Value,
-    error_kind,
-)
+from ....model import ops
+from ....model.ops import Operation, Outcome, Shape
 from ....model.snapshot import Snapshot
 from ...targets.base import TargetLostError
 from .binding import Binding
 from .calculator import answer
 from .observe import Observer
 
-_REFUSED = Refused()
+_REFUSED = ops.Refused()
 
 
 class _Live:
@@ -104,11 +76,11 @@ class VllmStyleTarget:
                 self._manager = self._binding.manager(shape)
                 self._hasher = self._binding.block_hasher(shape) if shape.caching else None
         except Exception as error:
-            return Failed(error_kind(error)), None
+            return ops.Failed(ops.error_kind(error)), None
         self._pool = self._manager.block_pool
         self.hides = self._called.hides(self._manager)
         self._observer = Observer(self._manager, self._adapters, self.hides)
-        return Done(), self._look()
+        return ops.Done(), self._look()
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """Apply one operation and look at the state afterwards."""
@@ -116,7 +88,7 @@ class VllmStyleTarget:
         try:
             outcome = _HANDLERS[type(operation)](self, operation)
         except Exception as error:
-            outcome = Failed(error_kind(error))
+            outcome = ops.Failed(ops.error_kind(error))
         return outcome, self._look()
 
     def close(self) -> None:
@@ -138,29 +110,29 @@ class VllmStyleTarget:
 
     def _live(self, name: str) -> _Live:
         """The request of this name; for an unknown name a new one, which is not kept."""
-        return self._requests.get(name) or _Live(self._new_request(Submit(name, (0,))))
+        return self._requests.get(name) or _Live(self._new_request(ops.Submit(name, (0,))))
 
-    def _new_request(self, op: Submit) -> Any:
+    def _new_request(self, op: ops.Submit) -> Any:
         return self._binding.request(
             op, self._hasher, lambda adapter: self._adapters.setdefault(adapter, len(self._adapters) + 1)
         )
 
     # Requests.
 
-    def _submit(self, op: Submit) -> Outcome:
+    def _submit(self, op: ops.Submit) -> Outcome:
         request = self._new_request(op)
         self._requests[op.request] = _Live(request)
-        return Done(len(request.block_hashes))
+        return ops.Done(len(request.block_hashes))
 
-    def _lookup(self, op: Lookup) -> Outcome:
+    def _lookup(self, op: ops.Lookup) -> Outcome:
         live = self._live(op.request)
         found = self._manager.get_computed_blocks(live.request)
         live.hit, live.hit_tokens = found[:2]
         if self._called.boundary:
             live.request.shared_prefix_boundary = found[2]
-        return Done((live.hit_tokens, _ids_per_group(live.hit)))
+        return ops.Done((live.hit_tokens, _ids_per_group(live.hit)))
 
-    def _allocate(self, op: Allocate) -> Outcome:
+    def _allocate(self, op: ops.Allocate) -> Outcome:
         live, release = self._live(op.request), self._called
         request = live.request
         hit, hit_tokens = (live.hit, live.hit_tokens) if op.hit else (None, 0)
@@ -192,7 +164,7 @@ class VllmStyleTarget:
         request.num_computed_tokens += hit_tokens + op.external
         live.scheduled = op.new_tokens
         live.settle()
-        outcome = Done(_ids_per_group(new))
+        outcome = ops.Done(_ids_per_group(new))
         self._end_scheduling()
         return outcome
 
@@ -206,7 +178,7 @@ class VllmStyleTarget:
             if copies:
                 self._pool.free_blocks(retained)
 
-    def _advance(self, op: Advance) -> Outcome:
+    def _advance(self, op: ops.Advance) -> Outcome:
         live = self._live(op.request)
         request = live.request
         request.num_computed_tokens += live.scheduled - op.rejected
@@ -214,37 +186,37 @@ class VllmStyleTarget:
         if op.sampled:
             request.append_output_token_ids(list(op.sampled))
         live.settle()
-        return Done(len(request.block_hashes))
+        return ops.Done(len(request.block_hashes))
 
-    def _reject(self, op: Reject) -> Outcome:
+    def _reject(self, op: ops.Reject) -> Outcome:
         live = self._live(op.request)
         live.request.num_computed_tokens -= op.count
         live.settle()
-        return Done()
+        return ops.Done()
 
-    def _arrive(self, op: Arrive) -> Outcome:
+    def _arrive(self, op: ops.Arrive) -> Outcome:
         request = self._live(op.request).request
         self._manager.cache_blocks(request, request.num_computed_tokens)
         if request.num_computed_tokens == request.num_tokens:
             request.num_computed_tokens -= 1
         self._live(op.request).settle()
-        return Done()
+        return ops.Done()
 
-    def _free(self, op: Free) -> Outcome:
+    def _free(self, op: ops.Free) -> Outcome:
         self._manager.free(self._live(op.request).request)
         self._requests.pop(op.request, None)
-        return Done()
+        return ops.Done()
 
-    def _preempt(self, op: Preempt) -> Outcome:
+    def _preempt(self, op: ops.Preempt) -> Outcome:
         live = self._live(op.request)
         self._manager.free(live.request)
         live.request.num_computed_tokens = 0
         live.request.num_preemptions += 1
         live.scheduled = 0
         live.settle()
-        return Done()
+        return ops.Done()
 
-    def _remove_skipped(self, op: RemoveSkipped) -> Outcome:
+    def _remove_skipped(self, op: ops.RemoveSkipped) -> Outcome:
         live = self._requests.get(op.request)
         computed = prompt = 0
         if live:
@@ -252,52 +224,52 @@ class VllmStyleTarget:
             prompt = live.request.num_prompt_tokens
         more = {"num_prompt_tokens": prompt} if self._called.prompt_aware_skipping else {}
         self._manager.remove_skipped_blocks(op.request, computed, **more)
-        return Done()
+        return ops.Done()
 
     # The prefix cache as a whole, and calls that only read.
 
-    def _evict(self, op: Evict) -> Outcome:
+    def _evict(self, op: ops.Evict) -> Outcome:
         self._manager.evict_blocks(set(op.blocks))
-        return Done()
+        return ops.Done()
 
-    def _reset(self, op: Reset) -> Outcome:
-        return Done(bool(self._manager.reset_prefix_cache()))
+    def _reset(self, op: ops.Reset) -> Outcome:
+        return ops.Done(bool(self._manager.reset_prefix_cache()))
 
-    def _step_start(self, op: StepStart) -> Outcome:
+    def _step_start(self, op: ops.StepStart) -> Outcome:
         self._manager.new_step_starts()
-        return Done()
+        return ops.Done()
 
-    def _common_prefix(self, op: CommonPrefix) -> Outcome:
-        return Done(tuple(self._manager.get_num_common_prefix_blocks(op.request)))
+    def _common_prefix(self, op: ops.CommonPrefix) -> Outcome:
+        return ops.Done(tuple(self._manager.get_num_common_prefix_blocks(op.request)))
 
-    def _read_table(self, op: ReadTable) -> Outcome:
-        return Done(tuple([tuple(ids) for ids in self._manager.get_block_ids(op.request)]))
+    def _read_table(self, op: ops.ReadTable) -> Outcome:
+        return ops.Done(tuple([tuple(ids) for ids in self._manager.get_block_ids(op.request)]))
 
-    def _take_events(self, op: TakeEvents) -> Outcome:
-        return Done(self._observer.event_values(self._manager.take_events()))
+    def _take_events(self, op: ops.TakeEvents) -> Outcome:
+        return ops.Done(self._observer.event_values(self._manager.take_events()))
 
-    def _take_new_block_ids(self, op: TakeNewBlockIds) -> Outcome:
-        return Done(tuple(self._manager.take_new_block_ids()))
+    def _take_new_block_ids(self, op: ops.TakeNewBlockIds) -> Outcome:
+        return ops.Done(tuple(self._manager.take_new_block_ids()))
 
-    def _take_stats(self, op: TakeStats) -> Outcome:
-        return Done(self._observer.stats_values(self._manager.make_prefix_cache_stats()))
+    def _take_stats(self, op: ops.TakeStats) -> Outcome:
+        return ops.Done(self._observer.stats_values(self._manager.make_prefix_cache_stats()))
 
     # Holders outside the tables.
 
-    def _take(self, op: Take) -> Outcome:
-        return Done(tuple([block.block_id for block in self._pool.get_new_blocks(op.count)]))
+    def _take(self, op: ops.Take) -> Outcome:
+        return ops.Done(tuple([block.block_id for block in self._pool.get_new_blocks(op.count)]))
 
-    def _touch(self, op: Touch) -> Outcome:
+    def _touch(self, op: ops.Touch) -> Outcome:
         self._pool.touch(self._blocks(op.blocks))
-        return Done()
+        return ops.Done()
 
-    def _release(self, op: Release) -> Outcome:
+    def _release(self, op: ops.Release) -> Outcome:
         blocks = self._blocks(op.blocks)
         if op.prepend:
             self._pool.free_blocks(blocks, prepend=True)
         else:
             self._pool.free_blocks(blocks)
-        return Done()
+        return ops.Done()
 
     def _blocks(self, ids: tuple[int, ...]) -> list[Any]:
         every = self._pool.blocks
@@ -320,29 +292,29 @@ class CoreCalculator:
         """Nothing to do."""
 
 
-def _ids_per_group(blocks: Any) -> Value:
+def _ids_per_group(blocks: Any) -> ops.Value:
     return tuple([tuple([block.block_id for block in group]) for group in blocks.blocks])
 
 
 _HANDLERS: Mapping[type[Operation], Callable[..., Outcome]] = {
-    Submit: VllmStyleTarget._submit,
-    Lookup: VllmStyleTarget._lookup,
-    Allocate: VllmStyleTarget._allocate,
-    Advance: VllmStyleTarget._advance,
-    Reject: VllmStyleTarget._reject,
-    Arrive: VllmStyleTarget._arrive,
-    Free: VllmStyleTarget._free,
-    Preempt: VllmStyleTarget._preempt,
-    RemoveSkipped: VllmStyleTarget._remove_skipped,
-    CommonPrefix: VllmStyleTarget._common_prefix,
-    ReadTable: VllmStyleTarget._read_table,
-    Evict: VllmStyleTarget._evict,
-    Reset: VllmStyleTarget._reset,
-    StepStart: VllmStyleTarget._step_start,
-    TakeEvents: VllmStyleTarget._take_events,
-    TakeNewBlockIds: VllmStyleTarget._take_new_block_ids,
-    TakeStats: VllmStyleTarget._take_stats,
-    Take: VllmStyleTarget._take,
-    Touch: VllmStyleTarget._touch,
-    Release: VllmStyleTarget._release,
+    ops.Submit: VllmStyleTarget._submit,
+    ops.Lookup: VllmStyleTarget._lookup,
+    ops.Allocate: VllmStyleTarget._allocate,
+    ops.Advance: VllmStyleTarget._advance,
+    ops.Reject: VllmStyleTarget._reject,
+    ops.Arrive: VllmStyleTarget._arrive,
+    ops.Free: VllmStyleTarget._free,
+    ops.Preempt: VllmStyleTarget._preempt,
+    ops.RemoveSkipped: VllmStyleTarget._remove_skipped,
+    ops.CommonPrefix: VllmStyleTarget._common_prefix,
+    ops.ReadTable: VllmStyleTarget._read_table,
+    ops.Evict: VllmStyleTarget._evict,
+    ops.Reset: VllmStyleTarget._reset,
+    ops.StepStart: VllmStyleTarget._step_start,
+    ops.TakeEvents: VllmStyleTarget._take_events,
+    ops.TakeNewBlockIds: VllmStyleTarget._take_new_block_ids,
+    ops.TakeStats: VllmStyleTarget._take_stats,
+    ops.Take: VllmStyleTarget._take,
+    ops.Touch: VllmStyleTarget._touch,
+    ops.Release: VllmStyleTarget._release,
 }

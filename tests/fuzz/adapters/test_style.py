@@ -4,37 +4,8 @@ import pytest
 from blockproof.fuzz.adapters.impl import bind_impl
 from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
 from blockproof.fuzz.targets.base import TargetLostError
-from blockproof.model.ops import (
-    Advance,
-    Allocate,
-    Arrive,
-    CommonPrefix,
-    Done,
-    Evict,
-    Failed,
-    Free,
-    Group,
-    Item,
-    Kind,
-    Lookup,
-    Operation,
-    Outcome,
-    Preempt,
-    ReadTable,
-    Refused,
-    Reject,
-    Release,
-    RemoveSkipped,
-    Reset,
-    Shape,
-    StepStart,
-    Submit,
-    Take,
-    TakeEvents,
-    TakeNewBlockIds,
-    TakeStats,
-    Touch,
-)
+from blockproof.model import ops
+from blockproof.model.ops import Group, Operation, Outcome, Shape
 from blockproof.model.snapshot import Snapshot
 
 FULL = Group("full", 2)
@@ -64,98 +35,98 @@ def run(target: VllmStyleTarget, *operations: Operation) -> tuple[Outcome, Snaps
 
 
 def test_a_request_from_submission_to_its_end(target: VllmStyleTarget) -> None:
-    assert target.start(shape())[0] == Done()
-    assert run(target, Submit("a", (1, 2, 3, 4, 5)))[0] == Done(2)
-    assert run(target, Lookup("a"))[0] == Done((0, ((),)))
-    outcome, state = run(target, Allocate("a", 5, hit=True))
-    assert outcome == Done(((1, 2, 3),))
+    assert target.start(shape())[0] == ops.Done()
+    assert run(target, ops.Submit("a", (1, 2, 3, 4, 5)))[0] == ops.Done(2)
+    assert run(target, ops.Lookup("a"))[0] == ops.Done((0, ((),)))
+    outcome, state = run(target, ops.Allocate("a", 5, hit=True))
+    assert outcome == ops.Done(((1, 2, 3),))
     assert (state.tables, state.registered) == ([{"a": [1, 2, 3]}], [{"a": 2}])
     assert state.ref_cnt == [0, 1, 1, 1, 0, 0, 0, 0]
     assert (state.free, state.num_free) == ([4, 5, 6, 7], 4)
-    assert run(target, Advance("a", (6,)))[0] == Done(3)
-    assert run(target, ReadTable("a"))[0] == Done(((1, 2, 3),))
-    outcome, state = run(target, Free("a"))
-    assert outcome == Done()
+    assert run(target, ops.Advance("a", (6,)))[0] == ops.Done(3)
+    assert run(target, ops.ReadTable("a"))[0] == ops.Done(((1, 2, 3),))
+    outcome, state = run(target, ops.Free("a"))
+    assert outcome == ops.Done()
     assert state.free == [4, 5, 6, 7, 3, 2, 1]
     assert state.labels == [None, 0, 1, None, None, None, None, None]
 
 
 def test_hit_is_found_and_used(target: VllmStyleTarget) -> None:
     target.start(shape(stats=True))
-    run(target, Submit("a", (1, 2, 3, 4, 5)), Allocate("a", 5), Submit("b", (1, 2, 3, 4, 9)))
-    assert run(target, Lookup("b"))[0] == Done((4, ((1, 2),)))
-    outcome, state = run(target, Allocate("b", 1, hit=True))
-    assert outcome == Done(((4,),))
+    run(target, ops.Submit("a", (1, 2, 3, 4, 5)), ops.Allocate("a", 5), ops.Submit("b", (1, 2, 3, 4, 9)))
+    assert run(target, ops.Lookup("b"))[0] == ops.Done((4, ((1, 2),)))
+    outcome, state = run(target, ops.Allocate("b", 1, hit=True))
+    assert outcome == ops.Done(((4,),))
     assert state.tables == [{"a": [1, 2, 3], "b": [1, 2, 4]}]
     assert state.stats == (0, 1, 5, 4, 0, 0, 0)
-    assert run(target, CommonPrefix("a"))[0] == Done((2,))
-    assert run(target, TakeStats())[0] == Done((False, 1, 5, 4, 0, 0, 0))
+    assert run(target, ops.CommonPrefix("a"))[0] == ops.Done((2,))
+    assert run(target, ops.TakeStats())[0] == ops.Done((False, 1, 5, 4, 0, 0, 0))
 
 
 def test_computed_tokens_follow_the_scheduler(target: VllmStyleTarget) -> None:
     target.start(shape(Group("sliding", 2, window=1)))
-    run(target, Submit("a", (1, 2, 3, 4, 5, 6)), Allocate("a", 6), Advance("a", rejected=2))
-    assert run(target, RemoveSkipped("a"))[1].tables == [{"a": [0, 0, 3]}]
+    run(target, ops.Submit("a", (1, 2, 3, 4, 5, 6)), ops.Allocate("a", 6), ops.Advance("a", rejected=2))
+    assert run(target, ops.RemoveSkipped("a"))[1].tables == [{"a": [0, 0, 3]}]
     target.start(shape(Group("sliding", 2, window=1)))
-    run(target, Submit("a", (1, 2, 3, 4, 5, 6)), Allocate("a", 6), Advance("a"), Reject("a", 4))
-    assert run(target, RemoveSkipped("a"))[1].tables == [{"a": [0, 2, 3]}]
+    run(target, ops.Submit("a", (1, 2, 3, 4, 5, 6)), ops.Allocate("a", 6), ops.Advance("a"), ops.Reject("a", 4))
+    assert run(target, ops.RemoveSkipped("a"))[1].tables == [{"a": [0, 2, 3]}]
 
 
 def test_external_tokens_are_registered_when_they_arrive(target: VllmStyleTarget) -> None:
     target.start(shape())
-    _, state = run(target, Submit("a", (1, 2, 3, 4)), Allocate("a", 0, external=4, delay=True))
+    _, state = run(target, ops.Submit("a", (1, 2, 3, 4)), ops.Allocate("a", 0, external=4, delay=True))
     assert (state.tables, state.registered) == ([{"a": [1, 2]}], [{"a": 0}])
-    assert run(target, Arrive("a"))[1].registered == [{"a": 2}]
-    outcome, state = run(target, Allocate("a", 1))
-    assert (outcome, state.tables) == (Done(((),)), [{"a": [1, 2]}])
+    assert run(target, ops.Arrive("a"))[1].registered == [{"a": 2}]
+    outcome, state = run(target, ops.Allocate("a", 1))
+    assert (outcome, state.tables) == (ops.Done(((),)), [{"a": [1, 2]}])
 
 
 def test_preempted_request_starts_again(target: VllmStyleTarget) -> None:
     target.start(shape(stats=True))
-    run(target, Submit("a", (1, 2, 3, 4, 5)), Allocate("a", 5), Advance("a", (6,)))
-    assert run(target, Preempt("a"))[1].tables == [{}]
-    outcome, state = run(target, Lookup("a"))
-    assert outcome == Done((4, ((1, 2),)))
+    run(target, ops.Submit("a", (1, 2, 3, 4, 5)), ops.Allocate("a", 5), ops.Advance("a", (6,)))
+    assert run(target, ops.Preempt("a"))[1].tables == [{}]
+    outcome, state = run(target, ops.Lookup("a"))
+    assert outcome == ops.Done((4, ((1, 2),)))
     assert state.stats == (0, 0, 0, 0, 1, 6, 4)
 
 
 def test_refusal_and_error_are_outcomes(target: VllmStyleTarget) -> None:
     target.start(shape())
-    run(target, Submit("a", tuple(range(16))))
-    assert run(target, Allocate("a", 16))[0] == Refused()
-    assert run(target, Allocate("a", 4, reserved=6))[0] == Refused()
-    assert run(target, Allocate("a", 4, gate=True))[0] == Refused()
-    assert run(target, Allocate("a", 0))[0] == Failed("ValueError")
-    outcome, state = run(target, Take(8))
-    assert outcome == Failed("ValueError")
+    run(target, ops.Submit("a", tuple(range(16))))
+    assert run(target, ops.Allocate("a", 16))[0] == ops.Refused()
+    assert run(target, ops.Allocate("a", 4, reserved=6))[0] == ops.Refused()
+    assert run(target, ops.Allocate("a", 4, gate=True))[0] == ops.Refused()
+    assert run(target, ops.Allocate("a", 0))[0] == ops.Failed("ValueError")
+    outcome, state = run(target, ops.Take(8))
+    assert outcome == ops.Failed("ValueError")
     assert state.num_free == 7
 
 
 def test_holders_outside_the_tables(target: VllmStyleTarget) -> None:
     target.start(shape())
-    assert run(target, Take(2))[0] == Done((1, 2))
-    assert run(target, Touch((2, 2)))[1].ref_cnt == [0, 1, 3, 0, 0, 0, 0, 0]
-    assert run(target, Release((1,)))[1].free == [3, 4, 5, 6, 7, 1]
-    assert run(target, Release((2, 2, 2)))[1].ref_cnt[2] in (0, 3)  # one batch of many references may be refused
+    assert run(target, ops.Take(2))[0] == ops.Done((1, 2))
+    assert run(target, ops.Touch((2, 2)))[1].ref_cnt == [0, 1, 3, 0, 0, 0, 0, 0]
+    assert run(target, ops.Release((1,)))[1].free == [3, 4, 5, 6, 7, 1]
+    assert run(target, ops.Release((2, 2, 2)))[1].ref_cnt[2] in (0, 3)  # one batch of many references may be refused
     target.start(shape())
-    assert run(target, Take(2), Release((2, 1), prepend=True))[1].free == [2, 1, 3, 4, 5, 6, 7]
+    assert run(target, ops.Take(2), ops.Release((2, 1), prepend=True))[1].free == [2, 1, 3, 4, 5, 6, 7]
 
 
 def test_evict_reset_and_step_start(target: VllmStyleTarget) -> None:
     target.start(shape())
-    run(target, Submit("a", (1, 2, 3, 4)), Allocate("a", 4), StepStart())
-    assert run(target, Evict((1,)))[1].labels[:3] == [None, None, 1]
-    assert run(target, Reset())[0] == Done(False)
-    outcome, state = run(target, Free("a"), Reset())
-    assert outcome == Done(True)
+    run(target, ops.Submit("a", (1, 2, 3, 4)), ops.Allocate("a", 4), ops.StepStart())
+    assert run(target, ops.Evict((1,)))[1].labels[:3] == [None, None, 1]
+    assert run(target, ops.Reset())[0] == ops.Done(False)
+    outcome, state = run(target, ops.Free("a"), ops.Reset())
+    assert outcome == ops.Done(True)
     assert state.num_identities == 0
 
 
 def test_duplicates_share_a_label_and_yield_the_earliest(target: VllmStyleTarget) -> None:
     target.start(shape())
     for name in "ab":
-        run(target, Submit(name, (1, 2, 3)), Allocate(name, 3))
-    _, state = run(target, StepStart())
+        run(target, ops.Submit(name, (1, 2, 3)), ops.Allocate(name, 3))
+    _, state = run(target, ops.StepStart())
     assert state.labels == [None, 0, None, 0, None, None, None, None]
     assert state.earliest == [None, 1, None, 1, None, None, None, None]
     assert state.num_identities == 1
@@ -163,50 +134,54 @@ def test_duplicates_share_a_label_and_yield_the_earliest(target: VllmStyleTarget
 
 def test_new_block_ids_are_drained_once(target: VllmStyleTarget) -> None:
     target.start(shape())
-    _, state = run(target, Submit("a", (1, 2, 3)), Allocate("a", 3))
+    _, state = run(target, ops.Submit("a", (1, 2, 3)), ops.Allocate("a", 3))
     assert state.new_block_ids == [[1, 2]]
-    assert run(target, TakeNewBlockIds())[0] == Done((1, 2))
-    assert run(target, TakeNewBlockIds())[0] == Done(())
+    assert run(target, ops.TakeNewBlockIds())[0] == ops.Done((1, 2))
+    assert run(target, ops.TakeNewBlockIds())[0] == ops.Done(())
 
 
 def test_pending_events_are_shown_without_draining_them(target: VllmStyleTarget) -> None:
     target.start(shape(events=True))
-    run(target, Submit("a", (1, 2, 3, 4), adapter="ad", salt="s", items=(Item("i", 1, 2),)), Allocate("a", 4))
+    run(
+        target,
+        ops.Submit("a", (1, 2, 3, 4), adapter="ad", salt="s", items=(ops.Item("i", 1, 2),)),
+        ops.Allocate("a", 4),
+    )
     keys = (("ad", ("i", 1), "s"), ("ad", ("i", -1)))
     pending = ("stored", (2, 3), None, (1, 2, 3, 4), 2, "ad", keys, 0, None, None)
-    assert run(target, StepStart())[1].events == (pending,)
-    assert run(target, Evict((1,)))[1].events == (pending, ("removed", (2,), 0))
+    assert run(target, ops.StepStart())[1].events == (pending,)
+    assert run(target, ops.Evict((1,)))[1].events == (pending, ("removed", (2,), 0))
     drained = (*pending[:8], "full_attention", None)
-    outcome, state = run(target, TakeEvents())
-    assert outcome == Done((drained, ("removed", (2,), 0)))
+    outcome, state = run(target, ops.TakeEvents())
+    assert outcome == ops.Done((drained, ("removed", (2,), 0)))
     assert state.events == ()
-    assert run(target, Free("a"), Reset())[1].events == (("cleared",),)
+    assert run(target, ops.Free("a"), ops.Reset())[1].events == (("cleared",),)
 
 
 def test_embeddings_tell_prompts_apart(target: VllmStyleTarget) -> None:
     target.start(shape(events=True))
     for name, content in (("a", (1, 2, 3)), ("b", (1, 5, 3))):
-        run(target, Submit(name, (0, 0, 0), embeds=content), Allocate(name, 3))
-    _, state = run(target, StepStart())
+        run(target, ops.Submit(name, (0, 0, 0), embeds=content), ops.Allocate(name, 3))
+    _, state = run(target, ops.StepStart())
     assert state.labels == [None, 0, None, 3, None, None, None, None]  # 1 and 2 went to the event between
     assert [event[6] for event in state.events] == [((("bytes", 2),),), ((("bytes", 5),),)]  # type: ignore[index]
 
 
 def test_adapter_and_salt_of_one_name_are_two_identities(target: VllmStyleTarget) -> None:
     target.start(shape())
-    run(target, Submit("a", (1, 2), adapter="x"), Allocate("a", 2), Submit("b", (1, 2), salt="x"))
-    assert run(target, Allocate("b", 2))[1].labels[1:3] == [0, 1]
+    run(target, ops.Submit("a", (1, 2), adapter="x"), ops.Allocate("a", 2), ops.Submit("b", (1, 2), salt="x"))
+    assert run(target, ops.Allocate("b", 2))[1].labels[1:3] == [0, 1]
 
 
 def test_skipped_lookup_finds_nothing(target: VllmStyleTarget) -> None:
     target.start(shape())
-    run(target, Submit("a", (1, 2, 3)), Allocate("a", 3), Submit("b", (1, 2, 3), skip_lookup=True))
-    assert run(target, Lookup("b"))[0] == Done((0, ((),)))
+    run(target, ops.Submit("a", (1, 2, 3)), ops.Allocate("a", 3), ops.Submit("b", (1, 2, 3), skip_lookup=True))
+    assert run(target, ops.Lookup("b"))[0] == ops.Done((0, ((),)))
 
 
 def test_without_caching_nothing_is_hashed(target: VllmStyleTarget) -> None:
     target.start(shape(caching=False))
-    assert run(target, Submit("a", (1, 2, 3)))[0] == Done(0)
+    assert run(target, ops.Submit("a", (1, 2, 3)))[0] == ops.Done(0)
 
 
 def test_retention_interval_reaches_the_core(target: VllmStyleTarget) -> None:
@@ -214,33 +189,33 @@ def test_retention_interval_reaches_the_core(target: VllmStyleTarget) -> None:
     kept = {}
     for interval in (None, 4, 0):
         target.start(shape(window, retention_interval=interval))
-        state = run(target, Submit("a", tuple(range(9))), Allocate("a", 9))[1]
+        state = run(target, ops.Submit("a", tuple(range(9))), ops.Allocate("a", 9))[1]
         kept[interval] = [label is not None for label in state.labels[1:5]]
     assert kept == {None: [True] * 4, 4: [False, True, False, True], 0: [False, False, False, True]}
-    assert target.start(shape(retention_interval=4)) == (Failed("ValueError"), None)
+    assert target.start(shape(retention_interval=4)) == (ops.Failed("ValueError"), None)
 
 
 def test_unknown_requests_are_taken_as_they_come(target: VllmStyleTarget) -> None:
     target.start(shape())
-    assert run(target, Free("nobody"))[0] == Done()
-    assert run(target, RemoveSkipped("nobody"))[0] == Done()
-    assert run(target, ReadTable("nobody"))[0] == Done(((),))
-    assert run(target, Lookup("nobody"))[0] == Done((0, ((),)))
+    assert run(target, ops.Free("nobody"))[0] == ops.Done()
+    assert run(target, ops.RemoveSkipped("nobody"))[0] == ops.Done()
+    assert run(target, ops.ReadTable("nobody"))[0] == ops.Done(((),))
+    assert run(target, ops.Lookup("nobody"))[0] == ops.Done((0, ((),)))
 
 
 @pytest.mark.parametrize("kind", ["full", "mla", "tq", "sliding", "sliding_mla", "chunked", "mamba", "cross", "sink"])
-def test_every_kind_can_be_built_and_equal_groups_have_equal_specs(target: VllmStyleTarget, kind: Kind) -> None:
+def test_every_kind_can_be_built_and_equal_groups_have_equal_specs(target: VllmStyleTarget, kind: ops.Kind) -> None:
     group = Group(kind, 2, window=4, chunk=4, sink_len=2)
     outcome, _ = target.start(shape(group, caching=False))
-    assert outcome == Done()
+    assert outcome == ops.Done()
     spec = bind_impl().spec
     assert spec(group) == spec(Group(kind, 2, window=4, chunk=4, sink_len=2, eagle=True))
     assert spec(group) != spec(Group(kind, 2, window=4, chunk=4, sink_len=2, num_heads=2))
 
 
 def test_core_that_cannot_be_built_is_an_outcome(target: VllmStyleTarget) -> None:
-    assert target.start(shape(num_blocks=0)) == (Failed("AssertionError"), None)
-    assert target.start(shape())[0] == Done()
+    assert target.start(shape(num_blocks=0)) == (ops.Failed("AssertionError"), None)
+    assert target.start(shape())[0] == ops.Done()
 
 
 def test_unreadable_state_is_a_loss(target: VllmStyleTarget) -> None:
@@ -248,5 +223,5 @@ def test_unreadable_state_is_a_loss(target: VllmStyleTarget) -> None:
     queue = target._pool.free_block_queue
     queue.fake_free_list_tail.prev_free_block.next_free_block = queue.fake_free_list_head.next_free_block
     with pytest.raises(TargetLostError, match="runs in a circle") as caught:
-        run(target, StepStart())
+        run(target, ops.StepStart())
     assert caught.value.kind == "protocol"
