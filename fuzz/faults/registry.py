@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial, wraps
+from functools import partial
 from typing import Any, TypeAlias
 
 from ..findings.oracle_names import ORACLES
@@ -52,13 +52,7 @@ def fault(
 
 def wrap(owner: Any, name: str, change: Callable[..., Any]) -> None:
     """Replace a method of one object: `change` gets the original and the call's arguments."""
-    original = getattr(owner, name)
-
-    @wraps(original)
-    def changed(*args: Any, **kwargs: Any) -> Any:
-        return change(original, *args, **kwargs)
-
-    setattr(owner, name, changed)
+    setattr(owner, name, partial(change, getattr(owner, name)))
 
 
 def wrap_each(manager: Any, name: str, change: Callable[..., Any], having: str = "block_size") -> None:

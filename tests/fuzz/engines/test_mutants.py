@@ -1,0 +1,60 @@
+"""Hunting planted faults: what is hunted, what counts as found, and which oracles judge."""
+
+from importlib.util import find_spec
+
+import pytest
+from blockproof.fuzz.engines.mutants import MUTANTS, Hunt, can_be_tried, hunt, missed
+from blockproof.fuzz.faults import FAULTS, Part
+from blockproof.fuzz.findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP
+from blockproof.fuzz.targets.base import TargetUnavailableError
+
+LONG = 600.0
+"""Seconds that no hunt below comes near."""
+
+
+def test_all_faults_but_those_of_configuration_answers_are_hunted() -> None:
+    assert {fault.part for fault in MUTANTS.values()} == {Part.CORE, Part.TENSORS}
+    assert FAULTS.keys() - MUTANTS.keys() == {name for name in FAULTS if FAULTS[name].part == Part.CONFIGURATION}
+    assert len(MUTANTS) == 72
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "operations", "shrunk_to"),
+    [
+        ("free-order-reversed", ("free", "Free"), 8, 3),
+        ("eviction-does-nothing", ("S10", "Evict"), 19, 3),
+        ("same-step-rule-never-forgets", ("L3", "Submit"), 571, 4),
+    ],
+)
+def test_a_fault_is_found_by_the_oracles_it_is_meant_for_and_shrunk(
+    name: str, kind: tuple[str, str], operations: int, shrunk_to: int
+) -> None:
+    found = hunt(MUTANTS[name], LONG, 0)
+    assert found.found
+    assert (found.fault, found.expected) == (name, MUTANTS[name].observables)
+    assert (found.observable, found.operation) == kind
+    assert (found.operations, found.shrunk_to) == (operations, shrunk_to)
+    assert missed([found]) == []
+
+
+def test_named_oracles_judge_instead() -> None:
+    assert hunt(MUTANTS["eviction-does-nothing"], LONG, 0, (LOCKSTEP,)).observable == "labels"
+    assert hunt(MUTANTS["removed-event-missing"], LONG, 0, (CONTRACT,)).observable == "S11"
+
+
+def test_what_was_not_found_is_missed() -> None:
+    none = hunt(MUTANTS["usage-counts-null-block"], 0.2, 0, (LIVENESS,))
+    assert none.operations > 0
+    assert none == Hunt(none.fault, ("usage",), False, operations=none.operations, seconds=none.seconds)
+    assert missed([none]) == ["usage-counts-null-block"]
+
+
+def test_faults_in_tensors_need_torch() -> None:
+    fault = MUTANTS["slot-off-by-one"]
+    assert can_be_tried(MUTANTS["one-block-leaks"])
+    assert can_be_tried(fault) == (find_spec("torch") is not None)
+    if can_be_tried(fault):
+        assert hunt(fault, LONG, 0).observable == "corruption"
+    else:
+        with pytest.raises(TargetUnavailableError, match="tensors need torch"):
+            hunt(fault, LONG, 0)
