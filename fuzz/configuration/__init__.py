@@ -1,1 +1,1 @@
-"""The arithmetic between layers and blocks, fuzzed: questions drawn, asked of model and target, compared, shrunk."""
+"""The arithmetic of configurations, fuzzed: questions are drawn, put to model and target, compared and shrunk."""

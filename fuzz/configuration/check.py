@@ -1,8 +1,8 @@
-"""Holds a calculator against the model on drawn configurations.
+"""Compares a calculator with the model on drawn configurations.
 
-Two oracles judge. `lockstep` asks target and model the same and wants equal answers. `invariants` looks at the
-target's answers alone. A release that is known to deviate is held, exactly, against a model that deviates in the same
-way; where that model and the chapter differ, the deviations are counted.
+There are two oracles. `lockstep` asks target and model the same questions and wants equal answers. `invariants` looks
+at the target's answers alone. A release with known deviations must answer exactly as a model with the same deviations;
+where that model and the reference differ, the deviations are counted.
 """
 
 import time
@@ -22,7 +22,7 @@ from .reach import Reach
 
 Oracle: TypeAlias = Literal["lockstep", "invariants", "all"]
 BOTH_MODELS_EVERY = 16
-"""Of so many configurations, one is put to both models even where the deviating one says that it did not deviate."""
+"""One configuration in this many is put to both models, even where the deviating one says that it did not deviate."""
 OnProgress: TypeAlias = Callable[[Reach], None]
 
 
@@ -36,7 +36,7 @@ class Limits:
     """Different kinds of findings."""
 
     def reached(self, reach: Reach) -> bool:
-        """Has the run come to one of its limits?"""
+        """True once the run has come to one of its limits."""
         return (
             len(reach.findings) >= self.findings
             or (self.configurations is not None and reach.configurations >= self.configurations)
@@ -85,9 +85,9 @@ class Judge:
     """Asks a target about configurations and judges its answers."""
 
     _excused: bool
-    """Was there a known deviation among the answers since the last reset?"""
+    """True if one of the answers since the last reset was a known deviation."""
     _seen_output: bool
-    """Was there an output among them?"""
+    """True if one of them was an output."""
 
     def __init__(self, target: Calculator, reach: Reach | None = None, oracle: Oracle = "all") -> None:
         self.target = target
@@ -153,12 +153,12 @@ class Judge:
         self._seed = seed
         self._answers: dict[str, Answer] = {}
         self._deviates: dict[str, bool] = {}
-        """By question, once it was judged: is the answer a known deviation?"""
+        """By question that was judged: True if the answer is a known deviation."""
         self._excused = False
         self._seen_output = False
 
     def _ask_ahead(self, questions: Sequence[Question]) -> None:
-        """Fetch all answers on one journey, where the target can do that and survives it."""
+        """Fetch all answers at once, if the target can do that and survives it."""
         ask_all = getattr(self.target, "ask_all", None)
         if ask_all is None:
             return
@@ -175,7 +175,7 @@ class Judge:
             raise self._found(LOST, op, inputs, "an answer", str(lost)) from None
 
     def _compare(self, op: str, inputs: Mapping[str, object], answer: Answer) -> bool:
-        """Is the answer right? True if it is so only because a deviation is known. FoundError if it is not."""
+        """False if the answer is right, True if it is a known deviation, FoundError if it is neither."""
         if self.reference is None:
             if (expected := self.rules.answer(op, inputs)) != answer:
                 raise self._found(LOCKSTEP, op, inputs, expected, answer)

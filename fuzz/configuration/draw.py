@@ -135,11 +135,11 @@ def _every_nth(draw: Draw, names: Sequence[str], size: int) -> list[str]:
     return [rare if index % period == period - 1 else often for index in range(size)] + rest
 
 
-def _anyhow(draw: Draw, names: Sequence[str], size: int) -> list[str]:
+def _at_random(draw: Draw, names: Sequence[str], size: int) -> list[str]:
     return [draw.choose(names) for _ in range(size)]
 
 
-_PATTERNS = (_in_turn, _every_nth, _blocks, _anyhow)
+_PATTERNS = (_in_turn, _every_nth, _blocks, _at_random)
 
 
 def _draw_deepseek_v4(draw: Draw) -> tuple[dict[str, Spec], Layers]:
@@ -173,14 +173,14 @@ def draw_settings(draw: Draw, style: Style) -> dict[str, object]:
 
 
 def draw_workers(draw: Draw, layers: Layers, specs: Mapping[str, Spec]) -> tuple[Layers, ...]:
-    """The layers spread over 1 to 4 workers: stages of a pipeline, copies, or anyhow; some may have none."""
+    """The layers on 1 to 4 workers: pipeline stages, copies, or at random; a worker may have none."""
     count = draw.choose((1, 1, 1, 2, 2, 3, 4))
-    way = draw.choose(("stages", "stages", "copies", "anyhow"))
+    way = draw.choose(("stages", "stages", "copies", "at random"))
     if count == 1:
         return (layers,)
     if way == "copies":
         return _copies(draw, layers, count, specs)
-    if way == "anyhow":
+    if way == "at random":
         owners = [draw.integer(0, count - 1) for _ in layers]
     else:
         cuts = sorted(draw.integer(0, len(layers)) if draw.integer(0, 2) == 2 else -1 for _ in range(count - 1))
@@ -201,7 +201,7 @@ def _copies(draw: Draw, layers: Layers, count: int, specs: Mapping[str, Spec]) -
 
 
 def _needs(configuration: Configuration, ask: Ask) -> list[tuple[int, int]]:
-    """For each worker, bytes of a block and blocks of a full-length request; nothing if that cannot be said."""
+    """For each worker, bytes of a block and blocks of a full-length request; empty where the model refuses."""
     settings = {name: value for name, value in configuration.vllm_config.items() if name != "original_max_model_len"}
     answer = ask("needed", configuration.about_layers(vllm_config=settings)).get("output")
     if not answer or not answer["pool_bytes_per_block"]:

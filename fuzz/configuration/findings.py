@@ -36,13 +36,13 @@ class ConfigurationFinding:
     actual: Any
     """The target's answer, or a sentence that says what is wrong with it."""
     sides: tuple[str, str]
-    """Who gave the two."""
+    """Names of those who gave the expected and the actual answer."""
     seed: str = ""
     """Which configuration of which run it came up in."""
 
     @property
     def target(self) -> str:
-        """Who was wrong."""
+        """The target, as the user named it."""
         return self.sides[1]
 
     @property

@@ -1,4 +1,4 @@
-"""What must hold of a calculator's answers whatever any other side says (specs-and-config.md §15).
+"""What must hold of a calculator's answers, without any others to compare them with (specs-and-config.md §15).
 
 Each invariant asks what it needs and yields a sentence for every way in which the answers break it. A question that
 ends in an exception shows nothing, and what cannot be seen in answers is not judged.
@@ -217,7 +217,7 @@ INVARIANTS: Mapping[str, Invariant] = {
 
 
 def _largest(what: str, length: int, need: str, about: Mapping[str, Any], memory: int, ask: Ask) -> Iterator[str]:
-    """Is this the largest length, up to the model's, whose need fits?"""
+    """What is wrong with a length that should be the largest, up to the model's, whose need fits."""
     settings = about["vllm_config"]
     most = settings.get("max_model_len", 1024)
 
@@ -235,7 +235,7 @@ def _largest(what: str, length: int, need: str, about: Mapping[str, Any], memory
 
 
 def _once(what: str, lists: Sequence[Sequence[str]], names: Sequence[str] | Mapping[str, int]) -> Iterator[str]:
-    """Is each name exactly once in the lists, and no other?"""
+    """A sentence unless the lists hold each name exactly once, and no other."""
     count = Counter(name for names_of_one in lists for name in names_of_one)
     if count != Counter(list(names)):
         wrong = sorted(name for name in {*count, *names} if count[name] != (name in names))

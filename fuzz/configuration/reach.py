@@ -1,4 +1,4 @@
-"""What a run over drawn configurations did and reached, and the floors under it."""
+"""The counts of a run over drawn configurations, for its report and for the floors that it must reach."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,8 +1,7 @@
-"""Makes the question of a finding smaller while target and model go on disagreeing in the same manner.
+"""Shrinks the question of a finding for as long as target and model disagree in the same way.
 
-Greedy: every pass proposes smaller inputs, the first that still fails is taken, until no pass finds any or the time is
-up. Inputs are plain JSON, so the passes know only what all questions have in common: layers, workers, specs and
-numbers.
+Every pass proposes smaller inputs. They are plain JSON, so the passes know only what all questions have in common:
+layers, workers, specs and numbers.
 """
 
 import copy
@@ -20,11 +19,11 @@ Pass: TypeAlias = Callable[[Inputs], Iterator[Inputs]]
 SmallerFinding: TypeAlias = Reduced[ConfigurationFinding]
 LISTS = ("layers", "worker", "groups", "draws", "max_model_lens")
 NO_QUESTION = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
-"""How a model may fail over inputs that are no question of their op."""
+"""What a model may raise for inputs that do not fit the op."""
 SIZES = ("block_size", "decode_context_parallel_size", "prefill_context_parallel_size")
 """Settings that are at least 1."""
 KEPT_FIELDS = ("type", "block_size", "num_kv_heads", "head_size", "dtype", "shapes", "dtypes")
-"""Fields without which a spec is none; the others may go."""
+"""Fields that every spec needs; the others may be dropped."""
 
 
 def shrink_finding(finding: ConfigurationFinding, judge: Judge, max_seconds: float = 30.0) -> SmallerFinding:
@@ -55,7 +54,7 @@ class _QuestionReducer(Reducer[Inputs, ConfigurationFinding]):
 
 
 def ask_again(finding: ConfigurationFinding, judge: Judge) -> ConfigurationFinding | None:
-    """What is found over the same inputs, None if nothing is."""
+    """What is found when the same question is asked again, None if nothing is."""
     if finding.oracle in (LOCKSTEP, LOST, MODELS):
         return judge.check_question(finding.op, finding.inputs)
     return judge.check_invariant(finding.oracle, configuration_of(finding.inputs))
@@ -148,7 +147,7 @@ def _smaller_numbers(inputs: Inputs) -> Iterator[Inputs]:
     """With a number nearer to zero: simple ones first, then steps that a search by halves takes."""
     specs = {path for path, _ in _records(inputs, ())}
     for path, number in _numbers(inputs, ()):
-        # No heads, no tokens in a block, no ranks: that would be another matter.
+        # With zero heads, tokens in a block or ranks, the question would be another one.
         a_size = path[-1] in SIZES or any(path[:depth] in specs for depth in range(len(path)))
         near = (1, 2, 4, 16) if a_size else (0, 1, 2, 4, 16)
         steps = [number - number // (1 << shift) for shift in range(1, 41) if number // (1 << shift)]

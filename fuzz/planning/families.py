@@ -1,7 +1,7 @@
 """From a Hugging Face `config.json` to the layers that keep something per token, and what they keep.
 
 A family is a function that answers, for every decoder layer of the model, which caches it keeps and of which spec, in
-the language of the golden vectors. Only the figures that the cache depends on are read. Sources of the rules: the
+the form of the golden vectors. Only the figures that the cache depends on are read. Sources of the rules: the
 models' own definitions (which layer is which) and what vLLM 0.23.0 makes of them (how heads are divided, what a state
 is). See docs/guide/plan.md.
 """
@@ -49,7 +49,7 @@ def read_model(path: Path, serving: Serving) -> tuple[str, str, Layers]:
     raw = read_json(path)
     fields = Fields(raw, str(path))
     given = [raw[key] for key in ("_name_or_path", "name") if isinstance(raw.get(key), str) and raw[key]]
-    # It is printed: on one line and in letters that can be, whatever the file says.
+    # It is printed: keep it on one line and drop what a terminal cannot show, whatever the file says.
     name = " ".join(str((*given, path.stem)[0]).encode(errors="replace").decode().split())
     if "layers" in raw and "model_type" not in raw:
         return name, EXPLICIT, explicit_layers(fields, serving)
@@ -58,7 +58,7 @@ def read_model(path: Path, serving: Serving) -> tuple[str, str, Layers]:
 
 
 def _decoder_of(fields: Fields) -> tuple[str, Fields]:
-    """The family's name, and the object with the decoder's figures (`text_config` of a model that also sees)."""
+    """The family's name, and the object with the decoder's figures (`text_config` of a multimodal model)."""
     if fields.has("text_config"):
         inner = fields.inner("text_config")
         outer = {name: fields.raw[name] for name in ("torch_dtype", "dtype", "model_type") if name in fields.raw}

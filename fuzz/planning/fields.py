@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 LARGEST = 2**30
-"""No count or length of a model is larger; what is, is a slip of the pen, and would only make the arithmetic slow."""
+"""The largest count or length that is accepted. More is a typing error, and would only make the arithmetic slow."""
 
 
 class ModelError(Exception):
@@ -41,7 +41,7 @@ class Fields:
         return ModelError(f"{self.where}: {problem}")
 
     def has(self, name: str) -> bool:
-        """Is the field there, and not null?"""
+        """True if the field is there and not null."""
         return self.raw.get(name) is not None
 
     def inner(self, name: str) -> "Fields":

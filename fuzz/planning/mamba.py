@@ -4,6 +4,7 @@ The block size of attention and the padding of the states depend on one another;
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from .fields import Fields
 from .parts import DTYPES, Layers, Serving, Spec, attention, count_layers, longest_of, model_itemsize
@@ -34,9 +35,7 @@ def bamba(fields: Fields, serving: Serving) -> Layers:
         if type(i) is not int or not 0 <= i < count:
             raise fields.wrong(f"field 'attn_layer_indices' names layer {i!r}; layers are 0 .. {count - 1}")
     kinds = ["attention" if i in named else "mamba" for i in range(count)]
-    state = _mamba2_state(
-        fields,
-        serving,
+    sizes = _Mamba2(
         inner=fields.count("mamba_expand") * fields.count("hidden_size"),
         groups=fields.count("mamba_n_groups"),
         heads=fields.count("mamba_n_heads"),
@@ -44,6 +43,7 @@ def bamba(fields: Fields, serving: Serving) -> Layers:
         width=fields.count("mamba_d_state"),
         convolved=_convolved(fields, "mamba_d_conv"),
     )
+    state = _mamba2_state(fields, serving, sizes)
     return _hybrid(fields, serving, kinds, state, fields.count("mamba_chunk_size", default=256))
 
 
@@ -60,9 +60,7 @@ def nemotron_h(fields: Fields, serving: Serving) -> Layers:
         if letter not in meaning:
             raise fields.wrong(f"hybrid_override_pattern[{i}] is {letter!r}; known are {', '.join(meaning)}")
     heads, size = fields.count("mamba_num_heads"), fields.count("mamba_head_dim")
-    state = _mamba2_state(
-        fields,
-        serving,
+    sizes = _Mamba2(
         inner=heads * size,
         groups=fields.count("n_groups"),
         heads=heads,
@@ -70,23 +68,36 @@ def nemotron_h(fields: Fields, serving: Serving) -> Layers:
         width=fields.count("ssm_state_size"),
         convolved=_convolved(fields, "conv_kernel"),
     )
+    state = _mamba2_state(fields, serving, sizes)
     return _hybrid(fields, serving, [meaning[letter] for letter in pattern], state, fields.count("chunk_size"))
 
 
-def _mamba2_state(
-    fields: Fields, serving: Serving, *, inner: int, groups: int, heads: int, head_size: int, width: int, convolved: int
-) -> Spec:
+@dataclass(frozen=True)
+class _Mamba2:
+    """The sizes of a mamba 2 layer, over all ranks, in elements."""
+
+    inner: int
+    groups: int
+    heads: int
+    head_size: int
+    width: int
+    """Of the state, for each element of a head."""
+    convolved: int
+    """Tokens the convolution looks back."""
+
+
+def _mamba2_state(fields: Fields, serving: Serving, sizes: _Mamba2) -> Spec:
     """The convolution's window over the inner elements and two rows of `width` a group, and the state of each head."""
     ranks = serving.tensor_parallel
     # Groups are copied, not cut, where ranks do not divide them: each head keeps its group beside it.
-    groups = groups if groups % ranks == 0 else ranks
-    convolution = _on_a_rank(fields, inner + 2 * groups * width, "convolution's size", serving)
-    shapes = [[convolved, convolution], [_on_a_rank(fields, heads, "number of heads", serving), head_size, width]]
-    return _state(fields, serving, shapes)
+    groups = sizes.groups if sizes.groups % ranks == 0 else ranks
+    convolution = _on_a_rank(fields, sizes.inner + 2 * groups * sizes.width, "convolution's size", serving)
+    heads = _on_a_rank(fields, sizes.heads, "number of heads", serving)
+    return _state(fields, serving, [[sizes.convolved, convolution], [heads, sizes.head_size, sizes.width]])
 
 
 def _state(fields: Fields, serving: Serving, shapes: list[list[int]]) -> Spec:
-    """A spec of these two tensors: the window of the convolution, and the state proper, which may be wider."""
+    """A spec of these two tensors: the window of the convolution, and the state itself, whose elements may be wider."""
     itemsize, _ = model_itemsize(fields, serving)
     name = serving.ssm_dtype if serving.ssm_dtype != "auto" else fields.text("mamba_ssm_cache_dtype", "auto")
     if name != "auto" and name not in DTYPES:

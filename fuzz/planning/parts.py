@@ -38,7 +38,7 @@ CACHE_DTYPES = ("auto", *DTYPES, *QUANTIZED, MLA_PACKED)
 
 @dataclass(frozen=True)
 class Serving:
-    """What the one who serves the model chooses, as far as the layers depend on it."""
+    """What a user chooses when serving a model, as far as the layers depend on it."""
 
     block_size: int = 16
     """Tokens in a block, before the families raise it."""
@@ -48,7 +48,7 @@ class Serving:
     cache_dtype: str = "auto"
     mamba_cache_mode: str = "none"
     ssm_dtype: str = "auto"
-    """Of the state proper of mamba layers; auto: what the file says, else as the model."""
+    """Data type of the state of mamba layers, its convolution apart; auto: what the file says, else the model's."""
     tensor_parallel: int = 1
 
 
@@ -67,7 +67,7 @@ class Layers:
     state_chunk: int | None = None
     """Tokens that the kernels of a mamba hybrid work on at a time; None for other models (see hybrid.py)."""
     notes: tuple[str, ...] = ()
-    """What the one who plans should know about how the file was read."""
+    """What the user should know about how the file was read, a sentence each."""
 
 
 def count_layers(fields: Fields, name: str = "num_hidden_layers") -> int:
@@ -76,7 +76,7 @@ def count_layers(fields: Fields, name: str = "num_hidden_layers") -> int:
 
 
 def model_itemsize(fields: Fields, serving: Serving) -> tuple[int, tuple[str, ...]]:
-    """Bytes of an element of the model's own data type, and what is to be said about it."""
+    """Bytes of an element of the model's own data type, and notes for the user."""
     if serving.dtype != "auto":
         return DTYPES[serving.dtype], ()
     name = fields.text("torch_dtype", fields.text("dtype", ""))
@@ -102,7 +102,7 @@ def cache_fields(fields: Fields, serving: Serving, itemsize: int) -> Spec:
 
 
 def local_heads(fields: Fields, serving: Serving, heads_field: str, kv_field: str) -> tuple[int, int, tuple[str, ...]]:
-    """Query heads of the model, key-value heads on one rank (at least one: they are copied), and what is to be said."""
+    """Query heads of the model, key-value heads on one rank (at least one: they are copied), and notes for the user."""
     ranks = serving.tensor_parallel
     heads = fields.count(heads_field)
     total = fields.count(kv_field, default=heads)
@@ -140,7 +140,7 @@ def longest_of(fields: Fields, name: str = "max_position_embeddings", default: i
 
 
 def attention(fields: Fields, serving: Serving) -> tuple[Spec, tuple[str, ...]]:
-    """The full-attention spec of the model's attention layers, and what is to be said."""
+    """The full-attention spec of the model's attention layers, and notes for the user."""
     heads, kv_heads, copied = local_heads(fields, serving, "num_attention_heads", "num_key_value_heads")
     itemsize, notes = model_itemsize(fields, serving)
     spec: Spec = {

@@ -1,7 +1,7 @@
-"""How much fits: from the layers of a model and so much memory to groups, blocks, tokens and what is wasted.
+"""How much fits: from the layers of a model and an amount of memory to groups, blocks, tokens and what is wasted.
 
 Every figure of the arithmetic comes from a calculator, so the same plan can be made by our core and by a real release.
-Here is only which question to ask, and sums.
+Here is only which questions are asked, and sums of the answers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,9 +43,9 @@ class GroupPlan:
     page_bytes: int
     """One block of one layer; of all layers of the group where their pages differ."""
     page_padding_bytes: int
-    """Of a page, what holds nothing."""
+    """Bytes of a page that hold nothing."""
     block_waste_bytes: int
-    """Of a block id that this group holds, what holds nothing: padding, and layers that larger groups have more."""
+    """Bytes of a block id held by this group that hold nothing: padding, and layers that larger groups have more."""
     admission_cap_blocks: int | None
     """The most blocks the scheduler reserves for a request; None where there is no such cap."""
     request_blocks: int
@@ -112,7 +112,7 @@ class Plan:
 
     @property
     def ok(self) -> bool:
-        """Is this plan one to be deployed?"""
+        """True if this can be deployed: it fits, and if `strict`, with the null block counted."""
         return self.fits_with_null_block if self.strict else self.fits
 
     def as_json(self) -> dict[str, object]:
@@ -123,15 +123,15 @@ class Plan:
 
 
 LARGEST_PAGE = 2**40
-"""Bytes of a block of one layer that only a slip of the pen can mean."""
+"""Bytes of a block of one layer; more is taken for a typing error."""
 SURELY_ENOUGH = 2**40
-"""Blocks that no request needs: with them, the configuration is told whatever the memory."""
+"""More blocks than any request needs. With these, the target tells the configuration whatever the memory is."""
 
 
 def make_plan(
     calculator: Calculator, name: str, family: str, layers: Layers, serving: Serving, deployment: Deployment
 ) -> Plan:
-    """The plan. ModelError if the layers cannot be served at all; that they do not fit is a plan, too."""
+    """The plan, also for layers that do not fit. ModelError if they cannot be served at all."""
     try:
         layers = _settled(calculator, layers, serving)
         stages = pipeline_stages(layers, deployment.pipeline_parallel)
@@ -181,7 +181,7 @@ def _settled(calculator: Calculator, layers: Layers, serving: Serving) -> Layers
 
 
 def _settings(layers: Layers, serving: Serving, deployment: Deployment) -> dict[str, object]:
-    """What every question says of the configuration; what is left out has the default of the language."""
+    """The settings that all questions share. Those left out have their defaults."""
     settings: dict[str, object] = {
         "max_num_batched_tokens": deployment.max_num_batched_tokens,
         "block_size": layers.block_size,
@@ -205,7 +205,7 @@ def _plan(
     serving: Serving,
     deployment: Deployment,
 ) -> Plan:
-    """Ask, and add up."""
+    """Ask the questions, and add up the answers."""
     memory = _memory_of(questions.workers, deployment)
     limit = max(serving.max_model_len or 0, layers.longest)
     specs = _groups(questions, limit, deployment)
@@ -270,7 +270,7 @@ def _memory_of(workers: Sequence[object], deployment: Deployment) -> list[int]:
 
 
 def _groups(questions: Questions, length: int, deployment: Deployment) -> list[tuple[list[str], Spec]]:
-    """The groups. ModelError, in the words of who wrote the layers, if there are none."""
+    """Layer names and spec of each group. ModelError, in terms of the layers, if the target cannot group them."""
     try:
         return questions.groups(length)
     except RefusedError as error:
@@ -332,7 +332,7 @@ def _count(value: object) -> int | None:
 
 
 def _warnings(plan: Plan) -> list[str]:
-    """What whoever deploys this should know and may not see."""
+    """What is wrong with a plan and easily overlooked, a sentence each."""
     warnings = []
     length, longest = plan.max_model_len_tokens, plan.model_longest_tokens
     if length > longest:

@@ -17,7 +17,7 @@ class RefusedError(Exception):
 
 
 class Questions:
-    """The layers of a model over its workers, and what every question says of the configuration."""
+    """The layers of a model on its workers, and the settings that all questions about them share."""
 
     def __init__(
         self, calculator: Calculator, workers: Sequence[Sequence[tuple[str, Spec]]], settings: Mapping[str, object]

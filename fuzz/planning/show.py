@@ -45,7 +45,7 @@ def show_plan(plan: Plan, console: Console | None = None) -> None:
 
 
 def verdict(plan: Plan) -> str:
-    """One sentence: does it fit, and if not, what would."""
+    """One sentence: whether it fits, and if not, what would."""
     length = f"{plan.max_model_len_tokens:,}"
     if plan.ok:
         word = "fits" if plan.fits_with_null_block else "fits on paper only"

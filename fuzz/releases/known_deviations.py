@@ -37,7 +37,7 @@ def find_smallest(name: str, deviation: Deviation, target: Target, seconds: floa
 
 
 def undeclared(name: str, trace: Trace, target: Target) -> Finding | str:
-    """What the trace of this name (`trace_names`) shows if nothing excuses it, or a line saying why it is no good."""
+    """What the trace of this name (`trace_names`) shows if nothing excuses it, or a line saying what is wrong."""
     finding, _ = replay(trace, target, Judging(without=(name,)))
     if finding is None:
         return f"{name}: stale, the trace shows no difference although nothing excuses one"

@@ -1,4 +1,4 @@
-"""A trace, applied once more."""
+"""Replaying a trace: applying it to a target again."""
 
 from ...model.legal import allows
 from ...model.ops import Operation

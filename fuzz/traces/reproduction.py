@@ -1,4 +1,4 @@
-"""What is left of a finding for those who have to fix it: a trace, a pytest file and the command that repeats it.
+"""What a finding leaves for those who have to fix it: a trace, a pytest file and the command that repeats it.
 
 File names follow from the finding, so that the same finding is written to the same files.
 """
@@ -52,7 +52,7 @@ class Reproduction:
 def replay_text(text: str, target: str, tensors: str | None = None, oracles: Sequence[str] = ORACLES) -> Finding | None:
     """Replay a trace given as text on the target of this name. Returns the finding, None if there is none.
 
-    `oracles` judge the target, the shadow memory in `tensors` (`engines.memory_named`).
+    `oracles` judge the target, the shadow memory in `tensors` (`memory_named`).
 
     TraceError, ValueError and TargetUnavailableError as from reading a trace and opening a target.
     """
@@ -76,7 +76,7 @@ def write_reproduction(
 ) -> Reproduction:
     """Write trace and pytest file for a finding into a folder, which is made if it is missing.
 
-    `oracles` judged the target, the shadow memory in `tensors` (`engines.memory_named`).
+    `oracles` judged the target, the shadow memory in `tensors` (`memory_named`).
     """
     name = base_name(file)
     trace, test = folder / f"{name}.json", folder / f"test_{name}.py"

@@ -225,7 +225,7 @@ def _cut_prompts(trace: Trace, name: str | None, cut: int, front: bool, lower: b
 
 
 def lowered_together(trace: Trace) -> Iterator[Trace]:
-    """Two quantities lower by the same amount: a smaller pool *and* a smaller demand."""
+    """Two quantities lower by the same amount: a smaller pool *and* a request for fewer blocks."""
     knobs = list(_knobs(trace))
     for amount in dict.fromkeys((trace.shape.hash_block_size, 1)):
         for first, second in combinations(knobs, 2):

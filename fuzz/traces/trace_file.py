@@ -138,7 +138,7 @@ def _shape(raw: object, source: str) -> Shape:
 
 
 def shape_problems(shape: Shape) -> Iterator[tuple[str, str]]:
-    """Places and descriptions of what no trace may have: sizes not positive, or large enough to eat the machine.
+    """Places and descriptions of what no trace may have: sizes that are not positive, or too large for the machine.
 
     What else a shape must fulfil, the core's constructor says as its outcome.
     """

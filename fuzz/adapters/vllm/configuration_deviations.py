@@ -21,7 +21,7 @@ class Reference0230(ReferenceGroups):
     """What vLLM 0.23.0 answers."""
 
     def blocks_of(self, groups: Sequence[LayerGroup], memory: int) -> int:
-        """Less than none, where all groups are uniform types."""
+        """A negative number, where all groups are uniform types and memory is negative."""
         wanted = super().blocks_of
         if any(group.spec.type != Kind.UNIFORM for group in groups):
             return wanted(groups, memory)
@@ -87,7 +87,7 @@ class Reference0230(ReferenceGroups):
         return super().available(config, groups, memory)
 
     def worker_config(self, config: Config, groups: Sequence[LayerGroup], memory: int) -> WorkerConfig:
-        """No layers are an error, of one sort or the other, and what fits is computed even if it is overridden."""
+        """No layers are an error of one kind or the other, and what fits is computed even if it is overridden."""
         if groups and not any(group.names for group in groups):
             uniform = all(group.spec.type == Kind.UNIFORM for group in groups)
             raise CoreError("ZeroDivisionError" if uniform else "AssertionError")
@@ -100,7 +100,7 @@ class Reference0230(ReferenceGroups):
         return self.deviate("C-09", lambda: any(marks), lambda: marks[0])
 
     def common_blocks(self, own: Sequence[int]) -> int:
-        """Even none at all."""
+        """Zero or less is no error."""
         wanted = super().common_blocks
         return self.deviate("C-11", lambda: wanted(own), lambda: min(own, default=1))
 

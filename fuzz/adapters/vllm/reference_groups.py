@@ -166,7 +166,7 @@ class ReferenceGroups(Rules):
         return self.deviate("S-05", lambda: wanted(layers), lambda: self.merges(layers))
 
     def merges(self, layers: Layers) -> bool:
-        """Do the layers merge, errors of other kinds let through?"""
+        """True if the layers merge, False if an assertion fails; other errors are raised."""
         try:
             return not layers or bool(self.merge(list(layers.values())))
         except CoreError as error:
@@ -205,7 +205,7 @@ class ReferenceGroups(Rules):
         return self.deviate("C-03", lambda: wanted(config, specs), lambda: config.block_size)
 
     def hash_block_size(self, config: Config, sizes: Sequence[int]) -> int:
-        """Whatever divides: a negative number too, and zero is divided by."""
+        """Any divisor is taken, also a negative one; zero is divided by."""
         wanted = super().hash_block_size
         return self.deviate("C-02", lambda: wanted(config, sizes), lambda: self.dividing(config, sizes))
 

@@ -125,12 +125,12 @@ def test_the_trace_shows_the_deviation_undeclared_and_nothing_when_it_is_declare
 
 
 @pytest.mark.parametrize("deviation", DECLARED, ids=ids)
-def test_a_release_that_has_mended_it_makes_the_trace_stale(deviation):
+def test_a_release_that_has_fixed_it_makes_the_trace_stale(deviation):
     problem = undeclared(deviation.id, trace_of(deviation), Release(without=(deviation.id,)))
     assert problem.startswith(f"{deviation.id}: stale")
 
 
-def test_a_trace_that_shows_something_else_is_no_good():
+def test_a_trace_that_shows_something_else_is_refused():
     first, second = DECLARED[:2]
     core = Release(name="another release")  # nothing is declared for it
     problem = undeclared(first.id, trace_of(second), core)
