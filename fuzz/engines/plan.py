@@ -34,7 +34,7 @@ class Plan:
     keep_going: bool = False
     """Go on after a finding, and keep the shortest trace of each kind (engine `random`)."""
     tensors: str | None = None
-    """Where the shadow memory keeps its tags: as `data_plane.open_tensor_memory` takes it; None for lists."""
+    """Where the shadow memory keeps its tags: as `opening.memories.open_tensor_memory` takes it; None for lists."""
 
     def judging(self) -> Judging:
         """What judges its runs. Errors as from `memory_named`."""

@@ -22,13 +22,13 @@ def _predicting(manager: Any, change: Callable[[int, bool, str], int]) -> None:
     wrap(manager.coordinator, "get_num_blocks_to_allocate", predict)
 
 
-@fault("the admission gate counts the whole sequence for a window (report 39734)", "L1", oracles=(LIVENESS,))
+@fault("the admission gate counts the whole sequence for a window (vllm-project/vllm#39734)", "L1", oracles=(LIVENESS,))
 def _gate_counts_whole_sequence(manager: Any) -> None:
     for single in manager.coordinator.single_type_managers:
         single._max_admission_blocks_per_request = None
 
 
-@fault("every refusal takes a block out of the pool for good (report 11562)", "L1", "L2", "L4", oracles=(LIVENESS,))
+@fault("every refusal takes a block out of the pool for good (vllm-project/vllm#11562)", "L1", "L2", "L4", oracles=(LIVENESS,))
 def _refusal_leaks_block(manager: Any) -> None:
     def allocate(original: Callable[..., Any], *args: Any, **more: Any) -> Any:
         blocks = original(*args, **more)
@@ -56,12 +56,12 @@ def _same_step_rule_never_forgets(manager: Any) -> None:
     manager.coordinator.new_step_starts = lambda: None
 
 
-@fault("the admission gate counts the null block as free (reports 35541, 47272)", "L4", "L2", oracles=(LIVENESS,))
+@fault("the admission gate counts the null block as free (vllm-project/vllm#35541, vllm-project/vllm#47272)", "L4", "L2", oracles=(LIVENESS,))
 def _gate_counts_null_block(manager: Any) -> None:
     _predicting(manager, lambda count, gate, request: count - gate)
 
 
-@fault("who gives way keeps its blocks (report 49674)", "L4", oracles=(LIVENESS,))
+@fault("who gives way keeps its blocks (vllm-project/vllm#49674)", "L4", oracles=(LIVENESS,))
 def _preempted_keeps_blocks(manager: Any) -> None:
     refused = False
 
