@@ -40,30 +40,33 @@ CHECKED = {
     "one at a time": "small scopes, in the tests and below",
 }
 INTRODUCTION = """
-`blockproof explore` visits **every** reachable state of small scopes, breadth first. From each state every operation of
-a scheduler is made on the real `blockproof.model.core.Model` and on the real `KVCacheManager` of `blockproof.impl`;
-outcome, events and the whole state are compared after each; and what must hold in every state, and of every transition,
-is checked. A path to a finding is the shortest there is, and is an ordinary trace for `blockproof replay`.
+`blockproof explore` visits **every** reachable state of small scopes, breadth first. From each state every
+operation of a scheduler is made on the real `blockproof.model.core.Model` and on the real `KVCacheManager` of
+`blockproof.impl`; outcome, events and the whole state are compared after each; and what must hold in every
+state, and of every transition, is checked. A path to a finding is the shortest there is, and is an ordinary
+trace for `blockproof replay`.
 
-A **state** is what both sides consist of between two operations: tables, references, the order of the free queue, which
-content each block is registered as and in which order, which leading entries count as registered, what mamba groups
-remember, and of each request its tokens and how many of them are computed and scheduled. It is **at rest** if no
-operation has left a request in the middle of something (submitted and not looked up, looked up and not allocated,
-allocated and not run). States are counted up to the names of blocks and requests, and one request is looked at at a
-time; why neither loses anything stands in `proofs/exploration/packing.py` and `moves.py`, and is tested below. Contents
-are compared, never hashes: our core runs with a hash function that numbers contents, so it has no collisions.
+A **state** is what both sides consist of between two operations: tables, references, the order of the free
+queue, which content each block is registered as and in which order, which leading entries count as
+registered, what mamba groups remember, and of each request its tokens and how many of them are computed and
+scheduled. It is **at rest** if no operation has left a request in the middle of something (submitted and not
+looked up, looked up and not allocated, allocated and not run). States are counted up to the names of blocks
+and requests, and one request is looked at at a time; why neither loses anything stands in
+`proofs/exploration/packing.py` and `moves.py`, and is tested below. Contents are compared, never hashes: our
+core runs with a hash function that numbers contents, so it has no collisions.
 """
 MEANINGS = """
-What S2, S6 and S7 mean here: which tokens the next query reads is asked of `Rule.attends`, position by position, never
-of a closed form; what a block *holds* is the token prefix that it stands for in a table, or is registered as, so two
-blocks hold the same exactly if these tokens are equal. Prompts differ in tokens only: adapters, salts, images and
-embeddings are the fuzzer's (their identities are theorems T22 and T23). S3 is the shadow memory's (`blockproof fuzz`),
-S13 needs a device with a step in flight, and S14 speaks about replays of whole prompts.
+What S2, S6 and S7 mean here: which tokens the next query reads is asked of `Rule.attends`, position by
+position, never of a closed form; what a block *holds* is the token prefix that it stands for in a table, or
+is registered as, so two blocks hold the same exactly if these tokens are equal. Prompts differ in tokens
+only: adapters, salts, images and embeddings are the fuzzer's (their identities are theorems T22 and T23). S3
+is the shadow memory's (`blockproof fuzz`), S13 needs a device with a step in flight, and S14 speaks about
+replays of whole prompts.
 """
 LIMITS = """
-Not explored: connectors (external tokens, outside holders), encoder tokens, reserved blocks, context parallelism,
-caching switched off, statistics, and the observers that change nothing (`CommonPrefix`, `ReadTable`). Each is drawn by
-the fuzzer.
+Not explored: connectors (external tokens, outside holders), encoder tokens, reserved blocks, context
+parallelism, caching switched off, statistics, and the observers that change nothing (`CommonPrefix`,
+`ReadTable`). Each is drawn by the fuzzer.
 """
 
 
@@ -149,8 +152,9 @@ def page(command: str, load: float, done: Sequence[Exploration]) -> str:
             "",
             f"Written by `{command}`.",
             INTRODUCTION,
-            f"* {date.today().isoformat()}, {os.cpu_count()} cores, of which one is used; load of the machine before: "
-            f"{load:.1f} (it is shared, so the time is CPU time of the one process that does it all)",
+            f"* {date.today().isoformat()}, {os.cpu_count()} cores, of which one is used; "
+            f"load of the machine before: {load:.1f}",
+            "  (it is shared, so the time is CPU time of the one process that does it all)",
             f"* Python {platform.python_version()} on {platform.system()}, blockproof {version('blockproof')}",
             "",
             "## Scopes",

@@ -7,6 +7,7 @@ Sentences, formulas and meanings come from the theorems themselves, everything e
 import inspect
 import json
 import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
@@ -148,7 +149,9 @@ def _lines(lines: Iterator[str]) -> str:
 
 
 def _prose(text: str, indent: str = "") -> list[str]:
-    return wrap(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    """Lines of a readable length; a report, as `vllm-project/vllm#39734`, becomes a link."""
+    linked = re.sub(r"\b([\w.-]+/[\w.-]+)#(\d+)\b", r"[\g<0>](https://github.com/\1/issues/\2)", text)
+    return wrap(linked, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def _first_number(family: tuple[ModuleType, Sequence[Statement]]) -> tuple[int, str]:

@@ -24,7 +24,7 @@ OURS = ("model", "impl")
 
 
 def prove(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="T4 takes T4.gap with it.")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="T1 takes T1.full with it.")] = None,
     target: Annotated[list[str] | None, typer.Option(help=f"model, impl, {forms()}; repeatable.")] = None,
     cross_check: Annotated[
         bool | None, typer.Option("--cross-check/--no-cross-check", help="Ask cvc5 too; by default if it is installed.")

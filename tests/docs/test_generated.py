@@ -14,8 +14,9 @@ from blockproof.fuzz.traces import trace_file
 from blockproof.fuzz.workload.shapes import ATTENTION
 from blockproof.model import ops
 from blockproof.model.ops import OPERATIONS, Group, Shape
+from blockproof.proofs.theorems import THEOREMS
 
-from .pages import DOCS, ROOT
+from .pages import DOCS, PAGES, ROOT
 
 TRACE_FORMAT = (DOCS / "reference" / "trace-format.md").read_text(encoding="utf-8")
 CAMPAIGN = (DOCS / "evidence" / "campaign.md").read_text(encoding="utf-8")
@@ -133,3 +134,14 @@ def test_the_findings_of_the_campaign_add_up():
     for column, name in enumerate(name for name in counted if name.startswith("vllm==")):
         cells = [cells[column] for table in found for cells in table.values()]
         assert sum(len(cell.split()) for cell in cells if cell not in ("-", "not built")) <= counted[name], name
+
+
+# Ids in the documents.
+
+
+def test_every_theorem_that_a_document_names_is_there():
+    known = {theorem.id for theorem in THEOREMS}
+    families = {id.partition(".")[0] for id in known}
+    for page in PAGES:
+        named = set(re.findall(r"\bT\d+(?:\.[a-z_-]+)?\b(?!\.[a-z])", page.read_text(encoding="utf-8")))
+        assert {id for id in named if id not in known and id not in families} == set(), page
