@@ -28,7 +28,13 @@ def _gate_counts_whole_sequence(manager: Any) -> None:
         single._max_admission_blocks_per_request = None
 
 
-@fault("every refusal takes a block out of the pool for good (vllm-project/vllm#11562)", "L1", "L2", "L4", oracles=(LIVENESS,))
+@fault(
+    "every refusal takes a block out of the pool for good (vllm-project/vllm#11562)",
+    "L1",
+    "L2",
+    "L4",
+    oracles=(LIVENESS,),
+)
 def _refusal_leaks_block(manager: Any) -> None:
     def allocate(original: Callable[..., Any], *args: Any, **more: Any) -> Any:
         blocks = original(*args, **more)
@@ -56,7 +62,12 @@ def _same_step_rule_never_forgets(manager: Any) -> None:
     manager.coordinator.new_step_starts = lambda: None
 
 
-@fault("the admission gate counts the null block as free (vllm-project/vllm#35541, vllm-project/vllm#47272)", "L4", "L2", oracles=(LIVENESS,))
+@fault(
+    "the admission gate counts the null block as free (vllm-project/vllm#35541, vllm-project/vllm#47272)",
+    "L4",
+    "L2",
+    oracles=(LIVENESS,),
+)
 def _gate_counts_null_block(manager: Any) -> None:
     _predicting(manager, lambda count, gate, request: count - gate)
 
