@@ -235,6 +235,14 @@ def test_a_file_that_holds_no_finding_is_refused_in_one_line(tmp_path, text):
     assert "\n" not in str(caught.value)
 
 
+def test_the_limits_of_a_trace_file_hold_for_a_finding_too(tmp_path):
+    with (tmp_path / "huge.json").open("wb") as file:
+        file.truncate(2**40)  # sparse: reading it would not end
+    for path, problem in ((tmp_path / "huge.json", "bytes, more than"), (tmp_path, "is a directory; name a finding")):
+        with pytest.raises(TraceError, match=problem):
+            read_finding(path)
+
+
 def test_shrinking_keeps_what_it_has_when_the_time_is_up():
     finding, _ = hunted("one-block-more")
     cut_short = shrink_finding(finding, Judge(open_calculator("fault:one-block-more")), max_seconds=0.0)
