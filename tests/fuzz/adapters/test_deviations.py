@@ -138,16 +138,13 @@ def test_a_trace_that_shows_something_else_is_refused():
 
 
 @pytest.mark.skipif(environments.find(RELEASE) is None, reason=f"blockproof targets install {RELEASE}")
-def test_the_release_itself_shows_every_deviation():
-    core = open_target(RELEASE)
-    try:
-        for name in TRACES:
-            file = read_trace(FOLDER / f"{name}.json")
-            finding = undeclared(name, file.trace, core)
-            assert isinstance(finding, Finding), finding
-            assert FoundWhat.of(finding) == file.finding
-    finally:
-        core.close()
+def test_the_release_itself_shows_every_deviation(started_once):
+    core = started_once(RELEASE)
+    for name in TRACES:
+        file = read_trace(FOLDER / f"{name}.json")
+        finding = undeclared(name, file.trace, core)
+        assert isinstance(finding, Finding), finding
+        assert FoundWhat.of(finding) == file.finding
 
 
 def test_our_core_has_none_of_them():

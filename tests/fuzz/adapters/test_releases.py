@@ -1,6 +1,6 @@
 """One short story on our core and on every release of vLLM that is installed here, and the table of releases."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -8,7 +8,6 @@ import pytest
 from blockproof.fuzz.adapters import families
 from blockproof.fuzz.adapters.vllm.releases import KNOWN, REFERENCE, RELEASES, page, release_of
 from blockproof.fuzz.opening import environments
-from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.targets.base import Target
 from blockproof.model.ops import (
     Advance,
@@ -54,10 +53,8 @@ STORIES = {
 
 
 @pytest.fixture(scope="module", params=["impl", *INSTALLED])
-def target(request: pytest.FixtureRequest) -> Iterator[Target]:
-    opened = open_target(request.param, deadline_s=60)
-    yield opened
-    opened.close()
+def target(request: pytest.FixtureRequest, started_once: Callable[[str], Target]) -> Target:
+    return started_once(request.param)
 
 
 def done(target: Target, operation: Operation) -> tuple[Value, Snapshot]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.adapters import families
+from blockproof.fuzz.adapters.vllm.releases import REFERENCE
 from blockproof.fuzz.adapters.vllm.scheduler_device import Device, Job
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.child import environment_of
@@ -215,7 +216,14 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str,
     return ask
 
 
-@pytest.mark.parametrize(("name", "case"), [(name, case) for name, cases in SHOWN.items() for case in cases])
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        pytest.param(name, case, marks=() if name == f"vllm=={REFERENCE}" else pytest.mark.slow)
+        for name, cases in SHOWN.items()
+        for case in cases
+    ],
+)
 def test_the_release_shows_what_it_showed(
     asked: Callable[[str], dict[str, dict[str, Any]]], name: str, case: str
 ) -> None:
