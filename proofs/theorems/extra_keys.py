@@ -118,7 +118,7 @@ def _mistaken(v: Any) -> Any:
 T23_ONLY = Theorem(
     id="T23.only",
     weight=1.1,
-    sentence="That is the only mistake among them: the salt in place of an adapter, alone, in the first block.",
+    sentence="Extra keys without tags make one mistake only: a salt in place of an adapter, alone, in the first block.",
     formal="keys(x) == keys(y)  =>  x and y are equal, or start == 0 and one's adapter is the other's salt, and "
     "neither has the other thing",
     **_TEXTS,

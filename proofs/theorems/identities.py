@@ -168,7 +168,7 @@ def _mixed_injective(f: Any, v: Any) -> Any:
 
 T22_MIXED = Theorem(
     id="T22.coarse.mixed",
-    sentence="The same for hashes of different lengths.",
+    sentence="The hash of a coarser block determines the hashes it is made of, whatever their lengths.",
     formal="x + y == z + u  =>  x == z and y == u",
     variables={"n": "bytes of the first and the last hash", "m": "bytes of the two others", **_FOUR},
     assume=lambda v: [
@@ -286,7 +286,7 @@ T22_EVENTS = Theorem(
 
 T22_EVENTS_SHORT = Theorem(
     id="T22.events.low",
-    sentence="Their numbers are equal exactly if the last 8 bytes are.",
+    sentence="The numbers of two blocks in events are equal exactly if the last 8 bytes of their hashes are.",
     formal="event(x) == event(y)  <=>  x mod 2**64 == y mod 2**64",
     variables=_TWO_HASHES,
     assume=lambda v: [is_bytes(v.n, v.x), is_bytes(v.m, v.y)],

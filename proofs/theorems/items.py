@@ -179,7 +179,8 @@ T23_NOTHING_ELSE = Theorem(
 
 T23_LENGTHS = Theorem(
     id="T23.items.lengths",
-    sentence="The same where one identifier may have several lengths.",
+    sentence="Extra keys determine which part of which item fills each position of a block, also where one identifier "
+    "may have several lengths.",
     formal="keys(x) == keys(y) and start <= t < start + b  =>  an item fills t in x exactly if one does in y",
     variables=_TWO_ITEMS["variables"],
     assume=lambda v: [*_in_order(_items(v, "1")), *_in_order(_items(v, "2")), *_within(v)],

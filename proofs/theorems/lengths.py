@@ -184,7 +184,7 @@ T18 = Theorem(
 )
 T18_NOTHING = Theorem(
     id="T18.nothing",
-    sentence="It finds 0 where no length is allowed.",
+    sentence="The search for the longest request finds 0 where no length is allowed.",
     formal="limit = 0  =>  longest = 0",
     variables=_SEARCH,
     assume=lambda v: [v.limit == 0],

@@ -275,8 +275,8 @@ T11_REPLAY = Theorem(
 
 T11_SHARP = Theorem(
     id="T11.sharp",
-    sentence="That is so without eagle, and with eagle if a block and one token lie between the last aligned boundary "
-    "below the prompt's last token and that token.",
+    sentence="What T11.replay says holds without eagle, and with eagle if a block and one token lie between the last "
+    "aligned boundary below the prompt's last token and that token.",
     formal="as T11.replay, and b + x < m*b with eagle",
     variables=_REPLAY,
     assume=_replay,
@@ -349,7 +349,8 @@ T10_ONE = Theorem(
 
 T10_TWO = Theorem(
     id="T10.two",
-    sentence="That is so with eagle, and for a window of two tokens or more.",
+    sentence="At every aligned boundary, the block at which a search begins is registered, with eagle and for a window "
+    "of two tokens or more.",
     formal="w >= 2 or eagle => kept(j*m - 1), with eagle kept(j*m)",
     variables=_EDGE,
     assume=lambda v: [v.b >= 1, v.w >= 1, v.m >= 1, v.p >= 1, v.j >= 1, some(v.w >= 2, v.eagle)],

@@ -114,7 +114,7 @@ T8_HIT = Theorem(
 
 T8_LONGEST = Theorem(
     id="T8.one",
-    sentence="The same for every window, one of a single token included.",
+    sentence="A search in a window group finds the longest aligned prefix (T8.hit) for a window of one token, too.",
     formal="w == 1: |hit| = max{e <= limit // b: m divides e}",
     variables=_WINDOW_SEARCH,
     assume=lambda v: [*_search(v), v.need == 0, v.short == 0],

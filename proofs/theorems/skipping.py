@@ -178,7 +178,8 @@ T3_TABLE_SLIDING = Theorem(
 T3_TABLE_CHUNKED = Theorem(
     id="T3.nulled.chunked",
     weight=2.0,
-    sentence="The same for chunks.",
+    sentence="Nulling a table of chunks frees exactly the blocks out of sight that are not null already (as "
+    "T3.nulled.sliding).",
     formal=_NULLED_FORMAL,
     variables={**_NULLING, "k": "chunk, in tokens"},
     assume=lambda v: [*_any_table(v, v.c), v.k >= 1],
@@ -197,7 +198,8 @@ T3_TABLE_CHUNKED = Theorem(
 T3_TABLE_MAMBA = Theorem(
     id="T3.nulled.mamba",
     weight=2.0,
-    sentence="The same for states, as if up to p computed tokens were drafts to be rejected.",
+    sentence="Nulling a table of states frees exactly the blocks out of sight that are not null already (as "
+    "T3.nulled.sliding), as if up to p computed tokens were drafts to be rejected.",
     formal=_NULLED_FORMAL + "; skipped = skipped(max(0, c - p))",
     variables={**_NULLING, "p": "speculative blocks"},
     assume=lambda v: [*_any_table(v, v.c - v.p - 1), v.p >= 0],

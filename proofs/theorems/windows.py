@@ -186,7 +186,7 @@ T5 = Theorem(
 
 T5_ATTAINED = Theorem(
     id="T5.attained",
-    sentence="That maximum is attained, whatever window, block size, budget and length are.",
+    sentence="The maximum of T5 is attained, whatever window, block size, budget and length are.",
     formal="exists c, n: cdiv(c + n, b) - skipped(c) // b == cdiv(min(w - 1 + batched + b - 1, max_len), b)",
     variables={**_LIMITS, "w": "window, in tokens"},
     assume=lambda v: [v.b >= 1, v.w >= 1, v.batched >= 1, v.max_len >= 1],
