@@ -1,24 +1,22 @@
 """`blockproof deviations`: what a release is known to do differently, with the traces that show it."""
 
 import json
-import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..adapters import references
-from ..planning.shipped import shipped
-from .fuzz import JsonOption
+from .completion import release_names
+from .options import JsonOption
 
 if TYPE_CHECKING:
-    from ..findings.finding import Finding
     from ..targets.deviations import Deviation
-    from ..traces.trace_file import TraceFile
 
 
 def deviations(
-    target: Annotated[str, typer.Option(help="The release.")] = references()[0],
+    target: Annotated[str, typer.Option(help="The release.", autocompletion=release_names)] = references()[0],
     write: Annotated[Path | None, typer.Option(help="Find the smallest trace of each and write it there.")] = None,
     check: Annotated[Path | None, typer.Option(help="Replay the traces that lie there.")] = None,
     page: Annotated[Path | None, typer.Option(help="Write them up as a Markdown page.")] = None,
@@ -32,69 +30,38 @@ def deviations(
     Exits with 1 if one of them has no trace, or its trace shows something else.
     """
     from ..opening.known_deviations import known_of
+    from ..opening.targets import open_target
+    from ..releases.deviation_traces import check_traces, find_traces
+    from ..releases.known_deviations import page as page_of
 
     known = known_of(target)
     if known is None:
         raise typer.BadParameter(
             f"--target: no deviations of {target!r} are declared; there are {', '.join(references())}"
         )
-    if page is not None and write is None and check is None:
-        raise typer.BadParameter("--page needs the traces: add --check DIR or --write DIR")
     declared = known.deviations
     if write is None and check is None:
+        if page is not None:
+            raise typer.BadParameter("--page needs the traces: add --check DIR or --write DIR")
         _print_list([*declared, *known.configuration_deviations], as_json)
         return
-    problems, shown = _work(target, declared, write, check, seconds, quiet=as_json)
+
+    def say(line: str) -> None:
+        if not as_json:
+            print(line, flush=True)
+
+    with closing(open_target(target)) as core:
+        if write is not None:
+            shown = find_traces(declared, write, core, seconds, say)
+        else:
+            shown = check_traces(declared, check or Path(), core, say)
     if page is not None:
-        from ..releases.known_deviations import page as page_of
-
-        page.write_text(page_of(target, shown), encoding="utf-8")
+        page.write_text(page_of(target, shown.traces), encoding="utf-8")
     if as_json:
-        print(json.dumps({"shown": sorted(shown), "problems": problems}, indent=2))
+        print(json.dumps({"shown": sorted(shown.traces), "problems": shown.problems}, indent=2))
     else:
-        print("\n".join([*problems, f"{len(shown)} traces show the {len(declared)} deviations"]))
-    raise typer.Exit(1 if problems else 0)
-
-
-def _work(
-    name: str,
-    declared: "tuple[Deviation, ...]",
-    write: Path | None,
-    check: Path | None,
-    seconds: float,
-    quiet: bool,
-) -> "tuple[list[str], dict[str, tuple[TraceFile, Finding]]]":
-    """Find or read the trace of each deviation and replay it. Returns what is wrong, and what was shown."""
-    from ..opening.targets import open_target
-    from ..releases.known_deviations import find_smallest, trace_names, undeclared
-    from ..traces.trace_file import read_trace, write_trace
-
-    problems: list[str] = []
-    shown: dict[str, tuple[TraceFile, Finding]] = {}
-    core = open_target(name)
-    try:
-        for deviation, trace in [(d, trace) for d in declared for trace in trace_names(d)]:
-            if write is not None:
-                file = find_smallest(trace, deviation, core, seconds)
-                if file is None:
-                    problems.append(f"{trace}: did not occur in {seconds:g} s")
-                    continue
-                write.mkdir(parents=True, exist_ok=True)
-                write_trace(file, write / f"{trace}.json")
-            else:
-                file = read_trace(shipped((check or Path()) / f"{trace}.json"))
-            result = undeclared(trace, file.trace, core)
-            if isinstance(result, str):
-                problems.append(result)
-                continue
-            shown[trace] = (file, result)
-            if not quiet:
-                where = f"`{result.kind[0]}` at {result.kind[1]}"
-                print(f"{trace:34} {len(file.trace.operations):3} operations, {where}")
-                sys.stdout.flush()
-    finally:
-        core.close()
-    return problems, shown
+        print("\n".join([*shown.problems, f"{len(shown.traces)} traces show the {len(declared)} deviations"]))
+    raise typer.Exit(1 if shown.problems else 0)
 
 
 def _print_list(declared: "list[Deviation]", as_json: bool) -> None:

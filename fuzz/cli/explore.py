@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .fuzz import JsonOption, OutOption
+from .options import JsonOption, OutOption
 
 if TYPE_CHECKING:
     from ...proofs.exploration.scope import Scope

@@ -11,6 +11,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
@@ -38,9 +39,7 @@ RELEASE = example()
 FAMILY = RELEASE.partition("==")[0]
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
-app = typer.Typer(
-    help=HELP, no_args_is_help=True, add_completion=False, context_settings=CONTEXT, pretty_exceptions_enable=False
-)
+app = typer.Typer(no_args_is_help=True, context_settings=CONTEXT, pretty_exceptions_enable=False)
 app.command(epilog="Example: blockproof fuzz --target impl --seconds 30")(fuzz)
 app.command("fuzz-config", epilog=f"Example: blockproof fuzz-config --target {RELEASE} --cases 20000")(fuzz_config)
 app.command(epilog="Example: blockproof replay findings/free_free_1a2b3c4d.json --show")(replay)
@@ -55,6 +54,23 @@ app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")
 app.command(epilog=f"Example: blockproof campaign --releases {FAMILY} --jobs 2")(campaign)
 app.command(epilog=f"Example: blockproof findings docs/evidence/findings --releases {FAMILY}")(findings)
 app.add_typer(targets_app, name="targets")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"blockproof {version('blockproof')}")
+        raise typer.Exit
+
+
+@app.callback(help=HELP)
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """The options of `blockproof` itself."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -84,7 +100,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _give_up(problem: str, code: int) -> int:
     print(f"blockproof: {problem}", file=sys.stderr)
     return code
-
-
-if __name__ == "__main__":
-    sys.exit(main())

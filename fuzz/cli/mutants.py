@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .fuzz import JsonOption, oracles_or_usage
+from .options import JsonOption, oracles_or_usage
 
 if TYPE_CHECKING:
     from ..engines.mutants import Hunt

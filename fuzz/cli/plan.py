@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from contextlib import closing
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
@@ -12,11 +13,13 @@ import typer
 
 from ..adapters import forms
 from ..planning.fields import ModelError
+from .completion import target_names
+from .options import JsonOption, calculator_or_usage
 
 if TYPE_CHECKING:
     from ..planning.dry_run import Allocated
-    from ..planning.plan import Plan
-    from ..targets.base import Calculator
+    from ..planning.parts import Serving
+    from ..planning.plan import Deployment, Plan
 
 UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 UNITS |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
@@ -24,6 +27,13 @@ MOST_MEMORY = 2**60
 MOST_TOKENS = 2**40
 MOST_BLOCK_TOKENS = 2**20
 MOST_WORKERS = 1024
+ModelArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL",
+        help="A config.json of a known family, an explicit list of layers, or the name of a shipped example.",
+    ),
+]
 
 
 class MambaMode(StrEnum):
@@ -35,13 +45,7 @@ class MambaMode(StrEnum):
 
 
 def plan(
-    model: Annotated[
-        Path,
-        typer.Argument(
-            metavar="MODEL",
-            help="A config.json of a known family, an explicit list of layers, or the name of a shipped example.",
-        ),
-    ],
+    model: ModelArgument,
     memory: Annotated[
         str, typer.Option(help="For the cache of each worker: 60GiB; or one size for each, with commas.")
     ],
@@ -68,30 +72,23 @@ def plan(
     strict: Annotated[
         bool, typer.Option("--strict", help="Fail if a request fits only without the null block.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")] = False,
-    target: Annotated[str, typer.Option(help=f"Whose arithmetic: impl, {forms()}.")] = "impl",
+    as_json: JsonOption = False,
+    target: Annotated[
+        str, typer.Option(help=f"Whose arithmetic: impl, {forms()}.", autocompletion=target_names)
+    ] = "impl",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Allocate the tensors on torch's meta device.")] = False,
 ) -> None:
     """Plan the cache of a model: groups, blocks, tokens, concurrency, waste.
 
     Exits with 0 if a request of the planned length fits, 1 if not, 2 if the model or a size makes no sense.
     """
-    from ..planning.families import read_model
     from ..planning.parts import CACHE_DTYPES, DTYPES, Serving
-    from ..planning.plan import Deployment, make_plan
-    from ..planning.shipped import shipped_model
-    from ..targets.base import TargetLostError, TargetUnavailableError
+    from ..planning.plan import Deployment
 
     _known("--dtype", dtype, ("auto", *DTYPES))
     _known("--cache-dtype", cache_dtype, CACHE_DTYPES)
     _known("--mamba-ssm-cache-dtype", mamba_ssm_cache_dtype, ("auto", *DTYPES))
-    if workers is not None and (tensor_parallel is not None or pipeline_parallel > 1):
-        raise typer.BadParameter("--workers: give either it, or --tensor-parallel and --pipeline-parallel")
-    ranks = workers or tensor_parallel or 1
-    if ranks * pipeline_parallel > MOST_WORKERS:
-        raise typer.BadParameter(
-            f"--pipeline-parallel: {ranks * pipeline_parallel:,} workers; at most {MOST_WORKERS:,}"
-        )
+    ranks = _ranks(workers, tensor_parallel, pipeline_parallel)
     deployment = Deployment(
         memory_bytes=tuple(parse_memory(text) for text in memory.split(",")),
         pipeline_parallel=pipeline_parallel,
@@ -100,28 +97,41 @@ def plan(
         hybrid=not no_hybrid,
         strict=strict,
     )
-    serving = Serving(
-        block_size,
-        parse_length(max_model_len),
-        dtype,
-        cache_dtype,
-        mamba_cache_mode.value,
-        mamba_ssm_cache_dtype,
-        ranks,
-    )
-    name, family, layers = read_model(shipped_model(model), serving)
-    if not max_model_len:
-        serving = replace(serving, max_model_len=layers.longest)
-    calculator = _open(target)
-    try:
-        made = make_plan(calculator, name, family, layers, serving, deployment)
-    except TargetLostError as error:
-        raise TargetUnavailableError(f"{target} was lost while it was asked: {error}") from None
-    finally:
-        calculator.close()
+    length, states = parse_length(max_model_len), mamba_cache_mode.value
+    serving = Serving(block_size, length, dtype, cache_dtype, states, mamba_ssm_cache_dtype, ranks)
+    made = _make(model, serving, deployment, target, own_length=not max_model_len)
     allocated = _allocate(made) if dry_run else None
     _print(made, allocated, as_json)
     raise typer.Exit(0 if made.ok else 1)
+
+
+def _ranks(workers: int | None, tensor_parallel: int | None, pipeline_parallel: int) -> int:
+    """How many workers share the heads of a layer. BadParameter for options that exclude each other."""
+    if workers is not None and (tensor_parallel is not None or pipeline_parallel > 1):
+        raise typer.BadParameter("--workers: give either it, or --tensor-parallel and --pipeline-parallel")
+    ranks = workers or tensor_parallel or 1
+    if ranks * pipeline_parallel > MOST_WORKERS:
+        raise typer.BadParameter(
+            f"--pipeline-parallel: {ranks * pipeline_parallel:,} workers; at most {MOST_WORKERS:,}"
+        )
+    return ranks
+
+
+def _make(model: Path, serving: "Serving", deployment: "Deployment", target: str, *, own_length: bool) -> "Plan":
+    """The plan; with `own_length` for requests as long as the model's own limit."""
+    from ..planning.families import read_model
+    from ..planning.plan import make_plan
+    from ..planning.shipped import shipped_model
+    from ..targets.base import TargetLostError, TargetUnavailableError
+
+    name, family, layers = read_model(shipped_model(model), serving)
+    if own_length:
+        serving = replace(serving, max_model_len=layers.longest)
+    with closing(calculator_or_usage(target)) as calculator:
+        try:
+            return make_plan(calculator, name, family, layers, serving, deployment)
+        except TargetLostError as error:
+            raise TargetUnavailableError(f"{target} was lost while it was asked: {error}") from None
 
 
 def parse_memory(text: str) -> int:
@@ -159,15 +169,6 @@ def _known(option: str, value: str, known: tuple[str, ...]) -> None:
 
 def _short(text: str) -> str:
     return repr(text if len(text) <= 40 else f"{text[:37]}...")
-
-
-def _open(target: str) -> "Calculator":
-    from ..opening.targets import open_calculator
-
-    try:
-        return open_calculator(target)
-    except ValueError as error:
-        raise typer.BadParameter(f"--target: {error}") from None
 
 
 def _allocate(made: "Plan") -> "Allocated | None":

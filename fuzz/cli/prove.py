@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..adapters import forms
-from .fuzz import JsonOption
+from .options import JsonOption
 
 if TYPE_CHECKING:
     from ...proofs.campaign import Interpreter, Result

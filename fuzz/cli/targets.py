@@ -8,11 +8,13 @@ from typing import Annotated, NoReturn, TypeVar
 
 import typer
 
-from ..adapters import example, families, forms
+from ..adapters import example, families
 from ..opening import environments
 from ..opening.exercise import exercise, version_run_by
 from ..opening.targets import open_target
 from ..targets.base import TargetUnavailableError
+from .completion import installed_names, release_names, target_names
+from .options import JsonOption, timed_teller
 
 EXAMPLE = example()
 app = typer.Typer(
@@ -21,13 +23,15 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 T = TypeVar("T")
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
 AsJsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON document a line for each release.")]
-Releases = Annotated[list[str], typer.Argument(metavar="NAME==VERSION...", help="The releases.")]
+Releases = Annotated[
+    list[str],
+    typer.Argument(metavar="NAME==VERSION...", help="The releases.", autocompletion=installed_names),
+]
 
 
 @app.command("list", epilog="Example: blockproof targets list --json")
-def list_targets(as_json: AsJson = False) -> None:
+def list_targets(as_json: JsonOption = False) -> None:
     """Name the releases that are installed."""
     found = environments.installed()
     if as_json:
@@ -42,18 +46,21 @@ def list_targets(as_json: AsJson = False) -> None:
 @app.command(epilog=f"Example: blockproof targets install {EXAMPLE}")
 def install(
     releases: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME==VERSION]...", help="The releases; with --all also a NAME.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[NAME==VERSION]...",
+            help="The releases; with --all also a NAME.",
+            autocompletion=release_names,
+        ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All known releases, of each NAME or of every engine.")] = False,
     as_json: AsJsonLines = False,
 ) -> None:
     """Make environments with these releases, without a GPU: minutes for the first of an engine, seconds for more."""
-    begin = time.monotonic()
+    from ..releases.versions import releases_to_install
 
-    def say(step: str) -> None:
-        print(f"[{time.monotonic() - begin:5.1f} s] {step}", file=sys.stderr, flush=True)
-
-    specs = _guarded(lambda: _chosen(releases or [], every))
+    say = timed_teller()
+    specs = _guarded(lambda: releases_to_install(releases or [], every))
     failed = False
     for spec in specs:
         try:
@@ -73,7 +80,8 @@ def install(
 
 @app.command(epilog=f"Example: blockproof targets check {EXAMPLE}")
 def check(
-    target: Annotated[str, typer.Argument(help="A release, or any other target.")], as_json: AsJson = False
+    target: Annotated[str, typer.Argument(help="A release, or any other target.", autocompletion=target_names)],
+    as_json: JsonOption = False,
 ) -> None:
     """Start the target with a tiny shape and run a few operations on it."""
     begin = time.monotonic()
@@ -98,21 +106,6 @@ def remove(releases: Releases, as_json: AsJsonLines = False) -> None:
             print(f"{release} is removed" if removed else f"{release} was not installed")
 
 
-def _chosen(releases: list[str], every: bool) -> list[str]:
-    """The releases to install. ValueError for what names none."""
-    known = families()
-    specs = releases
-    if every:
-        whole = [name for name in releases or known if name in known]
-        specs = [release for release in releases if release not in known]
-        specs += [known[name].spec(version) for name in whole for version in known[name].releases]
-    for spec in specs:
-        environments.release_in(spec)
-    if not specs:
-        raise ValueError(f"no release is named; write NAME==VERSION, for example {EXAMPLE}, or --all ({forms()})")
-    return list(dict.fromkeys(specs))
-
-
 def _versions(environment: environments.Environment) -> str:
     return ", ".join(f"{name} {version}" for name, version in environment.versions.items() if name not in families())
 
@@ -122,7 +115,7 @@ def _described(environment: environments.Environment) -> dict[str, object]:
 
 
 def _guarded(work: Callable[[], T]) -> T:
-    """The result, or the end of the program with one line and the exit code of DESIGN.md."""
+    """The result, or the end of the program with one line and an exit code (see `main`)."""
     try:
         return work()
     except ValueError as error:

@@ -12,6 +12,8 @@ from ..workload.shapes import ATTENTION
 
 RUN_OPERATIONS = 200
 """Operations of one run before its pool is drained."""
+DEFAULT_SECONDS = 30.0
+"""How long a run goes on that was given no limit."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Plan:
         return Judging(self.oracles, self.without, memory_named(self.tensors))
 
     def is_over(self, summary: Summary) -> bool:
-        """Has the run come to one of its limits?"""
+        """True once the run has come to one of its limits."""
         return (self.seconds is not None and summary.seconds >= self.seconds) or (
             self.operations is not None and summary.operations + summary.unbuilt.total() >= self.operations
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+from typing import Any
 
 from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
@@ -14,6 +15,7 @@ from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, ORACLES, SHADO
 from ..runs.judging import Judging
 from ..targets.base import LOST, Target, TargetUnavailableError, close_target, lacking
 from ..traces.replay import replay
+from ..traces.trace_file import TraceFile
 
 Look = Callable[[Sequence[int]], Mapping[int, bool | None]]
 """Tries these places of the line and says of each whether the trace fails there; None where that cannot be seen."""
@@ -53,6 +55,20 @@ class Question:
     oracles: tuple[str, ...]
 
 
+def question_about(
+    file: TraceFile, any_finding: bool, oracles: tuple[str, ...] | None, default: tuple[str, ...]
+) -> Question:
+    """What is asked of a trace: whether it fails as it did when it was written, or with `any_finding` at all.
+
+    `oracles` are those that the user names; if None, those that can make the finding in question, and `default` where
+    that says nothing.
+    """
+    kind = None if any_finding or file.finding is None else (file.finding.observable, file.finding.operation)
+    if oracles is None:
+        oracles = judges_of(kind[0], default) if kind else default
+    return Question(file.trace, kind, oracles)
+
+
 @dataclass(frozen=True)
 class Answer:
     """What came of the trace on one target."""
@@ -64,11 +80,16 @@ class Answer:
     """How many were applied."""
     seconds: float = 0.0
 
+    def as_json(self) -> dict[str, Any]:
+        """JSON-ready data."""
+        seconds = round(self.seconds, 2)
+        return {"state": self.state.value, "why": self.why, "operations": self.operations, "seconds": seconds}
 
-def judges_of(observable: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    """The oracles that a finding with this observable is looked for with: those that can make it.
 
-    Any more could object earlier and hide it. `default` for a target that was lost, which needs no oracle.
+def judges_of(observable: str, default: tuple[str, ...], by_model: tuple[str, ...] = ORACLES) -> tuple[str, ...]:
+    """The oracles that can make a finding with this observable; any others might object earlier and hide it.
+
+    `default` for a target that was lost, which needs no oracle; `by_model` for a difference from the model.
     """
     if observable in LOST:
         return default
@@ -76,7 +97,7 @@ def judges_of(observable: str, default: tuple[str, ...]) -> tuple[str, ...]:
         return (SHADOW,)
     if re.fullmatch(r"[SL]\d+", observable):
         return (CONTRACT,) if observable.startswith("S") else (LIVENESS,)
-    return ORACLES
+    return by_model
 
 
 def observe(question: Question, open_target: Callable[[], Target]) -> Answer:
@@ -176,9 +197,9 @@ class Change:
     before: int
     after: int
     begins: bool
-    """Does it fail at `after`?"""
+    """True if it fails at `after`."""
     untried: tuple[int, ...]
-    """Places in between that nobody has looked at: the change may be narrower."""
+    """Places in between that were not tried: the change may be at any of them."""
     blind: tuple[int, ...]
     """Places in between that show nothing: the change may be at any of them."""
 
@@ -197,3 +218,14 @@ def one_line(text: str) -> str:
     """The text without line breaks, cut where it gets long."""
     flat = " ".join(text.split())
     return flat if len(flat) <= 240 else f"{flat[:237]}..."
+
+
+def answer_lines(head: str, rows: Sequence[tuple[str, Answer]], operations: int) -> list[str]:
+    """A table with a line for each name and what came of the trace there; the trace has so many operations."""
+    cells = [(head, "trace", "operations", "seconds", "")]
+    for name, answer in rows:
+        count = f"{answer.operations} of {operations}"
+        cells.append((name, answer.state.value, count, f"{answer.seconds:.1f}", answer.why))
+    widths = [max(len(row[column]) for row in cells) for column in range(4)]
+    padded = ([cell.ljust(width) for cell, width in zip(row[:4], widths, strict=True)] + [row[4]] for row in cells)
+    return ["  ".join(row).rstrip() for row in padded]

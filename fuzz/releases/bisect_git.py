@@ -16,10 +16,10 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO
+from typing import IO, Any
 
 from ..traces.trace_file import TraceFile, write_trace
-from .bisect import Answer, BisectError, Question, State, one_line
+from .bisect import Answer, BisectError, Question, State, answer_lines, one_line
 from .bisect_commit import EXIT, PREFIX, Job, in_checkout
 
 _QUIET = {
@@ -54,15 +54,43 @@ class Commit:
     date: str
     """When it was written, ISO 8601."""
 
+    def __str__(self) -> str:
+        return f"{self.hash}  {self.date}  {self.subject}"
+
 
 @dataclass(frozen=True)
 class Located:
-    """Where it begins."""
+    """The commits in which a trace may have begun to fail, and what came of those that were tried."""
 
+    question: Question
     suspects: tuple[Commit, ...]
     """The first bad commit. Several, oldest first, if commits right before it could not be judged."""
     tried: tuple[tuple[Commit, Answer], ...]
     """In the order in which they were tried."""
+
+    @property
+    def code(self) -> int:
+        """The exit code: 0, since a search without an answer ends in BisectError."""
+        return 0
+
+    def lines(self) -> list[str]:
+        """A table of what came of each commit, and below it the first bad one."""
+        rows = [(commit.hash[:12], answer) for commit, answer in self.tried]
+        table = answer_lines("commit", rows, len(self.question.trace.operations))
+        if len(self.suspects) == 1:
+            return [*table, f"first bad commit: {self.suspects[0]}"]
+        head = "the first bad commit is one of these, of which only the last could be judged:"
+        return [*table, head, *(f"  {commit}" for commit in self.suspects)]
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON-ready data."""
+        return {
+            "kind": self.question.kind,
+            "oracles": self.question.oracles,
+            "commits": [{**asdict(commit), **answer.as_json()} for commit, answer in self.tried],
+            "suspects": [asdict(commit) for commit in self.suspects],
+            "exact": len(self.suspects) == 1,
+        }
 
 
 def bisect_commits(
@@ -86,7 +114,7 @@ def bisect_commits(
         trial.end(good, State.PASSES, earlier)
         suspects = trial.run(good, bad)
         answers = [(_commit(tree, name), answer) for name, answer in trial.entries()]
-        return Located(tuple(_commit(tree, name) for name in suspects), tuple(answers))
+        return Located(question, tuple(_commit(tree, name) for name in suspects), tuple(answers))
 
 
 class _Git:

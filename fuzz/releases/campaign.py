@@ -7,7 +7,7 @@ or eats memory costs its own time only: what it was lost over is a finding, and 
 import multiprocessing
 import signal
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -25,7 +25,7 @@ from ..traces.shrink import NotReproducedError, shrink
 
 @dataclass(frozen=True)
 class Kept:
-    """A finding with the smallest trace of it that was found on one target."""
+    """A finding on one target, with its smallest trace."""
 
     finding: Finding
     trace: Trace
@@ -46,7 +46,7 @@ class Row:
     """By the name of the attention types."""
     kept: list[Kept] = field(default_factory=list)
     problem: str = ""
-    """Why it came to no end, if it did not: it could not be started, or its process was lost."""
+    """Why it did not come to its end: it could not be started, or its process was lost. Empty if it did."""
     done: bool = False
 
     @property
@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Orders:
-    """What is to be done with each target."""
+    """What to do with each target."""
 
     plan: Plan
     """`operations` and `seconds` are for each target, and shared among its attention types."""
@@ -80,6 +80,22 @@ class Orders:
 
 
 OnRow = Callable[[Row], None]
+
+
+def run_by_oracles(
+    oracles: Mapping[str, tuple[str, ...]], orders: Orders, jobs: int, say: Callable[[str], None], on_change: OnRow
+) -> list[Row]:
+    """Run a campaign for all targets that are judged by the same oracles, after that for the next ones.
+
+    `oracles` are by target; targets with an exact model may be judged by other ones. `say` is told in a line what
+    begins; the rest is as for `run_campaign`.
+    """
+    rows: list[Row] = []
+    for chosen in dict.fromkeys(oracles.values()):
+        specs = [spec for spec, judges in oracles.items() if judges == chosen]
+        say(f"{', '.join(specs)}: {', '.join(chosen)}; seed {orders.plan.seed}")
+        rows += run_campaign(specs, replace(orders, plan=replace(orders.plan, oracles=chosen)), jobs, on_change)
+    return rows
 
 
 def run_campaign(specs: Sequence[str], orders: Orders, jobs: int, on_change: OnRow) -> list[Row]:

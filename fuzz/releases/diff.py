@@ -1,13 +1,21 @@
 """In which situations two targets differ: found by many short comparisons, each with its smallest trace."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
 
+from ..engines.keeping import found_by
 from ..engines.plan import Plan
 from ..engines.seeded import run_random
 from ..findings.finding import Finding, Trace
+from ..findings.words import trace_lines
 from ..reports.summary import Summary
+from ..reports.tables import Section
 from ..runs.pair import Pair, Strictness
+from ..traces.reproduction import base_name
 from ..traces.shrink import NotReproducedError, shrink
+from ..traces.trace_file import FoundWhat, TraceFile, write_trace
 
 SHRINK_SECONDS = 20.0
 """For each situation."""
@@ -22,6 +30,16 @@ class Situation:
     times: int
     """Runs that ended with it."""
 
+    def lines(self) -> list[str]:
+        """The trace and what it shows, for a person."""
+        return [*trace_lines(self.trace.shape, self.trace.operations), "", str(self.finding)]
+
+    def as_json(self) -> dict[str, Any]:
+        """The same as JSON-ready data, without the trace."""
+        what, where = self.finding.kind
+        counts = {"runs": self.times, "operations": len(self.trace.operations)}
+        return {"situation": what, "operation": where, **counts, "text": str(self.finding)}
+
 
 @dataclass
 class Comparison:
@@ -31,6 +49,76 @@ class Comparison:
     summary: Summary
     situations: list[Situation] = field(default_factory=list)
     """The most frequent first."""
+
+    def table(self) -> Section:
+        """A row for each situation."""
+        rows = tuple((*one.finding.kind, f"{one.times:,}", str(len(one.trace.operations))) for one in self.situations)
+        title = f"Compared by {self.strictness.value}: {self.summary.runs:,} runs, each to its first difference"
+        columns = ("second against first", "operation", "runs", "shrunk to")
+        return Section(title, columns, rows or (("alike", "", "", ""),))
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON-ready data."""
+        return {
+            "compared": self.strictness.value,
+            "runs": self.summary.runs,
+            "operations": self.summary.operations,
+            "seconds": round(self.summary.seconds, 1),
+            "situations": [one.as_json() for one in self.situations],
+        }
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What came of comparing two targets, at every strictness."""
+
+    pair: Pair
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def situations(self) -> list[Situation]:
+        """Those of all comparisons; they behave alike if there are none."""
+        return [situation for comparison in self.comparisons for situation in comparison.situations]
+
+    def headline(self) -> str:
+        """One line: what was run and how much of it."""
+        operations = sum(comparison.summary.operations for comparison in self.comparisons)
+        seconds = sum(comparison.summary.seconds for comparison in self.comparisons)
+        return f"{self.pair.name}: {operations:,} operations on both, {seconds:.1f} s"
+
+    def verdict(self) -> str:
+        """One line: in how many situations they differ."""
+        found = len(self.situations)
+        return f"they differ in {found} situations" if found else "they behave alike"
+
+    def tables(self) -> Iterator[Section]:
+        """One for each strictness."""
+        return (comparison.table() for comparison in self.comparisons)
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON-ready data."""
+        return {
+            "first": self.pair.first.name,
+            "second": self.pair.second.name,
+            "not_compared": sorted(self.pair.hides | self.pair.lacks),
+            "comparisons": [comparison.as_json() for comparison in self.comparisons],
+        }
+
+    def keep(self, folder: Path, seed: int) -> None:
+        """Write the smallest trace of each situation to a folder."""
+        for situation in self.situations:
+            what = FoundWhat.of(situation.finding)
+            file = TraceFile(situation.trace, self.pair.second.name, what, found_by("random", seed))
+            folder.mkdir(parents=True, exist_ok=True)
+            write_trace(file, folder / f"{base_name(file)}.json")
+
+
+def compare_targets(pair: Pair, plan: Plan) -> Differences:
+    """Compare at every strictness, each for its share of the plan's limits."""
+    shares = len(Strictness)
+    operations = plan.operations and -(-plan.operations // shares)
+    share = replace(plan, seconds=plan.seconds and plan.seconds / shares, operations=operations)
+    return Differences(pair, tuple(compare(pair, strictness, share) for strictness in Strictness))
 
 
 def compare(pair: Pair, strictness: Strictness, plan: Plan) -> Comparison:

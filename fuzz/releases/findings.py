@@ -11,16 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from ..findings.finding import CORRUPTION
-from ..findings.oracle_names import CONTRACT, LIVENESS, MODEL_FREE, SHADOW, STRICT
 from ..findings.words import trace_lines
-from ..runs.judging import Judging
-from ..targets.base import Target
 from ..traces.files import TraceError
-from ..traces.replay import replay
 from ..traces.trace_file import TraceFile, read_trace
 from .markdown import prose
-from .scheduler_cases import NOT_BUILT, NOTHING, SHOWS
+from .scheduler_cases import SHOWS
 
 CLASSES = (
     "user-visible corruption",
@@ -31,7 +26,7 @@ CLASSES = (
     "latent",
 )
 """What a finding does to users, the worst first. Latent: no scheduler that we know of comes there."""
-TEXTS, OBSERVED = "findings.toml", "releases.json"
+TEXTS, OBSERVED, FOOT = "findings.toml", "releases.json", "looked-for.md"
 Observations = dict[str, dict[str, str]]
 """What each trace (or case of a scheduler) shows, by id and release."""
 
@@ -95,24 +90,12 @@ def write_observations(folder: Path, observed: Observations) -> None:
     (folder / OBSERVED).write_text(text + "\n", encoding="utf-8")
 
 
-def observe(entry: Entry, file: TraceFile, target: Target) -> str:
-    """What the trace of a finding shows on a target: the finding, nothing, or something else, in a few words."""
-    observable = file.finding.observable if file.finding else ""
-    judging = Judging((*_judges_of(observable), *((STRICT,) if entry.strict else ())))
-    finding, applied = replay(file.trace, target, judging)
-    if finding is None:
-        return NOTHING if applied.operations or not file.trace.operations else NOT_BUILT
-    if file.finding is not None and finding.kind == (observable, file.finding.operation):
-        return SHOWS
-    return f"{finding.kind[0]} at {finding.kind[1]}"
-
-
-def _judges_of(observable: str) -> tuple[str, ...]:
-    """The oracle that tells of such findings, alone: another might object first."""
-    if observable == CORRUPTION:
-        return (SHADOW,)
-    by_letter = {"S": (CONTRACT,), "L": (LIVENESS,)}
-    return by_letter.get(observable[:1], MODEL_FREE) if re.fullmatch(r"[SL]\d+", observable) else MODEL_FREE
+def folder_page(folder: Path, command: str) -> str:
+    """The page about a folder, with what a person adds at its end (`looked-for.md`); `command` checks them again."""
+    foot = folder / FOOT
+    end = foot.read_text(encoding="utf-8") if foot.exists() else ""
+    entries = read_entries(folder)
+    return page(entries, read_traces(folder, list(entries)), read_observations(folder), command, end)
 
 
 def page(

@@ -3,9 +3,10 @@
 import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from ..adapters import families, family_of, forms
+from ..adapters import example, families, family_of, forms
+from ..opening.environments import release_in
 from ..targets.family import Family
 from .bisect import BisectError, one_line
 
@@ -46,6 +47,28 @@ def releases_between(text: str) -> list[str]:
     if version_key(first) > version_key(last):
         raise ValueError(f"{first} is newer than {last}; write the older release first")
     return [family.spec(version) for version in candidates(family, first, last)]
+
+
+def named_targets(targets: Sequence[str], releases: str | None) -> list[str]:
+    """These targets and those that `releases` stands for (`releases_between`), each once. ValueError as from there."""
+    return list(dict.fromkeys([*targets, *(releases_between(releases) if releases else ())]))
+
+
+def releases_to_install(names: Sequence[str], every: bool) -> list[str]:
+    """The releases with these names, each once; with `every` a name may be that of an engine, for all known releases
+    of it, and no name at all stands for every engine. ValueError, with what to write instead, if there are none.
+    """
+    known = families()
+    specs = list(names)
+    if every:
+        whole = [name for name in names or known if name in known]
+        specs = [name for name in names if name not in known]
+        specs += [known[name].spec(version) for name in whole for version in known[name].releases]
+    for spec in specs:
+        release_in(spec)
+    if not specs:
+        raise ValueError(f"no release is named; write NAME==VERSION, for example {example()}, or --all ({forms()})")
+    return list(dict.fromkeys(specs))
 
 
 def range_in(text: str, family_name: str | None, trace_target: str) -> tuple[Family, str, str]:

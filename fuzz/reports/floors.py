@@ -16,9 +16,10 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from .summary import Summary
+if TYPE_CHECKING:  # the command line imports this module, and need not wait for what a summary is made of
+    from .summary import Summary
 
 Floors: TypeAlias = Mapping[str, Mapping[str, int]]
 TABLES = ("total", "situations", "operations", "attention")
@@ -51,7 +52,7 @@ def read_floors(path: Path, tables: Sequence[str] = TABLES, totals: Sequence[str
     return raw
 
 
-def check_floors(summary: Summary, floors: Floors) -> list[str]:
+def check_floors(summary: "Summary", floors: Floors) -> list[str]:
     """A line for each floor that the run did not reach."""
     total = {"operations": summary.operations, "runs": summary.runs}
     reached = {

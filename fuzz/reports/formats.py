@@ -3,7 +3,8 @@
 All forms come from the same sections, so that a terminal, a log and a Markdown page say the same.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from xml.etree import ElementTree
 
 from ...model.ops import Done, Refused
@@ -26,7 +27,7 @@ def headline(summary: Summary) -> str:
 
 
 def verdict(summary: Summary) -> str:
-    """One line: was anything found?"""
+    """One line: what was found, or that nothing was."""
     if summary.finding is None:
         return f"no difference in {summary.operations:,} operations"
     what, where = summary.finding.kind
@@ -114,7 +115,7 @@ def markdown(summary: Summary) -> str:
     return "\n".join([*lines, *markdown_tables(sections(summary)), ""])
 
 
-def junit(summary: Summary, unmet: list[str]) -> str:
+def junit(summary: Summary, unmet: Sequence[str]) -> str:
     """The report as JUnit XML: a test case for each attention type, and one for the floors."""
     names = sorted(summary.attention) or ["start"]
     found = summary.finding_attention or names[0] if summary.finding else None
@@ -138,6 +139,13 @@ def junit(summary: Summary, unmet: list[str]) -> str:
         ElementTree.SubElement(case, "failure", message=unmet[0]).text = "\n".join(unmet)
     ElementTree.SubElement(suite, "system-out").text = plain(summary)
     text = ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else " " for c in text
-    )  # XML has no place for control characters
+    # XML has no place for control characters.
+    return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
+
+
+def write_reports(summary: Summary, unmet: Sequence[str], junit_file: Path | None, markdown_file: Path | None) -> None:
+    """Write the report to those files that are named; their folders are made if missing."""
+    for path, text in ((junit_file, junit(summary, unmet)), (markdown_file, markdown(summary))):
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")

@@ -66,7 +66,7 @@ class Summary:
     finding_seed: int = 0
     """Seed of the process that found it."""
     interrupted: bool = False
-    """Did Ctrl-C end it?"""
+    """True if Ctrl-C ended it."""
     oracles: tuple[str, ...] = ORACLES
     """What judged."""
     unobserved: Counter[tuple[str, str]] = field(default_factory=Counter)

@@ -256,7 +256,7 @@ def test_a_target_that_is_lost_exits_with_3(capsys, monkeypatch):
         def close(self):
             pass
 
-    monkeypatch.setattr("blockproof.fuzz.opening.targets.open_calculator", lambda spec: Lost())
+    monkeypatch.setattr("blockproof.fuzz.opening.targets.open_calculator", lambda spec, isolate: Lost())
     code, out, err = run(capsys, LLAMA, "--memory", "1GiB")
     assert (code, out) == (3, "")
     assert err == "blockproof: impl was lost while it was asked: crash: exit status 1\n"

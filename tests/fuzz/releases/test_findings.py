@@ -15,12 +15,12 @@ from blockproof.fuzz.releases import scheduler_cases
 from blockproof.fuzz.releases.findings import (
     CLASSES,
     Entry,
-    observe,
     page,
     read_entries,
     read_observations,
     read_traces,
 )
+from blockproof.fuzz.releases.observing import observe
 from blockproof.fuzz.releases.scheduler_cases import run_cases
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.model_free import ModelFreeRun

@@ -4,8 +4,8 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from blockproof.fuzz.cli.fuzz import oracles_or_usage
 from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.cli.options import oracles_or_usage
 from blockproof.fuzz.engines.choice import run_engine
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.findings.finding import CORRUPTION

@@ -1,0 +1,161 @@
+"""What several commands share: their options, how the text of these is read, and where a command prints.
+
+Every function whose name ends in `_or_usage` raises BadParameter, in one line, for a text that cannot be understood.
+"""
+
+import secrets
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from ..adapters import forms
+from .completion import attention_lists, oracle_lists, target_names
+
+if TYPE_CHECKING:
+    from ...model.ops import Shape
+    from ..oracles.shadow import Memory
+    from ..targets.base import Calculator, Target
+
+OpenedT = TypeVar("OpenedT", "Target", "Calculator")
+TargetOption = Annotated[
+    str,
+    typer.Option(
+        help=f"impl, {forms()}, package.module:factory or fault:NAME.", show_default=True, autocompletion=target_names
+    ),
+]
+SecondsOption = Annotated[float | None, typer.Option(min=0.0, help="How long to run; 30 if no limit is given.")]
+SeedOption = Annotated[int | None, typer.Option(help="Same seed, same runs; drawn and printed by default.")]
+AttentionOption = Annotated[
+    str, typer.Option(help="Attention types, as in full,sliding,full+mamba.", autocompletion=attention_lists)
+]
+OracleOption = Annotated[
+    str,
+    typer.Option(
+        help="What judges: lockstep, shadow, contract, liveness, several of them, or all; auto is what suits the "
+        "target. With strict besides, known losses are findings.",
+        autocompletion=oracle_lists,
+    ),
+]
+TensorsOption = Annotated[
+    str | None, typer.Option(help="Shadow memory in tensors on cpu, cuda or auto; fault:NAME plants a fault there.")
+]
+OutOption = Annotated[Path, typer.Option(help="Folder for what is found; made when something is.")]
+FloorsOption = Annotated[Path | None, typer.Option(help="TOML file of what must have been reached.")]
+IsolateOption = Annotated[bool, typer.Option("--isolate", help="Run the target in a process of its own.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
+TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace file.")]
+RecordedTargetOption = Annotated[
+    str | None, typer.Option(help="Which target; the one in the trace by default.", autocompletion=target_names)
+]
+
+
+def seed_or_drawn(seed: int | None) -> int:
+    """The seed, or one that is drawn if none is given."""
+    return secrets.randbelow(2**32) if seed is None else seed
+
+
+def seconds_or_default(seconds: float | None, count: int | None) -> float | None:
+    """The limit in seconds; the default one if there is no limit in operations (`count`) either."""
+    from ..engines.plan import DEFAULT_SECONDS
+
+    return DEFAULT_SECONDS if seconds is None and count is None else seconds
+
+
+@contextmanager
+def usage(option: str = "") -> Iterator[None]:
+    """Turns a ValueError into BadParameter; the option that was wrong comes first in its text."""
+    try:
+        yield
+    except ValueError as error:
+        raise typer.BadParameter(f"{option}: {error}" if option else str(error)) from None
+
+
+def attention_names(text: str) -> tuple[str, ...]:
+    """The names in a comma-separated list, all of them for `all`. BadParameter for an unknown one."""
+    from ..workload.shapes import ATTENTION
+
+    names = tuple(ATTENTION) if text == "all" else tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names or (unknown := [name for name in names if name not in ATTENTION]):
+        what = repr(unknown[0]) if names else "an empty list"
+        raise typer.BadParameter(f"--attention: {what} is unknown; choose from {', '.join(ATTENTION)}, or all")
+    return names
+
+
+def oracles_or_usage(text: str, spec: str) -> tuple[str, ...]:
+    """The names in a comma-separated list, the strictest first; every one for `all`; for `auto` what suits the target
+    of this name.
+    """
+    from ..findings.oracle_names import EVERY, STRICT
+    from ..opening.oracles import suited_to
+
+    if text == "auto":
+        return suited_to(spec)
+    names = EVERY if text == "all" else tuple(name.strip() for name in text.split(","))
+    if unknown := [name for name in names if name not in (*EVERY, STRICT)]:
+        raise typer.BadParameter(f"--oracle: {unknown[0]!r} is unknown; choose from {', '.join(EVERY)}, all or auto")
+    if set(names) <= {STRICT}:
+        raise typer.BadParameter(f"--oracle: {STRICT} alone judges nothing; add one of {', '.join(EVERY)}")
+    return tuple(name for name in (*EVERY, STRICT) if name in names)
+
+
+def open_or_usage(spec: str, isolate: bool = False) -> "Target":
+    """The target of this name. TargetUnavailableError if it cannot be started."""
+    from ..opening.targets import open_target
+
+    with usage("--target"):
+        return open_target(spec, isolate=isolate)
+
+
+def calculator_or_usage(spec: str, isolate: bool = False) -> "Calculator":
+    """The configuration arithmetic of the target of this name. TargetUnavailableError if it cannot be started."""
+    from ..opening.targets import open_calculator
+
+    with usage("--target"):
+        return open_calculator(spec, isolate=isolate)
+
+
+def memory_or_usage(tensors: str | None) -> "Callable[[Shape], Memory]":
+    """What makes the shadow memory. TargetUnavailableError without torch or without the device."""
+    from ..opening.memories import memory_named
+
+    with usage("--tensors"):
+        return memory_named(tensors)
+
+
+def recorded_target(file: Path, spec: str) -> str:
+    """The target that a file names. BadParameter if that is somebody's code: a file alone must not run code."""
+    if ":" in spec and not spec.startswith("fault:"):
+        raise typer.BadParameter(f"{file} was made with {spec!r}; if you trust that code, add --target {spec}")
+    return spec
+
+
+@contextmanager
+def closed_after(opened: OpenedT) -> Iterator[OpenedT]:
+    """Closes a target at the end of the block."""
+    from ..targets.base import close_target
+
+    try:
+        yield opened
+    finally:
+        close_target(opened)
+
+
+def document_alone(as_json: bool) -> AbstractContextManager[object]:
+    """Sends what is printed in the block to stderr where a JSON document will follow: the target may print, too."""
+    return redirect_stdout(sys.stderr) if as_json else nullcontext()
+
+
+def teller(as_json: bool) -> Callable[[str], None]:
+    """What prints the steps of a run, a line each: to stderr where a JSON document will follow."""
+    return (lambda text: print(text, file=sys.stderr)) if as_json else print
+
+
+def timed_teller() -> Callable[[str], None]:
+    """What prints steps to stderr, each with the time since this call."""
+    begin = time.monotonic()
+    return lambda step: print(f"[{time.monotonic() - begin:5.1f} s] {step}", file=sys.stderr, flush=True)

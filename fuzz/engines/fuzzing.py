@@ -1,0 +1,108 @@
+"""`blockproof fuzz` without its command line: run an engine, keep what it finds, and say whether that is a failure."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..opening.oracles import suited_to
+from ..reports import formats
+from ..reports.floors import Floors, check_floors
+from ..reports.progress import progress
+from ..reports.summary import Summary
+from ..targets.base import Target
+from ..workload.shapes import ATTENTION
+from .choice import run_engine
+from .jobs import run_jobs
+from .keeping import Kept, keep_finding, recorded_name
+from .plan import DEFAULT_SECONDS, Plan
+
+
+@dataclass(frozen=True)
+class FuzzTask:
+    """What is to be fuzzed, and how."""
+
+    spec: str
+    """Name of the target, as `--target` takes it."""
+    engine: str
+    """Name of one of `ENGINES`."""
+    plan: Plan
+    jobs: int = 1
+    """Processes, each with a seed of its own."""
+    isolate: bool = False
+    """Every target in a process of its own."""
+
+
+@dataclass(frozen=True)
+class FuzzOutcome:
+    """What came of a task."""
+
+    done: Summary
+    kept: Kept | None
+    """What was found, if anything."""
+    unmet: Sequence[str]
+    """A line for each floor that was not reached."""
+    repeat: str
+    """The shell command that makes the same runs again."""
+
+    @property
+    def failed(self) -> bool:
+        """True if something was found or a floor was not reached."""
+        return self.done.finding is not None or bool(self.unmet)
+
+    def as_json(self) -> dict[str, Any]:
+        """The report, JSON-ready."""
+        document: dict[str, Any] = {**formats.as_json(self.done), "floors_unmet": [*self.unmet], "repeat": self.repeat}
+        return document | ({"reproduction": self.kept.as_json()} if self.kept is not None else {})
+
+    def lines(self) -> list[str]:
+        """What a person is told below the tables of the report."""
+        lines = []
+        if self.kept is not None:
+            lines += ["", str(self.done.finding)] if self.kept.shrunk is None else []
+            lines += self.kept.lines()
+        return [*lines, *self.unmet, f"repeat this run: {self.repeat}"]
+
+
+def fuzz(task: FuzzTask, target: Target, out: Path, floors: Floors, say: Callable[[str], None]) -> FuzzOutcome:
+    """Run the engine on the opened target and keep the first finding in the folder `out`.
+
+    Progress is shown on a terminal, and `say` is told each step in a line. Ctrl-C ends the runs early; what they did
+    until then is reported. TargetUnavailableError if the target cannot be started.
+    """
+    plan, name = task.plan, recorded_name(task.spec, target)
+    done = Summary(name, task.engine, plan.seed, oracles=plan.oracles, core_name=target.name)
+    say(f"fuzzing {name} under {', '.join(plan.oracles)}, engine {task.engine}, seed {plan.seed}")
+    _run(task, target, done)
+    kept = keep_finding(done, target, plan, out, say)
+    return FuzzOutcome(done, kept, check_floors(done, floors), repeat_command(task, done))
+
+
+def _run(task: FuzzTask, target: Target, done: Summary) -> None:
+    """Fill in the summary. Ctrl-C ends the runs, not the program."""
+    plan = task.plan
+    with progress(plan.seconds, plan.operations) as show:
+        try:
+            if task.jobs > 1:
+                run_jobs(task.spec, done, plan, task.jobs, isolate=task.isolate, on_progress=show)
+            else:
+                run_engine(target, plan, done, lambda so_far: show(so_far.runs, so_far.operations, so_far.seconds))
+        except KeyboardInterrupt:
+            done.interrupted = True
+
+
+def repeat_command(task: FuzzTask, done: Summary) -> str:
+    """The shell command that makes the same runs again."""
+    plan = task.plan
+    words = ["blockproof", "fuzz", "--target", task.spec, "--engine", done.engine, "--seed", str(plan.seed)]
+    # Operations, unlike seconds, lead to the same end on any machine; several processes share them as they come.
+    limit = str(done.operations) if task.jobs == 1 and done.operations else None
+    words += ["--operations", limit] if limit else ["--seconds", f"{plan.seconds or DEFAULT_SECONDS:g}"]
+    words += ["--jobs", str(task.jobs)] if task.jobs > 1 else []
+    words += ["--attention", ",".join(plan.attention)] if tuple(plan.attention) != tuple(ATTENTION) else []
+    words += ["--oracle", ",".join(plan.oracles)] if plan.oracles != suited_to(task.spec) else []
+    words += ["--tensors", plan.tensors] if plan.tensors else []
+    words += ["--chaos"] if plan.chaos else []
+    words += ["--isolate"] if task.isolate else []
+    return shlex.join(words)
