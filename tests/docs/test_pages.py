@@ -127,3 +127,13 @@ def test_a_bare_report_is_noticed(text):
 )
 def test_other_numbers_are_no_reports(text):
     assert bare_reports(text) == []
+
+
+PATH = re.compile(r"`((?:model|impl|fuzz|proofs|tests|benchmarks|docs|examples|\.ci)/[\w./*-]*?)(?::\w+)?`")
+"""A file or folder of ours, as it is named in a text."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_files_that_a_page_names_are_there(page):
+    named = PATH.findall("\n".join(line for _, line in prose_lines(page.read_text(encoding="utf-8"))))
+    assert [path for path in named if not list(ROOT.glob(path.rstrip("/")))] == []
