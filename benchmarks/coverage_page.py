@@ -1,0 +1,94 @@
+"""What `make coverage` measured, folder by folder, as a page.
+
+make coverage && .venv/bin/python benchmarks/coverage_page.py [--write docs/evidence/coverage.md]
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from throughput import processor
+
+FOLDERS = ("model", "impl", "fuzz", "proofs")
+COUNTS = ("num_statements", "covered_lines", "num_branches", "covered_branches")
+HEAD = """\
+# Coverage
+
+Written by `make coverage && .venv/bin/python benchmarks/coverage_page.py --write docs/evidence/coverage.md`,
+{day}, on {machine}, Python {python}: lines and branches of the four packages that the quick tests (`make test`)
+run. `.ci/run` measures again and fails below the floor in `.ci/coverage`.
+
+Worker processes of tests, explorations and proofs are counted. The child process of a target is not: it is ended by
+a kill, as a target that hangs must be, and leaves no record. So the modules that run in the environment of a released
+engine (`fuzz/adapters/sglang`, most of `fuzz/adapters/vllm`, `fuzz/opening/serve.py`) show less than the tests run.
+
+A line that a test runs is not yet a line that a test checks: for that see the planted faults (`blockproof mutants`)
+and [the mutations of the model's arithmetic](mutation.md).
+
+| folder | statements | lines run | branches | branches run | both |
+| --- | ---: | ---: | ---: | ---: | ---: |
+"""
+
+
+def measured() -> dict[str, Any]:
+    """What coverage.py has recorded, as it writes it down."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "coverage.json"
+        command = [sys.executable, "-m", "coverage", "json", "--quiet", "-o", str(path)]
+        if subprocess.run(command, check=False).returncode:
+            sys.exit("there is nothing to write up: run make coverage first")
+        document: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return document
+
+
+def by_folder(document: dict[str, Any]) -> dict[str, Counter[str]]:
+    """Counts of each folder of files, and of the four packages, by path."""
+    found: dict[str, Counter[str]] = {}
+    for name, file in document["files"].items():
+        *parts, _ = Path(name).parts
+        for depth in {1, min(2, len(parts))}:
+            place = found.setdefault("/".join(parts[:depth]), Counter())
+            place.update({key: file["summary"][key] for key in COUNTS})
+    return dict(sorted(found.items(), key=lambda item: (FOLDERS.index(item[0].partition("/")[0]), item[0])))
+
+
+def line(name: str, counts: Counter[str]) -> str:
+    """A row of the table."""
+    statements, lines, branches, run = (counts[key] for key in COUNTS)
+    return (
+        f"| {name} | {statements:,} | {share(lines, statements)} | {branches:,} | {share(run, branches)}"
+        f" | {share(lines + run, statements + branches)} |"
+    )
+
+
+def share(part: int, whole: int) -> str:
+    return f"{part / whole:.1%}" if whole else "-"
+
+
+def page() -> str:
+    folders = by_folder(measured())
+    total: Counter[str] = sum((folders[name] for name in FOLDERS if name in folders), Counter())
+    rows = [line(f"**{name}**" if name in FOLDERS else name, counts) for name, counts in folders.items()]
+    head = HEAD.format(day=date.today(), machine=processor(), python=platform.python_version())
+    return head + "\n".join([*rows, line("**all**", total)]) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page there instead of printing it")
+    arguments = parser.parse_args()
+    if arguments.write is None:
+        print(page(), end="")
+    else:
+        arguments.write.write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
