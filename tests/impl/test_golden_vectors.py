@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from blockproof.fuzz.targets.registry import open_calculator
+from blockproof.fuzz.opening.targets import open_calculator
 
 VECTORS = Path(__file__).resolve().parents[2] / ".." / "shared" / "vectors"
 
