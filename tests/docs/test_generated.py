@@ -11,6 +11,7 @@ from dataclasses import MISSING, fields
 
 from blockproof.fuzz.releases.versions import releases_between
 from blockproof.fuzz.traces import trace_file
+from blockproof.fuzz.traces.files import MAX_FILE_BYTES
 from blockproof.fuzz.workload.shapes import ATTENTION
 from blockproof.model import ops
 from blockproof.model.ops import OPERATIONS, Group, Shape
@@ -89,7 +90,7 @@ def test_the_trace_format_has_every_operation_with_its_fields():
 def test_the_trace_format_has_the_limits():
     said = {what: int(most.replace(",", "")) for what, most in rows(section(TRACE_FORMAT, "Limits"))}
     assert said == {
-        "bytes of a file": trace_file.MAX_FILE_BYTES,
+        "bytes of a file": MAX_FILE_BYTES,
         "bytes of the shape, or of one operation": trace_file.MAX_PART_BYTES,
         "operations": trace_file.MAX_OPERATIONS,
         "any number, either way": trace_file.MAX_NUMBER,
