@@ -124,10 +124,20 @@ def pages(statements: Sequence[Statement], record: Record) -> dict[str, str]:
 
 
 def write(folder: Path, statements: Sequence[Statement], record: Record) -> None:
-    """Write `pages` to a folder, which is made if need be."""
+    """Write `pages` to a folder, which is made if need be. What its record says of other theorems and cores stays."""
     folder.mkdir(parents=True, exist_ok=True)
+    if (folder / RECORD).exists():
+        record = updated(read((folder / RECORD).read_text(encoding="utf-8")), record)
     for name, text in pages(statements, record).items():
         (folder / name).write_text(text, encoding="utf-8")
+
+
+def updated(old: Record, new: Record) -> Record:
+    """The old record with what the new one says in its place."""
+    subjects = tuple(dict.fromkeys((*old.subjects, *new.subjects)))
+    names = dict.fromkeys((*old.settled, *new.settled))
+    settled = {name: {**old.settled.get(name, {}), **new.settled.get(name, {})} for name in names}
+    return Record(new.date, new.made_with, subjects, settled)
 
 
 def hashes_today(path: Path) -> dict[str, set[str]]:

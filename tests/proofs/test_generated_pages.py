@@ -4,6 +4,7 @@ import importlib.util
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -86,6 +87,18 @@ def test_the_functions_of_the_release_that_ran_are_those_of_its_package(record):
         pytest.skip(str(error))
     (layer,) = place.layers
     assert_unchanged(record, RELEASE, lambda module: layer / f"{module.replace('.', '/')}.py")
+
+
+def test_what_is_settled_again_takes_its_place_in_the_record_and_all_else_stays(tmp_path, record):
+    again = {"impl": replace(record.settled["T4"]["impl"], paths=77)}
+    pages.write(tmp_path, THEOREMS, record)
+    pages.write(tmp_path, THEOREMS, pages.Record("2030-01-01", "another machine", ("impl",), {"T4": again}))
+    now = pages.read((tmp_path / pages.RECORD).read_text(encoding="utf-8"))
+    assert (now.date, now.subjects) == ("2030-01-01", record.subjects)
+    assert now.settled["T4"]["impl"].paths == 77
+    assert {**now.settled, "T4": None} == {**record.settled, "T4": None}
+    assert now.settled["T4"]["model"] == record.settled["T4"]["model"]
+    assert "proved; 77 paths" in (tmp_path / "windows.md").read_text(encoding="utf-8")
 
 
 def test_prose_is_wrapped():
