@@ -6,7 +6,7 @@ Sizes in bytes are those of one block of one layer.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from math import gcd
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from .quant_mode import KVQuantMode
 from .spec_base import DType, KVCacheSpec, cdiv, padded_page_size
@@ -123,7 +123,27 @@ class SinkFullAttentionSpec(FullAttentionSpec):
 
 
 @dataclass(frozen=True)
-class ChunkedLocalAttentionSpec(AttentionSpec):
+class _RecentPastSpec(AttentionSpec):
+    """A layer that gives blocks back while a request runs, so that a request holds a bounded number at once."""
+
+    def max_admission_blocks_per_request(
+        self, max_num_batched_tokens: int, max_model_len: int, num_lookahead_tokens: int = 0
+    ) -> int:
+        """Most blocks that a request holds at once, when blocks out of sight are given back before each step."""
+        raise NotImplementedError
+
+    def max_memory_usage_bytes(self, vllm_config: Any) -> int:
+        """Bytes of the admission cap. AssertionError with context parallelism, which no manager serves [S-15]."""
+        ranks = _context_parallel_size(vllm_config)
+        assert ranks == 1, f"{type(self).__name__} does not go with context parallelism over {ranks} ranks: use 1"
+        blocks = self.max_admission_blocks_per_request(
+            vllm_config.scheduler_config.max_num_batched_tokens, vllm_config.model_config.max_model_len
+        )
+        return blocks * self.page_size_bytes
+
+
+@dataclass(frozen=True)
+class ChunkedLocalAttentionSpec(_RecentPastSpec):
     """Every token attends to the tokens before it in its chunk of `attention_chunk_size` tokens."""
 
     _: KW_ONLY
@@ -140,10 +160,6 @@ class ChunkedLocalAttentionSpec(AttentionSpec):
         tokens = self.attention_chunk_size + max_num_batched_tokens + num_lookahead_tokens + astride
         return cdiv(min(tokens, max_model_len), self.block_size)
 
-    def max_memory_usage_bytes(self, vllm_config: Any) -> int:
-        """Bytes of the admission cap. AssertionError with context parallelism, which no manager serves [S-15]."""
-        return _capped_memory(self, vllm_config)
-
     def is_uniform_with_collection(self, kv_cache_specs: Mapping[str, KVCacheSpec]) -> bool:
         """Whether all layers have the same chunk."""
         return all(
@@ -153,7 +169,7 @@ class ChunkedLocalAttentionSpec(AttentionSpec):
 
 
 @dataclass(frozen=True)
-class SlidingWindowSpec(AttentionSpec):
+class SlidingWindowSpec(_RecentPastSpec):
     """Every token attends to itself and the `sliding_window - 1` tokens before it."""
 
     _: KW_ONLY
@@ -178,10 +194,6 @@ class SlidingWindowSpec(AttentionSpec):
         """
         tokens = self.sliding_window - 1 + max_num_batched_tokens + num_lookahead_tokens
         return cdiv(min(tokens, max_model_len), self.block_size) + 1
-
-    def max_memory_usage_bytes(self, vllm_config: Any) -> int:
-        """Bytes of the admission cap. AssertionError with context parallelism, which no manager serves [S-15]."""
-        return _capped_memory(self, vllm_config)
 
     def is_uniform_with_collection(self, kv_cache_specs: Mapping[str, KVCacheSpec]) -> bool:
         """Whether all layers have the same window and the same layout (that of SlidingWindowMLASpec or not)."""
@@ -212,12 +224,9 @@ class CrossAttentionSpec(AttentionSpec):
         return cdiv(vllm_config.scheduler_config.max_num_encoder_input_tokens, self.block_size) * self.page_size_bytes
 
 
-Latent = TypeVar("Latent", bound="MLAAttentionSpec | SlidingWindowMLASpec")
-
-
 @dataclass(frozen=True)
-class MLAAttentionSpec(FullAttentionSpec):
-    """One compressed vector per token (multi-head latent attention), or per `compress_ratio` tokens.
+class _LatentSpec(AttentionSpec):
+    """A layer that stores one compressed vector per `compress_ratio` tokens instead of keys and values.
 
     With `alignment` the page is rounded up to a multiple of so many bytes. ValueError for a ratio that does not divide
     the block size [S-10].
@@ -231,17 +240,33 @@ class MLAAttentionSpec(FullAttentionSpec):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _finish_latent(self)
+        ratio = self.compress_ratio
+        if ratio < 1 or self.block_size % ratio:
+            raise ValueError(f"compress_ratio {ratio} does not divide block_size {self.block_size}: choose a divisor")
+        if self.alignment is not None and self.page_size_bytes != self.real_page_size_bytes:
+            object.__setattr__(self, "page_size_padded", self.page_size_bytes)
 
     @property
     def page_size_bytes(self) -> int:
         """Bytes reserved: what is stored and its scales, padded and aligned."""
-        return _aligned_page_size(self)
+        if self.alignment is None:
+            return padded_page_size(self.least_page_size, self.page_size_padded)
+        return self.alignment * cdiv(max(self.least_page_size, self.page_size_padded or 0), self.alignment)
 
     @property
     def storage_block_size(self) -> int:
         """Compressed vectors per block."""
         return self.block_size // self.compress_ratio
+
+    def copy_with_new_block_size(self, block_size: int) -> Self:
+        """The same spec for other blocks; with an alignment the padding is found anew from it alone [S-06]."""
+        padded = self.page_size_padded if self.alignment is None else None
+        return replace(self, block_size=block_size, page_size_padded=padded)
+
+
+@dataclass(frozen=True)
+class MLAAttentionSpec(_LatentSpec, FullAttentionSpec):
+    """Full attention to compressed vectors (multi-head latent attention)."""
 
     @property
     def real_page_size_bytes(self) -> int:
@@ -250,10 +275,6 @@ class MLAAttentionSpec(FullAttentionSpec):
             return self.storage_block_size * 584 if self.model_version == "deepseek_v4" else self.block_size * 656
         return self.storage_block_size * self.num_kv_heads * self.head_size * self.dtype.itemsize
 
-    def copy_with_new_block_size(self, block_size: int) -> Self:
-        """The same spec for other blocks; with an alignment the padding is found anew from it alone [S-06]."""
-        return _resized(self, block_size)
-
 
 @dataclass(frozen=True)
 class HiddenStateCacheSpec(MLAAttentionSpec):
@@ -261,28 +282,8 @@ class HiddenStateCacheSpec(MLAAttentionSpec):
 
 
 @dataclass(frozen=True)
-class SlidingWindowMLASpec(SlidingWindowSpec):
-    """A sliding window over compressed vectors; the further fields are those of `MLAAttentionSpec`."""
-
-    _: KW_ONLY
-    cache_dtype_str: str | None = None
-    alignment: int | None = None
-    compress_ratio: int = 1
-    model_version: str | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _finish_latent(self)
-
-    @property
-    def page_size_bytes(self) -> int:
-        """Bytes reserved: what is stored and its scales, padded and aligned."""
-        return _aligned_page_size(self)
-
-    @property
-    def storage_block_size(self) -> int:
-        """Compressed vectors per block."""
-        return self.block_size // self.compress_ratio
+class SlidingWindowMLASpec(_LatentSpec, SlidingWindowSpec):
+    """A sliding window over compressed vectors."""
 
     @property
     def real_page_size_bytes(self) -> int:
@@ -294,47 +295,13 @@ class SlidingWindowMLASpec(SlidingWindowSpec):
         )
         return self.storage_block_size * self.num_kv_heads * self.head_size * self.dtype.itemsize
 
-    def copy_with_new_block_size(self, block_size: int) -> Self:
-        """The same spec for other blocks; with an alignment the padding is found anew from it alone [S-06]."""
-        return _resized(self, block_size)
-
 
 def _default_value_size(spec: FullAttentionSpec | SlidingWindowSpec) -> None:
     if spec.head_size_v is None:
         object.__setattr__(spec, "head_size_v", spec.head_size)
 
 
-def _finish_latent(spec: MLAAttentionSpec | SlidingWindowMLASpec) -> None:
-    """Check the ratio and record the page size in `page_size_padded` where alignment changes it."""
-    ratio = spec.compress_ratio
-    if ratio < 1 or spec.block_size % ratio:
-        raise ValueError(f"compress_ratio {ratio} does not divide block_size {spec.block_size}: choose a divisor")
-    if spec.alignment is not None and _aligned_page_size(spec) != spec.real_page_size_bytes:
-        object.__setattr__(spec, "page_size_padded", _aligned_page_size(spec))
-
-
-def _aligned_page_size(spec: MLAAttentionSpec | SlidingWindowMLASpec) -> int:
-    if spec.alignment is None:
-        return padded_page_size(spec.least_page_size, spec.page_size_padded)
-    return spec.alignment * cdiv(max(spec.least_page_size, spec.page_size_padded or 0), spec.alignment)
-
-
-def _resized(spec: Latent, block_size: int) -> Latent:
-    return replace(
-        spec, block_size=block_size, page_size_padded=spec.page_size_padded if spec.alignment is None else None
-    )
-
-
 def _context_parallel_size(vllm_config: Any) -> int:
     parallel = vllm_config.parallel_config
     size: int = parallel.decode_context_parallel_size * parallel.prefill_context_parallel_size
     return size
-
-
-def _capped_memory(spec: ChunkedLocalAttentionSpec | SlidingWindowSpec, vllm_config: Any) -> int:
-    ranks = _context_parallel_size(vllm_config)
-    assert ranks == 1, f"{type(spec).__name__} does not go with context parallelism over {ranks} ranks: use 1"
-    blocks = spec.max_admission_blocks_per_request(
-        vllm_config.scheduler_config.max_num_batched_tokens, vllm_config.model_config.max_model_len
-    )
-    return blocks * spec.page_size_bytes

@@ -4,43 +4,29 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
-from .block_hashing import BlockHashList
 from .block_pool import BlockPool
 from .extra_keys import CacheableRequest
 from .kv_cache_block import KVCacheBlock
-from .kv_cache_interface import KVCacheSpec, SinkFullAttentionSpec
-from .manager_base import HitBlocks, SingleTypeKVCacheManager, aligned, cut_to
+from .kv_cache_interface import SinkFullAttentionSpec
+from .manager_base import HitBlocks, HitQuery, SingleTypeKVCacheManager, cut_to_aligned
 
 
 class FullAttentionManager(SingleTypeKVCacheManager):
     """Every token attends to all before it; also MLA and TQ."""
 
     @classmethod
-    def find_longest_cache_hit(
-        cls,
-        block_hashes: BlockHashList,
-        max_length: int,
-        kv_cache_group_ids: list[int],
-        block_pool: BlockPool,
-        kv_cache_spec: KVCacheSpec,
-        drop_eagle_block: bool,
-        alignment_tokens: int,
-        dcp_world_size: int = 1,
-        pcp_world_size: int = 1,
-    ) -> HitBlocks:
+    def search(cls, query: HitQuery) -> HitBlocks:
         """The longest run of registered blocks from the left."""
-        block_size = kv_cache_spec.block_size * dcp_world_size * pcp_world_size
-        hit: HitBlocks = tuple([] for _ in kv_cache_group_ids)
-        for block_hash in islice(block_hashes, max_length // block_size):
-            found = block_pool.get_cached_block(block_hash, kv_cache_group_ids)
+        hashes, limit, groups, pool, spec, drop, alignment, ranks = query
+        block_size = spec.block_size * ranks
+        hit: HitBlocks = tuple([[] for _ in groups])
+        for block_hash in islice(hashes, limit // block_size):
+            found = pool.get_cached_block(block_hash, groups)
             if found is None:
                 break
             for group, block in enumerate(found):
                 hit[group].append(block)
-        length = len(hit[0])
-        if drop_eagle_block and length:
-            length -= 1
-        cut_to(hit, aligned(length, block_size, alignment_tokens))
+        cut_to_aligned(hit, drop, block_size, alignment)
         return hit
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
@@ -98,19 +84,3 @@ class CrossAttentionManager(SingleTypeKVCacheManager):
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """Always 0."""
         return 0
-
-    @classmethod
-    def find_longest_cache_hit(
-        cls,
-        block_hashes: BlockHashList,
-        max_length: int,
-        kv_cache_group_ids: list[int],
-        block_pool: BlockPool,
-        kv_cache_spec: KVCacheSpec,
-        drop_eagle_block: bool,
-        alignment_tokens: int,
-        dcp_world_size: int = 1,
-        pcp_world_size: int = 1,
-    ) -> HitBlocks:
-        """Always NotImplementedError."""
-        raise NotImplementedError("cross attention has no prefix cache: switch caching off for this model")

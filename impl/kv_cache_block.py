@@ -1,5 +1,6 @@
 """One physical page of KV cache, as the core sees it (core.md §2)."""
 
+from dataclasses import dataclass
 from typing import NewType, Optional
 
 BlockHash = NewType("BlockHash", bytes)
@@ -8,6 +9,7 @@ BlockHashWithGroupId = NewType("BlockHashWithGroupId", bytes)
 """A `BlockHash` followed by the group id in 4 bytes, big endian: the key under which a block is registered."""
 
 
+@dataclass(slots=True, eq=False)
 class KVCacheBlock:
     """A block: its id, who holds it, what it contains, and its neighbours while it waits in the free queue.
 
@@ -15,23 +17,12 @@ class KVCacheBlock:
     two owners would then disagree about the content; `reset_hash` comes first.
     """
 
-    __slots__ = ("_block_hash", "block_id", "is_null", "next_free_block", "prev_free_block", "ref_cnt")
-
-    def __init__(
-        self,
-        block_id: int,
-        ref_cnt: int = 0,
-        _block_hash: BlockHashWithGroupId | None = None,
-        prev_free_block: Optional["KVCacheBlock"] = None,
-        next_free_block: Optional["KVCacheBlock"] = None,
-        is_null: bool = False,
-    ) -> None:
-        self.block_id = block_id
-        self.ref_cnt = ref_cnt
-        self._block_hash = _block_hash
-        self.prev_free_block = prev_free_block
-        self.next_free_block = next_free_block
-        self.is_null = is_null
+    block_id: int
+    ref_cnt: int = 0
+    _block_hash: BlockHashWithGroupId | None = None
+    prev_free_block: Optional["KVCacheBlock"] = None
+    next_free_block: Optional["KVCacheBlock"] = None
+    is_null: bool = False
 
     @property
     def block_hash(self) -> BlockHashWithGroupId | None:

@@ -18,13 +18,13 @@ from .block_hashing import (
     maybe_convert_block_hash,
 )
 from .block_sizes import resolve_kv_cache_block_sizes
+from .capacity import _bucket_layers_by_page_size as _bucket_layers_by_page_size
+from .capacity import _check_enough_kv_cache_memory as _check_enough_kv_cache_memory
+from .capacity import _estimate_max_model_len_from_groups as _estimate_max_model_len_from_groups
+from .capacity import _get_kv_cache_config_deepseek_v4 as _get_kv_cache_config_deepseek_v4
+from .capacity import _max_memory_usage_bytes_from_groups as _max_memory_usage_bytes_from_groups
+from .capacity import _pool_bytes_per_block as _pool_bytes_per_block
 from .capacity import (
-    _bucket_layers_by_page_size,
-    _check_enough_kv_cache_memory,
-    _estimate_max_model_len_from_groups,
-    _get_kv_cache_config_deepseek_v4,
-    _max_memory_usage_bytes_from_groups,
-    _pool_bytes_per_block,
     check_enough_kv_cache_memory,
     estimate_max_model_len,
     get_kv_cache_config_from_groups,
@@ -35,13 +35,13 @@ from .capacity import (
 )
 from .extra_keys import generate_block_hash_extra_keys, need_extra_keys
 from .free_queue import FreeKVCacheBlockQueue
+from .grouping import _annotate_eagle_groups_deepseek_v4 as _annotate_eagle_groups_deepseek_v4
+from .grouping import _approximate_gcd as _approximate_gcd
+from .grouping import _get_kv_cache_groups_uniform_groups as _get_kv_cache_groups_uniform_groups
+from .grouping import _get_kv_cache_groups_uniform_page_size as _get_kv_cache_groups_uniform_page_size
+from .grouping import _get_kv_cache_groups_uniform_spec as _get_kv_cache_groups_uniform_spec
+from .grouping import _get_kv_cache_groups_uniform_type as _get_kv_cache_groups_uniform_type
 from .grouping import (
-    _annotate_eagle_groups_deepseek_v4,
-    _approximate_gcd,
-    _get_kv_cache_groups_uniform_groups,
-    _get_kv_cache_groups_uniform_page_size,
-    _get_kv_cache_groups_uniform_spec,
-    _get_kv_cache_groups_uniform_type,
     create_kv_cache_group_specs,
     get_kv_cache_groups,
     group_and_unify_kv_cache_specs,
@@ -55,10 +55,10 @@ from .uniformity import (
     is_kv_cache_type_attention_free,
     unify_hybrid_kv_cache_specs,
 )
+from .worker_configs import _auto_fit_max_model_len as _auto_fit_max_model_len
+from .worker_configs import _project_kv_cache_groups_to_worker as _project_kv_cache_groups_to_worker
+from .worker_configs import _report_kv_cache_config as _report_kv_cache_config
 from .worker_configs import (
-    _auto_fit_max_model_len,
-    _project_kv_cache_groups_to_worker,
-    _report_kv_cache_config,
     generate_scheduler_kv_cache_config,
     get_kv_cache_config,
     get_kv_cache_configs,
@@ -74,21 +74,6 @@ __all__ = [
     "ExternalBlockHash",
     "FreeKVCacheBlockQueue",
     "KVCacheBlock",
-    "_annotate_eagle_groups_deepseek_v4",
-    "_approximate_gcd",
-    "_auto_fit_max_model_len",
-    "_bucket_layers_by_page_size",
-    "_check_enough_kv_cache_memory",
-    "_estimate_max_model_len_from_groups",
-    "_get_kv_cache_config_deepseek_v4",
-    "_get_kv_cache_groups_uniform_groups",
-    "_get_kv_cache_groups_uniform_page_size",
-    "_get_kv_cache_groups_uniform_spec",
-    "_get_kv_cache_groups_uniform_type",
-    "_max_memory_usage_bytes_from_groups",
-    "_pool_bytes_per_block",
-    "_project_kv_cache_groups_to_worker",
-    "_report_kv_cache_config",
     "check_enough_kv_cache_memory",
     "create_kv_cache_group_specs",
     "estimate_max_model_len",

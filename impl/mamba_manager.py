@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .block_hashing import BlockHashList
 from .block_pool import BlockPool
 from .extra_keys import CacheableRequest
 from .kv_cache_block import BlockHashWithGroupId, KVCacheBlock
 from .kv_cache_interface import MambaSpec
-from .manager_base import HitBlocks, SingleTypeKVCacheManager
+from .manager_base import HitBlocks, HitQuery, SingleTypeKVCacheManager
 from .spec_base import cdiv
 
 
@@ -37,32 +36,22 @@ class MambaManager(SingleTypeKVCacheManager):
         return num_computed_tokens - 1
 
     @classmethod
-    def find_longest_cache_hit(
-        cls,
-        block_hashes: BlockHashList,
-        max_length: int,
-        kv_cache_group_ids: list[int],
-        block_pool: BlockPool,
-        kv_cache_spec: MambaSpec,
-        drop_eagle_block: bool,
-        alignment_tokens: int,
-        dcp_world_size: int = 1,
-        pcp_world_size: int = 1,
-    ) -> HitBlocks:
+    def search(cls, query: HitQuery) -> HitBlocks:
         """The right-most registered state whose end is aligned, preceded by nulls: one state is enough.
 
         AssertionError with context parallelism.
         """
-        assert dcp_world_size == pcp_world_size == 1, "mamba does not go with context parallelism: use 1"
-        block_size = kv_cache_spec.block_size
-        hit: HitBlocks = tuple([] for _ in kv_cache_group_ids)
-        for i in range(min(max_length // block_size, len(block_hashes)) - 1, -1, -1):
-            if (i + 1) * block_size % alignment_tokens:
+        hashes, limit, groups, pool, spec, _, alignment, ranks = query
+        assert ranks == 1, "mamba does not go with context parallelism: use 1"
+        block_size = spec.block_size
+        hit: HitBlocks = tuple([[] for _ in groups])
+        for i in range(min(limit // block_size, len(hashes)) - 1, -1, -1):
+            if (i + 1) * block_size % alignment:
                 continue
-            found = block_pool.get_cached_block(block_hashes[i], kv_cache_group_ids)
+            found = pool.get_cached_block(hashes[i], groups)
             if found is not None:
                 for blocks, block in zip(hit, found, strict=True):
-                    blocks.extend([block_pool.null_block] * i)
+                    blocks.extend([pool.null_block] * i)
                     blocks.append(block)
                 break
         return hit

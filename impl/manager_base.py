@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import InitVar, dataclass
 from typing import Any, TypeAlias
 
 from .block_hashing import BlockHashList
@@ -20,9 +21,14 @@ from .spec_base import cdiv
 HitBlocks: TypeAlias = tuple[list[KVCacheBlock], ...]
 """One list per group asked; entry `i` is the block of tokens `i*b .. (i+1)*b - 1`, null where none is needed."""
 
+HitQuery: TypeAlias = tuple[BlockHashList, int, list[int], BlockPool, Any, bool, int, int]
+"""What `find_longest_cache_hit` is asked, in the order of its parameters; the last entry is how many context-parallel
+ranks a block spreads over. A plain tuple: one with names takes longer to make than a block to look up."""
+
 _SPECS_WITH_NEW_BLOCK_IDS = (FullAttentionSpec, TQFullAttentionSpec, MLAAttentionSpec)
 
 
+@dataclass(eq=False, repr=False)
 class SingleTypeKVCacheManager(ABC):
     """Block tables of the requests in one group.
 
@@ -34,33 +40,25 @@ class SingleTypeKVCacheManager(ABC):
     can_drop_eagle_block = True
     """Whether a hit can give up its last block, so that its search may reach one block further."""
 
-    def __init__(
-        self,
-        kv_cache_spec: KVCacheSpec,
-        block_pool: BlockPool,
-        enable_caching: bool,
-        kv_cache_group_id: int,
-        scheduler_block_size: int,
-        dcp_world_size: int = 1,
-        pcp_world_size: int = 1,
-        max_admission_blocks_per_request: int | None = None,
-    ) -> None:
-        self.kv_cache_spec = kv_cache_spec
-        self.block_pool = block_pool
-        self.enable_caching = enable_caching
-        self.kv_cache_group_id = kv_cache_group_id
-        self.scheduler_block_size = scheduler_block_size
-        self.dcp_world_size = dcp_world_size
-        self.pcp_world_size = pcp_world_size
-        self.block_size = kv_cache_spec.block_size * dcp_world_size * pcp_world_size
+    kv_cache_spec: KVCacheSpec
+    block_pool: BlockPool
+    enable_caching: bool
+    kv_cache_group_id: int
+    scheduler_block_size: int
+    dcp_world_size: int = 1
+    pcp_world_size: int = 1
+    max_admission_blocks_per_request: InitVar[int | None] = None
+
+    def __post_init__(self, max_admission_blocks_per_request: int | None) -> None:
+        self.block_size = self.kv_cache_spec.block_size * self.dcp_world_size * self.pcp_world_size
         self.use_eagle = False
         self.req_to_blocks: defaultdict[str, list[KVCacheBlock]] = defaultdict(list)
         self.num_cached_block: dict[str, int] = {}
         """How many leading entries count as registered; the keys are the running requests."""
         self.new_block_ids: list[int] = []
-        self._collects_new_block_ids = type(kv_cache_spec) in _SPECS_WITH_NEW_BLOCK_IDS
+        self._collects_new_block_ids = type(self.kv_cache_spec) in _SPECS_WITH_NEW_BLOCK_IDS
         self._max_admission_blocks_per_request = max_admission_blocks_per_request
-        self._null_block = block_pool.null_block
+        self._null_block = self.block_pool.null_block
         # Full attention skips nothing, ever; to know that spares a coordinator two calls in every step.
         self.may_skip = type(self).get_num_skipped_tokens is not SingleTypeKVCacheManager.get_num_skipped_tokens
 
@@ -206,7 +204,6 @@ class SingleTypeKVCacheManager(ABC):
         """How many leading blocks of this request every request holds."""
 
     @classmethod
-    @abstractmethod
     def find_longest_cache_hit(
         cls,
         block_hashes: BlockHashList,
@@ -222,8 +219,26 @@ class SingleTypeKVCacheManager(ABC):
         """The longest hit of at most `max_length` tokens that ends at a multiple of `alignment_tokens`.
 
         A block counts as registered if it is in every group asked. `drop_eagle_block` gives up the last block matched,
-        whose hidden state the draft model needs. Changes nothing.
+        whose hidden state the draft model needs. Changes nothing. NotImplementedError for a type that has no hits.
         """
+        ranks = dcp_world_size * pcp_world_size
+        return cls.search(
+            (
+                block_hashes,
+                max_length,
+                kv_cache_group_ids,
+                block_pool,
+                kv_cache_spec,
+                drop_eagle_block,
+                alignment_tokens,
+                ranks,
+            )
+        )
+
+    @classmethod
+    def search(cls, query: HitQuery) -> HitBlocks:
+        """What `find_longest_cache_hit` gives, for one type of attention."""
+        raise NotImplementedError(f"{cls.__name__} has no prefix cache: switch caching off for this model")
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """Null the table's entries that no query from the computed tokens on attends to, and free their blocks.
@@ -289,6 +304,14 @@ class SingleTypeKVCacheManager(ABC):
             f"running request {request_id} comes with a hit of {len(new_computed_blocks)} blocks: "
             "only a request that is not running can use one"
         )
+
+
+def cut_to_aligned(hit: HitBlocks, drop_eagle_block: bool, block_size: int, alignment_tokens: int) -> None:
+    """Give up the last block if asked to, and what then ends at no multiple of `alignment_tokens`."""
+    found = len(hit[0])
+    kept = aligned(found - 1 if drop_eagle_block and found else found, block_size, alignment_tokens)
+    if kept < found:
+        cut_to(hit, kept)
 
 
 def cut_to(hit: HitBlocks, length: int) -> None:

@@ -18,7 +18,7 @@ from .kv_cache_interface import (
 )
 from .kv_cache_spec_registry import KVCacheSpecRegistry
 from .mamba_manager import MambaManager
-from .manager_base import HitBlocks, SingleTypeKVCacheManager
+from .manager_base import SingleTypeKVCacheManager
 from .spec_entries import how_to_register
 from .window_managers import ChunkedLocalAttentionManager, SlidingWindowManager
 
@@ -26,7 +26,6 @@ __all__ = [
     "ChunkedLocalAttentionManager",
     "CrossAttentionManager",
     "FullAttentionManager",
-    "HitBlocks",
     "MambaManager",
     "SingleTypeKVCacheManager",
     "SinkFullAttentionManager",

@@ -1,7 +1,8 @@
 """Which layers are alike, and making them alike when hybrid memory is switched off (specs-and-config.md §§5 and 9)."""
 
 from collections.abc import Iterable, Mapping, MutableMapping
-from typing import TypeAlias
+from dataclasses import fields
+from typing import Any, TypeAlias
 
 from .kv_cache_interface import (
     ChunkedLocalAttentionSpec,
@@ -75,27 +76,8 @@ def _as_full(spec: KVCacheSpec, full_block_size: int) -> KVCacheSpec:
     """The full-attention spec that stores the same per token; other than windowed and chunked specs stay."""
     if isinstance(spec, SlidingWindowMLASpec):
         return _as_mla(spec, full_block_size)
-    if isinstance(spec, SlidingWindowSpec):
-        return FullAttentionSpec(
-            spec.block_size,
-            num_kv_heads=spec.num_kv_heads,
-            head_size=spec.head_size,
-            head_size_v=spec.head_size_v,
-            dtype=spec.dtype,
-            kv_quant_mode=spec.kv_quant_mode,
-            page_size_padded=spec.page_size_padded,
-            sliding_window=spec.sliding_window,
-        )
-    if isinstance(spec, ChunkedLocalAttentionSpec):
-        return FullAttentionSpec(
-            spec.block_size,
-            num_kv_heads=spec.num_kv_heads,
-            head_size=spec.head_size,
-            dtype=spec.dtype,
-            kv_quant_mode=spec.kv_quant_mode,
-            page_size_padded=spec.page_size_padded,
-            attention_chunk_size=spec.attention_chunk_size,
-        )
+    if isinstance(spec, SlidingWindowSpec | ChunkedLocalAttentionSpec):
+        return FullAttentionSpec(**_fields_of(FullAttentionSpec, spec))
     return spec
 
 
@@ -104,16 +86,10 @@ def _as_mla(spec: SlidingWindowMLASpec, block_size: int) -> MLAAttentionSpec:
     padded = None
     if spec.page_size_padded is not None and spec.alignment is None:
         padded = spec.page_size_padded * block_size // spec.block_size
-    return MLAAttentionSpec(
-        block_size,
-        num_kv_heads=spec.num_kv_heads,
-        head_size=spec.head_size,
-        dtype=spec.dtype,
-        kv_quant_mode=spec.kv_quant_mode,
-        page_size_padded=padded,
-        sliding_window=spec.sliding_window,
-        cache_dtype_str=spec.cache_dtype_str,
-        alignment=spec.alignment,
-        compress_ratio=spec.compress_ratio,
-        model_version=spec.model_version,
-    )
+    changed = {"block_size": block_size, "page_size_padded": padded, "head_size_v": None}
+    return MLAAttentionSpec(**_fields_of(MLAAttentionSpec, spec) | changed)
+
+
+def _fields_of(spec_class: type[KVCacheSpec], spec: KVCacheSpec) -> dict[str, Any]:
+    """The values that a spec has for the fields of another class."""
+    return {field.name: getattr(spec, field.name) for field in fields(spec_class) if hasattr(spec, field.name)}

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from .block_hashing import BlockHashList
-from .block_pool import BlockPool
 from .kv_cache_interface import ChunkedLocalAttentionSpec, KVCacheSpec, SlidingWindowSpec
-from .manager_base import HitBlocks, SingleTypeKVCacheManager, aligned, cut_to
+from .manager_base import HitBlocks, HitQuery, SingleTypeKVCacheManager, aligned, cut_to, cut_to_aligned
 from .spec_base import cdiv
 
 
@@ -21,34 +19,24 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         return max(0, num_computed_tokens - self.sliding_window + 1)
 
     @classmethod
-    def find_longest_cache_hit(
-        cls,
-        block_hashes: BlockHashList,
-        max_length: int,
-        kv_cache_group_ids: list[int],
-        block_pool: BlockPool,
-        kv_cache_spec: SlidingWindowSpec,
-        drop_eagle_block: bool,
-        alignment_tokens: int,
-        dcp_world_size: int = 1,
-        pcp_world_size: int = 1,
-    ) -> HitBlocks:
+    def search(cls, query: HitQuery) -> HitBlocks:
         """The right-most run of registered blocks that fills a window, nulls before it; else a run that fills less
         but begins at token 0. AssertionError with context parallelism.
         """
-        assert dcp_world_size == pcp_world_size == 1, "a sliding window does not go with context parallelism: use 1"
-        block_size = kv_cache_spec.block_size
-        need = cls._contiguous_blocks_for_hit(kv_cache_spec.sliding_window, block_size, drop_eagle_block)
-        num_blocks = min(max_length // block_size, len(block_hashes))
-        hit: HitBlocks = tuple([block_pool.null_block] * num_blocks for _ in kv_cache_group_ids)
+        hashes, limit, groups, pool, spec, drop, alignment, ranks = query
+        assert ranks == 1, "a sliding window does not go with context parallelism: use 1"
+        block_size = spec.block_size
+        need = cls._contiguous_blocks_for_hit(spec.sliding_window, block_size, drop)
+        num_blocks = min(limit // block_size, len(hashes))
+        hit: HitBlocks = tuple([[pool.null_block] * num_blocks for _ in groups])
         run = 0
         for i in range(num_blocks - 1, -1, -1):
-            found = block_pool.get_cached_block(block_hashes[i], kv_cache_group_ids)
-            right_edge = (i if drop_eagle_block else i + 1) * block_size
+            found = pool.get_cached_block(hashes[i], groups)
+            right_edge = (i if drop else i + 1) * block_size
             if found is None:
                 run = 0
                 continue
-            if not run and right_edge % alignment_tokens:
+            if not run and right_edge % alignment:
                 continue
             for blocks, block in zip(hit, found, strict=True):
                 blocks[i] = block
@@ -57,11 +45,8 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
                 cut_to(hit, i + run)
                 break
         else:
-            cut_to(hit, aligned(run, block_size, alignment_tokens))
-        length = len(hit[0])
-        if drop_eagle_block and length:
-            length -= 1
-        cut_to(hit, aligned(length, block_size, alignment_tokens))
+            cut_to(hit, aligned(run, block_size, alignment))
+        cut_to_aligned(hit, drop, block_size, alignment)
         return hit
 
     @classmethod
@@ -127,34 +112,24 @@ class ChunkedLocalAttentionManager(SingleTypeKVCacheManager):
         return num_computed_tokens // self.attention_chunk_size * self.attention_chunk_size
 
     @classmethod
-    def find_longest_cache_hit(
-        cls,
-        block_hashes: BlockHashList,
-        max_length: int,
-        kv_cache_group_ids: list[int],
-        block_pool: BlockPool,
-        kv_cache_spec: ChunkedLocalAttentionSpec,
-        drop_eagle_block: bool,
-        alignment_tokens: int,
-        dcp_world_size: int = 1,
-        pcp_world_size: int = 1,
-    ) -> HitBlocks:
+    def search(cls, query: HitQuery) -> HitBlocks:
         """Nulls for the chunks before that of token `max_length`, then the longest run of registered blocks.
 
         AssertionError with eagle, with context parallelism, or with an alignment other than the block size.
         """
-        block_size = kv_cache_spec.block_size
-        assert not drop_eagle_block, "chunked local attention does not go with eagle: switch one off"
-        assert dcp_world_size == pcp_world_size == 1, "chunked attention does not go with context parallelism: use 1"
-        assert alignment_tokens == block_size, (
-            f"chunked local attention finds hits at its block size {block_size}, not at {alignment_tokens}: "
+        hashes, limit, groups, pool, spec, drop, alignment, ranks = query
+        block_size = spec.block_size
+        assert not drop, "chunked local attention does not go with eagle: switch one off"
+        assert ranks == 1, "chunked attention does not go with context parallelism: use 1"
+        assert alignment == block_size, (
+            f"chunked local attention finds hits at its block size {block_size}, not at {alignment}: "
             "use one block size for all groups"
         )
-        chunk = kv_cache_spec.attention_chunk_size
-        out_of_sight = max_length // chunk * chunk // block_size
-        hit: HitBlocks = tuple([block_pool.null_block] * out_of_sight for _ in kv_cache_group_ids)
-        for i in range(out_of_sight, max_length // block_size):
-            found = block_pool.get_cached_block(block_hashes[i], kv_cache_group_ids)
+        chunk = spec.attention_chunk_size
+        out_of_sight = limit // chunk * chunk // block_size
+        hit: HitBlocks = tuple([[pool.null_block] * out_of_sight for _ in groups])
+        for i in range(out_of_sight, limit // block_size):
+            found = pool.get_cached_block(hashes[i], groups)
             if found is None:
                 break
             for blocks, block in zip(hit, found, strict=True):
