@@ -14,7 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from throughput import processor
+from written import processor
 
 FOLDERS = ("model", "impl", "fuzz", "proofs")
 COUNTS = ("num_statements", "covered_lines", "num_branches", "covered_branches")

@@ -19,6 +19,7 @@ from blockproof.proofs.exploration.properties import MEANING
 from blockproof.proofs.exploration.scope import Scope
 from blockproof.proofs.exploration.scopes import ASTRIDE, SCOPES
 from blockproof.proofs.exploration.search import Exploration, Search
+from written import command, put
 
 CHECKED = {
     "S1": "each transition that changes the pool",
@@ -196,12 +197,7 @@ def main() -> None:
         print(f"{name}: {done[-1].states:,} states, {done[-1].seconds:.1f} s", file=sys.stderr)
         if not done[-1].passed:
             sys.exit(f"{name}: {done[-1].ended}, {done[-1].finding}, missing {done[-1].missing}")
-    text = page(" ".join(["python", *sys.argv]), load, done)
-    if arguments.write is None:
-        print(text)
-    else:
-        arguments.write.write_text(text, encoding="utf-8")
-        print(f"written to {arguments.write}")
+    put(page(command(), load, done), arguments.write)
 
 
 if __name__ == "__main__":

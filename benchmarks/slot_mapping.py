@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 from blockproof import impl
-from throughput import processor
+from written import bind_to_one_core, command, processor, put
 
 BLOCK_SIZE = 16
 MAX_TOKENS = 131_072
@@ -251,14 +251,8 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="write the page there; it is printed otherwise")
     arguments = parser.parse_args()
     load = os.getloadavg()[0]
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    text = page(" ".join(["python", *sys.argv]), load, arguments.rounds, arguments.seconds)
-    if arguments.write is None:
-        print(text)
-    else:
-        arguments.write.write_text(text, encoding="utf-8")
-        print(f"written to {arguments.write}")
+    bind_to_one_core()
+    put(page(command(), load, arguments.rounds, arguments.seconds), arguments.write)
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.core import Model
 from blockproof.model.ops import Done, Kind, Shape
+from written import bind_to_one_core, command, processor, put
 
 BLOCKS = 64
 RECORDED_RUNS = 92
@@ -170,14 +171,6 @@ def machine_lines(load: float) -> list[str]:
     ]
 
 
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor() or platform.machine()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def throughput_table(all_cases: Sequence[Case]) -> list[str]:
     lines = ["| what | operations/s, median | least to most | ratio to the first |", "| --- | ---: | ---: | ---: |"]
     for case in all_cases:
@@ -243,8 +236,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path, help="write the page there; it is printed otherwise")
     arguments = parser.parse_args()
     load = os.getloadavg()[0]
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})  # child processes stay on this core, too
+    bind_to_one_core()
     with ExitStack() as stack:
         for module in (engines, machine):
             stack.enter_context(patch.object(module, "draw_shape", shape_of_64_blocks))
@@ -252,12 +244,7 @@ def main() -> None:
         measure(all_cases, arguments.seconds, arguments.rounds)
     planted = [fault for fault in MUTANTS.values() if LOCKSTEP in fault.oracles and can_be_tried(fault)]
     hunts = [hunt(fault, FAULT_SECONDS, 0) for fault in planted] if arguments.faults else []
-    text = page(" ".join(["python", *sys.argv]), load, all_cases, hunts, arguments)
-    if arguments.write is None:
-        print(text)
-    else:
-        arguments.write.write_text(text, encoding="utf-8")
-        print(f"written to {arguments.write}")
+    put(page(command(), load, all_cases, hunts, arguments), arguments.write)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """What the generated pages about theorems, exploration and mutations say is what their sources say today."""
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -30,11 +29,9 @@ def kept(name):
 
 def benchmark(name):
     """A script of `benchmarks`, as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # its dataclasses look it up there
-    spec.loader.exec_module(module)
-    return module
+    folder = str(ROOT / "benchmarks")
+    sys.path += [] if folder in sys.path else [folder]  # the scripts import each other
+    return import_module(name)
 
 
 # Theorems. That each comes out again as the record says is tested where it is settled, in test_theorems.
