@@ -1,63 +1,108 @@
-"""What the shell completes in the arguments of a command: names of targets, attention types, oracles.
+"""What the shell completes in the arguments of a command: names of targets, planted faults, attention types, oracles.
 
-Each function gets the text typed so far and gives the whole arguments that begin with it.
+Each function gets the argument typed so far, and gives those that it may become.
 """
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..faults import Part
+
+_CUTS = (":", "=", "==")
+"""Where bash cuts an argument into several words."""
+_BEFORE = "_BLOCKPROOF_BEFORE_CURSOR_WORD"
 
 
 def target_names(incomplete: str) -> list[str]:
-    """Our core, engines, installed releases and, once `fault:` is begun, the planted faults."""
+    """Our core, engines, installed releases and, once `f` is typed, the faults planted in our core."""
+    from ..faults import Part
+
+    return _targets(incomplete, Part.CORE)
+
+
+def calculator_names(incomplete: str) -> list[str]:
+    """The same for commands that ask about configurations, with the faults planted in their answers."""
+    from ..faults import Part
+
+    return _targets(incomplete, Part.CONFIGURATION)
+
+
+def _targets(incomplete: str, part: "Part") -> list[str]:
     from ..adapters import families
+    from ..faults import faults_in
 
-    names = ["impl", *families(), *installed_names("")]
-    names += [f"fault:{name}" for name in fault_names("")] if incomplete[:1] == "f" else ["fault:"]
-    return [name for name in names if name.startswith(incomplete)]
+    faults = [f"fault:{name}" for name in faults_in(part)]
+    begun = f"{os.environ.get(_BEFORE, '')}{incomplete}".startswith("f")
+    return _fitting(["impl", *families(), *_installed(), *(faults if begun else ["fault:"])], incomplete)
 
 
-def fault_names(incomplete: str) -> list[str]:
-    """The planted faults."""
-    from ..faults import FAULTS
+def mutant_names(incomplete: str) -> list[str]:
+    """The planted faults that `blockproof mutants` hunts."""
+    from ..engines.mutants import MUTANTS
 
-    return [name for name in FAULTS if name.startswith(incomplete)]
+    return _fitting(MUTANTS, incomplete)
 
 
 def installed_names(incomplete: str) -> list[str]:
     """The releases that are installed."""
+    return _fitting(_installed(), incomplete)
+
+
+def _installed() -> list[str]:
     from ..opening.environments import installed
 
-    return [environment.name for environment in installed() if environment.name.startswith(incomplete)]
+    return [environment.name for environment in installed()]
 
 
 def release_names(incomplete: str) -> list[str]:
     """Every release of an engine that is known to work."""
     from ..adapters import families
 
-    specs = [family.spec(version) for family in families().values() for version in family.releases]
-    return [spec for spec in specs if spec.startswith(incomplete)]
+    return _fitting([one.spec(version) for one in families().values() for version in one.releases], incomplete)
 
 
 def attention_lists(incomplete: str) -> list[str]:
     """A comma-separated list of attention types, with its last name completed."""
     from ..workload.shapes import ATTENTION
 
-    return [*_lists(incomplete, ATTENTION), *_alone(incomplete, "all")]
+    return _fitting([*_lists(incomplete, ATTENTION), "all"], incomplete)
 
 
 def oracle_lists(incomplete: str) -> list[str]:
     """A comma-separated list of oracles, with its last name completed."""
     from ..findings.oracle_names import EVERY, STRICT
 
-    return [*_lists(incomplete, (*EVERY, STRICT)), *_alone(incomplete, "all", "auto")]
+    return _fitting([*_lists(incomplete, (*EVERY, STRICT)), "all", "auto"], incomplete)
 
 
-def _lists(incomplete: str, names: Iterable[str]) -> Iterator[str]:
-    """The list with its last name completed; a name that is in it already is not offered again."""
-    before, comma, last = incomplete.rpartition(",")
-    taken = before.split(",")
-    return (f"{before}{comma}{name}" for name in names if name.startswith(last) and name not in taken)
+def _lists(incomplete: str, names: Iterable[str]) -> list[str]:
+    """The list with each name as its last; a name that is in it already is not offered again."""
+    before, comma, _ = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in names if name not in before.split(",")]
 
 
-def _alone(incomplete: str, *words: str) -> Iterator[str]:
-    """Words that stand for a whole list."""
-    return (word for word in words if word.startswith(incomplete))
+def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
+    """Those that begin with what is typed; without the part that bash takes for words of its own."""
+    before = os.environ.get(_BEFORE, "")
+    return [name.removeprefix(before) for name in names if name.startswith(before + incomplete)]
+
+
+def rejoin_bash_words() -> None:
+    """Put an argument together again that bash has cut: `fault:name` and `vllm==0.23.0` reach us as three words.
+
+    Bash replaces only the last of them, so that what comes before it is left out of what is typed, and of the answer.
+    """
+    words, place = os.environ["COMP_WORDS"].split("\n"), int(os.environ["COMP_CWORD"])
+    begin = place
+    while words[place] and begin > 1 and (words[begin] in _CUTS or words[begin - 1] in _CUTS):
+        begin -= 1
+    typed, options = "".join(words[begin : place + 1]), []
+    if typed.startswith("--") and "=" in typed:
+        option, _, typed = typed.partition("=")
+        options = [option]
+    last = "" if words[place] in _CUTS else words[place]
+    os.environ[_BEFORE] = typed.removesuffix(last)
+    rest = [*words[:begin], *options, last]
+    os.environ["COMP_WORDS"], os.environ["COMP_CWORD"] = "\n".join(rest), str(len(rest) - 1)

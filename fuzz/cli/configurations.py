@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..adapters import forms
+from .completion import calculator_names
 from .options import (
     FloorsOption,
     IsolateOption,
@@ -40,7 +41,8 @@ def fuzz_config(
         str | None,
         typer.Option(
             help=f"impl, {forms()}, package.module:factory or fault:NAME; impl by default, with --replay the one in "
-            "the file."
+            "the file.",
+            autocompletion=calculator_names,
         ),
     ] = None,
     cases: Annotated[int | None, typer.Option(min=1, help="Stop after so many configurations.")] = None,

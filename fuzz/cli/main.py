@@ -22,6 +22,7 @@ from ..targets.base import TargetUnavailableError
 from ..traces.files import TraceError
 from .bisect import bisect
 from .campaign import campaign
+from .completion import rejoin_bash_words
 from .configurations import fuzz_config
 from .deviations import deviations
 from .diff import diff
@@ -75,6 +76,8 @@ def options(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line (`sys.argv` by default). Returns the exit code; what was wrong goes to stderr."""
+    if os.environ.get("_BLOCKPROOF_COMPLETE") == "complete_bash":
+        rejoin_bash_words()
     try:
         code = app(arguments, standalone_mode=False)
         return code if isinstance(code, int) else 0

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from .completion import mutant_names
 from .options import JsonOption, oracles_or_usage
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 def mutants(
     list_only: Annotated[bool, typer.Option("--list", help="Only name the faults.")] = False,
-    only: Annotated[str | None, typer.Option(help="Only this fault.")] = None,
+    only: Annotated[str | None, typer.Option(help="Only this fault.", autocompletion=mutant_names)] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to look for each.")] = 20.0,
     seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 0,
     oracle: Annotated[str, typer.Option(help="Judged by these instead of those that each is meant for.")] = "auto",

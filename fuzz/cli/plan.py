@@ -13,7 +13,7 @@ import typer
 
 from ..adapters import forms
 from ..planning.fields import ModelError
-from .completion import target_names
+from .completion import calculator_names
 from .options import JsonOption, calculator_or_usage
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def plan(
     ] = False,
     as_json: JsonOption = False,
     target: Annotated[
-        str, typer.Option(help=f"Whose arithmetic: impl, {forms()}.", autocompletion=target_names)
+        str, typer.Option(help=f"Whose arithmetic: impl, {forms()}.", autocompletion=calculator_names)
     ] = "impl",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Allocate the tensors on torch's meta device.")] = False,
 ) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import MappingProxyType
 
 import pytest
@@ -14,11 +15,11 @@ from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.opening.environments import InstallError
 from blockproof.fuzz.opening.targets import open_here
 from blockproof.fuzz.releases import bisect_releases, versions
-from blockproof.fuzz.releases.bisect import Change, Question, State, changes, judges_of, observe, search
+from blockproof.fuzz.releases.bisect import BisectError, Change, Question, State, changes, judges_of, observe, search
 from blockproof.fuzz.releases.versions import candidates, published, version_key
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.fuzz.targets.family import Family
-from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, write_trace
+from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, read_trace, write_trace
 from blockproof.model.ops import Allocate, Failed, Free, Group, Shape, Submit
 
 SHAPE = Shape((Group("full", 1),), 3, 2, hash_block_size=1, scheduler_block_size=1, max_num_batched_tokens=1)
@@ -56,7 +57,7 @@ class Engine:
             with self.lock:
                 self.alive -= 1
 
-        target.close = closed
+        target.close = closed  # type: ignore[method-assign]
         return target
 
     def interpreter_of(self, spec):
@@ -98,17 +99,29 @@ def written(path, finding=FINDING, target="engine==1.5.0"):
     return str(path)
 
 
-def told(capsys, *arguments):
+def told(trace, span, any_finding=False, oracles=None, **choices):
     """Exit code, the table by release, and the lines below it."""
+    found = bisect_releases.bisect_releases(
+        read_trace(Path(trace)), bisect_releases.Range(span, **choices), any_finding, oracles, lambda step: None
+    )
+    return found.code, *read("\n".join(found.lines()))
+
+
+def printed(capsys, *arguments):
+    """The same of the command."""
     code = cli.main(["bisect", *arguments])
-    lines = capsys.readouterr().out.splitlines()
+    return code, *read(capsys.readouterr().out)
+
+
+def read(text):
+    lines = text.splitlines()
     rows = {line.split()[0]: line for line in lines if line.startswith("engine==")}
-    return code, rows, lines[len(rows) + 1 :]
+    return rows, lines[len(rows) + 1 :]
 
 
 def test_names_the_first_release_that_fails_without_trying_all(engine, trace, capsys):
     engine.are(FAULT, 6, 7, 8)
-    code, rows, said = told(capsys, trace, "--releases", "1.0.0..1.8.0", "--jobs", "1")
+    code, rows, said = printed(capsys, trace, "--releases", "1.0.0..1.8.0", "--jobs", "1")
     assert (code, said) == (0, ["first fails in engine==1.6.0 (the last that does not: engine==1.5.0)"])
     assert len(engine.opened) == len(set(engine.opened)) == len(rows) == 5
     assert rows["engine==1.6.0"].split()[1:5] == ["fails", "3", "of", "3"]
@@ -116,24 +129,41 @@ def test_names_the_first_release_that_fails_without_trying_all(engine, trace, ca
     assert "does not fail" in rows["engine==1.5.0"]
 
 
-def test_names_the_release_in_which_it_no_longer_fails(engine, trace, capsys):
+def test_every_option_reaches_the_search(engine, trace, capsys, monkeypatch):
+    asked = []
+
+    def noted(file, wanted, any_finding, oracles, say):
+        asked.append((file.target, wanted, any_finding, oracles))
+        raise BisectError("not now", 3)
+
+    monkeypatch.setattr(bisect_releases, "bisect_releases", noted)
+    words = ["--family", "engine", "--all", "--patches", "--no-install", "--jobs", "5", "--any", "--oracle", "shadow"]
+    assert cli.main(["bisect", trace, "--releases", "1.0.0..1.8.0", *words]) == 3
+    assert capsys.readouterr().err == "blockproof: not now\n"
+    wanted = bisect_releases.Range("1.0.0..1.8.0", "engine", every=True, patches=True, installs=False, jobs=5)
+    assert asked == [("engine==1.5.0", wanted, True, ("shadow",))]
+    assert cli.main(["bisect", trace, "--releases", "1.0.0..1.8.0"]) == 3
+    assert asked[1:] == [("engine==1.5.0", bisect_releases.Range("1.0.0..1.8.0"), False, None)]
+
+
+def test_names_the_release_in_which_it_no_longer_fails(engine, trace):
     engine.are(FAULT, 0, 1, 2)
-    code, _, said = told(capsys, trace, "--releases", "1.0.0..1.8.0")
+    code, _, said = told(trace, "1.0.0..1.8.0")
     says = "first release in which it no longer fails: engine==1.3.0 (the last that does: engine==1.2.0)"
     assert (code, said) == (0, [says])
 
 
-def test_ends_that_agree_tell_nothing(engine, trace, capsys):
+def test_ends_that_agree_tell_nothing(engine, trace):
     engine.are(FAULT, 4)
-    code, rows, said = told(capsys, trace, "--releases", "1.0.0..1.8.0")
+    code, rows, said = told(trace, "1.0.0..1.8.0")
     assert (code, len(rows)) == (1, 2)
     assert said[0].startswith("it does not fail at either end")
     assert "--all" in said[0]
 
 
-def test_all_tells_every_change_where_they_are_several(engine, trace, capsys):
+def test_all_tells_every_change_where_they_are_several(engine, trace):
     engine.are(FAULT, 2, 3, 7)
-    code, rows, said = told(capsys, trace, "--releases", "engine==1.0.0..1.8.0", "--all")
+    code, rows, said = told(trace, "engine==1.0.0..1.8.0", every=True)
     assert (code, len(rows)) == (0, 9)
     assert said == [
         "it changes 4 times:",
@@ -144,12 +174,12 @@ def test_all_tells_every_change_where_they_are_several(engine, trace, capsys):
     ]
 
 
-def test_what_is_not_observed_is_left_out_and_named_where_it_matters(engine, trace, capsys):
+def test_what_is_not_observed_is_left_out_and_named_where_it_matters(engine, trace):
     engine.are(FAULT, 6, 7, 8)
     engine.are(MISSING, 0, 4, 5)
     engine.absent.add("engine==1.8.0")
     engine.cores["engine==1.8.0"] = "not to be had"
-    code, rows, said = told(capsys, trace, "--releases", "1.0.0..1.8.0")
+    code, rows, said = told(trace, "1.0.0..1.8.0")
     assert code == 0
     assert said == [
         "first fails in engine==1.6.0 (the last that does not: engine==1.3.0); "
@@ -160,13 +190,13 @@ def test_what_is_not_observed_is_left_out_and_named_where_it_matters(engine, tra
     assert rows["engine==1.8.0"].endswith("downloading engine==1.8.0 failed: no such version")
 
 
-def test_another_finding_hides_what_would_follow(engine, trace, capsys):
+def test_another_finding_hides_what_would_follow(engine, trace):
     engine.are(OTHER_FAULT, 3, 4)
     engine.are(FAULT, 5, 6, 7, 8)
-    _, rows, said = told(capsys, trace, "--releases", "1.0.0..1.8.0")
+    _, rows, said = told(trace, "1.0.0..1.8.0")
     assert "another finding" in rows["engine==1.4.0"]
     assert said[0].endswith("could not be seen: engine==1.3.0, engine==1.4.0")
-    _, _, said = told(capsys, trace, "--releases", "1.0.0..1.8.0", "--any", "--oracle", "lockstep")
+    _, _, said = told(trace, "1.0.0..1.8.0", any_finding=True, oracles=("lockstep",))
     assert said == ["first fails in engine==1.3.0 (the last that does not: engine==1.2.0)"]
 
 
@@ -178,28 +208,28 @@ def test_any_finding_counts_under_every_oracle_that_needs_no_model(engine, tmp_p
     assert set(json.loads(capsys.readouterr().out)["oracles"]) == {"shadow", "contract", "liveness"}
 
 
-def test_nothing_is_told_if_no_two_releases_can_be_observed(engine, trace, capsys):
+def test_nothing_is_told_if_no_two_releases_can_be_observed(engine, trace):
     engine.are(MISSING, 0, 1, 2, 3, 5, 6, 7, 8)
-    code, _, said = told(capsys, trace, "--releases", "1.0.0..1.8.0")
+    code, _, said = told(trace, "1.0.0..1.8.0")
     assert (code, said) == (3, ["fewer than two releases could be observed, so nothing is told"])
-    assert told(capsys, trace, "--releases", "1.0.0..1.8.0", "--all")[0] == 0
+    assert told(trace, "1.0.0..1.8.0", every=True)[0] == 0
     engine.are(MISSING, 4)
-    assert told(capsys, trace, "--releases", "1.0.0..1.8.0", "--all")[0] == 3
+    assert told(trace, "1.0.0..1.8.0", every=True)[0] == 3
 
 
-def test_what_is_missing_is_installed_unless_it_must_not(engine, trace, capsys):
+def test_what_is_missing_is_installed_unless_it_must_not(engine, trace):
     engine.absent = {f"engine==1.{minor}.0" for minor in (0, 3, 8)}
-    code, rows, _ = told(capsys, trace, "--releases", "1.0.0..1.8.0", "--all", "--no-install")
+    code, rows, _ = told(trace, "1.0.0..1.8.0", every=True, installs=False)
     assert (code, engine.installed) == (0, [])
     assert "not observed" in rows["engine==1.3.0"]
-    code, rows, _ = told(capsys, trace, "--releases", "1.0.0..1.8.0", "--all")
+    code, rows, _ = told(trace, "1.0.0..1.8.0", every=True)
     assert engine.installed == ["engine==1.0.0", "engine==1.3.0", "engine==1.8.0"]
     assert "does not fail" in rows["engine==1.3.0"]
 
 
 def test_no_more_targets_than_jobs_at_a_time(engine, trace, monkeypatch):
     together = threading.Barrier(3)
-    observed = bisect_releases.observe
+    observed = observe
 
     def in_threes(question, open_target):
         together.wait(60)  # breaks unless three are at it
@@ -243,7 +273,7 @@ def test_what_is_known_at_ctrl_c_is_told(engine, trace, capsys, monkeypatch):
 
     monkeypatch.setattr(bisect_releases, "open_target", interrupting)
     engine.are(FAULT, 8)
-    code, rows, said = told(capsys, trace, "--releases", "1.0.0..1.8.0", "--jobs", "1")
+    code, rows, said = printed(capsys, trace, "--releases", "1.0.0..1.8.0", "--jobs", "1")
     end.set()
     assert (code, said) == (130, ["interrupted"])
     assert set(rows) == {"engine==1.0.0", "engine==1.8.0"}
@@ -290,12 +320,12 @@ def test_versions_are_ordered_by_age_and_the_ends_are_kept():
 def test_patches_are_asked_of_pip(engine, trace, capsys, monkeypatch):
     def answers(code, out, err=""):
         done = subprocess.CompletedProcess([], code, out, err)
-        monkeypatch.setattr(versions.subprocess, "run", lambda command, **options: done)
+        monkeypatch.setattr(subprocess, "run", lambda command, **options: done)
 
     family = Family("engine", lambda: None)
     answers(0, "engine (1.3.1)\nAvailable versions: 1.3.1, 1.3.0, 1.2.5, 1.0.0\n")
     assert published(family) == ("1.3.1", "1.3.0", "1.2.5", "1.0.0")
-    code, rows, _ = told(capsys, trace, "--releases", "1.2.0..1.4.0", "--patches", "--all")
+    code, rows, _ = told(trace, "1.2.0..1.4.0", every=True, patches=True)
     names = ["engine==1.2.0", "engine==1.2.5", "engine==1.3.0", "engine==1.3.1", "engine==1.4.0"]
     assert (code, list(rows)) == (0, names)
     answers(1, "", "WARNING: again\nERROR: No matching distribution found for engine\n")

@@ -1,0 +1,135 @@
+"""A run from its task to its outcome: what is kept of a finding, what counts as a failure, how it is repeated."""
+
+from dataclasses import replace
+
+import pytest
+from blockproof.fuzz.engines import keeping
+from blockproof.fuzz.engines.fuzzing import FuzzOutcome, FuzzTask, fuzz, repeat_command
+from blockproof.fuzz.engines.keeping import keep_finding, keep_smaller, recorded_name
+from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.findings.oracle_names import MODEL_FREE
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.traces.shrink import NotReproducedError
+from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, read_trace
+
+FAULT = "fault:free-order-reversed"
+PLAN = Plan(3, operations=20_000, attention=("full",))
+
+
+def silent(line):
+    """Tells nobody."""
+
+
+@pytest.fixture(scope="module")
+def found():
+    """The summary of a run that has found something."""
+    return run_random(open_target(FAULT), PLAN, Summary(FAULT, "random", PLAN.seed))
+
+
+def done(operations=700):
+    return Summary("impl", "random", 3, runs=4, operations=operations)
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "says"),
+    [
+        ({}, {}, "--operations 700"),
+        ({"seconds": 2.5}, {}, "--operations 700"),
+        ({"seconds": 2.5}, {"jobs": 2}, "--seconds 2.5 --jobs 2"),
+        ({}, {"jobs": 3, "isolate": True}, "--seconds 30 --jobs 3 --isolate"),
+        ({"attention": ("full", "mamba")}, {}, "--operations 700 --attention full,mamba"),
+        ({"oracles": ("shadow", "contract")}, {}, "--operations 700 --oracle shadow,contract"),
+        ({"oracles": MODEL_FREE}, {"spec": "vllm==0.33.0"}, "--operations 700"),
+        ({"tensors": "cpu", "chaos": True}, {}, "--operations 700 --tensors cpu --chaos"),
+    ],
+)
+def test_the_command_that_repeats_a_run_has_what_is_not_usual(changes, more, says):
+    task = FuzzTask(**{"spec": "impl", "engine": "random", "plan": replace(Plan(3), **changes), **more})
+    assert repeat_command(task, done()) == f"blockproof fuzz --target {task.spec} --engine random --seed 3 {says}"
+
+
+def test_a_run_without_operations_is_repeated_by_its_time():
+    assert repeat_command(FuzzTask("impl", "random", Plan(3)), done(0)).endswith("--seed 3 --seconds 30")
+
+
+def test_a_finding_or_a_floor_that_was_not_reached_is_a_failure(found):
+    assert not FuzzOutcome(done(), None, [], "").failed
+    assert FuzzOutcome(done(), None, ["a floor"], "").failed
+    assert FuzzOutcome(found, None, [], "").failed
+
+
+def test_a_task_is_run_kept_and_told(tmp_path):
+    steps = []
+    core = open_target(FAULT)
+    floors = {"total": {"operations": 10**9}}
+    outcome = fuzz(FuzzTask(FAULT, "random", PLAN), core, tmp_path, floors, steps.append)
+    assert steps[0] == f"fuzzing {FAULT} under lockstep, shadow, engine random, seed 3"
+    assert steps[1].endswith("; shrinking ...")
+    assert outcome.unmet == [f"operations in all {outcome.done.operations} times, floor 1000000000"]
+    lines = outcome.lines()
+    assert lines[-1] == f"repeat this run: {outcome.repeat}"
+    assert lines[-2] == outcome.unmet[0]
+    assert lines[1].startswith("shrunk to 3 operations in ")
+    document = outcome.as_json()
+    assert document["reproduction"]["operations"] == 3
+    assert document["floors_unmet"] == outcome.unmet
+    clean = fuzz(FuzzTask("impl", "random", replace(PLAN, operations=300)), open_target("impl"), tmp_path, {}, silent)
+    assert clean.kept is None
+    assert "reproduction" not in clean.as_json()
+    assert clean.lines() == [f"repeat this run: {clean.repeat}"]
+
+
+def test_nothing_found_leaves_nothing(tmp_path):
+    assert keep_finding(done(), open_target("impl"), PLAN, tmp_path / "out", silent) is None
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_the_shrunk_trace_stays(found, tmp_path):
+    kept = keep_finding(found, open_target(FAULT), PLAN, tmp_path, silent)
+    assert {*tmp_path.iterdir()} == {kept.files.trace, kept.files.test}
+    file = read_trace(kept.files.trace)
+    assert (len(file.trace.operations), file.target, file.found_by.seed) == (3, FAULT, PLAN.seed)
+    assert (kept.as_json()["operations"], kept.as_json()["complete"]) == (3, True)
+
+
+def test_the_whole_trace_stays_if_shrinking_was_cut_short(found, tmp_path, monkeypatch):
+    monkeypatch.setattr(keeping, "SHRINK_SECONDS", 0.0)
+    kept = keep_finding(found, open_target(FAULT), PLAN, tmp_path, silent)
+    lengths = {len(read_trace(path).trace.operations) for path in tmp_path.glob("*.json")}
+    assert len(found.trace.operations) in lengths
+    assert kept.as_json()["complete"] is False
+    assert kept.lines()[1].endswith("; gave up early, it may get shorter")
+
+
+def test_a_finding_that_does_not_show_again_is_kept_as_it_is(found, tmp_path, monkeypatch):
+    def never(*arguments, **options):
+        raise NotReproducedError("it did not")
+
+    steps = []
+    monkeypatch.setattr(keeping, "shrink", never)
+    kept = keep_finding(found, open_target(FAULT), PLAN, tmp_path, steps.append)
+    assert steps[-1] == "not shrunk: it did not; the target may not be deterministic"
+    assert kept.shrunk is None
+    assert kept.as_json()["operations"] is None
+    assert read_trace(kept.files.trace).trace == found.trace
+    assert FuzzOutcome(found, kept, [], "again").lines()[:2] == ["", str(found.finding)]
+
+
+def test_a_trace_file_is_shrunk_and_says_if_it_shows_something_else_by_now(found, tmp_path):
+    steps = []
+    file = TraceFile(found.trace, FAULT, FoundWhat("outcome", "Free", "of old"))
+    kept = keep_smaller(file, FAULT, open_target(FAULT), Plan(0), tmp_path, steps.append)
+    assert steps == ["note: the trace was written for ('outcome', 'Free'), it now shows ('free', 'Free')"]
+    document = kept.as_shrunk_json(file)
+    assert (document["operations_before"], document["operations"]) == (len(found.trace.operations), 3)
+    assert keep_smaller(file, "impl", open_target("impl"), Plan(0), tmp_path / "none", steps.append) is None
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_target_is_recorded_with_its_release():
+    core = open_target("impl")
+    core.name = "vllm==0.23.0"
+    assert recorded_name("vllm", core) == "vllm==0.23.0"
+    assert recorded_name("my.module:make", core) == "my.module:make"

@@ -1,0 +1,100 @@
+"""What a campaign's tables, JSON, files and exit code say of its rows."""
+
+from collections import Counter
+
+import pytest
+from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.findings.finding import Finding, Trace
+from blockproof.fuzz.findings.oracle_names import CONTRACT, SHADOW
+from blockproof.fuzz.releases import campaign, campaign_report
+from blockproof.fuzz.releases.campaign import Kept, Orders, Row, run_by_oracles
+from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.traces.trace_file import read_trace
+from blockproof.model.ops import Done, Free, Group, Shape, Submit
+
+SHAPE = Shape((Group("full", 1),), 3, 2, hash_block_size=1, scheduler_block_size=1, max_num_batched_tokens=1)
+TRACE = Trace(SHAPE, (Submit("a", (0,)), Free("a")))
+
+
+def kept(what="S7", oracle=CONTRACT, attention="full"):
+    finding = Finding(what, Free("a"), 1, Done(), Done(), oracle=oracle)
+    return Kept(finding, TRACE, attention, 3, complete=True)
+
+
+def cell(runs=4, unbuilt=0, **more):
+    summary = Summary("x", "random", 1, runs, 1_500, 2.0, oracles=(SHADOW, CONTRACT), **more)
+    summary.unbuilt["full"] = unbuilt
+    return summary
+
+
+def rows():
+    hidden = cell(unobserved=Counter({("S9", "no hits"): 2}))
+    return [
+        Row("clean==1", {"full": cell(), "mamba": cell(unbuilt=4)}, done=True),
+        Row("bad==1", {"full": hidden}, [kept(), kept(), kept("corruption", SHADOW)], done=True),
+        Row("gone", problem="first line\nno such device"),
+        Row("cut", {"full": cell()}),
+    ]
+
+
+@pytest.mark.parametrize(("chosen", "code"), [([0], 0), ([0, 2], 0), ([0, 1, 2], 1), ([2], 3), ([], 3), ([3], 0)])
+def test_the_exit_code_tells_a_finding_from_nothing_started(chosen, code):
+    assert campaign_report.exit_code([rows()[place] for place in chosen]) == code
+
+
+def test_tables_have_totals_cells_by_oracle_findings_and_what_was_not_seen():
+    tables = {table.title: table for table in campaign_report.tables(rows(), ("full", "mamba"))}
+    titles = [f"Findings of {oracle} by attention type, operations judged, seconds" for oracle in (CONTRACT, SHADOW)]
+    assert [*tables] == ["Targets", *titles, "Findings", "Not observed"]
+    assert [row[-1] for row in tables["Targets"].rows] == ["as planned", "as planned", "no such device", "early"]
+    full, mamba = tables[titles[0]].rows
+    assert full == ("full", "- 1,500 in 2 s", "S7x2 1,500 in 2 s", "not run", "- 1,500 in 2 s")
+    assert mamba == ("mamba", "not built", "not run", "not run", "not run")
+    assert tables[titles[1]].rows[0][2] == "corruption 1,500 in 2 s"
+    assert tables["Findings"].rows[0] == ("bad==1", "full", "S7", "Free", "3", "2")
+    assert tables["Not observed"].rows == (("bad==1", "S9", "no hits"),)
+
+
+def test_lines_and_json_say_the_same():
+    clean, bad, gone, cut = rows()
+    assert campaign_report.headline(rows()) == "4 targets, 6,000 operations"
+    assert campaign_report.verdict(rows()) == "3 findings"
+    assert campaign_report.verdict([clean]) == "nothing was found"
+    assert campaign_report.progress_line(clean).endswith("2 attention types, 0 kinds of findings, 4 s, done")
+    assert campaign_report.progress_line(gone).endswith(", no such device")
+    assert campaign_report.progress_line(cut).endswith(", ...")
+    documents = campaign_report.as_json([bad, gone])
+    assert [document["problem"] for document in documents] == ["", "first line\nno such device"]
+    assert documents[0]["findings"][0]["times"] == 3
+    assert documents[0]["findings"][2]["oracle"] == SHADOW
+
+
+def test_findings_are_kept_in_a_folder_for_each_target(tmp_path):
+    campaign_report.keep_findings(rows(), tmp_path, 5, {"bad==1": (CONTRACT,)})
+    assert [path.name for path in tmp_path.iterdir()] == ["bad-1"]
+    files = [read_trace(path) for path in (tmp_path / "bad-1").glob("*.json")]
+    assert {file.finding.observable for file in files} == {"S7", "corruption"}
+    assert {(file.target, file.found_by.seed) for file in files} == {("bad==1", 5)}
+    assert all("oracles=('contract',)" in path.read_text() for path in (tmp_path / "bad-1").glob("*.py"))
+
+
+def test_the_page_is_made_with_its_folder(tmp_path):
+    campaign_report.write_page(rows(), ("full",), tmp_path / "new" / "page.md")
+    text = (tmp_path / "new" / "page.md").read_text()
+    assert text.startswith("## 4 targets, 6,000 operations: 3 findings\n")
+    assert "### Not observed" in text
+
+
+def test_targets_that_are_judged_alike_run_together(monkeypatch):
+    ran, said = [], []
+
+    def noted(specs, orders, jobs, on_change):
+        ran.append((specs, orders.plan.oracles, jobs))
+        return [Row(spec) for spec in specs]
+
+    monkeypatch.setattr(campaign, "run_campaign", noted)
+    oracles = {"a": (SHADOW,), "b": (CONTRACT,), "c": (SHADOW,)}
+    made = run_by_oracles(oracles, Orders(Plan(9)), 2, said.append, lambda row: None)
+    assert ran == [(["a", "c"], (SHADOW,), 2), (["b"], (CONTRACT,), 2)]
+    assert said == ["a, c: shadow; seed 9", "b: contract; seed 9"]
+    assert [row.target for row in made] == ["a", "c", "b"]
