@@ -19,7 +19,7 @@ def mamba(shapes=((3, 2), (5,)), dtypes=(FLOAT, HALF), block_size: int = 4, **fi
     return impl.MambaSpec(block_size, shapes, dtypes, **fields)
 
 
-def config(*groups: dict[str, object], num_blocks: int = 5) -> KVCacheConfig:
+def config(*groups: dict[str, impl.KVCacheSpec], num_blocks: int = 5) -> KVCacheConfig:
     """Layer name to spec for each group; the i-th layers of all groups share tensor i."""
     deepest = max(map(len, groups))
     tensors = []

@@ -35,7 +35,7 @@ def adapter(name: str) -> Any:
 
 
 def test_a_key_holds_hash_and_group() -> None:
-    key = impl.make_block_hash_with_group_id(b"h" * 32, 258)
+    key = impl.make_block_hash_with_group_id(impl.BlockHash(b"h" * 32), 258)
     assert key == b"h" * 32 + b"\x00\x00\x01\x02"
     assert impl.get_block_hash(key) == b"h" * 32
     assert impl.get_group_id(key) == 258
@@ -174,18 +174,18 @@ def test_need_extra_keys() -> None:
 
 
 def test_events_show_hashes_as_configured(monkeypatch: pytest.MonkeyPatch) -> None:
-    block_hash = bytes(range(32))
+    block_hash = impl.BlockHash(bytes(range(32)))
     assert impl.maybe_convert_block_hash(block_hash) == int.from_bytes(block_hash, "big") % 2**64
     monkeypatch.setenv("VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES", "0")
     assert impl.maybe_convert_block_hash(block_hash) == block_hash
 
 
 def test_hashes_of_larger_blocks_follow_the_list_and_behave_like_one() -> None:
-    small = [bytes([i]) for i in range(5)]
+    small = [impl.BlockHash(bytes([i])) for i in range(5)]
     view = impl.BlockHashListWithBlockSize(small, 2, 4)
     large = [b"\x00\x01", b"\x02\x03"]
     assert list(view) == large
-    small.append(b"\x05")
+    small.append(impl.BlockHash(b"\x05"))
     large.append(b"\x04\x05")
     assert list(view) == large
     assert len(view) == 3
@@ -197,7 +197,7 @@ def test_hashes_of_larger_blocks_follow_the_list_and_behave_like_one() -> None:
         with pytest.raises(IndexError, match=str(wrong)):
             view[wrong]
     with pytest.raises(TypeError, match="str"):
-        view["1"]
+        view["1"]  # type: ignore[call-overload]
     with pytest.raises(AssertionError, match="multiple"):
         impl.BlockHashListWithBlockSize(small, 4, 6)
 

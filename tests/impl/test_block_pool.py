@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from blockproof.impl import (
     AllBlocksCleared,
+    BlockHash,
     BlockHashToBlockMap,
+    BlockHashWithGroupId,
     BlockPool,
     BlockRemoved,
     BlockStored,
@@ -16,7 +18,7 @@ from blockproof.impl import (
     make_block_hash_with_group_id,
 )
 
-HASHES = [bytes([i]) * 32 for i in range(8)]
+HASHES = [BlockHash(bytes([i]) * 32) for i in range(8)]
 
 
 def request(**details: Any) -> Any:
@@ -175,6 +177,7 @@ def test_events_show_the_low_64_bits_unless_told_otherwise(pool: BlockPool) -> N
     pool.cache_full_blocks(request(), blocks, 0, 1, 2, 0)
     pool.evict_blocks({1})
     stored, removed = pool.take_events()
+    assert isinstance(stored, BlockStored)
     assert stored.block_hashes == [int.from_bytes(HASHES[0][-8:], "big")]
     assert removed == BlockRemoved(stored.block_hashes, "GPU", 0)
 
@@ -238,7 +241,7 @@ def test_check_finds_a_held_block_in_the_queue(pool: BlockPool) -> None:
 
 
 def test_check_finds_an_identity_that_no_lookup_finds(pool: BlockPool) -> None:
-    pool.blocks[2].block_hash = b"x"
+    pool.blocks[2].block_hash = BlockHashWithGroupId(b"x")
     with pytest.raises(AssertionError, match="registered == carried"):
         pool.check()
 

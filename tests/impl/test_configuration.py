@@ -72,7 +72,7 @@ def test_no_function_changes_what_it_is_given(layers: dict[str, impl.KVCacheSpec
 
 def test_one_object_may_serve_several_layers() -> None:
     window = latent_window(90)
-    layers = {"a": latent(), "b": window, "c": window}
+    layers: dict[str, impl.KVCacheSpec] = {"a": latent(), "b": window, "c": window}
     groups = impl.get_kv_cache_groups(config(), layers)
     assert [group.layer_names for group in groups] == [["a"], ["b"], ["c"]]
     assert {group.kv_cache_spec.page_size_bytes for group in groups} == {64 * 576}
@@ -104,7 +104,10 @@ def test_switching_hybrid_memory_off_replaces_layers_only_in_the_mapping() -> No
 
 
 def test_padding_of_a_latent_window_grows_with_its_block() -> None:
-    layers = {"a": replace(latent(), block_size=256), "b": latent_window(page_size_padded=64 * 600)}
+    layers: dict[str, impl.KVCacheSpec] = {
+        "a": replace(latent(), block_size=256),
+        "b": latent_window(page_size_padded=64 * 600),
+    }
     impl.unify_hybrid_kv_cache_specs(layers)
     assert layers["b"].page_size_bytes == 256 * 600
     assert isinstance(layers["b"], impl.MLAAttentionSpec)
@@ -279,7 +282,8 @@ def test_given_configurations_must_have_the_same_groups() -> None:
 
 
 def test_given_configurations_may_have_their_own_layers_of_a_uniform_group() -> None:
-    stages = [named(full(), full(head_size=8)), {"x": full(), "y": full(head_size=8)}]
+    second: dict[str, impl.KVCacheSpec] = {"x": full(), "y": full(head_size=8)}
+    stages = [named(full(), full(head_size=8)), second]
     configs = impl.get_kv_cache_configs(config(), stages, [GIB, GIB])
     assert kv_cache_utils.unify_kv_cache_configs(copy.deepcopy(configs)) == configs
 

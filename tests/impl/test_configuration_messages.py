@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import blockproof.impl as impl
@@ -116,7 +117,7 @@ def test_a_refusal_says_what_is_wrong_and_what_to_do(
 def test_a_page_that_does_not_grow_with_its_block_is_named() -> None:
     @dataclass(frozen=True)
     class Fixed(impl.KVCacheSpec):
-        page_size_bytes: int = 512  # type: ignore[misc]
+        page_size_bytes: int = 512
 
     with pytest.raises(NotImplementedError, match=r"layer 'b'.*tokens its page is 512 bytes.*Fixed"):
         impl.unify_kv_cache_spec_page_size({"a": full(), "b": Fixed(16)})
@@ -147,7 +148,7 @@ def test_an_override_and_a_fitted_length_are_logged(caplog: pytest.LogCaptureFix
         (GIB, "max_model_len stays 1024, which fits into the KV cache"),
     ):
         fitted = config(original_max_model_len=-1)
-        (first, *_) = logged(caplog, lambda c=fitted, m=memory: impl.get_kv_cache_configs(c, [layers], [m]))
+        (first, *_) = logged(caplog, partial(impl.get_kv_cache_configs, fitted, [layers], [memory]))
         assert first == message
 
 

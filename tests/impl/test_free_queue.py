@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from blockproof.impl import FreeKVCacheBlockQueue, KVCacheBlock
+from blockproof.impl import BlockHashWithGroupId, FreeKVCacheBlockQueue, KVCacheBlock
 
 
 def queue_of(n: int) -> tuple[list[KVCacheBlock], FreeKVCacheBlockQueue]:
@@ -108,12 +108,12 @@ def test_a_block_shows_its_neighbours_by_id_only() -> None:
 
 def test_an_identity_is_not_overwritten() -> None:
     block = KVCacheBlock(7)
-    block.block_hash = b"first"
+    block.block_hash = BlockHashWithGroupId(b"first")
     with pytest.raises(AssertionError, match="block 7"):
-        block.block_hash = b"second"
+        block.block_hash = BlockHashWithGroupId(b"second")
     assert block.block_hash == b"first"
     block.reset_hash()
-    block.block_hash = b"second"
+    block.block_hash = BlockHashWithGroupId(b"second")
     assert block.block_hash == b"second"
 
 

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -189,7 +190,7 @@ def window(sliding_window: int, **fields):
     return impl.SlidingWindowSpec(16, num_kv_heads=2, head_size=64, dtype=HALF, sliding_window=sliding_window, **fields)
 
 
-LATENT = {"cache_dtype_str": "fp8_ds_mla", "model_version": "deepseek_v4", "alignment": 576}
+LATENT: dict[str, Any] = {"cache_dtype_str": "fp8_ds_mla", "model_version": "deepseek_v4", "alignment": 576}
 V4 = {
     **{f"{i}.ratio4": mla(256, 512, INT8, compress_ratio=4, **LATENT) for i in range(3)},
     **{f"{i}.ratio128": mla(256, 512, INT8, compress_ratio=128, **LATENT) for i in range(2)},

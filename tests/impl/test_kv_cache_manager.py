@@ -237,7 +237,7 @@ def test_a_reset_is_told_with_the_next_statistics(core: Any) -> None:
 def test_blocks_of_groups_add_up(core: Any) -> None:
     blocks = [impl.KVCacheBlock(i) for i in range(4)]
     blocks[0].is_null = True
-    blocks[1].block_hash = b"x"
+    blocks[1].block_hash = impl.BlockHashWithGroupId(b"x")
     both = impl.KVCacheBlocks(((), blocks[:1])) + impl.KVCacheBlocks((blocks[1:3], blocks[3:]))
     assert both.get_block_ids() == ([1, 2], [0, 3])
     assert both.get_unhashed_block_ids_all_groups() == [[2], [3]]

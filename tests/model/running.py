@@ -38,7 +38,7 @@ def core(*groups, num_blocks=10, max_model_len=32, kind=Model, **switches) -> Mo
     """A small model; sizes that are not named follow from the groups."""
     block_size = groups[0].block_size if groups else 1
     sizes = {"hash_block_size": block_size, "scheduler_block_size": block_size, "max_num_batched_tokens": max_model_len}
-    model = kind(Shape(groups, num_blocks, max_model_len, **(sizes | switches)))
+    model: Model = kind(Shape(groups, num_blocks, max_model_len, **(sizes | switches)))
     assert model.construction == Done()
     return model
 

@@ -1,18 +1,22 @@
 """Hits of chunked attention against attention itself: sound where the block size divides the chunk, not elsewhere."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from blockproof.model.core import Model
 from blockproof.model.ops import NULL, Allocate, Evict, Group, Lookup, Submit
 
 from .running import core, done, runs, steps
 
 
-def unsound_hits():
+def unsound_hits() -> Iterator[tuple[int, int]]:
     """Hits after which the next query reads a null entry: (chunk, block size)."""
     for model, workload, _ in runs(("chunked",), 60, kind=Model):
         rule = model.rules[0]
         for operation, _, outcome, _ in steps(model, workload):
-            if isinstance(operation, Lookup) and outcome.value[0]:
-                tokens, (row,) = outcome.value
+            found: Any = outcome.value if isinstance(operation, Lookup) else None
+            if found and found[0]:
+                tokens, (row,) = found
                 if any(row[t // rule.b] == NULL for t in range(tokens) if rule.attends(tokens, t)):
                     yield rule.k, rule.b
 

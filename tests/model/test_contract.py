@@ -1,5 +1,7 @@
 """What holds of every run: refusals and errors change nothing, nothing leaks, the prediction is exact."""
 
+from typing import Any
+
 import pytest
 from blockproof.fuzz.workload.shapes import ATTENTION
 from blockproof.model.attention import Mamba
@@ -137,6 +139,7 @@ def inexact(kind):
     for model, workload, where in runs(seeds=115, kind=kind):
         for operation, _, outcome, after in steps(model, workload):
             if isinstance(operation, Allocate) and isinstance(outcome, Done):
+                assert isinstance(model, Predicting)
                 taken = model.free_then - after.num_free
                 if taken != model.prediction:
                     aligned = any(isinstance(rule, Mamba) and rule.align for rule in model.rules)
@@ -229,6 +232,12 @@ FULL = Group("full", 2)
     ],
 )
 def test_a_shape_that_no_core_can_have_fails_at_construction(changes, error):
-    sound = {"groups": (FULL,), "num_blocks": 4, "max_model_len": 8, "hash_block_size": 2, "scheduler_block_size": 2}
+    sound: dict[str, Any] = {
+        "groups": (FULL,),
+        "num_blocks": 4,
+        "max_model_len": 8,
+        "hash_block_size": 2,
+        "scheduler_block_size": 2,
+    }
     assert Model(Shape(**sound, max_num_batched_tokens=8)).construction == Done()
     assert Model(Shape(**(sound | changes), max_num_batched_tokens=8)).construction == Failed(error)

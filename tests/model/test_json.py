@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields
+from typing import Any
 
 import pytest
 from blockproof.model.ops import (
@@ -77,7 +78,8 @@ def test_all_kinds_are_known_by_name():
 
 
 def test_operations_of_different_kinds_with_equal_fields_differ():
-    free, preempt = OPERATIONS["Free"], OPERATIONS["Preempt"]
+    free: Any = OPERATIONS["Free"]
+    preempt: Any = OPERATIONS["Preempt"]
     assert free("a") == free("a")
     assert free("a") != preempt("a")
     assert Reset() != OPERATIONS["StepStart"]()

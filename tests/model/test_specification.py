@@ -1,5 +1,6 @@
 """The numbered rules and examples of the specification (core.md §10 and its known deviations), one test each."""
 
+from blockproof.model.attention import Mamba
 from blockproof.model.ops import (
     NULL,
     Advance,
@@ -181,6 +182,7 @@ def test_deviation_3_the_chunked_cap_counts_the_block_that_a_chunk_drags_along()
 def test_deviation_4_a_table_longer_than_needed_does_not_hide_another_group_s_demand():
     model = core(Group("mamba", 2, mamba_mode="align"))
     rule = model.rules[0]
+    assert isinstance(rule, Mamba)
     assert [model.running_states(rule, missing, True) for missing in (-2, 0, 3)] == [0, 0, 1]
 
 

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from blockproof.fuzz.adapters import references
@@ -47,12 +48,13 @@ def trace_of(deviation: Deviation) -> Trace:
     return read_trace(FOLDER / f"{deviation.id}.json").trace
 
 
-def alone(deviation: Deviation, shape: Shape) -> Model:
+def alone(deviation: Deviation, shape: Shape) -> DeviatingModel:
     """The model with this one deviation."""
-    return type("Alone", (MODELS[deviation],), {})(shape)
+    changed: DeviatingModel = type("Alone", (MODELS[deviation],), {})(shape)
+    return changed
 
 
-def views(model: Model, trace: Trace) -> list[object]:
+def views(model: Model, trace: Trace) -> list[Any]:
     """All that can be seen of a model while it follows a trace, its construction first."""
     if model.construction != Done():
         return [model.construction]
@@ -76,6 +78,9 @@ class Release:
         outcome, snapshot = self._model.step(operation)
         return (Done() if unchecked else outcome), snapshot
 
+    def close(self):
+        pass
+
 
 @pytest.mark.parametrize("deviation", IN_MODEL, ids=ids)
 def test_a_deviation_changes_the_model_where_its_trace_ends_and_only_there(deviation):
@@ -92,6 +97,7 @@ def test_a_deviation_changes_the_model_where_its_trace_ends_and_only_there(devia
 def test_no_other_deviation_explains_the_trace(deviation):
     trace = trace_of(deviation)
     without = model_for(RELEASE, trace.shape, without=(deviation.id,))
+    assert isinstance(without, DeviatingModel)
     assert views(without, trace) == views(Model(trace.shape), trace)
     assert not +without.deviated
 
@@ -183,7 +189,9 @@ def test_the_page_has_what_the_traces_show():
     shown = {}
     for name in TRACES:
         file: TraceFile = read_trace(FOLDER / f"{name}.json")
-        shown[name] = (file, undeclared(name, file.trace, Release()))
+        finding = undeclared(name, file.trace, Release())
+        assert isinstance(finding, Finding), finding
+        shown[name] = (file, finding)
     written = (FOLDER.parent / "deviations.md").read_text(encoding="utf-8")
     again = f"blockproof deviations --target {RELEASE} --check {KEPT} --page {KEPT}.md"
     assert page(RELEASE, shown) == written, f"write it again: {again}"

@@ -29,7 +29,7 @@ from blockproof.model.snapshot import Snapshot
 
 INSTALLED = [environment.name for environment in environments.installed(families()["vllm"])]
 FULL, WINDOW, CHUNK = Group("full", 2), Group("sliding", 2, window=3), Group("chunked", 2, chunk=16)
-STATE = {mode: Group("mamba", 2, mamba_mode=mode) for mode in ("none", "all", "align")}  # type: ignore[arg-type]
+STATE = {mode: Group("mamba", 2, mamba_mode=mode) for mode in ("none", "all", "align")}
 
 
 def shape(*groups: Group, eagle: bool = False) -> Shape:
@@ -117,14 +117,14 @@ def test_a_copied_block_is_told(target: Target) -> None:
     partial = target.name.startswith("vllm") and release_of(target.name.partition("==")[2]).copies
     assert found[0] == (6 if partial else 0)
     _, state = done(target, Allocate("b", 1 if partial else 7, hit=True))
-    copies = getattr(target, "copies", ())
+    copies: tuple[tuple[int, int], ...] = getattr(target, "copies", ())
     if not partial:
         assert copies == ()
         return
     ((source, destination),) = copies
     assert state.tables[1]["b"].count(destination) == 1
     assert source not in state.tables[1]["b"]
-    assert getattr(target, "hides", ()) >= {"labels", "registered"}
+    assert getattr(target, "hides", frozenset()) >= {"labels", "registered"}
     assert set(state.labels) == {None}
     done(target, StepStart())
     assert getattr(target, "copies", ()) == ()

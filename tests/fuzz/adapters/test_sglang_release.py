@@ -69,7 +69,8 @@ def test_an_adapter_and_a_salt_of_one_name_share_nothing(target):
     target.start(shape(FULL))
     do(target, Submit("a", PROMPT, adapter="x"), Lookup("a"), Allocate("a", 21, hit=True), Advance("a"), Free("a"))
     hits = [
-        do(target, Submit(n, PROMPT, **k), Lookup(n))[0][0] for n, k in (("b", {"salt": "x"}), ("c", {"adapter": "x"}))
+        do(target, submit, Lookup(submit.request))[0][0]
+        for submit in (Submit("b", PROMPT, salt="x"), Submit("c", PROMPT, adapter="x"))
     ]
     assert hits == [0, 20]
 

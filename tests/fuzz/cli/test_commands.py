@@ -66,8 +66,8 @@ def test_a_finding_exits_with_1_and_leaves_a_minimal_trace_and_a_failing_test(tm
     assert run.returncode == 1
     assert "model and target differ in `free`" in run.stdout
     fixed = {**os.environ, "BLOCKPROOF_TARGET": "impl"}
-    run = subprocess.run([sys.executable, "-m", "pytest", "-q", test], capture_output=True, cwd=tmp_path, env=fixed)
-    assert run.returncode == 0
+    again = subprocess.run([sys.executable, "-m", "pytest", "-q", test], capture_output=True, cwd=tmp_path, env=fixed)
+    assert again.returncode == 0
 
 
 def test_json_is_one_document_on_stdout(tmp_path, capsys):
@@ -238,7 +238,7 @@ def test_help_of_every_command_has_an_example(capsys):
 def test_a_trace_from_elsewhere_cannot_put_code_into_the_test_file():
     end = '"""\nimport os; os.abort()\n"""'
     file = TraceFile(Trace(SHAPE, (Submit(end, (0,)),)), end, FoundWhat(end, end, end), FoundBy(end, 1, end))
-    spaces = {}
+    spaces: dict[str, str] = {}
     exec(compile(pytest_file(file, "name"), "test_name.py", "exec"), spaces)
     assert spaces["TARGET"] == end
     assert json.loads(spaces["TRACE"])["operations"][0]["request"] == end

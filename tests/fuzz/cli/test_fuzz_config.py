@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from blockproof.fuzz.cli import main as cli
 from blockproof.fuzz.configuration.check import Judge, draw_case
+from blockproof.fuzz.configuration.questions import Question
 from blockproof.fuzz.opening.child import ChildCalculator, Limits
 from blockproof.fuzz.opening.targets import open_calculator
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
@@ -20,8 +21,8 @@ from ..waiting import PATIENCE_S, wait_until
 
 HERE = Path(__file__).parents[1]
 FAULT = "fault:one-block-more"
-BLOCKS = ("num_blocks", {"draws": [[2, 4096, 512]], "vllm_config": {}})
-GCD = ("approximate_gcd", {"draws": [[[4, 6], None]]})
+BLOCKS = Question("num_blocks", {"draws": [[2, 4096, 512]], "vllm_config": {}})
+GCD = Question("approximate_gcd", {"draws": [[[4, 6], None]]})
 
 
 @pytest.fixture(autouse=True)
@@ -47,6 +48,7 @@ def launch():
 
 def test_a_child_answers_as_this_process_does():
     here, child = open_calculator("impl"), open_calculator("impl", isolate=True)
+    assert isinstance(child, ChildCalculator)
     try:
         for index in range(20):
             _, questions = draw_case(SeededDraw(f"child/{index}"))

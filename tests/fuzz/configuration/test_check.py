@@ -6,6 +6,7 @@ from functools import cache
 from importlib import import_module
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from blockproof.fuzz.adapters import references
@@ -94,7 +95,7 @@ def test_memory_is_drawn_on_both_sides_of_what_is_needed():
     for index in range(400):
         configuration, _ = draw_case(SeededDraw(f"memory/{index}"))
         about = configuration.about_layers(vllm_config=configuration.vllm_config)
-        needed = Rules().answer("needed", about).get("output")
+        needed: Any = Rules().answer("needed", about).get("output")
         if needed and len(configuration.workers) == 1 and configuration.available_memory:
             spare = configuration.one_memory - needed["from_groups"]
             counts[{0: "exactly", -1: "a byte short"}.get(spare, "more" if spare > 0 else "less")] += 1

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import unittest
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from blockproof.fuzz import lockstep_machine
@@ -49,7 +50,7 @@ def failure(machine) -> DifferenceError:
 def test_our_core_passes(chaos):
     applied = []
 
-    class Counted(lockstep_machine("impl", chaos=chaos)):
+    class Counted(lockstep_machine("impl", chaos=chaos)):  # type: ignore[misc]  # made when it is asked for
         def count(self, lockstep):
             applied.extend(lockstep.operations)
 
@@ -116,8 +117,11 @@ def test_a_target_that_is_not_deterministic_fails_with_the_whole_trace():
         def step(self, operation):
             return self.core.step(operation)
 
+        def close(self):
+            self.core.close()
+
     story = iter([Submit("a", (0, 0)), Allocate("a", 2), ReadTable("a"), Free("a")])
-    machine = lockstep_machine(Moody())()
+    machine: Any = lockstep_machine(Moody())()
     machine.run = LockstepRun(machine.target)
     machine.run.start(Shape((Group("full", 1),), 3, 2, 1, 1, 1))
     machine.workload = SimpleNamespace(next=lambda model: next(story))
@@ -137,7 +141,7 @@ def test_unittest_reports_the_difference_as_a_failure():
 
 def test_a_difference_that_only_draining_shows_is_found():
     """`Free` of the last requests happens at the end of a run, in `teardown`."""
-    machine = lockstep_machine(FAULT, attention=("full",))
+    machine: Any = lockstep_machine(FAULT, attention=("full",))
     machine.finish = machine.advance_requests = machine.observe = lambda self, data: None  # nobody leaves before
     assert type(failure(machine).finding.operation).__name__ == "Free"
 

@@ -96,7 +96,7 @@ def test_a_run_is_the_same_whatever_was_run_before_it(watched):
     alone = []
     for index in (3, 11, 14):
         watched.clear()
-        lockstep = runs_of.LockstepRun(open_target("impl"))
+        lockstep = runs_of.open_run(open_target("impl"))
         attention = ("full", "full+mamba")[index % 2]
         engines._run(lockstep, SeededDraw(f"0/{index}"), attention, False)
         alone.append((watched[0]["shape"], watched[0]["steps"]))
@@ -125,7 +125,7 @@ def test_the_run_that_reaches_the_number_of_operations_is_the_last(engine):
 def test_the_run_that_reaches_the_limit_in_seconds_is_the_last(engine, monkeypatch):
     """With a clock of our own that goes on by a second at every look."""
     seconds = itertools.count()
-    monkeypatch.setattr(engines.time, "monotonic", lambda: next(seconds))
+    monkeypatch.setattr("blockproof.fuzz.engines.seeded.time.monotonic", lambda: next(seconds))
     times = []
     summary = fuzz(engine, seconds=30, on_progress=lambda so_far: times.append(so_far.seconds))
     assert times[-1] == summary.seconds >= 30
@@ -182,6 +182,9 @@ def test_a_finding_of_a_target_that_is_not_deterministic_is_kept(engine):
 
         def step(self, operation):
             return self.core.step(operation)
+
+        def close(self):
+            self.core.close()
 
     summary = run_engine(Moody(), Plan(0, operations=20_000), Summary("moody", engine, 0))
     assert summary.finding.kind == ("usage", "start")
@@ -350,7 +353,7 @@ def test_every_operation_drawn_is_allowed(watched):
 
 
 def test_what_asserts_that_operations_are_allowed_can_fail(watched):
-    lockstep = runs_of.LockstepRun(open_target("impl"))
+    lockstep = runs_of.open_run(open_target("impl"))
     lockstep.start(Shape((Group("full", 1),), 3, 2, 1, 1, 1))
     with pytest.raises(AssertionError, match="Lookup"):
         lockstep.step(ops.Lookup("nobody"))
@@ -375,6 +378,9 @@ def test_a_ctrl_c_that_somebody_swallows_still_ends_a_hypothesis_run():
 
         def step(self, operation):
             return self.core.step(operation)
+
+        def close(self):
+            self.core.close()
 
     summary = Summary("deaf", "hypothesis", 0)
     with pytest.raises(KeyboardInterrupt):

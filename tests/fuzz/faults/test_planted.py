@@ -48,7 +48,8 @@ def shrunk(name: str) -> Shrunk:
 def shorter(trace: Trace, count: int) -> Iterator[Trace]:
     """The trace without `count` of its operations, whichever these are."""
     kept = len(trace.operations) - count
-    return (Trace(trace.shape, operations) for operations in combinations(trace.operations, kept)) if kept >= 0 else ()
+    choices = combinations(trace.operations, kept) if kept >= 0 else iter(())
+    return (Trace(trace.shape, operations) for operations in choices)
 
 
 @pytest.mark.parametrize("name", BY_LOCKSTEP)

@@ -233,10 +233,10 @@ def test_child_side_needs_only_the_standard_library(tmp_path: Path) -> None:
 def test_what_a_target_cannot_do_or_show_and_what_it_copies_is_told(opened: list[ChildTarget]) -> None:
     target = ChildTarget("fake", "fakes:copies")
     opened.append(target)
-    assert (target.lacks, target.hides) == ({"Reset"}, {"events"})  # before it is started
+    assert (target.lacks, target.hides) == (frozenset({"Reset"}), frozenset({"events"}))  # before it is started
     target.start(SHAPE)
     assert target.hides == {"events", "labels"}
     target.step(Take(3))
-    assert target.copies == ((3, 4),)
+    assert list(target.copies) == [(3, 4)]
     target.step(ReadTable("a"))
-    assert target.copies == ()
+    assert list(target.copies) == []

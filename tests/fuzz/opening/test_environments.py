@@ -277,7 +277,7 @@ def test_spec_of_no_form_is_a_value_error_of_one_line(spec: str) -> None:
 
 
 def test_isolate_puts_our_core_into_a_child() -> None:
-    assert commands.exercise(registry.open_target("impl"))
+    assert exercise(registry.open_target("impl"))
     target = registry.open_target("impl", isolate=True)
     assert isinstance(target, ChildTarget)
     assert exercise(target)

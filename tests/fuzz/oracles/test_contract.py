@@ -277,6 +277,7 @@ def test_late_rejected_drafts_do_not_count_as_content():
     assert story.view.last is not None
     outcome = story.view.last[1]
     assert isinstance(outcome, Done)
+    assert isinstance(outcome.value, tuple)
     assert outcome.value[0] == 2
 
 
@@ -294,10 +295,9 @@ def test_the_document_has_every_property_every_known_loss_and_every_planted_mist
 def shown(*tables):
     """What a target shows that shows its tables only."""
     groups = range(len(tables))
-    labels = [None] * 8
-    return Snapshot(
-        *([], 0, 0.0, [0] * 8, list(tables), [{} for _ in groups], labels, labels, 0, (), [[] for _ in groups], None)
-    )
+    labels: list[int | None] = [None] * 8
+    registered: list[dict[str, int]] = [{} for _ in groups]
+    return Snapshot([], 0, 0.0, [0] * 8, list(tables), registered, labels, labels, 0, (), [[] for _ in groups], None)
 
 
 @pytest.mark.parametrize(

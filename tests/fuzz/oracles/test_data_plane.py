@@ -1,6 +1,7 @@
 """The shadow memory on tensors: right tensors show nothing, and every planted fault of the data plane is caught."""
 
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 from blockproof.fuzz.cli.main import main
@@ -83,7 +84,7 @@ def test_a_wrong_block_after_window_skipping_is_read_wrong_on_tensors_too():
 
 @needs_torch
 def test_groups_share_the_buffers_of_their_configuration_and_nothing_else():
-    memory = memory_named("cpu")(HYBRID)
+    memory: Any = memory_named("cpu")(HYBRID)
     shared = [tensor.shared_by for tensor in memory.config.kv_cache_tensors]
     assert shared == [["group0.layer0", "group1.layer0", "group2.layer0"], ["group0.layer1", "group2.layer1"]]
     follow(memory, Submit("a", (1, 2, 3, 4, 5)), Allocate("a", 5))
@@ -105,7 +106,7 @@ def test_what_was_never_written_reads_as_garbage_and_is_a_finding():
 
 @needs_torch
 def test_bytes_behind_the_tables_back_are_damage():
-    memory = memory_named("cpu")(HYBRID)
+    memory: Any = memory_named("cpu")(HYBRID)
     follow(memory, Submit("a", (1, 2)), Allocate("a", 2))
     memory.tensors.buffers[1][3 * memory.page_bytes + 5] ^= 1
     layers = "group0.layer1, group2.layer1"

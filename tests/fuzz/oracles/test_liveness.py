@@ -240,7 +240,7 @@ def test_who_waits_for_a_state_may_have_to_wait_again_while_new_ones_are_registe
 
 def test_a_state_registered_once_more_in_this_step_may_defer_who_hits_the_older_block() -> None:
     shape = _shape(STATES, usable=8, budget=4)
-    again = [Submit("again", (0, 0), skip_lookup=True), Advance("again", (0,))]
+    again: list[Operation] = [Submit("again", (0, 0), skip_lookup=True), Advance("again", (0,))]
     script = _script(shape, _request("first", 1, 1), [StepStart()], again, _request("hits", 2, 1))
     finding, run = _judge(open_impl(), script)
     assert finding is None

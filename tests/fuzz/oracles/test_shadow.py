@@ -16,7 +16,7 @@ from blockproof.fuzz.reports.formats import plain, verdict
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
-from blockproof.fuzz.targets.deviations import corrupting
+from blockproof.fuzz.targets.deviations import DeviatingModel, corrupting
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import read_trace
 from blockproof.fuzz.workload.draw import SeededDraw
@@ -130,6 +130,7 @@ def test_wrong_content_after_a_known_deviation_is_counted_and_ends_the_run():
 def test_a_deviation_that_corrupts_nothing_excuses_nothing():
     """Found by review: the mixture of all deviations must not count as one that corrupts."""
     model = model_for("vllm==0.23.0", shape(Group("full", 2)))
+    assert isinstance(model, DeviatingModel)
     model.deviated.update({deviation.id: 1 for deviation in declared_for("vllm==0.23.0") if not deviation.corrupts})
     assert corrupting(model) == []
     model.deviated[CORRUPTING[0]] += 1

@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from math import lcm
 from pathlib import Path
+from typing import Any
 
 import pytest
 from blockproof.fuzz.cli import main as cli
@@ -264,7 +265,7 @@ def test_a_target_that_is_lost_exits_with_3(capsys, monkeypatch):
 
 # The real release.
 
-VARIATIONS = {
+VARIATIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "scarce": {"memory": 2 * GIB},
     "auto": {"memory": 2 * GIB, "auto": True},
@@ -298,7 +299,7 @@ SAME = [
 def test_a_real_release_answers_with_the_same_plan(example, variation, release):
     """No declared deviation concerns these layers."""
     options = VARIATIONS[variation]
-    plans = []
+    plans: list[object] = []
     for calculator in (open_calculator("impl"), release):
         try:
             plan = plan_of(example, calculator=calculator, **options)

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -176,9 +177,9 @@ def cases(monkeypatch):
 
     def use(code):
         monkeypatch.setattr(scheduler_cases, "interpreter_of", lambda spec: (spec, None))
-        real = scheduler_cases.subprocess.run
+        real = subprocess.run
         run = lambda words, **options: real([sys.executable, "-c", code, *words[4:]], **options)  # noqa: E731
-        monkeypatch.setattr(scheduler_cases.subprocess, "run", run)
+        monkeypatch.setattr(subprocess, "run", run)
         return run_cases("vllm==0.33.0", ["a", "b", "c"])
 
     return use

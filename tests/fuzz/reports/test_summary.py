@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -62,7 +63,8 @@ def test_merging_adds_counts_and_keeps_the_first_finding():
 def test_every_form_names_what_was_reached_and_found():
     summary = run()
     situation, times = summary.reached.most_common(1)[0]
-    assert as_json(summary)["reached"][situation] == times
+    reached: Any = as_json(summary)["reached"]
+    assert reached[situation] == times
     assert json.loads(json.dumps(as_json(summary)))["finding"] is None
     assert any(situation in line and f"{times:,}" in line for line in plain(summary).splitlines())
     assert f"| {situation} | {times:,} |" in markdown(summary)
@@ -70,7 +72,8 @@ def test_every_form_names_what_was_reached_and_found():
     found = summary_with_finding()
     assert "FOUND: `free` differs at Free" in plain(found)
     assert "free: [1] -> []" in markdown(found)
-    assert as_json(found)["finding"]["operation"] == "Free"
+    told: Any = as_json(found)["finding"]
+    assert told["operation"] == "Free"
 
 
 def test_junit_has_a_case_for_each_attention_type_and_fails_the_right_one():

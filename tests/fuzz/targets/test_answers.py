@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy
 import pytest
@@ -26,7 +27,7 @@ class Answering:
 
     name = "answering"
 
-    def __init__(self, start: Callable | None = None, step: Callable | None = None) -> None:
+    def __init__(self, start: Callable[..., Any] | None = None, step: Callable[..., Any] | None = None) -> None:
         self._core = open_target("impl")
         self._start, self._step = start, step
 
@@ -46,7 +47,7 @@ def _raise(error: BaseException) -> None:
     raise error
 
 
-def _with(**fields: object) -> Callable:
+def _with(**fields: object) -> Callable[..., Any]:
     return lambda outcome, snapshot: (outcome, snapshot._replace(**fields))
 
 

@@ -3,6 +3,8 @@
 The targets are the model itself with one rule broken, so that what is found is known exactly.
 """
 
+from typing import Any
+
 import pytest
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.runs.lockstep import LockstepRun
@@ -75,7 +77,7 @@ class KeepsIdentityOfTakenBlocks(Model):
             queue = state.queue()[:count]
             return queue if len(queue) == count else type(state).take(state, count)
 
-        state.take = take
+        state.take = take  # type: ignore[method-assign]
 
 
 class PredictsOneMore(Model):
@@ -97,7 +99,8 @@ class HitsOneBlockShort(Model):
     """Drops the last block of hits of three blocks or more."""
 
     def lookup(self, op):
-        tokens, blocks = super().lookup(op)
+        found: Any = super().lookup(op)
+        tokens, blocks = found
         if len(blocks) == 1 and len(blocks[0]) > 2 and blocks[0][-1]:
             tokens, blocks = tokens - self.rules[0].b, (blocks[0][:-1],)
             self.requests[op.request].hit = (tokens, [list(row) for row in blocks])
