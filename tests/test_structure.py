@@ -7,13 +7,16 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from blockproof.fuzz.adapters import families
+from blockproof.fuzz.cli.main import app
+
+from .import_graph import imported
 
 ROOT = Path(__file__).parents[1]
 NAME = "blockproof"
@@ -30,27 +33,6 @@ SURFACE = ROOT.parent / "shared" / "spec" / "api-surface.json"
 def modules(folder: str) -> Iterator[Path]:
     """Python files of a folder, relative to the repository."""
     return (path.relative_to(ROOT) for path in sorted((ROOT / folder).rglob("*.py")))
-
-
-def imported(path: Path, source: str) -> Iterator[str]:
-    """Absolute names of what a file of this path imports, strings given to `import_module` included."""
-    package = [NAME, *path.parts[:-1]]
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) + 1 - node.level] if node.level else []
-            whole = ".".join([*base, *([node.module] if node.module else [])])
-            yield from (f"{whole}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] in ("import_module", "__import__"):
-            yield from (_text(argument) for argument in node.args[:1])
-
-
-def _text(argument: ast.expr) -> str:
-    """What a string is made of; `?` for the parts that are computed."""
-    if isinstance(argument, ast.JoinedStr):
-        return "".join(map(_text, argument.values))
-    return argument.value if isinstance(argument, ast.Constant) and isinstance(argument.value, str) else "?"
 
 
 def wrong_arrows(path: Path, source: str) -> list[str]:
@@ -156,6 +138,66 @@ def test_a_named_engine_would_be_noticed(source):
 
 def test_reports_may_be_named():
     assert not names_an_engine('"""Found by lockstep (vllm-project/vllm#39734, sgl-project/sglang#1)."""')
+
+
+# How long things are.
+
+LINES_OF_A_FUNCTION, PARAMETERS, LINES_OF_A_FILE = 70, 7, 450
+SHORT = ("fuzz", "proofs")
+"""The packages that keep to these; the signatures of `impl` are those of the reference."""
+LONG_FILES: set[str] = {"proofs/symbolic.py"}
+
+
+def commands() -> set[str]:
+    """Functions of the command line, as PATH:NAME; an option is a parameter there."""
+    groups = [app, *(group.typer_instance for group in app.registered_groups if group.typer_instance)]
+    calls = [command.callback for group in groups for command in group.registered_commands]
+    return {f"{Path(*call.__module__.split('.')[1:])}.py:{call.__name__}" for call in calls if call is not None}
+
+
+def too_large(path: Path, source: str, excepted: Collection[str] = ()) -> list[str]:
+    """Functions of too many lines or named parameters, `self` not counted; those excepted may have any number."""
+    problems = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            names = [named.arg for named in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            parameters = len(names) - (names[:1] in (["self"], ["cls"]))
+            if lines > LINES_OF_A_FUNCTION:
+                problems.append(f"{path}:{node.name} has {lines} lines")
+            if parameters > PARAMETERS and f"{path}:{node.name}" not in excepted:
+                problems.append(f"{path}:{node.name} has {parameters} parameters")
+    return problems
+
+
+@pytest.mark.parametrize("folder", SHORT)
+def test_functions_and_files_are_short(folder):
+    excepted = commands()
+    assert {"fuzz/cli/fuzz.py:fuzz", "fuzz/cli/targets.py:install"} <= excepted
+    paths = list(modules(folder))
+    assert [problem for path in paths for problem in too_large(path, (ROOT / path).read_text(), excepted)] == []
+    long = {str(path) for path in paths if len((ROOT / path).read_text().splitlines()) > LINES_OF_A_FILE}
+    assert long == {name for name in LONG_FILES if name.startswith(f"{folder}/")}, "shorten it, or take it off the list"
+
+
+@pytest.mark.parametrize(
+    ("source", "problems"),
+    [
+        ("def f(self, a, b, c, d, e, f, g): pass", 0),
+        ("def f(a, b, c, d, e, *, f, g, h): pass", 1),
+        ("def f(a, b, c, d, e, f, *more, **options): pass", 0),
+        ("def f():\n" + "    f()\n" * 69, 0),
+        ("def f():\n" + "    f()\n" * 70, 1),
+        ("class A:\n    async def f(self):\n" + "        f()\n" * 70, 1),
+    ],
+)
+def test_what_is_too_large_is_noticed(source, problems):
+    assert len(too_large(Path("fuzz/x.py"), source)) == problems
+
+
+def test_only_commands_may_have_many_parameters():
+    source = "def fuzz(a, b, c, d, e, f, g, h): pass\ndef other(a, b, c, d, e, f, g, h): pass"
+    assert too_large(Path("fuzz/cli/fuzz.py"), source, commands()) == ["fuzz/cli/fuzz.py:other has 8 parameters"]
 
 
 # What is installed.
