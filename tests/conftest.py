@@ -1,18 +1,24 @@
-"""Lets tests hear Ctrl-C, and says at the end of a run how many slow tests it left out: nobody looks for them."""
+"""Makes tests the same wherever and however often they run, and says at the end how many slow ones were left out."""
 
 import signal
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 LEFT_OUT = "slow_tests_left_out"
 left_out = pytest.StashKey[int]()
 
 
 def pytest_configure() -> None:
-    """Let Ctrl-C be heard: a shell starts background commands deaf to it, and what a test starts inherits that."""
+    """Let Ctrl-C be heard, and Hypothesis draw the same every time and take its time.
+
+    A shell starts background commands deaf to Ctrl-C, and what a test starts inherits that.
+    """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("steady")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -90,7 +90,7 @@ def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def rejoin_bash_words() -> None:
-    """Put an argument together again that bash has cut: `fault:name` and `vllm==0.23.0` reach us as three words.
+    """Put an argument together again that bash has cut: `fault:name` and `engine==1.2.0` reach us as three words.
 
     Bash replaces only the last of them, so that what comes before it is left out of what is typed, and of the answer.
     """

@@ -1,5 +1,7 @@
 """The traces of known deviations: what is told of one that is missing, stale or as it should be."""
 
+from typing import Any
+
 import pytest
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.opening.targets import open_target
@@ -25,7 +27,8 @@ def test_a_trace_shows_its_deviation_or_is_a_problem(judged, tmp_path):
     lines = []
     for name in ("good", "stale"):
         write_trace(FILE, tmp_path / f"{name}.json")
-    shown = check_traces([("good", "stale")], tmp_path, open_target("impl"), lines.append)
+    deviations: list[Any] = [("good", "stale")]
+    shown = check_traces(deviations, tmp_path, open_target("impl"), lines.append)
     assert shown.traces == {"good": (FILE, FOUND)}
     assert shown.problems == ["stale: it shows nothing"]
     assert lines == [f"{'good':34}   2 operations, `free` at Free"]
@@ -35,7 +38,8 @@ def test_a_deviation_that_does_not_occur_is_a_problem_and_the_others_are_written
     found = {"good": FILE, "stale": None}
     monkeypatch.setattr(deviation_traces, "find_smallest", lambda name, deviation, target, seconds: found[name])
     folder = tmp_path / "new"
-    shown = find_traces([("good",), ("stale",)], folder, open_target("impl"), 0.5, lambda line: None)
+    deviations: list[Any] = [("good",), ("stale",)]
+    shown = find_traces(deviations, folder, open_target("impl"), 0.5, lambda line: None)
     assert shown.problems == ["stale: did not occur in 0.5 s"]
     assert [path.name for path in folder.iterdir()] == ["good.json"]
     assert shown.traces == {"good": (FILE, FOUND)}
