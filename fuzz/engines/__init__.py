@@ -1,1 +1,4 @@
-"""How runs are drawn: from a seed, by a Hypothesis state machine, in several processes."""
+"""How runs are drawn: from a seed, by a Hypothesis state machine, in several processes; and what is kept of them.
+
+Every engine fills in a `Summary`, which holds the first finding with the trace that shows it.
+"""

@@ -1,4 +1,4 @@
-"""Engine `hypothesis`: the state machine that outsiders use under pytest, run in batches."""
+"""Engine `hypothesis`: the state machine that users run under pytest, here in batches."""
 
 import signal
 import time
@@ -13,7 +13,7 @@ from .plan import OnProgress, Plan
 
 HYPOTHESIS_RUN_OPERATIONS = 50
 HYPOTHESIS_RUNS = 20
-"""Runs between two looks at the clock."""
+"""Runs of a batch, after which the clock is read."""
 
 
 def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: OnProgress | None = None) -> Summary:
@@ -72,7 +72,7 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
 
 @contextmanager
 def _remembered_interrupt() -> Iterator[list[int]]:
-    """Ctrl-C raises as ever, and is noted: an exception in one of Hypothesis' garbage-collection hooks gets lost."""
+    """Notes Ctrl-C besides raising it: an exception in one of Hypothesis' garbage-collection hooks gets lost."""
     pressed: list[int] = []
 
     def note(number: int, frame: object) -> None:

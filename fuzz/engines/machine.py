@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ...model.ops import Operation, Shape
-from ..adapters import families
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import LOCKSTEP, ORACLES
 from ..opening.targets import open_target
@@ -32,15 +31,16 @@ from ..traces.trace_file import FoundWhat, TraceFile, dump_trace
 from ..workload.draw import ByteDraw
 from ..workload.operations import Workload
 from ..workload.shapes import ATTENTION, draw_shape
+from .keeping import recorded_name
 
 SHAPE_BYTES = st.binary(min_size=200, max_size=200)
 STEP_BYTES = st.binary(min_size=40, max_size=40)
-"""What one step decides from. One draw a step, not one a choice, makes the machine about twenty times faster."""
+"""What one step decides from. One draw for a step, not one for each choice, is about twenty times faster."""
 SHRINK_SECONDS = 30.0
 
 
 class DifferenceError(AssertionError):
-    """Model and target parted: the text says where, and holds the trace that leads there."""
+    """Model and target differ: the text says where, and holds the trace that leads there."""
 
     def __init__(self, finding: Finding, trace: Trace, target: str) -> None:
         text = dump_trace(TraceFile(trace, target, FoundWhat.of(finding)))
@@ -51,7 +51,7 @@ class DifferenceError(AssertionError):
 
 
 class LockstepMachine(RuleBasedStateMachine):
-    """One run: a shape, then actions of the workload, each compared. Made for a target by `lockstep_machine`."""
+    """One run: a shape, then actions of the workload, each compared. `lockstep_machine` makes one for a target."""
 
     target: Target
     called: str
@@ -154,7 +154,7 @@ def lockstep_machine(
     if unknown := [name for name in attention if name not in ATTENTION]:
         raise ValueError(f"unknown attention {unknown[0]!r}: choose from {', '.join(ATTENTION)}")
     opened = open_target(target) if isinstance(target, str) else target
-    called = target if isinstance(target, str) and target not in families() else opened.name
+    called = recorded_name(target, opened) if isinstance(target, str) else opened.name
     choices = {"target": opened, "called": called, "attention": tuple(attention), "chaos": chaos}
     choices["judging"] = Judging(oracles, new_memory=new_memory)
     machine: type[LockstepMachine] = type("LockstepMachine", (LockstepMachine,), choices)

@@ -1,7 +1,4 @@
-"""Engines: how runs are drawn. Both end in a `Summary`, which holds the first finding with the trace that shows it.
-
-`random` draws from a seed and does the bulk; `hypothesis` runs the state machine that outsiders use under pytest.
-"""
+"""Engine `random`: runs that are drawn from a seed."""
 
 import time
 from dataclasses import replace
@@ -19,7 +16,7 @@ from ..workload.shapes import ATTENTION, draw_shape
 from .plan import RUN_OPERATIONS, OnProgress, Plan
 
 LOST_LIMIT = 5
-"""So often may a target be lost before a run that goes on after findings gives it up."""
+"""How often a target may be lost before a run that goes on after findings gives it up."""
 SCRIPTS_EVERY = 4
 """Under the liveness oracle every Nth round over the attention types is one of scripts for its scheduler."""
 
@@ -53,7 +50,7 @@ def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProg
 
 
 def is_given_up(summary: Summary) -> bool:
-    """Was the target lost too often to go on with it?"""
+    """True once the target was lost too often to go on with it."""
     return sum(found.times for kind, found in summary.found.items() if kind[0] in LOST) >= LOST_LIMIT
 
 

@@ -1,4 +1,4 @@
-"""Where along a line of releases, or of commits, a trace begins to fail or no longer does."""
+"""Between which two of a line of releases, or of commits, a trace begins to fail or no longer does."""
 
 import re
 import time
@@ -35,7 +35,7 @@ class State(StrEnum):
     FAILS = "fails"
     PASSES = "does not fail"
     OTHER = "another finding"
-    """It ends early with a finding of another kind, so whether the one in question would follow is not known."""
+    """It ends early with a finding of another kind: whether the one in question would follow is not known."""
     UNSEEN = "not observed"
     """The target could not be started or built, or nothing of the trace could be applied to it."""
 
@@ -75,9 +75,9 @@ class Answer:
 
     state: State
     why: str = ""
-    """One line: the finding, or what was in the way."""
+    """One line: the finding, or why there is no answer. Empty if the trace passes."""
     operations: int = 0
-    """How many were applied."""
+    """How many operations of the trace were applied."""
     seconds: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def _judge(question: Question, finding: Finding | None, target: "_Watched") -> t
 
 
 class _Watched:
-    """A target, and what happened to it that a replay does not tell."""
+    """Passes everything on to a target, and remembers what a replay does not say about it."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -158,7 +158,7 @@ class _Watched:
 
 
 def search(count: int, look: Look, jobs: int = 1) -> dict[int, bool | None]:
-    """Look at as few of `count` places as it takes to find two that differ with nothing to be seen between them.
+    """Find two of `count` places that differ with nothing to be seen between them; look at as few as that takes.
 
     Returns what was seen. First both ends; an end that shows nothing gives way to its neighbour. If they differ, `jobs`
     places between them at a time, evenly spaced, so 1 is binary search. Where the line changes more than once, one
@@ -192,7 +192,7 @@ def _ends(count: int, look: Look, known: dict[int, bool | None]) -> tuple[int, i
 
 @dataclass(frozen=True)
 class Change:
-    """Two places of a line between which the trace begins to fail, or ceases to."""
+    """Two places of a line between which the trace begins to fail, or no longer does."""
 
     before: int
     after: int
@@ -221,7 +221,7 @@ def one_line(text: str) -> str:
 
 
 def answer_lines(head: str, rows: Sequence[tuple[str, Answer]], operations: int) -> list[str]:
-    """A table with a line for each name and what came of the trace there; the trace has so many operations."""
+    """A table of what came of a trace by name, under a headline; `operations` is the length of the trace."""
     cells = [(head, "trace", "operations", "seconds", "")]
     for name, answer in rows:
         count = f"{answer.operations} of {operations}"

@@ -26,12 +26,12 @@ EXIT = {State.PASSES: 10, State.FAILS: 11, State.UNSEEN: 12, State.OTHER: 12}
 """Exit statuses that are a verdict; none that Python itself may end with."""
 _ABORT = 13
 PREFIX = "blockproof: "
-"""Of what is said about a trial that cannot go on."""
+"""Begins what is said about a trial that cannot go on."""
 _VARIABLE = "BLOCKPROOF_BISECT_JOB"
 _ROOT = (__package__ or "").split(".")[0]
 _OPENED = f"{__package__}.bisect_commit:open_commit"
 _FAILED = f"{_OPENED}: the factory failed: {TargetUnavailableError.__name__}: "
-"""How our own factory puts what is wrong with the user's."""
+"""What our own factory puts before an error of the user's."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Job:
     tree: str
     """The worktree."""
     folder: str
-    """Where in the worktree modules are."""
+    """The folder of the worktree in which modules are."""
     checkout: str
     """The user's checkout, from which nothing may be imported."""
     target: str
@@ -125,7 +125,7 @@ class _Traced:
 
 
 def origins(modules: Iterable[ModuleType], job: Job) -> tuple[int, list[str]]:
-    """How many modules are of the commit, and the names of those of the user's checkout; blockproof is not meant."""
+    """How many modules are of the commit, and the names of those of the user's checkout, without blockproof's own."""
     own, strays = 0, []
     for module in modules:
         path = os.path.realpath(getattr(module, "__file__", None) or "")
@@ -137,7 +137,7 @@ def origins(modules: Iterable[ModuleType], job: Job) -> tuple[int, list[str]]:
 
 
 def in_checkout(path: str, job: Job) -> bool:
-    """Is this real path in the user's checkout? A Python environment may lie there too, which is not meant."""
+    """True if this real path is in the user's checkout, but not in a Python environment that may lie there too."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     environment = tuple(os.path.realpath(sysconfig.get_path(name)) for name in names)
     return f"{path}{os.sep}".startswith(job.checkout + os.sep) and not path.startswith(environment)

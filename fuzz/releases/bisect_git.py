@@ -47,12 +47,12 @@ esac"""
 
 @dataclass(frozen=True)
 class Commit:
-    """One commit, as a person knows it."""
+    """One commit."""
 
     hash: str
     subject: str
     date: str
-    """When it was written, ISO 8601."""
+    """When it was written (author date), ISO 8601."""
 
     def __str__(self) -> str:
         return f"{self.hash}  {self.date}  {self.subject}"
@@ -66,7 +66,7 @@ class Located:
     suspects: tuple[Commit, ...]
     """The first bad commit. Several, oldest first, if commits right before it could not be judged."""
     tried: tuple[tuple[Commit, Answer], ...]
-    """In the order in which they were tried."""
+    """Each commit that was tried and what came of it, in that order."""
 
     @property
     def code(self) -> int:
@@ -236,7 +236,7 @@ def _worktree(git: _Git, commit: str) -> Iterator[tuple[Path, Path]]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """A second Ctrl-C must not keep us from tidying up."""
+    """Ignores Ctrl-C in the block, so that a second one does not end the tidying up."""
     try:
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     except ValueError:  # not in the main thread, which alone hears it

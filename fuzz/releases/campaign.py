@@ -32,9 +32,9 @@ class Kept:
     attention: str
     """Name of the attention types whose runs showed it."""
     times: int
-    """In how many of them."""
+    """How many of their runs showed it."""
     complete: bool
-    """False if the trace may get shorter."""
+    """False if a shorter trace may exist."""
 
 
 @dataclass
@@ -67,11 +67,11 @@ class Orders:
     plan: Plan
     """`operations` and `seconds` are for each target, and shared among its attention types."""
     shrink_s: float = 10.0
-    """For each finding."""
+    """How long each finding is shrunk at most."""
     deadline_s: float = Limits.operation_s
-    """For each operation of a target."""
+    """How long a target may take for an operation."""
     growth_bytes: int = Limits.growth_bytes
-    """By so much may its resident memory grow."""
+    """How much its resident memory may grow."""
 
     def of_cell(self, name: str, operations: int | None, seed: int) -> Plan:
         """The plan for an attention type, with so many operations."""

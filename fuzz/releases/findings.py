@@ -40,17 +40,17 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"ki
     rule: str
     """What is violated: property, section, theorem."""
     reachable: str
-    """From the engine's own scheduler? `yes`, `no`, or `argued`, and how that is known."""
+    """Whether the engine's own scheduler gets there: `yes`, `no` or `argued`, and how that is known."""
     sees: str
     """What a user sees."""
     fix: str
     """In words."""
     reports: tuple[str, ...] = ()
-    """Threads that tell of it, as `vllm-project/vllm#39734`."""
+    """Issues and pull requests about it, as `vllm-project/vllm#39734`."""
     case: str = ""
     """Case of the family's scheduler run that shows it (`Family.scheduler`)."""
     strict: bool = False
-    """Does it count as a known loss, so that only strict oracles tell of it?"""
+    """True if it counts as a known loss, which only strict oracles report."""
 
 
 def read_entries(folder: Path) -> dict[str, Entry]:
@@ -85,7 +85,7 @@ def read_observations(folder: Path) -> Observations:
 
 
 def write_observations(folder: Path, observed: Observations) -> None:
-    """Keep what was observed."""
+    """Write what was observed to the folder."""
     text = json.dumps(observed, indent=1, sort_keys=True)
     (folder / OBSERVED).write_text(text + "\n", encoding="utf-8")
 
@@ -132,7 +132,7 @@ def _is_shown(name: str, release: str, observed: Observations) -> bool:
 
 
 def by_scheduler(name: str) -> str:
-    """The key of what the engine's own scheduler shows, beside the trace's."""
+    """The key under which it is recorded what the engine's own scheduler shows."""
     return f"{name} (scheduler)"
 
 

@@ -104,7 +104,7 @@ def _family(name: str | None, trace_target: str) -> Family:
 
 
 def candidates(family: Family, first: str, last: str, more: Iterable[str] = ()) -> tuple[str, ...]:
-    """The versions to try, oldest first: both ends, and what the family knows between them, and these."""
+    """The versions to try, oldest first: both ends, what the family knows between them, and of `more` the same."""
     low, high = version_key(first), version_key(last)
     between = {version_key(version): version for version in (*more, *family.releases)}
     inner = {key: version for key, version in between.items() if low < key < high}

@@ -57,7 +57,7 @@ def sections(summary: Summary) -> Iterator[Section]:
 
 
 def _attention(summary: Summary) -> Iterator[Section]:
-    """Runs by attention type; those whose core neither side can build have observed nothing, and are told apart."""
+    """Runs by attention type, and how many of them could not be built: those have observed nothing."""
     columns = ("attention", "runs", "not built") if summary.unbuilt.total() else ("attention", "runs")
     counts = ((name, summary.attention[name], summary.unbuilt[name]) for name in sorted(summary.attention))
     rows = ((name, f"{runs:,}", f"{unbuilt:,}" if unbuilt else "")[: len(columns)] for name, runs, unbuilt in counts)

@@ -1,7 +1,4 @@
-"""What a run did: the `Summary` that the engines fill in, and its forms for people and machines.
-
-All forms come from the same sections, so that a terminal, a log and a Markdown page say the same.
-"""
+"""What a run did: the `Summary` that the engines fill in. `formats` makes reports of it."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -125,5 +122,5 @@ class Summary:
         return () if LOCKSTEP not in self.oracles else declared_for(self.core_name or self.target)
 
     def unseen_deviations(self) -> list[str]:
-        """Ids of declared deviations that did not occur, those left out that only chaos shows."""
+        """Ids of declared deviations that did not occur, without those that only chaos shows."""
         return unseen(self.declared, self.deviated)
