@@ -18,6 +18,20 @@ def symbolic_len(sequence: Any) -> Any:
     return len(sequence) if method is None else method()
 
 
+class Counted:
+    """A sequence of a length that may be symbolic; which items it has is for those that inherit from it to say."""
+
+    def __init__(self, length: Number) -> None:
+        self.length = length
+
+    def __len__(self) -> int:
+        return int(self.length)
+
+    def symbolic_len(self) -> Number:
+        """How many items."""
+        return self.length
+
+
 def symbolic_range(*arguments: Any) -> Any:
     """`range`; with a symbolic bound, a loop of at most `Run.unroll` rounds, forking at each."""
     if not any(isinstance(argument, SymbolicInt | SymbolicBool) for argument in arguments):

@@ -6,41 +6,16 @@ that API. A core without a function for a role is *unavailable* to the theorems 
 
 import importlib
 from collections.abc import Callable, Mapping
+from pkgutil import iter_modules
 from typing import Any, TypeAlias
 
 from ..theorem import Subject, UnavailableError
-from . import (
-    admission,
-    extra_keys,
-    free_queue,
-    grouping,
-    hits,
-    hybrid,
-    identities,
-    memory,
-    page_sizes,
-    prediction,
-    slots,
-    windows,
-)
 
 Names: TypeAlias = Callable[[str], Any]
 """The class or function that a core calls so. UnavailableError if it has none."""
 
-_FAMILIES = (
-    admission,
-    extra_keys,
-    free_queue,
-    grouping,
-    hits,
-    hybrid,
-    identities,
-    memory,
-    page_sizes,
-    prediction,
-    slots,
-    windows,
-)
+_MODULES = [importlib.import_module(f".{module.name}", __name__) for module in iter_modules(__path__)]
+_FAMILIES = tuple(module for module in _MODULES if hasattr(module, "API"))
 _VLLM_MODULES = (
     "vllm.v1.core.single_type_kv_cache_manager",
     "vllm.v1.core.kv_cache_utils",

@@ -10,6 +10,7 @@ from ...model import identity
 from ...model.ops import Item, Submit
 from ..claims import quotient_found
 from ..symbolic import Number, SymbolicInt
+from ..symbolic_builtins import Counted
 from ..symbolic_bytes import Name, any_range, globals_of, seeing, text
 from .bare import bare
 
@@ -151,21 +152,11 @@ def _scan(names: Names) -> Any:
     return scan
 
 
-class _Known:
-    """The hashes of the first `count` blocks of a request."""
-
-    def __init__(self, count: Number) -> None:
-        self._count = count
-
-    def symbolic_len(self) -> Number:
-        return self._count
-
-    def __len__(self) -> int:
-        assert isinstance(self._count, int)
-        return self._count
+class _Known(Counted):
+    """The hashes of the first blocks of a request."""
 
     def __bool__(self) -> bool:
-        return bool(self._count != 0)
+        return bool(self.length != 0)
 
     def __getitem__(self, index: int) -> Any:
         return Name("digest", 1)

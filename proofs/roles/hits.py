@@ -13,6 +13,7 @@ from ...model.attention import Chunked, Mamba, Rule, Sliding
 from ...model.core import Model
 from ...model.lookup import Coordinator
 from ...model.ops import Shape
+from ..symbolic_builtins import Counted
 from ..theorem import UnavailableError
 from .amounts import position
 from .bare import bare
@@ -51,7 +52,7 @@ def _model_limit(num_tokens: Any) -> Any:
         return 0, [[]]
 
     request = bare(
-        _Record, chain=(), tokens=_Counted(num_tokens), preemptions=0, submit=bare(_Record, skip_lookup=False)
+        _Record, chain=(), tokens=Counted(num_tokens), preemptions=0, submit=bare(_Record, skip_lookup=False)
     )
     made = bare(
         Model,
@@ -93,19 +94,6 @@ MODEL: dict[str, Any] = {
 
 class _Record:
     """Whatever fields it is given."""
-
-
-class _Counted:
-    """A sequence of which only the length is asked."""
-
-    def __init__(self, length: Any) -> None:
-        self._length = length
-
-    def __len__(self) -> int:
-        return int(self._length)
-
-    def symbolic_len(self) -> Any:
-        return self._length
 
 
 class _Pool:

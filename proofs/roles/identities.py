@@ -9,6 +9,7 @@ from unittest.mock import patch
 from ...model.identity import Identities
 from ..claims import quotient_found
 from ..symbolic import Number
+from ..symbolic_builtins import Counted
 from ..symbolic_bytes import (
     OPERATOR,
     Integer,
@@ -87,22 +88,15 @@ def _event_hash(names: Names) -> Any:
     return event_hash
 
 
-class _Hashes:
+class _Hashes(Counted):
     """The first `known` hashes of a request; the one at `i` stands for the number `i`."""
 
     def __init__(self, known: Number, parts: Parts) -> None:
-        self._known = known
+        super().__init__(known)
         self._parts = parts
 
-    def symbolic_len(self) -> Number:
-        return self._known
-
-    def __len__(self) -> int:
-        assert isinstance(self._known, int)
-        return self._known
-
     def __getitem__(self, index: slice) -> list[bytes]:
-        return [self._parts.part(i) for i in any_range(index.start, min(index.stop, self._known))]
+        return [self._parts.part(i) for i in any_range(index.start, min(index.stop, self.length))]
 
 
 def _view(names: Names) -> tuple[type, Any]:

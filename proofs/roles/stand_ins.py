@@ -13,6 +13,7 @@ from typing import Any
 from ..claims import every
 from ..solver import ProofError
 from ..symbolic import SymbolicInt, running, symbol, term
+from ..symbolic_bytes import seeing
 
 
 class Key(SymbolicInt):
@@ -89,15 +90,8 @@ only: the size is what counts."""
 @contextmanager
 def _seen(module: str) -> Iterator[None]:
     inside = vars(sys.modules[module])
-    replaced = {name: ours for name, ours in _OURS.items() if name in inside or name == "int"}
-    before = {name: inside[name] for name in replaced if name in inside}
-    inside.update(replaced)
-    try:
+    with seeing(inside, {name: ours for name, ours in _OURS.items() if name in inside or name == "int"}):
         yield
-    finally:
-        for name in replaced:
-            del inside[name]
-        inside.update(before)
 
 
 def lenient(function: Callable[..., Any], *owners: Any) -> Callable[..., Any]:

@@ -1,55 +1,12 @@
 """The theorems, by subject."""
 
-from ..theorem import Statement
-from . import (
-    admission,
-    extra_keys,
-    free_queue,
-    free_queue_any,
-    grouping,
-    hits,
-    hybrid,
-    identities,
-    items,
-    lengths,
-    memory,
-    page_sizes,
-    prediction,
-    queue_order,
-    references,
-    registering,
-    searches,
-    skipping,
-    slots,
-    states,
-    views,
-    windows,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-FAMILIES = (
-    admission,
-    extra_keys,
-    free_queue,
-    free_queue_any,
-    grouping,
-    hits,
-    hybrid,
-    identities,
-    items,
-    lengths,
-    memory,
-    page_sizes,
-    prediction,
-    queue_order,
-    references,
-    registering,
-    searches,
-    skipping,
-    slots,
-    states,
-    views,
-    windows,
-)
+from ..theorem import Statement
+
+_MODULES = [import_module(f".{module.name}", __name__) for module in iter_modules(__path__)]
+FAMILIES = tuple(module for module in _MODULES if hasattr(module, "THEOREMS"))
 
 THEOREMS: tuple[Statement, ...] = tuple(
     sorted((theorem for family in FAMILIES for theorem in family.THEOREMS), key=lambda theorem: theorem.number)

@@ -14,19 +14,9 @@ from ..heap_theorem import HeapTheorem
 from ..loops import Cut, Locals, ReturnedError, Rounds, reach
 from ..solver import ProofError
 from ..symbolic import Condition, Number, SymbolicInt
+from ..symbolic_builtins import Counted
 from ..theorem import NegativeControl
 from . import free_queue, wrong_loops
-
-
-class Batch:
-    """Blocks of any number, of which a loop sees one at a time."""
-
-    def __init__(self, length: SymbolicInt) -> None:
-        self._length = length
-
-    def symbolic_len(self) -> SymbolicInt:
-        """How many."""
-        return self._length
 
 
 class Walk:
@@ -75,7 +65,7 @@ def _inserted(method: str, front: bool) -> Callable[[Any, Any], Any]:
     def claim(f: Any, v: Any) -> Any:
         if not isinstance(v.n, SymbolicInt):
             return _replayed(f, method, v.n, front)
-        scene, argument = SymbolicQueue(f, v.n), Batch(v.m)
+        scene, argument = SymbolicQueue(f, v.n), Counted(v.m)
         try:
             cut, state = reach(getattr(f, method), scene.queue, argument)
         except ReturnedError:

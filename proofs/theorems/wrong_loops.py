@@ -1,9 +1,13 @@
 """Wrong ways to put blocks into a free queue, or to take them: negative controls of the theorems about
 batches of any length.
 
-Each is written out, with one loop, so that it can be cut as the core's own methods are.
+Each is a right one with one line of its source changed. It has one loop, so that it can be cut as the core's own
+methods are.
 """
 
+import inspect
+import linecache
+from collections.abc import Callable
 from typing import Any
 
 from ..symbolic_builtins import symbolic_len
@@ -21,109 +25,23 @@ def append_right(queue: Any, blocks: Any) -> None:
     queue.num_free_blocks += symbolic_len(blocks)
 
 
-def append_without_back_links(queue: Any, blocks: Any) -> None:
-    """No block points at the one before it."""
-    last = queue.fake_free_list_tail.prev_free_block
-    for block in blocks:
-        last.next_free_block = block
-        last = block
-    last.next_free_block = queue.fake_free_list_tail
-    queue.fake_free_list_tail.prev_free_block = last
-    queue.num_free_blocks += symbolic_len(blocks)
-
-
-def append_without_advance(queue: Any, blocks: Any) -> None:
-    """Every block is put behind the old last one."""
-    last = queue.fake_free_list_tail.prev_free_block
-    for block in blocks:
-        last.next_free_block = block
-        block.prev_free_block = last
-        last = last.next_free_block.prev_free_block
-    last.next_free_block = queue.fake_free_list_tail
-    queue.fake_free_list_tail.prev_free_block = last
-    queue.num_free_blocks += symbolic_len(blocks)
-
-
-def append_without_end(queue: Any, blocks: Any) -> None:
-    """The tail still points at the old last block."""
-    last = queue.fake_free_list_tail.prev_free_block
-    for block in blocks:
-        last.next_free_block = block
-        block.prev_free_block = last
-        last = block
-    last.next_free_block = queue.fake_free_list_tail
-    queue.num_free_blocks += symbolic_len(blocks)
-
-
-def append_counting_one(queue: Any, blocks: Any) -> None:
-    """A batch counts as one block."""
-    last = queue.fake_free_list_tail.prev_free_block
-    for block in blocks:
-        last.next_free_block = block
-        block.prev_free_block = last
-        last = block
-    last.next_free_block = queue.fake_free_list_tail
-    queue.fake_free_list_tail.prev_free_block = last
-    queue.num_free_blocks += 1
-
-
-def prepend_without_back_links(queue: Any, blocks: Any) -> None:
-    """No block points at the one before it."""
+def prepend_right(queue: Any, blocks: Any) -> None:
+    """Nothing is wrong with this one, if it is to go to the front."""
     last, front = queue.fake_free_list_head, queue.fake_free_list_head.next_free_block
     for block in blocks:
         last.next_free_block = block
+        block.prev_free_block = last
         last = block
     last.next_free_block = front
     front.prev_free_block = last
     queue.num_free_blocks += symbolic_len(blocks)
 
 
-def prepend_losing_the_rest(queue: Any, blocks: Any) -> None:
-    """The batch is followed by the tail."""
-    last, front = queue.fake_free_list_head, queue.fake_free_list_head.next_free_block
-    for block in blocks:
-        last.next_free_block = block
-        block.prev_free_block = last
-        last = block
-    last.next_free_block = queue.fake_free_list_tail
-    front.prev_free_block = last
-    queue.num_free_blocks += symbolic_len(blocks)
-
-
-def popleft_without_clearing(queue: Any, n: Any) -> list[Any]:
-    """What was taken still points at the block before it."""
+def popleft_right(queue: Any, n: Any) -> list[Any]:
+    """Nothing is wrong with this one, but that it takes what is not there."""
     taken = []
     block = queue.fake_free_list_head.next_free_block
     for _ in range(n):
-        after = block.next_free_block
-        block.next_free_block = None
-        taken.append(block)
-        block = after
-    queue.fake_free_list_head.next_free_block = block
-    block.prev_free_block = queue.fake_free_list_head
-    queue.num_free_blocks -= n
-    return taken
-
-
-def popleft_without_head(queue: Any, n: Any) -> list[Any]:
-    """The head still points at the first block that was taken."""
-    taken = []
-    block = queue.fake_free_list_head.next_free_block
-    for _ in range(n):
-        after = block.next_free_block
-        block.prev_free_block = block.next_free_block = None
-        taken.append(block)
-        block = after
-    block.prev_free_block = queue.fake_free_list_head
-    queue.num_free_blocks -= n
-    return taken
-
-
-def popleft_one_fewer(queue: Any, n: Any) -> list[Any]:
-    """One round too few."""
-    taken = []
-    block = queue.fake_free_list_head.next_free_block
-    for _ in range(n - 1):
         after = block.next_free_block
         block.prev_free_block = block.next_free_block = None
         taken.append(block)
@@ -134,16 +52,40 @@ def popleft_one_fewer(queue: Any, n: Any) -> list[Any]:
     return taken
 
 
-def popleft_counting_one(queue: Any, n: Any) -> list[Any]:
-    """Whatever was taken counts as one block."""
-    taken = []
-    block = queue.fake_free_list_head.next_free_block
-    for _ in range(n):
-        after = block.next_free_block
-        block.prev_free_block = block.next_free_block = None
-        taken.append(block)
-        block = after
-    queue.fake_free_list_head.next_free_block = block
-    block.prev_free_block = queue.fake_free_list_head
-    queue.num_free_blocks -= 1
-    return taken
+def changed(right: Callable[..., Any], line: str, instead: str = "") -> Callable[..., Any]:
+    """The function with another line in place of this one, or without it.
+
+    ValueError unless the line stands there once. Both are given without their indentation.
+    """
+    lines = inspect.getsource(right).splitlines(keepends=True)
+    found = [number for number, text in enumerate(lines) if text.strip() == line]
+    if len(found) != 1:
+        raise ValueError(f"{right.__name__} has {len(found)} lines that say {line!r}: name one that stands there once")
+    lines[found[0]] = lines[found[0]].replace(line, instead)
+    source, place = "".join(lines), f"<{right.__name__}, {instead!r} for {line!r}>"
+    # Where `inspect` looks for the source, from which the loop is cut.
+    linecache.cache[place] = len(source), None, lines, place
+    made: dict[str, Any] = {}
+    exec(compile(source, place, "exec"), globals(), made)
+    function: Callable[..., Any] = made[right.__name__]
+    return function
+
+
+append_without_back_links = changed(append_right, "block.prev_free_block = last")
+append_without_advance = changed(append_right, "last = block", "last = last.next_free_block.prev_free_block")
+append_without_end = changed(append_right, "queue.fake_free_list_tail.prev_free_block = last")
+append_counting_one = changed(
+    append_right, "queue.num_free_blocks += symbolic_len(blocks)", "queue.num_free_blocks += 1"
+)
+
+prepend_without_back_links = changed(prepend_right, "block.prev_free_block = last")
+prepend_losing_the_rest = changed(
+    prepend_right, "last.next_free_block = front", "last.next_free_block = queue.fake_free_list_tail"
+)
+
+popleft_without_clearing = changed(
+    popleft_right, "block.prev_free_block = block.next_free_block = None", "block.next_free_block = None"
+)
+popleft_without_head = changed(popleft_right, "queue.fake_free_list_head.next_free_block = block")
+popleft_one_fewer = changed(popleft_right, "for _ in range(n):", "for _ in range(n - 1):")
+popleft_counting_one = changed(popleft_right, "queue.num_free_blocks -= n", "queue.num_free_blocks -= 1")
