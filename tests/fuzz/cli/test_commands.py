@@ -14,8 +14,7 @@ from blockproof.fuzz.engines.choice import ENGINES
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.targets.base import TargetUnavailableError
-from blockproof.fuzz.traces.reproduction import pytest_file
-from blockproof.fuzz.traces.trace_file import FoundBy, FoundWhat, TraceFile, read_trace, write_trace
+from blockproof.fuzz.traces.trace_file import TraceFile, read_trace, write_trace
 from blockproof.model.ops import Allocate, Free, Group, Shape, Submit
 
 from ..fakes import RUNNING, seen_from_everywhere
@@ -233,12 +232,3 @@ def test_help_of_every_command_has_an_example(capsys):
     for command in ("fuzz", "replay", "shrink", "mutants"):
         assert cli.main([command, "-h"]) == 0
         assert f"Example: blockproof {command}" in capsys.readouterr().out
-
-
-def test_a_trace_from_elsewhere_cannot_put_code_into_the_test_file():
-    end = '"""\nimport os; os.abort()\n"""'
-    file = TraceFile(Trace(SHAPE, (Submit(end, (0,)),)), end, FoundWhat(end, end, end), FoundBy(end, 1, end))
-    spaces: dict[str, str] = {}
-    exec(compile(pytest_file(file, "name"), "test_name.py", "exec"), spaces)
-    assert spaces["TARGET"] == end
-    assert json.loads(spaces["TRACE"])["operations"][0]["request"] == end
