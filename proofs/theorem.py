@@ -20,6 +20,7 @@ from .solver import Obligation, ProofError, UndecidedError, assert_all, has_prod
 from .symbolic import Condition, Path, Run, SymbolicBool, symbol, term, truth
 from .symbolic_builtins import symbolic_builtins
 from .watched import Watched
+from .weights import SECONDS, USUAL_S
 
 Status: TypeAlias = Literal["proved", "refuted", "undecided", "unavailable"]
 SMALL = (2, 6, 20, 100)
@@ -108,8 +109,11 @@ class Statement:
     """Subjects for which the answer is known to be no, with what that means for a user."""
     meaning: str = ""
     """What it means for a user, in blocks and bytes."""
-    weight: float = 1.0
-    """About how many seconds it takes: long ones are begun first."""
+
+    @property
+    def weight(self) -> float:
+        """About how many seconds it takes."""
+        return SECONDS.get(self.id, USUAL_S)
 
     @property
     def number(self) -> tuple[int, str]:

@@ -11,6 +11,7 @@ What fails is reduced here, to a trace; Hypothesis' own shrinking, which takes m
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
@@ -50,6 +51,16 @@ class DifferenceError(AssertionError):
         self.trace = trace
 
 
+def _rule(name: str, action: str) -> Any:
+    """A rule of this name: one operation of this action."""
+
+    def apply(self: "LockstepMachine", data: bytes) -> None:
+        self.apply(data, action)
+
+    apply.__name__ = name
+    return rule(data=STEP_BYTES)(apply)
+
+
 class LockstepMachine(RuleBasedStateMachine):
     """One run: a shape, then actions of the workload, each compared. `lockstep_machine` makes one for a target."""
 
@@ -83,30 +94,12 @@ class LockstepMachine(RuleBasedStateMachine):
         if wanted is not None:
             self._fail_on(self.run.step(wanted))
 
-    @rule(data=STEP_BYTES)
-    def advance_requests(self, data: bytes) -> None:
-        """What a scheduler does most: whatever comes next, requests first."""
-        self.apply(data, "next")
-
-    @rule(data=STEP_BYTES)
-    def submit(self, data: bytes) -> None:
-        """A new request."""
-        self.apply(data, "submit")
-
-    @rule(data=STEP_BYTES)
-    def work(self, data: bytes) -> None:
-        """Bring a request forward."""
-        self.apply(data, "work")
-
-    @rule(data=STEP_BYTES)
-    def finish(self, data: bytes) -> None:
-        """A request ends."""
-        self.apply(data, "finish")
-
-    @rule(data=STEP_BYTES)
-    def observe(self, data: bytes) -> None:
-        """Look, or drain."""
-        self.apply(data, "observe")
+    # What a scheduler does most is whatever comes next, requests first.
+    advance_requests = _rule("advance_requests", "next")
+    submit = _rule("submit", "submit")
+    work = _rule("work", "work")
+    finish = _rule("finish", "finish")
+    observe = _rule("observe", "observe")
 
     def teardown(self) -> None:
         """Give everything back: the pool must be whole."""

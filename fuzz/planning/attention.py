@@ -9,6 +9,7 @@ from .parts import (
     by_types,
     cache_fields,
     count_layers,
+    full_attention,
     local_heads,
     longest_of,
     model_itemsize,
@@ -102,14 +103,8 @@ def deepseek(fields: Fields, serving: Serving) -> Layers:
 def whisper(fields: Fields, serving: Serving) -> Layers:
     """A decoder of which each layer attends to the text so far and to the encoder's output; no prefix cache."""
     heads, kv_heads, copied = local_heads(fields, serving, "decoder_attention_heads", "decoder_attention_heads")
-    itemsize, notes = model_itemsize(fields, serving)
-    own: Spec = {
-        "type": "FullAttentionSpec",
-        "block_size": serving.block_size,
-        "num_kv_heads": kv_heads,
-        "head_size": fields.quotient(fields.count("d_model"), "d_model", heads, "decoder_attention_heads"),
-        **cache_fields(fields, serving, itemsize),
-    }
+    size = fields.quotient(fields.count("d_model"), "d_model", heads, "decoder_attention_heads")
+    own, notes = full_attention(fields, serving, kv_heads, size)
     cross: Spec = {**own, "type": "CrossAttentionSpec"}
     prefix = "model.decoder.layers.{}"
     stack = tuple(

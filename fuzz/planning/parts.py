@@ -142,15 +142,21 @@ def longest_of(fields: Fields, name: str = "max_position_embeddings", default: i
 def attention(fields: Fields, serving: Serving) -> tuple[Spec, tuple[str, ...]]:
     """The full-attention spec of the model's attention layers, and notes for the user."""
     heads, kv_heads, copied = local_heads(fields, serving, "num_attention_heads", "num_key_value_heads")
+    spec, notes = full_attention(fields, serving, kv_heads, head_size(fields, heads))
+    return spec, (*notes, *copied)
+
+
+def full_attention(fields: Fields, serving: Serving, kv_heads: int, size: int) -> tuple[Spec, tuple[str, ...]]:
+    """The full-attention spec of layers with so many key-value heads of this size, and notes on its element types."""
     itemsize, notes = model_itemsize(fields, serving)
     spec: Spec = {
         "type": "FullAttentionSpec",
         "block_size": serving.block_size,
         "num_kv_heads": kv_heads,
-        "head_size": head_size(fields, heads),
+        "head_size": size,
         **cache_fields(fields, serving, itemsize),
     }
-    return spec, (*notes, *copied)
+    return spec, notes
 
 
 def windowed(spec: Spec, window: int) -> Spec:

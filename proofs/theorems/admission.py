@@ -77,7 +77,6 @@ def _within(f: Any, v: Any) -> Any:
 
 T16_STEP = Theorem(
     id="T16.step",
-    weight=1.1,
     sentence="Sliding window: at no step does a request hold more blocks than the gate counted for it when it began "
     "without a hit.",
     formal=_WITHIN + " for c + n <= length <= max_len, n <= batched",
@@ -119,7 +118,6 @@ def _room(f: Any, v: Any) -> Any:
 
 T16 = Theorem(
     id="T16",
-    weight=1.5,
     sentence="If what the gate counted for each admitted request is reserved for it and the sum fits the pool, every "
     "step of every one of them can be allocated.",
     formal="sum of reservations <= blocks => predicted <= blocks - sum of held",
@@ -221,7 +219,6 @@ _STARVED = (
 
 T16_HIT = Theorem(
     id="T16.hit",
-    weight=2.0,
     sentence="Behind a hit, too, a sliding-window request never holds more blocks than the gate counted.",
     formal="blocks held at any later step <= gate(hit)",
     variables=_HIT,
@@ -252,7 +249,6 @@ def _hit_within(f: Any, v: Any) -> Any:
 
 T16_FIXED = Theorem(
     id="T16.fixed",
-    weight=3.0,
     sentence="A gate that caps the blocks in the table, not its length, counts enough behind every hit.",
     formal="inside = hit - min(skipped(hit * b) // b, hit): held <= inside + max(0, min(cdiv(length, b) - hit, "
     "cap - inside))",

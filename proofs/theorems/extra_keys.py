@@ -78,7 +78,6 @@ COLLISION = (
 
 T23 = Theorem(
     id="T23",
-    weight=1.2,
     sentence="Extra keys determine adapter, salt and embeddings of a block.",
     formal="keys(x) == keys(y)  =>  adapter, rows and (in the first block) salt of x and y are equal",
     **_TEXTS,
@@ -94,7 +93,6 @@ T23 = Theorem(
 
 T23_TAGGED = Theorem(
     id="T23.tagged",
-    weight=1.1,
     sentence="With tags, extra keys determine adapter, salt and embeddings of a block.",
     formal="tagged keys(x) == tagged keys(y)  =>  adapter, rows and (in the first block) salt of x and y are equal",
     **_TEXTS,
@@ -117,7 +115,6 @@ def _mistaken(v: Any) -> Any:
 
 T23_ONLY = Theorem(
     id="T23.only",
-    weight=1.1,
     sentence="Extra keys without tags make one mistake only: a salt in place of an adapter, alone, in the first block.",
     formal="keys(x) == keys(y)  =>  x and y are equal, or start == 0 and one's adapter is the other's salt, and "
     "neither has the other thing",
@@ -136,7 +133,6 @@ T23_ONLY = Theorem(
 
 T23_CONVERSE = Theorem(
     id="T23.converse",
-    weight=1.3,
     sentence="Contents that are equal have equal keys; the salt counts in the first block only.",
     formal="adapter, rows and (in the first block) salt of x and y are equal  =>  keys(x) == keys(y)",
     **_TEXTS,

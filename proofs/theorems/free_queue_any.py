@@ -181,7 +181,6 @@ APPEND_N = HeapTheorem(
 
 PREPEND_N = HeapTheorem(
     id="T25.prepend_n.any",
-    weight=1.1,
     sentence="`prepend_n` puts a batch of any length to the front, which then reads as given.",
     formal="order' = blocks + order, by induction over the rounds",
     variables=_BATCHES,

@@ -169,7 +169,6 @@ def _sizes(f: Any, v: Any) -> Any:
 
 SIZES = Theorem(
     id="T19.sizes",
-    weight=1.1,
     sentence="For any number of layers: groups of a type have at most as many as the pool is deep and differ by at "
     "most "
     "one, fewer slots than one group has stay empty, and more than half of the slots are used, more than two thirds "
@@ -239,7 +238,6 @@ def _least_waste(f: Any, v: Any) -> Any:
 
 DEPTH = Theorem(
     id="T19.depth",
-    weight=1.1,
     sentence="The depth of groups of layer tuples wastes the fewest slots of all that are possible; of several such "
     "it is "
     "the largest.",
@@ -319,7 +317,6 @@ def _request_kept(f: Any, v: Any) -> Any:
 
 T20_REQUEST = Theorem(
     id="T20.requested",
-    weight=1.4,
     sentence="A hash block size asked for is taken exactly if it is a common divisor of the groups' block sizes.",
     formal="H = requested if requested >= 1 divides every b_i, else refused",
     variables={**_SIZES, "requested": "tokens per hash asked for"},

@@ -147,7 +147,6 @@ T14 = Exhausted(
         "vllm==0.23.0": "an eagle model with mamba counts tokens as computed whose state is not there: wrong output"
     },
     meaning="What is cached and can be used is used, and what is used is there.",
-    weight=6.0,
 )
 
 T14_ALWAYS = Exhausted(
@@ -158,7 +157,6 @@ T14_ALWAYS = Exhausted(
     wrong=("gives up a block in every round",),
     bounded=_BOUNDED,
     refuted_on=dict.fromkeys(("model", "impl", "vllm==0.23.0"), _ALWAYS),
-    weight=2.0,
 )
 
 THEOREMS = (T14, T14_ALWAYS)

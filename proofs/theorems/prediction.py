@@ -123,7 +123,6 @@ T7_FULL = Theorem(
 
 T7_SLIDING = Theorem(
     id="T7.sliding",
-    weight=3.0,
     sentence="Sliding window: the first allocation of a request takes as many blocks as predicted.",
     formal=T7_FULL.formal,
     variables={**_FRESH, "size": "window, in tokens"},
@@ -145,7 +144,6 @@ T7_SLIDING = Theorem(
 
 T7_CHUNKED = Theorem(
     id="T7.chunked",
-    weight=2.5,
     sentence="Chunks: the first allocation of a request takes as many blocks as predicted.",
     formal=T7_FULL.formal,
     variables={**_FRESH, "size": "chunk, in tokens"},
@@ -163,7 +161,6 @@ T7_CHUNKED = Theorem(
 
 T7_MAMBA = Theorem(
     id="T7.mamba",
-    weight=2.0,
     sentence="State-space layers that keep every state: the first allocation of a request takes as many blocks as "
     "predicted.",
     formal=T7_FULL.formal + "; slots counts p blocks more",
@@ -193,7 +190,6 @@ _NO_ROOM = "the block for a state that comes from outside is not counted: a succ
 
 T7_ALIGN = Theorem(
     id="T7.align",
-    weight=5.0,
     sentence="State-space layers that keep running states only: the first allocation takes as many blocks as "
     "predicted, or one fewer, which is so exactly if a hit on an eviction candidate and external tokens come together.",
     formal="predicted - taken == 1 if external > 0 and the state hit is a candidate else 0",

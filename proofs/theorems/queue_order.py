@@ -180,7 +180,6 @@ ORDER = Agreement(
     "queue of 4 blocks can have, and every step from there, with batches of any length. For the linked lists this is "
     "proved for any length by the other theorems of T25; the model has no links, and its queue is tied to theirs here",
     meaning="What the lockstep oracle compares after every operation, the model's queue, is the queue of the theorems.",
-    weight=1.0,
 )
 
 THEOREMS = (ORDER,)

@@ -99,7 +99,6 @@ def _wrong_touch(wrong: str) -> Any:
 
 TOUCH = HeapTheorem(
     id="T26.touch",
-    weight=3.0,
     sentence="`touch` adds one reference per entry, and takes what was free out of the queue, but for the null block.",
     formal="count'(x) = count(x) + entries of x; order' = order without what is touched; free <=> count = 0",
     variables=_PAIR,
@@ -166,7 +165,6 @@ _FRONT = {"front": "whether they go to the front"}
 
 FREE_DIFFERENT = HeapTheorem(
     id="T26.free.different",
-    weight=3.0,
     sentence="`free_blocks` takes one reference from each of different blocks; what nobody holds any more queues up.",
     formal="count' = count - 1; order' = order + [x for x in batch if count'(x) = 0], or to the front; "
     "free <=> count = 0",
@@ -207,7 +205,6 @@ def _early_free(pool: Any, blocks: Sequence[Any], prepend: Any = False) -> None:
 
 FREE = HeapTheorem(
     id="T26.free",
-    weight=3.0,
     sentence="`free_blocks` takes one reference per entry; a block that stands in the batch twice queues up once.",
     formal="count'(x) = count(x) - entries of x; "
     "order' = order + [x for x in batch, at its last place, if count'(x) = 0], or to the front",
@@ -269,7 +266,6 @@ def _strange(f: Any, v: Any) -> Any:
 
 STRANGE = HeapTheorem(
     id="T26.stranger",
-    weight=1.1,
     sentence="Touching or giving back a block of another pool raises ValueError and changes nothing.",
     formal="blocks[x.block_id] is not x  =>  ValueError, state' = state",
     variables={
@@ -325,7 +321,6 @@ _COUNT = {**_N, "k": "blocks asked for", "caching": "whether caching is on"}
 
 TAKE = HeapTheorem(
     id="T26.take",
-    weight=3.0,
     sentence="`get_new_blocks` hands out the front of the queue, in order, with one reference each and no identity.",
     formal="result = order[:k], order' = order[k:], count' = 1, identity' = none; free <=> count = 0",
     variables=_COUNT,

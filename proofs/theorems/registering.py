@@ -71,7 +71,6 @@ def _segment_kept(f: Any, v: Any, segment: Any, alignment: Any, retention: Any) 
 
 T10 = Theorem(
     id="T10",
-    weight=1.3,
     sentence="Every block that a hit at an aligned boundary wants is registered: those that the next query reads, and "
     "with eagle the block behind the boundary.",
     formal="i < j*m and attends(j*m*b, t) with t in block i, or eagle and i == j*m => kept(i)",
@@ -129,7 +128,6 @@ T10_EXACT = Theorem(
 
 T10_SHARP = Theorem(
     id="T10.sharp",
-    weight=1.2,
     sentence="Every block that is registered is wanted by a hit at some aligned boundary, but for block 0 of an eagle "
     "group of which the window and the dropped block fill just one segment.",
     formal="kept(i) and not (eagle and i == 0 and need_eagle == m) => exists j >= 1: i < j*m and "
@@ -148,7 +146,6 @@ T10_SHARP = Theorem(
 
 T10_SPARSE = Theorem(
     id="T10.sparse",
-    weight=1.2,
     sentence="With a retention interval, every block that a hit at a multiple of the interval wants is registered.",
     formal="retention = s*b: i < j*s and attends(j*s*b, t) with t in block i, or eagle and i == j*s => kept(i)",
     variables={**_DENSE, "s": "blocks per retention interval"},
@@ -207,7 +204,6 @@ def _replay(v: Any) -> list[Any]:
 
 T11 = Theorem(
     id="T11",
-    weight=1.1,
     sentence="With retention interval 0, exactly those blocks are registered that a hit wants at the largest aligned "
     "boundary not above num_prompt_tokens - 1.",
     formal="p - 1 = j*m*b + x, 0 <= x < m*b, j >= 1: kept(i) <=> i < j*m and the query at j*m*b reads block i, or "

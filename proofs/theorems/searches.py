@@ -96,7 +96,6 @@ _LOST_AT_ONE = "a window of one token reads nothing from the cache, yet a search
 
 T8_HIT = Theorem(
     id="T8.hit",
-    weight=2.2,
     sentence="A search in a window group finds the longest aligned prefix within the limit of which all blocks that "
     "the next query reads are registered; these stand in the hit. The window is of 2 tokens at least.",
     formal="w >= 2: |hit| = max{e <= limit // b: m divides e, attends(e*b, t) => registered(t // b)}",
@@ -127,7 +126,6 @@ T8_LONGEST = Theorem(
 
 T9_HIT = Theorem(
     id="T9.hit",
-    weight=1.1,
     sentence="With eagle, a search in a window group finds the longest aligned prefix of which all blocks that the "
     "next query reads, and the block behind, are registered.",
     formal="|hit| = max{e < limit // b: m divides e, attends(e*b, t) => registered(t // b), registered(e)}",
@@ -167,7 +165,6 @@ def _loss(f: Any, v: Any) -> Any:
 
 T9_LOSS = Theorem(
     id="T9.loss",
-    weight=2.2,
     sentence="With eagle, the hit is real and aligned, and the longest such if the alignment is one block or the "
     "window does not reach back to the start; else at most one alignment is lost.",
     formal="e as in T9.hit: |hit| == e, or m >= 2 and need > e and |hit| >= e - m",
@@ -293,7 +290,6 @@ def _whole_chunks(f: Any, v: Any) -> Any:
 
 T8_DIVIDES = Theorem(
     id="T8.divides",
-    weight=1.3,
     sentence="Where the block size divides the chunk, a search in a chunked-local group finds the longest prefix "
     "within the limit of which all blocks that the next query reads are registered; these stand in the hit.",
     formal="k = c*b: |hit| = max{e <= limit // b: attends(e*b, t) => registered(t // b)}",

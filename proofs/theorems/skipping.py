@@ -162,7 +162,6 @@ class _Made:
 
 T3_TABLE_SLIDING = Theorem(
     id="T3.nulled.sliding",
-    weight=3.0,
     sentence="Nulling a sliding-window table frees exactly the blocks out of sight that are not null already, each "
     "once, the last first; nulls are a prefix again, so that stopping at the first null misses nothing.",
     formal=_NULLED_FORMAL,
@@ -177,7 +176,6 @@ T3_TABLE_SLIDING = Theorem(
 
 T3_TABLE_CHUNKED = Theorem(
     id="T3.nulled.chunked",
-    weight=2.0,
     sentence="Nulling a table of chunks frees exactly the blocks out of sight that are not null already (as "
     "T3.nulled.sliding).",
     formal=_NULLED_FORMAL,
@@ -197,7 +195,6 @@ T3_TABLE_CHUNKED = Theorem(
 
 T3_TABLE_MAMBA = Theorem(
     id="T3.nulled.mamba",
-    weight=2.0,
     sentence="Nulling a table of states frees exactly the blocks out of sight that are not null already (as "
     "T3.nulled.sliding), as if up to p computed tokens were drafts to be rejected.",
     formal=_NULLED_FORMAL + "; skipped = skipped(max(0, c - p))",

@@ -53,7 +53,6 @@ def _refuses(f: Any, v: Any) -> Any:
 
 T21_REFUSED = Theorem(
     id="T21.refused",
-    weight=1.1,
     sentence="A token behind its row, or whose entry is null, has no slot: asking for it is an error.",
     formal="t >= n * b or e == 0  =>  slot(e, t) raises ValueError",
     variables={name: _SLOT[name] for name in ("e", "t", "b", "n")},

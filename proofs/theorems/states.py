@@ -68,7 +68,6 @@ _MEANING = "Memory for 2 + p states per request is budgeted (`max_memory_usage_b
 
 T15 = Theorem(
     id="T15",
-    weight=3.0,
     sentence="Without speculative blocks, a request holds at most two running states, whatever its steps are.",
     formal="real(table) <= 2 is preserved by every step: null what is behind c, then make room for main tokens",
     variables=_TABLE,
@@ -101,7 +100,6 @@ T15_SPACED = Theorem(
         ),
     ),
     unroll=3,
-    weight=12.0,
     bounded=_SHORT_STEPS + _FEW_DRAFTS,
     meaning="Decoding with b > 2 * p satisfies it, so does a prefill in whole blocks (T15.decode): a scheduler that "
     "splits prompts at multiples of b is safe, unless its last chunk but one has only up to p tokens.",
@@ -198,7 +196,6 @@ def _leaks(f: Any, v: Any) -> list[Any]:
 
 T15_LEAK = Theorem(
     id="T15.leak",
-    weight=3.0,
     sentence="There is no bound but the length: with speculative blocks, steps of 1 and 3 * b - 1 tokens in turns "
     "leave one more block behind each time, for good.",
     formal="c = (running + 1) * b; steps to c + 1 and c + 3 * b, then null: real = 1 + p + leaked + 1, and what leaked "
@@ -244,7 +241,6 @@ def _first_step(f: Any, v: Any) -> list[Any]:
 
 T15_FIRST = Theorem(
     id="T15.first",
-    weight=1.5,
     sentence="After its first step, with or without a hit or a state from outside, a request holds at most 2 + p.",
     formal="real(table) <= 2 + p; before the running state, only the state it continues from is real",
     variables={

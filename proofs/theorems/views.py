@@ -243,7 +243,6 @@ def _dense(pad: int = 0, turned: bool = False) -> Any:
 
 T21_VIEW = Theorem(
     id="T21.view",
-    weight=1.1,
     sentence="Two elements of a view lie in different places of the buffer, all of them inside it.",
     formal="address(e, i, j, x) == address(f, k, l, m)  =>  (e, i, j, x) == (f, k, l, m); 0 <= address < blocks * page",
     variables=_TWO_PLACES,

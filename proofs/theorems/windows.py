@@ -296,7 +296,6 @@ def _given_away_by_chunks(f: Any, v: Any) -> Any:
 
 T6_GAP = Theorem(
     id="T6.gap",
-    weight=4.0,
     sentence="The admission cap of chunks gives away at most one block per request, and says when.",
     formal="cap - exact <= 1, and <= 0 if max_len <= tokens or b does not divide tokens, "
     "where tokens = k - 1 + batched + b - gcd(b, k)",

@@ -8,6 +8,7 @@ from blockproof.proofs import judgement
 from blockproof.proofs.campaign import Result
 from blockproof.proofs.theorem import Statement, Verdict
 from blockproof.proofs.theorems import THEOREMS
+from blockproof.proofs.weights import SECONDS
 
 HELD = Statement(id="T1", sentence="", formal="")
 BROKEN = Statement(id="T2", sentence="", formal="", refuted_on={"impl": "it loses a block"})
@@ -57,6 +58,11 @@ def test_results_come_in_the_order_of_the_theorems_and_long_ones_are_begun_first
     assert judgement.in_order(results, [HELD, BROKEN]) == [results[2], results[1], results[0]]
     weights = [theorem.weight for theorem in judgement.longest_first(THEOREMS)]
     assert weights == sorted(weights, reverse=True)
+    assert weights[0] > weights[-1] > 0
+
+
+def test_seconds_are_noted_of_theorems_that_there_are():
+    assert set(SECONDS) <= {theorem.id for theorem in THEOREMS}
 
 
 def test_what_is_unsettled_is_kept_and_what_is_settled_is_exported(tmp_path):

@@ -9,15 +9,15 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Release:
-    """How the core is built and called, from one release on."""
+    """How the core is built and called, from one release on. A flag left out says that it lacks this."""
 
     since: str
     """The first minor version that is called like this."""
     token_limit: str
     """Keyword argument of the manager for the most tokens of a request in one step or in flight; empty for none."""
-    scheduler_block_size: bool
+    scheduler_block_size: bool = False
     """The manager has an argument for the lengths at which hits end; else these are the multiples of the least common
     multiple of the block sizes."""
     eagle: Literal["whole", "groups", "lookahead"]
@@ -28,27 +28,27 @@ class Release:
     field of the KV-cache configuration; a keyword argument of the manager (our core)."""
     gate: Literal["method", "argument"]
     """The admission gate is a method to call before the allocation, or an argument of the allocation."""
-    reserved_blocks: bool
+    reserved_blocks: bool = False
     """An allocation can be told to leave some blocks free for other requests."""
-    prepend: bool
+    prepend: bool = False
     """Blocks can be put at the front of the free queue."""
-    prompt_aware_skipping: bool
+    prompt_aware_skipping: bool = False
     """Removing skipped blocks takes the length of the prompt as an argument."""
-    in_flight: bool
+    in_flight: bool = False
     """Windows move only over tokens of steps whose outcome is known; the scheduler counts the tokens in flight."""
-    boundary: bool
+    boundary: bool = False
     """A lookup also returns where a prefix that other requests share ends. The scheduler stores it in the request, so
     that the state at that boundary is kept."""
-    copies: bool
+    copies: bool = False
     """A hit may end inside a block. The manager then asks for a copy of its content in a block of the request's own.
     The scheduler drains these copies at the end of its step, and gives back the two references that each of them
     holds."""
-    records_lookups: bool
+    records_lookups: bool = False
     """The statistics of a lookup are recorded by the scheduler when the request is admitted, not by the lookup."""
-    external_after_whole_blocks: bool
+    external_after_whole_blocks: bool = False
     """External tokens start at the end of a whole block: the scheduler gives up the part of a hit behind the last whole
     block, and loads it from outside as well. An allocation with such a hit is refused without calling the core."""
-    offers_boundary_states: bool
+    offers_boundary_states: bool = False
     """In each step the manager offers states at boundaries to a connector, and the scheduler drains the offers."""
     common_prefix: bool
     """Blocks common to all running requests are counted; else the answer is always 0."""
@@ -56,7 +56,7 @@ class Release:
     """States of Mamba layers can be cached in other modes than `align`."""
     prefill_parallel: bool
     """Blocks are also spread over the ranks of prefill context parallelism."""
-    events_name_groups: bool
+    events_name_groups: bool = False
     """An event says which group it belongs to."""
     kinds_missing: frozenset[str] = frozenset()
     """Kinds of groups for which there is no spec."""
@@ -95,23 +95,12 @@ _IDENTITIES = {"labels", "earliest", "num_identities", "registered", "events"}
 _FIRST = Release(
     since="0.19",
     token_limit="",
-    scheduler_block_size=False,
     eagle="whole",
     retention="none",
     gate="method",
-    reserved_blocks=False,
-    prepend=False,
-    prompt_aware_skipping=False,
-    in_flight=False,
-    boundary=False,
-    copies=False,
-    records_lookups=False,
-    external_after_whole_blocks=False,
-    offers_boundary_states=False,
     common_prefix=True,
     caches_unaligned_states=True,
     prefill_parallel=True,
-    events_name_groups=False,
     kinds_missing=frozenset({"tq", "sliding_mla"}),
 )
 _CHANGES: tuple[dict[str, object], ...] = (
