@@ -83,14 +83,14 @@ def test_json_is_one_document_on_stdout(tmp_path, capsys):
     assert replayed["finding"]["step"] == 2
 
 
-def test_two_jobs_use_different_seeds_and_add_up():
+def test_two_jobs_use_different_seeds_and_add_up(capsys):
     run = blockproof("fuzz", "--operations", 2000, "--jobs", 2, "--seed", 9, "--json")
     both = json.loads(run.stdout)
     assert run.returncode == 0
     singles = []
-    for seed in (9, 10):
-        run = blockproof("fuzz", "--operations", 1000, "--seed", seed, "--json")
-        singles.append(json.loads(run.stdout))
+    for seed in ("9", "10"):
+        assert cli.main(["fuzz", "--operations", "1000", "--seed", seed, "--json"]) == 0
+        singles.append(json.loads(capsys.readouterr().out))
     assert both["operations"] == sum(single["operations"] for single in singles)
     assert both["outcomes"]["Submit"]["Done"] == sum(single["outcomes"]["Submit"]["Done"] for single in singles)
 
