@@ -191,7 +191,32 @@ class SingleTypeKVCacheManager(ABC):
         retention_interval: int | None = None,
         num_prompt_tokens: int | None = None,
     ) -> list[bool] | None:
-        """For each block `start_block .. end_block - 1` whether a hit can use it; None if all can (core.md §8)."""
+        """For each block `start_block .. end_block - 1` whether a hit can use it; None if all can (core.md §8).
+
+        A block counts if it is one of `blocks_before_a_hit` before some place where a hit can end.
+        """
+        need = cls.blocks_before_a_hit(kv_cache_spec, use_eagle)
+        if need is None or alignment_tokens is None:
+            return None
+        block_size = kv_cache_spec.block_size
+        shift = 1 if use_eagle else 0
+        segment = alignment_tokens if retention_interval is None else retention_interval
+        per_segment = segment // block_size
+        if segment and need >= per_segment:
+            return None
+        mask = [
+            bool(segment) and i >= shift and (i - shift) % per_segment >= per_segment - need
+            for i in range(start_block, end_block)
+        ]
+        if retention_interval is not None and num_prompt_tokens is not None:
+            boundary = (num_prompt_tokens - 1) // alignment_tokens * alignment_tokens // block_size + shift
+            for i in range(max(start_block, boundary - need), min(end_block, boundary)):
+                mask[i - start_block] = True
+        return mask
+
+    @classmethod
+    def blocks_before_a_hit(cls, kv_cache_spec: KVCacheSpec, use_eagle: bool) -> int | None:
+        """How many blocks before its end a hit needs; None if it needs all."""
         return None
 
     def free(self, request_id: str) -> None:

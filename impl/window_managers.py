@@ -50,36 +50,10 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         return hit
 
     @classmethod
-    def reachable_block_mask(
-        cls,
-        start_block: int,
-        end_block: int,
-        alignment_tokens: int | None,
-        kv_cache_spec: KVCacheSpec,
-        use_eagle: bool,
-        retention_interval: int | None = None,
-        num_prompt_tokens: int | None = None,
-    ) -> list[bool] | None:
-        """A block counts if it lies in the window before some place where a hit can end (core.md §8)."""
+    def blocks_before_a_hit(cls, kv_cache_spec: KVCacheSpec, use_eagle: bool) -> int:
+        """Those that the window of the next token reaches into, and the one that eagle drops."""
         assert isinstance(kv_cache_spec, SlidingWindowSpec)
-        if alignment_tokens is None:
-            return None
-        block_size = kv_cache_spec.block_size
-        need = cls._contiguous_blocks_for_hit(kv_cache_spec.sliding_window, block_size, use_eagle)
-        shift = 1 if use_eagle else 0
-        segment = alignment_tokens if retention_interval is None else retention_interval
-        per_segment = segment // block_size
-        if segment and need >= per_segment:
-            return None
-        mask = [
-            bool(segment) and i >= shift and (i - shift) % per_segment >= per_segment - need
-            for i in range(start_block, end_block)
-        ]
-        if retention_interval is not None and num_prompt_tokens is not None:
-            boundary = (num_prompt_tokens - 1) // alignment_tokens * alignment_tokens // block_size + shift
-            for i in range(max(start_block, boundary - need), min(end_block, boundary)):
-                mask[i - start_block] = True
-        return mask
+        return cls._contiguous_blocks_for_hit(kv_cache_spec.sliding_window, kv_cache_spec.block_size, use_eagle)
 
     def free(self, request_id: str) -> None:
         """Give back all blocks, each part the table's end first: those without identity to the front of the queue."""
