@@ -43,6 +43,15 @@ def same(left: Condition, right: Condition) -> Any:
     return left == right
 
 
+def refuses(error: type[Exception], call: Callable[[], object]) -> bool:
+    """Does the call raise this error?"""
+    try:
+        call()
+    except error:
+        return True
+    return False
+
+
 def lemma(claim: Condition, name: str = "") -> None:
     """An intermediate result, proved on its own and used from here on. AssertionError if it is plain and false."""
     if isinstance(claim, SymbolicBool):

@@ -1,8 +1,8 @@
 """The model with one request in one group, as `one_request` has a manager."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +10,7 @@ from ...model import attention, core
 from ...model.ops import Allocate, Group, Kind, Shape
 from ...model.state import State
 from ..claims import some
+from ..symbolic_bytes import seeing
 from ..symbolic_table import IDS, SymbolicTable
 from .bare import bare
 from .one_request import REQUEST, Step, candidates_below, hit_entry, made
@@ -60,17 +61,9 @@ class _Counting(State):
         self.returned.extend(blocks)
 
 
-@contextmanager
-def seen(**replaced: Any) -> Iterator[None]:
+def seen(**replaced: Any) -> AbstractContextManager[None]:
     """While it lasts, the model's core sees these under these names."""
-    before = {name: vars(core)[name] for name in replaced if name in vars(core)}
-    vars(core).update(replaced)
-    try:
-        yield
-    finally:
-        for name in replaced:
-            del vars(core)[name]
-        vars(core).update(before)
+    return seeing(vars(core), replaced)
 
 
 def _candidates(hit: Any, counts: list[int]) -> Any:

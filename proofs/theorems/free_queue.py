@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..claims import refuses
 from ..free_list import queue_scene
 from ..heap_theorem import HeapTheorem
 from ..theorem import NegativeControl
@@ -11,15 +12,6 @@ _N = {"n": "blocks in the queue"}
 _COUNT = {**_N, "k": "blocks asked for"}
 _BATCH = {**_N, "m": "blocks in the batch"}
 _UP_TO_3 = "batches of up to 3 blocks; {} is the same for any length, by induction over the rounds of the loop"
-
-
-def refuses(error: type[Exception], call: Callable[[], object]) -> bool:
-    """Does the call raise this error?"""
-    try:
-        call()
-    except error:
-        return True
-    return False
 
 
 def batch(scene: Any, m: Any, most: int = 3) -> list[Any]:

@@ -6,7 +6,7 @@ any such state, a round leaves such a state with one block more, or less. Part 2
 the loop closes the gap and sets the counter right. A counterexample to any of them is tried on the whole method.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..free_list import PlainQueue, SymbolicQueue
@@ -164,33 +164,40 @@ def _any_batch(v: Any) -> list[Any]:
     return [v.n >= 0, v.m >= 0, v.part >= 0, v.part <= 2, v.gap >= 0, *most]
 
 
-APPEND_N = HeapTheorem(
-    id="T25.append_n.any",
-    sentence="`append_n` puts a batch of any length to the back, in the given order.",
-    formal="order' = order + blocks, by induction over the rounds",
-    variables=_BATCHES,
-    assume=_any_batch,
-    claim=_inserted("append_n", front=False),
-    controls=(
-        NegativeControl("blocks do not point back", {"append_n": wrong_loops.append_without_back_links}),
-        NegativeControl("each block takes the place of the last", {"append_n": wrong_loops.append_without_advance}),
-        NegativeControl("the tail does not point back", {"append_n": wrong_loops.append_without_end}),
-        NegativeControl("one block is counted", {"append_n": wrong_loops.append_counting_one}),
-    ),
+def _any_insertion(method: str, where: str, order: str, wrong: Mapping[str, Callable[..., Any]]) -> HeapTheorem:
+    """The theorem about a method that puts a batch in; `wrong` has a wrong one under what is wrong with it."""
+    return HeapTheorem(
+        id=f"T25.{method}.any",
+        sentence=f"`{method}` puts a batch of any length {where}.",
+        formal=f"order' = {order}, by induction over the rounds",
+        variables=_BATCHES,
+        assume=_any_batch,
+        claim=_inserted(method, front=method == "prepend_n"),
+        controls=tuple(NegativeControl(what, {method: instead}) for what, instead in wrong.items()),
+    )
+
+
+APPEND_N = _any_insertion(
+    "append_n",
+    "to the back, in the given order",
+    "order + blocks",
+    {
+        "blocks do not point back": wrong_loops.append_without_back_links,
+        "each block takes the place of the last": wrong_loops.append_without_advance,
+        "the tail does not point back": wrong_loops.append_without_end,
+        "one block is counted": wrong_loops.append_counting_one,
+    },
 )
 
-PREPEND_N = HeapTheorem(
-    id="T25.prepend_n.any",
-    sentence="`prepend_n` puts a batch of any length to the front, which then reads as given.",
-    formal="order' = blocks + order, by induction over the rounds",
-    variables=_BATCHES,
-    assume=_any_batch,
-    claim=_inserted("prepend_n", front=True),
-    controls=(
-        NegativeControl("blocks do not point back", {"prepend_n": wrong_loops.prepend_without_back_links}),
-        NegativeControl("the old front is lost", {"prepend_n": wrong_loops.prepend_losing_the_rest}),
-        NegativeControl("it goes to the back", {"prepend_n": wrong_loops.append_right}),
-    ),
+PREPEND_N = _any_insertion(
+    "prepend_n",
+    "to the front, which then reads as given",
+    "blocks + order",
+    {
+        "blocks do not point back": wrong_loops.prepend_without_back_links,
+        "the old front is lost": wrong_loops.prepend_losing_the_rest,
+        "it goes to the back": wrong_loops.append_right,
+    },
 )
 
 POPLEFT_N = HeapTheorem(

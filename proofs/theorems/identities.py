@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..claims import every, implies, negation, same, some, use
+from ..claims import every, implies, negation, refuses, same, some, use
 from ..symbolic_bytes import byte_string, is_bytes, power
 from ..theorem import NegativeControl, Theorem
 
@@ -227,14 +227,6 @@ T22_COVER = Theorem(
 )
 
 
-def _stops(f: Any, v: Any) -> Any:
-    try:
-        f.covered(v.i, v.scale, v.fine, v.known)
-    except IndexError:
-        return True
-    return False
-
-
 T22_BEYOND = Theorem(
     id="T22.beyond",
     sentence="The coarser view has no item behind its last full one.",
@@ -248,7 +240,7 @@ T22_BEYOND = Theorem(
         v.known >= 0,
         v.known < v.i * v.scale + v.scale,
     ],
-    claim=_stops,
+    claim=lambda f, v: refuses(IndexError, lambda: f.covered(v.i, v.scale, v.fine, v.known)),
     unroll=SCALE,
     controls=(NegativeControl("what there is counts as a block", {"covered": _wrong_cover(0, 0)}),),
     bounded=f"as T22.cover: up to {SCALE} small blocks in a coarser one",

@@ -3,11 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..claims import every, implies, negation, some
+from ..claims import every, implies, negation, refuses, some
 from ..heap_theorem import HeapTheorem
 from ..pool_scene import NULL, pool_scene
 from ..theorem import NegativeControl
-from .free_queue import refuses
 
 _N = {"n": "blocks in the queue"}
 _PAIR = {
@@ -144,6 +143,13 @@ def _enough(v: Any) -> Any:
     return every(some(v.p1 == NULL, first), some(v.p2 == NULL, v.c2 >= 1))
 
 
+def _queue_up(pool: Any, blocks: list[Any], front: Any) -> None:
+    if front:
+        pool.free_block_queue.prepend_n(blocks)
+    else:
+        pool.free_block_queue.append_n(blocks)
+
+
 def _wrong_free(wrong: str) -> Any:
     def free_blocks(pool: Any, blocks: Sequence[Any], prepend: Any = False) -> None:
         freed = []
@@ -153,10 +159,7 @@ def _wrong_free(wrong: str) -> Any:
                 freed.append(block)
         if wrong == "reversed":
             freed.reverse()
-        if prepend and wrong != "back":
-            pool.free_block_queue.prepend_n(freed)
-        else:
-            pool.free_block_queue.append_n(freed)
+        _queue_up(pool, freed, prepend and wrong != "back")
 
     return free_blocks
 
@@ -184,10 +187,7 @@ def _double_free(pool: Any, blocks: Sequence[Any], prepend: Any = False) -> None
     for block in blocks:
         block.ref_cnt -= 1
     freed = [block for block in blocks if block.ref_cnt == 0 and block is not pool.null_block]
-    if prepend:
-        pool.free_block_queue.prepend_n(freed)
-    else:
-        pool.free_block_queue.append_n(freed)
+    _queue_up(pool, freed, prepend)
 
 
 def _early_free(pool: Any, blocks: Sequence[Any], prepend: Any = False) -> None:
@@ -197,10 +197,7 @@ def _early_free(pool: Any, blocks: Sequence[Any], prepend: Any = False) -> None:
         later = sum(other is block for other in blocks[number + 1 :])
         if all(other is not block for other in blocks[:number]) and block.ref_cnt == later:
             freed.append(block)
-    if prepend:
-        pool.free_block_queue.prepend_n(freed)
-    else:
-        pool.free_block_queue.append_n(freed)
+    _queue_up(pool, freed, prepend)
 
 
 FREE = HeapTheorem(

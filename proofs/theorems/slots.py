@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..claims import every, implies, lemma, multiples_ordered, negation, quotient_found, some
+from ..claims import every, implies, lemma, multiples_ordered, negation, quotient_found, refuses, some
 from ..theorem import NegativeControl, Theorem
 
 _SLOT = {
@@ -43,14 +43,6 @@ T21 = Theorem(
 )
 
 
-def _refuses(f: Any, v: Any) -> Any:
-    try:
-        f.slot(v.e, v.t, v.b, v.n)
-    except ValueError:
-        return True
-    return False
-
-
 T21_REFUSED = Theorem(
     id="T21.refused",
     sentence="A token behind its row, or whose entry is null, has no slot: asking for it is an error.",
@@ -64,7 +56,7 @@ T21_REFUSED = Theorem(
         v.e >= 0,
         some(v.e == 0, v.t >= v.n * v.b),
     ],
-    claim=_refuses,
+    claim=lambda f, v: refuses(ValueError, lambda: f.slot(v.e, v.t, v.b, v.n)),
     controls=(NegativeControl("the slot is computed all the same", {"slot": lambda e, t, b, n: e * b + t % b}),),
     refuted_on={
         "vllm==0.23.0": "the kernel asks nothing: a null entry gives a slot of block 0, which requests share, and a "
