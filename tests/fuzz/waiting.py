@@ -1,5 +1,7 @@
 """Waiting for something to happen, never for time to pass."""
 
+import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +19,16 @@ def wait_until(happened: Callable[[], T], patience_s: float = PATIENCE_S) -> T:
         assert time.monotonic() < end, f"nothing happened within {patience_s:g} s"
         time.sleep(0.01)
     return result
+
+
+def said_at_ctrl_c(process: subprocess.Popen[str], folder: Path) -> str:
+    """What a process says when Ctrl-C reaches it, as soon as it has left a file in this folder. It ends with that."""
+    try:
+        wait_until(lambda: list(folder.iterdir()))
+        process.send_signal(signal.SIGINT)
+        return process.communicate(timeout=PATIENCE_S)[0]
+    finally:
+        process.kill()
 
 
 def gone(pid: int) -> bool:

@@ -15,15 +15,15 @@ class Release:
 
     since: str
     """The first minor version that is called like this."""
-    token_limit: str
+    token_limit: str = ""
     """Keyword argument of the manager for the most tokens of a request in one step or in flight; empty for none."""
     scheduler_block_size: bool = False
     """The manager has an argument for the lengths at which hits end; else these are the multiples of the least common
     multiple of the block sizes."""
-    eagle: Literal["whole", "groups", "lookahead"]
+    eagle: Literal["whole", "groups", "lookahead"] = "whole"
     """How the manager learns of eagle (drafting with hidden states): a flag for the whole model; a flag for the model
     or for single groups; not at all, because a block's hash then covers the token behind it, too."""
-    retention: Literal["none", "environment", "configuration", "keyword"]
+    retention: Literal["none", "environment", "configuration", "keyword"] = "none"
     """How the retention interval is set: not at all; an environment variable that is read when the manager is built; a
     field of the KV-cache configuration; a keyword argument of the manager (our core)."""
     gate: Literal["method", "argument"]
@@ -94,9 +94,6 @@ class Release:
 _IDENTITIES = {"labels", "earliest", "num_identities", "registered", "events"}
 _FIRST = Release(
     since="0.19",
-    token_limit="",
-    eagle="whole",
-    retention="none",
     gate="method",
     common_prefix=True,
     caches_unaligned_states=True,

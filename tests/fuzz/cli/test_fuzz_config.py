@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from blockproof.fuzz.cli import main as cli
 from blockproof.fuzz.configuration.questions import Question
 
 from ..fakes import RUNNING, seen_from_everywhere
-from ..waiting import PATIENCE_S, wait_until
+from ..waiting import said_at_ctrl_c
 
 HERE = Path(__file__).parents[1]
 FAULT = "fault:one-block-more"
@@ -115,12 +114,7 @@ def test_ctrl_c_ends_the_run_with_what_was_reached(tmp_path):
     command = [sys.executable, "-m", "blockproof.fuzz.cli", *words]
     environment = {**os.environ, **seen_from_everywhere(), RUNNING: str(tmp_path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        try:
-            wait_until(lambda: list(tmp_path.iterdir()))
-            process.send_signal(signal.SIGINT)
-            text, _ = process.communicate(timeout=PATIENCE_S)
-        finally:
-            process.kill()
+        text = said_at_ctrl_c(process, tmp_path)
     assert process.returncode == 0
     assert text.startswith("fuzzing")
     assert "ended by Ctrl-C" in text

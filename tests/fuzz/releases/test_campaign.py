@@ -19,7 +19,7 @@ from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import read_trace
 
 from ..fakes import RUNNING, seen_from_everywhere
-from ..waiting import PATIENCE_S, wait_until
+from ..waiting import said_at_ctrl_c, wait_until
 
 HERE = Path(__file__).parents[1]
 
@@ -138,13 +138,7 @@ def test_ctrl_c_ends_it_with_what_there_is_and_leaves_no_process(tmp_path):
         env={**os.environ, **seen_from_everywhere(), RUNNING: str(running)},
         start_new_session=True,
     )
-    try:
-        wait_until(lambda: list(running.iterdir()))
-        process.send_signal(signal.SIGINT)
-        output, _ = process.communicate(timeout=PATIENCE_S)
-    finally:
-        process.kill()
-    assert "2 targets" in output
+    assert "2 targets" in said_at_ctrl_c(process, running)
     wait_until(lambda: not pids_of_session(process.pid))
 
 
