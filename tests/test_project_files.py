@@ -46,6 +46,14 @@ def test_every_tested_python_is_said():
     assert said == set(tested.split()) == {"3.11", "3.12", "3.13"}
 
 
+def test_the_floor_of_coverage_is_a_little_below_the_figure_that_is_written_down():
+    """Else one of the two was forgotten: run `make coverage`, and write the page with the command that it names."""
+    (floor,) = re.findall(r"^floor=(\d+)$", (ROOT / ".ci/coverage").read_text(), re.MULTILINE)
+    page = (ROOT / "docs/evidence/coverage.md").read_text()
+    (figure,) = re.findall(r"\*\*all\*\* .* ([\d.]+)% \|$", page, re.MULTILINE)
+    assert 0 < float(figure) - int(floor) < 5
+
+
 def test_extras_are_pinned_where_the_tests_ran():
     """So that `make` on another day installs what was tested."""
     pinned = {_name(line) for line in (ROOT / "constraints.txt").read_text().splitlines()}
