@@ -22,16 +22,16 @@ HEAD = """\
 # Coverage
 
 Written by `make coverage && .venv/bin/python benchmarks/coverage_page.py --write docs/evidence/coverage.md`,
-{day}, on {machine}, Python {python}: lines and branches of the four packages that the quick tests (`make test`)
-run. `.ci/run` measures again and fails below the floor in `.ci/coverage`.
+{day}, on {machine}, Python {python}: lines and branches of the four packages that the quick tests
+(`make test`) run. `.ci/run` measures again and fails below the floor in `.ci/coverage`.
 
 Worker processes of tests, explorations and proofs are counted. The child process of a target is not: it is
 ended by a kill, as a target that hangs must be, and leaves no record. So the modules that run in the
 environment of a released engine (`fuzz/adapters/sglang`, most of `fuzz/adapters/vllm`,
 `fuzz/opening/serve.py`) show less than the tests run, and what needs torch counts only where it is installed.
 
-A line that a test runs is not yet a line that a test checks: for that see the planted faults (`blockproof mutants`)
-and [the mutations of the model's arithmetic](mutation.md).
+A line that a test runs is not yet a line that a test checks: for that see the planted faults
+(`blockproof mutants`) and [the mutations of the model's arithmetic](mutation.md).
 
 | folder | statements | lines run | branches | branches run | both |
 | --- | ---: | ---: | ---: | ---: | ---: |
