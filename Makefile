@@ -31,6 +31,7 @@ lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	MYPYPATH=$(VENV)/types $(BIN)/mypy --strict -p blockproof.model -p blockproof.impl -p blockproof.fuzz -p blockproof.proofs
+	MYPYPATH=$(VENV)/types $(BIN)/mypy --strict -p tests
 	MYPYPATH=$(VENV)/types:benchmarks $(BIN)/mypy --strict benchmarks
 
 # Builds the wheel and tries it in an empty environment, away from the checkout.
