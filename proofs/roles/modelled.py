@@ -88,16 +88,12 @@ class Modelled:
         """The id; what content a block has is none of the model's table's business."""
         return number
 
-    @property
-    def returned(self) -> list[Any]:
-        """Blocks given back."""
-        return self.state.returned
-
     def __init__(self, names: Any, kind: str, step: Step, table: Any = None) -> None:
         rule, size, group_kind = _RULES[kind]
         self.step, self.kind = step, kind
         held = made(step.symbolic, step.held, lambda i: 1, lambda i: i, IDS, lambda number: number)
         self.state = _Counting(step, held if table is None else table)
+        self.returned = self.state.returned
         group = Group(group_kind, 0, mamba_mode="align" if kind == "align" else "none")
         self._shape = shape = bare(
             Shape,

@@ -165,15 +165,11 @@ class Managed:
         """The block with this id and content; the null block for 0."""
         return Block(number, block_hash=content) if isinstance(number, SymbolicInt) or number else NULL_BLOCK
 
-    @property
-    def returned(self) -> list[Any]:
-        """Blocks given back."""
-        return self.pool.returned
-
     def __init__(self, names: Any, kind: str, step: Step, table: Any = None) -> None:
         manager, spec, sizes = _MANAGERS[kind]
         self.step, self.kind = step, kind
         self.pool = Pool(step.symbolic)
+        self.returned = self.pool.returned
         held = made(step.symbolic, step.held, lambda i: 1, lambda i: i, BLOCKS, Block)
         self.table = held if table is None else table
         sized = {field: getattr(step, value) for field, value in sizes.items()}

@@ -1,11 +1,11 @@
 """Memory for so long a request, the longest request for so much memory, use of the pool (T18, T24)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..claims import every, implies, lemma, multiples_ordered, same, use
 from ..roles.memory import LONGEST
-from ..theorem import NegativeControl, Theorem
+from ..theorem import Claim, NegativeControl, Theorem
 from .memory import whole_blocks
 
 # T18: a longer request needs no less.
@@ -24,10 +24,23 @@ def _grows(need: Callable[[Any, Any], Any], v: Any) -> Any:
     return need(v.length, page) <= need(v.length + v.more, page)
 
 
-def _monotone(kind: str, sizes: dict[str, str], claim: Any, meaning: str = "", **more: Any) -> Theorem:
+def _monotone(
+    kind: str,
+    sizes: Mapping[str, str],
+    claim: Claim,
+    what: str,
+    wrong: Mapping[str, Callable[..., Any]],
+    modes: Sequence[str] = (),
+    bounded: str = "",
+) -> Theorem:
+    """That the need of one kind of layers, in each of these cache modes, never falls.
+
+    `sizes`: variables that only this kind has. `wrong`: a wrong need under what is wrong with it.
+    """
+    roles = {f"need_{kind}_{mode}": f" ({mode})" for mode in modes} or {f"need_{kind}": ""}
     return Theorem(
-        id=f"T18.{kind.replace('_', '-')}",
-        sentence=f"The memory that a request needs never falls when it grows longer: {more.pop('what')}.",
+        id=f"T18.{kind}",
+        sentence=f"The memory that a request needs never falls when it grows longer: {what}.",
         formal="need(length) <= need(length + more)",
         variables={
             "length": "tokens of the longest request",
@@ -44,8 +57,12 @@ def _monotone(kind: str, sizes: dict[str, str], claim: Any, meaning: str = "", *
             *(getattr(v, size) >= 1 for size in sizes),
         ],
         claim=claim,
-        meaning=meaning,
-        **more,
+        controls=tuple(
+            NegativeControl(said + mode, {role: instead})
+            for role, mode in roles.items()
+            for said, instead in wrong.items()
+        ),
+        bounded=bounded,
     )
 
 
@@ -62,36 +79,22 @@ T18_FULL = _monotone(
     "full",
     {"ranks": "context-parallel ranks"},
     _full_grows,
-    what="full attention",
-    controls=(
-        NegativeControl(
-            "only the rest after the ranks counts", {"need_full": lambda length, ranks, b, page: length % ranks * page}
-        ),
-    ),
+    "full attention",
+    {"only the rest after the ranks counts": lambda length, ranks, b, page: length % ranks * page},
 )
 T18_WINDOW = _monotone(
     "window",
     {"w": "window, in tokens", "batched": "most tokens of one step"},
     lambda f, v: _grows(lambda length, page: f.need_window(length, v.w, v.batched, v.b, page), v),
-    what="sliding window",
-    controls=(
-        NegativeControl(
-            "the part of the window in the last block counts",
-            {"need_window": lambda length, w, batched, b, page: (length % b + w) * page},
-        ),
-    ),
+    "sliding window",
+    {"the part of the window in the last block counts": lambda length, w, batched, b, page: (length % b + w) * page},
 )
 T18_CHUNK = _monotone(
     "chunk",
     {"k": "chunk, in tokens", "batched": "most tokens of one step"},
     lambda f, v: _grows(lambda length, page: f.need_chunk(length, v.k, v.batched, v.b, page), v),
-    what="chunked local attention",
-    controls=(
-        NegativeControl(
-            "only the last chunk counts",
-            {"need_chunk": lambda length, k, batched, b, page: -(-(length % k) // b) * page},
-        ),
-    ),
+    "chunked local attention",
+    {"only the last chunk counts": lambda length, k, batched, b, page: -(-(length % k) // b) * page},
 )
 
 
@@ -102,30 +105,20 @@ def _mamba_grows(f: Any, v: Any) -> Any:
     ]
 
 
-def _states_wrong(length: Any, b: Any, s: Any, page: Any) -> Any:
-    return (length % b + s) * page
-
-
 T18_MAMBA = _monotone(
     "mamba",
     {"s": "speculative blocks"},
     _mamba_grows,
-    what="states, in every cache mode",
-    controls=tuple(
-        NegativeControl(f"the tokens of the last block count ({mode})", {f"need_mamba_{mode}": _states_wrong})
-        for mode in ("all", "align", "none")
-    ),
+    "states, in every cache mode",
+    {"the tokens of the last block count": lambda length, b, s, page: (length % b + s) * page},
+    ("all", "align", "none"),
 )
 T18_CROSS = _monotone(
     "cross",
     {"encoder": "most tokens of the encoder's input"},
     lambda f, v: _grows(lambda length, page: f.need_cross(length, v.encoder, v.b, page), v),
-    what="cross attention",
-    controls=(
-        NegativeControl(
-            "less for longer ones", {"need_cross": lambda length, encoder, b, page: (encoder - length) * page}
-        ),
-    ),
+    "cross attention",
+    {"less for longer ones": lambda length, encoder, b, page: (encoder - length) * page},
 )
 
 
@@ -144,10 +137,8 @@ T18_UNIFORM = _monotone(
     "uniform",
     {"other": "bytes of another layer's page"},
     _uniform_grows,
-    what="layers of one type with pages of their own, which need the same number of blocks",
-    controls=(
-        NegativeControl("only the last block counts", {"need_uniform": lambda length, b, p, q: length % b * (p + q)}),
-    ),
+    "layers of one type with pages of their own, which need the same number of blocks",
+    {"only the last block counts": lambda length, b, p, q: length % b * (p + q)},
     bounded="Two layers: the need is the most blocks of any layer by the sum of the pages.",
 )
 

@@ -1,5 +1,6 @@
 """What an allocation takes from the free queue, and that it was predicted (T7)."""
 
+from collections.abc import Callable
 from typing import Any
 
 from ..claims import every, implies, some
@@ -121,42 +122,45 @@ T7_FULL = Theorem(
     meaning="A refusal is given exactly if there is no room; a success never fails later for lack of blocks (S8).",
 )
 
-T7_SLIDING = Theorem(
-    id="T7.sliding",
-    sentence="Sliding window: the first allocation of a request takes as many blocks as predicted.",
-    formal=T7_FULL.formal,
-    variables={**_FRESH, "size": "window, in tokens"},
-    assume=lambda v: [*any_fresh(v), v.size >= 1],
-    claim=_foreseen("sliding", fresh),
-    controls=(
-        NegativeControl(
-            "candidates that the window has left behind count",
-            {"predicted_sliding": _wrongly(lambda step: max(0, step.total - step.size + 1), all_candidates=True)},
-        ),
-        NegativeControl(
-            "external tokens that the window has left behind need room",
-            {"predicted_sliding": _wrongly(lambda step: max(0, step.total - step.size + 1), taken_anyway=True)},
-        ),
-    ),
-    bounded=_SUMS,
-    meaning=T7_FULL.meaning,
+
+def _past(kind: str, what: str, size: str, wrong: dict[str, Callable[[Step], Any]]) -> Theorem:
+    """The theorem for a type that leaves tokens behind; `size` is how many it sees."""
+    return Theorem(
+        id=f"T7.{kind}",
+        sentence=f"{what}: the first allocation of a request takes as many blocks as predicted.",
+        formal=T7_FULL.formal,
+        variables={**_FRESH, "size": size},
+        assume=lambda v: [*any_fresh(v), v.size >= 1],
+        claim=_foreseen(kind, fresh),
+        controls=tuple(NegativeControl(said, {f"predicted_{kind}": instead}) for said, instead in wrong.items()),
+        bounded=_SUMS,
+        meaning=T7_FULL.meaning,
+    )
+
+
+def _behind_window(step: Step) -> Any:
+    return max(0, step.total - step.size + 1)
+
+
+T7_SLIDING = _past(
+    "sliding",
+    "Sliding window",
+    "window, in tokens",
+    {
+        "candidates that the window has left behind count": _wrongly(_behind_window, all_candidates=True),
+        "external tokens that the window has left behind need room": _wrongly(_behind_window, taken_anyway=True),
+    },
 )
 
-T7_CHUNKED = Theorem(
-    id="T7.chunked",
-    sentence="Chunks: the first allocation of a request takes as many blocks as predicted.",
-    formal=T7_FULL.formal,
-    variables={**_FRESH, "size": "chunk, in tokens"},
-    assume=lambda v: [*any_fresh(v), v.size >= 1],
-    claim=_foreseen("chunked", fresh),
-    controls=(
-        NegativeControl(
-            "candidates before the chunk count",
-            {"predicted_chunked": _wrongly(lambda step: step.total // step.size * step.size, all_candidates=True)},
+T7_CHUNKED = _past(
+    "chunked",
+    "Chunks",
+    "chunk, in tokens",
+    {
+        "candidates before the chunk count": _wrongly(
+            lambda step: step.total // step.size * step.size, all_candidates=True
         ),
-    ),
-    bounded=_SUMS,
-    meaning=T7_FULL.meaning,
+    },
 )
 
 T7_MAMBA = Theorem(

@@ -2,12 +2,12 @@
 
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from blockproof import impl
+from blockproof.fuzz.adapters.vllm.question_json import vllm_config_from_json
 from blockproof.impl import KVCacheConfig, KVCacheGroupSpec, KVCacheTensor, plan_tensors
 
 from .small_layers import FLOAT, HALF, INT8, config, full, mamba, mla
@@ -220,22 +220,7 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_what_the_configuration_arithmetic_makes_holds_together(name):
     model = MODELS[name]
-    settings = SimpleNamespace(
-        model_config=SimpleNamespace(max_model_len=1024, original_max_model_len=1024),
-        parallel_config=SimpleNamespace(decode_context_parallel_size=1, prefill_context_parallel_size=1),
-        scheduler_config=SimpleNamespace(
-            max_num_batched_tokens=256, max_num_encoder_input_tokens=0, disable_hybrid_kv_cache_manager=False
-        ),
-        cache_config=SimpleNamespace(
-            block_size=16,
-            hash_block_size=None,
-            enable_prefix_caching=True,
-            num_gpu_blocks_override=None,
-            mamba_cache_mode="none",
-        ),
-        kv_transfer_config=None,
-        speculative_config=None,
-    )
+    settings = vllm_config_from_json({"max_num_batched_tokens": 256})
     (made,) = impl.get_kv_cache_configs(settings, [dict(model)], [2**28])
     plans = plan_tensors(made)
     assert plans.keys() == model.keys()

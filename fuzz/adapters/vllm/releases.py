@@ -26,7 +26,7 @@ class Release:
     retention: Literal["none", "environment", "configuration", "keyword"] = "none"
     """How the retention interval is set: not at all; an environment variable that is read when the manager is built; a
     field of the KV-cache configuration; a keyword argument of the manager (our core)."""
-    gate: Literal["method", "argument"]
+    gate: Literal["method", "argument"] = "method"
     """The admission gate is a method to call before the allocation, or an argument of the allocation."""
     reserved_blocks: bool = False
     """An allocation can be told to leave some blocks free for other requests."""
@@ -94,7 +94,6 @@ class Release:
 _IDENTITIES = {"labels", "earliest", "num_identities", "registered", "events"}
 _FIRST = Release(
     since="0.19",
-    gate="method",
     common_prefix=True,
     caches_unaligned_states=True,
     prefill_parallel=True,
