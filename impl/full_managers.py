@@ -1,6 +1,5 @@
 """Managers of types that hold their blocks to the end: full attention, sinks, cross attention (core.md §7)."""
 
-from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -65,17 +64,6 @@ class CrossAttentionManager(SingleTypeKVCacheManager):
     """
 
     sized_by_encoder = True
-
-    def attach_computed_blocks(
-        self,
-        request_id: str,
-        new_computed_blocks: Sequence[KVCacheBlock],
-        num_local_computed_tokens: int,
-        num_external_computed_tokens: int,
-    ) -> int:
-        """Nothing to do. AssertionError if there is a hit, which cannot be."""
-        assert not new_computed_blocks, f"request {request_id}: cross attention has no hits"
-        return 0
 
     def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
         """Always ValueError."""

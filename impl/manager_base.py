@@ -116,9 +116,12 @@ class SingleTypeKVCacheManager(ABC):
     ) -> int:
         """Begin the table of a request: nulls for what is skipped already, and the hit.
 
-        Returns how many blocks the external tokens still need. A running request is left alone; AssertionError if it
-        comes with a hit.
+        Returns how many blocks the external tokens still need. A running request, and one whose table is sized by its
+        encoder, is left alone; AssertionError if it comes with a hit.
         """
+        if self.sized_by_encoder:
+            assert not new_computed_blocks, f"request {request_id}: cross attention has no hits"
+            return 0
         if request_id in self.num_cached_block:
             self._check_no_hit(request_id, new_computed_blocks)
             return 0
