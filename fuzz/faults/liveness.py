@@ -5,10 +5,14 @@ of all as the one that stands in front: there is a script for which it is the on
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..findings.oracle_names import LIVENESS
 from .registry import fault, wrap
+
+_starving = partial(fault, oracles=(LIVENESS,))
+"""A fault for which only liveness is asked."""
 
 
 def _predicting(manager: Any, change: Callable[[int, bool, str], int]) -> None:
@@ -22,19 +26,13 @@ def _predicting(manager: Any, change: Callable[[int, bool, str], int]) -> None:
     wrap(manager.coordinator, "get_num_blocks_to_allocate", predict)
 
 
-@fault("the admission gate counts the whole sequence for a window (vllm-project/vllm#39734)", "L1", oracles=(LIVENESS,))
+@_starving("the admission gate counts the whole sequence for a window (vllm-project/vllm#39734)", "L1")
 def _gate_counts_whole_sequence(manager: Any) -> None:
     for single in manager.coordinator.single_type_managers:
         single._max_admission_blocks_per_request = None
 
 
-@fault(
-    "every refusal takes a block out of the pool for good (vllm-project/vllm#11562)",
-    "L1",
-    "L2",
-    "L4",
-    oracles=(LIVENESS,),
-)
+@_starving("every refusal takes a block out of the pool for good (vllm-project/vllm#11562)", "L1", "L2", "L4")
 def _refusal_leaks_block(manager: Any) -> None:
     def allocate(original: Callable[..., Any], *args: Any, **more: Any) -> Any:
         blocks = original(*args, **more)
@@ -45,34 +43,31 @@ def _refusal_leaks_block(manager: Any) -> None:
     wrap(manager, "allocate_slots", allocate)
 
 
-@fault("the admission gate counts nothing", "L2", "L4", oracles=(LIVENESS,))
+@_starving("the admission gate counts nothing", "L2", "L4")
 def _gate_counts_nothing(manager: Any) -> None:
     _predicting(manager, lambda count, gate, request: 0 if gate else count)
 
 
-@fault("the admission gate counts one block for a window, however long", "L2", "L4", oracles=(LIVENESS,))
+@_starving("the admission gate counts one block for a window, however long", "L2", "L4")
 def _gate_counts_one_window_block(manager: Any) -> None:
     for single in manager.coordinator.single_type_managers:
         if single._max_admission_blocks_per_request is not None:
             single._max_admission_blocks_per_request = 1
 
 
-@fault("states registered in one step are out of reach in all later ones", "L3", oracles=(LIVENESS,))
+@_starving("states registered in one step are out of reach in all later ones", "L3")
 def _same_step_rule_never_forgets(manager: Any) -> None:
     manager.coordinator.new_step_starts = lambda: None
 
 
-@fault(
-    "the admission gate counts the null block as free (vllm-project/vllm#35541, vllm-project/vllm#47272)",
-    "L4",
-    "L2",
-    oracles=(LIVENESS,),
+@_starving(
+    "the admission gate counts the null block as free (vllm-project/vllm#35541, vllm-project/vllm#47272)", "L4", "L2"
 )
 def _gate_counts_null_block(manager: Any) -> None:
     _predicting(manager, lambda count, gate, request: count - gate)
 
 
-@fault("who gives way keeps its blocks (vllm-project/vllm#49674)", "L4", oracles=(LIVENESS,))
+@_starving("who gives way keeps its blocks (vllm-project/vllm#49674)", "L4")
 def _preempted_keeps_blocks(manager: Any) -> None:
     refused = False
 
@@ -86,12 +81,7 @@ def _preempted_keeps_blocks(manager: Any) -> None:
     wrap(manager, "free", lambda free, request: None if refused else free(request))
 
 
-@fault(
-    "a running request is refused its step while one block fewer than needed would be left",
-    "L4",
-    "L2",
-    oracles=(LIVENESS,),
-)
+@_starving("a running request is refused its step while one block fewer than needed would be left", "L4", "L2")
 def _running_step_wants_spare_block(manager: Any) -> None:
     running = manager.coordinator.single_type_managers[0].num_cached_block
     _predicting(manager, lambda count, gate, request: count + (request in running))
