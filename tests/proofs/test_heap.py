@@ -128,7 +128,8 @@ def program(seed):
 
 def perform(lines, blocks):
     """Run it on three blocks, symbolic or real: what it observed, and the variables in the end."""
-    variables, seen = list(blocks), []
+    variables = list(blocks)
+    seen: list[str | bool] = []
     for kind, i, j, link in lines:
         block = variables[i]
         if block is None:

@@ -5,7 +5,7 @@ from blockproof.fuzz.adapters.impl import bind_impl
 from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
 from blockproof.model.arith import cdiv
 from blockproof.model.core import Model
-from blockproof.model.ops import Allocate, Evict, Lookup, Submit
+from blockproof.model.ops import Allocate, Done, Evict, Lookup, Submit
 from blockproof.proofs.hybrid_scopes import ASTRIDE, Scope, chunked, full, latent, mamba, scopes, sliding
 from blockproof.proofs.hybrid_search import Answer, Ask, Definition, Flaw, Verdict, demands, exhaust, reads, story
 from blockproof.proofs.hybrid_subjects import (
@@ -114,6 +114,8 @@ def test_the_smallest_counterexamples_happen_through_the_public_interface(tallie
             for operation in operations:
                 outcome, _ = target.step(operation)
                 assert outcome == model.step(operation)[0]
+            assert isinstance(outcome, Done)
+            assert isinstance(outcome.value, tuple)
             assert outcome.value[0] == example.found
             replayed += 1
     assert replayed == len(REFUTED)
@@ -263,6 +265,8 @@ def test_a_prompt_shorter_than_an_eagle_window_hits_one_scheduler_block_less_tha
     for operation in (Submit("a", prompt), Allocate("a", len(prompt)), Submit("b", prompt[:tokens]), Lookup("b")):
         outcome, _ = target.step(operation)
         assert outcome == model.step(operation)[0]
+    assert isinstance(outcome, Done)
+    assert isinstance(outcome.value, tuple)
     assert outcome.value[0] == found
     everything = tuple((1 << cdiv(2 * tokens, group.block_size)) - 1 for group in groups)
     assert Definition(scope).common(tokens - 1, everything).bit_length() - 1 == longest

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from blockproof.impl import (
+    BlockHash,
     BlockHashListWithBlockSize,
     Request,
     get_request_block_hasher,
@@ -35,7 +36,7 @@ def test_packing_roles_are_the_functions_of_the_core():
     for known in (b"", b"\x00", b"hash", bytes(range(32))):
         for number in (0, 1, 255, 2**32 - 1):
             key = packed(known, number)
-            assert key == make_block_hash_with_group_id(known, number) == known + number.to_bytes(4, "big")
+            assert key == make_block_hash_with_group_id(BlockHash(known), number) == known + number.to_bytes(4, "big")
             assert (block_hash(key), group(key)) == (known, number)
 
 
@@ -43,12 +44,12 @@ def test_event_hashes_are_integers_whatever_the_environment_says(monkeypatch):
     for setting in ("0", "1"):
         monkeypatch.setenv("VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES", setting)
         assert role("impl", "event_hash")(b"\x01" + bytes(7) + b"\x02") == 2
-    assert maybe_convert_block_hash(b"\x02") == 2
+    assert maybe_convert_block_hash(BlockHash(b"\x02")) == 2
 
 
 def test_coarser_blocks_are_made_of_the_hashes_that_the_role_names():
     covered, coarse_hash = role("impl", "covered"), role("impl", "coarse_hash")
-    hashes = [bytes([i]) * 2 for i in range(9)]
+    hashes = [BlockHash(bytes([i]) * 2) for i in range(9)]
     for scale in range(1, 5):
         view = BlockHashListWithBlockSize(hashes, 3, 3 * scale)
         for i in range(len(view)):
@@ -172,7 +173,7 @@ def test_the_dtype_of_embeddings_is_in_no_key():
 
 
 def test_events_give_a_coarse_block_and_its_last_small_one_the_same_number():
-    hashes = [sha256(i) for i in range(2)]
+    hashes = [BlockHash(sha256(i)) for i in range(2)]
     (coarse,) = BlockHashListWithBlockSize(hashes, 16, 32)
     assert coarse != hashes[1]
     assert maybe_convert_block_hash(coarse) == maybe_convert_block_hash(hashes[1])

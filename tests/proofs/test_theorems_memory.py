@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from blockproof.proofs import roles
@@ -11,7 +12,7 @@ from blockproof.proofs.roles import memory as memory_roles
 from blockproof.proofs.roles import page_sizes as page_roles
 from blockproof.proofs.roles.stand_ins import Sized, chosen, divisor, key, lenient, multiple, whole
 from blockproof.proofs.solver import ProofError
-from blockproof.proofs.symbolic import Run, symbol
+from blockproof.proofs.symbolic import Run, SymbolicBool, symbol
 
 SUBJECTS = {"model": roles.model, "impl": roles.impl}
 
@@ -135,7 +136,7 @@ def test_usage_in_floating_point_stays_within_bounds(subject):
 # What stands in for Python's own.
 
 
-def _paths(body: Callable[[], object], *assumptions: object) -> list[object]:
+def _paths(body: Callable[[], Any], *assumptions: bool | SymbolicBool) -> list[Any]:
     return [path.value for path in Run("test", list(assumptions)).paths(body)]
 
 

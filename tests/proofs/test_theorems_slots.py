@@ -92,15 +92,18 @@ def layer(spec: Any, num_blocks: int = 3) -> Any:
 def test_pages_are_those_of_the_layout():
     b, h, d, w = 4, 2, 6, 10
     half, byte = np.dtype(np.float16), np.dtype(np.uint8)
-    heads = {"num_kv_heads": h, "head_size": d}
     modes = {"scaled_page": KVQuantMode.INT8_PER_TOKEN_HEAD, "packed_page": KVQuantMode.NVFP4}
     cases = [
-        ("plain_page", (b, h, d, w, 2), FullAttentionSpec(b, head_size_v=w, dtype=half, **heads)),
-        ("latent_page", (b, h, d, 2), MLAAttentionSpec(b, dtype=half, **heads)),
+        ("plain_page", (b, h, d, w, 2), FullAttentionSpec(b, num_kv_heads=h, head_size=d, head_size_v=w, dtype=half)),
+        ("latent_page", (b, h, d, 2), MLAAttentionSpec(b, num_kv_heads=h, head_size=d, dtype=half)),
         ("state_page", (b, [(6, 2), (5, 1)]), MambaSpec(b, ((6,), (5,)), (half, byte))),
     ]
     cases += [
-        (name, (b, h, d, w, 1), FullAttentionSpec(b, head_size_v=w, dtype=byte, kv_quant_mode=mode, **heads))
+        (
+            name,
+            (b, h, d, w, 1),
+            FullAttentionSpec(b, num_kv_heads=h, head_size=d, head_size_v=w, dtype=byte, kv_quant_mode=mode),
+        )
         for name, mode in modes.items()
     ]
     for name, sizes, spec in cases:
