@@ -56,7 +56,7 @@ def few():
     scope="module",
     params=[
         *(pytest.param((name, few), id=f"{name}-few") for name in SUBJECTS),
-        *(pytest.param((name, scopes), id=f"{name}-all", marks=pytest.mark.slow) for name in SUBJECTS),
+        *(pytest.param((name, scopes), id=f"{name}-all") for name in SUBJECTS),
     ],
 )
 def tallies(request):
@@ -127,7 +127,7 @@ def test_a_search_without_memory_puts_all_right_but_the_window_that_is_cut_twice
     assert left == {family for family in REFUTED if "w=5" in family or "w=6" in family}
 
 
-@pytest.mark.parametrize("which", [few, pytest.param(scopes, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("which", [few, scopes])
 def test_with_exact_answers_of_each_type_the_search_without_memory_is_right_everywhere(which):
     tallies = [exhaust(scope, exact_search(scope)) for scope in which()]
     assert [tally.scope.family for tally in tallies if not tally.holds or tally.flaws] == []
