@@ -144,7 +144,7 @@ class _Settling:
         try:
             assumptions = [condition for condition in assume(symbols) if condition is not True]
             self._run = HeapRun(f"{theorem.id} on {self.subject.name}", assumptions, theorem.unroll, self.seconds)
-            self._demand_something()
+            self._require_something()
             with symbolic_builtins(self.subject.modules()):
                 for path in self._run.paths(lambda: conditions(self._claim(self._functions, symbols))):
                     self.verdict.paths += 1
@@ -158,7 +158,7 @@ class _Settling:
             self.verdict.smtlib += [error.smtlib] if isinstance(error, UndecidedError) else []
         self.verdict.covered = self._watched.functions()
 
-    def _demand_something(self) -> None:
+    def _require_something(self) -> None:
         run = self._run
         status, _ = solve(run.assumptions, run.seconds)
         if status != "sat":

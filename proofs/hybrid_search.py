@@ -10,7 +10,7 @@ common hit that asks attention and knows no search:
   token `L - 1`;
 * it is *backed* if, moreover, each eagle group has block `L / b` registered too, and that block ends within the limit:
   the block that is matched and given up (core.md §§7, 9). Mamba has nothing to give up. A window of one token without
-  eagle demands block `L / b - 1`, which no query reads (core.md §7);
+  eagle needs block `L / b - 1`, which no query reads (core.md §7);
 * length 0 is both. The *longest common hit* is the greatest sound and backed length.
 
 Why a descent is right at all. Let `V` be the valid lengths of a type and `s(L)` its answer to a candidate `L`. If for
@@ -144,7 +144,7 @@ def reads(group: Group, length: int) -> frozenset[int]:
     return frozenset(t // group.block_size for t in tokens)
 
 
-def demands(group: Group, length: int, gives_up: bool) -> frozenset[int]:
+def needed_blocks(group: Group, length: int, gives_up: bool) -> frozenset[int]:
     """Blocks that must be registered for a hit of `length` tokens: what is read, and what eagle gives up."""
     end = length // group.block_size
     if not length:
@@ -165,7 +165,7 @@ class Definition:
         self.gives_up = [scope.gives_up(group) for group in range(len(scope.groups))]
         # One cache for each definition, so that they go together.
         self.read = cache(lambda group, length: bits(reads(scope.groups[group], length)))
-        self.demanded = cache(lambda group, length, drop: bits(demands(scope.groups[group], length, drop)))
+        self.needed = cache(lambda group, length, drop: bits(needed_blocks(scope.groups[group], length, drop)))
         self.tidy_row = cache(self._tidy_row)
         self.best = cache(self._best)
         self.lengths_of = cache(self._lengths_of)
@@ -173,7 +173,7 @@ class Definition:
     def valid(self, group: int, length: int, drop: bool, limit: int, registered: int) -> bool:
         """Is an aligned length a hit of one group within the limit?"""
         margin = self.scope.groups[group].block_size if drop and length else 0
-        need = self.demanded(group, length, drop)
+        need = self.needed(group, length, drop)
         return length + margin <= limit and registered & need == need
 
     def _best(self, group: int, drop: bool, reach: int, registered: int) -> int:
@@ -195,7 +195,7 @@ class Definition:
 
     def _tidy_row(self, group: int, length: int) -> tuple[int, ...]:
         """A group's row for a hit: real where the hit demands the block, null elsewhere."""
-        kept = self.demanded(group, length, False)
+        kept = self.needed(group, length, False)
         entries = range(length // self.scope.groups[group].block_size)
         return tuple([self.scope.block_id(group, i) if kept >> i & 1 else NULL for i in entries])
 
@@ -216,7 +216,7 @@ class Definition:
             if row == self.tidy_row(group, answer.length):
                 continue
             held, real = self.held(group, row), sum(block != NULL for block in row)
-            spare = held & ~self.demanded(group, answer.length, False)
+            spare = held & ~self.needed(group, answer.length, False)
             if len(row) * self.scope.groups[group].block_size != answer.length or real != held.bit_count() or spare:
                 return False
         return True

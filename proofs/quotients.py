@@ -50,7 +50,7 @@ def divisor(value: Any) -> Any:
     """A symbolic integer as a divisor, with the obligation that it is positive; a plain one as it is."""
     if not isinstance(value, SymbolicInt):
         return value
-    running().demand(value.term > 0, "a block size is positive")
+    running().require(value.term > 0, "a block size is positive")
     return Divisor(value.term)
 
 
@@ -104,14 +104,14 @@ class Tokens(Count):
         further = 0
         while self.rest >= (further + 1) * self.unit:
             further += 1
-            _demand_near(further)
+            _require_near(further)
         while self.rest < further * self.unit:
             further -= 1
-            _demand_near(further)
+            _require_near(further)
         return count(self.blocks + further)
 
 
-def _demand_near(blocks: int) -> None:
+def _require_near(blocks: int) -> None:
     if abs(blocks) > FAR:
         raise ProofError(f"{running().name}: a rest of more than {FAR} blocks: bound it in the theorem")
 

@@ -115,7 +115,7 @@ class Run:
         self._oblige(f"lemma {name}".strip(), claim)
         self._path.hypotheses.append(claim)
 
-    def demand(self, claim: z3.BoolRef, name: str) -> None:
+    def require(self, claim: z3.BoolRef, name: str) -> None:
         """Something to be proved from what is known here."""
         self._oblige(name, claim)
 

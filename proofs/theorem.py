@@ -202,7 +202,7 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
     try:
         assumptions = [condition for condition in assume(symbols) if condition is not True]
         run = Run(f"{theorem.id} on {subject.name}", assumptions, theorem.unroll, seconds)
-        _demand_satisfiable(run, verdict)
+        _require_satisfiable(run, verdict)
 
         def body() -> list[Condition]:
             with watched:
@@ -237,7 +237,7 @@ def conditions(claims: Condition | Iterable[Condition]) -> list[Condition]:
     return [claims] if isinstance(claims, bool | SymbolicBool) else list(claims)
 
 
-def _demand_satisfiable(run: Run, verdict: Verdict) -> None:
+def _require_satisfiable(run: Run, verdict: Verdict) -> None:
     status, _ = solve(run.assumptions, run.seconds)
     if status != "sat":
         raise ProofError(f"{run.name}: the assumptions are {status}: a theorem about nothing")

@@ -1,4 +1,4 @@
-"""Prefix-cache hits: how long a search finds them, which blocks it demands, which are worth registering (T8-T13).
+"""Prefix-cache hits: how long a search finds them, which blocks it needs, which are worth registering (T8-T13).
 
 A search is asked about few blocks. `registered` says of each whether it is in the cache, and a hit comes back as a list
 with an entry for each of its blocks: the index of the block that stands there, or None for the null block.

@@ -1,7 +1,7 @@
 """The closed forms against their definitions, by brute force over small numbers; and that the checks can fail.
 
 Each check returns the first counterexample of the rule it is given, or None. The model's rule has none; a rule with a
-slip in it (the twins) has one, found by the same check.
+slip in it (a negative control) has one, found by the same check.
 """
 
 from itertools import product
@@ -29,7 +29,7 @@ def wrong_skip(attends, skipped):
 
 
 @pytest.mark.parametrize(
-    ("attends", "skipped", "twins"),
+    ("attends", "skipped", "negative_controls"),
     [
         (
             arith.attends_sliding,
@@ -46,9 +46,9 @@ def wrong_skip(attends, skipped):
     ],
     ids=["T1 sliding", "T2 chunked", "full", "mamba"],
 )
-def test_skipped_tokens_are_those_that_no_later_query_reads(attends, skipped, twins):
+def test_skipped_tokens_are_those_that_no_later_query_reads(attends, skipped, negative_controls):
     assert wrong_skip(attends, skipped) is None
-    assert all(wrong_skip(attends, twin) for twin in twins)
+    assert all(wrong_skip(attends, control) for control in negative_controls)
 
 
 def wrong_prefix(attends, skipped, blocks):

@@ -7,7 +7,7 @@ from blockproof.model.arith import cdiv
 from blockproof.model.core import Model
 from blockproof.model.ops import Allocate, Done, Evict, Lookup, Submit
 from blockproof.proofs.hybrid_scopes import ASTRIDE, Scope, chunked, full, latent, mamba, scopes, sliding
-from blockproof.proofs.hybrid_search import Answer, Ask, Definition, Flaw, Verdict, demands, exhaust, reads, story
+from blockproof.proofs.hybrid_search import Answer, Ask, Definition, Flaw, Verdict, exhaust, needed_blocks, reads, story
 from blockproof.proofs.hybrid_subjects import (
     WRONG,
     descent_search,
@@ -30,7 +30,7 @@ REFUTED = {
     "full*(b=2) + sliding*(b=1 w=5)": {Verdict.SHORTER: 6},
     "full(b=4) + sliding*(b=2 w=6)": {Verdict.SHORTER: 17},
     "full*(b=4) + sliding*(b=2 w=6)": {Verdict.SHORTER: 8},
-    # An eagle window of one token, asked again without eagle, demands another block than before.
+    # An eagle window of one token, asked again without eagle, needs another block than before.
     "sliding*(b=1 w=1) + mamba(b=1)": {Verdict.SHORTER: 72},
     "sliding*(b=1 w=1) + mamba*(b=1)": {Verdict.SHORTER: 72},
     # An eagle group gave its block up for a greater length than the one that another eagle group leaves.
@@ -73,7 +73,7 @@ def test_the_hit_is_the_longest_common_one_in_all_families_but_those_known(talli
     assert sum(tally.searches for tally in tallies.values()) > (100_000 if len(tallies) > len(FEW) else 10_000)
 
 
-def test_no_step_of_a_search_grows_and_the_rows_show_what_the_hit_demands_and_nothing_else(tallies):
+def test_no_step_of_a_search_grows_and_the_rows_show_what_the_hit_needs_and_nothing_else(tallies):
     assert [family for family, tally in tallies.items() if tally.growing or tally.untidy] == []
     assert all(tally.asks >= tally.searches for tally in tallies.values()), "some steps were not seen"
 
@@ -193,7 +193,7 @@ def test_what_makes_rows_sound_and_tidy(rows, sound, tidy):
     assert definition.tidy(answer) == tidy
 
 
-def test_what_a_hit_demands_follows_from_what_the_next_query_reads():
+def test_what_a_hit_needs_follows_from_what_the_next_query_reads():
     assert reads(full(2), 4) == {0, 1}
     assert reads(latent(2), 4) == {0, 1}
     assert reads(sliding(2, 3), 6) == {2}  # tokens 4 and 5
@@ -202,10 +202,10 @@ def test_what_a_hit_demands_follows_from_what_the_next_query_reads():
     assert reads(chunked(2, 5), 6) == {2}  # token 5
     assert reads(chunked(2, 4), 8) == set()
     assert reads(mamba(2), 6) == {2}
-    assert demands(sliding(2, 3), 6, gives_up=True) == {2, 3}
-    assert demands(sliding(1, 1), 6, gives_up=False) == {5}
-    assert demands(sliding(1, 1), 6, gives_up=True) == {6}
-    assert demands(sliding(2, 3), 0, gives_up=True) == set()
+    assert needed_blocks(sliding(2, 3), 6, gives_up=True) == {2, 3}
+    assert needed_blocks(sliding(1, 1), 6, gives_up=False) == {5}
+    assert needed_blocks(sliding(1, 1), 6, gives_up=True) == {6}
+    assert needed_blocks(sliding(2, 3), 0, gives_up=True) == set()
 
 
 def test_a_hit_is_aligned_and_its_spare_block_lies_within_the_limit():

@@ -127,7 +127,7 @@ def test_growth_over_many_operations_is_noticed(opened: list[ChildTarget]) -> No
     assert "allowed are 64 MiB more" in caught.value.detail
 
 
-def test_growth_below_the_limit_is_nobodys_business(opened: list[ChildTarget]) -> None:
+def test_growth_below_the_limit_is_not_reported(opened: list[ChildTarget]) -> None:
     target = launch(opened, "eats", growth_bytes=64 << 20)
     for _ in range(300):
         target.step(Take(0))

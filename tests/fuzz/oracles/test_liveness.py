@@ -144,7 +144,7 @@ def test_drawn_scripts_find_a_planted_fault_and_only_by_properties_it_breaks(nam
     assert found.keys() <= set(LIVENESS_FAULTS[name].observables)
 
 
-TWINS: dict[str, Callable[[type[Bounds]], tuple[str, object]]] = {
+WRONG_BOUNDS: dict[str, Callable[[type[Bounds]], tuple[str, object]]] = {
     "the null block counts as usable": lambda b: ("usable", property(lambda self: self.shape.num_blocks - 1 + 1)),
     "drafts need no blocks": lambda b: ("most", lambda self, tokens, drafts=None, most=b.most: most(self, tokens, 0)),
     "states as the gate counts them": lambda b: (
@@ -170,9 +170,9 @@ TWINS: dict[str, Callable[[type[Bounds]], tuple[str, object]]] = {
 """Wrong bounds: with each of them the oracle accuses a core that is right."""
 
 
-@pytest.mark.parametrize("twin", TWINS)
-def test_a_wrong_bound_accuses_a_correct_core(twin: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Bounds, *TWINS[twin](Bounds))
+@pytest.mark.parametrize("wrong", WRONG_BOUNDS)
+def test_a_wrong_bound_accuses_a_correct_core(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Bounds, *WRONG_BOUNDS[wrong](Bounds))
     assert any(_judge(open_impl(), script)[0] is not None for script in _drawn(460))
 
 

@@ -1,4 +1,4 @@
-"""Two targets beside each other: alike, or in which situations not."""
+"""Two targets side by side: alike, or in which situations not."""
 
 import json
 
