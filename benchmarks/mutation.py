@@ -1,4 +1,4 @@
-"""Does every line of model/arith.py matter to some theorem? Each mutation of it must make one fail.
+"""Checks that every line of model/arith.py matters to some theorem: each mutation of it must make one fail.
 
 python benchmarks/mutation.py [--only cdiv] [--seconds 5] [--jobs 2] [--write docs/evidence/mutation.md]
 

@@ -44,7 +44,7 @@ def same(left: Condition, right: Condition) -> Any:
 
 
 def refuses(error: type[Exception], call: Callable[[], object]) -> bool:
-    """Does the call raise this error?"""
+    """True if the call raises this error."""
     try:
         call()
     except error:

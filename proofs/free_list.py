@@ -35,7 +35,7 @@ class Order(Protocol):
     """Which blocks stand in the queue, front first. The methods return another order and change nothing."""
 
     def shows(self, place: Any, block: Any) -> Any:
-        """Is this the block at the place?"""
+        """True if this is the block at the place."""
 
     def dropped(self, count: Any) -> "Order":
         """Without the first `count`."""
@@ -69,7 +69,7 @@ class SymbolicOrder:
         return z3.And(place >= -1, place <= self._length, self.at(place) == reference)
 
     def shows(self, place: Any, block: Any) -> SymbolicBool:
-        """Is this the block at the place?"""
+        """True if this is the block at the place."""
         return SymbolicBool(self.at(term(place)) == block.reference)
 
     def dropped(self, count: Any) -> "SymbolicOrder":
@@ -127,7 +127,7 @@ class PlainOrder:
         return len(self.blocks)
 
     def shows(self, place: int, block: Any) -> bool:
-        """Is this the block at the place?"""
+        """True if this is the block at the place."""
         return 0 <= place < len(self.blocks) and self.blocks[place] is block
 
     def dropped(self, count: int) -> "PlainOrder":
@@ -186,7 +186,7 @@ class SymbolicQueue:
         return self.heap.block(self._at(term(place)))
 
     def reads(self, order: SymbolicOrder) -> list[SymbolicBool]:
-        """Is the queue in order, and does it read like this? Several conditions, all of which must hold."""
+        """The conditions under which the queue is in order and reads like this; all of them must hold."""
         return [*self._linked(order, None), self.queue.num_free_blocks == order.length]
 
     def reads_but_for_gap(self, order: SymbolicOrder, gap: Any) -> list[SymbolicBool]:
@@ -194,7 +194,7 @@ class SymbolicQueue:
         return self._linked(order, term(gap))
 
     def unchanged(self) -> list[SymbolicBool]:
-        """Are links, counter and reference counts those of the beginning?"""
+        """True if links, counter and reference counts are those of the beginning."""
         any_block = z3.Int(f"any_block_{self._name}")
         self.heap.meet(any_block)
         fields = (*LINKS, "ref_cnt")
@@ -299,7 +299,7 @@ class PlainQueue:
         return self._spares.setdefault(place, self._kind(1000 - place))
 
     def reads(self, order: PlainOrder) -> list[bool]:
-        """Is the queue in order, and does it read like this?"""
+        """True if the queue is in order and reads like this."""
         head, tail = self.queue.fake_free_list_head, self.queue.fake_free_list_tail
         chain = [head, *order.blocks, tail]
         inside = {id(block) for block in order.blocks}
@@ -314,7 +314,7 @@ class PlainQueue:
         ]
 
     def unchanged(self) -> list[bool]:
-        """Are links and counter those of the beginning?"""
+        """True if links and counter are those of the beginning."""
         return self.reads(self.order)
 
     def _others(self) -> Sequence[Any]:

@@ -58,12 +58,12 @@ class Scope:
         return tuple(i for i, other in enumerate(self.groups) if other.spec == self.groups[group].spec)
 
     def is_eagle(self, group: int) -> bool:
-        """Is the group an eagle group (core.md §9)? One flag counts for all alike."""
+        """True if the group is an eagle group (core.md §9); one flag counts for all alike."""
         everybody = self.eagle and not any(other.eagle for other in self.groups)
         return everybody or any(self.groups[i].eagle for i in self.alike(group))
 
     def gives_up(self, group: int) -> bool:
-        """Does the group match one block more than it uses? A Mamba group cannot: it uses one state."""
+        """True if the group matches one block more than it uses. A Mamba group cannot: it uses one state."""
         return self.is_eagle(group) and self.groups[group].kind != "mamba"
 
     def block_id(self, group: int, i: int) -> int:

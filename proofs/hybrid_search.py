@@ -1,4 +1,4 @@
-"""Is the hit of several groups the longest one that they have in common? By trying every cache in small scopes (T14).
+"""Shows, by trying every cache in small scopes, that the hit of several groups is their longest common one (T14).
 
 A *scope* is a set of groups and a greatest limit. `exhaust` goes through every limit up to it and, for each, through
 every set of registered blocks that lie within the limit; a block that ends one token behind the limit is always
@@ -102,7 +102,7 @@ class Tally:
     smallest: dict[Verdict, Counterexample] = field(default_factory=dict)
     """The least one of each bad verdict, by limit, then by the number of registered blocks."""
     most_lost: int = 0  # tokens by which a hit was too short
-    untidy: int = 0  # answers with a row of another length than the hit, or a real block that is not demanded
+    untidy: int = 0  # answers with a row of another length than the hit, or a real block that is not needed
     asks: int = 0  # questions to single types that were seen
     growing: int = 0  # searches in which the candidate grew on the way
     rounds: int = 0  # most often that one type was asked in one search
@@ -116,7 +116,7 @@ class Tally:
 
     @property
     def holds(self) -> bool:
-        """Is every answer the longest common hit, tidy, and reached by a descent?"""
+        """True if every answer is the longest common hit, tidy, and reached by a descent."""
         return self.verdicts[Verdict.LONGEST] == self.searches and not self.untidy and not self.growing
 
     def note(self, verdict: Verdict, example: Counterexample) -> None:
@@ -171,7 +171,7 @@ class Definition:
         self.lengths_of = cache(self._lengths_of)
 
     def valid(self, group: int, length: int, drop: bool, limit: int, registered: int) -> bool:
-        """Is an aligned length a hit of one group within the limit?"""
+        """True if an aligned length is a hit of one group within the limit."""
         margin = self.scope.groups[group].block_size if drop and length else 0
         need = self.needed(group, length, drop)
         return length + margin <= limit and registered & need == need
@@ -194,13 +194,13 @@ class Definition:
         return lengths
 
     def _tidy_row(self, group: int, length: int) -> tuple[int, ...]:
-        """A group's row for a hit: real where the hit demands the block, null elsewhere."""
+        """A group's row for a hit: real where the hit needs the block, null elsewhere."""
         kept = self.needed(group, length, False)
         entries = range(length // self.scope.groups[group].block_size)
         return tuple([self.scope.block_id(group, i) if kept >> i & 1 else NULL for i in entries])
 
     def sound(self, answer: Answer, limit: int, registered: Registered) -> bool:
-        """Does each group's row have all that the next query reads, within the limit and aligned?"""
+        """True if each group's row has all that the next query reads, within the limit and aligned."""
         length = answer.length
         if not 0 <= length <= limit or length % self.alignment or len(answer.rows) != len(registered):
             return False
@@ -211,7 +211,7 @@ class Definition:
         return True
 
     def tidy(self, answer: Answer) -> bool:
-        """Is each row as long as the hit, null where the hit demands nothing, and without foreign blocks?"""
+        """True if each row is as long as the hit, null where the hit needs nothing, and without foreign blocks."""
         for group, row in enumerate(answer.rows):
             if row == self.tidy_row(group, answer.length):
                 continue

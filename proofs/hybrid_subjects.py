@@ -275,7 +275,7 @@ class Descent(Watched):
         return min(length + drop * spec_group.rule.b, query.limit)
 
     def ends(self, before: int, length: int) -> bool:
-        """Does the search end after a round that led from one candidate to another?"""
+        """True if the search ends after a round that led from one candidate to another."""
         return length >= before
 
 

@@ -6,10 +6,10 @@ REMEDY = "run: pip install 'blockproof[prove]'"
 
 
 def z3_installed() -> bool:
-    """Is the solver here that settles theorems? Without it nothing of them can be imported."""
+    """True if the solver that settles theorems is installed; without it nothing of them can be imported."""
     return find_spec("z3") is not None
 
 
 def cvc5_installed() -> bool:
-    """Is the solver here that gives second opinions?"""
+    """True if the solver that gives second opinions is installed."""
     return find_spec("cvc5") is not None

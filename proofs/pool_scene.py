@@ -82,7 +82,7 @@ class SymbolicPool(SymbolicQueue):
         return self.pool.null_block if place == NULL else self.block(place)
 
     def nameless(self, block: Any) -> SymbolicBool:
-        """Has it no identity?"""
+        """True if it has no identity."""
         return SymbolicBool(z3.Not(self.heap.value("_block_hash", block.reference)))
 
     def stranger(self, block_id: Any, count: Any) -> Any:
@@ -93,7 +93,7 @@ class SymbolicPool(SymbolicQueue):
         return block
 
     def accounts(self, order: SymbolicOrder, changes: Sequence[Change]) -> list[SymbolicBool]:
-        """Does the queue read like this, did the counts change like this, and is free exactly what nobody holds?"""
+        """The queue reads like this, the counts changed like this, and exactly what nobody holds is free."""
         x = z3.Int("any_block_q")
         now, expected = self.heap.value("ref_cnt", x), self.heap.before("ref_cnt", x)
         for block, change in changes:
@@ -143,7 +143,7 @@ class PlainPool(PlainQueue):
         return block
 
     def nameless(self, block: Any) -> bool:
-        """Has it no identity?"""
+        """True if it has no identity."""
         return block.block_hash is None
 
     def stranger(self, block_id: int, count: int) -> Any:
@@ -153,7 +153,7 @@ class PlainPool(PlainQueue):
         return block
 
     def accounts(self, order: PlainOrder, changes: Sequence[Change]) -> list[bool]:
-        """Does the queue read like this, did the counts change like this, and is free exactly what nobody holds?"""
+        """The queue reads like this, the counts changed like this, and exactly what nobody holds is free."""
         inside = {id(block) for block in order.blocks}
         expected = list(self._counts)
         for block, change in changes:
@@ -166,7 +166,7 @@ class PlainPool(PlainQueue):
         return [*self.reads(order), all(right)]
 
     def unchanged(self) -> list[bool]:
-        """Are links, counter and reference counts those of the beginning?"""
+        """True if links, counter and reference counts are those of the beginning."""
         counts = [block.ref_cnt for block in self.pool.blocks] == self._counts
         strange = all(block.ref_cnt == count and block.next_free_block is None for block, count in self._strange)
         return [*self.reads(self.order), counts, strange]

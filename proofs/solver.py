@@ -27,7 +27,7 @@ class Obligation:
     hypotheses: tuple[z3.BoolRef, ...]
     claim: z3.BoolRef
     forced: bool = False
-    """Is it about a branch that was not taken because it is impossible? Then the solver has shown it already."""
+    """True if it is about a branch that was not taken because it is impossible, which the solver has shown already."""
 
     def smtlib(self) -> str:
         """The question whether it can fail, as SMT-LIB 2: `unsat` means proved."""
@@ -70,7 +70,7 @@ _PRODUCTS: dict[int, tuple[z3.ExprRef, bool]] = {}
 
 
 def has_product(formula: z3.ExprRef) -> bool:
-    """Does a product, quotient or remainder of two unknowns occur in it?"""
+    """True if a product, quotient or remainder of two unknowns occurs in it."""
     identity = formula.get_id()
     if identity not in _PRODUCTS:
         kind = formula.decl().kind() if z3.is_app(formula) else None

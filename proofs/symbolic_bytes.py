@@ -38,7 +38,7 @@ def power(length: Number) -> Any:
 
 
 def is_bytes(length: Number, number: Number) -> Any:
-    """Is this the length and the number of a byte string? For assumptions; says what is known of the power, too."""
+    """For assumptions: this is the length and the number of a byte string; with what is known of the power."""
     if not isinstance(length, SymbolicInt):
         return every(length >= 0, number >= 0, number < 256**length)
     exact = [z3.Implies(length.term == n, _POWER(length.term) == 256**n) for n in range(EXACT_POWERS)]

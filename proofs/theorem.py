@@ -159,7 +159,7 @@ class Verdict:
     seconds: float = 0.0
     counterexample: dict[str, int] | None = None
     replayed: bool = False
-    """Was the counterexample run on the real code, and did the claim fail there?"""
+    """True if the counterexample was run on the real code and the claim failed there."""
     covered: dict[str, str] = field(default_factory=dict)
     """Functions of the core that ran, `module:name`, with a hash of their source."""
     controls: dict[str, Status] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Does the harness find mistakes that were planted on purpose? Each fault is hunted by an engine and then shrunk."""
+"""Checks the harness by planted faults: an engine hunts each, and what it finds is shrunk."""
 
 import time
 from collections.abc import Iterable

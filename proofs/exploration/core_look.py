@@ -22,7 +22,7 @@ class CoreLook:
         self._pool = core.manager.block_pool
 
     def shows(self, look: Look) -> bool:
-        """Does our core show exactly this? The same as `look() == look`, in a third of the time."""
+        """True if our core shows exactly this: the same as `look() == look`, in a third of the time."""
         pool, contents = self._pool, self.contents
         blocks, core_keys = pool.blocks, contents.core_keys
         counts = [block.ref_cnt for block in blocks]

@@ -49,7 +49,7 @@ class Expansion:
         self._now: Look | None = None
         """What both sides show; None if that is not known."""
         self._quiet = False
-        """Has the last operation left everything but the requests as it was?"""
+        """True if the last operation left everything but the requests as it was."""
 
     def first(self) -> bytes:
         """The state of a new core. BrokenError if the two sides differ."""

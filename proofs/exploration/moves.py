@@ -28,7 +28,7 @@ class Move(NamedTuple):
 
     operation: Operation
     own: bool
-    """Does the scheduler make it on its own account? Then it may lead towards the end of all requests (L1)."""
+    """True if the scheduler makes it by itself; it may then lead towards the end of all requests (L1)."""
 
 
 class Moves:

@@ -277,7 +277,7 @@ class Pair:
         return codes, duplicates
 
     def core_shows(self, look: Look) -> bool:
-        """Does our core show exactly this?"""
+        """True if our core shows exactly this."""
         return self._core_look.shows(look)
 
     def look_core(self) -> Look:

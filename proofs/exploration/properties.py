@@ -48,7 +48,7 @@ _CLEARED: Answer = ("done", True)
 
 
 def _changed(entry: int, now: int) -> bool:
-    """Has an entry of a table become another block?"""
+    """True if an entry of a table has become another block."""
     return now != 0 and now != entry
 
 

@@ -1,4 +1,4 @@
-"""Are the two reductions sound? Small scopes are explored with and without them, and the states are held together.
+"""Checks that the two reductions are sound: small scopes are explored with and without them, and the states compared.
 
 **Symmetry** (`packing`): explored with every block and request under its own name, each state brought into canonical
 form afterwards, a scope has the same states as explored canonically. **One at a time** (`moves`): with all requests'

@@ -41,11 +41,11 @@ class Scope:
     lookahead: int = 0
     """Slots that each allocation asks for beyond its tokens."""
     gate: bool = False
-    """Is the first allocation of a request refused unless its whole sequence fits?"""
+    """True if the first allocation of a request is refused unless its whole sequence fits."""
     abort: bool = True
-    """May a request be aborted at any time?"""
+    """True if a request may be aborted at any time."""
     evict: bool = False
-    """May any registered block be evicted from outside, one at a time, and the cache be reset?"""
+    """True if any registered block may be evicted from outside, one at a time, and the cache reset."""
     must_reach: tuple[str, ...] = ()
     """Situations that some transition must bring about (`Model.reached`): else the scope is too small to mean much."""
 

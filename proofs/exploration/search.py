@@ -77,7 +77,7 @@ class Exploration:
 
     @property
     def passed(self) -> bool:
-        """Were all states visited, did every property hold, and was every situation reached?"""
+        """True if all states were visited, every property held, and every situation was reached."""
         return self.ended == EXHAUSTED and self.finding is None and not self.missing
 
 
@@ -200,7 +200,7 @@ class Search:
             self.finding = Finding((("L1", text),), self.path(stuck))
 
     def is_goal(self, state: bytes) -> bool:
-        """Is nobody there any more?"""
+        """True if no request is left."""
         return not any(state[1 : 1 + 3 * self.scope.requests : 3])
 
     def _report(self) -> Exploration:

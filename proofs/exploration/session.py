@@ -61,5 +61,5 @@ def explored(
 
 
 def success(done: Sequence[Exploration], chosen: Sequence[Scope]) -> bool:
-    """Was every chosen scope explored, and did each pass: all states visited, nothing found, nothing never reached?"""
+    """True if every chosen scope was explored and passed: all states visited, nothing found, all reached."""
     return len(done) == len(chosen) and all(each.passed for each in done)

@@ -32,7 +32,7 @@ class Step(NamedTuple):
     held: Any = 0
     """Entries of its table."""
     known: bool = False
-    """Does the core count it as running? It does from its first hit, external token or registered block on."""
+    """True if the core counts it as running: from its first hit, external token or registered block on."""
     hit: Any = 0
     """Blocks of its hit."""
     first: Any = 0
@@ -56,7 +56,7 @@ class Step(NamedTuple):
 
     @property
     def symbolic(self) -> bool:
-        """Does it stand for many?"""
+        """True if it stands for many."""
         return any(isinstance(value, SymbolicInt) for value in self)
 
 

@@ -138,7 +138,7 @@ class Aligned(NamedTuple):
     last: Any
     """Index of the state before the running one."""
     kept: Any
-    """Is that state still there? 1 or 0."""
+    """1 if that state is still there, else 0."""
     leaked: Any
     """Other states, at the very start of the table."""
 

@@ -291,7 +291,7 @@ def _element(names: Names) -> Any:
 
 
 def _shared(names: Names) -> Any:
-    """Do layers of two groups share a buffer, or is that refused?"""
+    """True if layers of two groups share a buffer, False if that is refused."""
     plan_tensors = names("plan_tensors")
 
     def shared(b: Number, b2: Number, width: Number, width2: Number, size: Number, num_blocks: Number) -> Any:

@@ -102,7 +102,7 @@ T23_TAGGED = Theorem(
 
 
 def _mistaken(v: Any) -> Any:
-    """Has one request an adapter where the other has a salt of that name?"""
+    """True if one request has an adapter where the other has a salt of that name."""
     return every(
         v.start == 0,
         v.rows == v.rows2,

@@ -36,7 +36,7 @@ class Walk:
         """Variables that hold the blocks taken so far."""
 
     def begins(self, gap: Number) -> list[Condition]:
-        """Is each variable what it should be when the loop begins, and the queue as well?"""
+        """True if each variable, and the queue, is what it should be when the loop begins."""
         order, state = self._scene.order, self.state
         known = {self.cursor, *self.anchors, *self.lists}
         rest = [value for name, value in state.items() if name not in known]
@@ -53,7 +53,7 @@ class Walk:
         return state | dict.fromkeys(self.anchors, behind) | dict.fromkeys(self.lists, taken) | {self.cursor: cursor}
 
     def kept(self, before: Locals, after: Locals) -> bool:
-        """Did a round leave all variables alone but the cursor, and those that it sets before it reads them?"""
+        """True if a round changed no variables but the cursor and those that it sets before it reads them."""
         return all(after[name] is before[name] for name in (*self.anchors, *self.lists)) and all(
             after[name] is value for name, value in before.items() if value is self._argument
         )

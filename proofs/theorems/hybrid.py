@@ -15,7 +15,7 @@ from ..watched import Watched
 
 
 def loops(scope: Scope) -> bool:
-    """Are types asked more than once? One round is enough for full attention and one other type."""
+    """True if types are asked more than once. One round is enough for full attention and one other type."""
     return len({group.spec for group in scope.groups}) > 2 or scope.groups[0].kind != "full"
 
 
@@ -52,7 +52,7 @@ EXCEPTIONS: dict[str, Callable[[Scope], bool]] = {
 
 
 def usual(scope: Scope) -> bool:
-    """Is it none of the situations in which the search is known to go wrong?"""
+    """True outside of the situations in which the search is known to go wrong."""
     return not any(known(scope) for known in EXCEPTIONS.values())
 
 

@@ -50,7 +50,7 @@ def _fills(item: Any, token: Any) -> Any:
 
 
 def _said(key: Any, items: Sequence[Any], place: Any) -> Any:
-    """Does this key, with the lengths that identifiers have, say that its item fills that place of the block?"""
+    """True if this key, with the lengths that identifiers have, says that its item fills that place of the block."""
     return some(*(every(key[0] == text(item[0]), key[1] <= place, place < key[1] + item[2]) for item in items))
 
 

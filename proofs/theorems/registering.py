@@ -48,7 +48,7 @@ def _in_block(v: Any) -> list[Any]:
 
 
 def _wanted(f: Any, v: Any, edge: Any, t: Any) -> Any:
-    """Does a hit at the boundary match the block of `t`: because it is read there, or as the block that eagle drops?"""
+    """True if a hit at the boundary matches the block of `t`: it is read there, or it is the block that eagle drops."""
     return some(every(v.i < edge, f.attends_sliding(edge * v.b, t, v.w)), every(v.eagle, v.i == edge))
 
 

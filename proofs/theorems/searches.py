@@ -59,7 +59,7 @@ def _result(search: Any, reads: Any, v: Any, drop: bool = False, cut: bool = Tru
 
 
 def _aligned(blocks: int, m: Any) -> bool:
-    """Is so small a number of blocks a multiple of `m`? Where `m` stayed symbolic, it exceeds them."""
+    """True if so small a number of blocks is a multiple of `m`; where `m` stayed symbolic, it exceeds them."""
     return blocks % m == 0 if isinstance(m, int) else blocks == 0
 
 

@@ -32,7 +32,7 @@ def said_at_ctrl_c(process: subprocess.Popen[str], folder: Path) -> str:
 
 
 def gone(pid: int) -> bool:
-    """Has the process ended, zombies counted as ended?"""
+    """True if the process has ended; a zombie has."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except OSError:

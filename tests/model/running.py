@@ -51,5 +51,5 @@ def done(model: Model, operation: Operation):
 
 
 def refused(model: Model, operation: Operation) -> bool:
-    """Is the operation refused?"""
+    """True if the operation is refused."""
     return model.step(operation)[0] == Refused()

@@ -32,7 +32,7 @@ def without(snapshot, *names):
 
 
 def only_skipped(before, after):
-    """Do the two views differ in freed, skipped blocks only: entries that became null, and what follows from them?"""
+    """True if the views differ in freed, skipped blocks only: entries that became null, and what follows."""
     for old, new in zip(before.tables, after.tables, strict=True):
         if old.keys() != new.keys():
             return False

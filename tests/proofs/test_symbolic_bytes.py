@@ -52,7 +52,7 @@ def pinned(string: bytes) -> tuple[SymbolicBytes, list[Any]]:
 
 
 def follows(paths: Any, claims: Callable[[Any], Any]) -> bool:
-    """Does it hold on all paths, of which there is at least one?"""
+    """True if it holds on all paths, of which there is at least one."""
     found = list(paths)
     return bool(found) and all(
         path.error is None and solve([*path.hypotheses, Not(term(claims(path.value)))], 5)[0] == "unsat"
