@@ -75,7 +75,7 @@ def test_a_configuration_is_plain_json_and_survives_the_way_there_and_back():
 
 
 def test_every_kind_of_spec_setting_and_op_comes_up_and_ends_in_outputs_and_in_errors():
-    reach = checked(modelled(), 200, "lockstep")
+    reach = checked(modelled(), 800, "lockstep")
     assert reach.specs.keys() >= {
         "FullAttentionSpec", "TQFullAttentionSpec", "MLAAttentionSpec", "HiddenStateCacheSpec", "SinkFullAttentionSpec",
         "ChunkedLocalAttentionSpec", "SlidingWindowSpec", "SlidingWindowMLASpec", "MambaSpec", "CrossAttentionSpec",
@@ -136,14 +136,14 @@ def test_every_invariant_is_alone_in_seeing_some_fault():
 
 
 def test_our_core_agrees_with_the_model_and_keeps_every_invariant():
-    reach = checked(open_calculator("impl"), 200, seed=7)
-    assert not reach.findings, f"{finding_text(reach.findings[0])}\nblockproof fuzz-config --seed 7 --cases 200"
-    assert reach.configurations == 200
+    reach = checked(open_calculator("impl"), 400, seed=7)
+    assert not reach.findings, f"{finding_text(reach.findings[0])}\nblockproof fuzz-config --seed 7 --cases 400"
+    assert reach.configurations == 400
     assert set(reach.invariants) == set(INVARIANTS)
 
 
 def test_the_model_keeps_every_invariant():
-    assert not checked(modelled(), 200, "invariants", seed=8).findings
+    assert not checked(modelled(), 400, "invariants", seed=8).findings
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
@@ -177,7 +177,7 @@ def test_hypothesis_shrinks_a_configuration_that_shows_a_fault():
 
 
 def test_answers_of_the_deviating_model_are_no_findings_and_the_deviations_are_counted():
-    reach = checked(modelled(Reference0230(), REFERENCE), 120, "lockstep")
+    reach = checked(modelled(Reference0230(), REFERENCE), 250, "lockstep")
     assert not reach.findings, finding_text(reach.findings[0])
     assert set(reach.deviations) == {deviation.id for deviation in CONFIGURATION_DEVIATIONS}
     assert sum(reach.deviations.values()) > 50

@@ -93,13 +93,13 @@ def test_each_finding_is_shrunk_on_its_target_and_replays():
 
 
 def test_the_command_writes_tables_and_traces(tmp_path, capsys):
-    words = ["campaign", "--target", "impl", "--target", "fault:touch-ignores-used-blocks", "--operations", "2000"]
+    words = ["campaign", "--target", "impl", "--target", "fault:touch-ignores-used-blocks", "--operations", "8000"]
     words += ["--attention", "full,sliding", "--oracle", "shadow,contract", "--seed", "3", "--shrink-seconds", "2"]
     words += ["--out", str(tmp_path / "out")]
     assert main([*words, "--summary", str(tmp_path / "page.md"), "--json"]) == 1
     clean, faulty = json.loads(capsys.readouterr().out)
     assert clean["findings"] == []
-    assert clean["operations"] >= 2_000
+    assert clean["operations"] >= 8_000
     assert set(clean["cells"]) == {"full", "sliding"}
     kinds = {(one["observable"], one["operation"]) for one in faulty["findings"]}
     files = [read_trace(path) for path in (tmp_path / "out").glob("*/*.json")]

@@ -125,7 +125,7 @@ def test_lockstep_suits_what_the_model_describes(spec, oracles):
 
 
 def test_our_core_passes_without_a_model_and_everything_was_judged():
-    done = led(open_target("impl"), MODEL_FREE, operations=8_000)
+    done = led(open_target("impl"), MODEL_FREE, operations=25_000)
     assert done.finding is None, done.finding
     assert done.reached["shadow: tokens read back"] > 10_000
     assert sum(times for name, times in done.reached.items() if name.startswith("contract: ")) > 10_000
@@ -144,8 +144,8 @@ def test_a_core_that_corrupts_is_found_without_a_model_and_the_trace_replays():
 
 def test_a_run_that_goes_on_keeps_the_shortest_trace_of_each_kind():
     target = open_target("fault:touch-ignores-used-blocks")
-    done = led(target, (SHADOW, CONTRACT), operations=10_000, keep_going=True)
-    assert done.operations >= 10_000
+    done = led(target, (SHADOW, CONTRACT), operations=40_000, keep_going=True)
+    assert done.operations >= 40_000
     assert sum(found.times for found in done.found.values()) > len(done.found)
     for kind, found in done.found.items():
         assert found.finding.kind == kind

@@ -37,7 +37,7 @@ def test_equals_are_alike(strictness):
 
 
 def test_another_order_of_eviction_is_seen_exactly_and_its_consequences_by_shape():
-    plan = Plan(1, operations=1_000, attention=("full",))
+    plan = Plan(1, operations=2_000, attention=("full",))
     exact = compare(pair("fault:free-order-reversed"), Strictness.EXACT, plan)
     assert ("eviction order", "Free") in {one.finding.kind for one in exact.situations}
     shape = compare(pair("fault:free-order-reversed"), Strictness.SHAPE, plan)
