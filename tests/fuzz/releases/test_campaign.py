@@ -66,7 +66,7 @@ def test_targets_that_die_hang_or_eat_memory_end_nobody_else_and_what_they_did_i
 
 def test_a_process_that_is_killed_from_outside_loses_only_what_it_had_not_told(monkeypatch, tmp_path):
     monkeypatch.setenv(RUNNING, str(tmp_path))
-    plan = Plan(3, operations=600, attention=("full", "sliding"), oracles=(SHADOW,))
+    plan = Plan(3, operations=14_000, attention=("full", "sliding"), oracles=(SHADOW,))
 
     def kill_first(row):
         if row.target == "fakes:hangs_at_windows" and len(row.cells) == 1 and not row.problem:
@@ -83,7 +83,7 @@ def test_a_process_that_is_killed_from_outside_loses_only_what_it_had_not_told(m
 
 
 def test_each_finding_is_shrunk_on_its_target_and_replays():
-    rows = run(["fault:touch-ignores-used-blocks"])
+    rows = run(["fault:touch-ignores-used-blocks"], operations=12_000)
     (row,) = rows.values()
     assert row.kept
     core = open_target(row.target)
