@@ -9,9 +9,11 @@ Units: lengths and counts of tokens are in tokens, ids and counts of blocks in b
 
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, field, fields
 from math import lcm
 from typing import Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+
+from .cause import Cause, Frame, cause_of
 
 Kind: TypeAlias = Literal["full", "mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross"]
 MambaMode: TypeAlias = Literal["none", "all", "align"]
@@ -233,9 +235,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The call raised an exception whose first built-in class has this name."""
+    """The call raised an exception whose first built-in class has this name. Its cause takes no part in comparisons."""
 
     error: str
+    cause: Cause | None = field(default=None, compare=False, repr=False)
 
 
 Outcome: TypeAlias = Done | Refused | Failed
@@ -247,10 +250,15 @@ def error_kind(error: BaseException) -> str:
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")
 
 
+def failed(error: BaseException) -> Failed:
+    """The outcome of a call that raised this exception, with its cause. To be called where the exception is caught."""
+    return Failed(error_kind(error), cause_of(error))
+
+
 # JSON, read strictly: what a field may hold is what its annotation says.
 
-Record: TypeAlias = Group | Shape | Item | Operation | Outcome
-_RECORDS: tuple[type[Record], ...] = (Group, Shape, Item, *OPERATIONS.values(), *OUTCOMES.values())
+Record: TypeAlias = Group | Shape | Item | Operation | Frame | Cause | Outcome
+_RECORDS: tuple[type[Record], ...] = (Group, Shape, Item, Frame, Cause, *OPERATIONS.values(), *OUTCOMES.values())
 _HINTS: Mapping[object, Mapping[str, object]] = {kind: get_type_hints(kind) for kind in _RECORDS}
 _REQUIRED: Mapping[object, list[str]] = {
     kind: [field.name for field in fields(kind) if field.default is MISSING] for kind in _RECORDS

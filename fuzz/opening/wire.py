@@ -5,6 +5,7 @@ A frame is a length in 4 bytes, big endian, and that many bytes of JSON: an arra
 * The child begins with `["ready", version, bytes, lacks, hides]` or `["unavailable", message]`.
 * The harness sends `["start", shape]` and `["step", operation]`.
 * The child answers `["Done", value, snapshot, bytes, notes]` (or `Refused`, `Failed`), or `["lost", kind, detail]`.
+  The value of `Failed` is the kind of error, or an object with it (`error`) and with the `cause`, as `to_json` has it.
 * To a calculator the harness sends `["ask", [[op, inputs], ...]]`; it answers `["answers", [answer, ...], bytes]`.
 
 `bytes` is the child's resident memory if it was measured, else 0. `notes` is an object with what a target says besides
@@ -16,7 +17,7 @@ import struct
 from collections.abc import Mapping
 from typing import TypeAlias, cast
 
-from ...model.ops import Done, Failed, Outcome, Refused, Value
+from ...model.ops import Done, Failed, Outcome, Refused, Value, outcome_from_json, to_json
 from ...model.snapshot import Snapshot
 
 HEADER = struct.Struct(">I")
@@ -56,7 +57,11 @@ def notes_of(target: object, started: bool) -> Notes:
 
 def answer_message(outcome: Outcome, snapshot: Snapshot | None, resident: int, notes: Notes) -> list[object]:
     """The child's answer to an operation."""
-    value = outcome.value if isinstance(outcome, Done) else outcome.error if isinstance(outcome, Failed) else None
+    value: object = None
+    if isinstance(outcome, Done):
+        value = outcome.value
+    elif isinstance(outcome, Failed):
+        value = outcome.error if outcome.cause is None else {"error": outcome.error, "cause": to_json(outcome.cause)}
     return [type(outcome).__name__, value, snapshot, resident, notes]
 
 
@@ -99,6 +104,8 @@ def _outcome_of(kind: object, value: object) -> Outcome:
         return Refused()
     if kind == "Failed" and isinstance(value, str):
         return Failed(value)
+    if kind == "Failed" and isinstance(value, dict):
+        return outcome_from_json({"outcome": kind, **value}, "the outcome")
     raise ValueError(f"expected an outcome, got {kind!r} with {str(value)[:80]}")
 
 

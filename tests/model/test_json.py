@@ -21,6 +21,7 @@ from blockproof.model.ops import (
     Shape,
     Submit,
     error_kind,
+    failed,
     operation_from_json,
     outcome_from_json,
     shape_from_json,
@@ -208,3 +209,56 @@ def test_the_kind_of_an_error_is_its_first_builtin_class():
 
     assert error_kind(TooFull()) == "ValueError"
     assert error_kind(KeyError()) == "KeyError"
+
+
+class Unspeakable(IndexError):
+    def __str__(self):
+        raise ValueError("no text")
+
+
+def raised_by(core):
+    """The outcome of a call into a core that raises."""
+    try:
+        core()
+    except Exception as error:
+        return failed(error)
+    raise AssertionError("nothing was raised")
+
+
+def core_that(error):
+    """A function of another file than this one, which raises through three places."""
+    names = {"error": error}
+    exec(
+        compile("def inner():\n  raise error\ndef middle(): inner()\ndef outer(): middle()\n", "/a/core.py", "exec"),
+        names,
+    )
+    return names["outer"]
+
+
+def test_a_failure_keeps_type_message_and_innermost_places_of_core_and_adapter():
+    cause = raised_by(core_that(Unspeakable())).cause
+    assert (cause.type, cause.message) == ("Unspeakable", "(no message: its text raised ValueError)")
+    adapter, *core = cause.frames
+    assert (adapter.file, adapter.function, adapter.adapter) == ("test_json.py", "raised_by", True)
+    assert [(frame.file, frame.line, frame.function) for frame in core] == [
+        ("core.py", 3, "middle"),
+        ("core.py", 2, "inner"),
+    ]
+    assert not any(frame.adapter for frame in core)
+
+
+def test_the_message_of_a_failure_is_one_short_line():
+    message = raised_by(core_that(KeyError("a\nb" * 1000))).cause.message
+    assert len(message) == 300
+    assert "\n" not in message
+    assert raised_by(core_that(ValueError("two\n  lines"))).cause.message == "two lines"
+
+
+def test_the_cause_of_a_failure_survives_json_and_takes_no_part_in_comparisons():
+    outcome = raised_by(core_that(ValueError("gone")))
+    again = outcome_from_json(json.loads(json.dumps(to_json(outcome))))
+    assert again.cause == outcome.cause
+    assert outcome == Failed("ValueError")
+    assert hash(outcome) == hash(Failed("ValueError"))
+    assert outcome_from_json({"outcome": "Failed", "error": "ValueError"}).cause is None
+    assert failed(KeyError()).cause.frames == ()  # never raised

@@ -21,7 +21,7 @@ from typing import Any
 
 from ....model import ops
 from ....model.arith import cdiv
-from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Value, error_kind
+from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Value, failed
 from ....model.snapshot import Snapshot
 from ...targets.base import TargetLostError
 from .engine import Cache, Engine
@@ -110,7 +110,7 @@ class SglangTarget:
         try:
             self._cache: Cache = self._engine.build(shape)
         except Exception as error:
-            return Failed(error_kind(error)), None
+            return failed(error), None
         self._shape = shape
         self._observer = Observer(self._cache, len(shape.groups), shape.num_blocks)
         return Done(), self._look()
@@ -122,7 +122,7 @@ class SglangTarget:
             with contextlib.redirect_stdout(io.StringIO()):  # SGLang prints its tree when it runs out of memory
                 outcome = Failed("NotImplementedError") if handler is None else handler(self, operation)
         except Exception as error:
-            outcome = Failed(error_kind(error))
+            outcome = failed(error)
             self.last_error = error
         return outcome, self._look()
 

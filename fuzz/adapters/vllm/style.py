@@ -76,7 +76,7 @@ class VllmStyleTarget:
                 self._manager = self._binding.manager(shape)
                 self._hasher = self._binding.block_hasher(shape) if shape.caching else None
         except Exception as error:
-            return ops.Failed(ops.error_kind(error)), None
+            return ops.failed(error), None
         self._pool = self._manager.block_pool
         self.hides = self._called.hides(self._manager)
         self._observer = Observer(self._manager, self._adapters, self.hides)
@@ -88,7 +88,7 @@ class VllmStyleTarget:
         try:
             outcome = _HANDLERS[type(operation)](self, operation)
         except Exception as error:
-            outcome = ops.Failed(ops.error_kind(error))
+            outcome = ops.failed(error)
         return outcome, self._look()
 
     def close(self) -> None:
