@@ -1,9 +1,5 @@
 """Opens a target or a calculator by the name that the user gave, in this process or in a child process."""
 
-import importlib
-import os
-import re
-import sys
 from collections.abc import Callable
 from typing import TypeVar, cast
 
@@ -14,14 +10,14 @@ from ..targets.base import Calculator, Target, TargetUnavailableError
 from ..targets.family import Family
 from .child import ChildCalculator, ChildTarget, Limits, Place
 from .environments import Environment, find, installed
+from .own_code import FORMS, in_one_line, is_factory, made_by
 
-_FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 T = TypeVar("T")
 
 
 def specs() -> str:
     """The forms of a target's name, for messages."""
-    return f"impl, {forms()}, package.module:factory, fault:NAME"
+    return f"impl, {forms()}, {FORMS}, fault:NAME"
 
 
 def open_target(
@@ -51,7 +47,7 @@ def open_here(spec: str) -> Target:
         return open_impl()
     if (fault := fault_named(spec, Part.CORE)) is not None:
         return open_changed_impl(spec, fault.plant)
-    return cast(Target, _from_factory(spec, "Target", "start", "step"))
+    return cast(Target, made_by(spec, "Target", "start", "step"))
 
 
 def open_calculator(spec: str, *, isolate: bool = False, deadline_s: float = Limits.operation_s) -> Calculator:
@@ -74,14 +70,16 @@ def open_calculator_here(spec: str) -> Calculator:
         faulty.name = spec
         fault.plant(faulty)
         return faulty
-    return cast(Calculator, _from_factory(spec, "Calculator", "ask"))
+    return cast(Calculator, made_by(spec, "Calculator", "ask"))
 
 
 def check_spec(spec: str) -> None:
     """ValueError, with what to write instead, unless `spec` has the form of a target's name."""
-    if spec in ("impl", *families()) or spec.startswith("fault:") or _FACTORY.fullmatch(spec):
+    if spec in ("impl", *families()) or spec.startswith("fault:") or is_factory(spec):
         return
     if (family := family_of(spec)) is None:
+        if spec.endswith(".py"):
+            raise ValueError(f"{spec}: name the function that makes the target, too, as in {spec}:make_target")
         raise ValueError(f"unknown target {spec!r}; write one of {specs()}")
     family.version_in(spec)
 
@@ -126,7 +124,7 @@ def _imported(family: Family, make: Callable[[], T]) -> T:
         return make()
     except Exception as error:  # importing an engine can fail in any way
         raise TargetUnavailableError(
-            f"{family.name} cannot be imported here: {_one_line(error)}; "
+            f"{family.name} cannot be imported here: {in_one_line(error)}; "
             f"an environment of its own may do: blockproof targets install {family.example}"
         ) from error
 
@@ -145,31 +143,3 @@ def _installed(family: Family, spec: str) -> Environment:
         wanted = family.example if spec == family.name else spec
         raise TargetUnavailableError(f"{spec} is not installed; run: blockproof targets install {wanted}")
     return environment
-
-
-def _from_factory(spec: str, protocol: str, *methods: str) -> object:
-    """The object that the factory returns; it must have a name, `close` and these methods."""
-    module_name, _, factory_name = spec.partition(":")
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # modules in the current directory are found, as with `python -m`
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:
-        raise TargetUnavailableError(f"{spec}: cannot import {module_name}: {_one_line(error)}") from error
-    factory = getattr(module, factory_name, None)
-    if not callable(factory):
-        raise TargetUnavailableError(f"{spec}: {module_name} has no function {factory_name!r}")
-    try:
-        made: object = factory()
-    except (Exception, SystemExit) as error:
-        raise TargetUnavailableError(f"{spec}: the factory failed: {_one_line(error)}") from error
-    if missing := [name for name in ("name", *methods, "close") if not hasattr(made, name)]:
-        raise TargetUnavailableError(
-            f"{spec}: the factory returned a {type(made).__name__} without {missing[0]!r}; "
-            f"see blockproof.fuzz.targets.base.{protocol}"
-        )
-    return made
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())
