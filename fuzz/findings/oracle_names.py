@@ -1,5 +1,7 @@
 """Names of the oracles, and which of them suit which target (properties.md)."""
 
+from collections.abc import Collection
+
 LOCKSTEP, SHADOW, CONTRACT, LIVENESS = "lockstep", "shadow", "contract", "liveness"
 DIFFERENCE = "difference"
 """Not an oracle, but the `Finding.oracle` of a pair run: the two targets differ (`runs.pair`)."""
@@ -11,3 +13,17 @@ ORACLES: tuple[str, ...] = (LOCKSTEP, SHADOW)
 """Default for a target that the model describes exactly."""
 MODEL_FREE: tuple[str, ...] = (SHADOW, CONTRACT, LIVENESS)
 """Oracles that need no exact model, so they can judge any target (§§2-4)."""
+PASSABLE: tuple[str, ...] = ("S1", "S9", "S10", "S11", "S14")
+"""Properties of the contract that need not end a run: where one is violated, the others can still be judged."""
+LEFT_OUT: tuple[str, ...] = tuple(f"no-{name}" for name in PASSABLE)
+"""Additions to the names of oracles: the contract does not judge this property."""
+
+
+def left_out(oracles: Collection[str]) -> frozenset[str]:
+    """The properties that additions to the names of oracles leave out."""
+    return frozenset(name.removeprefix("no-") for name in oracles if name in LEFT_OUT)
+
+
+def without(oracles: Collection[str], properties: Collection[str]) -> tuple[str, ...]:
+    """The names of oracles, and additions that leave these properties out (of `PASSABLE`)."""
+    return tuple(dict.fromkeys([*oracles, *(f"no-{name}" for name in PASSABLE if name in properties)]))

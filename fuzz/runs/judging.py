@@ -19,6 +19,8 @@ class Judging:
     known deviation causes a finding, too."""
     new_memory: Callable[[Shape], Memory] = ListMemory
     """Makes the memory in which the shadow memory of a run stores its tags."""
+    notes: bool = False
+    """Without a model: violations of `oracle_names.PASSABLE` are noted (`Run.noted`), and the run goes on."""
 
 
 USUAL = Judging()

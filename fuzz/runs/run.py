@@ -9,7 +9,7 @@ and the oracles that need no model.
 import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,8 +17,8 @@ from ...model.ops import Operation, Outcome, Shape
 from ...model.scene import Scene
 from ...model.snapshot import Snapshot, difference
 from ..findings.finding import CORRUPTION, Finding, Trace
-from ..findings.oracle_names import CONTRACT, SHADOW, STRICT
-from ..oracles.contract import KNOWN_LOSSES, Contract, unobserved
+from ..findings.oracle_names import CONTRACT, LOCKSTEP, PASSABLE, SHADOW, STRICT, left_out
+from ..oracles.contract import KNOWN_LOSSES, Contract, Violation, unobserved
 from ..oracles.shadow import Corruption, Shadow, check_block_ids
 from ..targets.base import Target, TargetLostError, TargetUnavailableError, copies_of, hidden_fields
 from .judging import USUAL, Judging
@@ -43,6 +43,8 @@ class Run(ABC):
         """Situations and known losses that were counted in this run."""
         self.found: Finding | None = None
         """The finding of this run; no operation is applied after it."""
+        self.noted: list[Finding] = []
+        """The first violation of each property that did not end the run (`Judging.notes`)."""
         self.in_step = False
         """True while the two sides may be out of step; stays True if Ctrl-C interrupts a step."""
         self.built = False
@@ -74,6 +76,7 @@ class Run(ABC):
         self.operations, self.outcomes = [], []
         self.misuse, self.seen = Counter(), Counter()
         self.found, self.in_step, self.built = None, False, False
+        self.noted = []
         self.shadow: Shadow | None = None
         if SHADOW in self.oracles:
             self.shadow = Shadow(shape, self.judging.new_memory, strict=STRICT in self.oracles)
@@ -109,7 +112,8 @@ class Run(ABC):
         """Start the contract oracle. Not before the core is built: only then the target says what it hides."""
         if CONTRACT in self.oracles:
             not_excused = KNOWN_LOSSES if STRICT in self.oracles else ()
-            self.contract = Contract(self.shape, hidden_fields(self.target), not_excused)
+            passing = PASSABLE if self._notes else left_out(self.oracles)
+            self.contract = Contract(self.shape, hidden_fields(self.target), not_excused, passing)
             self.contract.start(snapshot)
 
     def _lost(self, lost: TargetLostError, operation: Operation | None, expected: Outcome | None) -> Finding:
@@ -129,14 +133,36 @@ class Run(ABC):
             if self.contract is None or before is None:
                 return None
             violation = self.contract.step(operation, actual, before, after, self.scene)
+            if passed := self.contract.passed():
+                self._note(passed, operation, actual, before, after)
             if violation is None:
                 return None
             oracle, (observable, what) = CONTRACT, violation
         except Corruption as corruption:
             observable, what = CORRUPTION, str(corruption)
-        changes = tuple(difference(before or after, after))
-        step = len(self.operations) - 1
-        return Finding(observable, operation, step, actual, actual, (), changes, what, oracle)
+        return self._object(oracle, Violation(observable, what), operation, actual, before or after, after)
+
+    @property
+    def _notes(self) -> bool:
+        """True if violations that need not end the run are noted."""
+        return self.judging.notes and LOCKSTEP not in self.oracles
+
+    def _note(
+        self, passed: Sequence[Violation], operation: Operation, actual: Outcome, before: Snapshot, after: Snapshot
+    ) -> None:
+        """Keep the first violation of each property that does not end the run."""
+        known = left_out(self.oracles) | {finding.observable for finding in self.noted}
+        for violation in passed if self._notes else ():
+            if violation.id not in known:
+                known |= {violation.id}
+                self.noted.append(self._object(CONTRACT, violation, operation, actual, before, after))
+
+    def _object(
+        self, oracle: str, said: Violation, operation: Operation, actual: Outcome, before: Snapshot, after: Snapshot
+    ) -> Finding:
+        """The finding of an oracle that needs no model, at the last operation."""
+        changes = tuple(difference(before, after))
+        return Finding(said.id, operation, len(self.operations) - 1, actual, actual, (), changes, said.what, oracle)
 
 
 def ask(call: Callable[[Asked], tuple[Outcome, Snapshot | None]], about: Asked) -> tuple[Outcome, Snapshot | None]:

@@ -1,7 +1,7 @@
 """The contract oracle: checks every property after every operation that could break it."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from ....model import ops
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape
@@ -19,9 +19,16 @@ from .steps import check_in_flight, check_needed, check_written_alone
 class Contract:
     """Judges one run of one target."""
 
-    def __init__(self, shape: Shape, hides: Collection[str] = (), without: Collection[str] = ()) -> None:
-        """`hides`: what the target cannot show. `without`: known losses that are not excused."""
-        self.record = RunRecord(shape, hides, without)
+    def __init__(
+        self,
+        shape: Shape,
+        hides: Collection[str] = (),
+        without: Collection[str] = (),
+        passing: Collection[str] = (),
+    ) -> None:
+        """`hides`: what the target cannot show. `without`: known losses that are not excused. `passing`: properties of
+        `oracle_names.PASSABLE` whose violations are gathered (`passed`), so that they hide nothing that comes later."""
+        self.record = RunRecord(shape, hides, without, passing)
         self.hits = Hits(self.record)
         self.reached: Counter[str] = self.record.reached
         self._mirror = Mirror(self.record) if shape.events and self.record.shows("labels", "events") else None
@@ -48,6 +55,18 @@ class Contract:
         except Break as broken:
             return broken.violation
         return None
+
+    def passed(self) -> list[Violation]:
+        """The violations of properties to pass since the last call."""
+        passed, self.record.passed = self.record.passed, []
+        return passed
+
+    def _check(self, check: Callable[..., None], *about: object) -> None:
+        """Run a check whose property may be one to pass."""
+        try:
+            check(*about)
+        except Break as broken:
+            self.record.pass_or_break(broken)
 
     def _judge(
         self, operation: Operation, outcome: Done | Refused, before: Snapshot, after: Snapshot, outside: list[int]
@@ -80,9 +99,9 @@ class Contract:
             move.request.cut = max(move.request.cut, move.request.computed)
             self._at_rest(move.request, after)
         if record.shows("labels"):
-            check_registered(record, move)
+            self._check(check_registered, record, move)
             if self._mirror is not None:
-                self._mirror.follow(move)
+                self._check(self._mirror.follow, move)
 
     def _account(self, move: Move, held: Counter[int], outside: list[int]) -> None:
         """S1 and S9, if anything has changed."""
@@ -95,11 +114,11 @@ class Contract:
             or not self._conserved
             or (before.num_free != after.num_free or before.ref_cnt != after.ref_cnt)
         ):
-            check_conserved(self.record, after, held, outside, self._set_aside)
+            self._check(check_conserved, self.record, after, held, outside, self._set_aside)
             self._held, self._outside, self._conserved = held, outside, True
             self.reached["contract: S1 checked"] += self._counted
         if moved and self._ordered:
-            check_order(self.record, move)
+            self._check(check_order, self.record, move)
             self.reached["contract: S9 checked"] += 1
 
     def _done(self, move: Move, outcome: Done, held: Counter[int]) -> None:

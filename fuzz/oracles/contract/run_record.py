@@ -16,7 +16,7 @@ from ....model import ops
 from ....model.attention import Cross, rule_for
 from ....model.ops import NULL, Done, Operation, Shape
 from ....model.snapshot import Snapshot
-from .properties import Break
+from .properties import Break, Violation
 
 UNFILLED = -1
 """Content of a block that has not been filled since it was handed out."""
@@ -101,10 +101,19 @@ class Replay:
 class RunRecord:
     """Requests, contents and blocks of one run."""
 
-    def __init__(self, shape: Shape, hides: Collection[str] = (), without: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        hides: Collection[str] = (),
+        without: Collection[str] = (),
+        passing: Collection[str] = (),
+    ) -> None:
         self.shape = shape
         self.hides = frozenset(hides)
         self.without = frozenset(without)
+        self.passing = frozenset(passing)
+        """Properties whose violations are gathered in `passed` and not raised; some of `oracle_names.PASSABLE`."""
+        self.passed: list[Violation] = []
         self.reached: Counter[str] = Counter()
         self.rules = [rule_for(group, shape) for group in shape.groups]
         self.requests: dict[str, Tracked] = {}
@@ -135,8 +144,15 @@ class RunRecord:
     def break_unless_known(self, loss: str | None, id: str, what: str) -> None:
         """Property `id` does not hold: raises Break, or counts it if it is a known loss that is excused."""
         if loss is None or loss in self.without:
-            raise Break(id, what)
+            self.pass_or_break(Break(id, what))
+            return
         self.reached[f"contract: known loss {loss}"] += 1
+
+    def pass_or_break(self, broken: Break) -> None:
+        """A property does not hold: note the violation if it is one of those to pass, else raise it."""
+        if broken.violation.id not in self.passing:
+            raise broken
+        self.passed.append(broken.violation)
 
     # What a query reads.
 
