@@ -5,13 +5,15 @@ It may run in this process or in another one. It does not judge anything: that i
 """
 
 import sys
-from collections.abc import Collection, Mapping
-from dataclasses import replace
-from math import lcm
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from ...model.cause import Cause
 from ...model.ops import Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
+from .adapting import adapted as adapted
+from .adapting import adapted_shape as adapted_shape
+from .declarations import problem_with_names, problem_with_sizes, with_implied
 
 
 class Target(Protocol):
@@ -57,20 +59,18 @@ def close_target(target: Target | Calculator) -> None:
         print(f"blockproof: {target.name}: close failed: {type(error).__name__}: {error}", file=sys.stderr)
 
 
-LOST = frozenset({"crash", "hang", "memory", "protocol"})
-"""The ways in which a target can be lost."""
-
-
 class TargetLostError(Exception):
     """The target is gone or unusable in the middle of a run. That is a finding.
 
-    `kind` is one of `LOST`; `detail` says what is known (exit status, end of stderr).
+    `kind` is one of `findings.finding.LOST`; `detail` says what is known (exit status, end of stderr); `cause` is the
+    exception behind it, if there was one.
     """
 
-    def __init__(self, kind: str, detail: str) -> None:
+    def __init__(self, kind: str, detail: str, cause: Cause | None = None) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
         self.detail = detail
+        self.cause = cause
 
 
 class TargetUnavailableError(Exception):
@@ -80,19 +80,46 @@ class TargetUnavailableError(Exception):
 def hidden_fields(target: Target) -> frozenset[str]:
     """What of a snapshot cannot be relied upon: the attribute `hides` of the target, empty if it has none.
 
-    Names of `Snapshot` fields that the target cannot show and fills with empty values; and of non-standard behaviours:
-    `free_order` if its free blocks have no order, `append_only` if it may exchange a block for a copy with the same
-    content.
+    The names and their effects are `declarations.HIDES`. TargetUnavailableError for anything else.
     """
-    return frozenset(getattr(target, "hides", ()))
+    return frozenset(_declared(target, "hides"))
 
 
 def lacking(target: Target) -> frozenset[str]:
-    """What the target has no equivalent of: its attribute `lacks`, empty if it has none.
+    """What the target has no equivalent of: its attribute `lacks`, empty if it has none, and what is lacking with it.
 
-    Kinds of operations, such as `Reset`, or fields of operations, shapes and groups, such as `Allocate.reserved`.
+    The names and their effects are `declarations.LACKS`. TargetUnavailableError for anything else.
     """
-    return frozenset(getattr(target, "lacks", ()))
+    return with_implied(frozenset(_declared(target, "lacks")))
+
+
+def block_sizes_of(target: Target) -> tuple[int, ...]:
+    """The only block sizes, in tokens and in order, of which the target builds groups: its attribute `block_sizes`.
+
+    Empty for a target that does not say. TargetUnavailableError for anything else than sizes.
+    """
+    sizes = getattr(target, "block_sizes", ())
+    if problem := problem_with_sizes(sizes):
+        raise TargetUnavailableError(f"{target.name}: {problem}")
+    return tuple(sorted(sizes))
+
+
+def _declared(target: Target, attribute: str) -> Iterable[str]:
+    """The names in an attribute of the target. TargetUnavailableError, in one line, if it holds something else."""
+    names: Iterable[str] = getattr(target, attribute, ())
+    if names and (problem := problem_with_names(attribute, names)):
+        raise TargetUnavailableError(f"{getattr(target, 'name', 'the target')}: {problem}")
+    return names
+
+
+def check_declarations(target: Target) -> None:
+    """TargetUnavailableError, in one line, if the target's name, `hides`, `lacks` or `block_sizes` cannot be used."""
+    if not isinstance(target.name, str) or not target.name:
+        raise TargetUnavailableError(
+            f"the target's name is {target.name!r}, a {type(target.name).__name__}; give it a text"
+        )
+    for read in (hidden_fields, lacking, block_sizes_of):
+        read(target)
 
 
 def copies_of(target: Target) -> tuple[tuple[int, int], ...]:
@@ -101,36 +128,3 @@ def copies_of(target: Target) -> tuple[tuple[int, int], ...]:
     Pairs of (source, destination) block ids; the content is copied before the step runs.
     """
     return tuple(getattr(target, "copies", ()))
-
-
-def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
-    """The shape without the features that a target has no equivalent of (`lacking`).
-
-    Groups of a kind that the target does not have stay: such a core cannot be built there.
-    """
-    if "Shape.retention_interval" in lacks:
-        shape = replace(shape, retention_interval=None)
-    if "Shape.prefill_parallel" in lacks and shape.prefill_parallel > 1:
-        shape = replace(shape, hash_block_size=shape.hash_block_size // shape.prefill_parallel, prefill_parallel=1)
-    if "Shape.scheduler_block_size" in lacks:
-        sizes = (group.block_size for group in shape.groups)
-        shape = replace(shape, scheduler_block_size=lcm(*sizes) * shape.parallel)
-    groups = shape.groups
-    if "Group.eagle" in lacks:
-        groups = tuple(replace(group, eagle=False) for group in groups)
-    if "Group.mamba_mode" in lacks and shape.caching:
-        groups = tuple(replace(group, mamba_mode="align") if group.kind == "mamba" else group for group in groups)
-    return replace(shape, groups=groups)
-
-
-def adapted(operation: Operation, lacks: Collection[str]) -> Operation | None:
-    """The operation without the fields that a target has no equivalent of (`lacking`); None if it lacks it entirely."""
-    kind = type(operation).__name__
-    if not lacks:
-        return operation
-    if kind in lacks:
-        return None
-    fields = [name for name in type(operation).__dataclass_fields__ if f"{kind}.{name}" in lacks]
-    if not fields:
-        return operation
-    return replace(operation, **{name: type(operation).__dataclass_fields__[name].default for name in fields})

@@ -1,0 +1,96 @@
+"""Shapes and operations without what a target lacks. The names are those of `declarations.LACKS`."""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from ...model.ops import Group, Operation, Shape
+from .declarations import with_implied
+
+
+def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
+    """The shape without the features that a target has no equivalent of (`base.lacking`).
+
+    Groups stay, also those of a kind that the target does not have: such a core cannot be built there.
+    """
+    if not lacks:
+        return shape
+    lacks = with_implied(frozenset(lacks))
+    shape = _with_fewer_ranks(shape, lacks)
+    if "Group.block_size" in lacks:
+        shape = _of_one_block_size(shape)
+    if "Shape.hash_block_size" in lacks:
+        shape = replace(shape, hash_block_size=shape.groups[0].block_size * shape.parallel)
+    if "Shape.scheduler_block_size" in lacks:
+        shape = replace(shape, scheduler_block_size=shape.least_scheduler_block_size)
+    if "Shape.max_num_batched_tokens" in lacks:
+        most = max(shape.max_model_len, *(group.block_size for group in shape.groups))
+        shape = replace(shape, max_num_batched_tokens=most)
+    if "Shape.retention_interval" in lacks:
+        shape = replace(shape, retention_interval=None)
+    cross = any(group.kind == "cross" for group in shape.groups)
+    shape = replace(
+        shape,
+        caching=(shape.caching or ("Shape.caching=False" in lacks and not cross)) and "Shape.caching" not in lacks,
+        eagle=shape.eagle and "Shape.eagle" not in lacks,
+        events=shape.events and "Shape.events" not in lacks,
+        stats=shape.stats and "Shape.stats" not in lacks,
+    )
+    groups = [_adapted_group(group, shape.caching, lacks) for group in shape.groups]
+    return replace(shape, groups=tuple(_told_apart(groups, lacks) if shape.caching else groups))
+
+
+def _with_fewer_ranks(shape: Shape, lacks: Collection[str]) -> Shape:
+    if "Shape.prefill_parallel" in lacks and shape.prefill_parallel > 1:
+        shape = replace(shape, hash_block_size=shape.hash_block_size // shape.prefill_parallel, prefill_parallel=1)
+    if "Shape.decode_parallel" in lacks and shape.decode_parallel > 1:
+        shape = replace(shape, hash_block_size=shape.hash_block_size // shape.decode_parallel, decode_parallel=1)
+    return shape
+
+
+def _of_one_block_size(shape: Shape) -> Shape:
+    """The shape with the block size of the first group for all; what is counted in blocks stays as many blocks."""
+    size = shape.groups[0].block_size
+    groups = tuple(
+        replace(group, block_size=size, sink_len=group.sink_len // group.block_size * size) for group in shape.groups
+    )
+    scheduler = shape.scheduler_block_size // shape.least_scheduler_block_size * size * shape.parallel
+    interval = shape.retention_interval
+    if interval is not None:
+        interval = interval // shape.scheduler_block_size * scheduler
+    return replace(shape, groups=groups, scheduler_block_size=scheduler, retention_interval=interval)
+
+
+def _adapted_group(group: Group, caching: bool, lacks: Collection[str]) -> Group:
+    if "Group.eagle" in lacks:
+        group = replace(group, eagle=False)
+    if "Group.num_heads" in lacks:
+        group = replace(group, num_heads=1)
+    if "Group.mamba_mode" in lacks and caching and group.kind == "mamba":
+        group = replace(group, mamba_mode="align")
+    if "Group.speculative_blocks" in lacks:
+        group = replace(group, speculative_blocks=0)
+    return group
+
+
+def _told_apart(groups: list[Group], lacks: Collection[str]) -> list[Group]:
+    """The groups, the last one changed if all specs are equal: a hybrid that caches has distinct specs (core.md §9)."""
+    last = groups[-1]
+    if len(groups) < 2 or len({group.spec for group in groups}) > 1:
+        return groups
+    if "Group.num_heads" not in lacks:
+        return [*groups[:-1], replace(last, num_heads=2)]
+    return [*groups[:-1], replace(last, window=last.window + 1) if last.window else last]
+
+
+def adapted(operation: Operation, lacks: Collection[str]) -> Operation | None:
+    """The operation without the fields that a target has no equivalent of (`base.lacking`); None if it lacks it
+    entirely."""
+    kind = type(operation).__name__
+    if not lacks:
+        return operation
+    if kind in lacks:
+        return None
+    fields = [name for name in type(operation).__dataclass_fields__ if f"{kind}.{name}" in lacks]
+    if not fields:
+        return operation
+    return replace(operation, **{name: type(operation).__dataclass_fields__[name].default for name in fields})

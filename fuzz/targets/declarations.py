@@ -1,0 +1,190 @@
+"""Every name that a target may put into `hides` and `lacks`, each with its effect, and the check of what a target says.
+
+The page docs/reference/declarations.md is written from this table.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from difflib import get_close_matches
+from functools import cache
+from typing import get_args
+
+from ...model.ops import Kind
+
+PAGE = "docs/reference/declarations.md"
+"""Where the names are listed for people."""
+
+HIDES: Mapping[str, str] = {
+    "free": "The ids of the free blocks are not shown. Without `num_free` either, leaks cannot be seen.",
+    "num_free": "The number of free blocks is not shown.",
+    "usage": "The share of the pool in use is not shown.",
+    "ref_cnt": "References are counted from tables and outside holders instead.",
+    "tables": "The block tables are not shown: nearly nothing of the contract can be judged.",
+    "registered": "How many leading entries of a request are registered is not shown.",
+    "labels": "What a block is registered as is not shown: S10 and S11 are not judged, hits not for their full length.",
+    "earliest": "Which block a lookup would yield is not shown.",
+    "num_identities": "The number of contents that a lookup can find is not shown.",
+    "events": "Events are not shown: S11 is not judged.",
+    "new_block_ids": "Ids of new blocks that were not drained yet are not shown.",
+    "stats": "Statistics that were not drained yet are not shown.",
+    "free_order": "The free blocks are shown in no order: S9 is not judged.",
+    "append_only": "The core may exchange a block in a table for another one with the same content.",
+}
+"""Legal names of `hides`: the fields of a `Snapshot`, and two kinds of behaviour."""
+
+_OPERATIONS: Mapping[str, str] = {
+    "Lookup": "Requests are allocated without a lookup, so nothing is ever hit.",
+    "Reject": "Which drafts were rejected is told with the step (`Advance.rejected`), never later.",
+    "Arrive": "External tokens are there at once: no allocation with `delay`.",
+    "Preempt": "A request that is refused is freed instead of preempted.",
+    "RemoveSkipped": "Entries behind a window are given up in allocations only.",
+    "CommonPrefix": "Never asked for.",
+    "ReadTable": "Never asked for; tables are seen in the snapshot.",
+    "Evict": "Nobody makes the core forget single blocks.",
+    "Reset": "The prefix cache is never reset.",
+    "StepStart": "The core is not told that a scheduler step begins.",
+    "TakeEvents": "Events are never drained.",
+    "TakeNewBlockIds": "Ids of new blocks are never drained.",
+    "TakeStats": "Statistics are never drained.",
+    "Take": "Nobody outside takes blocks from the pool.",
+    "Touch": "Nobody outside shares the blocks of requests.",
+    "Release": "Nobody outside holds blocks: no `Take`, no `Touch`.",
+}
+_OPERATION_FIELDS: Mapping[str, str] = {
+    "Submit.adapter": "No request names an adapter.",
+    "Submit.salt": "No request has a salt.",
+    "Submit.items": "No request has multimodal items.",
+    "Submit.embeds": "No request consists of embeddings.",
+    "Submit.skip_lookup": "Every request may use the cache.",
+    "Allocate.hit": "No allocation uses the hit of the lookup before it.",
+    "Allocate.lookahead": "No room is asked for beyond the tokens of the step.",
+    "Allocate.external": "No tokens come from outside (a connector).",
+    "Allocate.delay": "External tokens are there at once.",
+    "Allocate.encoder_tokens": "No tokens of an encoder; leave cross attention out as well (`Group.kind=cross`).",
+    "Allocate.gate": "Admission never asks for room for the whole prompt.",
+    "Allocate.reserved": "No blocks are kept back for other requests.",
+    "Advance.rejected": "The same as `drafts`.",
+    "Release.prepend": "Blocks that are given back go to the end of the queue.",
+}
+_SHAPES: Mapping[str, str] = {
+    "Shape.caching": "Every core is built with caching off; nothing is looked up.",
+    "Shape.caching=False": "Every core is built with caching on; cross attention, which is never cached, is left out.",
+    "Shape.eagle": "No shape uses EAGLE, nor does any of its groups.",
+    "Shape.events": "Every core is built with events off; they are not drained.",
+    "Shape.stats": "Every core is built with statistics off; they are not drained.",
+    "Shape.retention_interval": "No shape has a retention interval.",
+    "Shape.decode_parallel": "One rank of decode context parallelism.",
+    "Shape.prefill_parallel": "One rank of prefill context parallelism.",
+    "Shape.hash_block_size": "A hash covers one block: all groups have one block size, and that is the hash block's.",
+    "Shape.scheduler_block_size": "The scheduler's block size is the smallest that is legal.",
+    "Shape.max_num_batched_tokens": "A step may have as many tokens as a request (or as a block, if that is more).",
+}
+_GROUPS: Mapping[str, str] = {
+    "Group.block_size": "All groups have the block size of the first.",
+    "Group.window": "No sliding window: stands for the kinds that have one.",
+    "Group.chunk": "No chunks: stands for the kind `chunked`.",
+    "Group.sink_len": "No sinks: stands for the kind `sink`.",
+    "Group.mamba_mode": "States of Mamba layers are cached in the mode `align` only.",
+    "Group.speculative_blocks": "Mamba layers have no blocks for the states of drafts, so no drafts with them.",
+    "Group.num_heads": "All groups have as many heads; hybrids differ in something else.",
+    "Group.eagle": "No group is flagged as EAGLE's; a whole shape may be.",
+}
+_FEATURES: Mapping[str, str] = {
+    "drafts": "No speculative decoding: behind the known tokens comes one token at a time, and none is rejected.",
+    "hybrids": "One group only: no shape with several.",
+}
+LACKS: Mapping[str, str] = {
+    **_OPERATIONS,
+    **_OPERATION_FIELDS,
+    **_SHAPES,
+    **_GROUPS,
+    **{f"Group.kind={kind}": f"No group of the kind `{kind}` is ever drawn." for kind in get_args(Kind)},
+    **_FEATURES,
+}
+"""Legal names of `lacks`: kinds of operations and their fields, what shapes and groups have, and features in words."""
+
+_IMPLIED: Mapping[str, tuple[str, ...]] = {
+    "drafts": ("Advance.rejected", "Reject", "Group.speculative_blocks"),
+    "Advance.rejected": ("drafts", "Reject", "Group.speculative_blocks"),
+    "Lookup": ("Allocate.hit",),
+    "Arrive": ("Allocate.delay",),
+    "Allocate.delay": ("Arrive",),
+    "Allocate.external": ("Allocate.delay", "Arrive"),
+    "Release": ("Take", "Touch", "Release.prepend"),
+    "Shape.caching": ("Lookup", "Allocate.hit"),
+    "Shape.caching=False": ("Group.kind=cross",),
+    "Shape.eagle": ("Group.eagle",),
+    "Shape.events": ("TakeEvents",),
+    "Shape.stats": ("TakeStats",),
+    "Shape.hash_block_size": ("Group.block_size",),
+    "Group.window": ("Group.kind=sliding", "Group.kind=sliding_mla"),
+    "Group.chunk": ("Group.kind=chunked",),
+    "Group.sink_len": ("Group.kind=sink",),
+}
+"""What else is lacking where this is, all at once."""
+_NEEDED = ("Submit", "Allocate", "Advance", "Free")
+"""Operations without which nothing can be tested."""
+
+
+@cache
+def with_implied(names: frozenset[str]) -> frozenset[str]:
+    """These names of `lacks`, and all that are lacking with them.
+
+    >>> sorted(with_implied(frozenset({"Arrive"})))
+    ['Allocate.delay', 'Arrive']
+    """
+    return names.union(*(_IMPLIED.get(name, ()) for name in names))
+
+
+def problem_with_names(attribute: str, value: object) -> str | None:
+    """What is wrong with this value of `hides` or `lacks`, and what to write instead, in one line; None if nothing."""
+    if isinstance(value, frozenset):
+        return _problem_with_names(attribute, value)
+    if isinstance(value, str):
+        return f"{attribute} is the text {value!r}; write a set of names: {{{value!r}}}"
+    if isinstance(value, Mapping) or not isinstance(value, Iterable):
+        return f"{attribute} is a {type(value).__name__}; write a set of names, such as {_example(attribute)}"
+    return _problem_with_names(attribute, _frozen(value))
+
+
+@cache
+def _problem_with_names(attribute: str, names: frozenset[object]) -> str | None:
+    legal = HIDES if attribute == "hides" else LACKS
+    if strange := [name for name in names if not isinstance(name, str)]:
+        return f"{attribute} holds {strange[0]!r}, a {type(strange[0]).__name__}; names are texts ({PAGE})"
+    unknown = sorted(name for name in names if isinstance(name, str) and name not in legal)
+    if not unknown:
+        return None
+    name = unknown[0]
+    return f"{attribute} names {name!r}, {_remedy(name, attribute, legal)}; all names: {PAGE}"
+
+
+def _remedy(name: str, attribute: str, legal: Mapping[str, str]) -> str:
+    """Why the name is wrong, and what may have been meant."""
+    other, names = ("lacks", LACKS) if attribute == "hides" else ("hides", HIDES)
+    if name in names:
+        return f"which is a name of {other}; move it there"
+    if name in _NEEDED:
+        return "without which nothing can be tested; every target has it"
+    folded = {known.lower(): known for known in legal}
+    close = get_close_matches(name.lower(), folded, 1, 0.5)
+    return "which is unknown" + (f"; did you mean {folded[close[0]]!r}?" if close else "")
+
+
+def _example(attribute: str) -> str:
+    return '{"events", "stats"}' if attribute == "hides" else '{"Reset", "Allocate.gate"}'
+
+
+def _frozen(value: Iterable[object]) -> frozenset[object]:
+    """The elements; those that cannot be in a set as texts in brackets, which are no names either."""
+    try:
+        return frozenset(value)
+    except TypeError:
+        return frozenset((repr(element),) for element in value)
+
+
+def problem_with_sizes(value: object) -> str | None:
+    """What is wrong with this value of `block_sizes`, in one line; None if nothing."""
+    if isinstance(value, str | Mapping) or not isinstance(value, Collection):
+        return f"block_sizes is a {type(value).__name__}; write a set of sizes in tokens, such as {{16, 256}}"
+    wrong = [size for size in value if type(size) is not int or size < 1]
+    return f"block_sizes holds {wrong[0]!r}; a size is a number of tokens, 1 or more" if wrong else None
