@@ -8,10 +8,10 @@ from blockproof.fuzz.cli.main import main
 
 from .pages import DOCS, ROOT
 
-TOY = ROOT / "examples" / "toy"
+EXAMPLE = ROOT / "examples" / "my-engine"
 PAGE = (DOCS / "guide" / "your-own-core.md").read_text(encoding="utf-8")
-FORGETS = """        for block in new:
-            self.block_of.pop(self.content_of.pop(block, None), None)  # forget what it held
+FORGETS = """        block, _ = self.free.popitem(last=False)
+        self.forget(block)
 """
 
 
@@ -19,26 +19,26 @@ FORGETS = """        for block in new:
 def fuzz(tmp_path, monkeypatch):
     """Runs the two files as they stand on the page, in a folder of their own, as the page says."""
     for name, code in zip(
-        ("toy_core", "toy_target"), re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S), strict=False
+        ("my_engine", "my_target"), re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S), strict=False
     ):
         (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
-    for name in ("toy_core", "toy_target"):
+    for name in ("my_engine", "my_target"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
-    words = "fuzz --target toy_target:make_target --attention full --oracle shadow,contract,liveness --seed 1"
+    words = "fuzz --target my_target:make_target --attention full --oracle shadow,contract,liveness --seed 1"
 
     def run(operations):
         return main([*words.split(), "--operations", str(operations)])
 
     yield run
-    for name in ("toy_core", "toy_target"):
+    for name in ("my_engine", "my_target"):
         sys.modules.pop(name, None)
 
 
 def test_the_page_shows_the_files_of_the_example():
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
-    assert blocks[:2] == [(TOY / f"{name}.py").read_text(encoding="utf-8") for name in ("toy_core", "toy_target")]
+    assert blocks[:2] == [(EXAMPLE / f"{name}.py").read_text(encoding="utf-8") for name in ("my_engine", "my_target")]
 
 
 def test_the_example_runs_and_nothing_is_found(fuzz, capsys):
@@ -49,10 +49,10 @@ def test_the_example_runs_and_nothing_is_found(fuzz, capsys):
 
 
 def test_the_mistake_of_the_page_is_found_and_shrunk_to_the_trace_on_it(fuzz, tmp_path, capsys):
-    core = tmp_path / "toy_core.py"
+    core = tmp_path / "my_engine.py"
     text = core.read_text(encoding="utf-8")
     assert text.count(FORGETS) == 1
-    core.write_text(text.replace(FORGETS, ""), encoding="utf-8")
+    core.write_text(text.replace(FORGETS, FORGETS.replace("        self.forget(block)\n", "")), encoding="utf-8")
     assert fuzz(20_000) == 1
     told = capsys.readouterr().out.partition("FOUND: ")[2]
     steps = re.findall(r"^ +\d+  [A-Z].*$", told, re.MULTILINE)

@@ -1,18 +1,16 @@
-"""The toy core as a target of blockproof."""
+"""The engine's KV cache as a target of blockproof: this file is all that somebody with an engine writes."""
 
 from blockproof.model import ops
-from blockproof.model.ops import Done, Failed, Refused, error_kind
-from blockproof.model.snapshot import Snapshot
-from toy_core import ToyCore
+from blockproof.model.ops import Done, Failed, Refused, failed
+from blockproof.model.snapshot import Labels, Snapshot
+from my_engine import KVCache
 
 
-class ToyTarget:
-    """Says what it hides and lacks, builds a core, applies operations, shows its state."""
+class MyTarget:
+    """Says what it hides and lacks, builds a cache, makes the calls of a scheduler, shows the state."""
 
-    name = "toy"
-    hides = frozenset(
-        {"usage", "registered", "labels", "earliest", "num_identities", "events", "new_block_ids", "stats"}
-    )
+    name = "my-engine"
+    hides = frozenset({"usage", "registered", "events", "new_block_ids", "stats"})
     lacks = frozenset(
         {"Arrive", "CommonPrefix", "Evict", "Release", "RemoveSkipped", "Take", "Touch"}
         | {"TakeEvents", "TakeNewBlockIds", "TakeStats"}
@@ -21,19 +19,20 @@ class ToyTarget:
     )
 
     def start(self, shape):
-        """A new core; `Failed` for what this one is not made for."""
-        self.shape, self.requests = shape, {}
+        """A new cache; `Failed` for what this one is not made for."""
+        self.shape, self.requests, self.labels = shape, {}, Labels()
         if [group.kind for group in shape.groups] != ["full"] or shape.eagle or shape.parallel > 1:
             return Failed("NotImplementedError"), None
-        self.core = ToyCore(shape.num_blocks - 1, shape.groups[0].block_size)  # block 0 is blockproof's null block
+        usable = shape.num_blocks - 1  # block 0 is blockproof's null block, which this engine does not have
+        self.core = KVCache(usable, shape.groups[0].block_size, shape.caching)
         return Done(), self.look()
 
     def step(self, operation):
-        """One operation, and the state afterwards. An exception of the core is part of its behaviour."""
+        """One call, and the state afterwards. An exception of the engine is part of its behaviour."""
         try:
             outcome = self.apply(operation)
         except Exception as error:
-            outcome = Failed(error_kind(error))
+            outcome = failed(error)
         return outcome, self.look()
 
     def close(self):
@@ -45,10 +44,9 @@ class ToyTarget:
         match operation:
             case ops.Submit(name, prompt):
                 self.requests[name] = Request(name, list(prompt), operation.skip_lookup)
-                return Done(len(prompt) // self.shape.hash_block_size if self.shape.caching else 0)
+                return Done(self.full_hash_blocks(prompt))
             case ops.Lookup():
-                usable = self.shape.caching and not request.skips_lookup
-                request.hit = self.core.match(request.tokens) if usable else []
+                request.hit = [] if request.skips_lookup else self.core.match(request.tokens)
                 return Done((len(request.hit) * self.core.block_size, (shown(request.hit),)))
             case ops.Allocate():
                 return self.allocate(request, operation)
@@ -56,9 +54,8 @@ class ToyTarget:
                 request.computed += request.scheduled - operation.rejected
                 request.scheduled = 0
                 request.tokens += operation.sampled
-                if self.shape.caching:
-                    self.core.publish(request.name, request.tokens[: request.computed])
-                return Done(len(request.tokens) // self.shape.hash_block_size if self.shape.caching else 0)
+                self.core.publish(request.name, request.tokens[: request.computed])
+                return Done(self.full_hash_blocks(request.tokens))
             case ops.Reject():
                 request.computed -= operation.count
                 return Done()
@@ -73,42 +70,41 @@ class ToyTarget:
             case ops.ReadTable(name):
                 return Done((shown(self.core.tables.get(name, [])),))
             case ops.Reset():
-                if self.core.tables:
-                    return Done(False)
-                self.core.content_of, self.core.block_of = {}, {}
-                return Done(True)
+                return Done(self.core.clear())
             case ops.StepStart():
                 return Done()
         return Failed("NotImplementedError")
 
     def allocate(self, request, operation):
         """Room for the tokens of the next step."""
-        if operation.new_tokens <= 0:
-            return Failed("ValueError")
         hit = request.hit if operation.hit else []
         start = request.computed + len(hit) * self.core.block_size
         end = start + operation.new_tokens + operation.lookahead
         if operation.gate:  # the scheduler asks for room for the whole prompt
             end = max(end, len(request.tokens))
-        new = self.core.grow(request.name, hit, min(end, self.shape.max_model_len))
+        new = self.core.allocate(request.name, min(end, self.shape.max_model_len), hit)
         if new is None:
             return Refused()
         request.computed, request.scheduled = start, operation.new_tokens
         return Done((shown(new),))
 
+    def full_hash_blocks(self, tokens):
+        """What `Submit` and `Advance` answer."""
+        return len(tokens) // self.shape.hash_block_size if self.shape.caching else 0
+
     def look(self):
         """All that can be seen, with empty values for what is hidden."""
-        core = self.core
+        pool = self.core.pool
         return Snapshot(
-            free=list(shown(core.free)),
-            num_free=len(core.free),
+            free=list(shown(pool.free)),
+            num_free=len(pool.free),
             usage=0.0,
-            ref_cnt=[0, *core.holders],
-            tables=[{name: list(shown(table)) for name, table in core.tables.items()}],
+            ref_cnt=[0, *pool.holders],
+            tables=[{name: list(shown(table)) for name, table in self.core.tables.items()}],
             registered=[{}],
-            labels=[],
-            earliest=[],
-            num_identities=0,
+            labels=[None, *(key and self.labels(key) for key in pool.keys)],
+            earliest=[None, *(key and pool.cached[key][0] + 1 for key in pool.keys)],
+            num_identities=len(pool.cached),
             events=(),
             new_block_ids=[[]],
             stats=None,
@@ -125,10 +121,10 @@ class Request:
 
 
 def shown(blocks):
-    """Block ids as blockproof counts them: 0 is the null block, which this core does not have."""
+    """Block ids as blockproof counts them: 0 is the null block, which this engine does not have."""
     return tuple(block + 1 for block in blocks)
 
 
 def make_target():
-    """What `--target toy_target:make_target` calls."""
-    return ToyTarget()
+    """What `--target my_target:make_target` calls."""
+    return MyTarget()
