@@ -1,7 +1,7 @@
-"""The program in the child process of a target: `python -m blockproof.fuzz.opening.serve SPEC IN OUT ROLE`.
+"""The program in the child process of a target: `python -m blockproof.fuzz.opening.serve SPEC ROLE IN OUT`.
 
-SPEC names the target; IN and OUT are inherited file descriptors for requests and answers; ROLE is `target` or
-`calculator`. It runs in the target's Python environment, where only the standard library and the target are installed.
+SPEC names the target; ROLE is `target` or `calculator`; IN and OUT are inherited file descriptors for requests and
+answers. It runs in the target's Python environment, where only the standard library and the target are installed.
 The target may print: stdout and stderr go to the parent through a pipe of their own.
 """
 
@@ -11,14 +11,13 @@ import select
 import signal
 import sys
 import threading
-import traceback
-from collections.abc import Iterator
 from typing import Any
 
 from ...model.ops import operation_from_json, shape_from_json
-from ..targets.base import TargetLostError, TargetUnavailableError
+from ..targets.answers import outcome_and_snapshot, raised_by_target
+from ..targets.base import TargetLostError, TargetUnavailableError, block_sizes_of, hidden_fields, lacking
 from .targets import open_calculator_here, open_here
-from .wire import HEADER, answer_message, frame, message_of, notes_of
+from .wire import answer_message, line_of, lost_message, message_of, notes_of
 
 SAMPLE_EVERY = 256
 """Resident memory is measured every Nth operation."""
@@ -29,37 +28,40 @@ def main(arguments: list[str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1, all_threads=False)  # the parent asks for the stack of a target that hangs
-    spec, requests, answers, role = arguments[0], int(arguments[1]), int(arguments[2]), arguments[3]
+    spec, role, requests, answers = arguments[0], arguments[1], int(arguments[2]), int(arguments[3])
     for descriptor in (requests, answers):
         os.set_inheritable(descriptor, False)
     threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
     try:
         served: Any = open_calculator_here(spec) if role == "calculator" else open_here(spec)
     except (TargetUnavailableError, ValueError, ImportError) as error:
-        _send(answers, frame(["unavailable", str(error)]))
+        _send(answers, line_of(["unavailable", str(error)]))
         return
-    said = [sorted(getattr(served, name, ())) for name in ("lacks", "hides")]
-    _send(answers, frame(["ready", str(getattr(served, "version", "")), resident_bytes(), *said]))
-    for count, payload in enumerate(_frames(requests)):
-        _send(answers, _answer(served, payload, count % SAMPLE_EVERY == 0))
+    said = [sorted(read(served)) for read in (lacking, hidden_fields, block_sizes_of)]
+    _send(answers, line_of(["ready", str(getattr(served, "version", "")), resident_bytes(), *said]))
+    with os.fdopen(requests, "rb") as lines:
+        for count, line in enumerate(lines):
+            _send(answers, _answer(served, line, count % SAMPLE_EVERY == 0))
 
 
-def _answer(served: Any, payload: bytes, measure: bool) -> bytes:
+def _answer(served: Any, line: bytes, measure: bool) -> bytes:
     try:
-        message: list[Any] = message_of(payload)
+        message: list[Any] = message_of(line)
         kind, document = message
         if kind == "ask":
-            return frame(["answers", [served.ask(op, inputs) for op, inputs in document], resident_bytes()])
+            return line_of(["answers", [served.ask(op, inputs) for op, inputs in document], resident_bytes()])
         if kind == "start":
-            outcome, snapshot = served.start(shape_from_json(document))
+            outcome, snapshot = outcome_and_snapshot(served.start(shape_from_json(document)))
         else:
-            outcome, snapshot = served.step(operation_from_json(document))
+            outcome, snapshot = outcome_and_snapshot(served.step(operation_from_json(document)))
         resident = resident_bytes() if measure or kind == "start" else 0
-        return frame(answer_message(outcome, snapshot, resident, notes_of(served, kind == "start")))
+        return line_of(answer_message(outcome, snapshot, resident, notes_of(served, kind == "start")))
     except TargetLostError as lost:
-        return frame(["lost", lost.kind, lost.detail])
-    except Exception:
-        return frame(["lost", "protocol", traceback.format_exc(limit=-4)])
+        return line_of(lost_message(lost))
+    except TargetUnavailableError as error:  # what it says of itself after a start cannot be used
+        return line_of(["unavailable", str(error)])
+    except Exception as error:
+        return line_of(lost_message(raised_by_target(error)))
 
 
 def resident_bytes() -> int:
@@ -80,13 +82,6 @@ def _end_with_parent(requests: int) -> None:
     while not any(event & (select.POLLHUP | select.POLLERR) for _, event in hang_up.poll()):
         pass
     os._exit(0)
-
-
-def _frames(descriptor: int) -> Iterator[bytes]:
-    """Payloads of the frames as they arrive, until the pipe is closed."""
-    with os.fdopen(descriptor, "rb") as pipe:
-        while len(header := pipe.read(HEADER.size)) == HEADER.size:
-            yield pipe.read(HEADER.unpack(header)[0])
 
 
 def _send(descriptor: int, data: bytes) -> None:

@@ -6,11 +6,12 @@ from typing import TypeVar, cast
 from ..adapters import families, family_of, forms
 from ..adapters.impl import open_changed_impl, open_impl, open_impl_calculator
 from ..faults import Part, fault_named
-from ..targets.base import Calculator, Target, TargetUnavailableError
+from ..targets.base import Calculator, Target, TargetUnavailableError, check_declarations
 from ..targets.family import Family
-from .child import ChildCalculator, ChildTarget, Limits, Place
+from .child import ChildCalculator, ChildTarget, Place
 from .environments import Environment, find, installed
 from .own_code import FORMS, in_one_line, is_factory, made_by
+from .process import Limits
 
 T = TypeVar("T")
 
@@ -47,7 +48,9 @@ def open_here(spec: str) -> Target:
         return open_impl()
     if (fault := fault_named(spec, Part.CORE)) is not None:
         return open_changed_impl(spec, fault.plant)
-    return cast(Target, made_by(spec, "Target", "start", "step"))
+    made = cast(Target, made_by(spec, "Target", "start", "step"))
+    check_declarations(made)
+    return made
 
 
 def open_calculator(spec: str, *, isolate: bool = False, deadline_s: float = Limits.operation_s) -> Calculator:

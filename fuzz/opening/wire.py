@@ -1,11 +1,13 @@
-"""The protocol between the harness and a target in a child process: frames over two pipes.
+"""The protocol between the harness and a target in a Python child: lines over two pipes.
 
-A frame is a length in 4 bytes, big endian, and that many bytes of JSON: an array whose first element is its kind.
+A line is JSON: an array whose first element is its kind. Both sides are of one version, so it may change at any time;
+programs in other languages speak the protocol of `program`, which is documented.
 
-* The child begins with `["ready", version, bytes, lacks, hides]` or `["unavailable", message]`.
+* The child begins with `["ready", version, bytes, lacks, hides, block_sizes]` or `["unavailable", message]`.
 * The harness sends `["start", shape]` and `["step", operation]`.
-* The child answers `["Done", value, snapshot, bytes, notes]` (or `Refused`, `Failed`), or `["lost", kind, detail]`.
-  The value of `Failed` is the kind of error, or an object with it (`error`) and with the `cause`, as `to_json` has it.
+* The child answers `["Done", value, snapshot, bytes, notes]` (or `Refused`, `Failed`), or
+  `["lost", kind, detail, cause]`. The value of `Failed` is the kind of error, or an object with it (`error`) and with
+  the `cause`, as `to_json` has it; the cause of a loss is null if it is not known.
 * To a calculator the harness sends `["ask", [[op, inputs], ...]]`; it answers `["answers", [answer, ...], bytes]`.
 
 `bytes` is the child's resident memory if it was measured, else 0. `notes` is an object with what a target says besides
@@ -13,31 +15,32 @@ its answer (`NOTES`).
 """
 
 import json
-import struct
 from collections.abc import Mapping
 from typing import TypeAlias, cast
 
-from ...model.ops import Done, Failed, Outcome, Refused, Value, outcome_from_json, to_json
+from ...model.cause import Cause
+from ...model.ops import Done, Failed, Outcome, Refused, Value, cause_from_json, outcome_from_json, to_json
 from ...model.snapshot import Snapshot
+from ..findings.finding import LOST
+from ..targets.base import Target, TargetLostError, hidden_fields
 
-HEADER = struct.Struct(">I")
-MAX_FRAME = 1 << 28
-"""The most bytes of a frame; a greater length means that the other side does not follow the protocol."""
+MAX_LINE = 1 << 28
+"""The most bytes of a line; a longer one means that the other side does not follow the protocol."""
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def frame(message: list[object]) -> bytes:
-    """The message as a frame. TypeError or ValueError if it has no JSON form, or is too long."""
-    payload = _encode(message).encode("ascii")
-    if len(payload) > MAX_FRAME:
-        raise ValueError(f"a message of {len(payload)} bytes is longer than a frame may be ({MAX_FRAME} bytes)")
-    return HEADER.pack(len(payload)) + payload
+def line_of(message: object) -> bytes:
+    """The message as a line. TypeError or ValueError if it has no JSON form, or is too long."""
+    line = _encode(message).encode("ascii")
+    if len(line) > MAX_LINE:
+        raise ValueError(f"a message of {len(line)} bytes is longer than a line may be ({MAX_LINE} bytes)")
+    return line + b"\n"
 
 
-def message_of(payload: bytes | bytearray) -> list[object]:
-    """The message in a frame's payload. ValueError if it is malformed."""
-    message = json.loads(payload)
+def message_of(line: bytes) -> list[object]:
+    """The message in a line. ValueError if it is malformed."""
+    message = json.loads(line)
     if not isinstance(message, list) or not message or not isinstance(message[0], str):
         raise ValueError(f"expected an array that begins with a text, got {str(message)[:80]}")
     return message
@@ -48,10 +51,10 @@ NOTES = ("copies", "hides")
 Notes: TypeAlias = Mapping[str, Value]
 
 
-def notes_of(target: object, started: bool) -> Notes:
+def notes_of(target: Target, started: bool) -> Notes:
     """The notes to send with an answer of this target; `started` if it answers a start."""
     copies = getattr(target, "copies", ())
-    hides = {"hides": tuple(sorted(getattr(target, "hides", ())))} if started else {}
+    hides = {"hides": tuple(sorted(hidden_fields(target)))} if started else {}
     return {"copies": copies, **hides} if copies else hides
 
 
@@ -63,6 +66,19 @@ def answer_message(outcome: Outcome, snapshot: Snapshot | None, resident: int, n
     elif isinstance(outcome, Failed):
         value = outcome.error if outcome.cause is None else {"error": outcome.error, "cause": to_json(outcome.cause)}
     return [type(outcome).__name__, value, snapshot, resident, notes]
+
+
+def lost_message(lost: TargetLostError) -> list[object]:
+    """The child's answer if its target is unusable."""
+    return ["lost", lost.kind, lost.detail, to_json(lost.cause)]
+
+
+def lost_of(message: list[object]) -> tuple[str, str, Cause | None]:
+    """Kind, detail and cause of the loss: the inverse of `lost_message`. ValueError if the message is malformed."""
+    match message:
+        case ["lost", str(kind), str(detail), cause] if kind in LOST:
+            return kind, detail, None if cause is None else cause_from_json(cause)
+    raise ValueError(f"expected how the target was lost, got {str(message)[:80]}")
 
 
 def answer_of(message: list[object]) -> tuple[Outcome, Snapshot | None, int, Notes]:

@@ -16,7 +16,7 @@ from ..engines.choice import run_engine
 from ..engines.plan import Plan
 from ..engines.seeded import is_given_up
 from ..findings.finding import Finding, Trace
-from ..opening.child import Limits
+from ..opening.process import Limits
 from ..opening.targets import open_target
 from ..reports.summary import Summary
 from ..targets.base import Target, TargetUnavailableError, close_target

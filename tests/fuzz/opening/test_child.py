@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.opening.child import ChildTarget, Limits, Place
+from blockproof.fuzz.opening.child import ChildTarget, Place
+from blockproof.fuzz.opening.process import Limits
 from blockproof.fuzz.opening.targets import open_here
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.fuzz.workload.draw import SeededDraw

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from blockproof.fuzz.configuration.check import Judge, draw_case
 from blockproof.fuzz.configuration.questions import Question
-from blockproof.fuzz.opening.child import ChildCalculator, Limits
+from blockproof.fuzz.opening.child import ChildCalculator
+from blockproof.fuzz.opening.process import Limits
 from blockproof.fuzz.opening.targets import open_calculator
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.fuzz.workload.draw import SeededDraw
