@@ -1,4 +1,4 @@
-"""The KV cache of a small engine: full attention, blocks shared by content, the least recently freed is reused first."""
+"""The KV cache of a small engine: full attention, blocks shared by content, the oldest free one is reused first."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
