@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ..findings.known import KnownFinding
 from ..findings.oracle_names import ORACLES
 from ..opening.memories import memory_named
 from ..reports.summary import Summary
@@ -34,7 +35,9 @@ class Plan:
     """Known deviations that count as findings all the same (engine `random`)."""
     oracles: tuple[str, ...] = ORACLES
     keep_going: bool = False
-    """Go on after a finding, and keep the shortest trace of each kind (engine `random`)."""
+    """Go on after a finding, and keep the shortest trace of each cause (engine `random`)."""
+    known: tuple[KnownFinding, ...] = ()
+    """Findings that are only counted (engine `random`)."""
     tensors: str | None = None
     """Where the shadow memory keeps its tags: as `opening.memories.open_tensor_memory` takes it; None for lists."""
 

@@ -4,31 +4,42 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ..findings.finding import Finding, Trace
+from ..findings.known import KnownFinding
 from ..findings.oracle_names import LOCKSTEP, ORACLES
+from ..findings.severity import severity
 from ..opening.known_deviations import declared_for
 from ..runs.run import Run
 from ..targets.deviations import Deviation
 from .deviations import unseen
 
 COUNTERS = ("attention", "unbuilt", "unobserved", "operation_counts", "outcomes", "reached", "deviated", "misuse")
+COUNTERS += ("known", "compared")
 
 
 @dataclass
 class Found:
-    """All findings of one kind: how often, and the shortest trace that shows one."""
+    """All findings of one cause (`Finding.identity`): how often, and the shortest trace that shows one."""
 
     finding: Finding
     trace: Trace
     times: int = 1
     attention: Counter[str] = field(default_factory=Counter)
     """Times by the name of the attention types."""
+    passed: tuple[str, ...] = ()
+    """Properties that were violated before it in its run and did not end it (`oracle_names.PASSABLE`)."""
+    seed: int = 0
+    """Seed of the process that found it."""
 
     def add(self, other: "Found") -> None:
-        """More of the same kind."""
+        """More of the same cause. A trace that shows nothing else is better than a short one."""
         self.times += other.times
         self.attention.update(other.attention)
-        if len(other.trace.operations) < len(self.trace.operations):
+        if other._cost() < self._cost():
             self.finding, self.trace = other.finding, other.trace
+            self.passed, self.seed = other.passed, other.seed
+
+    def _cost(self) -> tuple[bool, int]:
+        return bool(self.passed), len(self.trace.operations)
 
 
 @dataclass
@@ -55,11 +66,18 @@ class Summary:
     misuse: Counter[str] = field(default_factory=Counter)
     """What the target made of broken preconditions, where that is only reported."""
     finding: Finding | None = None
+    """The first one of the worst that were found (`findings.severity`)."""
     trace: Trace | None = None
-    """The run that showed the finding."""
+    """The run that showed it."""
     finding_attention: str | None = None
-    found: dict[tuple[str, str], Found] = field(default_factory=dict)
-    """All that was found, by `Finding.kind`; more than one if the run goes on after a finding."""
+    found: dict[tuple[str, ...], Found] = field(default_factory=dict)
+    """All that was found and is not known, by `Finding.identity`; more than one if the runs go on after a finding."""
+    known: Counter[str] = field(default_factory=Counter)
+    """How often each known finding came up, by its id."""
+    compared: Counter[str] = field(default_factory=Counter)
+    """How often of these the trace was shrunk and compared; the others were taken to be like the last one."""
+    known_findings: tuple[KnownFinding, ...] = ()
+    """Those that the user has declared."""
     finding_seed: int = 0
     """Seed of the process that found it."""
     interrupted: bool = False
@@ -86,16 +104,21 @@ class Summary:
         self.misuse.update(run.misuse)
         self.unobserved.update(run.unobserved().items())
         if finding is not None and trace is not None:
-            self._keep(Found(finding, trace, attention=Counter([attention])))
-            if self.finding is None:
-                self.finding, self.trace = finding, trace
-                self.finding_attention, self.finding_seed = attention, self.seed
+            self.add_found(Found(finding, trace, attention=Counter([attention]), seed=self.seed))
 
-    def _keep(self, found: Found) -> None:
-        if (kind := found.finding.kind) in self.found:
-            self.found[kind].add(found)
+    def add_found(self, found: Found) -> None:
+        """Keep a finding; the worst one comes first in reports."""
+        if self.finding is None or severity(found.finding) < severity(self.finding):
+            self.finding, self.trace = found.finding, found.trace
+            self.finding_attention, self.finding_seed = next(iter(found.attention), None), found.seed
+        if (identity := found.finding.identity) in self.found:
+            self.found[identity].add(found)
         else:
-            self.found[kind] = found
+            self.found[identity] = found
+
+    def ranked(self) -> list[Found]:
+        """All that was found, the worst first; of the same severity the most frequent first."""
+        return sorted(self.found.values(), key=lambda one: (severity(one.finding), -one.times))
 
     def merge(self, other: "Summary") -> None:
         """Add what another process did at the same time; the first finding stays."""
@@ -106,10 +129,7 @@ class Summary:
         for name in COUNTERS:
             getattr(self, name).update(getattr(other, name))
         for found in other.found.values():
-            self._keep(found)
-        if self.finding is None and other.finding is not None:
-            self.finding, self.trace = other.finding, other.trace
-            self.finding_attention, self.finding_seed = other.finding_attention, other.finding_seed
+            self.add_found(found)
 
     @property
     def rate(self) -> float:

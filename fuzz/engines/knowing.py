@@ -1,0 +1,80 @@
+"""Which findings of a run are known: their traces are shrunk and compared with what the user has declared."""
+
+from collections import Counter
+from dataclasses import replace
+
+from ..findings.known import attention_of
+from ..findings.oracle_names import without
+from ..reports.summary import Found, Summary
+from ..runs.judging import Judging
+from ..targets.base import Target
+from ..traces.reducer import MAX_CANDIDATES
+from ..traces.shrink import NotReproducedError, Shrunk, shrink
+from .plan import Plan
+
+ALWAYS = 4
+"""So many findings of one cause are shrunk and compared; of those behind, the 8th, 16th, 32nd, ..."""
+COMPARE_CANDIDATES = 20_000
+"""Replays for a comparison at most. No limit in seconds: the same seed finds the same on every machine."""
+
+
+class Knowing:
+    """Compares the findings of one engine with the known ones."""
+
+    def __init__(self, target: Target, plan: Plan) -> None:
+        self._target, self._plan = target, plan
+        self._times: Counter[tuple[object, ...]] = Counter()
+        self._last: dict[tuple[object, ...], str | None] = {}
+
+    def counts(self, found: Found, summary: Summary) -> bool:
+        """Count the finding in the summary if it is a known one; False if it is new.
+
+        KeyboardInterrupt if Ctrl-C ends the comparison; what is not known by then is in the summary as a finding.
+        """
+        if not any(entry.concerns(found.finding, found.trace) for entry in self._plan.known):
+            return False
+        key = (found.finding.identity, attention_of(found.trace))
+        self._times[key] += 1
+        times = self._times[key]
+        compared = times <= ALWAYS or times & (times - 1) == 0
+        if compared:
+            self._last[key] = self._compared(found, summary)
+        id = self._last[key]
+        if id is None:
+            return False
+        summary.known[id] += 1
+        summary.compared[id] += compared
+        return True
+
+    def _compared(self, found: Found, summary: Summary) -> str | None:
+        """Id of the entry that the finding with its smallest trace matches."""
+        try:
+            small = smallest(found, self._target, self._plan, max_candidates=COMPARE_CANDIDATES)
+        except NotReproducedError:
+            return None
+        entries = (entry for entry in self._plan.known if entry.matches(small.finding, small.trace))
+        id = next((entry.id for entry in entries), None)
+        if small.interrupted:
+            if id is None:
+                summary.add_found(found)
+            raise KeyboardInterrupt
+        return id
+
+
+def smallest(
+    found: Found,
+    target: Target,
+    plan: Plan,
+    *,
+    max_candidates: int = MAX_CANDIDATES,
+    max_seconds: float | None = None,
+) -> Shrunk:
+    """Shrink what a run has found, the properties left out that were violated before. Errors as from `shrink`."""
+    judging, kind = judging_of(found, plan), found.finding.kind
+    return shrink(found.trace, kind, target, judging, max_candidates=max_candidates, max_seconds=max_seconds)
+
+
+def judging_of(found: Found, plan: Plan) -> Judging:
+    """What shows the finding again: the plan's oracles without what was violated before it in its run."""
+    judging = plan.judging()
+    return replace(judging, oracles=without(tuple(judging.oracles), found.passed))
