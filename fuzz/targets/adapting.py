@@ -74,9 +74,9 @@ def _adapted_group(group: Group, caching: bool, lacks: Collection[str]) -> Group
 
 def _told_apart(groups: list[Group], lacks: Collection[str]) -> list[Group]:
     """The groups, the last one changed if all specs are equal: a hybrid that caches has distinct specs (core.md §9)."""
-    last = groups[-1]
     if len(groups) < 2 or len({group.spec for group in groups}) > 1:
         return groups
+    last = groups[-1]
     if "Group.num_heads" not in lacks:
         return [*groups[:-1], replace(last, num_heads=2)]
     return [*groups[:-1], replace(last, window=last.window + 1) if last.window else last]
