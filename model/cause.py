@@ -27,10 +27,11 @@ class Cause:
     frames: tuple[Frame, ...] = ()  # the place in the adapter, then the innermost places of the core
 
 
-def cause_of(error: BaseException) -> Cause:
+def cause_of(error: BaseException, skip: int = 0) -> Cause:
     """Type, message and innermost places of an exception that was caught.
 
     The file that caught it is taken as the adapter: of it the last place is kept, and what lies behind is the core's.
+    `skip` outermost places are left out first: those of a caller that is no part of the target.
     """
     try:
         message = " ".join(str(error).split())
@@ -43,6 +44,7 @@ def cause_of(error: BaseException) -> Cause:
     while trace is not None:
         places.append((trace.tb_frame.f_code, trace.tb_lineno))
         trace = trace.tb_next
+    places = places[skip:]
     last = max((i for i, (code, _) in enumerate(places) if code.co_filename == places[0][0].co_filename), default=0)
     kept = [*places[last : last + 1], *places[last + 1 :][-CORE_FRAMES:]]
     frames = (

@@ -300,6 +300,11 @@ def outcome_from_json(raw: object, where: str = "outcome") -> Outcome:
     return _tagged("outcome", OUTCOMES, raw, where)
 
 
+def cause_from_json(raw: object, where: str = "cause") -> Cause:
+    """The cause that `to_json` wrote. ValueError says what is wrong and where."""
+    return _record(Cause, raw, where)
+
+
 def _wrong(where: str, expected: str, raw: object) -> ValueError:
     return ValueError(f"{where}: expected {expected}, got {type(raw).__name__}")
 

@@ -3,13 +3,13 @@
 import time
 from dataclasses import replace
 
-from ..findings.finding import Finding, Trace
+from ..findings.finding import LOST, Finding, Trace
 from ..findings.oracle_names import LIVENESS, LOCKSTEP
 from ..oracles.liveness import draw_script, judge
 from ..reports.summary import Summary
 from ..runs.open_run import open_run, usable
 from ..runs.run import Run
-from ..targets.base import LOST, Target, adapted_shape, lacking
+from ..targets.base import Target, adapted_shape, lacking
 from ..workload.draw import SeededDraw
 from ..workload.operations import Workload
 from ..workload.shapes import ATTENTION, draw_shape

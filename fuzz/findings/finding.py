@@ -1,12 +1,16 @@
 """The result of a run: the trace of operations that were applied, and the finding, the first thing that was wrong."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 
-from ...model.ops import Operation, Outcome, Shape
+from ...model.cause import Cause
+from ...model.ops import Failed, Operation, Outcome, Shape
 from .oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW
-from .words import operation_text, outcome_text
+from .words import cause_lines, operation_text, outcome_text
 
 CORRUPTION = "corruption"
+LOST = frozenset({"crash", "hang", "memory", "protocol"})
+"""The ways in which a target can be lost: then these are the observable of a finding."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +42,56 @@ class Finding:
     oracle: str = LOCKSTEP
     sides: tuple[str, str] = ("model", "target")
     """Names of the two sides that are compared."""
+    raised: Cause | None = field(default=None, compare=False)
+    """The exception through which the target was lost, if that is known."""
 
     @property
     def kind(self) -> tuple[str, str]:
-        """The observable and the kind of operation; both must stay the same while the trace is shrunk."""
+        """The observable and the kind of operation."""
         return (self.observable, type(self.operation).__name__ if self.operation else "start")
 
+    @property
+    def cause(self) -> Cause | None:
+        """The exception that the finding is about: the one of the target's outcome, unless the model expects the same
+        error; else the one through which the target was lost."""
+        if self.raised is not None or not isinstance(self.actual, Failed):
+            return self.raised
+        return None if self.oracle == LOCKSTEP and self.expected == self.actual else self.actual.cause
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """What two findings of the same cause have in common, whatever the trace: the oracle, the observable, the kind
+        of operation; for an exception its type and innermost place; for an answer of the wrong form what is wrong.
+        """
+        return (self.oracle, *self.kind, *self._problem())
+
+    def _problem(self) -> tuple[str, ...]:
+        if self.cause is not None:
+            places = self.cause.frames[-1:]
+            return (self.cause.type, *(f"{place.file}:{place.line} in {place.function}" for place in places))
+        return (problem_of(self.detail),) if self.observable == "protocol" else ()
+
     def __str__(self) -> str:
-        """The finding as text, several lines; `!` marks a line in which the two sides differ."""
+        """The finding as text, several lines. Of two sides that are compared only what differs, marked with `!`."""
+        return self.text()
+
+    def text(self, *, verbose: bool = False) -> str:
+        """The finding as text, several lines; `!` marks a line in which the two sides differ.
+
+        `verbose`: with the changes that both sides have made alike.
+        """
+        lost = self.observable in LOST and self.actual is None
         where = f"operation {self.step}: {operation_text(self.operation)}" if self.operation else "construction"
-        head = _HEADS[self.oracle].format(what=self.observable, where=where)
+        head = (_LOST_HEAD if lost else _HEADS[self.oracle]).format(what=self.observable, where=where)
+        told = [f"  {line}" for line in (*self.detail.splitlines(), *cause_lines(self.cause))]
+        if lost:
+            return "\n".join([head, *told])
         if self.oracle not in (LOCKSTEP, DIFFERENCE):
-            return "\n".join([head, *(f"  {line}" for line in self.detail.splitlines()), *self._target_changes()])
-        lines = [head]
+            return "\n".join([head, *told, *self._target_changes()])
+        return "\n".join([head, *self._both_sides(verbose), *told])
+
+    def _both_sides(self, verbose: bool) -> list[str]:
+        lines, alike = [], 0
         ours, theirs = self.expected_changes, self.actual_changes
         for side, outcome, changes, others in (
             (self.sides[0].ljust(len(self.sides[1])), self.expected, ours, theirs),
@@ -58,16 +99,31 @@ class Finding:
         ):
             mark = " " if self.expected == self.actual else "!"
             lines.append(f"{mark} {side} outcome: {outcome_text(outcome) if outcome is not None else 'none'}")
-            lines += [f"{' ' if change in others else '!'} {side}   {change}" for change in changes]
-        if self.detail:
-            lines += [f"  {line}" for line in self.detail.splitlines()]
-        return "\n".join(lines)
+            shown = [change for change in changes if verbose or change not in others]
+            lines += [f"{' ' if change in others else '!'} {side}   {change}" for change in shown]
+            alike = len(changes) - len(shown)
+        what = "1 change that both made is" if alike == 1 else f"{alike} changes that both made are"
+        return [*lines, *([f"  {what} shown by --verbose"] if alike else [])]
 
     def _target_changes(self) -> list[str]:
         outcome = outcome_text(self.actual) if self.actual is not None else "none"
         return [f"  target outcome: {outcome}", *(f"  target   {change}" for change in self.actual_changes)]
 
 
+def problem_of(detail: str) -> str:
+    """What is wrong with an answer, from the first line of its description, without the values that it happened to
+    have.
+
+    >>> problem_of("Snapshot.free is (3, 1), a tuple; expected a list of block ids")
+    'Snapshot.free is a tuple; expected a list of block ids'
+    """
+    first = detail.partition("\n")[0]
+    if match := re.fullmatch(r"(.*Snapshot\.\w+ is ).*, (an? \w+; expected .*)", first):
+        first = match[1] + match[2]
+    return re.sub(r"\d+", "N", first)
+
+
+_LOST_HEAD = "the target was lost ({what}) at {where}"
 _HEADS = {
     LOCKSTEP: "lockstep: model and target differ in `{what}` at {where}",
     SHADOW: "shadow memory: wrong content at {where}",

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
+from ...model.cause import Cause
 from ...model.ops import Done, Failed, Group, Operation, Outcome, Shape
 
 
@@ -34,7 +35,19 @@ def outcome_text(outcome: Outcome) -> str:
     """The value of a call that returned one; else `done`, `refused` or `fails with ...`."""
     if isinstance(outcome, Done):
         return "done" if outcome.value is None else f"{outcome.value}"
-    return f"fails with {outcome.error}" if isinstance(outcome, Failed) else "refused"
+    if not isinstance(outcome, Failed):
+        return "refused"
+    message = f": {outcome.cause.message}" if outcome.cause is not None and outcome.cause.message else ""
+    return f"fails with {outcome.error}{message}"
+
+
+def cause_lines(cause: Cause | None) -> list[str]:
+    """Type and message of an exception, and the places it came through, innermost last, a line each."""
+    if cause is None:
+        return []
+    places = [("adapter" if frame.adapter else "core", f"{frame.file}:{frame.line}", frame) for frame in cause.frames]
+    said = f"{cause.type}: {cause.message}" if cause.message else cause.type
+    return [said, *(f"  {side:7}  {place}, in {frame.function}" for side, place, frame in places)]
 
 
 def trace_lines(shape: Shape, operations: Sequence[Operation]) -> list[str]:

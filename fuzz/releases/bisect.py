@@ -10,10 +10,10 @@ from typing import Any
 
 from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
-from ..findings.finding import CORRUPTION, Finding, Trace
+from ..findings.finding import CORRUPTION, LOST, Finding, Trace
 from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, ORACLES, SHADOW
 from ..runs.judging import Judging
-from ..targets.base import LOST, Target, TargetUnavailableError, close_target, lacking
+from ..targets.base import Target, TargetUnavailableError, close_target, lacking
 from ..traces.replay import replay
 from ..traces.trace_file import TraceFile
 

@@ -6,21 +6,23 @@ pair run (`pair.PairRun`) is a model-free run that compares two targets. What th
 and the oracles that need no model.
 """
 
-import traceback
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TypeVar
 
-from ...model.ops import Operation, Outcome, Shape
+from ...model.cause import cause_of
+from ...model.ops import Done, Failed, Operation, Outcome, Shape
 from ...model.scene import Scene
 from ...model.snapshot import Snapshot, difference
 from ..findings.finding import CORRUPTION, Finding, Trace
 from ..findings.oracle_names import CONTRACT, LOCKSTEP, PASSABLE, SHADOW, STRICT, left_out
 from ..oracles.contract import KNOWN_LOSSES, Contract, Violation, unobserved
 from ..oracles.shadow import Corruption, Shadow, check_block_ids
-from ..targets.base import Target, TargetLostError, TargetUnavailableError, copies_of, hidden_fields
+from ..targets.answers import outcome_and_snapshot, raised_by_target
+from ..targets.base import Target, TargetLostError, TargetUnavailableError, copies_of, hidden_fields, lacking
+from .causes import why_failed, why_not_done
 from .judging import USUAL, Judging
 
 Asked = TypeVar("Asked", Shape, Operation)
@@ -31,6 +33,7 @@ class Run(ABC):
 
     def __init__(self, target: Target, judging: Judging = USUAL) -> None:
         self.target = target
+        self.lacks = lacking(target)
         self.judging = judging
         self.oracles = judging.oracles
         self.operations: list[Operation] = []
@@ -45,10 +48,20 @@ class Run(ABC):
         """The finding of this run; no operation is applied after it."""
         self.noted: list[Finding] = []
         """The first violation of each property that did not end the run (`Judging.notes`)."""
+        self.launch_s: float | None = None
+        """How long the first start took, in seconds: it may have launched a process that imports an engine."""
         self.in_step = False
         """True while the two sides may be out of step; stays True if Ctrl-C interrupts a step."""
         self.built = False
         """True once the core has been built."""
+        self.not_built = ""
+        """Why it could not be built; empty if it was."""
+        self.hidden: frozenset[str] = frozenset()
+        """What the target hides; it may depend on the core, so it is asked after each start."""
+        self.causes: Counter[tuple[str, str, str]] = Counter()
+        """Operations that did not return: kind, `Refused` or `Failed`, and why (`causes.why_not_done`)."""
+        self.impossible: Counter[str] = Counter()
+        """Kinds of operations that were drawn although they are not possible on this target."""
 
     @property
     @abstractmethod
@@ -75,13 +88,19 @@ class Run(ABC):
         self.shape = shape
         self.operations, self.outcomes = [], []
         self.misuse, self.seen = Counter(), Counter()
-        self.found, self.in_step, self.built = None, False, False
+        self.causes, self.impossible = Counter(), Counter()
+        self.found, self.in_step, self.built, self.not_built = None, False, False, ""
         self.noted = []
         self.shadow: Shadow | None = None
         if SHADOW in self.oracles:
             self.shadow = Shadow(shape, self.judging.new_memory, strict=STRICT in self.oracles)
         self.contract: Contract | None = None
-        return self._start(shape)
+        begin = time.monotonic()
+        try:
+            return self._start(shape)
+        finally:
+            if self.launch_s is None:
+                self.launch_s = time.monotonic() - begin
 
     def step(self, operation: Operation) -> Finding | None:
         """Apply one operation and judge the result. Returns a finding if something is wrong."""
@@ -89,11 +108,14 @@ class Run(ABC):
         self.operations.append(operation)
         finding = self._step(operation)
         self.in_step = False
+        if type(outcome := self.outcomes[-1]) is not Done:
+            why = why_not_done(operation, outcome, self.scene)
+            self.causes[type(operation).__name__, type(outcome).__name__, why] += 1
         return finding
 
     def unobserved(self) -> dict[str, str]:
         """Properties of the contract that cannot be judged on this target, with the reasons."""
-        return {} if self.contract is None else unobserved(hidden_fields(self.target))
+        return {} if self.contract is None else unobserved(self.hidden)
 
     def reached(self) -> Counter[str]:
         """All situations and known losses that were counted, by the run and by its oracles."""
@@ -108,16 +130,25 @@ class Run(ABC):
     @abstractmethod
     def _step(self, operation: Operation) -> Finding | None: ...
 
+    def _ask_start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """Let the target build a core. Only then it is certain what it hides."""
+        outcome, snapshot = ask(self.target.start, shape)
+        self.hidden = hidden_fields(self.target)
+        if isinstance(outcome, Failed):
+            self.not_built = why_failed(outcome)
+        return outcome, snapshot
+
     def _start_contract(self, snapshot: Snapshot) -> None:
         """Start the contract oracle. Not before the core is built: only then the target says what it hides."""
         if CONTRACT in self.oracles:
             not_excused = KNOWN_LOSSES if STRICT in self.oracles else ()
             passing = PASSABLE if self._notes else left_out(self.oracles)
-            self.contract = Contract(self.shape, hidden_fields(self.target), not_excused, passing)
+            self.contract = Contract(self.shape, self.hidden, not_excused, passing)
             self.contract.start(snapshot)
 
     def _lost(self, lost: TargetLostError, operation: Operation | None, expected: Outcome | None) -> Finding:
-        self.found = Finding(lost.kind, operation, len(self.operations) - 1, expected, None, detail=lost.detail)
+        step = len(self.operations) - 1
+        self.found = Finding(lost.kind, operation, step, expected, None, detail=lost.detail, raised=lost.cause)
         return self.found
 
     def _judge(
@@ -168,14 +199,12 @@ class Run(ABC):
 def ask(call: Callable[[Asked], tuple[Outcome, Snapshot | None]], about: Asked) -> tuple[Outcome, Snapshot | None]:
     """Call the target. TargetLostError if it raises or returns something else: a target may be a user's own code."""
     try:
-        outcome, snapshot = call(about)
+        answer: object = call(about)
     except (TargetLostError, TargetUnavailableError):
         raise
     except SystemExit as end:
-        raise TargetLostError("crash", f"the target ended the process (SystemExit: {end})") from end
+        raise TargetLostError("crash", f"the target ended the process (SystemExit: {end})", cause_of(end, 1)) from end
     except Exception as error:
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{Path(last.filename).name}, line {last.lineno}"
-        what = f"the target raised {type(error).__name__}: {error} ({place}); an exception of the core is an outcome"
-        raise TargetLostError("protocol", f"{what}: return Failed") from error
+        raise raised_by_target(error) from error
+    outcome, snapshot = outcome_and_snapshot(answer)
     return outcome, snapshot

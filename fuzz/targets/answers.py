@@ -6,8 +6,10 @@ In lockstep an answer is checked only if it differs from the model's: one that i
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from ...model.ops import Done, Failed, Refused
+from ...model.cause import cause_of
+from ...model.ops import Done, Failed, Outcome, Refused
 from ...model.snapshot import Snapshot
+from .base import TargetLostError
 
 Check: TypeAlias = Callable[[object], bool]
 
@@ -41,6 +43,21 @@ _FIELDS: Mapping[str, tuple[str, Check]] = {
     "stats": ("a tuple of numbers or None", lambda value: value is None or isinstance(value, tuple)),
 }
 _PER_GROUP = ("tables", "registered", "new_block_ids")
+
+
+def outcome_and_snapshot(answer: object) -> tuple[Outcome, Snapshot | None]:
+    """The two parts of an answer of a target, whose types are not checked. TargetLostError if it has no two parts."""
+    if isinstance(answer, tuple) and len(answer) == 2:
+        return answer
+    got = f"a tuple of {len(answer)}" if isinstance(answer, tuple) else f"a {type(answer).__name__} alone"
+    raise TargetLostError("protocol", f"the target returned {got}; return a tuple of an outcome and a Snapshot")
+
+
+def raised_by_target(error: Exception) -> TargetLostError:
+    """The loss of a target that let an exception out; to be called where it was called."""
+    cause = cause_of(error, 1)
+    what = f"the target raised {cause.type}: {cause.message}; an exception of the core is an outcome"
+    return TargetLostError("protocol", f"{what}: return failed(error)", cause)
 
 
 def problem_with_answer(outcome: object, snapshot: object, num_groups: int) -> str | None:

@@ -54,7 +54,7 @@ def _with(**fields: object) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("step", "words"),
     [
-        (lambda outcome, snapshot: None, "cannot unpack"),
+        (lambda outcome, snapshot: None, "returned a NoneType alone; return a tuple"),
         (lambda outcome, snapshot: (outcome, None), "the state is a NoneType"),
         (lambda outcome, snapshot: (5, snapshot), "the outcome is a int"),
         (lambda outcome, snapshot: (outcome, Snapshot(*[None] * 12)), "Snapshot.free is None"),
