@@ -5,10 +5,11 @@ changed on either side. The shadow memory (§3) and the contract (§2) can judge
 """
 
 from collections import Counter
+from collections.abc import Mapping
 
 from ...model.core import Model
 from ...model.legal import misuse
-from ...model.ops import Done, Operation, Outcome, Shape
+from ...model.ops import Done, Operation, Outcome, Shape, TakeEvents, TakeNewBlockIds, TakeStats
 from ...model.snapshot import Snapshot, difference, first_difference
 from ..findings.finding import Finding
 from ..opening.known_deviations import model_for
@@ -16,6 +17,9 @@ from ..targets.answers import problem_with_answer
 from ..targets.base import TargetLostError
 from ..targets.deviations import MisuseUnchecked, corrupting
 from .run import Run, ask
+
+_DRAINED: Mapping[type[Operation], str] = {TakeEvents: "events", TakeNewBlockIds: "new_block_ids", TakeStats: "stats"}
+"""By operation that drains something: the field of a snapshot with what was not drained yet."""
 
 
 class LockstepRun(Run):
@@ -42,7 +46,9 @@ class LockstepRun(Run):
         self._theirs: Snapshot | None = None  # the target's
         expected, ours = self.model.construction, self.model.snapshot()
         try:
-            actual, theirs = ask(self.target.start, shape)
+            actual, theirs = self._ask_start(shape)
+            self._masked = tuple(name for name in Snapshot._fields if name in self.hidden)
+            theirs = self._visible(ours, theirs)
             if theirs is None and isinstance(actual, Done):
                 raise TargetLostError("protocol", "the target says that it has built a core, but shows no state of it")
             self.built = theirs is not None and expected == actual
@@ -58,6 +64,8 @@ class LockstepRun(Run):
         self.outcomes.append(expected)
         try:
             actual, theirs = ask(self.target.step, operation)
+            if self.hidden:
+                theirs, actual = self._visible(ours, theirs), self._told(operation, expected, actual)
             if self.model.undefined:
                 return None
             before = self._theirs
@@ -99,6 +107,19 @@ class LockstepRun(Run):
         self.model.dead, self.found = True, None
         return None
 
+    def _visible(self, ours: Snapshot, theirs: Snapshot | None) -> Snapshot | None:
+        """The target's snapshot, with what it hides taken from the model's: that is not compared."""
+        if not self.hidden or not isinstance(theirs, Snapshot):
+            return theirs
+        if "free_order" in self.hidden and _sorted(theirs.free) == sorted(ours.free):
+            theirs = theirs._replace(free=ours.free)
+        return theirs._replace(**{name: getattr(ours, name) for name in self._masked})
+
+    def _told(self, operation: Operation, expected: Outcome, actual: Outcome) -> Outcome:
+        """The target's outcome; the model's where a call only drains what the target hides."""
+        drained = _DRAINED.get(type(operation))
+        return expected if drained in self.hidden and isinstance(actual, Done) else actual
+
     def _compare(
         self, operation: Operation | None, expected: Outcome, actual: Outcome, ours: Snapshot, theirs: Snapshot | None
     ) -> Finding | None:
@@ -125,3 +146,11 @@ class LockstepRun(Run):
             tuple(difference(self._theirs or ours, theirs)),
         )
         return self.found
+
+
+def _sorted(blocks: object) -> object:
+    """The blocks in order; as they are if they have none."""
+    try:
+        return sorted(blocks) if isinstance(blocks, list) else blocks
+    except TypeError:
+        return blocks

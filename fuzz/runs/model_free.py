@@ -12,7 +12,7 @@ from ...model.ops import NULL, Done, Failed, Operation, Shape
 from ...model.snapshot import Snapshot
 from ..findings.finding import Finding
 from ..targets.answers import problem_with_answer
-from ..targets.base import TargetLostError, hidden_fields
+from ..targets.base import TargetLostError
 from .run import Run, ask
 from .scheduler_view import SchedulerView
 
@@ -39,14 +39,14 @@ class ModelFreeRun(Run):
         self.view = SchedulerView(shape)
         self._shown: Snapshot | None = None
         try:
-            outcome, shown = ask(self.target.start, shape)
+            outcome, shown = self._ask_start(shape)
             if isinstance(outcome, Failed):
                 return None  # the target has no core of this shape: there is nothing to judge
             self._check_answer(outcome, shown)
         except TargetLostError as lost:
             return self._lost(lost, None, None)
         assert shown is not None
-        self.view.start(shown, shows_free="free" not in hidden_fields(self.target))
+        self.view.start(shown, shows_free="free" not in self.hidden)
         self.built, self._shown = True, self._completed(shown)
         self._start_contract(self._shown)
         return None
@@ -73,7 +73,7 @@ class ModelFreeRun(Run):
 
     def _completed(self, shown: Snapshot) -> Snapshot:
         """The snapshot, with reference counts from tables and outside holders if the target does not show its own."""
-        if "ref_cnt" not in hidden_fields(self.target):
+        if "ref_cnt" not in self.hidden:
             return shown
         counts = [0] * self.shape.num_blocks
         tables = (table for of_group in shown.tables for table in of_group.values())

@@ -3,7 +3,7 @@
 from ...model.legal import misuse
 from ...model.ops import Operation
 from ..findings.oracle_names import LOCKSTEP
-from ..targets.base import Target, adapted, lacking
+from ..targets.base import Target, adapted
 from .judging import USUAL, Judging
 from .lockstep import LockstepRun
 from .model_free import ModelFreeRun
@@ -22,8 +22,14 @@ def open_run(target: Target, judging: Judging = USUAL) -> Run:
 
 
 def usable(run: Run, operation: Operation) -> Operation | None:
-    """The operation as far as the target supports it (`adapted`); None if it does not, or if only misuse is left."""
-    wanted = adapted(operation, lacking(run.target))
-    if wanted is operation or wanted is None:
+    """The operation as far as the target supports it (`adapted`); None if it does not, or if only misuse is left.
+
+    What is left out is counted (`Run.impossible`).
+    """
+    wanted = adapted(operation, run.lacks)
+    if wanted is operation:
         return wanted
-    return None if misuse(run.scene, wanted) and not misuse(run.scene, operation) else wanted
+    if wanted is None or (misuse(run.scene, wanted) and not misuse(run.scene, operation)):
+        run.impossible[type(operation).__name__] += 1
+        return None
+    return wanted
