@@ -1,16 +1,14 @@
 """`blockproof bisect`: since which release, or which commit, a trace fails."""
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .commits import AdapterOption, PathOption, commit_target_or_usage
 from .options import JsonOption, OracleOption, TraceArgument, oracles_or_usage, timed_teller
-
-_FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
 def bisect(
@@ -24,23 +22,24 @@ def bisect(
     install: Annotated[bool, typer.Option("--install/--no-install", help="Install what is missing.")] = True,
     jobs: Annotated[int, typer.Option(min=1, max=64, help="Releases tried at a time.")] = 2,
     git: Annotated[
-        str | None, typer.Option("--git", metavar="GOOD..BAD", help="Commits of a repository instead of releases.")
+        str | None,
+        typer.Option("--git", metavar="GOOD..BAD", help="Commits of a repository instead of releases, in any order."),
     ] = None,
     repo: Annotated[Path, typer.Option(help="With --git: the repository; nothing in it is touched.")] = Path(),
     target: Annotated[
-        str | None, typer.Option(metavar="MODULE:FACTORY", help="With --git: the target, as each commit has it.")
+        str | None, typer.Option(metavar="FACTORY", help="With --git: package.module:factory or path/file.py:factory.")
     ] = None,
-    path: Annotated[str, typer.Option(help="With --git: the folder in it where modules are, such as src.")] = ".",
+    adapter: AdapterOption = None,
+    path: PathOption = ".",
     any_finding: Annotated[bool, typer.Option("--any", help="Any finding counts, not only the trace's own.")] = False,
     oracle: OracleOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Tell the first release, or the first commit, in which a trace fails; for releases also the first in which it no
-    longer does.
+    """Tell the first release, or the first commit, in which a trace fails, or in which it no longer does.
 
-    Where it ends in a finding of another kind, or the target cannot be started or built, nothing is concluded. Exits
-    with 0 if it was told (with --all: if something could be observed), 1 if both ends do the same, 3 if no two could be
-    observed.
+    Where it ends in a finding of another kind, or the target cannot be started or built, or only a part of the trace
+    can be applied, nothing is concluded. Exits with 0 if it was told (with --all: if something could be observed), 1 if
+    both ends do the same, 3 if no two could be observed.
     """
     from ..opening.oracles import suited_to
     from ..releases.bisect import BisectError, question_about
@@ -60,9 +59,9 @@ def bisect(
             wanted = Range(releases, family, every, patches, install, jobs)
             found = bisect_releases(file, wanted, any_finding, judges, timed_teller())
         else:
-            factory = _factory(target, path)
-            question = question_about(file, any_finding, judges, suited_to(factory))
-            found = bisect_commits(repo, git or "", factory, question, path, timed_teller())
+            wanted_target = commit_target_or_usage(target, path, adapter)
+            question = question_about(file, any_finding, judges, suited_to(wanted_target.target))
+            found = bisect_commits(repo, git or "", wanted_target, question, timed_teller())
     except BisectError as error:
         print(f"blockproof: {error}", file=sys.stderr)
         raise typer.Exit(error.code) from None
@@ -71,11 +70,3 @@ def bisect(
         raise typer.Exit(130) from None
     print(json.dumps(found.as_json(), indent=2) if as_json else "\n".join(found.lines()))
     raise typer.Exit(found.code)
-
-
-def _factory(target: str | None, path: str) -> str:
-    if target is None or not _FACTORY.fullmatch(target):
-        raise typer.BadParameter("--git needs --target package.module:factory, a target that each commit makes")
-    if Path(path).is_absolute() or ".." in Path(path).parts:
-        raise typer.BadParameter(f"--path: {path} is not below the repository; write it relative to that, as in src")
-    return target

@@ -2,17 +2,20 @@
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
 from ..findings.finding import CORRUPTION, LOST, Finding, Trace
 from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, ORACLES, SHADOW
+from ..findings.words import operation_text
+from ..oracles.liveness import is_script
 from ..runs.judging import Judging
+from ..targets.adapting import adapted
 from ..targets.base import Target, TargetUnavailableError, close_target, lacking
 from ..traces.replay import replay
 from ..traces.trace_file import TraceFile
@@ -37,7 +40,7 @@ class State(StrEnum):
     OTHER = "another finding"
     """It ends early with a finding of another kind: whether the one in question would follow is not known."""
     UNSEEN = "not observed"
-    """The target could not be started or built, or nothing of the trace could be applied to it."""
+    """The target could not be started or built, or not all of the trace could be applied to it."""
 
     @property
     def fails(self) -> bool | None:
@@ -109,8 +112,8 @@ def observe(question: Question, open_target: Callable[[], Target]) -> Answer:
         return Answer(State.UNSEEN, one_line(str(error)), 0, time.monotonic() - begin)
     try:
         finding, applied = replay(question.trace, target, Judging(question.oracles))
-        count = len(applied.operations) if finding or target.steps else 0
-        state, why = _judge(question, finding, target)
+        count = len(applied.operations) if finding or target.steps or is_script(applied) else 0
+        state, why = _judge(question, finding, target, applied)
     except TargetUnavailableError as error:
         count, state, why = 0, State.UNSEEN, one_line(str(error))
     finally:
@@ -118,17 +121,49 @@ def observe(question: Question, open_target: Callable[[], Target]) -> Answer:
     return Answer(state, why, count, time.monotonic() - begin)
 
 
-def _judge(question: Question, finding: Finding | None, target: "_Watched") -> tuple[State, str]:
+def _judge(question: Question, finding: Finding | None, target: "_Watched", applied: Trace) -> tuple[State, str]:
     if finding is not None:
         state = State.FAILS if question.kind in (None, finding.kind) else State.OTHER
         return state, one_line(": ".join(part for part in (" at ".join(finding.kind), finding.detail) if part))
     if LOCKSTEP not in question.oracles and target.refusal is not None:  # in lockstep the model has refused as well
         return State.UNSEEN, f"refuses to be built: {target.refusal.error}"
-    if question.kind and question.kind[1] in lacking(target):
-        return State.UNSEEN, f"has no equivalent of {question.kind[1]}"
-    if question.trace.operations and not target.steps and target.refusal is None:
-        return State.UNSEEN, "no operation of the trace makes sense there"
-    return State.PASSES, ""
+    missing = _not_applied(question.trace, applied, lacking(target))
+    return (State.UNSEEN, missing) if missing else (State.PASSES, "")
+
+
+_READING = frozenset({"ReadTable", "CommonPrefix", "TakeEvents", "TakeNewBlockIds", "TakeStats"})
+"""Operations that ask and change nothing of the core, so that the others mean the same without them."""
+
+
+def _not_applied(trace: Trace, applied: Trace, lacks: Collection[str]) -> str:
+    """What of a trace that ended without a finding was left out or changed; empty if nothing that can matter was.
+
+    Only questions that the core has no equivalent of may be left out, unless the trace ends with one: then it is the
+    one that showed the finding.
+    """
+    if applied.shape != trace.shape:
+        names = (name for name in sorted(lacks) if name.startswith(("Shape.", "Group.")))
+        return f"cannot be built with the shape of the trace: it has no equivalent of {', '.join(names)}"
+    *others, last = trace.operations or (None,)
+    asked = [one for one in others if not {type(one).__name__} & _READING & set(lacks)]
+    wanted = [one for one in (*asked, last) if one is not None]
+    count = len(trace.operations)
+    for operation, instead in zip_longest(wanted, applied.operations):
+        if operation != instead and operation is not None:
+            part = f"{len(applied.operations)} of {count} operations were applied"
+            return f"{part}: operation {trace.operations.index(operation)}, {_why_not(operation, lacks)}"
+    return ""
+
+
+def _why_not(operation: Operation, lacks: Collection[str]) -> str:
+    """What was not applied of a trace, and why: it is not there, or does not fit what came before."""
+    kind, text = type(operation).__name__, operation_text(operation)
+    if kind in lacks:
+        return f"{text}: it has no equivalent of {kind}"
+    if adapted(operation, lacks) != operation:
+        fields = (name for name in sorted(lacks) if name.startswith(f"{kind}."))
+        return f"{text}: it has no equivalent of some of {', '.join(fields)}"
+    return f"{text}, makes no sense after what was answered before"
 
 
 class _Watched:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,7 +21,18 @@ from blockproof.fuzz.releases.versions import candidates, published, version_key
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.fuzz.targets.family import Family
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, read_trace, write_trace
-from blockproof.model.ops import Allocate, Failed, Free, Group, Shape, Submit
+from blockproof.model.ops import (
+    Allocate,
+    Failed,
+    Free,
+    Group,
+    Preempt,
+    ReadTable,
+    Shape,
+    StepStart,
+    Submit,
+    TakeStats,
+)
 
 SHAPE = Shape((Group("full", 1),), 3, 2, hash_block_size=1, scheduler_block_size=1, max_num_batched_tokens=1)
 OPERATIONS = (Submit("a", (0,)), Allocate("a", 2), Free("a"))
@@ -405,13 +417,47 @@ def raising(error):
 
 
 @pytest.mark.parametrize(
+    ("operations", "lacks", "applied", "why"),
+    [
+        ((*OPERATIONS[:2], ReadTable("a"), TakeStats(), OPERATIONS[2]), ("ReadTable", "TakeStats"), 3, None),
+        ((*OPERATIONS[:2], ReadTable("a")), ("ReadTable",), 2, "operation 2, ReadTable a: it has no equivalent of"),
+        ((*OPERATIONS[:2], Preempt("a"), OPERATIONS[2]), ("Preempt",), 3, "operation 2, Preempt a: it has no"),
+        ((*OPERATIONS[:2], StepStart(), OPERATIONS[2]), ("StepStart",), 3, "operation 2, StepStart: it has no"),
+        ((Submit("a", (0,)), Allocate("a", 1, lookahead=1), Free("a")), ("Allocate.lookahead",), 3, "some of Alloc"),
+        ((Submit("a", (0,)), Allocate("a", 1), Free("a")), ("Allocate.lookahead",), 3, None),
+        (
+            (*OPERATIONS[:2], Allocate("a", 1), Free("a")),
+            (),
+            3,
+            "operation 2, Allocate a, new_tokens=1, makes no sense",
+        ),
+    ],
+)
+def test_a_trace_of_which_a_part_was_applied_has_not_passed(operations, lacks, applied, why):
+    answer = observe(Question(Trace(SHAPE, operations), ("S7", "Free"), ("contract",)), lambda: Odd(lacks=lacks))
+    assert answer.operations == applied
+    if why is None:
+        assert (answer.state, answer.why) == (State.PASSES, "")
+    else:
+        assert answer.state is State.UNSEEN
+        assert why in answer.why
+        assert answer.why.startswith(f"{applied} of {len(operations)} operations were applied: ")
+
+
+def test_a_core_of_another_shape_has_not_passed():
+    shape = replace(SHAPE, scheduler_block_size=2, retention_interval=2)
+    question = Question(Trace(shape, OPERATIONS), ("S7", "Free"), ("contract",))
+    answer = observe(question, lambda: Odd(lacks=("Shape.retention_interval",)))
+    assert answer.state is State.UNSEEN
+    assert answer.why.startswith("cannot be built with the shape of the trace: it has no equivalent of Shape.ret")
+
+
+@pytest.mark.parametrize(
     ("target", "state", "why"),
     [
         (Odd(), State.PASSES, ""),
         (Odd(start=lambda shape: (Failed("ValueError"), None)), State.UNSEEN, "refuses to be built: ValueError"),
         (Odd(start=raising(TargetUnavailableError("gone"))), State.UNSEEN, "gone"),
-        (Odd(lacks=("Free",)), State.UNSEEN, "has no equivalent of Free"),
-        (Odd(lacks=("Submit", "Allocate", "Free")), State.UNSEEN, "has no equivalent of Free"),
         (Odd(step=raising(TargetLostError("crash", "died"))), State.OTHER, "crash at Submit: died"),
     ],
 )

@@ -10,7 +10,7 @@ import time
 import pytest
 from blockproof.fuzz.cli import main as cli
 from blockproof.fuzz.findings.finding import Trace
-from blockproof.fuzz.releases.bisect_commit import Job, origins
+from blockproof.fuzz.releases.commit_target import CommitPlace, origins
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, write_trace
 from blockproof.model.ops import Allocate, Free, Group, Shape, Submit
 
@@ -119,6 +119,82 @@ def test_names_the_first_bad_commit_and_leaves_the_checkout_alone(history, trace
     assert states[hashes[4][:12]] == "fails"
 
 
+@pytest.mark.parametrize("span", ["HEAD~4..HEAD", "HEAD..HEAD~4"])
+def test_names_the_first_commit_that_fixes_it_whichever_end_is_named_first(history, trace, capsys, span):
+    repo, hashes = history(BAD, BAD, BAD, GOOD, GOOD)
+    assert cli.main(arguments_for(trace, repo, span)) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[-1].startswith(f"first commit that fixes it: {hashes[3]}  ")
+    assert cli.main([*arguments_for(trace, repo, span), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["begins"] is False
+
+
+ADAPTER = """\
+from blockproof.fuzz.opening.targets import open_here
+from engine.rule import NUMBER
+{neighbour}
+
+def make():
+    return open_here(("impl", "fault:free-order-reversed", "nonsense")[NUMBER])
+"""
+
+
+@pytest.mark.parametrize(
+    "kind", ["file outside", "file inside", "named file", "named file inside", "folder", "package"]
+)
+def test_every_commit_uses_the_adapter_that_is_named(history, trace, tmp_path, monkeypatch, capsys, kind):
+    repo, hashes = history(GOOD, GOOD, BAD, BAD)
+    (repo / "src" / "engine" / "target.py").write_text("nothing of this may be imported!")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "beside.py").write_text("")
+    base, more, name = outside, [], "mine"
+    if kind in ("file inside", "named file inside"):
+        base = repo / "tools"
+        base.mkdir()
+    if kind in ("folder", "package"):
+        base = repo / "mine"
+        base.mkdir()
+        more, name = ["--adapter", str(base)], "mine.target" if kind == "package" else "target"
+        (base / ("__init__.py" if kind == "package" else "other.py")).write_text("")
+    neighbour = "import beside" if "outside" in kind else ""
+    (base / f"{name.split('.')[-1]}.py").write_text(ADAPTER.format(neighbour=neighbour))
+    if kind.startswith("file") or kind == "named file inside":
+        more = ["--adapter", str(base / "mine.py")]
+    target = f"{base / 'mine.py'}:make" if kind.startswith("named") else f"{name}:make"
+    monkeypatch.chdir(repo)  # where its own modules lie about, of no commit
+    words = ["bisect", str(trace), "--git", f"{hashes[0]}..HEAD", "--target", target, "--path", "src", *more]
+    before = everything(repo)
+    assert cli.main(words) == 0, capsys.readouterr().err
+    assert f"first bad commit: {hashes[2]}" in capsys.readouterr().out
+    assert everything(repo) == before
+
+
+def test_a_file_of_the_repository_is_each_commits_own(history, trace, capsys, monkeypatch):
+    repo, hashes = history(GOOD, BAD)
+    (repo / "src" / "engine" / "target.py").write_text("nothing of this may be imported!")
+    words = ["bisect", str(trace), "--git", "HEAD~1..HEAD", "--path", "src", "--target", "src/engine/target.py:make"]
+    assert cli.main([*words, "--repo", str(repo)]) == 0, capsys.readouterr().err
+    assert f"first bad commit: {hashes[1]}" in capsys.readouterr().out
+    monkeypatch.chdir(repo)
+    assert cli.main(words) == 0
+    assert f"first bad commit: {hashes[1]}" in capsys.readouterr().out
+
+
+def test_a_target_that_no_commit_has_is_told_what_to_do(history, trace, capsys, monkeypatch):
+    repo, _ = history(GOOD, BAD)
+    (repo / "mine.py").write_text(ADAPTER.format(neighbour=""))
+    monkeypatch.chdir(repo)
+    for target, missing in (("mine:make", "cannot import mine"), ("mine.py:make", "there is no file mine.py")):
+        words = ["bisect", str(trace), "--git", "HEAD~1..HEAD", "--target", target, "--path", "src"]
+        assert cli.main(words) == 3
+        said = capsys.readouterr().err
+        assert missing in said
+        assert "name it with --adapter" in said
+    assert cli.main([*words, "--adapter", "elsewhere.py"]) == 2
+    assert "there is no elsewhere.py" in capsys.readouterr().err
+
+
 def test_commits_that_cannot_be_judged_are_all_named(history, trace, capsys):
     repo, hashes = history(GOOD, BROKEN, BAD)
     assert cli.main(arguments_for(trace, repo, "HEAD~2..trunk", "--json")) == 0
@@ -133,8 +209,8 @@ def test_commits_that_cannot_be_judged_are_all_named(history, trace, capsys):
 @pytest.mark.parametrize(
     ("numbers", "more", "code", "says"),
     [
-        ((BAD, BAD), (), 1, "it fails at GOOD"),
-        ((GOOD, GOOD), (), 1, "it does not fail at BAD"),
+        ((BAD, BAD), (), 1, "it fails at "),
+        ((GOOD, GOOD), (), 1, "it does not fail at "),
         ((GOOD, BROKEN), (), 3, "unknown target 'nonsense'"),
         ((GOOD, BAD), ("--path", "elsewhere"), 3, "cannot import engine.target"),
     ],
@@ -157,11 +233,12 @@ def test_ends_that_do_not_differ_as_they_should_are_one_line(history, trace, cap
         ("v9..HEAD", "'v9' is no commit"),
         ("--all..HEAD", "'--all' is no commit"),
         ("HEAD~0..HEAD", "are the same commit"),
-        ("HEAD..HEAD~1", "is no ancestor"),
+        ("HEAD..side", "neither of HEAD and side is an ancestor of the other"),
     ],
 )
 def test_wrong_ranges_are_one_line_with_a_remedy(history, trace, capsys, span, says):
     repo, _ = history(GOOD, BAD)
+    git(repo, "branch", "side", git(repo, "commit-tree", "-m", "another beginning", "HEAD^{tree}"))
     assert cli.main(["bisect", str(trace), f"--git={span}", "--repo", str(repo), "--target", "engine.target:make"]) == 2
     said = capsys.readouterr().err
     assert said.count("\n") == 1
@@ -175,7 +252,7 @@ def test_wrong_folders_and_targets_are_one_line(trace, tmp_path, capsys, monkeyp
         (tmp_path / "plain", "src", "engine.target:make", "holds no git repository"),
         (tmp_path / "missing", "src", "engine.target:make", "is no folder"),
         (tmp_path / "plain", "../src", "engine.target:make", "is not below the repository"),
-        (tmp_path / "plain", "src", "impl", "--target package.module:factory"),
+        (tmp_path / "plain", "src", "impl", "--target with one of package.module:factory"),
     ):
         arguments = ["--git", "a..b", "--repo", str(repo), "--target", target, "--path", path]
         assert cli.main(["bisect", str(trace), *arguments]) == 2
@@ -201,9 +278,9 @@ def test_modules_of_the_checkout_are_told_from_those_of_the_commit(tmp_path):
         made.__file__ = str(tmp_path / folder / "module.py")
         return made
 
-    job = Job("", str(tmp_path / "scratch" / "tree"), ".", str(tmp_path / "repo"), "a:b", None, ())
+    place = CommitPlace("a:b", "", str(tmp_path / "scratch" / "tree"), ".", str(tmp_path / "repo"), ())
     modules = [module("own", "scratch/tree/src"), module("other", "repository"), module("stray", "repo/src")]
-    assert origins([*modules, module("blockproof.model.ops", "repo"), json, sys], job) == (1, ["stray"])
+    assert origins([*modules, module("blockproof.model.ops", "repo"), json, sys], place) == (1, ["stray"])
 
 
 def test_ctrl_c_leaves_no_worktree_behind(history, trace, tmp_path):
