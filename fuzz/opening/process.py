@@ -120,7 +120,7 @@ class Process:
         try:
             return read(line)
         except ValueError as error:
-            raise TargetUnavailableError(f"{self._spec}: the child process began with nonsense: {error}") from None
+            raise TargetUnavailableError(f"{self._spec}: its first line cannot be used: {error}") from None
 
     def exchange(self, line: bytes, about: object, deadline_s: float, read: Callable[[bytes], T]) -> T:
         """Send a line and wait for the answer, which `read` converts. `about`: what was asked, for messages.

@@ -12,13 +12,14 @@ from .child import ChildCalculator, ChildTarget, Place
 from .environments import Environment, find, installed
 from .own_code import FORMS, in_one_line, is_factory, made_by
 from .process import Limits
+from .program import ProgramTarget, command_in, is_program
 
 T = TypeVar("T")
 
 
 def specs() -> str:
     """The forms of a target's name, for messages."""
-    return f"impl, {forms()}, {FORMS}, fault:NAME"
+    return f"impl, {forms()}, {FORMS}, program:COMMAND, fault:NAME"
 
 
 def open_target(
@@ -34,8 +35,10 @@ def open_target(
     `growth_bytes`: how much its resident memory may grow. ValueError if `spec` has no known form,
     TargetUnavailableError if the target is not installed or cannot be imported.
     """
-    there = _in_a_child(spec, isolate)
     limits = Limits(operation_s=deadline_s, growth_bytes=growth_bytes)
+    if is_program(spec):
+        return ProgramTarget(spec, limits)  # in a process of its own anyway
+    there = _in_a_child(spec, isolate)
     return ChildTarget(*there, limits) if there else open_here(spec)
 
 
@@ -48,6 +51,8 @@ def open_here(spec: str) -> Target:
         return open_impl()
     if (fault := fault_named(spec, Part.CORE)) is not None:
         return open_changed_impl(spec, fault.plant)
+    if is_program(spec):
+        return ProgramTarget(spec)
     made = cast(Target, made_by(spec, "Target", "start", "step"))
     check_declarations(made)
     return made
@@ -66,6 +71,8 @@ def open_calculator_here(spec: str) -> Calculator:
         if family.open_calculator is None:
             raise ValueError(f"{spec} has no configuration arithmetic to ask about; write impl or another release")
         return _imported(family, family.open_calculator)
+    if is_program(spec):
+        raise ValueError(f"{spec} has no configuration arithmetic to ask about; programs are targets only")
     if spec == "impl":
         return open_impl_calculator()
     if (fault := fault_named(spec, Part.CONFIGURATION)) is not None:
@@ -79,6 +86,9 @@ def open_calculator_here(spec: str) -> Calculator:
 def check_spec(spec: str) -> None:
     """ValueError, with what to write instead, unless `spec` has the form of a target's name."""
     if spec in ("impl", *families()) or spec.startswith("fault:") or is_factory(spec):
+        return
+    if is_program(spec):
+        command_in(spec)
         return
     if (family := family_of(spec)) is None:
         if spec.endswith(".py"):

@@ -96,7 +96,7 @@ def answer_of(message: list[object]) -> tuple[Outcome, Snapshot | None, int, Not
 def _notes_of(raw: object) -> Notes:
     if not isinstance(raw, dict) or not raw.keys() <= set(NOTES):
         raise ValueError(f"expected notes on {' and '.join(NOTES)}, got {str(raw)[:80]}")
-    return {name: _frozen(value) for name, value in raw.items()}
+    return {name: frozen(value) for name, value in raw.items()}
 
 
 def answers_of(message: list[object], count: int) -> tuple[list[dict[str, object]], int]:
@@ -115,7 +115,7 @@ def _is_answer(answer: object) -> bool:
 
 def _outcome_of(kind: object, value: object) -> Outcome:
     if kind == "Done":
-        return Done(_frozen(value))
+        return Done(frozen(value))
     if kind == "Refused":
         return Refused()
     if kind == "Failed" and isinstance(value, str):
@@ -130,13 +130,13 @@ def _snapshot_of(fields: object) -> Snapshot:
         raise ValueError(f"expected a snapshot of {len(Snapshot._fields)} fields, got {str(fields)[:80]}")
     snapshot = Snapshot(*fields)
     return snapshot._replace(
-        events=cast(tuple[Value, ...], _frozen(snapshot.events)),
-        stats=cast(tuple[int, ...] | None, _frozen(snapshot.stats)),
+        events=cast(tuple[Value, ...], frozen(snapshot.events)),
+        stats=cast(tuple[int, ...] | None, frozen(snapshot.stats)),
     )
 
 
-def _frozen(value: object) -> Value:
+def frozen(value: object) -> Value:
     """The value with all arrays, at every depth, as tuples."""
     if isinstance(value, list):
-        return tuple([_frozen(element) for element in value])
+        return tuple([frozen(element) for element in value])
     return cast(Value, value)
