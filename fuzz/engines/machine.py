@@ -19,19 +19,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from ...model.ops import Operation, Shape
 from ..findings.finding import Finding, Trace
-from ..findings.oracle_names import LOCKSTEP, ORACLES
+from ..findings.oracle_names import ORACLES
 from ..opening.targets import open_target
 from ..oracles.shadow import ListMemory, Memory
 from ..runs.judging import USUAL, Judging
-from ..runs.open_run import open_run, usable
+from ..runs.open_run import drawn_shape, open_run, usable, workload_of
 from ..runs.run import Run
-from ..targets.base import Target, adapted_shape, lacking
+from ..targets.base import Target
 from ..traces.reproduction import replay_command
 from ..traces.shrink import NotReproducedError, shrink
 from ..traces.trace_file import FoundWhat, TraceFile, dump_trace
 from ..workload.draw import ByteDraw
-from ..workload.operations import Workload
-from ..workload.shapes import ATTENTION, draw_shape
+from ..workload.shapes import ATTENTION
 from .keeping import recorded_name
 
 SHAPE_BYTES = st.binary(min_size=200, max_size=200)
@@ -78,11 +77,10 @@ class LockstepMachine(RuleBasedStateMachine):
         """Draw a shape and build both sides."""
         draw = ByteDraw(data)
         self.name = draw.choose(self.attention)
-        shape = adapted_shape(draw_shape(draw, ATTENTION[self.name]), lacking(self.target))
         self.run = open_run(self.target, self.judging)
+        shape = drawn_shape(self.run, draw, self.name)
         self._fail_on(self.run.start(shape))
-        realistic = LOCKSTEP not in self.judging.oracles
-        self.workload = Workload(draw, shape, chaos=self.chaos, realistic=realistic)
+        self.workload = workload_of(self.run, draw, shape, chaos=self.chaos)
 
     def apply(self, data: bytes, action: str) -> None:
         """One operation of this action, if the model's state has a use for it."""

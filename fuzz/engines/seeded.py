@@ -1,18 +1,20 @@
 """Engine `random`: runs that are drawn from a seed."""
 
 import time
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from ..findings.finding import LOST, Finding, Trace
-from ..findings.oracle_names import LIVENESS, LOCKSTEP
-from ..oracles.liveness import draw_script, judge
-from ..reports.summary import Summary
-from ..runs.open_run import open_run, usable
+from ..findings.oracle_names import EVERY, LIVENESS
+from ..oracles.liveness import judge
+from ..reports.summary import Found, Summary
+from ..runs.open_run import drawn_script, drawn_shape, open_run, usable, workload_of
 from ..runs.run import Run
-from ..targets.base import Target, adapted_shape, lacking
+from ..targets.base import Target
 from ..workload.draw import SeededDraw
 from ..workload.operations import Workload
-from ..workload.shapes import ATTENTION, draw_shape
+from .knowing import Knowing
 from .plan import RUN_OPERATIONS, OnProgress, Plan
 
 LOST_LIMIT = 5
@@ -22,25 +24,32 @@ SCRIPTS_EVERY = 4
 
 
 def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProgress | None = None) -> Summary:
-    """Seeded runs, one after the other, until a limit is reached or something is found.
+    """Seeded runs, one after the other, until a limit is reached or something is found that is not known.
 
     Run `i` of a seed is the same whatever was run before it. Ctrl-C ends it: the summary holds what was done. With
-    `keep_going` it also ends when the target was lost `LOST_LIMIT` times, each of which may cost a deadline.
+    `keep_going` it also ends when the target was lost `LOST_LIMIT` times, each of which may cost a deadline. The clock
+    starts when the target is ready: launching a process and importing an engine do not count.
     """
+    goes_on = plan.keep_going or bool(plan.known)
+    run = open_run(target, replace(plan.judging(), notes=goes_on))  # asks the target what it lacks: a child is launched
     start = time.monotonic()
-    run = open_run(target, plan.judging())
+    knowing = Knowing(target, plan)
+    summary.known_findings = plan.known
+    alone = {*plan.oracles}.intersection(EVERY) == {LIVENESS}
     index = 0
     while summary.finding is None or plan.keep_going:
         draw = SeededDraw(f"{plan.seed}/{index}")
         turn, place = divmod(index, len(plan.attention))
         attention = plan.attention[place]
-        if LIVENESS in plan.oracles and (plan.oracles == (LIVENESS,) or turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1):
-            script = draw_script(draw, ATTENTION[attention])
-            found = judge(run, replace(script, shape=adapted_shape(script.shape, lacking(target))))
+        if LIVENESS in plan.oracles and (alone or turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1):
+            found = judge(run, drawn_script(run, draw, attention))
         else:
             found = _run(run, draw, attention, plan.chaos)
-        summary.seconds = time.monotonic() - start
-        summary.add_run(attention, run, *(found or (None, None)))
+        summary.seconds = time.monotonic() - start - (run.launch_s or 0.0)
+        summary.add_run(attention, run, None, None)
+        for one in came_up(run, found, attention, summary.seed):
+            if not knowing.counts(one, summary):
+                summary.add_found(one)
         if on_progress is not None:
             on_progress(summary)
         index += 1
@@ -49,17 +58,28 @@ def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProg
     return summary
 
 
+def came_up(run: Run, last: tuple[Finding, Trace] | None, attention: str, seed: int) -> Iterator[Found]:
+    """What a run has noted, and what has ended it, in order; each with the trace that leads there."""
+    noted: list[str] = []
+    for finding in run.noted:
+        trace = Trace(run.shape, run.trace.operations[: finding.step + 1])
+        yield Found(finding, trace, attention=Counter([attention]), passed=tuple(noted), seed=seed)
+        noted.append(finding.observable)
+    if last is not None:
+        yield Found(*last, attention=Counter([attention]), passed=tuple(noted), seed=seed)
+
+
 def is_given_up(summary: Summary) -> bool:
     """True once the target was lost too often to go on with it."""
-    return sum(found.times for kind, found in summary.found.items() if kind[0] in LOST) >= LOST_LIMIT
+    return sum(one.times for one in summary.found.values() if one.finding.observable in LOST) >= LOST_LIMIT
 
 
 def _run(run: Run, draw: SeededDraw, attention: str, chaos: bool) -> tuple[Finding, Trace] | None:
     """Operations of a workload until something is found, then everything is given back."""
-    shape = adapted_shape(draw_shape(draw, ATTENTION[attention]), lacking(run.target))
+    shape = drawn_shape(run, draw, attention)
     finding = run.start(shape)
     if run.built and finding is None:
-        finding = _drive(run, Workload(draw, shape, chaos=chaos, realistic=LOCKSTEP not in run.oracles))
+        finding = _drive(run, workload_of(run, draw, shape, chaos=chaos))
     return None if finding is None else (finding, run.trace)
 
 

@@ -1,9 +1,16 @@
-"""Chooses the kind of run for a target, and adapts operations to the target."""
+"""Chooses the kind of run for a target, and draws shapes and operations that the target has."""
+
+from dataclasses import replace
 
 from ...model.legal import misuse
-from ...model.ops import Operation
+from ...model.ops import Operation, Shape
+from ..findings.finding import Trace
 from ..findings.oracle_names import LOCKSTEP
-from ..targets.base import Target, adapted
+from ..oracles.liveness import draw_script
+from ..targets.base import Target, adapted, adapted_shape
+from ..workload.draw import Draw
+from ..workload.operations import Workload
+from ..workload.shapes import ATTENTION, draw_shape
 from .judging import USUAL, Judging
 from .lockstep import LockstepRun
 from .model_free import ModelFreeRun
@@ -19,6 +26,22 @@ def open_run(target: Target, judging: Judging = USUAL) -> Run:
     if isinstance(target, Pair):
         return PairRun(target)
     return LockstepRun(target, judging) if LOCKSTEP in judging.oracles else ModelFreeRun(target, judging)
+
+
+def drawn_shape(run: Run, draw: Draw, attention: str) -> Shape:
+    """A shape with the groups of this name in `shapes.ATTENTION`, as far as the target can have such a core."""
+    return adapted_shape(draw_shape(draw, ATTENTION[attention], run.block_sizes), run.lacks)
+
+
+def drawn_script(run: Run, draw: Draw, attention: str) -> Trace:
+    """A script for a shape as from `drawn_shape`."""
+    script = draw_script(draw, ATTENTION[attention], run.block_sizes)
+    return replace(script, shape=adapted_shape(script.shape, run.lacks))
+
+
+def workload_of(run: Run, draw: Draw, shape: Shape, *, chaos: bool = False) -> Workload:
+    """What draws the operations of the run: such as the target has, and its oracles can judge."""
+    return Workload(draw, shape, chaos=chaos, realistic=LOCKSTEP not in run.oracles, lacks=run.lacks)
 
 
 def usable(run: Run, operation: Operation) -> Operation | None:

@@ -16,7 +16,7 @@ from ...model.snapshot import Snapshot, difference
 from ..findings.finding import Finding
 from ..findings.oracle_names import DIFFERENCE
 from ..targets.answers import hit_of, problem_with_answer
-from ..targets.base import Target, TargetLostError, close_target, hidden_fields, lacking
+from ..targets.base import Target, TargetLostError, block_sizes_of, close_target, hidden_fields, lacking
 from .judging import Judging
 from .model_free import ModelFreeRun
 from .run import Asked, ask
@@ -65,6 +65,12 @@ class Pair:
         """What either of them has no equivalent of; with `shape` also operations that name block ids."""
         own = _NAMES_BLOCKS if self.strictness is Strictness.SHAPE else frozenset()
         return lacking(self.first) | lacking(self.second) | own
+
+    @property
+    def block_sizes(self) -> tuple[int, ...]:
+        """The only block sizes that both of them build; empty if neither is limited."""
+        first, second = block_sizes_of(self.first), block_sizes_of(self.second)
+        return tuple(size for size in first if size in second) if first and second else first or second
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """The first target's answer only; `PairRun` starts both."""

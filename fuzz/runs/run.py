@@ -21,7 +21,15 @@ from ..findings.oracle_names import CONTRACT, LOCKSTEP, PASSABLE, SHADOW, STRICT
 from ..oracles.contract import KNOWN_LOSSES, Contract, Violation, unobserved
 from ..oracles.shadow import Corruption, Shadow, check_block_ids
 from ..targets.answers import outcome_and_snapshot, raised_by_target
-from ..targets.base import Target, TargetLostError, TargetUnavailableError, copies_of, hidden_fields, lacking
+from ..targets.base import (
+    Target,
+    TargetLostError,
+    TargetUnavailableError,
+    block_sizes_of,
+    copies_of,
+    hidden_fields,
+    lacking,
+)
 from .causes import why_failed, why_not_done
 from .judging import USUAL, Judging
 
@@ -34,6 +42,7 @@ class Run(ABC):
     def __init__(self, target: Target, judging: Judging = USUAL) -> None:
         self.target = target
         self.lacks = lacking(target)
+        self.block_sizes = block_sizes_of(target)
         self.judging = judging
         self.oracles = judging.oracles
         self.operations: list[Operation] = []

@@ -1,10 +1,12 @@
 """Generates operations on a core as a scheduler would make them.
 
 `Workload.next` returns one operation after the other, each of them allowed in the present state (`Scene`). The seeded
-engine and the Hypothesis state machine use the same generator with different sources of choices (`Draw`).
+engine and the Hypothesis state machine use the same generator with different sources of choices (`Draw`). What a
+target lacks (`targets.declarations`) is not drawn.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import fields
 from typing import TypeAlias
 
 from ...model import ops
@@ -30,27 +32,35 @@ TRIES = 20
 class Workload:
     """Draws the operations of one run over a core of the given shape."""
 
-    def __init__(self, draw: Draw, shape: Shape, *, chaos: bool = False, realistic: bool = False) -> None:
+    def __init__(
+        self, draw: Draw, shape: Shape, *, chaos: bool = False, realistic: bool = False, lacks: Collection[str] = ()
+    ) -> None:
         """`chaos` adds misuse: broken preconditions. `realistic` leaves out what no scheduler does and what no oracle
-        can judge without a model."""
+        can judge without a model. `lacks`: what the target has no equivalent of (`targets.base.lacking`)."""
         self.draw = draw
         self.shape = shape
+        self._lacks = frozenset(lacks)
         self._submitted = 0
         self._max_live = draw.choose((1, 2, 3, 5, 8))
         self._alphabet = draw.choose((1, 2, 3))
         self._families = [self._tokens(shape.max_model_len) for _ in range(3)]
         """Prefixes that requests share; the first is used most often."""
         self._features = draw.integer(0, 3) == 0 and shape.caching
-        self._layouts = [self._layout() for _ in range(2)] if self._features else []
+        self._layouts = [self._layout() for _ in range(2)] if self._features and self.has("Submit.items") else []
         """Places of multimodal items. Prompts have different items in the same places, so identities collide if a core
         loses the key of an item."""
         self._drafts = draw.choose((0, 1, 2, 3))
         if draw.integer(0, 3) or realistic:  # schedulers do not draft more than Mamba layers have states for
             self._drafts = min([self._drafts, *(g.speculative_blocks for g in shape.groups if g.kind == "mamba")])
-        self._externals = draw.integer(0, 3) == 0
-        self._lookahead = draw.choose((0, 0, 1, 4))
-        self._gates = draw.choose((0, 1, 2))
+        self._drafts *= self.has("drafts")
+        self._externals = draw.integer(0, 3) == 0 and self.has("Allocate.external")
+        self._lookahead = draw.choose((0, 0, 1, 4)) * self.has("Allocate.lookahead")
+        self._gates = draw.choose((0, 1, 2)) * self.has("Allocate.gate")
         self._actions = self._swarm(chaos)
+
+    def has(self, name: str) -> bool:
+        """True if the target has this (a name of `declarations.LACKS`)."""
+        return name not in self._lacks
 
     def next(self, scene: Scene) -> Operation:
         """An operation that is allowed in the present state."""
@@ -59,7 +69,7 @@ class Workload:
             return self._allocate(scene, scene.requests[looked_up])
         if scene.last and isinstance(scene.last[1], ops.Refused) and self.draw.integer(0, 2):
             name = self.draw.choose(list(scene.requests))
-            return ops.Preempt(name) if self.draw.integer(0, 2) == 0 else ops.Free(name)
+            return ops.Preempt(name) if self.draw.integer(0, 2) == 0 and self.has("Preempt") else ops.Free(name)
         for _ in range(TRIES):
             operation = self.draw.choose(self._actions)(scene)
             if operation is not None:
@@ -83,11 +93,24 @@ class Workload:
             self.outside: 1,
             self.free_unknown: 1,
         }
+        lacking = {action for action, kind in self._kinds().items() if not self.has(kind)}
         weights: dict[Action, int] = {self.submit: 6, self.work: 30, self.finish: 2, self.observe: 1}
         for action, weight in optional.items():
-            weights[action] = weights.get(action, 0) + weight * self.draw.choose(SWARM_WEIGHTS)
+            more = weight * self.draw.choose(SWARM_WEIGHTS)
+            weights[action] = weights.get(action, 0) + (0 if action in lacking else more)
         weights[self.misuse] = 4 if chaos else 0
         return [action for action, weight in weights.items() for _ in range(weight)]
+
+    def _kinds(self) -> dict[Action, str]:
+        """Actions that make one kind of operation only, which a target may lack."""
+        return {
+            self.preempt: "Preempt",
+            self.evict: "Evict",
+            self.step_start: "StepStart",
+            self.reset: "Reset",
+            self.remove_skipped: "RemoveSkipped",
+            self.outside: "Release",
+        }
 
     # Requests.
 
@@ -114,15 +137,15 @@ class Workload:
         prompt = family[:fork] + self._tokens(length - fork)
         name = f"r{self._submitted}"
         self._submitted += 1
-        skip = draw.integer(0, 15) == 0
+        skip = draw.integer(0, 15) == 0 and self.has("Submit.skip_lookup")
         if not self._features:
             return ops.Submit(name, prompt, skip_lookup=skip)
-        embeds = tuple(prompt) if draw.integer(0, 5) == 0 else None
+        embeds = tuple(prompt) if draw.integer(0, 5) == 0 and self.has("Submit.embeds") else None
         return ops.Submit(
             name,
             (0,) * length if embeds else prompt,
-            adapter=draw.choose((None, None, *ADAPTERS)),
-            salt=draw.choose((None, None, *SALTS)),
+            adapter=draw.choose((None, None, *ADAPTERS)) if self.has("Submit.adapter") else None,
+            salt=draw.choose((None, None, *SALTS)) if self.has("Submit.salt") else None,
             items=() if embeds else self._items(places, length),
             embeds=embeds,
             skip_lookup=skip,
@@ -159,20 +182,23 @@ class Workload:
         if request.lead and self.draw.integer(0, 1):
             return self._late_news(request)
         if not request.computed and not any(tables.get(name) for tables in scene.state.tables):
-            return ops.Lookup(name) if self.draw.integer(0, 9) else self._allocate(scene, request)
+            lookup = self.draw.integer(0, 9) > 0 and self.has("Lookup")
+            return ops.Lookup(name) if lookup else self._allocate(scene, request)
         return self._allocate(scene, request)
 
     def _allocate(self, scene: Scene, request: Request) -> Operation:
         draw, name, max_len = self.draw, request.submit.request, self.shape.max_model_len
         looked_up = scene.just_looked_up == name and not request.computed
-        hit = looked_up and request.hit is not None and draw.integer(0, 15) > 0
+        hit = looked_up and request.hit is not None and draw.integer(0, 15) > 0 and self.has("Allocate.hit")
         start = request.computed + (request.hit[0] if hit and request.hit else 0)
         fresh = not request.computed and name not in scene.registered[0] if scene.registered else False
         fresh = fresh and not any(tables.get(name) for tables in scene.state.tables)
         tokens = len(request.tokens)
-        external = draw.integer(0, tokens - start) if fresh and self._externals and start < tokens else 0
+        delays = self.has("Allocate.delay")
+        missing = tokens - start if delays else tokens - start - 1  # a step without new tokens is one that waits
+        external = draw.integer(0, missing) if fresh and self._externals and start < tokens else 0
         room = max_len - start - external
-        delay = external > 0 and (not room or draw.integer(0, 1) == 1)
+        delay = external > 0 and (not room or draw.integer(0, 1) == 1) and delays
         if delay or room <= 0:
             new = 0
         elif start + external < tokens:
@@ -193,11 +219,11 @@ class Workload:
             delay=delay,
             encoder_tokens=self._encoder_tokens(fresh),
             gate=draw.integer(0, 2) < self._gates,
-            reserved=draw.integer(1, 4) if draw.integer(0, 15) == 0 else 0,
+            reserved=draw.integer(1, 4) if draw.integer(0, 15) == 0 and self.has("Allocate.reserved") else 0,
         )
 
     def _encoder_tokens(self, fresh: bool) -> int:
-        has_cross = any(group.kind == "cross" for group in self.shape.groups)
+        has_cross = any(group.kind == "cross" for group in self.shape.groups) and self.has("Allocate.encoder_tokens")
         return self.draw.integer(1, self.shape.max_model_len) if has_cross and fresh else 0
 
     def _advance(self, request: Request) -> Operation:
@@ -208,7 +234,7 @@ class Workload:
         if end < tokens:
             return ops.Advance(name)
         drafts = end - tokens
-        if drafts and draw.integer(0, 1) == 0:
+        if drafts and draw.integer(0, 1) == 0 and self.has("Reject"):
             return ops.Advance(name)  # asynchronous: the news comes later
         rejected = draw.integer(0, min(drafts, request.scheduled - 1))
         sampled = min(end - rejected + 1 - tokens, max_len - tokens)
@@ -258,7 +284,10 @@ class Workload:
         return ops.StepStart()
 
     def observe(self, scene: Scene) -> Operation:
-        """One of the calls that read something, or drain events, new block ids or statistics."""
+        """One of the calls that read something, or drain events, new block ids or statistics.
+
+        A target that lacks all of them is asked to free a request that was never submitted, which is always possible.
+        """
         name = self.draw.choose([*scene.requests, UNKNOWN_REQUEST])
         options: tuple[Operation, ...] = (
             ops.CommonPrefix(name),
@@ -268,6 +297,8 @@ class Workload:
             ops.TakeNewBlockIds(),
             ops.TakeStats(),
         )
+        if self._lacks:
+            options = tuple(one for one in options if self.has(type(one).__name__)) or (self.free_unknown(scene),)
         return self.draw.choose(options)
 
     def outside(self, scene: Scene) -> Operation | None:
@@ -275,11 +306,14 @@ class Workload:
         outside = list(dict.fromkeys(scene.state.outside))
         if outside and self.draw.integer(0, 2):
             count = self.draw.integer(1, len(outside))
-            return ops.Release(tuple(outside[:count]), prepend=self.draw.integer(0, 1) == 1)
+            prepend = self.draw.integer(0, 1) == 1 and self.has("Release.prepend")
+            return ops.Release(tuple(outside[:count]), prepend=prepend)
         if self.shape.num_blocks < 2 or len(outside) > 4:
             return None
         if self.draw.integer(0, 1):
-            return ops.Take(self.draw.integer(0, 3))
+            return ops.Take(self.draw.integer(0, 3)) if self.has("Take") else None
+        if not self.has("Touch"):
+            return None
         block = self._block()
         return _touch(scene, self.draw.choose(((block,), (block,), (block, block), (block, self._block()))))
 
@@ -291,26 +325,31 @@ class Workload:
         overdrawn = draw.integer(0, num_blocks - 1)
         outside = scene.state.outside
         twice = next((block for block in outside if outside.count(block) > 1), None)
-        return draw.choose(
-            (
-                ops.Release((overdrawn,) * (counts[overdrawn] + 1)),
-                _touch(scene, (self._block(),) * 2)
-                if twice is None
-                else ops.Release((twice, twice)),  # more references than it has, once it is held twice
-                ops.Release(tuple(outside)) if outside else None,
-                ops.Release((0,)),
-                ops.Touch((0,)),
-                ops.Take(-draw.integer(1, 3)),
-                ops.Evict((num_blocks + draw.integer(0, 2),)),
-                ops.Evict((-1,)),
-                ops.Allocate(name, 0),
-                ops.Allocate(name, -1),
-                ops.Allocate(name, 1, lookahead=-1),
-                ops.Allocate(name, 1, external=-1),
-                ops.Allocate(name, 1, encoder_tokens=-1),
-                ops.Allocate(name, 1, reserved=-1),
-            )
+        options = (
+            ops.Release((overdrawn,) * (counts[overdrawn] + 1)),
+            _touch(scene, (self._block(),) * 2)
+            if twice is None
+            else ops.Release((twice, twice)),  # more references than it has, once it is held twice
+            ops.Release(tuple(outside)) if outside else None,
+            ops.Release((0,)),
+            ops.Touch((0,)),
+            ops.Take(-draw.integer(1, 3)),
+            ops.Evict((num_blocks + draw.integer(0, 2),)),
+            ops.Evict((-1,)),
+            ops.Allocate(name, 0),
+            ops.Allocate(name, -1),
+            ops.Allocate(name, 1, lookahead=-1),
+            ops.Allocate(name, 1, external=-1),
+            ops.Allocate(name, 1, encoder_tokens=-1),
+            ops.Allocate(name, 1, reserved=-1),
         )
+        return draw.choose([one for one in options if one is None or self._possible(one)])
+
+    def _possible(self, operation: Operation) -> bool:
+        """True if the target has this kind of operation and all fields of it that are not at their default."""
+        kind = type(operation).__name__
+        changed = (one.name for one in fields(operation) if getattr(operation, one.name) != one.default)
+        return not self._lacks or (self.has(kind) and all(self.has(f"{kind}.{name}") for name in changed))
 
 
 def _touch(scene: Scene, blocks: tuple[int, ...]) -> Operation | None:

@@ -1,6 +1,6 @@
 """Generates shapes of cores: every attention type alone, and hybrids of two and three (core.md §§7-9)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from math import gcd, lcm
 
@@ -36,12 +36,29 @@ ATTENTION: Mapping[str, tuple[Kind, ...]] = {
 MAMBA_MODES: tuple[MambaMode, ...] = ("none", "all", "align", "align")
 
 
-def draw_shape(draw: Draw, kinds: Sequence[Kind]) -> Shape:
-    """A shape with groups of these kinds. Every correct core accepts it."""
+def possible_attention(names: Sequence[str], lacks: Collection[str]) -> tuple[str, ...]:
+    """Those of the names in `ATTENTION` whose groups a target can have that lacks this (`targets.declarations`).
+
+    >>> possible_attention(("full", "mamba", "full+sliding"), {"Group.kind=mamba", "hybrids"})
+    ('full',)
+    """
+    groups = {name: ATTENTION[name] for name in names}
+    return tuple(
+        name
+        for name, kinds in groups.items()
+        if not any(f"Group.kind={kind}" in lacks for kind in kinds) and (len(kinds) == 1 or "hybrids" not in lacks)
+    )
+
+
+def draw_shape(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = ()) -> Shape:
+    """A shape with groups of these kinds, of these block sizes only if there are any. Every correct core accepts it."""
     caching = "cross" not in kinds and draw.integer(0, 9) > 0
     same_size = "chunked" in kinds or draw.integer(0, 1) == 0
     hash_block_size = draw.choose((1, 2, 3, 4)) if len(kinds) > 1 else draw.choose((1, 2, 3, 4, 5, 8))
     sizes = [hash_block_size * (1 if same_size else draw.choose((1, 2, 3, 4))) for _ in kinds]
+    if block_sizes:
+        sizes = [draw.choose(block_sizes)] * len(kinds) if same_size else [draw.choose(block_sizes) for _ in kinds]
+        hash_block_size = gcd(*sizes)
     chunked = "chunked" in kinds
     eagle = not chunked and draw.integer(0, 2) == 0
     groups = [_group(draw, kind, size) for kind, size in zip(kinds, sizes, strict=True)]
@@ -60,7 +77,8 @@ def draw_shape(draw: Draw, kinds: Sequence[Kind]) -> Shape:
     elif same_size and draw.integer(0, 1):
         hash_block_size = gcd(*sizes)
     scheduler = unit * (1 if chunked else draw.choose((1, 1, 2)))
-    max_model_len = draw.choose((unit + 1, 2 * unit, 4 * unit + 1, 24, 40, 64))
+    others = (3 * unit - 1, 3 * unit, 4 * unit) if block_sizes else (24, 40, 64)
+    max_model_len = draw.choose((unit + 1, 2 * unit, 4 * unit + 1, *others))
     windows = any(kind in SLIDING_FAMILY for kind in kinds)
     return Shape(
         groups=tuple(groups),

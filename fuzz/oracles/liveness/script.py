@@ -36,12 +36,13 @@ def is_script(trace: Trace) -> bool:
     return bool(seen)
 
 
-def draw_script(draw: Draw, kinds: Sequence[Kind]) -> Trace:
+def draw_script(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = ()) -> Trace:
     """A script with some requests that share prefixes, and a pool that holds little more than the largest of them.
 
-    All requests fit alone. Some scripts have one more request, for which the pool is just too small.
+    All requests fit alone. Some scripts have one more request, for which the pool is just too small. `block_sizes` as
+    for `draw_shape`.
     """
-    shape = _wide_enough(draw, draw_shape(draw, kinds))
+    shape = _wide_enough(draw, draw_shape(draw, kinds, block_sizes))
     families = [_tokens(draw, shape.max_model_len) for _ in range(2)]
     lengths = [_lengths(draw, shape) for _ in range(draw.choose((1, 2, 2, 3, 4, 6)))]
     largest = max(Bounds(shape).most(prompt + outputs - 1) for prompt, outputs in lengths)
