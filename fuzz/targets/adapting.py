@@ -1,7 +1,9 @@
 """Shapes and operations without what a target lacks. The names are those of `declarations.LACKS`."""
 
 from collections.abc import Collection
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any
 
 from ...model.ops import Group, Operation, Shape
 from .declarations import with_implied
@@ -85,12 +87,16 @@ def _told_apart(groups: list[Group], lacks: Collection[str]) -> list[Group]:
 def adapted(operation: Operation, lacks: Collection[str]) -> Operation | None:
     """The operation without the fields that a target has no equivalent of (`base.lacking`); None if it lacks it
     entirely."""
-    kind = type(operation).__name__
     if not lacks:
         return operation
-    if kind in lacks:
+    if type(operation).__name__ in lacks:
         return None
-    fields = [name for name in type(operation).__dataclass_fields__ if f"{kind}.{name}" in lacks]
-    if not fields:
-        return operation
-    return replace(operation, **{name: type(operation).__dataclass_fields__[name].default for name in fields})
+    defaults = _defaults(type(operation), frozenset(lacks))
+    changed = {name: value for name, value in defaults if getattr(operation, name) != value}
+    return replace(operation, **changed) if changed else operation
+
+
+@cache
+def _defaults(kind: type[Operation], lacks: frozenset[str]) -> tuple[tuple[str, Any], ...]:
+    """The fields of an operation that a target lacks, each with its default."""
+    return tuple((one.name, one.default) for one in fields(kind) if f"{kind.__name__}.{one.name}" in lacks)

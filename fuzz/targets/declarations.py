@@ -137,25 +137,21 @@ def with_implied(names: frozenset[str]) -> frozenset[str]:
 
 def problem_with_names(attribute: str, value: object) -> str | None:
     """What is wrong with this value of `hides` or `lacks`, and what to write instead, in one line; None if nothing."""
-    if isinstance(value, frozenset):
-        return _problem_with_names(attribute, value)
     if isinstance(value, str):
         return f"{attribute} is the text {value!r}; write a set of names: {{{value!r}}}"
     if isinstance(value, Mapping) or not isinstance(value, Iterable):
         return f"{attribute} is a {type(value).__name__}; write a set of names, such as {_example(attribute)}"
-    return _problem_with_names(attribute, _frozen(value))
+    names = list(value)
+    if strange := [name for name in names if not isinstance(name, str)]:
+        return f"{attribute} holds {strange[0]!r}, a {type(strange[0]).__name__}; names are texts (all of them: {PAGE})"
+    return _problem_with_names(attribute, frozenset(names))
 
 
 @cache
-def _problem_with_names(attribute: str, names: frozenset[object]) -> str | None:
+def _problem_with_names(attribute: str, names: frozenset[str]) -> str | None:
     legal = HIDES if attribute == "hides" else LACKS
-    if strange := [name for name in names if not isinstance(name, str)]:
-        return f"{attribute} holds {strange[0]!r}, a {type(strange[0]).__name__}; names are texts ({PAGE})"
-    unknown = sorted(name for name in names if isinstance(name, str) and name not in legal)
-    if not unknown:
-        return None
-    name = unknown[0]
-    return f"{attribute} names {name!r}, {_remedy(name, attribute, legal)}; all names: {PAGE}"
+    unknown = sorted(names - legal.keys())
+    return f"{attribute} names {unknown[0]!r}, {_remedy(unknown[0], attribute, legal)} ({PAGE})" if unknown else None
 
 
 def _remedy(name: str, attribute: str, legal: Mapping[str, str]) -> str:
@@ -167,19 +163,11 @@ def _remedy(name: str, attribute: str, legal: Mapping[str, str]) -> str:
         return "without which nothing can be tested; every target has it"
     folded = {known.lower(): known for known in legal}
     close = get_close_matches(name.lower(), folded, 1, 0.5)
-    return "which is unknown" + (f"; did you mean {folded[close[0]]!r}?" if close else "")
+    return "which is unknown" + (f"; did you mean {folded[close[0]]!r}?" if close else "; all names are listed")
 
 
 def _example(attribute: str) -> str:
     return '{"events", "stats"}' if attribute == "hides" else '{"Reset", "Allocate.gate"}'
-
-
-def _frozen(value: Iterable[object]) -> frozenset[object]:
-    """The elements; those that cannot be in a set as texts in brackets, which are no names either."""
-    try:
-        return frozenset(value)
-    except TypeError:
-        return frozenset((repr(element),) for element in value)
 
 
 def problem_with_sizes(value: object) -> str | None:
