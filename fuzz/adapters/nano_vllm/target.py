@@ -10,10 +10,10 @@ allocation: a lookup walks the chain of hashes as `can_allocate` does, with the 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, get_args
 
 from ....model import ops
-from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, failed
+from ....model.ops import Done, Failed, Kind, Operation, Outcome, Refused, Shape, failed
 from ....model.snapshot import Labels, Snapshot
 from .engine import Engine
 
@@ -24,9 +24,13 @@ LACKS = frozenset(
         *("TakeEvents", "TakeNewBlockIds", "TakeStats"),
         *("Submit.adapter", "Submit.salt", "Submit.items", "Submit.embeds", "Submit.skip_lookup"),
         *("Allocate.lookahead", "Allocate.external", "Allocate.delay", "Allocate.encoder_tokens", "Allocate.reserved"),
-        "Advance.rejected",
+        *("drafts", "hybrids", "Shape.caching=False", "Shape.eagle", "Shape.decode_parallel", "Shape.prefill_parallel"),
+        *(f"Group.kind={kind}" for kind in get_args(Kind) if kind != "full"),
     }
 )
+BLOCK_SIZES = frozenset({2, 3, 4, 5, 8, 16})
+"""Sizes to try, in tokens. With 1 the engine never sees that a token begins a block; it takes multiples of 256 itself,
+which only make traces longer."""
 
 
 class Live:
@@ -53,6 +57,7 @@ class NanoVllmTarget:
     name = "nano-vllm"
     hides = HIDES
     lacks = LACKS
+    block_sizes = BLOCK_SIZES
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
