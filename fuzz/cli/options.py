@@ -48,6 +48,9 @@ OutOption = Annotated[Path, typer.Option(help="Folder for what is found; made wh
 FloorsOption = Annotated[Path | None, typer.Option(help="TOML file of what must have been reached.")]
 IsolateOption = Annotated[bool, typer.Option("--isolate", help="Run the target in a process of its own.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", help="Show also the changes that both sides of a difference have made alike.")
+]
 TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace file.")]
 RecordedTargetOption = Annotated[
     str | None, typer.Option(help="Which target; the one in the trace by default.", autocompletion=target_names)
@@ -90,17 +93,17 @@ def oracles_or_usage(text: str, spec: str) -> tuple[str, ...]:
     """The names in a comma-separated list, the strictest first; every one for `all`; for `auto` what suits the target
     of this name.
     """
-    from ..findings.oracle_names import EVERY, STRICT
+    from ..findings.oracle_names import ADDITIONS, EVERY
     from ..opening.oracles import suited_to
 
     if text == "auto":
         return suited_to(spec)
     names = EVERY if text == "all" else tuple(name.strip() for name in text.split(","))
-    if unknown := [name for name in names if name not in (*EVERY, STRICT)]:
+    if unknown := [name for name in names if name not in (*EVERY, *ADDITIONS)]:
         raise typer.BadParameter(f"--oracle: {unknown[0]!r} is unknown; choose from {', '.join(EVERY)}, all or auto")
-    if set(names) <= {STRICT}:
-        raise typer.BadParameter(f"--oracle: {STRICT} alone judges nothing; add one of {', '.join(EVERY)}")
-    return tuple(name for name in (*EVERY, STRICT) if name in names)
+    if set(names) <= set(ADDITIONS):
+        raise typer.BadParameter(f"--oracle: {names[0]} alone judges nothing; add one of {', '.join(EVERY)}")
+    return tuple(name for name in (*EVERY, *ADDITIONS) if name in names)
 
 
 def open_or_usage(spec: str, isolate: bool = False) -> "Target":

@@ -13,6 +13,7 @@ from .options import (
     RecordedTargetOption,
     TensorsOption,
     TraceArgument,
+    VerboseOption,
     closed_after,
     memory_or_usage,
     open_or_usage,
@@ -30,27 +31,26 @@ def replay(
     oracle: OracleOption = "auto",
     tensors: TensorsOption = None,
     isolate: IsolateOption = False,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a trace again. Operations that make no sense where they stand are left out.
+    """Run a trace again, under the oracles that it names. Operations that make no sense where they stand are left out.
 
-    Exits with 0 if model and target agree to the end, 1 if they differ.
+    Exits with 0 if nothing is found, 1 on a finding, 3 if the target builds no core of this shape.
     """
-    from ..findings.finding import Trace
-    from ..runs.judging import Judging
-    from ..traces.replay import replay as run
-    from ..traces.replayed import Replayed
+    from ..traces.judges import judges_for
+    from ..traces.replayed import replayed
     from ..traces.trace_file import read_trace
 
     file = read_trace(trace)
-    wanted = Trace(file.trace.shape, file.trace.operations[:until])
     spec = target or recorded_target(trace, file.target)
-    judging = Judging(oracles_or_usage(oracle, spec), new_memory=memory_or_usage(tensors))
+    memory_or_usage(tensors or file.tensors)
+    given = () if oracle == "auto" else oracles_or_usage(oracle, spec)
     with closed_after(open_or_usage(spec, isolate)) as core:
-        finding, applied = run(wanted, core, judging)
-    result = Replayed(wanted, applied, core.name, finding)
-    print(json.dumps(result.as_json(show), indent=2) if as_json else "\n".join(result.lines(show)))
-    raise typer.Exit(1 if finding else 0)
+        judges = judges_for(file, lambda: oracles_or_usage("auto", spec), given, tensors)
+        result = replayed(file, core, judges, until)
+    print(json.dumps(result.as_json(show), indent=2) if as_json else "\n".join(result.lines(show, verbose)))
+    raise typer.Exit(1 if result.finding else 0 if result.built else 3)
 
 
 def shrink(

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from ...model.cause import Cause
-from ...model.ops import Failed, Operation, Outcome, Shape
+from ...model.ops import Failed, Operation, Outcome, Shape, to_json
 from .oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW
 from .words import cause_lines, operation_text, outcome_text
 
@@ -70,6 +70,13 @@ class Finding:
             places = self.cause.frames[-1:]
             return (self.cause.type, *(f"{place.file}:{place.line} in {place.function}" for place in places))
         return (problem_of(self.detail),) if self.observable == "protocol" else ()
+
+    def as_json(self) -> dict[str, object]:
+        """What it is, JSON-ready."""
+        what, where = self.kind
+        document: dict[str, object] = {"observable": what, "operation": where, "step": self.step, "text": self.text()}
+        cause = {"cause": to_json(self.cause)} if self.cause is not None else {}
+        return document | {"oracle": self.oracle, "identity": list(self.identity)} | cause
 
     def __str__(self) -> str:
         """The finding as text, several lines. Of two sides that are compared only what differs, marked with `!`."""

@@ -73,8 +73,12 @@ def envelope(raw: bytes, kind: type[T], form: Form, source: str) -> T:
     """The outer layer of a file, once its version is known to be the right one. TraceError for anything else."""
     if not raw.strip():
         raise TraceError(source, "", f"is empty; write the {form.noun} again")
-    field = form.version_field
-    version = getattr(decode(raw, msgspec.defstruct("Version", [(field, int)]), form, source), field)
+    field, remedy = form.version_field, f"name a file that {form.written_by} wrote"
+    if not raw.lstrip().startswith(b"{"):
+        raise TraceError(source, "", f"is no {form.noun}: it does not hold a JSON object; {remedy}")
+    version = getattr(decode(raw, msgspec.defstruct("Version", [(field, int | None, None)]), form, source), field)
+    if version is None:
+        raise TraceError(source, "", f"is no {form.noun}: it has no field `{field}`; {remedy}")
     if version != form.version:
         problem = f"is {version}, this blockproof reads {form.version}; use the version that wrote the file"
         raise TraceError(source, field, problem)

@@ -1,23 +1,31 @@
 """What a finding leaves for those who have to fix it: a trace, a pytest file and the command that repeats it.
 
-File names follow from the finding, so that the same finding is written to the same files.
+File names follow from the finding, so that the same finding is written to the same files. They have only characters
+that every file system takes.
 """
 
 import hashlib
+import os
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..findings.finding import Finding
 from ..findings.oracle_names import ORACLES
+from ..opening.folders import folder_of, seen_from
+from ..opening.given import Given, is_owned, opened
 from ..opening.memories import memory_named
-from ..opening.targets import open_target
 from ..runs.judging import Judging
+from ..targets.base import TargetUnavailableError
 from .replay import replay
 from .trace_file import TraceFile, dump_trace, load_trace, write_trace
 
+MAX_NAME = 60
+"""Longest readable part of a file's name, in characters."""
+WHOLE = "whole"
+"""What the files of a trace end on that was not shrunk."""
 _TEST = '''"""{summary}
 
 Found by blockproof{found_by}. Needs only blockproof: `pip install blockproof`, then run pytest on this file.
@@ -25,18 +33,21 @@ BLOCKPROOF_TARGET names another target, such as package.module:factory.
 """
 
 import os
-
+{imports}
 from blockproof.fuzz import replay_text
 
 TARGET = os.environ.get("BLOCKPROOF_TARGET", {target!r})
-TRACE = r"""
+{folder}TRACE = r"""
 {trace}"""
 
 
 def test_{name}():
-    finding = replay_text(TRACE, TARGET{judged})
+    finding = replay_text(TRACE, TARGET{given})
     assert finding is None, f"\\n{{finding}}"
 '''
+_FOLDER = """# {target} is found from here; if this file has moved, change it.
+FOLDER = None if "BLOCKPROOF_TARGET" in os.environ else Path(__file__).resolve().parent / {folder!r}
+"""
 
 
 @dataclass(frozen=True)
@@ -49,64 +60,99 @@ class Reproduction:
     """A shell command that exits with 1 as long as the finding is there."""
 
 
-def replay_text(text: str, target: str, tensors: str | None = None, oracles: Sequence[str] = ORACLES) -> Finding | None:
-    """Replay a trace given as text on the target of this name. Returns the finding, None if there is none.
+def replay_text(
+    text: str,
+    target: Given,
+    tensors: str | None = None,
+    oracles: Sequence[str] | None = None,
+    folder: Path | None = None,
+) -> Finding | None:
+    """Replay a trace given as text. Returns the finding, None if there is none.
 
-    `oracles` judge the target, the shadow memory in `tensors` (`memory_named`).
+    `target` is what `--target` takes, a target, or a function without arguments that makes one. `oracles` judge it, the
+    shadow memory in `tensors` (`memory_named`); by default those of the trace. In `folder` a target is looked for that
+    is named by a path or a module.
 
     TraceError, ValueError and TargetUnavailableError as from reading a trace and opening a target.
     """
-    core = open_target(target)
+    file = load_trace(text)
+    judges = oracles or file.oracles or ORACLES
+    named = isinstance(target, str) and folder is not None
     try:
-        return replay(load_trace(text).trace, core, Judging(oracles, new_memory=memory_named(tensors)))[0]
+        core = opened(seen_from(target, folder) if isinstance(target, str) and folder is not None else target)
+    except TargetUnavailableError as error:
+        where = f"; when the trace was written, it was found from {os.path.abspath(folder or '')}" if named else ""
+        raise TargetUnavailableError(f"{error}{where}") from error
+    try:
+        return replay(file.trace, core, Judging(judges, new_memory=memory_named(tensors or file.tensors)))[0]
     finally:
-        core.close()
+        if is_owned(target):
+            core.close()
 
 
-def base_name(file: TraceFile) -> str:
-    """`observable_operation_digest`: the same for the same trace and kind of finding."""
+def base_name(file: TraceFile, ending: str = "") -> str:
+    """`observable_operation_digest`: the same for the same trace and kind of finding; with `_ending` if one is given.
+
+    Lower-case ASCII letters, digits and underscores only.
+    """
     kind = f"{file.finding.observable}_{file.finding.operation}" if file.finding else "trace"
     digest = hashlib.sha256(dump_trace(file.trace).encode()).hexdigest()[:8]
-    words = re.sub(r"\W+", "_", kind).lower()
-    return f"{words}_{digest}"
+    words = safe_name(kind).replace("-", "_").lower()
+    return "_".join([words, digest, *([ending] if ending else [])])
+
+
+def safe_name(text: str) -> str:
+    """The text as a name that every file system takes: ASCII letters, digits, `-` and `_`, not too long."""
+    return re.sub(r"[^A-Za-z0-9-]+", "_", text)[:MAX_NAME].strip("_-") or "unnamed"
 
 
 def write_reproduction(
-    file: TraceFile, folder: Path, tensors: str | None = None, oracles: Sequence[str] = ORACLES
+    file: TraceFile, folder: Path, tensors: str | None = None, oracles: Sequence[str] = ORACLES, ending: str = ""
 ) -> Reproduction:
     """Write trace and pytest file for a finding into a folder, which is made if it is missing.
 
-    `oracles` judged the target, the shadow memory in `tensors` (`memory_named`).
+    `oracles` judged the target, the shadow memory in `tensors` (`memory_named`); the trace says so. The names of the
+    files end on `ending`.
     """
-    name = base_name(file)
+    file = replace(file, oracles=tuple(oracles), tensors=tensors)
+    name = base_name(file, ending)
     trace, test = folder / f"{name}.json", folder / f"test_{name}.py"
     write_trace(file, trace)
-    test.write_text(pytest_file(file, name, tensors, oracles), encoding="utf-8")
-    return Reproduction(trace, test, replay_command(trace, file.target, tensors, oracles))
+    test.write_text(pytest_file(file, name, folder), encoding="utf-8")
+    return Reproduction(trace, test, replay_command(trace, file.target))
 
 
-def replay_command(trace: Path, target: str, tensors: str | None = None, oracles: Sequence[str] = ORACLES) -> str:
-    """The shell command that replays a trace file on a target."""
+def replay_command(trace: Path, target: str, tensors: str | None = None, oracles: Sequence[str] | None = None) -> str:
+    """The shell command that replays a trace file on a target, judged as it says in the file unless that is given."""
     words = ["--tensors", tensors] if tensors else []
-    words += ["--oracle", ",".join(oracles)] if tuple(oracles) != ORACLES else []
+    words += ["--oracle", ",".join(oracles)] if oracles else []
     return shlex.join(["blockproof", "replay", str(trace), "--target", target, *words])
 
 
-def pytest_file(file: TraceFile, name: str, tensors: str | None = None, oracles: Sequence[str] = ORACLES) -> str:
-    """A self-contained pytest file that fails as long as the finding is there."""
-    what = f"`{file.finding.observable}` differs at {file.finding.operation}" if file.finding else "A trace"
+def shrink_command(trace: Path, target: str) -> str:
+    """The shell command that goes on shrinking a trace."""
+    return shlex.join(["blockproof", "shrink", str(trace), "--target", target])
+
+
+def pytest_file(file: TraceFile, name: str, folder: Path | None = None) -> str:
+    """A self-contained pytest file, to stand in `folder`, that fails as long as the finding is there."""
+    what = f"`{file.finding.observable}` at {file.finding.operation}" if file.finding else "A trace"
     found_by = f" ({file.found_by.engine}, seed {file.found_by.seed}, {file.found_by.version})" if file.found_by else ""
+    root = folder_of(file.target) if folder is not None else None
+    # A path as it is written in Python and on every system; relative, so that both can move together.
+    here = None if root is None or folder is None else Path(os.path.relpath(root, folder.resolve())).as_posix()
     return _TEST.format(
         summary=_harmless(f"{what}."),
         found_by=_harmless(found_by),
+        imports="" if here is None else "from pathlib import Path\n",
         target=file.target,
+        folder="" if here is None else _FOLDER.format(target=_harmless(file.target), folder=here),
         trace=dump_trace(file),  # JSON never holds three quotes in a row, and a raw string keeps its backslashes
         name=name,
-        judged=(f", tensors={tensors!r}" if tensors else "")
-        + (f", oracles={tuple(oracles)!r}" if tuple(oracles) != ORACLES else ""),
+        given="" if here is None else ", folder=FOLDER",
     )
 
 
 def _harmless(text: str) -> str:
-    """For the docstring: a trace from elsewhere must not be able to end it."""
-    return re.sub(r"[^\w `.,()=+-]", "?", text)
+    """For comments and the docstring: a trace from elsewhere must not be able to end them."""
+    return re.sub(r"[^\w `.,()=+:/-]", "?", text)

@@ -1,29 +1,24 @@
 """The steps of a trace, for a person at a terminal."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from ...model.ops import Operation, Outcome
+from ...model.ops import Done, Shape
 from ...model.snapshot import difference
 from ..findings.finding import Trace
 from ..findings.words import operation_text, outcome_text
 from ..opening.known_deviations import model_for
+from .recording import Step
 
 
-@dataclass(frozen=True)
-class Step:
-    """One operation of a trace, with what it does to the model."""
-
-    number: int
-    """From 0, as in a finding."""
-    operation: Operation
-    outcome: Outcome
-    changes: tuple[str, ...]
-    """The difference that it makes to the state, a line each."""
+def why_unbuilt(target_name: str, shape: Shape) -> str:
+    """Why the model that this target is held against has no core of this shape; empty if it has one."""
+    construction = model_for(target_name, shape).construction
+    return "" if isinstance(construction, Done) else outcome_text(construction)
 
 
-def steps(trace: Trace, target_name: str) -> Iterator[Step]:
-    """Apply a trace to the model that this target is held against. Every operation must be allowed where it stands."""
+def model_steps(trace: Trace, target_name: str) -> Iterator[Step]:
+    """Apply a trace to the model that this target is held against, which must have a core of its shape. Every operation
+    must be allowed where it stands."""
     model = model_for(target_name, trace.shape)
     before = model.snapshot()
     for number, operation in enumerate(trace.operations):
@@ -34,5 +29,6 @@ def steps(trace: Trace, target_name: str) -> Iterator[Step]:
 
 def step_lines(step: Step) -> list[str]:
     """A numbered step as lines of text."""
-    head = f"{step.number:4}  {operation_text(step.operation)}  ->  {outcome_text(step.outcome)}"
+    outcome = "no answer" if step.outcome is None else outcome_text(step.outcome)
+    head = f"{step.number:4}  {operation_text(step.operation)}  ->  {outcome}"
     return [head, *(f"        {change}" for change in step.changes)]

@@ -11,8 +11,10 @@ from typing import Annotated
 
 import msgspec
 
+from ...model.cause import Cause
 from ...model.ops import FULL_FAMILY, Operation, Shape, operation_from_json, shape_from_json, to_json
 from ..findings.finding import Finding, Trace
+from ..findings.oracle_names import EVERY, LEFT_OUT, STRICT
 from .files import MAX_FILE_BYTES, Form, TraceError, decode, envelope, read_file, write_file
 
 SCHEMA = 1
@@ -36,18 +38,26 @@ class FoundBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of blockproof."""
 
 
-class FoundWhat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class FoundWhat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What a trace shows, as it was when the file was written."""
 
     observable: str
     operation: str
     """Name of the kind of operation, or `start`."""
     text: str
+    identity: tuple[str, ...] = ()
+    """`Finding.identity`; empty in files of old."""
+    cause: Cause | None = None
+    """The exception that the finding is about."""
 
     @classmethod
     def of(cls, finding: Finding) -> "FoundWhat":
         """The stored form of a finding."""
-        return cls(*finding.kind, str(finding))
+        return cls(*finding.kind, str(finding), finding.identity, finding.cause)
+
+    def is_shown_by(self, finding: Finding) -> bool:
+        """True if this is what the file was written for; files of old say no more than the kind of finding."""
+        return (self.observable, self.operation) == finding.kind and self.identity in ((), finding.identity)
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,10 @@ class TraceFile:
     """Which target the trace was made with."""
     finding: FoundWhat | None = None
     found_by: FoundBy | None = None
+    oracles: tuple[str, ...] | None = None
+    """What judged when it was found; None in files of old."""
+    tensors: str | None = None
+    """Where the shadow memory kept its tags, as `opening.memories.memory_named` takes it; None for lists."""
 
 
 class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
@@ -70,6 +84,8 @@ class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
     target: Annotated[str, msgspec.Meta(max_length=1000)] = "impl"
     finding: FoundWhat | None = None
     found_by: FoundBy | None = None
+    oracles: Annotated[tuple[str, ...], msgspec.Meta(max_length=100)] | None = None
+    tensors: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
 
 
 def read_trace(path: Path, max_bytes: int = MAX_FILE_BYTES) -> TraceFile:
@@ -85,16 +101,22 @@ def load_trace(data: bytes | str, source: str = "trace") -> TraceFile:
         _operation(_part(part, source, f"operations[{i}]"), source, f"operations[{i}]")
         for i, part in enumerate(outer.operations)
     )
-    return TraceFile(Trace(shape, operations), outer.target, outer.finding, outer.found_by)
+    if unknown := [name for name in outer.oracles or () if name not in (*EVERY, STRICT, *LEFT_OUT)]:
+        problem = f"{unknown[0]!r} is unknown; write some of {', '.join(EVERY)}, or use a newer blockproof"
+        raise TraceError(source, "oracles", problem)
+    trace = Trace(shape, operations)
+    return TraceFile(trace, outer.target, outer.finding, outer.found_by, outer.oracles or None, outer.tensors)
 
 
 def dump_trace(file: TraceFile | Trace) -> str:
     """The text of a trace file: the same for the same trace, one operation a line, ASCII only."""
     if isinstance(file, Trace):
         file = TraceFile(file)
+    judged_by = {"oracles": file.oracles, "tensors": file.tensors}
     head = (
         ("schema", SCHEMA),
         ("target", file.target),
+        *((name, value) for name, value in judged_by.items() if value is not None),
         ("found_by", msgspec.to_builtins(file.found_by)),
         ("finding", msgspec.to_builtins(file.finding)),
         ("shape", to_json(file.trace.shape)),

@@ -117,7 +117,8 @@ def test_replay_shows_numbered_steps_with_what_they_change_and_can_stop_early(tr
     assert lines[1] == "   0  Submit a, prompt=(0,)  ->  1"
     assert "   2  Allocate a, new_tokens=2, lookahead=1  ->  ((1, 2),)" in lines
     assert "        free: [1, 2] -> []" in lines
-    assert lines[-1].startswith("no difference in 3 operations")
+    assert lines[-2].startswith("no difference in 3 operations")
+    assert lines[-1].startswith("judged by lockstep, shadow")
 
 
 def test_shrink_writes_the_short_trace_beside_the_long_one(trace, capsys):

@@ -26,7 +26,14 @@ def test_a_finding_ends_a_trace_early_so_nothing_counts_as_left_out():
     assert found.lines(show=False) == [str(FINDING)]
     document = found.as_json(show=False)
     assert document["left_out"] == 0
-    assert document["finding"] == {"observable": "free", "operation": "Free", "step": 2, "text": str(FINDING)}
+    assert document["finding"] == {
+        "observable": "free",
+        "operation": "Free",
+        "step": 2,
+        "text": str(FINDING),
+        "oracle": "lockstep",
+        "identity": ["lockstep", "free", "Free"],
+    }
 
 
 def test_steps_are_numbered_and_say_what_they_change():

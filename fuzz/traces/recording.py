@@ -1,0 +1,76 @@
+"""A target that is watched: what was asked of it, what it answered, and what that changed in the state it shows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...model.ops import Operation, Outcome, Shape
+from ...model.snapshot import Snapshot, difference
+from ..targets.base import Target
+
+
+@dataclass(frozen=True)
+class Step:
+    """One operation, with what it does to the model or to the target."""
+
+    number: int
+    """From 0, as in a finding."""
+    operation: Operation
+    outcome: Outcome | None
+    """None if there was none: the target was lost."""
+    changes: tuple[str, ...]
+    """The difference that it makes to the state, a line each."""
+
+
+class Recording:
+    """A target that forwards everything to another one and keeps what it answers."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.name = target.name
+        self._asked: list[tuple[Operation, Outcome | None, Snapshot | None]] = []
+        self._first: Snapshot | None = None
+        self.shape: Shape | None = None
+        """The shape of the last start."""
+        self.construction: Outcome | None = None
+        """The outcome of the last start; None before it, or if the target was lost over it."""
+
+    def __getattr__(self, name: str) -> Any:
+        """What the target says about itself, as far as it says something."""
+        return getattr(self._target, name)
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """Start the target; what was kept before is forgotten."""
+        self._asked, self._first, self.shape, self.construction = [], None, shape, None
+        outcome, snapshot = self._target.start(shape)
+        self._first, self.construction = snapshot, outcome
+        return outcome, snapshot
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """Ask the target."""
+        self._asked.append((operation, None, None))
+        outcome, snapshot = self._target.step(operation)
+        self._asked[-1] = (operation, outcome, snapshot)
+        return outcome, snapshot
+
+    def close(self) -> None:
+        """Close the target."""
+        self._target.close()
+
+    def steps(self) -> Sequence[Step]:
+        """What was asked since the last start, and what it changed in the target's state."""
+        steps, before = [], self._first
+        for number, (operation, outcome, after) in enumerate(self._asked):
+            steps.append(Step(number, operation, outcome, _changes(before, after)))
+            before = after or before
+        return steps
+
+
+def _changes(before: Snapshot | None, after: Snapshot | None) -> tuple[str, ...]:
+    """The difference between two states; of answers that are no states, that they are none."""
+    if before is None or after is None:
+        return ()
+    try:
+        return tuple(difference(before, after))
+    except Exception as error:  # a target may show anything
+        return (f"its state cannot be compared with the one before: {type(error).__name__}: {error}",)
