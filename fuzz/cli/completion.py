@@ -72,9 +72,9 @@ def attention_lists(incomplete: str) -> list[str]:
 
 def oracle_lists(incomplete: str) -> list[str]:
     """A comma-separated list of oracles, with its last name completed."""
-    from ..findings.oracle_names import EVERY, STRICT
+    from ..findings.oracle_names import ADDITIONS, EVERY
 
-    return _fitting([*_lists(incomplete, (*EVERY, STRICT)), "all", "auto"], incomplete)
+    return _fitting([*_lists(incomplete, (*EVERY, *ADDITIONS)), "all", "auto"], incomplete)
 
 
 def _lists(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """`blockproof fuzz`: run an engine on a target and leave of a finding what is needed to fix it."""
 
 import json
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
@@ -53,29 +54,47 @@ def fuzz(
     floors: FloorsOption = None,
     chaos: Annotated[bool, typer.Option("--chaos", help="Break preconditions on purpose.")] = False,
     isolate: IsolateOption = False,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Go on after a finding, and keep one of each cause.")
+    ] = False,
+    known: Annotated[
+        Path | None, typer.Option(help="TOML file of known findings: these are counted, and the run goes on.")
+    ] = None,
+    write_known: Annotated[
+        Path | None, typer.Option(help="Add entries for what was found to this file of known findings.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fuzz a target under the oracles that suit it; shrink and keep the first finding.
+    """Fuzz a target under the oracles that suit it; shrink and keep the first finding that is not known.
 
     Exits with 0 if nothing was found, 1 on a finding. Ctrl-C ends the run early and reports what was done.
     """
     from ..engines.fuzzing import FuzzTask
     from ..engines.fuzzing import fuzz as run
+    from ..engines.going_on import write_known as add_entries
     from ..engines.plan import Plan
     from ..reports.floors import read_floors
     from ..reports.formats import show, write_reports
+    from ..traces.known_file import read_known
 
     names = attention_names(attention)
     wanted = read_floors(floors) if floors else {}
     judges = oracles_or_usage(oracle, target)
     if engine is Engine.HYPOTHESIS and judges == ("liveness",):
         raise typer.BadParameter("--oracle: liveness draws whole scripts, which engine hypothesis does not; use random")
+    if engine is Engine.HYPOTHESIS and (keep_going or known):
+        option = "--keep-going" if keep_going else "--known"
+        raise typer.BadParameter(f"{option}: Hypothesis stops at what it finds; use engine random")
     limit = seconds_or_default(seconds, operations)
     plan = Plan(seed_or_drawn(seed), limit, operations, names, chaos, oracles=judges, tensors=tensors)
+    plan = replace(plan, keep_going=keep_going, known=read_known(known) if known else ())
     memory_or_usage(tensors)
     with closed_after(open_or_usage(target, isolate)) as core, document_alone(as_json):
-        outcome = run(FuzzTask(target, engine.value, plan, jobs, isolate), core, out, wanted, teller(as_json))
+        task = FuzzTask(target, engine.value, plan, jobs, isolate, str(known) if known else "")
+        outcome = run(task, core, out, wanted, teller(as_json))
     write_reports(outcome.done, outcome.unmet, junit, summary)
+    for line in add_entries(write_known, outcome.every) if write_known else ():
+        teller(as_json)(line)
     if as_json:
         print(json.dumps(outcome.as_json(), indent=2))
     else:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..findings.words import plural
 from ..opening.oracles import suited_to
 from ..reports import formats
 from ..reports.floors import Floors, check_floors
@@ -14,9 +15,15 @@ from ..reports.summary import Summary
 from ..targets.base import Target
 from ..workload.shapes import ATTENTION
 from .choice import run_engine
+from .going_on import KeptFound, keep_all
 from .jobs import run_jobs
-from .keeping import Kept, keep_finding, recorded_name
+from .keeping import Kept, recorded_name
 from .plan import DEFAULT_SECONDS, Plan
+
+SLOW_OPERATIONS = 50.0
+"""Operations a second; a core in Python does some thousand."""
+SLOW_AFTER_S = 2.0
+"""Shorter runs say nothing about how fast a target is."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +39,8 @@ class FuzzTask:
     """Processes, each with a seed of its own."""
     isolate: bool = False
     """Every target in a process of its own."""
+    known_file: str = ""
+    """The file that the plan's known findings come from, as the command that repeats the run names it."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +49,13 @@ class FuzzOutcome:
 
     done: Summary
     kept: Kept | None
-    """What was found, if anything."""
+    """The worst of what was found, if anything."""
     unmet: Sequence[str]
     """A line for each floor that was not reached."""
     repeat: str
     """The shell command that makes the same runs again."""
+    every: Sequence[KeptFound] = ()
+    """Everything that was kept, the worst first: more than one if the runs went on after findings."""
 
     @property
     def failed(self) -> bool:
@@ -54,6 +65,7 @@ class FuzzOutcome:
     def as_json(self) -> dict[str, Any]:
         """The report, JSON-ready."""
         document: dict[str, Any] = {**formats.as_json(self.done), "floors_unmet": [*self.unmet], "repeat": self.repeat}
+        document["findings"] = [one.as_json() for one in self.every]
         return document | ({"reproduction": self.kept.as_json()} if self.kept is not None else {})
 
     def lines(self) -> list[str]:
@@ -62,6 +74,9 @@ class FuzzOutcome:
         if self.kept is not None:
             lines += ["", str(self.done.finding)] if self.kept.shrunk is None else []
             lines += self.kept.lines()
+        for number, one in enumerate(self.every[1:], 2):
+            lines += ["", f"{number}. {one.headline()}", *one.lines()]
+        lines += slow(self.done)
         return [*lines, *self.unmet, f"repeat this run: {self.repeat}"]
 
 
@@ -75,8 +90,17 @@ def fuzz(task: FuzzTask, target: Target, out: Path, floors: Floors, say: Callabl
     done = Summary(name, task.engine, plan.seed, oracles=plan.oracles, core_name=target.name)
     say(f"fuzzing {name} under {', '.join(plan.oracles)}, engine {task.engine}, seed {plan.seed}")
     _run(task, target, done)
-    kept = keep_finding(done, target, plan, out, say)
-    return FuzzOutcome(done, kept, check_floors(done, floors), repeat_command(task, done))
+    unmet, repeat = check_floors(done, floors), repeat_command(task, done)
+    every = keep_all(done, target, plan, out, say)
+    return FuzzOutcome(done, every[0].kept if every else None, unmet, repeat, every)
+
+
+def slow(done: Summary) -> list[str]:
+    """A line for a target that is so slow that its runs reach little; else none."""
+    if done.seconds < SLOW_AFTER_S or done.rate >= SLOW_OPERATIONS:
+        return []
+    what = f"slow: {done.rate:.1f} operations a second, {plural(done.operations, 'operation')} in all"
+    return [f"{what}, reach little; give more --seconds or --jobs, and look at what the target does in start and step"]
 
 
 def _run(task: FuzzTask, target: Target, done: Summary) -> None:
@@ -104,5 +128,7 @@ def repeat_command(task: FuzzTask, done: Summary) -> str:
     words += ["--oracle", ",".join(plan.oracles)] if plan.oracles != suited_to(task.spec) else []
     words += ["--tensors", plan.tensors] if plan.tensors else []
     words += ["--chaos"] if plan.chaos else []
+    words += ["--keep-going"] if plan.keep_going else []
+    words += ["--known", task.known_file] if task.known_file else []
     words += ["--isolate"] if task.isolate else []
     return shlex.join(words)

@@ -38,6 +38,10 @@ class _Worker:
     connection: Connection
     runs: int = 0
     operations: int = 0
+    seconds: float = 0.0
+    """Since its target was ready."""
+    so_far: Summary | None = None
+    """What it has found so far, if the runs go on after findings: it may have to be killed."""
 
 
 def run_jobs(
@@ -51,7 +55,8 @@ def run_jobs(
 ) -> None:
     """Run `jobs` workers with seeds `plan.seed`, `plan.seed + 1`, ... and add what they did to the summary.
 
-    All stop as soon as one has found something, or at Ctrl-C. `on_progress` gets runs, operations and seconds so far.
+    All stop as soon as one has found something, unless the plan goes on after findings, or at Ctrl-C. `on_progress`
+    gets runs, operations and seconds so far.
     TargetUnavailableError if a worker cannot open the target or is killed by it, WorkerError if one fails otherwise.
     """
     context = multiprocessing.get_context("spawn")
@@ -64,8 +69,9 @@ def run_jobs(
         process.start()
         theirs.close()
         workers.append(_Worker(process, ours))
+    summary.known_findings = plan.known
     try:
-        _collect(workers, summary, on_progress)
+        _collect(workers, summary, on_progress, goes_on=plan.keep_going)
     except KeyboardInterrupt:
         summary.interrupted = True
         _stop(workers)
@@ -74,6 +80,8 @@ def run_jobs(
         for worker in workers:
             worker.process.kill()
             worker.process.join()
+            if not worker.connection.closed and worker.so_far is not None:
+                summary.merge(worker.so_far)
 
 
 def _collect(
@@ -81,19 +89,20 @@ def _collect(
     summary: Summary,
     on_progress: Callable[[int, int, float], None],
     deadline: float | None = None,
+    *,
+    goes_on: bool = False,
 ) -> None:
-    """Receive from the workers until all are done, or until the deadline."""
-    start = time.monotonic()
+    """Receive from the workers until all are done, or until the deadline. With `goes_on` a finding ends nothing."""
     while open_ends := [worker for worker in workers if not worker.connection.closed]:
         if deadline is not None and time.monotonic() > deadline:
             return
         for ready in wait([worker.connection for worker in open_ends], _REPORT_S):
             worker = next(worker for worker in open_ends if worker.connection is ready)
-            if _receive(worker, summary) and summary.finding is not None and deadline is None:
+            if _receive(worker, summary) and summary.finding is not None and deadline is None and not goes_on:
                 _stop(workers)
                 deadline = time.monotonic() + GRACE_S
         runs, operations = (sum(getattr(worker, name) for worker in workers) for name in ("runs", "operations"))
-        on_progress(runs, operations, time.monotonic() - start)
+        on_progress(runs, operations, max(worker.seconds for worker in workers))
 
 
 def _receive(worker: _Worker, summary: Summary) -> bool:
@@ -108,7 +117,8 @@ def _receive(worker: _Worker, summary: Summary) -> bool:
             f"the target ended the process it ran in (exit status {status}); add --isolate to get a trace"
         ) from None
     if isinstance(message, tuple):
-        worker.runs, worker.operations = message
+        worker.runs, worker.operations, worker.seconds, so_far = message
+        worker.so_far = so_far or worker.so_far
         return False
     worker.connection.close()
     if isinstance(message, Exception):
@@ -129,15 +139,16 @@ def _stop(workers: Sequence[_Worker]) -> None:
 def _work(connection: Connection, spec: str, engine: str, plan: Plan, isolate: bool) -> None:
     """What a worker does: run the engine, report now and then, and send the summary at the end."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    last = time.monotonic()
+    last, told = time.monotonic(), 0
 
     def report(summary: Summary) -> None:
-        nonlocal last
+        nonlocal last, told
         if connection.poll():
             raise _Stop
-        if time.monotonic() - last > _REPORT_S:
-            last = time.monotonic()
-            connection.send((summary.runs, summary.operations))
+        news = plan.keep_going and len(summary.found) > told
+        if news or time.monotonic() - last > _REPORT_S:
+            last, told = time.monotonic(), len(summary.found)
+            connection.send((summary.runs, summary.operations, summary.seconds, summary if news else None))
 
     try:
         connection.send(_run(spec, engine, plan, isolate, report))

@@ -7,16 +7,14 @@ from pathlib import Path
 
 from ..adapters import families
 from ..findings.words import trace_lines
-from ..reports.summary import Summary
+from ..reports.summary import Found, Summary
 from ..targets.base import Target
 from ..traces.replay import replay
 from ..traces.reproduction import Reproduction, write_reproduction
 from ..traces.shrink import NotReproducedError, Shrunk, shrink
 from ..traces.trace_file import FoundBy, FoundWhat, TraceFile
+from .knowing import judging_of
 from .plan import Plan
-
-SHRINK_SECONDS = 60.0
-"""How long the finding of a run is shrunk at most."""
 
 
 @dataclass(frozen=True)
@@ -67,29 +65,38 @@ def found_by(engine: str, seed: int) -> FoundBy:
     return FoundBy(engine, seed, version("blockproof"))
 
 
-def keep_finding(done: Summary, target: Target, plan: Plan, folder: Path, say: Callable[[str], None]) -> Kept | None:
-    """Write what a run has found to a folder, shrink it and write it again; None if the run has found nothing.
+def keep_found(
+    found: Found, done: Summary, target: Target, plan: Plan, folder: Path, say: Callable[[str], None]
+) -> Kept:
+    """Write what the runs of a summary have found to a folder, shrink it for `plan.shrink_seconds` and write it again.
 
     It is written before it is shrunk, so that nothing is lost if shrinking is interrupted. A trace that was shrunk as
     far as possible replaces the first one. `say` is told what happens, a line each.
     """
-    if done.finding is None or done.trace is None:
-        return None
-    run = found_by(done.engine, done.finding_seed)
-    whole = TraceFile(done.trace, done.target, FoundWhat.of(done.finding), run)
-    first = write_reproduction(whole, folder, plan.tensors, plan.oracles)
+    run, judging = found_by(done.engine, found.seed), judging_of(found, plan)
+    whole = TraceFile(found.trace, done.target, FoundWhat.of(found.finding), run)
+    first = write_reproduction(whole, folder, plan.tensors, tuple(judging.oracles))
     say(f"found after {done.operations:,} operations, saved in {first.trace}; shrinking ...")
     try:
-        shrunk = shrink(done.trace, done.finding.kind, target, plan.judging(), max_seconds=SHRINK_SECONDS)
+        shrunk = shrink(found.trace, found.finding.kind, target, judging, max_seconds=plan.shrink_seconds)
     except NotReproducedError as error:
         say(f"not shrunk: {error}; the target may not be deterministic")
         return Kept(None, first)
     small = TraceFile(shrunk.trace, done.target, FoundWhat.of(shrunk.finding), run)
-    last = write_reproduction(small, folder, plan.tensors, plan.oracles)
+    last = write_reproduction(small, folder, plan.tensors, _needed_oracles(shrunk, found, target, plan))
     if shrunk.complete and last != first:
         first.trace.unlink()
         first.test.unlink()
     return Kept(shrunk, last)
+
+
+def _needed_oracles(shrunk: Shrunk, found: Found, target: Target, plan: Plan) -> tuple[str, ...]:
+    """The oracles that show the smallest trace's finding: those of the plan, without what they report before it."""
+    if found.passed:
+        shown, _ = replay(shrunk.trace, target, plan.judging())
+        if shown is None or shown.kind != shrunk.finding.kind:
+            return tuple(judging_of(found, plan).oracles)
+    return plan.oracles
 
 
 def keep_smaller(

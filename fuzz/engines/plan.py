@@ -13,6 +13,8 @@ from ..workload.shapes import ATTENTION
 
 RUN_OPERATIONS = 200
 """Operations of one run before its pool is drained."""
+SHRINK_SECONDS = 60.0
+"""How long the finding of a run is shrunk at most."""
 DEFAULT_SECONDS = 30.0
 """How long a run goes on that was given no limit."""
 
@@ -38,6 +40,8 @@ class Plan:
     """Go on after a finding, and keep the shortest trace of each cause (engine `random`)."""
     known: tuple[KnownFinding, ...] = ()
     """Findings that are only counted (engine `random`)."""
+    shrink_seconds: float = SHRINK_SECONDS
+    """How long a finding is shrunk at most."""
     tensors: str | None = None
     """Where the shadow memory keeps its tags: as `opening.memories.open_tensor_memory` takes it; None for lists."""
 

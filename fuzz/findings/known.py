@@ -1,17 +1,15 @@
 """Known findings: what a user has decided to live with for now, by property, operation and the shape of the trace."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from typing import TypeAlias
 
-from ...model.ops import Operation
 from .finding import Finding, Trace
 from .severity import exception_of
 
-Lifelines: TypeAlias = tuple[str, ...]
-"""The shape of a trace: for each request the kinds of its operations in order, as one text; then, as one more text,
-those that name no request, if there are any. Sorted: names of requests, their order, and how they are interleaved do
-not matter."""
+Uses: TypeAlias = tuple[str, ...]
+"""The shape of a trace: which kinds of operations it has (`Preempt`), and which of their fields are not at their
+default somewhere (`Allocate.hit`); sorted, each once. Of a smallest trace these are what the finding cannot do without.
+Numbers, names, the order and how often an operation comes vary between smallest traces of one mistake."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +24,11 @@ class KnownFinding:
     """Kind of the operation that shows it, or `start`."""
     oracle: str
     exception: str
-    """Type of the exception; empty if the last call did not fail."""
+    """Type of the exception; empty if there is none."""
     attention: tuple[str, ...]
     """Kinds of the groups of the shape, in their order."""
-    traces: tuple[Lifelines, ...] | None
-    """Shapes of smallest traces, one of which it must have; None for any."""
+    uses: tuple[Uses, ...]
+    """Shapes of smallest traces, one of which it must have."""
 
     def concerns(self, finding: Finding, trace: Trace) -> bool:
         """True if everything is equal that can be said before the trace is shrunk."""
@@ -39,14 +37,14 @@ class KnownFinding:
 
     def matches(self, finding: Finding, smallest: Trace) -> bool:
         """True if the finding with this smallest trace is the known one."""
-        return self.concerns(finding, smallest) and (self.traces is None or lifelines(smallest) in self.traces)
+        return self.concerns(finding, smallest) and uses_of(smallest) in self.uses
 
     @classmethod
     def of(cls, finding: Finding, smallest: Trace, id: str) -> "KnownFinding":
         """The entry for a finding, without a reason."""
         what, where = finding.kind
         exception, groups = exception_of(finding), attention_of(smallest)
-        return cls(id, "", what, where, finding.oracle, exception, groups, (lifelines(smallest),))
+        return cls(id, "", what, where, finding.oracle, exception, groups, (uses_of(smallest),))
 
 
 def attention_of(trace: Trace) -> tuple[str, ...]:
@@ -54,15 +52,13 @@ def attention_of(trace: Trace) -> tuple[str, ...]:
     return tuple(group.kind for group in trace.shape.groups)
 
 
-def lifelines(trace: Trace) -> Lifelines:
+def uses_of(trace: Trace) -> Uses:
     """The shape of a trace."""
-    lines: dict[str | None, list[Operation]] = {}
+    uses = set()
     for operation in trace.operations:
-        lines.setdefault(getattr(operation, "request", None), []).append(operation)
-    alone = lines.pop(None, [])
-    of_requests = sorted(map(_kinds, lines.values()))
-    return tuple([*of_requests, *([f"- {_kinds(alone)}"] if alone else [])])
-
-
-def _kinds(operations: Sequence[Operation]) -> str:
-    return " ".join(type(operation).__name__ for operation in operations)
+        kind = type(operation).__name__
+        uses.add(kind)
+        for field in fields(operation):
+            if field.default is not MISSING and getattr(operation, field.name) != field.default:
+                uses.add(f"{kind}.{field.name}")
+    return tuple(sorted(uses))

@@ -18,6 +18,8 @@ PASSABLE: tuple[str, ...] = ("S1", "S9", "S10", "S11", "S14")
 LEFT_OUT: tuple[str, ...] = tuple(f"no-{name}" for name in PASSABLE)
 """Additions to the names of oracles: the contract does not judge this property."""
 
+ADDITIONS: tuple[str, ...] = (STRICT, *LEFT_OUT)
+
 
 def left_out(oracles: Collection[str]) -> frozenset[str]:
     """The properties that additions to the names of oracles leave out."""

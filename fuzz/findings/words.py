@@ -54,3 +54,12 @@ def trace_lines(shape: Shape, operations: Sequence[Operation]) -> list[str]:
     """A shape and numbered operations, a line each."""
     steps = (f"{number:4}  {operation_text(operation)}" for number, operation in enumerate(operations))
     return [f"      {shape_text(shape)}", *steps]
+
+
+def plural(number: int, noun: str, several: str = "") -> str:
+    """A number with its noun; `several` is the plural of a noun that does not just take an s.
+
+    >>> plural(1, "run"), plural(2_000, "run"), plural(0, "reply", "replies")
+    ('1 run', '2,000 runs', '0 replies')
+    """
+    return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"

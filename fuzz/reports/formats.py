@@ -9,7 +9,9 @@ from xml.etree import ElementTree
 
 from ...model.ops import Done, Refused
 from ..findings.oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW
-from .deviations import deviation_table
+from ..findings.severity import exception_of, severity
+from ..findings.words import plural
+from .deviations import deviation_table, known_table
 from .summary import Summary
 from .tables import Section, counted, crossed, markdown_tables, plain_sections, show_sections
 
@@ -31,7 +33,9 @@ def verdict(summary: Summary) -> str:
     if summary.finding is None:
         return f"no difference in {summary.operations:,} operations"
     what, where = summary.finding.kind
-    return f"FOUND: {_VERDICTS[summary.finding.oracle].format(what=what)} at {where}"
+    others = len(summary.found) - 1
+    rest = f" ({severity(summary.finding)}), the worst of {plural(others + 1, 'finding')}" if others > 0 else ""
+    return f"FOUND: {_VERDICTS[summary.finding.oracle].format(what=what)} at {where}{rest}"
 
 
 _VERDICTS = {
@@ -46,6 +50,8 @@ _VERDICTS = {
 
 def sections(summary: Summary) -> Iterator[Section]:
     """The tables of a report; those without content are left out."""
+    yield from _found(summary)
+    yield from known_table(summary.known_findings, summary.known, summary.compared, summary.operations >= LONG_RUN)
     yield from _attention(summary)
     yield from crossed("Operations and outcomes", "operation", summary.outcomes, _USUAL)
     yield from counted("Situations reached", ("situation", "times"), summary.reached)
@@ -54,6 +60,16 @@ def sections(summary: Summary) -> Iterator[Section]:
         rows = ((*pair, f"{runs:,}") for pair, runs in sorted(summary.unobserved.items()))
         yield Section("Not observed", ("property", "what it cannot show", "runs"), tuple(rows))
     yield from counted("Misuse (reported only)", ("what happened", "times"), summary.misuse)
+
+
+def _found(summary: Summary) -> Iterator[Section]:
+    """All findings, the worst first, if there are several."""
+    rows = tuple(
+        (str(severity(one.finding)), one.finding.oracle, *one.finding.kind, exception_of(one.finding), f"{one.times:,}")
+        for one in summary.ranked()
+    )
+    if len(rows) > 1:
+        yield Section("Findings", ("what it means", "oracle", "what", "operation", "exception", "times"), rows)
 
 
 def _attention(summary: Summary) -> Iterator[Section]:
@@ -100,6 +116,7 @@ def as_json(summary: Summary) -> dict[str, object]:
         "outcomes": outcomes,
         "reached": dict(sorted(summary.reached.items())),
         "deviated": dict(sorted(summary.deviated.items())),
+        "known": {entry.id: summary.known[entry.id] for entry in summary.known_findings},
         "deviations_not_seen": summary.unseen_deviations(),
         "misuse": dict(sorted(summary.misuse.items())),
         "finding": finding

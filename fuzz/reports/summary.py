@@ -117,8 +117,13 @@ class Summary:
             self.found[identity] = found
 
     def ranked(self) -> list[Found]:
-        """All that was found, the worst first; of the same severity the most frequent first."""
-        return sorted(self.found.values(), key=lambda one: (severity(one.finding), -one.times))
+        """All that was found, the worst first: `finding`, then those of the same severity that came up most often."""
+        first = self.finding and self.finding.identity
+
+        def rank(one: Found) -> tuple[int, bool, int]:
+            return severity(one.finding), one.finding.identity != first, -one.times
+
+        return sorted(self.found.values(), key=rank)
 
     def merge(self, other: "Summary") -> None:
         """Add what another process did at the same time; the first finding stays."""

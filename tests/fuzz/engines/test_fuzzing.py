@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from blockproof.fuzz.engines import keeping
 from blockproof.fuzz.engines.fuzzing import FuzzOutcome, FuzzTask, fuzz, repeat_command
-from blockproof.fuzz.engines.keeping import keep_finding, keep_smaller, recorded_name
+from blockproof.fuzz.engines.going_on import keep_all
+from blockproof.fuzz.engines.keeping import keep_found, keep_smaller, recorded_name
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE
@@ -82,21 +83,22 @@ def test_a_task_is_run_kept_and_told(tmp_path):
 
 
 def test_nothing_found_leaves_nothing(tmp_path):
-    assert keep_finding(done(), open_target("impl"), PLAN, tmp_path / "out", silent) is None
+    assert keep_all(done(), open_target("impl"), PLAN, tmp_path / "out", silent) == []
     assert not (tmp_path / "out").exists()
 
 
 def test_only_the_shrunk_trace_stays(found, tmp_path):
-    kept = keep_finding(found, open_target(FAULT), PLAN, tmp_path, silent)
+    kept = keep_found(found.ranked()[0], found, open_target(FAULT), PLAN, tmp_path, silent)
     assert {*tmp_path.iterdir()} == {kept.files.trace, kept.files.test}
     file = read_trace(kept.files.trace)
     assert (len(file.trace.operations), file.target, file.found_by.seed) == (3, FAULT, PLAN.seed)
     assert (kept.as_json()["operations"], kept.as_json()["complete"]) == (3, True)
 
 
-def test_the_whole_trace_stays_if_shrinking_was_cut_short(found, tmp_path, monkeypatch):
-    monkeypatch.setattr(keeping, "SHRINK_SECONDS", 0.0)
-    kept = keep_finding(found, open_target(FAULT), PLAN, tmp_path, silent)
+def test_the_whole_trace_stays_if_shrinking_was_cut_short(found, tmp_path):
+    kept = keep_found(
+        found.ranked()[0], found, open_target(FAULT), replace(PLAN, shrink_seconds=0.0), tmp_path, silent
+    )
     lengths = {len(read_trace(path).trace.operations) for path in tmp_path.glob("*.json")}
     assert len(found.trace.operations) in lengths
     assert kept.as_json()["complete"] is False
@@ -109,7 +111,7 @@ def test_a_finding_that_does_not_show_again_is_kept_as_it_is(found, tmp_path, mo
 
     steps = []
     monkeypatch.setattr(keeping, "shrink", never)
-    kept = keep_finding(found, open_target(FAULT), PLAN, tmp_path, steps.append)
+    kept = keep_found(found.ranked()[0], found, open_target(FAULT), PLAN, tmp_path, steps.append)
     assert steps[-1] == "not shrunk: it did not; the target may not be deterministic"
     assert kept.shrunk is None
     assert kept.as_json()["operations"] is None
