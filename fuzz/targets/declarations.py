@@ -4,7 +4,7 @@ The page docs/reference/declarations.md is written from this table.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from difflib import get_close_matches
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from typing import get_args
 
@@ -162,8 +162,10 @@ def _remedy(name: str, attribute: str, legal: Mapping[str, str]) -> str:
     if name in _NEEDED:
         return "without which nothing can be tested; every target has it"
     folded = {known.lower(): known for known in legal}
-    close = get_close_matches(name.lower(), folded, 1, 0.5)
-    return "which is unknown" + (f"; did you mean {folded[close[0]]!r}?" if close else "; all names are listed")
+    best = [SequenceMatcher(None, one, name.lower()).ratio() for one in get_close_matches(name.lower(), folded, 1)]
+    near = get_close_matches(name.lower(), folded, 2, best[0] - 0.01) if best else []  # another one may be as close
+    meant = " or ".join(repr(folded[one]) for one in near)
+    return "which is unknown" + (f"; did you mean {meant}?" if meant else "; all names are listed")
 
 
 def _example(attribute: str) -> str:

@@ -44,6 +44,13 @@ def test_the_page_of_the_command_line_is_what_help_says():
     assert done.stdout == kept, "write it again: python docs/command_line.py --write docs/reference/command-line.md"
 
 
+def test_the_page_of_declarations_is_what_is_checked():
+    words = [sys.executable, "docs/declarations.py"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    kept = (DOCS / "reference" / "declarations.md").read_text(encoding="utf-8")
+    assert done.stdout == kept, "write it again: python docs/declarations.py --write docs/reference/declarations.md"
+
+
 # The trace format.
 
 

@@ -220,3 +220,30 @@ def copies() -> Fake:
             return super().step(operation)
 
     return Copying(lambda count: None)
+
+
+def lacks_typo() -> Fake:
+    """Names something that nothing can lack."""
+    fake = Fake(lambda count: None)
+    fake.lacks = frozenset({"Preemt"})  # type: ignore[attr-defined]
+    return fake
+
+
+def hides_text_once_started() -> Fake:
+    """Says what it hides only once it is started, and as a text."""
+
+    class Late(Fake):
+        hides: object = ()
+
+        def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+            self.hides = "events"
+            return super().start(shape)
+
+    return Late(lambda count: None)
+
+
+def two_block_sizes() -> Fake:
+    """Builds blocks of two sizes only."""
+    fake = Fake(lambda count: None)
+    fake.block_sizes = {256, 16}  # type: ignore[attr-defined]
+    return fake

@@ -1,0 +1,65 @@
+"""What a target may say about itself, for the page of the reference, from the table that is checked against.
+
+python docs/declarations.py [--write docs/reference/declarations.md]
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+HEAD = """\
+# What a target says of itself
+
+Written by `python docs/declarations.py --write docs/reference/declarations.md` from the table in
+[fuzz/targets/declarations.py](../../fuzz/targets/declarations.py). A test compares the two.
+
+Three attributes of a target, all optional, each a collection of names or sizes (`{"Reset"}`, never a text
+alone). They are checked when the target is opened, and `hides` again after each `start`, since it may depend
+on the core. An unknown name ends the command with exit code 3 and one line that says which name was meant.
+
+`blockproof fuzz --oracle auto` is lockstep with the model for a target that says none of this, and the
+oracles that need no model (shadow, contract, liveness) for one that hides or lacks something.
+"""
+HIDES = """\
+## `hides`: what a snapshot cannot be relied on for
+
+Fields hold an empty value then ([the guide](../guide/your-own-core.md) lists them). A property that needs
+what is hidden is reported as *not observed*; lockstep compares the other fields.
+"""
+LACKS = """\
+## `lacks`: what the core has no equivalent of
+
+The generator does not draw it. What stands in a trace of another target is left out when the trace is
+replayed; a field of an operation goes back to its default. A shape that is only possible with it is built
+without it. Attention types whose groups cannot be had are not drawn, and `--attention` that names nothing
+else is an error. A call that was drawn all the same is counted in the report as *not possible on this
+target*.
+
+`Submit`, `Allocate`, `Advance` and `Free` have to be there.
+"""
+SIZES = """\
+## `block_sizes`: the only block sizes that can be built
+
+Such as `block_sizes = {16, 256}`, in tokens. Groups are drawn with these sizes only, and requests long enough
+to fill blocks. For one size for all groups of a hybrid say `Group.block_size` in `lacks`.
+"""
+
+
+def page() -> str:
+    """The page as Markdown."""
+    from blockproof.fuzz.targets.declarations import HIDES as FIELDS
+    from blockproof.fuzz.targets.declarations import LACKS as NAMES
+
+    return "\n".join([HEAD, HIDES, _table(FIELDS), LACKS, _table(NAMES), SIZES])
+
+
+def _table(names: Mapping[str, str]) -> str:
+    rows = (f"| `{name}` | {effect} |" for name, effect in names.items())
+    return "\n".join(["| name | effect |", "| --- | --- |", *rows, ""])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--write"]:
+        Path(sys.argv[2]).write_text(page(), encoding="utf-8")
+    else:
+        print(page(), end="")
