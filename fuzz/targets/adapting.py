@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
-from ...model.ops import Group, Operation, Shape
+from ...model.ops import OPERATIONS, Group, Operation, Shape
 from .declarations import with_implied
 
 
@@ -89,14 +89,15 @@ def adapted(operation: Operation, lacks: Collection[str]) -> Operation | None:
     entirely."""
     if not lacks:
         return operation
-    if type(operation).__name__ in lacks:
+    kind = type(operation).__name__
+    if kind in lacks:
         return None
-    defaults = _defaults(type(operation), frozenset(lacks))
+    defaults = _defaults(kind, frozenset(lacks))
     changed = {name: value for name, value in defaults if getattr(operation, name) != value}
     return replace(operation, **changed) if changed else operation
 
 
 @cache
-def _defaults(kind: type[Operation], lacks: frozenset[str]) -> tuple[tuple[str, Any], ...]:
-    """The fields of an operation that a target lacks, each with its default."""
-    return tuple((one.name, one.default) for one in fields(kind) if f"{kind.__name__}.{one.name}" in lacks)
+def _defaults(kind: str, lacks: frozenset[str]) -> tuple[tuple[str, Any], ...]:
+    """The fields of a kind of operation that a target lacks, each with its default."""
+    return tuple((one.name, one.default) for one in fields(OPERATIONS[kind]) if f"{kind}.{one.name}" in lacks)
