@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import JsonOption, OutOption
+from .options import JsonOption, OutOption, known_or_usage
 
 if TYPE_CHECKING:
     from ...proofs.exploration.scope import Scope
     from ...proofs.exploration.search import Exploration, Search
+
+LIST = "see blockproof explore --list"
 
 
 def explore(
@@ -44,13 +46,16 @@ def explore(
     """
     from ...proofs.exploration import session
     from ...proofs.exploration.checkpoint import CheckpointError
+    from ...proofs.exploration.faults import FAULTS
     from ...proofs.exploration.scope import ScopeError
-    from ...proofs.exploration.scopes import made_to_measure
+    from ...proofs.exploration.scopes import SCOPES, made_to_measure
     from ...proofs.exploration.search import INTERRUPTED, Limits
 
     if list_only:
         _print_list(as_json)
         return
+    known_or_usage("--fault: no fault", [fault] if fault else [], FAULTS, LIST)
+    known_or_usage("no scope", scopes or [], SCOPES, LIST)
     try:
         chosen = session.named(scopes or [], fault)
         if attention is not None:

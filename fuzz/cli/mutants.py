@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .completion import mutant_names
-from .options import JsonOption, oracles_or_usage
+from .options import JsonOption, known_or_usage, oracles_or_usage
 
 if TYPE_CHECKING:
     from ..engines.mutants import Hunt
@@ -29,9 +29,9 @@ def mutants(
     Exits with 0 if every fault was found, 1 if one was not.
     """
     from ..engines.mutants import MUTANTS, can_be_tried, hunt, missed
+    from ..faults import LIST
 
-    if only is not None and only not in MUTANTS:
-        raise typer.BadParameter(f"--only: no fault is called {only!r}; see blockproof mutants --list")
+    known_or_usage("--only: no fault", [only] if only else [], MUTANTS, LIST)
     chosen = [fault for name, fault in MUTANTS.items() if only in (None, name)]
     if list_only:
         _print_list(chosen, as_json)

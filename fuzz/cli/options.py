@@ -6,7 +6,7 @@ Every function whose name ends in `_or_usage` raises BadParameter, in one line, 
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -80,13 +80,26 @@ def usage(option: str = "") -> Iterator[None]:
 
 def attention_names(text: str) -> tuple[str, ...]:
     """The names in a comma-separated list, all of them for `all`. BadParameter for an unknown one."""
+    from ..findings.words import did_you_mean
     from ..workload.shapes import ATTENTION
 
     names = tuple(ATTENTION) if text == "all" else tuple(name.strip() for name in text.split(",") if name.strip())
     if not names or (unknown := [name for name in names if name not in ATTENTION]):
-        what = repr(unknown[0]) if names else "an empty list"
-        raise typer.BadParameter(f"--attention: {what} is unknown; choose from {', '.join(ATTENTION)}, or all")
+        what = unknown[0] if names else ""
+        raise typer.BadParameter(f"--attention: {what!r} is unknown; {did_you_mean(what, (*ATTENTION, 'all'))}")
     return names
+
+
+def known_or_usage(what: str, names: Iterable[str], known: Collection[str], see: str) -> None:
+    """BadParameter if one of the names is not known: what it may have been meant to be, or where all are listed.
+
+    `what` begins the message, as in `--fault: no fault`.
+    """
+    from ..findings.words import did_you_mean
+
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(f"{what} is called {name!r}; {did_you_mean(name, known, see)}")
 
 
 def oracles_or_usage(text: str, spec: str) -> tuple[str, ...]:
@@ -94,13 +107,15 @@ def oracles_or_usage(text: str, spec: str) -> tuple[str, ...]:
     of this name.
     """
     from ..findings.oracle_names import ADDITIONS, EVERY
+    from ..findings.words import did_you_mean
     from ..opening.oracles import suited_to
 
     if text == "auto":
         return suited_to(spec)
     names = EVERY if text == "all" else tuple(name.strip() for name in text.split(","))
     if unknown := [name for name in names if name not in (*EVERY, *ADDITIONS)]:
-        raise typer.BadParameter(f"--oracle: {unknown[0]!r} is unknown; choose from {', '.join(EVERY)}, all or auto")
+        choice = did_you_mean(unknown[0], (*EVERY, *ADDITIONS, "all", "auto"))
+        raise typer.BadParameter(f"--oracle: {unknown[0]!r} is unknown; {choice}")
     if set(names) <= set(ADDITIONS):
         raise typer.BadParameter(f"--oracle: {names[0]} alone judges nothing; add one of {', '.join(EVERY)}")
     return tuple(name for name in (*EVERY, *ADDITIONS) if name in names)

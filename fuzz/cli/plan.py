@@ -164,7 +164,9 @@ def parse_length(text: str) -> int | None:
 
 def _known(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise typer.BadParameter(f"{option}: {_short(value)} is unknown; choose from {', '.join(known)}")
+        from ..findings.words import did_you_mean
+
+        raise typer.BadParameter(f"{option}: {_short(value)} is unknown; {did_you_mean(value, known)}")
 
 
 def _short(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..adapters import forms
-from .options import JsonOption
+from .options import JsonOption, known_or_usage
 
 if TYPE_CHECKING:
     from ...proofs.campaign import Interpreter, Result
@@ -52,10 +52,9 @@ def prove(
     from ...proofs.campaign import Campaign, Task
     from ...proofs.theorems import THEOREMS
 
-    try:
-        chosen = judgement.chosen(THEOREMS, ids or [])
-    except LookupError as error:
-        raise typer.BadParameter(str(error.args[0])) from None
+    names = {name: None for theorem in THEOREMS for name in (theorem.id.partition(".")[0], theorem.id)}
+    known_or_usage("no theorem", ids or [], names, "see blockproof prove --list")
+    chosen = judgement.chosen(THEOREMS, ids or [])
     if list_only:
         _print_list(chosen, as_json)
         return

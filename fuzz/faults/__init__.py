@@ -8,6 +8,7 @@ after what their faults break.
 from collections.abc import Mapping
 
 from ..findings.oracle_names import CONTRACT, EVERY
+from ..findings.words import did_you_mean
 from . import allocation, configuration, liveness, pool, registration, reporting, tables, tensors
 from .registry import Fault, Part
 
@@ -15,6 +16,8 @@ __all__ = ["FAULTS", "MODULES", "Fault", "Part", "fault_named", "faults_in"]
 
 MODULES = (pool, tables, registration, allocation, reporting, liveness, tensors, configuration)
 """Where they are written."""
+
+LIST = "see blockproof mutants --list"
 
 
 def _rank(fault: Fault) -> tuple[int, int, int]:
@@ -46,5 +49,5 @@ def fault_named(spec: str, part: Part) -> Fault | None:
         return None
     name, known = spec.removeprefix("fault:"), faults_in(part)
     if name not in known:
-        raise ValueError(f"unknown fault {name!r}; write fault: and one of {', '.join(known)}")
+        raise ValueError(f"unknown fault {name!r}; {did_you_mean(name, known, LIST)}")
     return known[name]

@@ -1,10 +1,14 @@
 """Shapes, operations and outcomes as text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
+from difflib import SequenceMatcher, get_close_matches
 
 from ...model.cause import Cause
 from ...model.ops import Done, Failed, Group, Operation, Outcome, Shape
+
+FEW_NAMES = 20
+"""A list of more names is not shown in a message."""
 
 
 def operation_text(operation: Operation) -> str:
@@ -63,3 +67,20 @@ def plural(number: int, noun: str, several: str = "") -> str:
     ('1 run', '2,000 runs', '0 replies')
     """
     return f"{number:,} {noun if number == 1 else several or f'{noun}s'}"
+
+
+def did_you_mean(name: str, known: Collection[str], see: str = "") -> str:
+    """What to do about a name that is not known: the names that it resembles, whatever its case; else all of them if
+    they are few; else `see`.
+
+    >>> did_you_mean("Slidng", ["full", "sliding", "mamba"])
+    "did you mean 'sliding'?"
+    >>> did_you_mean("x", ["full", "sliding", "mamba"])
+    'choose from full, sliding, mamba'
+    """
+    folded = {one.lower(): one for one in known}
+    best = [SequenceMatcher(None, one, name.lower()).ratio() for one in get_close_matches(name.lower(), folded, 1)]
+    if best:
+        close = get_close_matches(name.lower(), folded, 2, best[0] - 0.01)  # another one may be as close
+        return f"did you mean {' or '.join(repr(folded[one]) for one in close)}?"
+    return see if see and len(known) > FEW_NAMES else f"choose from {', '.join(known)}"

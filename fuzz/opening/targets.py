@@ -6,6 +6,7 @@ from typing import TypeVar, cast
 from ..adapters import families, family_of, forms
 from ..adapters.impl import open_changed_impl, open_impl, open_impl_calculator
 from ..faults import Part, fault_named
+from ..findings.words import did_you_mean
 from ..targets.base import Calculator, Target, TargetUnavailableError, check_declarations
 from ..targets.family import Family
 from .child import ChildCalculator, ChildTarget, Place
@@ -93,7 +94,8 @@ def check_spec(spec: str) -> None:
     if (family := family_of(spec)) is None:
         if spec.endswith(".py"):
             raise ValueError(f"{spec}: name the function that makes the target, too, as in {spec}:make_target")
-        raise ValueError(f"unknown target {spec!r}; write one of {specs()}")
+        close = did_you_mean(spec.partition("==")[0], ("impl", *families()))
+        raise ValueError(f"unknown target {spec!r}; {close if close.endswith('?') else f'write one of {specs()}'}")
     family.version_in(spec)
 
 

@@ -4,11 +4,11 @@ The page docs/reference/declarations.md is written from this table.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from difflib import SequenceMatcher, get_close_matches
 from functools import cache
 from typing import get_args
 
 from ...model.ops import Kind
+from ..findings.words import did_you_mean
 
 PAGE = "docs/reference/declarations.md"
 """Where the names are listed for people."""
@@ -161,11 +161,7 @@ def _remedy(name: str, attribute: str, legal: Mapping[str, str]) -> str:
         return f"which is a name of {other}; move it there"
     if name in _NEEDED:
         return "without which nothing can be tested; every target has it"
-    folded = {known.lower(): known for known in legal}
-    best = [SequenceMatcher(None, one, name.lower()).ratio() for one in get_close_matches(name.lower(), folded, 1)]
-    near = get_close_matches(name.lower(), folded, 2, best[0] - 0.01) if best else []  # another one may be as close
-    meant = " or ".join(repr(folded[one]) for one in near)
-    return "which is unknown" + (f"; did you mean {meant}?" if meant else "; all names are listed")
+    return f"which is unknown; {did_you_mean(name, legal, 'all names are listed')}"
 
 
 def _example(attribute: str) -> str:
