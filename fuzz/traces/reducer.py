@@ -8,7 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 MAX_CANDIDATES = 100_000
 Case = TypeVar("Case")
@@ -17,12 +17,18 @@ Found = TypeVar("Found")
 """What it shows."""
 
 
+OnTry: TypeAlias = Callable[[int, int], None]
+"""Takes the candidates that were tried so far, and the size of the best."""
+
+
 @dataclass(frozen=True)
 class Limits:
     """When a search ends early, besides Ctrl-C."""
 
     candidates: int = MAX_CANDIDATES
     seconds: float | None = None
+    on_try: OnTry | None = None
+    """Told before each candidate how far the search is."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,10 @@ class Reducer(ABC, Generic[Case, Found]):
         """True if the case is smaller than the best so far. Here, all that is proposed is."""
         return True
 
+    def size(self) -> int:
+        """How large the best so far is, for those who wait."""
+        return 0
+
     def run(self) -> Reduced[Found]:
         """Search to the end, to a limit, or until Ctrl-C, which is not raised again: the best so far is kept."""
         complete = interrupted = False
@@ -94,6 +104,8 @@ class Reducer(ABC, Generic[Case, Found]):
         most, seconds = self._limits.candidates, self._limits.seconds
         if self._candidates >= most or (seconds is not None and time.monotonic() - self._started > seconds):
             raise _LimitReachedError
+        if self._limits.on_try is not None:
+            self._limits.on_try(self._candidates, self.size())
         self._candidates += 1
         shown = self.shows(candidate)
         if shown is None or not self.is_smaller(shown[0]):
