@@ -7,9 +7,6 @@ from difflib import SequenceMatcher, get_close_matches
 from ...model.cause import Cause
 from ...model.ops import Done, Failed, Group, Operation, Outcome, Shape
 
-FEW_NAMES = 20
-"""A list of more names is not shown in a message."""
-
 
 def operation_text(operation: Operation) -> str:
     """An operation with the fields that are not at their default.
@@ -70,8 +67,8 @@ def plural(number: int, noun: str, several: str = "") -> str:
 
 
 def did_you_mean(name: str, known: Collection[str], see: str = "") -> str:
-    """What to do about a name that is not known: the names that it resembles, whatever its case; else all of them if
-    they are few; else `see`.
+    """What to do about a name that is not known: the names that it resembles, whatever its case; else `see`, or
+    all of them if that is empty.
 
     >>> did_you_mean("Slidng", ["full", "sliding", "mamba"])
     "did you mean 'sliding'?"
@@ -83,4 +80,4 @@ def did_you_mean(name: str, known: Collection[str], see: str = "") -> str:
     if best:
         close = get_close_matches(name.lower(), folded, 2, best[0] - 0.01)  # another one may be as close
         return f"did you mean {' or '.join(repr(folded[one]) for one in close)}?"
-    return see if see and len(known) > FEW_NAMES else f"choose from {', '.join(known)}"
+    return see or f"choose from {', '.join(known)}"
