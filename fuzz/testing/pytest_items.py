@@ -1,0 +1,139 @@
+"""What the pytest plugin collects: a test for each trace file, and one for each attention type that is fuzzed."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import pytest
+
+from ..engines.fuzzing import FuzzOutcome, FuzzTask, fuzz
+from ..engines.plan import Plan
+from ..opening.oracles import suited_to
+from ..runs.open_run import open_run
+from ..targets.base import TargetUnavailableError, adapted_shape, lacking
+from ..traces.files import TraceError
+from ..workload.draw import SeededDraw
+from ..workload.shapes import ATTENTION, draw_shape
+from .corpus import Case, read_case
+from .pytest_options import chosen_seed
+from .pytest_shared import MARK, shared, shortest
+
+SHAPES_TRIED = 100
+"""So many shapes of an attention type are offered to a target before it counts as one that builds none."""
+
+
+class BlockproofItem(pytest.Item):
+    """A test of a target; `spec` names the target."""
+
+    spec: str
+
+    def setup(self) -> None:
+        """Opens the target, where that has not been done."""
+        try:
+            self.core = shared(self.config).opened(self.spec)
+        except TargetUnavailableError as error:
+            pytest.fail(str(error), pytrace=False)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """The file, no line, and the name in the headline of a failure."""
+        return self.path, None, self.nodeid
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]  # of pytest
+        """Of an exception that nobody expected, the places below this file only: no frames of pytest."""
+        excinfo.traceback = excinfo.traceback.cut(path=__file__)
+        return super().repr_failure(excinfo)
+
+    def fail(self, lines: Iterable[str]) -> NoReturn:
+        """Fail with this text and no traceback: it was not this code that is wrong."""
+        pytest.fail("\n".join(lines), pytrace=False)
+
+
+class TraceModule(pytest.File):
+    """A trace file."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """One test: the trace is replayed. CollectError, in one line, if it cannot be read."""
+        ours = shared(self.config)
+        try:
+            case = read_case(shortest(self.path), ours.target, ours.oracles)
+        except TraceError as error:
+            raise self.CollectError(str(error)) from None
+        yield TraceItem.from_parent(self, name="replay", case=case)
+
+
+class TraceItem(BlockproofItem):
+    """A trace, replayed: it must show nothing."""
+
+    def __init__(self, *, case: Case, **more: object) -> None:
+        super().__init__(**more)  # type: ignore[arg-type]  # name and parent, as pytest passes them
+        self.case = case
+        self.spec = case.spec
+        self.add_marker(MARK)
+
+    def runtest(self) -> None:
+        """Replay the trace."""
+        outcome = self.case.run(self.core)
+        self.user_properties += [("operations", outcome.operations), ("repeat", self.case.command)]
+        if outcome.failed:
+            self.fail(outcome.lines())
+
+
+class FuzzModule(pytest.Collector):
+    """Parent of the tests that fuzz; it stands for no file."""
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """A test for each attention type."""
+        for name in shared(self.config).attention or ATTENTION:
+            yield FuzzItem.from_parent(self, name=f"fuzz[{name}]", attention=name)
+
+
+def fuzz_items(session: pytest.Session) -> list[pytest.Item]:
+    """The tests that fuzz: the same names in every process."""
+    parent = FuzzModule.from_parent(session, name="blockproof", nodeid="blockproof")
+    return [item for item in parent.collect() if isinstance(item, pytest.Item)]
+
+
+class FuzzItem(BlockproofItem):
+    """One attention type, fuzzed for some seconds: nothing must be found."""
+
+    def __init__(self, *, attention: str, **more: object) -> None:
+        super().__init__(**more)  # type: ignore[arg-type]  # as above
+        self.attention = attention
+        self.spec = shared(self.config).target or ""
+        self.add_marker(MARK)
+
+    def runtest(self) -> None:
+        """Fuzz, and shrink what is found. Skipped if the target builds no such core and this one was not asked for."""
+        ours = shared(self.config)
+        oracles = ours.oracles or suited_to(self.spec)
+        seed = chosen_seed(self.config)
+        plan = Plan(seed, ours.seconds, attention=(self.attention,), oracles=oracles, known=ours.known)
+        if not self._is_built(plan):
+            pytest.skip(f"{self.spec} builds no core with {self.attention}")
+        known_file = str(shortest(ours.known_file)) if ours.known_file else ""
+        task = FuzzTask(self.spec, "random", plan, isolate=ours.isolate, known_file=known_file)
+        outcome = fuzz(task, self.core, ours.out, {}, print)
+        self.user_properties += [("operations", outcome.done.operations), ("repeat", outcome.repeat)]
+        if outcome.done.finding is not None:
+            self.fail(self._failure(outcome))
+        if outcome.done.interrupted:
+            raise KeyboardInterrupt
+
+    def _is_built(self, plan: Plan) -> bool:
+        """False if the target refuses all shapes of a good many. What was asked for by name counts as built."""
+        run = open_run(self.core, plan.judging())
+        if shared(self.config).attention:
+            return True
+        for number in range(SHAPES_TRIED):
+            shape = draw_shape(SeededDraw(f"{plan.seed}/{number}"), ATTENTION[self.attention])
+            if run.start(adapted_shape(shape, lacking(self.core))) is not None or run.built:
+                return True
+        return False
+
+    def _failure(self, outcome: FuzzOutcome) -> list[str]:
+        """What was found: numbered steps with what they change, and where the files are."""
+        again = [f"repeat the search: {outcome.repeat}"]
+        if outcome.kept is None or outcome.kept.shrunk is None:
+            return [str(outcome.done.finding), *outcome.lines()]
+        case = read_case(outcome.kept.files.trace, self.spec)
+        return [*case.run(self.core).lines(), f"trace: {case.path}", *again]

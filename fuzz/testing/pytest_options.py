@@ -1,0 +1,80 @@
+"""The options of the pytest plugin. Imports nothing of blockproof, as every pytest run loads it."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+
+class Option(NamedTuple):
+    """A command-line option `--blockproof-NAME`, which is also a setting `blockproof_NAME` of the ini file."""
+
+    name: str
+    metavar: str | None
+    """None for a switch."""
+    help: str
+
+
+OPTIONS = (
+    Option("target", "TARGET", "What is tested, as `blockproof fuzz --target` takes it."),
+    Option("seconds", "S", "Fuzz the target: one test for each attention type, each of so many seconds."),
+    Option("traces", "DIR", "Collect the trace files (*.json) in this folder as tests. May be repeated."),
+    Option("oracle", "NAMES", "What judges, as `blockproof fuzz --oracle` takes it; by default what suits the target."),
+    Option("attention", "NAMES", "Attention types to fuzz, such as full,full+sliding; by default all that are built."),
+    Option("seed", "N", "Same seed, same runs; drawn and shown in the header by default."),
+    Option("known", "FILE", "Known findings, as `blockproof fuzz --known` takes them: fuzzing goes on after these."),
+    Option("out", "DIR", "Folder for what is found; by default `findings` in pytest's root folder."),
+    Option("isolate", None, "Run the target in a process of its own: a crash or a hang is a failure."),
+)
+_SEED = pytest.StashKey[int]()
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare the options, and the settings of the same names."""
+    group = parser.getgroup("blockproof", "blockproof: KV-cache cores")
+    for name, metavar, what in OPTIONS:
+        if metavar is None:
+            group.addoption(f"--blockproof-{name}", action="store_true", default=None, help=what)
+            parser.addini(f"blockproof_{name}", what, type="bool", default=False)
+        elif name == "traces":
+            group.addoption(f"--blockproof-{name}", metavar=metavar, action="append", help=what)
+            parser.addini(f"blockproof_{name}", what, type="paths")
+        else:
+            group.addoption(f"--blockproof-{name}", metavar=metavar, help=what)
+            parser.addini(f"blockproof_{name}", what)
+
+
+def option(config: pytest.Config, name: str) -> Any:
+    """The value of an option, else of the setting of that name; None or empty if neither is given."""
+    given = config.getoption(f"blockproof_{name}")
+    return config.getini(f"blockproof_{name}") if given is None else given
+
+
+def trace_folders(config: pytest.Config) -> list[Path]:
+    """The folders whose JSON files are traces, as absolute paths."""
+    given = config.getoption("blockproof_traces")
+    if given is None:
+        return [folder.resolve() for folder in config.getini("blockproof_traces")]
+    return [(config.invocation_params.dir / folder).resolve() for folder in given]
+
+
+def named_path(config: pytest.Config, name: str) -> Path | None:
+    """The path in an option, from the current folder; or in the setting, from pytest's root folder. None if neither."""
+    if (given := config.getoption(f"blockproof_{name}")) is not None:
+        return Path(config.invocation_params.dir, given)
+    setting = config.getini(f"blockproof_{name}")
+    return config.rootpath / setting if setting else None
+
+
+def choose_seed(config: pytest.Config, drawn: int) -> None:
+    """Take the seed that was given, else `drawn`. UsageError if it is no number."""
+    given = option(config, "seed")
+    try:
+        config.stash[_SEED] = int(given) if given else drawn
+    except ValueError:
+        raise pytest.UsageError(f"--blockproof-seed: {given!r} is no whole number") from None
+
+
+def chosen_seed(config: pytest.Config) -> int:
+    """The seed of this test run, the same in every worker of pytest-xdist."""
+    return config.stash[_SEED]
