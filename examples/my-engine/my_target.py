@@ -1,7 +1,9 @@
 """The engine's KV cache as a target of blockproof: this file is all that somebody with an engine writes."""
 
+from typing import get_args
+
 from blockproof.model import ops
-from blockproof.model.ops import Done, Failed, Refused, failed
+from blockproof.model.ops import Done, Failed, Kind, Refused, failed
 from blockproof.model.snapshot import Labels, Snapshot
 from my_engine import KVCache
 
@@ -16,12 +18,14 @@ class MyTarget:
         | {"TakeEvents", "TakeNewBlockIds", "TakeStats"}
         | {"Submit.adapter", "Submit.salt", "Submit.items", "Submit.embeds"}
         | {"Allocate.external", "Allocate.delay", "Allocate.encoder_tokens", "Allocate.reserved"}
+        | {"hybrids", "Shape.eagle", "Shape.decode_parallel", "Shape.prefill_parallel"}
+        | {f"Group.kind={kind}" for kind in get_args(Kind) if kind != "full"}
     )
 
     def start(self, shape):
         """A new cache; `Failed` for what this one is not made for."""
         self.shape, self.requests, self.labels = shape, {}, Labels()
-        if [group.kind for group in shape.groups] != ["full"] or shape.eagle or shape.parallel > 1:
+        if [group.kind for group in shape.groups] != ["full"]:
             return Failed("NotImplementedError"), None
         usable = shape.num_blocks - 1  # block 0 is blockproof's null block, which this engine does not have
         self.core = KVCache(usable, shape.groups[0].block_size, shape.caching)
