@@ -1,8 +1,8 @@
 """The command line `blockproof`: its commands and its exit codes.
 
 0: nothing was found. 1: a finding, or a floor that was not reached. 2: wrong usage or bad input. 3: a target could not
-be started. 70: a bug of blockproof itself. 130: Ctrl-C before there was anything to report; a fuzz run that Ctrl-C ends
-reports what it has and exits with 0 or 1.
+be started, or a run tested nothing. 70: a bug of blockproof itself. 130: Ctrl-C ended it and nothing was found until
+then. 141: whoever read the output has closed the pipe.
 
 What a command needs is imported when it runs, so that `blockproof -h` answers at once.
 """
@@ -22,6 +22,7 @@ from ..targets.base import TargetUnavailableError
 from ..traces.files import TraceError
 from .bisect import bisect
 from .campaign import campaign
+from .ci import ci
 from .completion import rejoin_bash_words
 from .configurations import fuzz_config
 from .deviations import deviations
@@ -34,6 +35,7 @@ from .plan import plan
 from .prove import prove
 from .targets import app as targets_app
 from .traces import replay, shrink
+from .verify import verify
 
 HELP = "Hold a KV-cache core against its specification, operation by operation."
 RELEASE = example()
@@ -46,12 +48,14 @@ app.command("fuzz-config", epilog=f"Example: blockproof fuzz-config --target {RE
 app.command(epilog="Example: blockproof replay findings/free_free_1a2b3c4d.json --show")(replay)
 app.command(epilog=f"Example: blockproof shrink trace.json --target {RELEASE}")(shrink)
 app.command(epilog="Example: blockproof bisect trace.json --releases 0.20.2..0.33.0")(bisect)
+app.command(epilog="Example: blockproof ci --target my_target:make_target --corpus tests/regressions")(ci)
 app.command(epilog="Example: blockproof mutants --only free-order-reversed")(mutants)
 app.command(epilog=f"Example: blockproof deviations --target {RELEASE} --check docs/evidence/deviations")(deviations)
 app.command(epilog="Example: blockproof plan examples/gemma-3-27b.json --memory 60GiB --max-model-len 131072")(plan)
 app.command(epilog=f"Example: blockproof prove T4 T5 --target {RELEASE}")(prove)
 app.command(epilog="Example: blockproof explore sliding full+mamba --jobs 2")(explore)
 app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")(diff)
+app.command(epilog="Example: blockproof verify --git main..HEAD --target my_target.py:make_target")(verify)
 app.command(epilog=f"Example: blockproof campaign --releases {FAMILY} --jobs 2")(campaign)
 app.command(epilog=f"Example: blockproof findings docs/evidence/findings --releases {FAMILY}")(findings)
 app.add_typer(targets_app, name="targets")
@@ -80,7 +84,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rejoin_bash_words()
     try:
         code = app(arguments, standalone_mode=False)
+        sys.stdout.flush()
         return code if isinstance(code, int) else 0
+    except SystemExit as end:  # the command line's parser and rich end so where a pipe is closed
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        return _pipe_closed()
     except (typer.Abort, KeyboardInterrupt):
         return _give_up("interrupted", 130)
     except (TraceError, FloorsError, ModelError) as error:
@@ -88,9 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TargetUnavailableError as error:
         return _give_up(str(error), 3)
     except BrokenPipeError:
-        # Whoever read our output has gone. Python would complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return _pipe_closed()
     except OSError as error:
         return _give_up(f"{error.filename or 'a file'}: {error.strerror}; check the path and its permissions", 2)
     except Exception as error:
@@ -98,6 +105,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _give_up(" ".join(error.format_message().split()) or "no command; see blockproof -h", 2)
         traceback.print_exc()
         return _give_up("this is a bug of blockproof: please report the lines above and the command", 70)
+
+
+def _pipe_closed() -> int:
+    """Whoever read our output has gone, which is not a finding: the exit code of a shell for that (128 + SIGPIPE).
+
+    Python would complain when it flushes at exit.
+    """
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.__stdout__, sys.__stderr__):
+        try:
+            if stream is not None:
+                stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
+    return 141
 
 
 def _give_up(problem: str, code: int) -> int:

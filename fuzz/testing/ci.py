@@ -1,0 +1,204 @@
+"""A job of continuous integration: replay what was found before, then look for something new, and tell the runner.
+
+The log shows the commands, so that each can be repeated elsewhere. GitHub is told more than the exit code: annotations,
+a summary of the job, and outputs. Nothing is drawn: without a seed, the commit decides.
+"""
+
+import os
+import shlex
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from ..findings.words import plural
+from ..opening.targets import open_target
+from ..targets.base import close_target
+from ..traces.reproduction import safe_name
+from .corpus import Case, Outcome, read_case
+from .runner import Runner, runner_here
+
+OPERATIONS = 100_000
+"""How many operations are made if no limit is given. Operations, not seconds: a busy runner tests as much."""
+SEED_DIGITS = 8
+"""The seed is the number that these first hexadecimal digits of the commit write."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be done; the options of `blockproof ci`."""
+
+    target: str
+    corpus: Path | None = None
+    """Folder of traces that must show nothing."""
+    report: Path = Path("blockproof-report")
+    """Folder for JUnit files, summary and findings."""
+    operations: int | None = None
+    seconds: float | None = None
+    seed: int | None = None
+    attention: str | None = None
+    oracle: str | None = None
+    known: Path | None = None
+    floors: Path | None = None
+    isolate: bool = True
+
+    @property
+    def corpus_junit(self) -> Path:
+        """Where the corpus is reported, a test case for each trace."""
+        return self.report / "corpus.xml"
+
+    @property
+    def fuzz_junit(self) -> Path:
+        """Where `blockproof fuzz` reports."""
+        return self.report / "fuzz.xml"
+
+    @property
+    def fuzz_summary(self) -> Path:
+        """The same as Markdown."""
+        return self.report / "fuzz.md"
+
+    def command(self, seed: int) -> list[str]:
+        """The arguments of `blockproof` that fuzz."""
+        limit = OPERATIONS if self.operations is None and self.seconds is None else self.operations
+        options = {
+            "target": self.target,
+            "attention": self.attention,
+            "oracle": self.oracle,
+            "seed": seed,
+            "operations": limit,
+            "seconds": self.seconds,
+            "known": self.known,
+            "floors": self.floors,
+            "out": self.report / "findings",
+            "junit": self.fuzz_junit,
+            "summary": self.fuzz_summary,
+        }
+        words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
+        return ["fuzz", *words, *(["--isolate"] if self.isolate else [])]
+
+
+def seed_of_commit(environ: Mapping[str, str]) -> int:
+    """The seed for the commit that is tested: of the runner's variables, else of git. ValueError if there is none."""
+    commit = environ.get("GITHUB_SHA") or environ.get("CI_COMMIT_SHA")
+    if not commit:
+        asked = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        commit = asked.stdout.strip()
+    try:
+        return int(commit[:SEED_DIGITS], 16)
+    except ValueError:
+        raise ValueError("there is no commit to take the seed from; name one") from None
+
+
+def run(job: Job, environ: Mapping[str, str] = os.environ, say: Callable[[str], None] = print) -> int:
+    """Do the job. Returns the exit code: of `blockproof fuzz`, or 1 if a trace of the corpus shows something.
+
+    Then nothing is fuzzed. ValueError without a seed and a commit, and for a target's name that has no known form;
+    TraceError for a broken trace; TargetUnavailableError if the target cannot be started.
+    """
+    number = seed_of_commit(environ) if job.seed is None else job.seed
+    runner = runner_here(environ, say)
+    job.report.mkdir(parents=True, exist_ok=True)
+    for path in (job.corpus_junit, job.fuzz_junit, job.fuzz_summary):
+        path.unlink(missing_ok=True)  # of an earlier job in the same folder
+    runner.output("seed", str(number))
+    runner.output("report", str(job.report.resolve()))
+    runner.output("artifact", artifact_name(job, number, environ))
+    if job.corpus is not None and _corpus_fails(job, runner, say):
+        return 1
+    return _fuzz(job, number, runner)
+
+
+def artifact_name(job: Job, seed: int, environ: Mapping[str, str]) -> str:
+    """A name that every file system takes, different for each job of a run, its matrix and its repetitions."""
+    places = [environ.get(name, "") for name in ("GITHUB_JOB", "RUNNER_OS", "GITHUB_RUN_ATTEMPT")]
+    python = f"py{sys.version_info.major}{sys.version_info.minor}"
+    # The target last: it may be long, and is what is cut off.
+    return safe_name("-".join(part for part in ("blockproof", *places, python, str(seed), job.target) if part))
+
+
+def _corpus_fails(job: Job, runner: Runner, say: Callable[[str], None]) -> bool:
+    """Replay the corpus and report it. True if something shows."""
+    assert job.corpus is not None
+    if not job.corpus.is_dir():
+        raise ValueError(f"{job.corpus}: no such folder of traces; make it, or leave --corpus out")
+    oracles = tuple(job.oracle.split(",")) if job.oracle not in (None, "auto") else ()
+    cases = [read_case(path, job.target, oracles) for path in sorted(job.corpus.glob("*.json"))]
+    runner.group(f"{plural(len(cases), 'trace')} from {job.corpus}, which must show nothing")
+    outcomes = _replayed(cases, job)
+    for outcome in outcomes:
+        say(f"{'FAILED' if outcome.failed else 'passed'}  {outcome.case.path}  {outcome.headline}".rstrip())
+        if outcome.failed:
+            say(textwrap.indent("\n".join(outcome.lines()), "    "))
+    runner.end_group()
+    for outcome in outcomes:
+        if outcome.failed:
+            text = f"{outcome.replayed.finding or outcome.headline}\nrepeat it: {outcome.case.command}"
+            runner.error(outcome.headline, text, str(outcome.case.path))
+    job.corpus_junit.write_text(corpus_junit(job.target, outcomes), encoding="utf-8")
+    runner.summarize(corpus_summary(outcomes))
+    return any(outcome.failed for outcome in outcomes)
+
+
+def _replayed(cases: list[Case], job: Job) -> list[Outcome]:
+    """What each case shows, on a target that is opened once."""
+    if not cases:
+        return []
+    target = open_target(job.target, isolate=job.isolate)
+    try:
+        return [case.run(target) for case in cases]
+    finally:
+        close_target(target)
+
+
+def corpus_junit(target: str, outcomes: list[Outcome]) -> str:
+    """JUnit XML: a test case for each trace."""
+    failures = str(sum(outcome.failed for outcome in outcomes))
+    suite = ElementTree.Element("testsuite", name=f"blockproof corpus {target}", failures=failures, errors="0")
+    suite.set("tests", str(len(outcomes)))
+    for outcome in outcomes:
+        case = ElementTree.SubElement(suite, "testcase", classname="corpus", name=outcome.case.path.stem)
+        if outcome.failed:
+            ElementTree.SubElement(case, "failure", message=outcome.headline).text = "\n".join(outcome.lines())
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def corpus_summary(outcomes: list[Outcome]) -> str:
+    """Markdown: how many traces show nothing, and all of those that do."""
+    failed = [outcome for outcome in outcomes if outcome.failed]
+    verdict = f"{len(failed)} of them failed" if failed else "nothing was found"
+    lines = [f"## blockproof: {plural(len(outcomes), 'trace')} of the corpus replayed, {verdict}", ""]
+    for outcome in failed:
+        lines += [f"`{outcome.case.path}`", "", "```", *outcome.lines(), "```", ""]
+    return "\n".join(lines)
+
+
+def _fuzz(job: Job, seed: int, runner: Runner) -> int:
+    """Run `blockproof fuzz` in a process of its own, and report what it says."""
+    words = job.command(seed)
+    runner.group(f"$ {shlex.join(['blockproof', *words])}")
+    command = [sys.executable, "-m", f"{__package__.split('.')[0]}.fuzz.cli", *words]
+    sys.stdout.flush()
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    sys.stderr.write(done.stderr)
+    runner.end_group()
+    if job.fuzz_summary.exists():
+        runner.summarize(job.fuzz_summary.read_text(encoding="utf-8"))
+    failures = list(ElementTree.parse(job.fuzz_junit).iter("failure")) if job.fuzz_junit.exists() else []
+    for failure in failures:
+        runner.error(failure.get("message", ""), failure.text or "", source_of(job.target))
+    if done.returncode and not failures:
+        problem = (done.stderr.strip().splitlines() or [f"blockproof fuzz: exit status {done.returncode}"])[-1]
+        runner.error(problem, problem, source_of(job.target))
+        runner.summarize(f"## blockproof: nothing tested\n\n{problem}\n")
+    return done.returncode
+
+
+def source_of(target: str) -> str | None:
+    """The file, below the current folder, that a target of one's own stands in; None if that is not known."""
+    module = target.rpartition(":")[0]
+    named = module if module.endswith(".py") else f"{module.replace('.', '/')}.py"
+    places = (Path(named), Path("src", named), Path(named.removesuffix(".py"), "__init__.py"))
+    return next((path.as_posix() for path in places if module and path.is_file()), None)
