@@ -9,9 +9,9 @@ Units: lengths and counts of tokens are in tokens, ids and counts of blocks in b
 
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from math import lcm
-from typing import Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import Literal, Protocol, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
 from .cause import Cause, Frame, cause_of
 
@@ -25,8 +25,31 @@ FULL_FAMILY: frozenset[Kind] = frozenset({"full", "mla", "tq", "sink"})
 SLIDING_FAMILY: frozenset[Kind] = frozenset({"sliding", "sliding_mla"})
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class _Printer(Protocol):
+    """What Hypothesis and IPython print with."""
+
+    def text(self, text: str, /) -> None:
+        """Print a text as it is."""
+        ...
+
+
+class _Brief:
+    """A dataclass that is printed as the call that makes it, without fields at their default."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        assert is_dataclass(self)
+        changed = ((field, getattr(self, field.name)) for field in fields(self))
+        texts = [f"{field.name}={value!r}" for field, value in changed if value != field.default]
+        return f"{type(self).__name__}({', '.join(texts)})"
+
+    def _repr_pretty_(self, printer: _Printer, cycle: bool) -> None:
+        printer.text(repr(self))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Group(_Brief):
     """Layers that share one block table and one spec. Groups with equal fields (but for `eagle`) have equal specs."""
 
     kind: Kind
@@ -45,8 +68,8 @@ class Group:
         return tuple(getattr(self, field.name) for field in fields(self) if field.name != "eagle")
 
 
-@dataclass(frozen=True, slots=True)
-class Shape:
+@dataclass(frozen=True, slots=True, repr=False)
+class Shape(_Brief):
     """Which core is built: its groups, its pool, its switches (core.md §§5, 9, 10)."""
 
     groups: tuple[Group, ...]

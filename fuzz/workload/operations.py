@@ -13,6 +13,15 @@ from ...model import ops
 from ...model.ops import Operation, Shape
 from ...model.requests import Request
 from ...model.scene import Scene
+from .bounds import (
+    draftable,
+    holds_nothing,
+    item_named,
+    most_rejected,
+    sampled_by_step,
+    sampled_late,
+    tokens_of,
+)
 from .draw import Draw
 
 Action: TypeAlias = Callable[[Scene], Operation | None]
@@ -50,8 +59,8 @@ class Workload:
         """Places of multimodal items. Prompts have different items in the same places, so identities collide if a core
         loses the key of an item."""
         self._drafts = draw.choose((0, 1, 2, 3))
-        if draw.integer(0, 3) or realistic:  # schedulers do not draft more than Mamba layers have states for
-            self._drafts = min([self._drafts, *(g.speculative_blocks for g in shape.groups if g.kind == "mamba")])
+        if draw.integer(0, 3) or realistic:
+            self._drafts = draftable(shape, self._drafts)
         self._drafts *= self.has("drafts")
         self._externals = draw.integer(0, 3) == 0 and self.has("Allocate.external")
         self._lookahead = draw.choose((0, 0, 1, 4)) * self.has("Allocate.lookahead")
@@ -116,12 +125,7 @@ class Workload:
 
     def _tokens(self, count: int) -> tuple[int, ...]:
         """Tokens made of one drawn number: one draw per token would take most of the time under Hypothesis."""
-        size = self._alphabet
-        number, tokens = self.draw.integer(0, size**count - 1), []
-        for _ in range(count):
-            number, token = divmod(number, size)
-            tokens.append(token)
-        return tuple(tokens)
+        return tokens_of(self.draw.integer(0, self._alphabet**count - 1), count, self._alphabet)
 
     def submit(self, scene: Scene) -> Operation | None:
         """A new request, mostly with the most used prefix or a part of it."""
@@ -164,9 +168,7 @@ class Workload:
         if self.draw.integer(0, 3) == 0:
             return ()
         return tuple(
-            ops.Item(f"{self.draw.choose(('p', 'q'))}{size}", offset, size)  # an identifier stands for one content
-            for offset, size in places
-            if offset + size <= length
+            item_named(self.draw.choose(("p", "q")), offset, size) for offset, size in places if offset + size <= length
         )
 
     def work(self, scene: Scene) -> Operation | None:
@@ -181,7 +183,7 @@ class Workload:
             return self._advance(request)
         if request.lead and self.draw.integer(0, 1):
             return self._late_news(request)
-        if not request.computed and not any(tables.get(name) for tables in scene.state.tables):
+        if not request.computed and holds_nothing(scene, name):
             lookup = self.draw.integer(0, 9) > 0 and self.has("Lookup")
             return ops.Lookup(name) if lookup else self._allocate(scene, request)
         return self._allocate(scene, request)
@@ -192,7 +194,7 @@ class Workload:
         hit = looked_up and request.hit is not None and draw.integer(0, 15) > 0 and self.has("Allocate.hit")
         start = request.computed + (request.hit[0] if hit and request.hit else 0)
         fresh = not request.computed and name not in scene.registered[0] if scene.registered else False
-        fresh = fresh and not any(tables.get(name) for tables in scene.state.tables)
+        fresh = fresh and holds_nothing(scene, name)
         tokens = len(request.tokens)
         delays = self.has("Allocate.delay")
         missing = tokens - start if delays else tokens - start - 1  # a step without new tokens is one that waits
@@ -229,20 +231,17 @@ class Workload:
     def _advance(self, request: Request) -> Operation:
         """The step has run. Positions behind the known tokens are drafts: some are rejected, the others sampled."""
         draw, name = self.draw, request.submit.request
-        tokens, max_len = len(request.tokens), self.shape.max_model_len
         end = request.computed + request.scheduled
-        if end < tokens:
+        if end < len(request.tokens):
             return ops.Advance(name)
-        drafts = end - tokens
-        if drafts and draw.integer(0, 1) == 0 and self.has("Reject"):
+        if end > len(request.tokens) and draw.integer(0, 1) == 0 and self.has("Reject"):
             return ops.Advance(name)  # asynchronous: the news comes later
-        rejected = draw.integer(0, min(drafts, request.scheduled - 1))
-        sampled = min(end - rejected + 1 - tokens, max_len - tokens)
-        return ops.Advance(name, self._tokens(max(0, sampled)), rejected)
+        rejected = draw.integer(0, most_rejected(request))
+        return ops.Advance(name, self._tokens(sampled_by_step(request, rejected, self.shape.max_model_len)), rejected)
 
     def _late_news(self, request: Request) -> Operation:
         name = request.submit.request
-        sampled = min(request.lead, self.shape.max_model_len - len(request.tokens))
+        sampled = sampled_late(request, self.shape.max_model_len)
         if not request.drafts or (sampled and self.draw.integer(0, 2) == 0):
             return ops.Advance(name, self._tokens(sampled)) if sampled else ops.Free(name)
         return ops.Reject(name, self.draw.integer(1, request.drafts))

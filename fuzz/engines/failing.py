@@ -1,0 +1,139 @@
+"""What a test raises when a target is found to be wrong: the finding, the files that it leaves, and how to repeat it.
+
+A command is printed only after it has been run and has shown the finding. A target that no shell can name, or that is
+wrong in this process alone, is repeated in Python.
+"""
+
+import shlex
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ..findings.finding import Finding, Trace
+from ..findings.words import trace_lines
+from ..opening.given import Given, is_factory
+from ..runs.judging import Judging
+from ..targets.base import Target
+from ..traces.reproduction import base_name, write_reproduction
+from ..traces.trace_file import FoundWhat, TraceFile, write_trace
+from .keeping import recorded_name
+
+FOLDER = Path("findings")
+"""Where files of findings are written, below the current folder."""
+COMMAND_SECONDS = 120.0
+"""How long the command may take that is tried before it is printed."""
+
+
+@dataclass(frozen=True)
+class Tested:
+    """What is tested, and where its findings go."""
+
+    given: Given
+    target: Target
+    judging: Judging
+    tensors: str | None = None
+    """Where the shadow memory keeps its tags, as `memory_named` takes it."""
+    folder: Path | None = FOLDER
+    """None: no files are written."""
+
+    @property
+    def name(self) -> str:
+        """The target as traces name it."""
+        return recorded_name(self.given, self.target) if isinstance(self.given, str) else self.target.name
+
+    def trace_file(self, finding: Finding, trace: Trace) -> TraceFile:
+        """What is written of a finding."""
+        oracles = tuple(self.judging.oracles)
+        return TraceFile(trace, self.name, FoundWhat.of(finding), oracles=oracles, tensors=self.tensors)
+
+    def how_to_repeat(self, file: TraceFile) -> list[str]:
+        """Lines that say where the finding was written and how to see it again. Never fails."""
+        if self.folder is None:
+            return ["no files were asked for"]
+        try:
+            if not isinstance(self.given, str):
+                trace = self.folder / f"{base_name(file)}.json"
+                write_trace(file, trace)
+                given = f"the function {_name_of(self.given)}" if is_factory(self.given) else "an object"
+                return self._in_python(trace, f"the target was given as {given}")
+            files = write_reproduction(file, self.folder, self.tensors, file.oracles or ())
+        except OSError as error:
+            return [f"nothing was written to {self.folder}: {error}"]
+        if problem := _problem_with(files.command):
+            return self._in_python(files.trace, problem)
+        return [f"trace:  {files.trace}", f"pytest: {files.test}", f"repeat the finding: {files.command}"]
+
+    def _in_python(self, trace: Path, why: str) -> list[str]:
+        """A test that fails as long as the finding is there, for the module that has the target."""
+        target = repr(self.given) if isinstance(self.given, str) else _name_of(self.given)
+        return [
+            f"trace:  {trace}",
+            f"no shell command repeats it: {why}. In Python:",
+            "",
+            "    from pathlib import Path",
+            "    from blockproof.fuzz import replay_text",
+            "",
+            f"    def test_{trace.stem}():",
+            f"        finding = replay_text(Path({str(trace)!r}).read_text(), {target})",
+            '        assert finding is None, f"\\n{finding}"',
+        ]
+
+
+class FindingError(AssertionError):
+    """An oracle objects to the target. The text says where and why, and how to see it again.
+
+    Files are written, and the command is tried, when the text is first asked for: Hypothesis raises the error hundreds
+    of times while it shrinks, and shows one.
+    """
+
+    def __init__(self, finding: Finding, trace: Trace, tested: Tested, *, steps: bool) -> None:
+        """`steps`: the text has the steps of the trace."""
+        super().__init__(finding, trace)
+        self.finding = finding
+        self.trace = trace
+        self._tested = tested
+        self._steps = steps
+        self._text = ""
+
+    def __str__(self) -> str:
+        if not self._text:
+            steps = ["", *trace_lines(self.trace.shape, self.trace.operations)] if self._steps else []
+            how = self._tested.how_to_repeat(self._tested.trace_file(self.finding, self.trace))
+            self._text = "\n".join([str(self.finding), *steps, "", *how])
+        return self._text
+
+
+def failure(finding: Finding, trace: Trace, tested: Tested, *, steps: bool = False) -> FindingError:
+    """The error to be raised, of a class of its own for each cause (`Finding.identity`).
+
+    Hypothesis tells failures apart by class and line: so it shrinks no finding to one of another cause.
+    """
+    return _class_for(finding.kind, finding.identity)(finding, trace, tested, steps=steps)
+
+
+@cache
+def _class_for(kind: tuple[str, str], identity: tuple[str, ...]) -> type[FindingError]:
+    words = ["".join(c if c.isalnum() else "_" for c in word) for word in kind]
+    return type("_at_".join(words), (FindingError,), {"__doc__": FindingError.__doc__, "__module__": __name__})
+
+
+def _problem_with(command: str) -> str:
+    """Why a command that is to repeat a finding does not do so; empty if it does.
+
+    It is run as a shell would run it in the current folder, with this interpreter in place of the script.
+    """
+    words = [sys.executable, "-m", f"{__name__.split('.')[0]}.fuzz.cli", *shlex.split(command)[1:]]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{type(error).__name__} when it was tried"
+    if done.returncode == 0:
+        return "a new process shows nothing, so something has changed the target in this one, as a monkeypatch does"
+    return "" if done.returncode == 1 else (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+
+
+def _name_of(given: Given) -> str:
+    """What a test may call the target that it gave."""
+    return str(getattr(given, "__name__", "target"))

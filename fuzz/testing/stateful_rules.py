@@ -1,0 +1,361 @@
+"""The rules of the state machine: one for each operation of a scheduler, with what must hold before it.
+
+Arguments say what is wanted. What there is no room for is cut off, as a scheduler cuts a step down to its budget; what
+is printed of a step is what the core was asked for.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, MultipleResults, consumes, multiple, precondition, rule
+from hypothesis.strategies import SearchStrategy
+
+from ...model import ops
+from ..workload.bounds import most_rejected, new_tokens_for, sampled_by_step, sampled_late
+from ..workload.operations import UNKNOWN_REQUEST
+from .stateful_phases import (
+    arriving,
+    awaiting_news,
+    drafting,
+    fresh,
+    live,
+    ready,
+    scheduled,
+    undecided,
+    with_blocks,
+)
+from .stateful_run import Handle, MachineRun
+from .stateful_strategies import ADAPTER_NAMES, SALT_NAMES, TOKENS, item_rows, of_machine, prompts
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+MOST_LIVE = 8
+"""Requests at a time."""
+MOST_OUTSIDE = 5
+"""References of outside holders at a time, after which they take no more."""
+MOST_TOKENS = 64
+"""Of a step: more than most requests have, so that whole prompts come often."""
+SELDOM = st.sampled_from((False,) * 7 + (True,))
+NEW_TOKENS = st.integers(1, MOST_TOKENS)
+DRAFTS = st.integers(0, 3)
+LOOKAHEAD = st.sampled_from((0, 0, 1, 4))
+RESERVED = st.sampled_from((0,) * 7 + (1, 2, 4))
+
+
+def can(*needs: str, to: Callable[[Handle], bool] | None = None) -> Callable[[Method], Method]:
+    """A precondition: the target has all of this (names of `declarations.LACKS`), and some request is in this phase."""
+
+    def possible(machine: MachineRun) -> bool:
+        if machine.is_over or not machine.has(*needs):
+            return False
+        return to is None or any(map(to, machine.live))
+
+    return precondition(possible)
+
+
+def has_room(machine: MachineRun) -> bool:
+    """One more request may come."""
+    return len(machine.live) < MOST_LIVE
+
+
+def holds_outside(machine: MachineRun) -> bool:
+    """Somebody outside holds blocks."""
+    return bool(machine.scene.state.outside)
+
+
+def may_hold_outside(machine: MachineRun) -> bool:
+    """Somebody outside may hold one block more."""
+    return machine.run.shape.num_blocks > 1 and len(machine.scene.state.outside) < MOST_OUTSIDE
+
+
+def prompts_of(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
+    """Prompts that fit into the model."""
+    return prompts(machine.run.shape.max_model_len)
+
+
+def items_of(machine: MachineRun) -> SearchStrategy[tuple[ops.Item, ...]]:
+    """Multimodal items that fit into the model."""
+    return item_rows(machine.run.shape.max_model_len)
+
+
+def evictable(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
+    """A block that holds cached content, or any one or two."""
+    anything = st.lists(st.integers(0, machine.run.shape.num_blocks - 1), min_size=1, max_size=2, unique=True).map(
+        tuple
+    )
+    registered = sorted(machine.scene.state.identity)
+    return st.tuples(st.sampled_from(registered)) | anything if registered else anything
+
+
+def touchable(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
+    """One or two blocks that are visible outside the core, or one of them twice."""
+    hidden = set(machine.scene.state.out_of_reach)
+    blocks = [block for block in range(1, machine.run.shape.num_blocks) if block not in hidden]
+    return st.lists(st.sampled_from(blocks), min_size=1, max_size=2).map(tuple) if blocks else st.just(())
+
+
+class KVCacheMachine(MachineRun):
+    """A scheduler that drives a KV-cache core. `stateful.kv_cache_machine` makes one for a target."""
+
+    requests = Bundle("requests")
+
+    # Requests come and go.
+
+    @can()
+    @precondition(has_room)
+    @rule(target=requests, prompt=of_machine(prompts_of), skip_lookup=SELDOM)
+    def submit(self, prompt: tuple[int, ...], skip_lookup: bool = False) -> Handle | MultipleResults[Handle]:
+        """A request arrives."""
+        return self._submitted(ops.Submit(self.next_name(), prompt, skip_lookup=skip_lookup))
+
+    @can()
+    @precondition(has_room)
+    @rule(
+        target=requests,
+        prompt=of_machine(prompts_of),
+        adapter=ADAPTER_NAMES,
+        salt=SALT_NAMES,
+        items=of_machine(items_of),
+        embedded=SELDOM,
+    )
+    def submit_with(
+        self,
+        prompt: tuple[int, ...],
+        adapter: str | None = None,
+        salt: str | None = None,
+        items: tuple[ops.Item, ...] = (),
+        embedded: bool = False,
+    ) -> Handle | MultipleResults[Handle]:
+        """A request with an adapter, a cache salt, multimodal items or, `embedded`, embeddings instead of tokens."""
+        if embedded:
+            return self._submitted(
+                ops.Submit(self.next_name(), (0,) * len(prompt), adapter=adapter, salt=salt, embeds=prompt)
+            )
+        inside = tuple(item for item in items if item.offset + item.length <= len(prompt))
+        return self._submitted(ops.Submit(self.next_name(), prompt, adapter=adapter, salt=salt, items=inside))
+
+    def _submitted(self, submit: ops.Submit) -> Handle | MultipleResults[Handle]:
+        self.ask(submit)
+        return self.admitted(submit.request) or multiple()
+
+    @can(to=live)
+    @rule(request=consumes(requests.filter(live)))
+    def free(self, request: Handle) -> None:
+        """It has finished, or is aborted."""
+        self.ask(ops.Free(request.name))
+
+    @can()
+    @rule()
+    def free_unknown(self) -> None:
+        """A request that nobody knows is freed: nothing happens."""
+        self.ask(ops.Free(UNKNOWN_REQUEST))
+
+    @can("Preempt", to=with_blocks)
+    @rule(request=requests.filter(with_blocks))
+    def preempt(self, request: Handle) -> None:
+        """It gives its blocks back and starts again."""
+        self.ask(ops.Preempt(request.name))
+
+    # A step: room is allocated, it runs, and its tokens become known.
+
+    @can("Lookup", to=fresh)
+    @rule(request=requests.filter(fresh))
+    def lookup(self, request: Handle) -> None:
+        """Ask for the longest cached prefix."""
+        self.ask(ops.Lookup(request.name))
+
+    @can(to=ready)
+    @rule(
+        request=requests.filter(ready),
+        new_tokens=NEW_TOKENS,
+        drafts=DRAFTS,
+        lookahead=LOOKAHEAD,
+        gate=st.booleans(),
+        reserved=RESERVED,
+        encoder_tokens=NEW_TOKENS,
+    )
+    def allocate(
+        self,
+        request: Handle,
+        new_tokens: int,
+        drafts: int = 0,
+        lookahead: int = 0,
+        gate: bool = False,
+        reserved: int = 0,
+        encoder_tokens: int = 0,
+    ) -> None:
+        """Room for the next tokens, all that are known or a part, and for drafts behind them. Nothing is looked up."""
+        self._allocate(
+            request,
+            new_tokens,
+            drafts,
+            lookahead=lookahead,
+            gate=gate,
+            reserved=reserved,
+            encoder_tokens=encoder_tokens,
+        )
+
+    @can("Lookup", "Allocate.hit", to=fresh)
+    @rule(request=requests.filter(fresh), new_tokens=NEW_TOKENS, drafts=DRAFTS, lookahead=LOOKAHEAD, gate=st.booleans())
+    def allocate_hit(
+        self, request: Handle, new_tokens: int, drafts: int = 0, lookahead: int = 0, gate: bool = False
+    ) -> None:
+        """Look up the cache, then allocate room behind what was hit: how a scheduler admits a request."""
+        if self.ask(ops.Lookup(request.name)):
+            self._allocate(request, new_tokens, drafts, hit=True, lookahead=lookahead, gate=gate)
+
+    @can("Allocate.external", to=fresh)
+    @rule(
+        request=requests.filter(fresh),
+        external=NEW_TOKENS,
+        new_tokens=NEW_TOKENS,
+        hit=st.booleans(),
+        delay=st.booleans(),
+    )
+    def allocate_external(
+        self, request: Handle, external: int, new_tokens: int, hit: bool = False, delay: bool = False
+    ) -> None:
+        """Admit a request of which a connector brings some tokens; with `delay` it brings them later."""
+        hit = hit and self.has("Lookup", "Allocate.hit")
+        if not hit or self.ask(ops.Lookup(request.name)):
+            self._allocate(request, new_tokens, 0, hit=hit, external=external, delay=delay)
+
+    def _allocate(self, handle: Handle, new_tokens: int, drafts: int, **options: Any) -> None:
+        """Ask for a step. Its options are fields of `Allocate`, cut down to what may be asked for."""
+        request, shape = handle.request, self.run.shape
+        assert request is not None
+        hit = options.get("hit", False) and request.hit is not None and self.scene.just_looked_up == handle.name
+        start = request.computed + (request.hit[0] if hit and request.hit else 0)
+        delays = self.has("Allocate.delay")
+        missing = len(request.tokens) - start - (not delays)  # a step without new tokens is one that waits
+        external = max(0, min(options.get("external", 0), missing))
+        new = new_tokens_for(request, start + external, new_tokens, self.draftable(drafts), shape.max_model_len)
+        delay = external > 0 and delays and (not new or options.get("delay", False))
+        if not any(group.kind == "cross" for group in shape.groups) or not fresh(handle):
+            options.pop("encoder_tokens", 0)
+        if new or delay:
+            options |= {"hit": hit, "external": external, "delay": delay}
+            self.ask(ops.Allocate(handle.name, 0 if delay else new, **options))
+
+    @can("Arrive", to=arriving)
+    @rule(request=requests.filter(arriving))
+    def arrive(self, request: Handle) -> None:
+        """The tokens that a connector loads have arrived."""
+        self.ask(ops.Arrive(request.name))
+
+    @can(to=scheduled)
+    @rule(request=requests.filter(scheduled), rejected=DRAFTS, token=TOKENS)
+    def advance(self, request: Handle, rejected: int = 0, token: int = 0) -> None:
+        """The step has run. Drafts are rejected from the end; what is sampled are so many times `token`."""
+        known = request.request
+        assert known is not None
+        refused = min(rejected, most_rejected(known))
+        sampled = sampled_by_step(known, refused, self.run.shape.max_model_len)
+        self.ask(ops.Advance(request.name, (token,) * sampled, refused))
+
+    @can("Reject", to=drafting)
+    @rule(request=requests.filter(drafting))
+    def advance_without_news(self, request: Handle) -> None:
+        """The step has run, but what was sampled will be known later (asynchronous scheduling)."""
+        self.ask(ops.Advance(request.name))
+
+    @can(to=awaiting_news)
+    @rule(request=requests.filter(awaiting_news), token=TOKENS)
+    def news(self, request: Handle, token: int = 0) -> None:
+        """Tokens that were sampled before become known."""
+        known = request.request
+        assert known is not None
+        self.ask(ops.Advance(request.name, (token,) * sampled_late(known, self.run.shape.max_model_len)))
+
+    @can("Reject", to=undecided)
+    @rule(request=requests.filter(undecided), count=st.integers(1, 3))
+    def reject(self, request: Handle, count: int) -> None:
+        """Drafts that count as computed are rejected."""
+        known = request.request
+        assert known is not None
+        self.ask(ops.Reject(request.name, min(count, known.drafts)))
+
+    @can("RemoveSkipped", to=with_blocks)
+    @rule(request=requests.filter(with_blocks))
+    def remove_skipped(self, request: Handle) -> None:
+        """Blocks that no token attends to any more are given up."""
+        self.ask(ops.RemoveSkipped(request.name))
+
+    # The pool.
+
+    @can("Evict")
+    @rule(blocks=of_machine(evictable))
+    def evict(self, blocks: tuple[int, ...]) -> None:
+        """Forget what these blocks hold."""
+        self.ask(ops.Evict(blocks))
+
+    @can("Reset")
+    @rule()
+    def reset(self) -> None:
+        """Forget what all blocks hold."""
+        self.ask(ops.Reset())
+
+    @can("StepStart")
+    @rule()
+    def step_start(self) -> None:
+        """A step of the scheduler begins."""
+        self.ask(ops.StepStart())
+
+    @can("Take")
+    @precondition(may_hold_outside)
+    @rule(count=st.integers(0, 3))
+    def take(self, count: int) -> None:
+        """An outside holder takes blocks."""
+        self.ask(ops.Take(count))
+
+    @can("Touch")
+    @precondition(may_hold_outside)
+    @rule(blocks=of_machine(touchable))
+    def touch(self, blocks: tuple[int, ...]) -> None:
+        """An outside holder holds these blocks, too."""
+        self.ask(ops.Touch(blocks))
+
+    @can("Release")
+    @precondition(holds_outside)
+    @rule(count=st.integers(1, MOST_OUTSIDE), prepend=st.booleans())
+    def release(self, count: int, prepend: bool = False) -> None:
+        """An outside holder gives back so many blocks, those it took first."""
+        blocks = tuple(dict.fromkeys(self.scene.state.outside))[:count]
+        self.ask(ops.Release(blocks, prepend=prepend))
+
+    # Calls that read, or drain.
+
+    @can("CommonPrefix", to=with_blocks)
+    @rule(request=requests.filter(with_blocks))
+    def common_prefix(self, request: Handle) -> None:
+        """How many leading blocks all running requests share."""
+        self.ask(ops.CommonPrefix(request.name))
+
+    @can("ReadTable", to=live)
+    @rule(request=requests.filter(live))
+    def read_table(self, request: Handle) -> None:
+        """The block ids of a request."""
+        self.ask(ops.ReadTable(request.name))
+
+    @can("TakeEvents")
+    @rule()
+    def take_events(self) -> None:
+        """Drain the events."""
+        self.ask(ops.TakeEvents())
+
+    @can("TakeNewBlockIds")
+    @rule()
+    def take_new_block_ids(self) -> None:
+        """Drain the ids of new blocks."""
+        self.ask(ops.TakeNewBlockIds())
+
+    @can("TakeStats")
+    @rule()
+    def take_stats(self) -> None:
+        """Drain the statistics."""
+        self.ask(ops.TakeStats())
+
+    @precondition(lambda self: self.is_over)
+    @rule()
+    def nothing(self) -> None:
+        """A known deviation of the target has left its state undefined: no step means anything any more."""

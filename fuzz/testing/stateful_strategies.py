@@ -1,0 +1,101 @@
+"""Hypothesis strategies for what the state machine draws: shapes, prompts, multimodal items."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from ...model.ops import Item, Shape
+from ..targets.base import adapted_shape
+from ..workload.bounds import item_named, tokens_of
+from ..workload.operations import ADAPTERS, SALTS
+from ..workload.shapes import ATTENTION, draw_shape, possible_attention
+
+T = TypeVar("T")
+
+ALPHABET = 2
+"""Distinct tokens: few, so that requests share prefixes."""
+ADAPTER_NAMES = st.sampled_from((None, *ADAPTERS))
+SALT_NAMES = st.sampled_from((None, *SALTS))
+TOKENS = st.integers(0, ALPHABET - 1)
+
+
+class StrategyDraw:
+    """The choices of the workload, each drawn from a strategy, so that Hypothesis can shrink every one of them."""
+
+    def __init__(self, draw: DrawFn) -> None:
+        self._draw = draw
+
+    def integer(self, low: int, high: int) -> int:
+        """A number from `low` to `high`, both included."""
+        return self._draw(st.integers(low, high))
+
+    def choose(self, options: Sequence[T]) -> T:
+        """One of the options."""
+        return self._draw(st.sampled_from(options))
+
+
+def check_attention(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of `ATTENTION`. ValueError for another one, and for none at all."""
+    if unknown := [name for name in names if name not in ATTENTION]:
+        raise ValueError(f"unknown attention {unknown[0]!r}: choose from {', '.join(ATTENTION)}")
+    if not names:
+        raise ValueError(f"no attention: choose from {', '.join(ATTENTION)}")
+    return tuple(names)
+
+
+def shapes(attention: Sequence[str] = tuple(ATTENTION)) -> SearchStrategy[Shape]:
+    """Shapes with groups of these kinds of attention, names of `ATTENTION`. ValueError for an unknown one.
+
+    They are drawn by the rules of the seeded engine. Every correct core accepts them; they shrink towards one group of
+    the first kind, small blocks and a small pool.
+    """
+    return buildable_shapes(check_attention(attention), frozenset(), ())
+
+
+def buildable_shapes(
+    attention: Sequence[str], lacks: frozenset[str], block_sizes: Sequence[int]
+) -> SearchStrategy[Shape]:
+    """The same for a target that lacks something, and that has groups of these block sizes only, if there are any.
+
+    ValueError if it has groups of none of these kinds.
+    """
+    possible = possible_attention(attention, lacks)
+    if not possible:
+        raise ValueError(f"the target has no core for attention {', '.join(attention)}, as its `lacks` says")
+    return _shapes(possible, tuple(block_sizes)).map(lambda shape: adapted_shape(shape, lacks))
+
+
+@st.composite
+def _shapes(draw: DrawFn, attention: tuple[str, ...], block_sizes: tuple[int, ...]) -> Shape:
+    kinds = ATTENTION[draw(st.sampled_from(attention))]
+    return draw_shape(StrategyDraw(draw), kinds, block_sizes)
+
+
+@st.composite
+def prompts(draw: DrawFn, most: int) -> tuple[int, ...]:
+    """1 to `most` tokens: a beginning of zeros, which requests share, and a tail of its own."""
+    length = draw(st.integers(1, most))
+    tail = draw(st.integers(0, length))
+    number = draw(st.integers(0, ALPHABET**tail - 1))
+    return (0,) * (length - tail) + tokens_of(number, tail, ALPHABET)
+
+
+@st.composite
+def item_rows(draw: DrawFn, most: int) -> tuple[Item, ...]:
+    """Up to three multimodal items in the first `most` tokens, in order, some of them direct neighbours."""
+    items: list[Item] = []
+    start = draw(st.integers(0, most - 1))
+    for _ in range(draw(st.integers(0, 3))):
+        size = draw(st.sampled_from((1, 2, 6)))
+        if start + size > most:
+            break
+        items.append(item_named(draw(st.sampled_from("pq")), start, size))
+        start += size + draw(st.sampled_from((0, 1, 5)))
+    return tuple(items)
+
+
+def of_machine(strategy: Callable[[Any], SearchStrategy[T]]) -> SearchStrategy[T]:
+    """What a strategy gives that depends on the state of the machine."""
+    return st.runner().flatmap(strategy)

@@ -1,0 +1,55 @@
+"""What a scheduler may ask for in the present state: rules that every generator of operations shares."""
+
+from ...model.ops import Item, Shape
+from ...model.requests import Request
+from ...model.scene import Scene
+
+
+def tokens_of(number: int, count: int, size: int) -> tuple[int, ...]:
+    """`count` tokens below `size`, the digits of one number, lowest first: one choice instead of one a token."""
+    tokens = []
+    for _ in range(count):
+        number, token = divmod(number, size)
+        tokens.append(token)
+    return tuple(tokens)
+
+
+def item_named(letter: str, offset: int, length: int) -> Item:
+    """An item whose identifier holds its length: an identifier stands for one content."""
+    return Item(f"{letter}{length}", offset, length)
+
+
+def draftable(shape: Shape, most: int) -> int:
+    """Drafts that a step may have, at most `most`: schedulers do not draft more than Mamba layers have states for."""
+    return min([most, *(group.speculative_blocks for group in shape.groups if group.kind == "mamba")])
+
+
+def holds_nothing(scene: Scene, name: str) -> bool:
+    """True if the request has no block of any group."""
+    return not any(tables.get(name) for tables in scene.state.tables)
+
+
+def most_rejected(request: Request) -> int:
+    """Drafts of the step that was allocated which may be rejected: at least one token of it is kept."""
+    end = request.computed + request.scheduled
+    return max(0, min(end - len(request.tokens), request.scheduled - 1))
+
+
+def sampled_by_step(request: Request, rejected: int, max_model_len: int) -> int:
+    """Tokens that the step which was allocated brings: those behind the known ones, and the next one."""
+    known = len(request.tokens)
+    end = request.computed + request.scheduled - rejected
+    return max(0, min(end + 1 - known, max_model_len - known))
+
+
+def sampled_late(request: Request, max_model_len: int) -> int:
+    """Tokens that were sampled before and are not known yet."""
+    return min(request.lead, max_model_len - len(request.tokens))
+
+
+def new_tokens_for(request: Request, start: int, budget: int, drafts: int, max_model_len: int) -> int:
+    """Tokens that a step behind the first `start` ones asks for: all known ones that the budget has room for, else the
+    next one; then `drafts`, if no known token is left."""
+    wanted = max(len(request.tokens) - start, 1)
+    new = min(budget, wanted)
+    return max(0, min(new + (drafts if new == wanted else 0), max_model_len - start))
