@@ -19,6 +19,7 @@ from .options import (
     SeedOption,
     TargetOption,
     TensorsOption,
+    VerboseOption,
     attention_names,
     closed_after,
     document_alone,
@@ -44,7 +45,7 @@ def fuzz(
     operations: Annotated[int | None, typer.Option(min=1, help="Stop after the run that reaches so many.")] = None,
     seed: SeedOption = None,
     engine: Annotated[Engine, typer.Option(help="How operations are drawn.")] = Engine.RANDOM,
-    oracle: OracleOption = "auto",
+    oracle: OracleOption = None,
     tensors: TensorsOption = None,
     attention: AttentionOption = "all",
     jobs: Annotated[int, typer.Option(min=1, max=1024, help="Processes, each with a seed of its own.")] = 1,
@@ -63,6 +64,7 @@ def fuzz(
     write_known: Annotated[
         Path | None, typer.Option(help="Add entries for what was found to this file of known findings.")
     ] = None,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fuzz a target under the oracles that suit it; shrink and keep the first finding that is not known.
@@ -98,6 +100,6 @@ def fuzz(
     if as_json:
         print(json.dumps(outcome.as_json(), indent=2))
     else:
-        show(outcome.done)
+        show(outcome.done, verbose)
         print("\n".join(outcome.lines()))
     raise typer.Exit(1 if outcome.failed else 0)

@@ -15,6 +15,7 @@ from .options import (
     TraceArgument,
     VerboseOption,
     closed_after,
+    is_auto,
     memory_or_usage,
     open_or_usage,
     oracles_or_usage,
@@ -28,7 +29,7 @@ def replay(
     target: RecordedTargetOption = None,
     show: Annotated[bool, typer.Option("--show", help="Print every step and what it changes.")] = False,
     until: Annotated[int | None, typer.Option(min=0, help="Only the first so many operations.")] = None,
-    oracle: OracleOption = "auto",
+    oracle: OracleOption = None,
     tensors: TensorsOption = None,
     isolate: IsolateOption = False,
     verbose: VerboseOption = False,
@@ -45,7 +46,7 @@ def replay(
     file = read_trace(trace)
     spec = target or recorded_target(trace, file.target)
     memory_or_usage(tensors or file.tensors)
-    given = () if oracle == "auto" else oracles_or_usage(oracle, spec)
+    given = () if is_auto(oracle) else oracles_or_usage(oracle, spec)
     with closed_after(open_or_usage(spec, isolate)) as core:
         judges = judges_for(file, lambda: oracles_or_usage("auto", spec), given, tensors)
         result = replayed(file, core, judges, until)
@@ -58,29 +59,33 @@ def shrink(
     target: RecordedTargetOption = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the result; that of the trace by default.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Give up after so long; never by default.")] = None,
-    oracle: OracleOption = "auto",
+    oracle: OracleOption = None,
     tensors: TensorsOption = None,
     isolate: IsolateOption = False,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Shorten a trace as long as it shows the same kind of finding.
+    """Shorten a trace as long as it shows the same finding: the same kind, and of an exception the same place.
 
     Exits with 1 and writes trace and pytest file; with 0 if the trace shows nothing on this target.
     """
     from ..engines.keeping import keep_smaller
     from ..engines.plan import Plan
+    from ..traces.judges import judges_for
     from ..traces.trace_file import read_trace
 
     file = read_trace(trace)
     spec = target or recorded_target(trace, file.target)
-    memory_or_usage(tensors)
-    plan = Plan(0, seconds, oracles=oracles_or_usage(oracle, spec), tensors=tensors)
+    memory_or_usage(tensors or file.tensors)
+    given = () if is_auto(oracle) else oracles_or_usage(oracle, spec)
     with closed_after(open_or_usage(spec, isolate)) as core:
+        judges = judges_for(file, lambda: oracles_or_usage("auto", spec), given, tensors)
+        plan = Plan(0, seconds, oracles=judges.oracles, tensors=judges.tensors)
         kept = keep_smaller(file, spec, core, plan, out or trace.parent, teller(as_json=True))
     if kept is None:
         print(json.dumps({"finding": None}) if as_json else f"no difference on {core.name}: nothing to shrink")
     elif as_json:
         print(json.dumps(kept.as_shrunk_json(file), indent=2))
     else:
-        print("\n".join(kept.lines()))
+        print("\n".join(kept.lines(verbose)))
     raise typer.Exit(0 if kept is None else 1)

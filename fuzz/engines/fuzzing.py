@@ -69,15 +69,8 @@ class FuzzOutcome:
         return document | ({"reproduction": self.kept.as_json()} if self.kept is not None else {})
 
     def lines(self) -> list[str]:
-        """What a person is told below the tables of the report."""
-        lines = []
-        if self.kept is not None:
-            lines += ["", str(self.done.finding)] if self.kept.shrunk is None else []
-            lines += self.kept.lines()
-        for number, one in enumerate(self.every[1:], 2):
-            lines += ["", f"{number}. {one.headline()}", *one.lines()]
-        lines += slow(self.done)
-        return [*lines, *self.unmet, f"repeat this run: {self.repeat}"]
+        """What a person is told below the report."""
+        return [*slow(self.done), *self.unmet, f"repeat this run: {self.repeat}"]
 
 
 def fuzz(task: FuzzTask, target: Target, out: Path, floors: Floors, say: Callable[[str], None]) -> FuzzOutcome:
@@ -92,6 +85,7 @@ def fuzz(task: FuzzTask, target: Target, out: Path, floors: Floors, say: Callabl
     _run(task, target, done)
     unmet, repeat = check_floors(done, floors), repeat_command(task, done)
     every = keep_all(done, target, plan, out, say)
+    done.told = [one.told() for one in every]
     return FuzzOutcome(done, every[0].kept if every else None, unmet, repeat, every)
 
 

@@ -9,6 +9,7 @@ from ..findings.known import KnownFinding
 from ..findings.severity import exception_of, severity
 from ..findings.words import plural
 from ..reports.summary import Found, Summary
+from ..reports.told import Told
 from ..targets.base import Target
 from ..traces.known_file import add_known
 from .keeping import Kept, keep_found
@@ -29,9 +30,12 @@ class KeptFound:
         raised = f" ({exception_of(finding)})" if exception_of(finding) else ""
         return f"{severity(finding)}: {finding.oracle}, {what} at {where}{raised}, {plural(self.found.times, 'time')}"
 
-    def lines(self) -> list[str]:
-        """What it is, its smallest trace and its files, for a person."""
-        return [*(["", str(self.found.finding)] if self.kept.shrunk is None else []), *self.kept.lines()]
+    def told(self) -> Told:
+        """What reports tell of it."""
+        finding = self.found.finding if self.kept.shrunk is None else self.kept.shrunk.finding
+        attention = next(iter(self.found.attention), "")
+        more, files = tuple(self.kept.more()), self.kept.files
+        return Told(finding, self.headline(), attention, more, files.command, str(files.trace))
 
     def as_json(self) -> dict[str, object]:
         """Everything about it, JSON-ready."""

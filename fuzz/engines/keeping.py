@@ -6,11 +6,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 from ..adapters import families
-from ..findings.words import trace_lines
+from ..findings.words import plural, trace_lines
+from ..reports.progress import shrinking
 from ..reports.summary import Found, Summary
 from ..targets.base import Target
 from ..traces.replay import replay
-from ..traces.reproduction import Reproduction, write_reproduction
+from ..traces.reproduction import WHOLE, Reproduction, shrink_command, write_reproduction
 from ..traces.shrink import NotReproducedError, Shrunk, shrink
 from ..traces.trace_file import FoundBy, FoundWhat, TraceFile
 from .knowing import judging_of
@@ -24,6 +25,11 @@ class Kept:
     shrunk: Shrunk | None
     """None if the finding did not show again, so that nothing could be shrunk."""
     files: Reproduction
+    """Those of the smallest trace."""
+    whole: Path
+    """The trace as it was before."""
+    go_on: str = ""
+    """The shell command that shrinks it further, if that may help."""
 
     def as_json(self) -> dict[str, object]:
         """Where the files are and how small the trace is, JSON-ready."""
@@ -33,26 +39,31 @@ class Kept:
             "command": self.files.command,
             "operations": len(self.shrunk.trace.operations) if self.shrunk else None,
             "complete": bool(self.shrunk and self.shrunk.complete),
+            "whole": str(self.whole),
+            "go_on": self.go_on or None,
         }
 
     def as_shrunk_json(self, before: TraceFile) -> dict[str, object]:
         """The same for a trace that was shrunk again, with what it shows and how long it was before."""
         assert self.shrunk is not None
-        now = {"finding": str(self.shrunk.finding), "complete": self.shrunk.complete}
-        counts = {"operations_before": len(before.trace.operations), "operations": len(self.shrunk.trace.operations)}
-        return {**now, **counts, **self.as_json()}
+        now = {"finding": str(self.shrunk.finding), "identity": list(self.shrunk.finding.identity)}
+        return {**now, "operations_before": len(before.trace.operations), **self.as_json()}
 
-    def lines(self) -> list[str]:
-        """The shrunk trace, what it shows and where the files are, for a person; each part after an empty line."""
+    def lines(self, verbose: bool = False) -> list[str]:
+        """What the shrunk trace shows, then `more`. `verbose` as for `Finding.text`."""
+        return [*(["", self.shrunk.finding.text(verbose=verbose)] if self.shrunk else []), *self.more()]
+
+    def more(self) -> list[str]:
+        """The shrunk trace, and where the files are, for a person; each part after an empty line."""
         lines = []
         if self.shrunk is not None:
-            ended = "" if self.shrunk.complete else "; gave up early, it may get shorter"
-            tries = f"{self.shrunk.candidates:,} tries, {self.shrunk.seconds:.1f} s{ended}"
-            lines += ["", f"shrunk to {len(self.shrunk.trace.operations)} operations in {tries}"]
-            lines += [*trace_lines(self.shrunk.trace.shape, self.shrunk.trace.operations), ""]
-            lines.append(str(self.shrunk.finding))
-        files = self.files
-        return [*lines, "", f"trace:  {files.trace}", f"pytest: {files.test}", f"repeat the finding: {files.command}"]
+            tries = f"{plural(self.shrunk.candidates, 'try', 'tries')}, {self.shrunk.seconds:.1f} s"
+            lines += ["", f"shrunk to {plural(len(self.shrunk.trace.operations), 'operation')} in {tries}"]
+            lines += trace_lines(self.shrunk.trace.shape, self.shrunk.trace.operations)
+        lines += [f"gave up early, it may get shorter; to go on: {self.go_on}"] if self.go_on else []
+        files = [f"trace:  {self.files.trace}", f"pytest: {self.files.test}"]
+        files += [f"before it was shrunk: {self.whole}"] if self.whole != self.files.trace else []
+        return [*lines, "", *files, f"repeat the finding: {self.files.command}"]
 
 
 def recorded_name(spec: str, target: Target) -> str:
@@ -70,31 +81,35 @@ def keep_found(
 ) -> Kept:
     """Write what the runs of a summary have found to a folder, shrink it for `plan.shrink_seconds` and write it again.
 
-    It is written before it is shrunk, so that nothing is lost if shrinking is interrupted. A trace that was shrunk as
-    far as possible replaces the first one. `say` is told what happens, a line each.
+    It is written before it is shrunk, so that nothing is lost if shrinking is interrupted or fails; these files stay,
+    and end on `_whole`. Progress is shown on a terminal, and `say` is told what happens, a line each.
     """
     run, judging = found_by(done.engine, found.seed), judging_of(found, plan)
     whole = TraceFile(found.trace, done.target, FoundWhat.of(found.finding), run)
-    first = write_reproduction(whole, folder, plan.tensors, tuple(judging.oracles))
-    say(f"found after {done.operations:,} operations, saved in {first.trace}; shrinking ...")
+    first = write_reproduction(whole, folder, plan.tensors, tuple(judging.oracles), WHOLE)
+    after = plural(done.operations, "operation")
+    say(f"found after {after}, saved in {first.trace}; shrinking for at most {plan.shrink_seconds:.0f} s ...")
     try:
-        shrunk = shrink(found.trace, found.finding.kind, target, judging, max_seconds=plan.shrink_seconds)
+        with shrinking(plan.shrink_seconds) as show:
+            kind, most = found.finding.kind, plan.shrink_seconds
+            shrunk = shrink(found.trace, kind, target, judging, max_seconds=most, on_try=show)
     except NotReproducedError as error:
         say(f"not shrunk: {error}; the target may not be deterministic")
-        return Kept(None, first)
+        return Kept(None, first, first.trace)
     small = TraceFile(shrunk.trace, done.target, FoundWhat.of(shrunk.finding), run)
     last = write_reproduction(small, folder, plan.tensors, _needed_oracles(shrunk, found, target, plan))
-    if shrunk.complete and last != first:
-        first.trace.unlink()
-        first.test.unlink()
-    return Kept(shrunk, last)
+    return Kept(shrunk, last, first.trace, _how_to_go_on(shrunk, last.trace, done.target))
+
+
+def _how_to_go_on(shrunk: Shrunk, trace: Path, target: str) -> str:
+    return "" if shrunk.complete else shrink_command(trace, target)
 
 
 def _needed_oracles(shrunk: Shrunk, found: Found, target: Target, plan: Plan) -> tuple[str, ...]:
     """The oracles that show the smallest trace's finding: those of the plan, without what they report before it."""
     if found.passed:
         shown, _ = replay(shrunk.trace, target, plan.judging())
-        if shown is None or shown.kind != shrunk.finding.kind:
+        if shown is None or shown.identity != shrunk.finding.identity:
             return tuple(judging_of(found, plan).oracles)
     return plan.oracles
 
@@ -105,15 +120,18 @@ def keep_smaller(
     """Shrink the trace of a file for at most `plan.seconds` and write the result to a folder.
 
     `spec` is the name of the opened target. `say` is told if the trace shows something else than it was written for.
-    None if it shows nothing on this target.
+    Progress is shown on a terminal. None if it shows nothing on this target.
     """
     judging = plan.judging()
     finding, applied = replay(file.trace, target, judging)
     if finding is None:
         return None
-    stored = file.finding and (file.finding.observable, file.finding.operation)
-    if stored and stored != finding.kind:
-        say(f"note: the trace was written for {stored}, it now shows {finding.kind}")
-    shrunk = shrink(applied, finding.kind, target, judging, max_seconds=plan.seconds)
-    small = TraceFile(shrunk.trace, recorded_name(spec, target), FoundWhat.of(shrunk.finding), file.found_by)
-    return Kept(shrunk, write_reproduction(small, folder, plan.tensors, plan.oracles))
+    if file.finding is not None and not file.finding.is_shown_by(finding):
+        stored = file.finding.identity or (file.finding.observable, file.finding.operation)
+        say(f"note: the trace was written for {', '.join(stored)}; it now shows {', '.join(finding.identity)}")
+    with shrinking(plan.seconds) as show:
+        shrunk = shrink(applied, finding.kind, target, judging, max_seconds=plan.seconds, on_try=show)
+    name = recorded_name(spec, target)
+    small = TraceFile(shrunk.trace, name, FoundWhat.of(shrunk.finding), file.found_by)
+    files = write_reproduction(small, folder, plan.tensors, plan.oracles)
+    return Kept(shrunk, files, files.trace, _how_to_go_on(shrunk, files.trace, name))

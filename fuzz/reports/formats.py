@@ -8,11 +8,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from ...model.ops import Done, Refused
+from ..findings.finding import LOST
 from ..findings.oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW
 from ..findings.severity import exception_of, severity
 from ..findings.words import plural
 from .deviations import deviation_table, known_table
 from .summary import Summary
+from .told import told_lines
 from .tables import Section, counted, crossed, markdown_tables, plain_sections, show_sections
 
 LONG_RUN = 100_000
@@ -33,11 +35,13 @@ def verdict(summary: Summary) -> str:
     if summary.finding is None:
         return f"no difference in {summary.operations:,} operations"
     what, where = summary.finding.kind
+    said = _VERDICTS[summary.finding.oracle] if summary.finding.actual is not None or what not in LOST else _LOST
     others = len(summary.found) - 1
     rest = f" ({severity(summary.finding)}), the worst of {plural(others + 1, 'finding')}" if others > 0 else ""
-    return f"FOUND: {_VERDICTS[summary.finding.oracle].format(what=what)} at {where}{rest}"
+    return f"FOUND: {said.format(what=what)} at {where}{rest}"
 
 
+_LOST = "the target was lost ({what})"
 _VERDICTS = {
     LOCKSTEP: "`{what}` differs",
     SHADOW: "wrong content",
@@ -84,14 +88,23 @@ def _attention(summary: Summary) -> Iterator[Section]:
 _USUAL = (Done.__name__, Refused.__name__)
 
 
+def found_lines(summary: Summary, verbose: bool = False) -> list[str]:
+    """What was found, its smallest trace and its files, after an empty line; nothing if nothing was found. `verbose` as
+    for `Finding.text`."""
+    if summary.told or summary.finding is None:
+        return told_lines(summary.told, verbose)
+    return ["", *summary.finding.text(verbose=verbose).splitlines()]
+
+
 def plain(summary: Summary) -> str:
-    """The report for a log: aligned lines."""
-    return plain_sections(headline(summary), sections(summary), verdict(summary))
+    """The report for a log: aligned lines, what was found first."""
+    return plain_sections(headline(summary), sections(summary), verdict(summary), found_lines(summary))
 
 
-def show(summary: Summary) -> None:
-    """Print the report: as tables on a terminal, as plain lines elsewhere."""
-    show_sections(headline(summary), sections(summary), verdict(summary), bad=summary.finding is not None)
+def show(summary: Summary, verbose: bool = False) -> None:
+    """Print the report: as tables on a terminal, as plain lines elsewhere. What was found comes first."""
+    first, bad = found_lines(summary, verbose), summary.finding is not None
+    show_sections(headline(summary), sections(summary), verdict(summary), bad=bad, first=first)
 
 
 def as_json(summary: Summary) -> dict[str, object]:
@@ -119,8 +132,7 @@ def as_json(summary: Summary) -> dict[str, object]:
         "known": {entry.id: summary.known[entry.id] for entry in summary.known_findings},
         "deviations_not_seen": summary.unseen_deviations(),
         "misuse": dict(sorted(summary.misuse.items())),
-        "finding": finding
-        and {"observable": finding.kind[0], "operation": finding.kind[1], "step": finding.step, "text": str(finding)},
+        "finding": summary.told[0].as_json() if summary.told else finding and finding.as_json(),
     }
 
 
@@ -128,29 +140,32 @@ def markdown(summary: Summary) -> str:
     """The report as a Markdown page, for the summary of a CI job."""
     lines = [f"## blockproof: {verdict(summary)}", "", headline(summary)]
     if summary.finding is not None:
-        lines += ["", "```", str(summary.finding), "```"]
+        lines += ["", "```", *found_lines(summary)[1:], "```"]
+    lines += ["", f"Judged by {', '.join(summary.oracles)}."]
     return "\n".join([*lines, *markdown_tables(sections(summary)), ""])
 
 
 def junit(summary: Summary, unmet: Sequence[str]) -> str:
     """The report as JUnit XML: a test case for each attention type, and one for the floors."""
     names = sorted(summary.attention) or ["start"]
-    found = summary.finding_attention or names[0] if summary.finding else None
+    found = _failures(summary, names)
     suite = ElementTree.Element(
         "testsuite",
         name=f"blockproof {summary.target}",
         tests=str(len(names) + 1),
-        failures=str((found is not None) + bool(unmet)),
+        failures=str(len(found) + bool(unmet)),
         errors="0",
         time=f"{summary.seconds:.3f}",
     )
+    judges = "+".join(summary.oracles)
     for name in names:
         share = summary.attention[name] / summary.runs * summary.seconds if summary.runs else 0.0
-        case = ElementTree.SubElement(suite, "testcase", classname="lockstep", name=name, time=f"{share:.3f}")
-        if name != found and summary.attention[name] and summary.unbuilt[name] == summary.attention[name]:
+        case = ElementTree.SubElement(suite, "testcase", classname=judges, name=name, time=f"{share:.3f}")
+        if name not in found and summary.attention[name] and summary.unbuilt[name] == summary.attention[name]:
             ElementTree.SubElement(case, "skipped", message="no such core can be built: not observed")
-        if name == found:
-            ElementTree.SubElement(case, "failure", message=verdict(summary)).text = str(summary.finding)
+        if name in found:
+            message, lines = found[name]
+            ElementTree.SubElement(case, "failure", message=message).text = "\n".join(lines)
     case = ElementTree.SubElement(suite, "testcase", classname="floors", name="situations", time="0")
     if unmet:
         ElementTree.SubElement(case, "failure", message=unmet[0]).text = "\n".join(unmet)
@@ -158,6 +173,20 @@ def junit(summary: Summary, unmet: Sequence[str]) -> str:
     text = ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
     # XML has no place for control characters.
     return "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
+
+
+def _failures(summary: Summary, names: Sequence[str]) -> dict[str, tuple[str, list[str]]]:
+    """By the name of the test case that fails: a line that says why, and all that is told of it."""
+    if summary.finding is None:
+        return {}
+    first = summary.finding_attention or names[0]
+    if len(summary.told) < 2:
+        return {first: (verdict(summary), found_lines(summary)[1:])}
+    failures: dict[str, tuple[str, list[str]]] = {}
+    for one in summary.told:
+        message, lines = failures.get(one.attention or first, (one.headline, []))
+        failures[one.attention or first] = (message, [*lines, *one.lines()])
+    return failures
 
 
 def write_reports(summary: Summary, unmet: Sequence[str], junit_file: Path | None, markdown_file: Path | None) -> None:

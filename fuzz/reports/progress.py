@@ -12,10 +12,26 @@ _REDRAW_S = 0.1
 
 
 @contextmanager
+def shrinking(seconds: float | None) -> Iterator[Callable[[int, int], None]]:
+    """Show how far a search for a smaller trace is while the context lasts, on a terminal only. It takes the traces
+    that were tried and the operations of the smallest so far.
+    """
+    begin = time.monotonic()
+    with progress(seconds, None, text="shrinking: {0:,} tries, {1:,} operations left, {3:.0f} s") as show:
+        yield lambda tries, left: show(tries, left, time.monotonic() - begin)
+
+
+@contextmanager
 def progress(
-    seconds: float | None, operations: int | None, words: tuple[str, str] = ("runs", "operations")
+    seconds: float | None,
+    operations: int | None,
+    words: tuple[str, str] = ("runs", "operations"),
+    text: str = "",
 ) -> Iterator[OnProgress]:
-    """Show progress towards whichever limit is set while the context lasts; cheap enough to be called once a run."""
+    """Show progress towards whichever limit is set while the context lasts; cheap enough to be called once a run.
+
+    `text` is what is shown instead of the usual, with places for runs, operations, rate and seconds.
+    """
     if not sys.stderr.isatty():
         yield lambda runs, operations, elapsed: None
         return
@@ -34,7 +50,8 @@ def progress(
             drawn = time.monotonic()
             shares = [elapsed / seconds if seconds else 0.0, done / operations if operations else 0.0]
             rate = done / elapsed if elapsed else 0.0
-            text = f"{runs:,} {words[0]}, {done:,} {words[1]}, {rate:,.0f}/s, {elapsed:.0f} s"
-            display.update(task, completed=min(1.0, max(shares)), description=text, refresh=True)
+            usual = f"{{0:,}} {words[0]}, {{1:,}} {words[1]}, {{2:,.0f}}/s, {{3:.0f}} s"
+            said = (text or usual).format(runs, done, rate, elapsed)
+            display.update(task, completed=min(1.0, max(shares)), description=said, refresh=True)
 
         yield show

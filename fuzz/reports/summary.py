@@ -11,6 +11,7 @@ from ..opening.known_deviations import declared_for
 from ..runs.run import Run
 from ..targets.deviations import Deviation
 from .deviations import unseen
+from .told import Told
 
 COUNTERS = ("attention", "unbuilt", "unobserved", "operation_counts", "outcomes", "reached", "deviated", "misuse")
 COUNTERS += ("known", "compared")
@@ -80,6 +81,8 @@ class Summary:
     """Those that the user has declared."""
     finding_seed: int = 0
     """Seed of the process that found it."""
+    told: list[Told] = field(default_factory=list)
+    """What is told of the findings, once they are kept; the worst first."""
     interrupted: bool = False
     """True if Ctrl-C ended it."""
     oracles: tuple[str, ...] = ORACLES

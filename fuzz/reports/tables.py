@@ -1,6 +1,6 @@
 """Tables of a report, for a terminal, a log and a Markdown page."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -35,9 +35,9 @@ def counted(title: str, columns: tuple[str, ...], counts: Mapping[str, int]) -> 
         yield Section(title, columns, tuple((name, f"{count:,}") for name, count in sorted(counts.items())))
 
 
-def plain_sections(head: str, tables: Iterable[Section], foot: str) -> str:
-    """Aligned lines, the first and the last one given."""
-    lines = [head]
+def plain_sections(head: str, tables: Iterable[Section], foot: str, first: Sequence[str] = ()) -> str:
+    """Aligned lines, the first and the last one given; the lines in `first` come before the tables."""
+    lines = [head, *first]
     for section in tables:
         table = (section.columns, *section.rows)
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
@@ -47,18 +47,25 @@ def plain_sections(head: str, tables: Iterable[Section], foot: str) -> str:
     return "\n".join([*lines, "", foot])
 
 
-def show_sections(head: str, tables: Iterable[Section], foot: str, *, bad: bool) -> None:
-    """Print tables between two lines, the last one red or green; on a terminal with lines around them."""
+def show_sections(head: str, tables: Iterable[Section], foot: str, *, bad: bool, first: Sequence[str] = ()) -> None:
+    """Print tables between two lines, the last one red or green; on a terminal with lines around them.
+
+    The lines in `first` come before the tables.
+    """
     from rich.console import Console  # costs a tenth of a second, which a script need not pay
     from rich.table import Table
 
     console = Console()
     if not console.is_terminal:
-        print(plain_sections(head, tables, foot))
+        print(plain_sections(head, tables, foot, first))
         return
-    console.print(head, style="bold", markup=False)
+    console.print(head, style="bold", markup=False, highlight=False)
+    for line in first:
+        print(line)  # as it is, so that it can be copied
     for section in tables:
-        table = Table(title=section.title, title_justify="left", header_style="dim")
+        # Not as the table's own title, which would be wrapped to the width of a narrow table.
+        console.print(f"\n{section.title}", style="italic", markup=False)
+        table = Table(header_style="dim")
         for i, column in enumerate(section.columns):
             table.add_column(column, justify="left" if i == 0 or column.startswith("what") else "right")
         for row in section.rows:

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 from blockproof.fuzz.engines import keeping
 from blockproof.fuzz.engines.fuzzing import FuzzOutcome, FuzzTask, fuzz, repeat_command
-from blockproof.fuzz.engines.going_on import keep_all
+from blockproof.fuzz.engines.going_on import KeptFound, keep_all
 from blockproof.fuzz.engines.keeping import keep_found, keep_smaller, recorded_name
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE
 from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.reports.formats import found_lines
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.traces.shrink import NotReproducedError
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, read_trace
@@ -67,13 +68,16 @@ def test_a_task_is_run_kept_and_told(tmp_path):
     floors = {"total": {"operations": 10**9}}
     outcome = fuzz(FuzzTask(FAULT, "random", PLAN), core, tmp_path, floors, steps.append)
     assert steps[0] == f"fuzzing {FAULT} under lockstep, shadow, engine random, seed 3"
-    assert steps[1].endswith("; shrinking ...")
+    assert steps[1].endswith("_whole.json; shrinking for at most 60 s ...")
     assert outcome.unmet == [f"operations in all {outcome.done.operations} times, floor 1000000000"]
-    lines = outcome.lines()
-    assert lines[-1] == f"repeat this run: {outcome.repeat}"
-    assert lines[-2] == outcome.unmet[0]
-    assert lines[1].startswith("shrunk to 3 operations in ")
+    assert outcome.lines() == [*outcome.unmet, f"repeat this run: {outcome.repeat}"]
+    lines = found_lines(outcome.done)
+    assert lines[:2] == ["", f"lockstep: model and target differ in `free` at operation 2: Free a"]
+    assert any(line.startswith("shrunk to 3 operations in ") for line in lines)
+    assert lines[-1] == f"repeat the finding: {outcome.kept.files.command}"
     document = outcome.as_json()
+    assert document["finding"]["step"] == 2
+    assert document["finding"]["command"] == outcome.kept.files.command
     assert document["reproduction"]["operations"] == 3
     assert document["floors_unmet"] == outcome.unmet
     clean = fuzz(FuzzTask("impl", "random", replace(PLAN, operations=300)), open_target("impl"), tmp_path, {}, silent)
@@ -87,22 +91,30 @@ def test_nothing_found_leaves_nothing(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_only_the_shrunk_trace_stays(found, tmp_path):
+def test_the_trace_stays_as_it_was_found_beside_the_shrunk_one(found, tmp_path):
     kept = keep_found(found.ranked()[0], found, open_target(FAULT), PLAN, tmp_path, silent)
-    assert {*tmp_path.iterdir()} == {kept.files.trace, kept.files.test}
+    assert len({*tmp_path.iterdir()}) == 4
+    whole = read_trace(kept.whole)
+    assert kept.whole.stem.endswith("_whole")
+    assert (whole.trace, whole.target) == (found.trace, FAULT)
     file = read_trace(kept.files.trace)
     assert (len(file.trace.operations), file.target, file.found_by.seed) == (3, FAULT, PLAN.seed)
+    assert file.oracles == whole.oracles == PLAN.oracles
+    assert file.finding.identity == whole.finding.identity == ("lockstep", "free", "Free")
     assert (kept.as_json()["operations"], kept.as_json()["complete"]) == (3, True)
+    assert kept.go_on == ""
 
 
-def test_the_whole_trace_stays_if_shrinking_was_cut_short(found, tmp_path):
-    kept = keep_found(
-        found.ranked()[0], found, open_target(FAULT), replace(PLAN, shrink_seconds=0.0), tmp_path, silent
-    )
+def test_who_gives_up_says_how_to_go_on(found, tmp_path):
+    kept = keep_found(found.ranked()[0], found, open_target(FAULT), replace(PLAN, shrink_seconds=0.0), tmp_path, silent)
     lengths = {len(read_trace(path).trace.operations) for path in tmp_path.glob("*.json")}
     assert len(found.trace.operations) in lengths
     assert kept.as_json()["complete"] is False
-    assert kept.lines()[1].endswith("; gave up early, it may get shorter")
+    assert kept.go_on == f"blockproof shrink {kept.files.trace} --target {FAULT}"
+    assert f"gave up early, it may get shorter; to go on: {kept.go_on}" in kept.lines()
+    file = read_trace(kept.files.trace)
+    smaller = keep_smaller(file, FAULT, open_target(FAULT), Plan(0), tmp_path, silent)
+    assert len(smaller.shrunk.trace.operations) == 3
 
 
 def test_a_finding_that_does_not_show_again_is_kept_as_it_is(found, tmp_path, monkeypatch):
@@ -116,14 +128,15 @@ def test_a_finding_that_does_not_show_again_is_kept_as_it_is(found, tmp_path, mo
     assert kept.shrunk is None
     assert kept.as_json()["operations"] is None
     assert read_trace(kept.files.trace).trace == found.trace
-    assert FuzzOutcome(found, kept, [], "again").lines()[:2] == ["", str(found.finding)]
+    told = KeptFound(found.ranked()[0], kept).told()
+    assert told.lines()[0] == str(found.finding).partition("\n")[0]
 
 
 def test_a_trace_file_is_shrunk_and_says_if_it_shows_something_else_by_now(found, tmp_path):
     steps = []
     file = TraceFile(found.trace, FAULT, FoundWhat("outcome", "Free", "of old"))
     kept = keep_smaller(file, FAULT, open_target(FAULT), Plan(0), tmp_path, steps.append)
-    assert steps == ["note: the trace was written for ('outcome', 'Free'), it now shows ('free', 'Free')"]
+    assert steps == ["note: the trace was written for outcome, Free; it now shows lockstep, free, Free"]
     document = kept.as_shrunk_json(file)
     assert (document["operations_before"], document["operations"]) == (len(found.trace.operations), 3)
     assert keep_smaller(file, "impl", open_target("impl"), Plan(0), tmp_path / "none", steps.append) is None
