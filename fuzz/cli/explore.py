@@ -42,7 +42,8 @@ def explore(
     """Visit every state of small scopes breadth first and check every property in each (docs/evidence/exploration.md).
 
     Exits with 0 if all states of all scopes were visited, every property holds and every scope reached what it is there
-    for; with 1 on a finding, or if a scope was not exhausted. Ctrl-C saves (--save) and ends within a second.
+    for; with 1 on a finding, or if a scope was not exhausted; with 130 if Ctrl-C ended it, which saves (--save) and
+    takes less than a second.
     """
     from ...proofs.exploration import session
     from ...proofs.exploration.checkpoint import CheckpointError
@@ -75,8 +76,11 @@ def explore(
     }
     if as_json:
         print(json.dumps({"scopes": [_document(each, traces) for each in done]}, indent=2))
-    elif len(done) > 1:
-        _print_sum(done)
+    else:
+        _print_sum(done, len(chosen))
+    if done[-1].ended == INTERRUPTED and not any(each.finding for each in done):
+        print("interrupted: what was not visited may be wrong", file=sys.stderr)
+        raise typer.Exit(130)
     raise typer.Exit(0 if session.success(done, chosen) else 1)
 
 
@@ -84,7 +88,7 @@ def explore(
 def _progress(name: str) -> "Iterator[Callable[[Search], None]]":
     from ..reports.progress import progress
 
-    with progress(None, None, (f"levels of {name}", "states")) as show:
+    with progress(None, None, ("level", "state"), name) as show:
         yield lambda search: show(search.depth, len(search.states), search.seconds)
 
 
@@ -145,14 +149,19 @@ def _print(done: "Exploration", scope: "Scope", out: Path) -> None:
     sys.stdout.flush()
 
 
-def _print_sum(done: "Sequence[Exploration]") -> None:
+def _print_sum(done: "Sequence[Exploration]", wanted: int) -> None:
+    from ..findings.words import plural
+
     states, cpu = sum(each.states for each in done), sum(each.cpu_seconds for each in done)
     passed = sum(each.passed for each in done)
-    print(
-        f"{passed} of {len(done)} scopes exhausted with nothing found: {states:,} states, "
-        f"{sum(each.transitions for each in done):,} transitions, {sum(each.seconds for each in done):.1f} s, "
-        f"{states / cpu if cpu else 0:,.0f} states per CPU second"
+    counts = (
+        f"{plural(states, 'state')}, {plural(sum(each.transitions for each in done), 'transition')}, "
+        f"{sum(each.seconds for each in done):.1f} s, {states / cpu if cpu else 0:,.0f} states per CPU second"
     )
+    if passed == wanted:
+        print(f"all properties hold in every reachable state of {plural(wanted, 'scope')}: {counts}")
+    else:
+        print(f"{passed} of {plural(wanted, 'scope')} exhausted with nothing found: {counts}")
 
 
 def _print_list(as_json: bool) -> None:

@@ -26,10 +26,12 @@ def mutants(
 ) -> None:
     """Plant one fault after the other into our core, and find and shrink each.
 
-    Exits with 0 if every fault was found, 1 if one was not.
+    Exits with 0 if every fault was found, 1 if one was not, 130 if Ctrl-C ended it before all were tried.
     """
-    from ..engines.mutants import MUTANTS, can_be_tried, hunt, missed
+    from ..engines.mutants import MUTANTS, can_be_tried, hunt_all, missed
     from ..faults import LIST
+    from ..findings.words import plural
+    from ..reports.progress import steps
 
     known_or_usage("--only: no fault", [only] if only else [], MUTANTS, LIST)
     chosen = [fault for name, fault in MUTANTS.items() if only in (None, name)]
@@ -37,11 +39,16 @@ def mutants(
         _print_list(chosen, as_json)
         return
     judges = None if oracle == "auto" else oracles_or_usage(oracle, "impl")
-    hunts = []
-    for fault in filter(can_be_tried, chosen):
-        hunts.append(hunt(fault, seconds, seed, judges))
-        if not as_json:
-            _print_hunt(hunts[-1])
+    hunts: list[Hunt] = []
+    tried, interrupted = [fault for fault in chosen if can_be_tried(fault)], False
+    with steps(len(tried), "fault") as show:
+        try:
+            for done in hunt_all(tried, seconds, seed, judges, show):
+                hunts.append(done)
+                if not as_json:
+                    _print_hunt(done)
+        except KeyboardInterrupt:
+            interrupted = True
     if untried := [fault.name for fault in chosen if not can_be_tried(fault)]:
         print(f"not tried without torch: {', '.join(untried)}", file=sys.stderr)
     lost = missed(hunts)
@@ -49,7 +56,9 @@ def mutants(
         print(json.dumps([asdict(hunt) for hunt in hunts], indent=2))
     else:
         print(f"{len(hunts) - len(lost)} of {len(hunts)} found" + (f"; missed: {', '.join(lost)}" if lost else ""))
-    raise typer.Exit(1 if lost else 0)
+    if interrupted:
+        print(f"interrupted: {plural(len(tried) - len(hunts), 'fault')} not tried", file=sys.stderr)
+    raise typer.Exit(1 if lost else 130 if interrupted else 0)
 
 
 def _print_list(faults: "Sequence[Fault]", as_json: bool) -> None:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 UNITS |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 MOST_MEMORY = 2**60
+LEAST_BYTES = 2**20
+"""Fewer bytes than these were not meant as bytes."""
 MOST_TOKENS = 2**40
 MOST_BLOCK_TOKENS = 2**20
 MOST_WORKERS = 1024
@@ -148,6 +150,9 @@ def parse_memory(text: str) -> int:
         raise typer.BadParameter(f"--memory: {_short(text)}: there must be more than 0 bytes for the cache")
     if size > MOST_MEMORY:
         raise typer.BadParameter(f"--memory: {_short(text)} is more than 1 EiB")
+    if not match[3] and size < LEAST_BYTES:
+        number = text.strip()
+        raise typer.BadParameter(f"--memory: {number} is {number} bytes; did you mean {number}GiB?")
     return size
 
 

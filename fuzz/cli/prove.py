@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
+from textwrap import indent, wrap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,7 +42,8 @@ def prove(
 ) -> None:
     """Prove or refute the theorems for the model, our core, or a real release; refute their negative controls.
 
-    Exits with 0 if each came out as declared, 1 if one did not, or a solver could not say, or the solvers disagree.
+    Exits with 0 if each came out as declared, 1 if one did not, or a solver could not say, or the solvers disagree,
+    130 if Ctrl-C ended it before all were settled.
     """
     from ...proofs import installed
 
@@ -51,6 +53,7 @@ def prove(
     from ...proofs import judgement, pages
     from ...proofs.campaign import Campaign, Task
     from ...proofs.theorems import THEOREMS
+    from ..reports.progress import steps
 
     names = {name: None for theorem in THEOREMS for name in (theorem.id.partition(".")[0], theorem.id)}
     known_or_usage("no theorem", ids or [], names, "see blockproof prove --list")
@@ -63,18 +66,20 @@ def prove(
     checked = installed.cvc5_installed() if cross_check is None else cross_check
     campaign = Campaign(jobs or os.cpu_count() or 1, seconds, checked)
     results: list[Result] = []
+    interrupted = False
+    places_of = list(dict.fromkeys(target or OURS))
+    with _interpreters(places_of) as places, steps(len(chosen) * len(places), "answer") as show:
 
-    def done(result: "Result") -> None:
-        results.append(result)
-        if not as_json:
-            print(_line(result, checked), flush=True)
+        def done(result: "Result") -> None:
+            results.append(result)
+            show(len(results), result.verdict.theorem)
+            if not as_json and not ids:
+                print(_line(result, checked), flush=True)
 
-    with _interpreters(target or list(OURS)) as places:
         try:
             campaign.run([Task(theorem.id, tuple(places)) for theorem in judgement.longest_first(chosen)], done)
         except KeyboardInterrupt:
-            print("interrupted: what is not listed was not settled", file=sys.stderr)
-            raise typer.Exit(1) from None
+            interrupted = True
     results = judgement.in_order(results, chosen)
     problems = judgement.problems(results, chosen)
     left = [f"left behind: {path}" for path in judgement.keep_unsettled(results, out)]
@@ -85,8 +90,11 @@ def prove(
     if as_json:
         print(json.dumps({"results": [_plain(result) for result in results], "problems": problems}, indent=2))
     else:
-        print("\n".join([*_summary(results, checked), *left, *problems]))
-    raise typer.Exit(1 if problems else 0)
+        asked = [line for theorem in chosen if ids for line in _written_out(theorem, results, checked)]
+        print("\n".join([*asked, *_summary(results, checked), *left, *problems]))
+    if interrupted:
+        print("interrupted: what is not listed was not settled", file=sys.stderr)
+    raise typer.Exit(1 if problems else 130 if interrupted else 0)
 
 
 @contextmanager
@@ -126,6 +134,22 @@ def _line(result: "Result", checked: bool) -> str:
     at = f", at {_values(verdict.counterexample)}" if verdict.counterexample is not None else ""
     settled = f"{verdict.paths:6,} paths, {len(verdict.smtlib):4} obligations"
     return f"{head} {settled}, {verdict.seconds:5.2f} s{opinion}{controls}{at}"
+
+
+def _written_out(theorem: "Statement", results: "list[Result]", checked: bool) -> list[str]:
+    """A theorem in words and as a formula, and what came out for each core."""
+    lines = [f"{theorem.id}: {theorem.sentence}", *_wrapped("formula", theorem.formal)]
+    lines += _wrapped("not symbolic", theorem.bounded) + _wrapped("for a user", theorem.meaning)
+    for result in results:
+        if result.verdict.theorem == theorem.id:
+            lines.append(f"  {_line(result, checked).removeprefix(theorem.id).lstrip()}")
+            lines += _wrapped("as declared", theorem.refuted_on.get(result.verdict.subject, ""))
+    return [*lines, ""]
+
+
+def _wrapped(name: str, text: str) -> list[str]:
+    """A named text, indented; nothing for an empty one."""
+    return [indent(line, "  ") for line in wrap(f"{name}: {text}", 110, subsequent_indent="  ")] if text else []
 
 
 def _values(counterexample: dict[str, Any]) -> str:

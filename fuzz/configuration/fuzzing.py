@@ -112,7 +112,7 @@ def fuzz_configurations(
 def _run(task: ConfigurationTask, calculator: Calculator, reach: Reach) -> None:
     """Fill in what is reached. Ctrl-C ends the run, not the program."""
     limits = task.limits
-    with progress(limits.seconds, limits.configurations, ("questions", "configurations")) as show:
+    with progress(limits.seconds, limits.configurations, ("question", "configuration")) as show:
         try:
             run(
                 calculator,

@@ -1,12 +1,13 @@
 """Checks the harness by planted faults: an engine hunts each, and what it finds is shrunk."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 
 from ..faults import FAULTS, Fault, Part
 from ..opening.targets import open_target
+from ..reports.progress import OnStep
 from ..reports.summary import Summary
 from ..traces.shrink import shrink
 from .plan import Plan
@@ -39,6 +40,19 @@ class Hunt:
 def can_be_tried(fault: Fault) -> bool:
     """False for a fault in tensors where torch is not installed."""
     return fault.part != Part.TENSORS or find_spec("torch") is not None
+
+
+def hunt_all(
+    faults: Iterable[Fault],
+    seconds: float,
+    seed: int,
+    oracles: tuple[str, ...] | None = None,
+    on_step: OnStep = lambda done, now: None,
+) -> Iterator[Hunt]:
+    """Hunt one fault after the other (`hunt`). `on_step` is told how many are done and which is hunted now."""
+    for done, fault in enumerate(faults):
+        on_step(done, fault.name)
+        yield hunt(fault, seconds, seed, oracles)
 
 
 def hunt(fault: Fault, seconds: float, seed: int, oracles: tuple[str, ...] | None = None) -> Hunt:

@@ -4,42 +4,30 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
+
+from ..findings.words import plural
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 OnProgress: TypeAlias = Callable[[int, int, float], None]
 """Takes runs, operations and seconds so far."""
+OnStep: TypeAlias = Callable[[int, str], None]
+"""Takes how much is done, and what is done now."""
 _REDRAW_S = 0.1
 
 
 @contextmanager
-def shrinking(seconds: float | None) -> Iterator[Callable[[int, int], None]]:
-    """Show how far a search for a smaller trace is while the context lasts, on a terminal only. It takes the traces
-    that were tried and the operations of the smallest so far.
-    """
-    begin = time.monotonic()
-    with progress(seconds, None, text="shrinking: {0:,} tries, {1:,} operations left, {3:.0f} s") as show:
-        yield lambda tries, left: show(tries, left, time.monotonic() - begin)
-
-
-@contextmanager
 def progress(
-    seconds: float | None,
-    operations: int | None,
-    words: tuple[str, str] = ("runs", "operations"),
-    text: str = "",
+    seconds: float | None, operations: int | None, words: tuple[str, str] = ("run", "operation"), title: str = ""
 ) -> Iterator[OnProgress]:
-    """Show progress towards whichever limit is set while the context lasts; cheap enough to be called once a run.
-
-    `text` is what is shown instead of the usual, with places for runs, operations, rate and seconds.
-    """
+    """Show progress towards whichever limit is set while the context lasts; cheap enough to be called once a run."""
     if not sys.stderr.isatty():
         yield lambda runs, operations, elapsed: None
         return
-    from rich.console import Console  # costs a tenth of a second, which a script need not pay
-    from rich.progress import BarColumn, Progress, TextColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as display:
+    begin = f"{title}: " if title else ""
+    with _display(ticks=False) as display:
         task = display.add_task("starting", total=1.0)
         drawn = 0.0
 
@@ -50,8 +38,49 @@ def progress(
             drawn = time.monotonic()
             shares = [elapsed / seconds if seconds else 0.0, done / operations if operations else 0.0]
             rate = done / elapsed if elapsed else 0.0
-            usual = f"{{0:,}} {words[0]}, {{1:,}} {words[1]}, {{2:,.0f}}/s, {{3:.0f}} s"
-            said = (text or usual).format(runs, done, rate, elapsed)
-            display.update(task, completed=min(1.0, max(shares)), description=said, refresh=True)
+            text = f"{begin}{plural(runs, words[0])}, {plural(done, words[1])}, {rate:,.0f}/s, {elapsed:.0f} s"
+            display.update(task, completed=min(1.0, max(shares)), description=text, refresh=True)
 
         yield show
+
+
+@contextmanager
+def shrinking(seconds: float | None) -> Iterator[Callable[[int, int], None]]:
+    """Show how far a search for a smaller trace is while the context lasts, on a terminal only. It takes the traces
+    that were tried and the operations of the smallest so far.
+    """
+    begin = time.monotonic()
+    with progress(seconds, None, ("try", "operation left"), "shrinking") as show:
+        yield lambda tries, left: show(tries, left, time.monotonic() - begin)
+
+
+@contextmanager
+def steps(total: int, noun: str) -> Iterator[OnStep]:
+    """Show how many of so many things are done, what is done now, and the time, while the context lasts."""
+    if not sys.stderr.isatty():
+        yield lambda done, now: None
+        return
+    with _display(ticks=True) as display:
+        task = display.add_task(f"0 of {plural(total, noun)}", total=total)
+
+        def show(done: int, now: str) -> None:
+            text = f"{done:,} of {plural(total, noun)}{now and ': '}{now}"
+            display.update(task, completed=done, description=text)
+
+        yield show
+
+
+def _display(*, ticks: bool) -> "Progress":
+    """A line on stderr with a bar; with `ticks` it draws itself, and shows the time."""
+    from rich.console import Console  # costs a tenth of a second, which a script need not pay
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), *((TimeElapsedColumn(),) if ticks else ()))
+    return Progress(
+        *columns,
+        console=Console(stderr=True),
+        transient=True,
+        auto_refresh=ticks,
+        refresh_per_second=4,
+        redirect_stdout=sys.stdout.isatty(),  # what is printed goes above the line; but not if it goes to a file
+    )

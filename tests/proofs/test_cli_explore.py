@@ -137,11 +137,12 @@ def test_ctrl_c_saves_and_ends(capsys, tmp_path, monkeypatch, jobs):
 
     monkeypatch.setattr(cli_explore, "_progress", pressed)
     code, out, err = run(capsys, "full", "mamba", "--save", str(tmp_path), "--jobs", jobs)
-    assert code == 1
+    assert code == 130
     assert "full: " in out
     assert "NOT EXHAUSTED (interrupted)" in out
     assert "mamba: " not in out
-    assert err == ""
+    assert "0 of 2 scopes exhausted" in out
+    assert err == "interrupted: what was not visited may be wrong\n"
     assert [path.name for path in tmp_path.iterdir()] == ["full.states"]
     search = Search(SCOPES["full"])
     load(search, tmp_path / "full.states")

@@ -372,7 +372,7 @@ def test_the_document_for_machines_has_the_documented_fields(capsys):
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("1", 1), ("60GiB", 60 * GIB), ("80 GB", 80 * 10**9), ("1.5TiB", 3 * 2**39), ("512mib", 2**29), ("1EiB", None)],
+    [("1048576", 2**20), ("1B", 1), ("60GiB", 60 * GIB), ("80 GB", 80 * 10**9), ("1.5TiB", 3 * 2**39), ("512mib", 2**29), ("1EiB", None)],
 )
 def test_sizes_of_memory(text, size, capsys):
     if size is None:
@@ -396,6 +396,8 @@ STATE = {"name": "m", "type": "MambaSpec", "shapes": [[3, 8]], "dtypes": ["bf16"
         (["--memory", "0"], "--memory: '0': there must be more than 0 bytes"),
         (["--memory", "plenty"], "--memory: 'plenty' is not a size; write bytes, or as in 60GiB"),
         (["--memory", "60G"], "'60G' is not a size"),
+        (["--memory", "40"], "--memory: 40 is 40 bytes; did you mean 40GiB?"),
+        (["--memory", "1GiB, 1048575"], "--memory: 1048575 is 1048575 bytes; did you mean"),
         (["--memory", ""], "'' is not a size"),
         (["--memory", "nan"], "'nan' is not a size"),
         (["--memory", "9" * 40 + "GiB"], "is more than 1 EiB"),
