@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..opening.memories import memory_named
 from ..reports.summary import Summary
 from ..runs.run import Run
 from ..targets.base import Target
@@ -26,12 +25,13 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
     from hypothesis.errors import Flaky
     from hypothesis.stateful import run_state_machine_as_test
 
-    from .machine import DifferenceError, LockstepMachine, lockstep_machine
+    from .failing import FindingError
+    from .machine import LockstepMachine, lockstep_machine
 
     start = time.monotonic()
 
     machine = lockstep_machine(
-        target, attention=plan.attention, chaos=plan.chaos, oracles=plan.oracles, new_memory=memory_named(plan.tensors)
+        target, attention=plan.attention, chaos=plan.chaos, oracles=plan.oracles, tensors=plan.tensors
     )
 
     class Counted(machine):  # type: ignore[misc, valid-type]
@@ -61,7 +61,7 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
         while summary.finding is None and not plan.is_over(summary):
             try:
                 run_state_machine_as_test(seed(plan.seed * 1_000_003 + batch)(Counted), settings=generate_only)
-            except DifferenceError:
+            except FindingError:
                 break
             except Flaky:  # it did not fail again: the target is not deterministic, but what it did is a finding
                 if summary.finding is None:

@@ -16,14 +16,13 @@ from ...model.ops import Operation, Shape
 from ...model.requests import Request
 from ...model.scene import Scene
 from ..engines.failing import Tested, failure
-from ..findings.oracle_names import LIVENESS, LOCKSTEP, MODEL_FREE, ORACLES
+from ..findings.oracle_names import LIVENESS, LOCKSTEP
 from ..opening.given import Given, opened
 from ..opening.memories import memory_named
 from ..opening.oracles import suited_to
 from ..runs.judging import Judging
 from ..runs.open_run import open_run, usable
 from ..runs.run import Run
-from ..targets.base import Target, hidden_fields, lacking
 from ..workload.bounds import draftable
 from .stateful_strategies import buildable_shapes, of_machine
 
@@ -63,15 +62,10 @@ class Source:
     def tested(self) -> Tested:
         """The target with its judges. Errors as for `opened`, and from `memory_named`."""
         target = opened(self._given)
-        oracles = _suited_to(self._given, target) if self._oracles is None else self._oracles
+        name = self._given if isinstance(self._given, str) else target.name
+        oracles = suited_to(name, target) if self._oracles is None else self._oracles
         judging = Judging([name for name in oracles if name != LIVENESS], new_memory=memory_named(self._tensors))
         return Tested(self._given, target, judging, self._tensors, self._folder)
-
-
-def _suited_to(given: Given, target: Target) -> tuple[str, ...]:
-    if hidden_fields(target) or lacking(target):
-        return MODEL_FREE
-    return suited_to(given) if isinstance(given, str) else ORACLES
 
 
 class MachineRun(RuleBasedStateMachine):

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz import lockstep_machine
-from blockproof.fuzz.engines.machine import DifferenceError
+from blockproof.fuzz.engines.failing import FindingError
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.fuzz.traces.replay import replay
-from blockproof.fuzz.traces.trace_file import load_trace
+from blockproof.fuzz.traces.trace_file import read_trace
 from blockproof.fuzz.workload.shapes import ATTENTION
 from blockproof.model.ops import Allocate, Free, Group, ReadTable, Shape, Submit
 from hypothesis import Phase, settings
@@ -31,6 +31,12 @@ def case_of(machine, examples):
     return case
 
 
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path, monkeypatch):
+    """Findings are written below the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 def run(machine, examples=15) -> unittest.TestResult:
     """What unittest makes of it."""
     result = unittest.TestResult()
@@ -39,9 +45,9 @@ def run(machine, examples=15) -> unittest.TestResult:
     return result
 
 
-def failure(machine) -> DifferenceError:
+def failure(machine) -> FindingError:
     """What it raises."""
-    with pytest.raises(DifferenceError) as caught:
+    with pytest.raises(FindingError) as caught:
         case_of(machine, 200)("runTest").runTest()
     return caught.value
 
@@ -59,17 +65,27 @@ def test_our_core_passes(chaos):
     assert len(applied) > 100  # it did something
 
 
-def test_a_faulty_core_fails_with_a_trace_that_repeats_the_difference():
-    error = failure(lockstep_machine(FAULT, attention=("full",)))
+def test_a_faulty_core_fails_with_steps_and_a_trace_that_repeats_the_difference(tmp_path):
+    error = failure(lockstep_machine(FAULT, attention=("full",), folder=tmp_path))
     text = str(error)
     assert text.startswith("lockstep: model and target differ in `free` at operation")
-    head, trace = text.split(f"run: blockproof replay t.json --target {FAULT}\n")
-    assert str(error.finding) in head
-    file = load_trace(trace)
+    assert str(error.finding) in text
+    assert "\n   0  Submit a, prompt=(0,)\n   1  Allocate a, new_tokens=2\n   2  Free a\n" in text
+    (path,) = tmp_path.glob("*.json")
+    assert f"trace:  {path}\npytest: {tmp_path / f'test_{path.stem}.py'}\n" in text
+    file = read_trace(path)
     assert (file.target, file.finding.text) == (FAULT, str(error.finding))
     found, applied = replay(file.trace, open_target(FAULT))
     assert (found, applied) == (error.finding, file.trace)
     assert replay(file.trace, open_target("impl")) == (None, file.trace)
+
+
+def test_the_bytes_that_hypothesis_draws_are_not_printed(tmp_path):
+    ((_, text),) = run(lockstep_machine(FAULT, attention=("full",), folder=tmp_path), 200).failures
+    assert "blockproof replay" in text
+    assert "\\x" not in text
+    assert "Falsifying" not in text
+    assert "Failing test case" not in text
 
 
 MY_CORE = """
@@ -86,13 +102,12 @@ def make():
 def test_the_command_that_is_printed_repeats_the_difference(target, tmp_path, monkeypatch):
     (tmp_path / "core_of_my_own.py").write_text(MY_CORE)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
     text = str(failure(lockstep_machine(target, attention=("full",))))
-    command, trace = text.split("save what follows as t.json and run: ")[1].split("\n", 1)
-    (tmp_path / "t.json").write_text(trace)
-    words = shlex.split(command)
+    words = shlex.split(text.split("repeat the finding: ")[1])
     assert words[0] == "blockproof"
     words = [sys.executable, "-m", "blockproof.fuzz.cli", *words[1:]]
-    again = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    again = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert again.returncode == 1, again.stderr
     assert "differ in `free`" in again.stdout
 
@@ -122,12 +137,12 @@ def test_a_target_that_is_not_deterministic_fails_with_the_whole_trace():
 
     story = iter([Submit("a", (0, 0)), Allocate("a", 2), ReadTable("a"), Free("a")])
     machine: Any = lockstep_machine(Moody())()
-    machine.run = LockstepRun(machine.target)
+    machine.run = LockstepRun(machine.tested.target)
     machine.run.start(Shape((Group("full", 1),), 3, 2, 1, 1, 1))
     machine.workload = SimpleNamespace(next=lambda model: next(story))
     for _ in range(3):
         machine.advance_requests(b"")
-    with pytest.raises(DifferenceError) as caught:
+    with pytest.raises(FindingError) as caught:
         machine.advance_requests(b"")
     assert caught.value.finding.step == 3
     assert caught.value.trace == machine.run.trace
@@ -149,7 +164,7 @@ def test_a_difference_that_only_draining_shows_is_found():
 def test_a_target_may_be_given_instead_of_its_name():
     target = open_target("impl")
     machine = lockstep_machine(target, attention=("mamba", "full+mamba"))
-    assert machine.target is target
+    assert machine.tested.target is target
     assert machine.attention == ("mamba", "full+mamba")
     assert run(machine).wasSuccessful()
 

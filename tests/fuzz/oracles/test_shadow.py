@@ -4,7 +4,8 @@ from collections import Counter
 
 import pytest
 from blockproof.fuzz.cli.main import main
-from blockproof.fuzz.engines.machine import DifferenceError, lockstep_machine
+from blockproof.fuzz.engines.failing import FindingError
+from blockproof.fuzz.engines.machine import lockstep_machine
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.finding import CORRUPTION, Trace
@@ -153,7 +154,7 @@ def test_a_finding_of_one_oracle_is_repeated_under_that_oracle(tmp_path, capsys)
 
 def test_the_state_machine_reduces_under_its_own_oracles():
     machine = lockstep_machine("fault:skipped-off-by-one", attention=("sliding",), oracles=(SHADOW,))
-    with pytest.raises(DifferenceError) as caught:
+    with pytest.raises(FindingError) as caught:
         run_state_machine_as_test(
             machine, settings=settings(machine.TestCase.settings, max_examples=400, database=None, derandomize=True)
         )
