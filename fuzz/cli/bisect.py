@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from .commits import AdapterOption, PathOption, commit_target_or_usage
-from .options import JsonOption, OracleOption, TraceArgument, oracles_or_usage, timed_teller
+from .options import JsonOption, OracleOption, TraceArgument, is_auto, oracles_or_usage, timed_teller
 
 
 def bisect(
@@ -32,7 +32,7 @@ def bisect(
     adapter: AdapterOption = None,
     path: PathOption = ".",
     any_finding: Annotated[bool, typer.Option("--any", help="Any finding counts, not only the trace's own.")] = False,
-    oracle: OracleOption = "auto",
+    oracle: OracleOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Tell the first release, or the first commit, in which a trace fails, or in which it no longer does.
@@ -52,7 +52,7 @@ def bisect(
         raise typer.BadParameter("write either --releases A..B or --git GOOD..BAD")
     if file.finding is None and not any_finding:
         raise typer.BadParameter(f"{trace} does not say what it shows; add --any, and any finding counts")
-    judges = None if oracle == "auto" else oracles_or_usage(oracle, file.target)
+    judges = None if is_auto(oracle) else oracles_or_usage(oracle, file.target)
     found: BisectedReleases | Located
     try:
         if releases is not None:

@@ -33,7 +33,7 @@ def campaign(
     ] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="For each target.")] = None,
     seed: SeedOption = None,
-    oracle: OracleOption = "auto",
+    oracle: OracleOption = None,
     attention: AttentionOption = "all",
     jobs: Annotated[int, typer.Option(min=1, max=256, help="Targets at a time.")] = 2,
     shrink_seconds: Annotated[float, typer.Option(min=0.0, help="For the trace of each finding.")] = 10.0,

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from .options import (
+    AllowVacuousOption,
     AttentionOption,
     FloorsOption,
     IsolateOption,
@@ -29,6 +30,7 @@ from .options import (
     seconds_or_default,
     seed_or_drawn,
     teller,
+    usage,
 )
 
 
@@ -55,6 +57,7 @@ def fuzz(
     floors: FloorsOption = None,
     chaos: Annotated[bool, typer.Option("--chaos", help="Break preconditions on purpose.")] = False,
     isolate: IsolateOption = False,
+    allow_vacuous: AllowVacuousOption = False,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Go on after a finding, and keep one of each cause.")
     ] = False,
@@ -69,7 +72,8 @@ def fuzz(
 ) -> None:
     """Fuzz a target under the oracles that suit it; shrink and keep the first finding that is not known.
 
-    Exits with 0 if nothing was found, 1 on a finding. Ctrl-C ends the run early and reports what was done.
+    Exits with 0 if nothing was found, 1 on a finding, 3 if the run tested nothing. Ctrl-C ends the run early and
+    reports what was done; the exit code is 130 then, if nothing was found.
     """
     from ..engines.fuzzing import FuzzTask
     from ..engines.fuzzing import fuzz as run
@@ -81,17 +85,18 @@ def fuzz(
 
     names = attention_names(attention)
     wanted = read_floors(floors) if floors else {}
-    judges = oracles_or_usage(oracle, target)
-    if engine is Engine.HYPOTHESIS and judges == ("liveness",):
-        raise typer.BadParameter("--oracle: liveness draws whole scripts, which engine hypothesis does not; use random")
     if engine is Engine.HYPOTHESIS and (keep_going or known):
         option = "--keep-going" if keep_going else "--known"
         raise typer.BadParameter(f"{option}: Hypothesis stops at what it finds; use engine random")
     limit = seconds_or_default(seconds, operations)
-    plan = Plan(seed_or_drawn(seed), limit, operations, names, chaos, oracles=judges, tensors=tensors)
+    plan = Plan(seed_or_drawn(seed), limit, operations, names, chaos, tensors=tensors, allow_vacuous=allow_vacuous)
     plan = replace(plan, keep_going=keep_going, known=read_known(known) if known else ())
     memory_or_usage(tensors)
     with closed_after(open_or_usage(target, isolate)) as core, document_alone(as_json):
+        with usage("--attention"):
+            plan = replace(plan, oracles=oracles_or_usage(oracle, target, core)).possible_on(core)
+        if engine is Engine.HYPOTHESIS and plan.oracles == ("liveness",):
+            raise typer.BadParameter("--oracle: liveness draws whole scripts, which engine hypothesis does not")
         task = FuzzTask(target, engine.value, plan, jobs, isolate, str(known) if known else "")
         outcome = run(task, core, out, wanted, teller(as_json))
     write_reports(outcome.done, outcome.unmet, junit, summary)
@@ -102,4 +107,4 @@ def fuzz(
     else:
         show(outcome.done, verbose)
         print("\n".join(outcome.lines()))
-    raise typer.Exit(1 if outcome.failed else 0)
+    raise typer.Exit(outcome.exit_code)

@@ -6,7 +6,7 @@ Every function whose name ends in `_or_usage` raises BadParameter, in one line, 
 import secrets
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -34,10 +34,10 @@ AttentionOption = Annotated[
     str, typer.Option(help="Attention types, as in full,sliding,full+mamba.", autocompletion=attention_lists)
 ]
 OracleOption = Annotated[
-    str,
+    list[str] | None,
     typer.Option(
-        help="What judges: lockstep, shadow, contract, liveness, several of them, or all; auto is what suits the "
-        "target. With strict besides, known losses are findings.",
+        help="What judges: lockstep, shadow, contract, liveness, or all; several with commas or by repeating it. By "
+        "default auto: what suits the target. With strict besides, known losses are findings.",
         autocompletion=oracle_lists,
     ),
 ]
@@ -46,6 +46,9 @@ TensorsOption = Annotated[
 ]
 OutOption = Annotated[Path, typer.Option(help="Folder for what is found; made when something is.")]
 FloorsOption = Annotated[Path | None, typer.Option(help="TOML file of what must have been reached.")]
+AllowVacuousOption = Annotated[
+    bool, typer.Option("--allow-vacuous", help="A run that tested nothing is no failure, only a note.")
+]
 IsolateOption = Annotated[bool, typer.Option("--isolate", help="Run the target in a process of its own.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
 VerboseOption = Annotated[
@@ -102,17 +105,23 @@ def known_or_usage(what: str, names: Iterable[str], known: Collection[str], see:
             raise typer.BadParameter(f"{what} is called {name!r}; {did_you_mean(name, known, see)}")
 
 
-def oracles_or_usage(text: str, spec: str) -> tuple[str, ...]:
-    """The names in a comma-separated list, the strictest first; every one for `all`; for `auto` what suits the target
-    of this name.
+def is_auto(texts: Sequence[str] | None) -> bool:
+    """True if the user leaves it open what judges."""
+    return not texts or [*texts] == ["auto"]
+
+
+def oracles_or_usage(texts: str | Sequence[str] | None, spec: str, target: "Target | None" = None) -> tuple[str, ...]:
+    """The names in comma-separated lists, the strictest first; every one for `all`; for `auto` what suits the target
+    of this name, and what it hides and lacks if it is given.
     """
     from ..findings.oracle_names import ADDITIONS, EVERY
     from ..findings.words import did_you_mean
     from ..opening.oracles import suited_to
 
-    if text == "auto":
-        return suited_to(spec)
-    names = EVERY if text == "all" else tuple(name.strip() for name in text.split(","))
+    lists = [texts] if isinstance(texts, str) else texts or ["auto"]
+    said = [name.strip() for text in lists for name in text.split(",")]
+    stands_for = {"all": EVERY, "auto": suited_to(spec, target) if "auto" in said else ()}
+    names = [one for name in said for one in stands_for.get(name, (name,))]
     if unknown := [name for name in names if name not in (*EVERY, *ADDITIONS)]:
         choice = did_you_mean(unknown[0], (*EVERY, *ADDITIONS, "all", "auto"))
         raise typer.BadParameter(f"--oracle: {unknown[0]!r} is unknown; {choice}")

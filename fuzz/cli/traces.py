@@ -48,7 +48,7 @@ def replay(
     memory_or_usage(tensors or file.tensors)
     given = () if is_auto(oracle) else oracles_or_usage(oracle, spec)
     with closed_after(open_or_usage(spec, isolate)) as core:
-        judges = judges_for(file, lambda: oracles_or_usage("auto", spec), given, tensors)
+        judges = judges_for(file, lambda: oracles_or_usage(None, spec, core), given, tensors)
         result = replayed(file, core, judges, until)
     print(json.dumps(result.as_json(show), indent=2) if as_json else "\n".join(result.lines(show, verbose)))
     raise typer.Exit(1 if result.finding else 0 if result.built else 3)
@@ -79,7 +79,7 @@ def shrink(
     memory_or_usage(tensors or file.tensors)
     given = () if is_auto(oracle) else oracles_or_usage(oracle, spec)
     with closed_after(open_or_usage(spec, isolate)) as core:
-        judges = judges_for(file, lambda: oracles_or_usage("auto", spec), given, tensors)
+        judges = judges_for(file, lambda: oracles_or_usage(None, spec, core), given, tensors)
         plan = Plan(0, seconds, oracles=judges.oracles, tensors=judges.tensors)
         kept = keep_smaller(file, spec, core, plan, out or trace.parent, teller(as_json=True))
     if kept is None:

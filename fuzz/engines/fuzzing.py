@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from ..findings.words import plural
-from ..opening.oracles import suited_to
+from ..opening.oracles import suited_and_why, suited_to
 from ..reports import formats
 from ..reports.floors import Floors, check_floors
 from ..reports.progress import progress
 from ..reports.summary import Summary
-from ..targets.base import Target
-from ..workload.shapes import ATTENTION
+from ..reports.vacuity import vacuity
+from ..targets.base import Target, lacking
+from ..workload.shapes import ATTENTION, possible_attention
 from .choice import run_engine
 from .going_on import KeptFound, keep_all
 from .jobs import run_jobs
@@ -62,6 +63,13 @@ class FuzzOutcome:
         """True if something was found or a floor was not reached."""
         return self.done.finding is not None or bool(self.unmet)
 
+    @property
+    def exit_code(self) -> int:
+        """1 if it failed, 130 if Ctrl-C ended it before that, 3 if it tested nothing, else 0."""
+        if self.failed or self.done.interrupted:
+            return 1 if self.failed else 130
+        return 0 if vacuity(self.done).problem is None else 3
+
     def as_json(self) -> dict[str, Any]:
         """The report, JSON-ready."""
         document: dict[str, Any] = {**formats.as_json(self.done), "floors_unmet": [*self.unmet], "repeat": self.repeat}
@@ -70,7 +78,9 @@ class FuzzOutcome:
 
     def lines(self) -> list[str]:
         """What a person is told below the report."""
-        return [*slow(self.done), *self.unmet, f"repeat this run: {self.repeat}"]
+        notes = [f"note: {warning}" for warning in vacuity(self.done).warnings]
+        lines = [*slow(self.done), *notes, *self.unmet, f"repeat this run: {self.repeat}"]
+        return [*lines, f"interrupted by Ctrl-C after {self.done.seconds:.0f} s"] if self.done.interrupted else lines
 
 
 def fuzz(task: FuzzTask, target: Target, out: Path, floors: Floors, say: Callable[[str], None]) -> FuzzOutcome:
@@ -81,9 +91,13 @@ def fuzz(task: FuzzTask, target: Target, out: Path, floors: Floors, say: Callabl
     """
     plan, name = task.plan, recorded_name(task.spec, target)
     done = Summary(name, task.engine, plan.seed, oracles=plan.oracles, core_name=target.name)
+    done.allow_vacuous = plan.allow_vacuous
     say(f"fuzzing {name} under {', '.join(plan.oracles)}, engine {task.engine}, seed {plan.seed}")
+    suited, why = suited_and_why(task.spec, target)
+    if suited == plan.oracles:
+        say(f"judged by {', '.join(suited)}: {why}")
     _run(task, target, done)
-    unmet, repeat = check_floors(done, floors), repeat_command(task, done)
+    unmet, repeat = check_floors(done, floors), repeat_command(task, done, target)
     every = keep_all(done, target, plan, out, say)
     done.told = [one.told() for one in every]
     return FuzzOutcome(done, every[0].kept if every else None, unmet, repeat, every)
@@ -91,7 +105,7 @@ def fuzz(task: FuzzTask, target: Target, out: Path, floors: Floors, say: Callabl
 
 def slow(done: Summary) -> list[str]:
     """A line for a target that is so slow that its runs reach little; else none."""
-    if done.seconds < SLOW_AFTER_S or done.rate >= SLOW_OPERATIONS:
+    if done.seconds < SLOW_AFTER_S or done.rate >= SLOW_OPERATIONS or not done.operations:
         return []
     what = f"slow: {done.rate:.1f} operations a second, {plural(done.operations, 'operation')} in all"
     return [f"{what}, reach little; give more --seconds or --jobs, and look at what the target does in start and step"]
@@ -110,7 +124,12 @@ def _run(task: FuzzTask, target: Target, done: Summary) -> None:
             done.interrupted = True
 
 
-def repeat_command(task: FuzzTask, done: Summary) -> str:
+def _is_all(plan: Plan, target: Target | None) -> bool:
+    """True if the plan has all attention types that the target can have."""
+    return tuple(plan.attention) == possible_attention(tuple(ATTENTION), lacking(target) if target else ())
+
+
+def repeat_command(task: FuzzTask, done: Summary, target: Target | None = None) -> str:
     """The shell command that makes the same runs again."""
     plan = task.plan
     words = ["blockproof", "fuzz", "--target", task.spec, "--engine", done.engine, "--seed", str(plan.seed)]
@@ -118,11 +137,12 @@ def repeat_command(task: FuzzTask, done: Summary) -> str:
     limit = str(done.operations) if task.jobs == 1 and done.operations else None
     words += ["--operations", limit] if limit else ["--seconds", f"{plan.seconds or DEFAULT_SECONDS:g}"]
     words += ["--jobs", str(task.jobs)] if task.jobs > 1 else []
-    words += ["--attention", ",".join(plan.attention)] if tuple(plan.attention) != tuple(ATTENTION) else []
-    words += ["--oracle", ",".join(plan.oracles)] if plan.oracles != suited_to(task.spec) else []
+    words += ["--attention", ",".join(plan.attention)] if not _is_all(plan, target) else []
+    words += ["--oracle", ",".join(plan.oracles)] if plan.oracles != suited_to(task.spec, target) else []
     words += ["--tensors", plan.tensors] if plan.tensors else []
     words += ["--chaos"] if plan.chaos else []
     words += ["--keep-going"] if plan.keep_going else []
     words += ["--known", task.known_file] if task.known_file else []
     words += ["--isolate"] if task.isolate else []
+    words += ["--allow-vacuous"] if plan.allow_vacuous else []
     return shlex.join(words)

@@ -1,7 +1,7 @@
 """What to run, and for how long."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..findings.known import KnownFinding
@@ -9,7 +9,8 @@ from ..findings.oracle_names import ORACLES
 from ..opening.memories import memory_named
 from ..reports.summary import Summary
 from ..runs.judging import Judging
-from ..workload.shapes import ATTENTION
+from ..targets.base import Target, lacking
+from ..workload.shapes import ATTENTION, possible_attention
 
 RUN_OPERATIONS = 200
 """Operations of one run before its pool is drained."""
@@ -42,12 +43,24 @@ class Plan:
     """Findings that are only counted (engine `random`)."""
     shrink_seconds: float = SHRINK_SECONDS
     """How long a finding is shrunk at most."""
+    allow_vacuous: bool = False
+    """Take it if the runs test nothing (`reports.vacuity`)."""
     tensors: str | None = None
     """Where the shadow memory keeps its tags: as `opening.memories.open_tensor_memory` takes it; None for lists."""
 
     def judging(self) -> Judging:
         """What judges its runs. Errors as from `memory_named`."""
         return Judging(self.oracles, self.without, memory_named(self.tensors))
+
+    def possible_on(self, target: Target) -> "Plan":
+        """The plan with the attention types that the target can have. ValueError if there are none."""
+        lacks = lacking(target)
+        possible = possible_attention(self.attention, lacks)
+        if possible:
+            return replace(self, attention=possible)
+        every = possible_attention(tuple(ATTENTION), lacks)
+        remedy = f"choose from {', '.join(every)}" if every else "and nothing else can be built either"
+        raise ValueError(f"{target.name} lacks what {', '.join(self.attention)} is made of; {remedy}")
 
     def is_over(self, summary: Summary) -> bool:
         """True once the run has come to one of its limits."""

@@ -1,17 +1,36 @@
-"""The default oracles for a target, by its name."""
+"""The default oracles for a target: those that can judge it."""
 
 from ..adapters import family_of
 from ..findings.oracle_names import MODEL_FREE, ORACLES
+from ..targets.base import Target, hidden_fields, lacking
 
 
-def suited_to(spec: str) -> tuple[str, ...]:
-    """Names of the default oracles for this target.
+def suited_to(spec: str, target: Target | None = None) -> tuple[str, ...]:
+    """Names of the default oracles for this target; what it hides and lacks counts if it is given, opened.
 
-    With lockstep for reference releases, our own core and targets of users, which have to agree with the model; without
-    it for all other releases of engines.
+    With lockstep for reference releases, our own core and targets of users that hide and lack nothing, which have to
+    agree with the model; without it for all others.
     """
+    return suited_and_why(spec, target)[0]
+
+
+def suited_and_why(spec: str, target: Target | None = None) -> tuple[tuple[str, ...], str]:
+    """The oracles as from `suited_to`, and why it is these, as the end of a sentence."""
     family = family_of(spec)
-    if family is None:
-        return ORACLES
-    version = spec.partition("==")[2] or family.here
-    return ORACLES if version == family.reference else MODEL_FREE
+    if family is not None:
+        version = spec.partition("==")[2] or family.here
+        if version == family.reference:
+            return ORACLES, "the model describes this release exactly"
+        return MODEL_FREE, "the model describes another release"
+    hides, lacks = (hidden_fields(target), lacking(target)) if target is not None else (frozenset(), frozenset())
+    if hides or lacks:
+        parts = [f"hides {_named(hides)}"] if hides else []
+        parts += [f"lacks {_named(lacks)}"] if lacks else []
+        return MODEL_FREE, f"it {' and '.join(parts)}, so that no model describes it exactly"
+    return ORACLES, "it hides and lacks nothing, so that it has to agree with the model"
+
+
+def _named(names: frozenset[str]) -> str:
+    """The first names in order, and how many there are besides."""
+    first = ", ".join(sorted(names)[:3])
+    return first if len(names) <= 3 else f"{first} and {len(names) - 3} more"

@@ -14,9 +14,12 @@ from ..findings.severity import exception_of, severity
 from ..findings.words import plural
 from .deviations import deviation_table, known_table
 from .summary import Summary
-from .told import told_lines
 from .tables import Section, counted, crossed, markdown_tables, plain_sections, show_sections
+from .told import told_lines
+from .vacuity import vacuity
 
+MOST_CAUSES = 15
+"""Rows of the table of causes."""
 LONG_RUN = 100_000
 """Operations from which on a declared deviation that never occurred counts as stale."""
 
@@ -33,7 +36,8 @@ def headline(summary: Summary) -> str:
 def verdict(summary: Summary) -> str:
     """One line: what was found, or that nothing was."""
     if summary.finding is None:
-        return f"no difference in {summary.operations:,} operations"
+        problem = vacuity(summary).problem
+        return f"TESTED NOTHING: {problem}" if problem else f"no difference in {summary.operations:,} operations"
     what, where = summary.finding.kind
     said = _VERDICTS[summary.finding.oracle] if summary.finding.actual is not None or what not in LOST else _LOST
     others = len(summary.found) - 1
@@ -58,6 +62,8 @@ def sections(summary: Summary) -> Iterator[Section]:
     yield from known_table(summary.known_findings, summary.known, summary.compared, summary.operations >= LONG_RUN)
     yield from _attention(summary)
     yield from crossed("Operations and outcomes", "operation", summary.outcomes, _USUAL)
+    yield from _causes(summary)
+    yield from counted("Not possible on this target", ("operation", "drawn and left out"), summary.impossible)
     yield from counted("Situations reached", ("situation", "times"), summary.reached)
     yield from deviation_table(summary.declared, summary.deviated, long_run=summary.operations >= LONG_RUN)
     if summary.unobserved:
@@ -74,6 +80,16 @@ def _found(summary: Summary) -> Iterator[Section]:
     )
     if len(rows) > 1:
         yield Section("Findings", ("what it means", "oracle", "what", "operation", "exception", "times"), rows)
+
+
+def _causes(summary: Summary) -> Iterator[Section]:
+    """Why operations and constructions did not return, the most frequent reasons."""
+    shown = summary.causes.most_common(MOST_CAUSES)
+    rows = [(*cause, f"{times:,}") for cause, times in shown]
+    rest = summary.causes.total() - sum(times for _, times in shown)
+    rows += [("others", "", "", f"{rest:,}")] if rest else []
+    if rows:
+        yield Section("Refused and failed, by cause", ("operation", "outcome", "what for", "times"), tuple(rows))
 
 
 def _attention(summary: Summary) -> Iterator[Section]:
@@ -103,7 +119,7 @@ def plain(summary: Summary) -> str:
 
 def show(summary: Summary, verbose: bool = False) -> None:
     """Print the report: as tables on a terminal, as plain lines elsewhere. What was found comes first."""
-    first, bad = found_lines(summary, verbose), summary.finding is not None
+    first, bad = found_lines(summary, verbose), summary.finding is not None or vacuity(summary).problem is not None
     show_sections(headline(summary), sections(summary), verdict(summary), bad=bad, first=first)
 
 
@@ -127,6 +143,10 @@ def as_json(summary: Summary) -> dict[str, object]:
         "attention": dict(sorted(summary.attention.items())),
         "unbuilt": {name: runs for name, runs in sorted(summary.unbuilt.items()) if runs},
         "outcomes": outcomes,
+        "causes": [[*cause, times] for cause, times in summary.causes.most_common()],
+        "impossible": dict(sorted(summary.impossible.items())),
+        "tested_nothing": vacuity(summary).problem,
+        "warnings": list(vacuity(summary).warnings),
         "reached": dict(sorted(summary.reached.items())),
         "deviated": dict(sorted(summary.deviated.items())),
         "known": {entry.id: summary.known[entry.id] for entry in summary.known_findings},
@@ -141,19 +161,22 @@ def markdown(summary: Summary) -> str:
     lines = [f"## blockproof: {verdict(summary)}", "", headline(summary)]
     if summary.finding is not None:
         lines += ["", "```", *found_lines(summary)[1:], "```"]
+    lines += ["", *(f"- {line}" for line in warnings)] if (warnings := vacuity(summary).warnings) else []
     lines += ["", f"Judged by {', '.join(summary.oracles)}."]
     return "\n".join([*lines, *markdown_tables(sections(summary)), ""])
 
 
 def junit(summary: Summary, unmet: Sequence[str]) -> str:
-    """The report as JUnit XML: a test case for each attention type, and one for the floors."""
+    """The report as JUnit XML: a test case for each attention type, one for the floors, and one for whether the run
+    tested anything."""
+    problem, warnings = vacuity(summary)
     names = sorted(summary.attention) or ["start"]
     found = _failures(summary, names)
     suite = ElementTree.Element(
         "testsuite",
         name=f"blockproof {summary.target}",
-        tests=str(len(names) + 1),
-        failures=str(len(found) + bool(unmet)),
+        tests=str(len(names) + 2),
+        failures=str(len(found) + bool(unmet) + bool(problem)),
         errors="0",
         time=f"{summary.seconds:.3f}",
     )
@@ -169,6 +192,11 @@ def junit(summary: Summary, unmet: Sequence[str]) -> str:
     case = ElementTree.SubElement(suite, "testcase", classname="floors", name="situations", time="0")
     if unmet:
         ElementTree.SubElement(case, "failure", message=unmet[0]).text = "\n".join(unmet)
+    case = ElementTree.SubElement(suite, "testcase", classname="run", name="tested something", time="0")
+    if problem:
+        ElementTree.SubElement(case, "failure", message=problem).text = problem
+    elif warnings:
+        ElementTree.SubElement(case, "system-out").text = "\n".join(warnings)
     ElementTree.SubElement(suite, "system-out").text = plain(summary)
     text = ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
     # XML has no place for control characters.

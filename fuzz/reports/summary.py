@@ -3,18 +3,20 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ...model.ops import Done, Failed, Lookup, Outcome
 from ..findings.finding import Finding, Trace
 from ..findings.known import KnownFinding
 from ..findings.oracle_names import LOCKSTEP, ORACLES
 from ..findings.severity import severity
 from ..opening.known_deviations import declared_for
 from ..runs.run import Run
+from ..targets.answers import hit_of
 from ..targets.deviations import Deviation
 from .deviations import unseen
 from .told import Told
 
-COUNTERS = ("attention", "unbuilt", "unobserved", "operation_counts", "outcomes", "reached", "deviated", "misuse")
-COUNTERS += ("known", "compared")
+COUNTERS: tuple[str, ...] = ("attention", "unbuilt", "unobserved", "operation_counts", "outcomes", "reached")
+COUNTERS += ("deviated", "misuse", "known", "compared", "causes", "impossible", "hits")
 
 
 @dataclass
@@ -81,6 +83,14 @@ class Summary:
     """Those that the user has declared."""
     finding_seed: int = 0
     """Seed of the process that found it."""
+    causes: Counter[tuple[str, str, str]] = field(default_factory=Counter)
+    """What did not return: kind of operation (or `start`), `Refused` or `Failed`, and why (`runs.causes`)."""
+    impossible: Counter[str] = field(default_factory=Counter)
+    """Kinds of operations that were drawn although they are not possible on the target."""
+    hits: Counter[str] = field(default_factory=Counter)
+    """In cores with caching on: `lookups`, and the `hits` among them."""
+    allow_vacuous: bool = False
+    """True if a run that tested nothing is to be no failure (`vacuity`)."""
     told: list[Told] = field(default_factory=list)
     """What is told of the findings, once they are kept; the worst first."""
     interrupted: bool = False
@@ -106,6 +116,14 @@ class Summary:
         self.deviated.update(getattr(run.scene, "deviated", {}))
         self.misuse.update(run.misuse)
         self.unobserved.update(run.unobserved().items())
+        self.causes.update(run.causes)
+        self.impossible.update(run.impossible)
+        if not run.built:
+            self.causes["start", Failed.__name__, run.not_built or "the target was lost"] += 1
+        elif run.shape.caching:
+            found = [outcome for kind, outcome in zip(kinds, run.outcomes, strict=True) if kind == Lookup.__name__]
+            self.hits["lookups"] += len(found)
+            self.hits["hits"] += sum(_is_hit(outcome) for outcome in found)
         if finding is not None and trace is not None:
             self.add_found(Found(finding, trace, attention=Counter([attention]), seed=self.seed))
 
@@ -152,3 +170,9 @@ class Summary:
     def unseen_deviations(self) -> list[str]:
         """Ids of declared deviations that did not occur, without those that only chaos shows."""
         return unseen(self.declared, self.deviated)
+
+
+def _is_hit(outcome: Outcome) -> bool:
+    """True if a lookup found something."""
+    hit = hit_of(outcome) if isinstance(outcome, Done) else None
+    return hit is not None and hit[0] > 0

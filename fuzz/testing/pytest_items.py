@@ -9,6 +9,7 @@ import pytest
 from ..engines.fuzzing import FuzzOutcome, FuzzTask, fuzz
 from ..engines.plan import Plan
 from ..opening.oracles import suited_to
+from ..reports.vacuity import vacuity
 from ..runs.open_run import open_run
 from ..targets.base import TargetUnavailableError, adapted_shape, lacking
 from ..traces.files import TraceError
@@ -105,7 +106,7 @@ class FuzzItem(BlockproofItem):
     def runtest(self) -> None:
         """Fuzz, and shrink what is found. Skipped if the target builds no such core and this one was not asked for."""
         ours = shared(self.config)
-        oracles = ours.oracles or suited_to(self.spec)
+        oracles = ours.oracles or suited_to(self.spec, self.core)
         seed = chosen_seed(self.config)
         plan = Plan(seed, ours.seconds, attention=(self.attention,), oracles=oracles, known=ours.known)
         if not self._is_built(plan):
@@ -118,6 +119,8 @@ class FuzzItem(BlockproofItem):
             self.fail(self._failure(outcome))
         if outcome.done.interrupted:
             raise KeyboardInterrupt
+        if problem := vacuity(outcome.done).problem:
+            self.fail([f"tests nothing: {problem}", f"repeat the search: {outcome.repeat}"])
 
     def _is_built(self, plan: Plan) -> bool:
         """False if the target refuses all shapes of a good many. What was asked for by name counts as built."""
