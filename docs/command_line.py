@@ -27,11 +27,11 @@ Exit codes, of every command:
 | 0 | nothing was found |
 | 1 | a finding, or a floor that was not reached |
 | 2 | wrong usage or bad input; one line says file, place and remedy |
-| 3 | a target could not be started |
+| 3 | a target could not be started, or a run tested nothing |
 | 70 | a bug of blockproof itself; please report it |
-| 130 | Ctrl-C before there was anything to report |
+| 130 | Ctrl-C before anything was found |
 
-A run that Ctrl-C ends reports what it has, saves a finding, and exits with 0 or 1.
+A run that Ctrl-C ends reports what it has, and saves a finding.
 """
 
 

@@ -26,8 +26,8 @@ def suited_and_why(spec: str, target: Target | None = None) -> tuple[tuple[str, 
     if hides or lacks:
         parts = [f"hides {_named(hides)}"] if hides else []
         parts += [f"lacks {_named(lacks)}"] if lacks else []
-        return MODEL_FREE, f"it {' and '.join(parts)}, so that no model describes it exactly"
-    return ORACLES, "it hides and lacks nothing, so that it has to agree with the model"
+        return MODEL_FREE, f"the target {' and '.join(parts)}, so that no model describes it exactly"
+    return ORACLES, "the target hides and lacks nothing, so that it has to agree with the model"
 
 
 def _named(names: frozenset[str]) -> str:

@@ -17,7 +17,7 @@ LEAST_ALLOCATIONS = 100
 """Allocations from which on their share of refusals is judged."""
 LEAST_LOOKUPS = 1_000
 """Lookups, with caching on, from which on one must have hit; a fifth of them is enough for a warning."""
-MOST_REFUSED, MANY_REFUSED = 0.9, 0.5
+MOST_REFUSED, MANY_REFUSED = 0.9, 0.75
 """Share of allocations that may be refused before the run counts for nothing, and before there is a warning.
 
 Of all calls of `Allocate`, not of requests: a request that was refused may be asked for again at once.

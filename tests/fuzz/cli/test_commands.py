@@ -210,11 +210,12 @@ def test_ctrl_c_ends_a_run_with_its_report(jobs, tmp_path):
         out, err = process.communicate(timeout=PATIENCE_S)
     finally:
         process.kill()
-    assert process.returncode == 0
+    assert process.returncode == 130
     assert "Traceback" not in err
     assert out.startswith("fuzzing fakes:says_when_running")
     assert "ended by Ctrl-C" in out
     assert "repeat this run: " in out
+    assert out.splitlines()[-1].startswith("interrupted by Ctrl-C after ")
 
 
 def test_ctrl_c_in_the_middle_keeps_what_was_done(monkeypatch, capsys):
@@ -223,7 +224,7 @@ def test_ctrl_c_in_the_middle_keeps_what_was_done(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setitem(ENGINES, "random", interrupted)
-    assert cli.main(["fuzz", "--seconds", "600"]) == 0
+    assert cli.main(["fuzz", "--seconds", "600"]) == 130
     text = capsys.readouterr().out
     assert "ended by Ctrl-C" in text
     assert ": 3 runs, " in text
