@@ -150,7 +150,9 @@ class CommitTarget(ChildTarget):
     """The target of a worktree, in a child process. `start` raises TargetUnavailableError if it is not the commit's."""
 
     def __init__(self, place: CommitPlace, name: str) -> None:
-        super().__init__(name, _OPENED, Place(Path(sys.executable), place.layers))
+        self.home = _OPENED, Place(Path(sys.executable), place.layers)
+        """What a process opens to get it, and in which environment."""
+        super().__init__(name, *self.home)
         self._where = place
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -107,18 +108,31 @@ class Differences:
     def keep(self, folder: Path, seed: int) -> None:
         """Write the smallest trace of each situation to a folder."""
         for situation in self.situations:
-            what = FoundWhat.of(situation.finding)
-            file = TraceFile(situation.trace, self.pair.second.name, what, found_by("random", seed))
-            folder.mkdir(parents=True, exist_ok=True)
-            write_trace(file, folder / f"{base_name(file)}.json")
+            keep_trace(folder, situation.finding, situation.trace, self.pair.second.name, seed)
+
+
+def keep_trace(folder: Path, finding: Finding, trace: Trace, target: str, seed: int) -> Path:
+    """Write a trace and what it shows to a folder, which is made if it is missing. Returns the file."""
+    file = TraceFile(trace, target, FoundWhat.of(finding), found_by("random", seed))
+    path = folder / f"{base_name(file)}.json"
+    write_trace(file, path)
+    return path
 
 
 def compare_targets(pair: Pair, plan: Plan) -> Differences:
-    """Compare at every strictness, each for its share of the plan's limits."""
-    shares = len(Strictness)
-    operations = plan.operations and -(-plan.operations // shares)
-    share = replace(plan, seconds=plan.seconds and plan.seconds / shares, operations=operations)
-    return Differences(pair, tuple(compare(pair, strictness, share) for strictness in Strictness))
+    """Compare at every strictness, each for its share of the limits. Ctrl-C ends it with what there is so far."""
+    share = share_of(plan, 1 / len(Strictness))
+    comparisons: list[Comparison] = []
+    for strictness in Strictness:
+        if not any(before.summary.interrupted for before in comparisons):
+            comparisons.append(compare(pair, strictness, share))
+    return Differences(pair, tuple(comparisons))
+
+
+def share_of(plan: Plan, share: float) -> Plan:
+    """The plan with this share of its limits."""
+    operations = plan.operations and ceil(plan.operations * share)
+    return replace(plan, seconds=plan.seconds and plan.seconds * share, operations=operations)
 
 
 def compare(pair: Pair, strictness: Strictness, plan: Plan) -> Comparison:
@@ -127,7 +141,7 @@ def compare(pair: Pair, strictness: Strictness, plan: Plan) -> Comparison:
     comparison = Comparison(strictness, Summary(both.name, "random", plan.seed, oracles=()))
     try:
         run_random(both, replace(plan, oracles=(), keep_going=True), comparison.summary)
-        for found in sorted(comparison.summary.found.values(), key=lambda found: -found.times):
+        for found in comparison.summary.ranked():
             comparison.situations.append(_smallest(found.finding, found.trace, found.times, both))
     except KeyboardInterrupt:
         comparison.summary.interrupted = True

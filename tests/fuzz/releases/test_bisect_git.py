@@ -1,7 +1,6 @@
 """Bisecting a repository: which commit is named, and that nothing of the user's is touched."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,6 +12,8 @@ from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.releases.commit_target import CommitPlace, origins
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, write_trace
 from blockproof.model.ops import Allocate, Free, Group, Shape, Submit
+
+from .toy_git import git
 
 SHAPE = Shape((Group("full", 1),), 3, 2, hash_block_size=1, scheduler_block_size=1, max_num_batched_tokens=1)
 FACTORY = """\
@@ -29,15 +30,6 @@ def make():
     return open_here(NAMES[NUMBER])
 """
 GOOD, BAD, BROKEN, ENDLESS = 0, 1, 2, 3
-USER = {f"GIT_{role}_{what}": "somebody@example.org" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
-
-
-def git(folder, *arguments):
-    environment = {**os.environ, **USER, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    done = subprocess.run(
-        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, env=environment, check=True
-    )
-    return done.stdout.strip()
 
 
 @pytest.fixture

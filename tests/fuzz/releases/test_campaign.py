@@ -88,7 +88,7 @@ def test_each_finding_is_shrunk_on_its_target_and_replays():
     assert row.kept
     core = open_target(row.target)
     for kept in row.kept:
-        assert replay(kept.trace, core, Judging((SHADOW, CONTRACT)))[0].kind == kept.finding.kind
+        assert replay(kept.trace, core, Judging(kept.oracles))[0].identity == kept.finding.identity
         assert kept.attention == "full"
 
 

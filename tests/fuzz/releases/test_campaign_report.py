@@ -18,7 +18,7 @@ TRACE = Trace(SHAPE, (Submit("a", (0,)), Free("a")))
 
 def kept(what="S7", oracle=CONTRACT, attention="full"):
     finding = Finding(what, Free("a"), 1, Done(), Done(), oracle=oracle)
-    return Kept(finding, TRACE, attention, 3, complete=True)
+    return Kept(finding, TRACE, attention, 3, complete=True, oracles=(oracle,))
 
 
 def cell(runs=4, unbuilt=0, **more):
@@ -33,11 +33,14 @@ def rows():
         Row("clean==1", {"full": cell(), "mamba": cell(unbuilt=4)}, done=True),
         Row("bad==1", {"full": hidden}, [kept(), kept(), kept("corruption", SHADOW)], done=True),
         Row("gone", problem="first line\nno such device"),
-        Row("cut", {"full": cell()}),
+        Row("cut", {"full": cell()}, interrupted=True),
     ]
 
 
-@pytest.mark.parametrize(("chosen", "code"), [([0], 0), ([0, 2], 0), ([0, 1, 2], 1), ([2], 3), ([], 3), ([3], 0)])
+@pytest.mark.parametrize(
+    ("chosen", "code"),
+    [([0], 0), ([0, 2], 0), ([0, 1, 2], 1), ([2], 3), ([], 3), ([3], 130), ([0, 3], 130), ([1, 3], 1)],
+)
 def test_the_exit_code_tells_a_finding_from_nothing_started(chosen, code):
     assert campaign_report.exit_code([rows()[place] for place in chosen]) == code
 
@@ -58,7 +61,9 @@ def test_tables_have_totals_cells_by_oracle_findings_and_what_was_not_seen():
 def test_lines_and_json_say_the_same():
     clean, bad, gone, cut = rows()
     assert campaign_report.headline(rows()) == "4 targets, 6,000 operations"
-    assert campaign_report.verdict(rows()) == "3 findings"
+    assert campaign_report.verdict(rows()) == "3 findings, the worst: wrong content; ended by Ctrl-C"
+    assert campaign_report.headline([gone]) == "1 target, 0 operations"
+    assert campaign_report.verdict([Row("x", {}, [kept("S14")], done=True)]) == "1 finding, the worst: lost efficiency"
     assert campaign_report.verdict([clean]) == "nothing was found"
     assert campaign_report.progress_line(clean).endswith("2 attention types, 0 kinds of findings, 4 s, done")
     assert campaign_report.progress_line(gone).endswith(", no such device")
@@ -70,18 +75,44 @@ def test_lines_and_json_say_the_same():
 
 
 def test_findings_are_kept_in_a_folder_for_each_target(tmp_path):
-    campaign_report.keep_findings(rows(), tmp_path, 5, {"bad==1": (CONTRACT,)})
+    campaign_report.keep_findings(done := rows(), tmp_path, 5)
     assert [path.name for path in tmp_path.iterdir()] == ["bad-1"]
     files = [read_trace(path) for path in (tmp_path / "bad-1").glob("*.json")]
     assert {file.finding.observable for file in files} == {"S7", "corruption"}
     assert {(file.target, file.found_by.seed) for file in files} == {("bad==1", 5)}
-    assert all("oracles=('contract',)" in path.read_text() for path in (tmp_path / "bad-1").glob("*.py"))
+    assert {file.oracles for file in files} == {(CONTRACT,), (SHADOW,)}
+    said = campaign_report.lines(done)
+    assert said[1] == "bad==1, 1. wrong content: contract, S7 at Free, in 3 runs of full"
+    assert f"trace: {done[1].kept[0].files.trace}" in said
+    assert "contract: S7 is violated at operation 1: Free a" in "\n".join(said)
+    document = campaign_report.as_json(done)[1]["findings"][0]
+    assert document["trace"] == str(done[1].kept[0].files.trace)
+    assert document["command"].startswith("blockproof replay ")
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        ("vllm==0.33.0", "vllm-0.33.0"),
+        ("impl", "impl"),
+        ("pkg.mod:make", "pkg.mod-make-"),
+        ("my folder/core.py:make", "my-folder-core.py-make-"),
+        ("program:./core --flag", "program-.-core---flag-"),
+        ("../" * 50 + "core.py:make", "core.py-make-"),
+    ],
+)
+def test_folders_have_names_that_every_file_system_takes(target, name):
+    made = campaign_report.folder_name(target)
+    assert made.startswith(name) or len(target) > 60
+    assert len(made) <= 70
+    assert not set(made) & set('<>:"/\\|?* ')
+    assert made == campaign_report.folder_name(target) != campaign_report.folder_name(target + "2")
 
 
 def test_the_page_is_made_with_its_folder(tmp_path):
     campaign_report.write_page(rows(), ("full",), tmp_path / "new" / "page.md")
     text = (tmp_path / "new" / "page.md").read_text()
-    assert text.startswith("## 4 targets, 6,000 operations: 3 findings\n")
+    assert text.startswith("## 4 targets, 6,000 operations: 3 findings, the worst: wrong content; ended")
     assert "### Not observed" in text
 
 

@@ -1,0 +1,111 @@
+"""`blockproof verify`: what a change to a core changes, before it ships."""
+
+import json
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .commits import AdapterOption, PathOption, commit_target_or_usage
+from .completion import target_names
+from .options import (
+    AttentionOption,
+    JsonOption,
+    SeedOption,
+    attention_names,
+    document_alone,
+    seed_or_drawn,
+    timed_teller,
+    usage,
+)
+
+if TYPE_CHECKING:
+    from ..releases.verify_sides import Side
+
+SECONDS = 60.0
+
+
+def verify(
+    target: Annotated[
+        list[str],
+        typer.Option(
+            help="With --git: the target of each commit. Else two, the old one first.", autocompletion=target_names
+        ),
+    ],
+    git: Annotated[str | None, typer.Option("--git", metavar="BASE..HEAD", help="Two commits of a repository.")] = None,
+    repo: Annotated[Path, typer.Option(help="With --git: the repository; nothing in it is touched.")] = Path(),
+    adapter: AdapterOption = None,
+    path: PathOption = ".",
+    seconds: Annotated[float | None, typer.Option(min=0.0, help="How long to run; 60 if no limit is given.")] = None,
+    operations: Annotated[int | None, typer.Option(min=1, help="Stop after about so many.")] = None,
+    seed: SeedOption = None,
+    attention: AttentionOption = "all",
+    intended: Annotated[Path | None, typer.Option(help="TOML file of changes that are intended.")] = None,
+    write_intended: Annotated[
+        Path | None, typer.Option("--write-intended", help="Add an entry to this file for each change found.")
+    ] = None,
+    comment: Annotated[Path | None, typer.Option(help="Write the page as Markdown, for a pull request.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the smallest trace of each change.")] = Path("differences"),
+    proofs: Annotated[
+        bool, typer.Option("--proofs/--no-proofs", help="Settle theorems that the change touches.")
+    ] = True,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show every trace, and what was reached.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare a core before and after a change on the same operations, let the oracles judge both, time them, and
+    settle the theorems that the change touches.
+
+    Exits with 0 if they behave alike or differ only as intended, 1 for a change that is not intended or a finding that
+    only the new side has, 3 if a side cannot be started or nothing was tested.
+    """
+    from ..engines.plan import Plan
+    from ..releases import verify_report as report
+    from ..releases.bisect import BisectError
+    from ..releases.verify import verify as verify_change
+    from ..releases.verify_proofs import reprove
+    from ..traces.known_file import read_known
+
+    limit = SECONDS if seconds is None and operations is None else seconds
+    known = read_known(intended) if intended is not None else ()
+    plan = Plan(seed_or_drawn(seed), limit, operations, attention_names(attention), known=known)
+    named = git is None
+    say = timed_teller()
+    try:
+        with document_alone(as_json), _sides(target, git, repo, adapter, path) as (old, new):
+            prove = (lambda: reprove(old.spec, new.spec)) if named and proofs else None
+            done = verify_change(old, new, plan, say, prove)
+    except BisectError as error:
+        print(f"blockproof: {error}", file=sys.stderr)
+        raise typer.Exit(error.code) from None
+    if not named:
+        done.proofs = "there are no theorems about this engine"
+    report.keep(done, out)
+    if comment is not None:
+        comment.parent.mkdir(parents=True, exist_ok=True)
+        comment.write_text(report.comment(done), encoding="utf-8")
+    if write_intended is not None:
+        ids = report.write_intended(done, write_intended)
+        say(f"added to {write_intended}: {', '.join(ids) or 'nothing'}; write a reason for each")
+    print(json.dumps(report.as_json(done), indent=2) if as_json else "\n".join(report.lines(done, verbose)))
+    raise typer.Exit(done.code)
+
+
+def _sides(
+    target: list[str], git: str | None, repo: Path, adapter: Path | None, path: str
+) -> "AbstractContextManager[tuple[Side, Side]]":
+    """Both sides, not opened yet. BadParameter, in one line, for a wrong number of targets or a wrong name."""
+    from ..opening.targets import check_spec
+    from ..releases.verify_sides import commit_sides, named_sides
+
+    if git is not None:
+        if len(target) != 1:
+            raise typer.BadParameter(f"--target: with --git name one target, not {len(target)}")
+        return commit_sides(repo, git, commit_target_or_usage(target[0], path, adapter))
+    if len(target) != 2:
+        raise typer.BadParameter(f"--target: name two targets to compare, or one with --git, not {len(target)}")
+    with usage("--target"):
+        for spec in target:
+            check_spec(spec)
+    return named_sides(*target)

@@ -1,0 +1,134 @@
+"""How much faster or slower one target is than another on the same operations.
+
+Both run at the same time in processes of their own and take turns, so that what else happens on the machine meets both.
+Measured is processor time of the calls of the target: the core, its adapter and the snapshots. Pipes are not in it.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from ...model.ops import to_json
+from ..adapters import family_of
+from ..findings.finding import Trace
+from ..opening.child import Place, environment_of
+from ..opening.targets import interpreter_of
+
+ROUNDS = 9
+_CHILD = f"{__package__}.timing_child"
+
+
+class Home(NamedTuple):
+    """What a process opens to get a target, and in which environment; None for this one."""
+
+    spec: str
+    place: Place | None
+
+
+def home_of(spec: str) -> Home:
+    """The home of a target that the user named. Errors as from `interpreter_of`."""
+    family = family_of(spec)
+    return Home(spec, None) if family is None else Home(family.name, interpreter_of(spec)[1])
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Processor seconds of each round: of the old target, and of the new one."""
+
+    rounds: tuple[tuple[float, float], ...]
+    operations: int
+    """Of each round."""
+
+    @property
+    def ratios(self) -> list[float]:
+        """Time of the new target for each round, where the old one takes 1; the smallest first."""
+        return sorted(new / old for old, new in self.rounds)
+
+    def text(self) -> str:
+        """The ratio, its spread, and what they show; a sentence."""
+        ratios = self.ratios
+        middle, low, high = median(ratios), ratios[0], ratios[-1]
+        if low > 1:
+            judged = "slower in every round"
+        elif high < 1:
+            judged = "faster in every round"
+        else:
+            judged = "no difference beyond the spread"
+        each = f"{len(ratios)} rounds of {self.operations:,} operations"
+        return f"the new one takes {middle:.2f} times as long ({low:.2f} to {high:.2f} in {each}): {judged}"
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON-ready data."""
+        ratios = self.ratios
+        return {
+            "ratio": round(median(ratios), 4),
+            "lowest": round(ratios[0], 4),
+            "highest": round(ratios[-1], 4),
+            "operations": self.operations,
+            "rounds": [[round(seconds, 6) for seconds in pair] for pair in self.rounds],
+            "text": self.text(),
+        }
+
+
+def compare_speed(old: Home, new: Home, traces: Sequence[Trace], rounds: int = ROUNDS) -> Timing | str:
+    """Time both on these traces, in turns; a line that says why if that does not work.
+
+    One round more is run at first, which does not count. The one that begins changes from round to round.
+    """
+    operations = sum(len(trace.operations) for trace in traces)
+    if not operations:
+        return "not timed: they behave alike in no run"
+    measured = []
+    try:
+        with ExitStack() as stack:
+            asks = [stack.enter_context(_timed(home, traces)) for home in (old, new)]
+            for number in range(rounds + 1):
+                order = (0, 1) if number % 2 else (1, 0)
+                seconds = {side: asks[side]() for side in order}
+                measured.append((seconds[0], seconds[1]))
+    except (OSError, ValueError):  # nobody reads any more, or what was read is no number: empty
+        return "not timed: a process with one of them has ended"
+    kept = tuple(pair for pair in measured[1:] if min(pair) > 0)
+    return Timing(kept, operations) if kept else "not timed: it takes no time that can be measured"
+
+
+@contextmanager
+def _timed(home: Home, traces: Sequence[Trace]) -> Iterator[Callable[[], float]]:
+    """A process with a target; calling it applies all traces once, and returns the seconds."""
+    with TemporaryDirectory(prefix="blockproof-timing-") as modules:
+        python = sys.executable if home.place is None else str(home.place.python)
+        process = subprocess.Popen(
+            [python, "-P", "-m", _CHILD, home.spec],
+            env=environment_of(home.place, Path(modules)),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        requests, answers = process.stdin, process.stdout
+
+        def ask() -> float:
+            requests.write("once\n")
+            requests.flush()
+            return float(answers.readline())
+
+        try:
+            with closing(answers):
+                document = [[to_json(trace.shape), to_json(trace.operations)] for trace in traces]
+                requests.write(json.dumps(document) + "\n")
+                yield ask
+        finally:
+            process.kill()
+            process.wait()
+            with suppress(BrokenPipeError):  # closing writes what is still buffered, and nobody is left to read it
+                requests.close()

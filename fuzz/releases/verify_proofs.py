@@ -1,0 +1,131 @@
+"""What a change means for the theorems: which functions under them differ, and whether they still hold.
+
+The record of theorems (`docs/reference/theorems/functions.json`) says which functions each of them covers. Those over
+functions whose source differs between the two sides are settled again, on both; the others are about the same source.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ..adapters import family_of
+from ..findings.words import plural
+from ..opening.child import environment_of
+from .bisect import one_line
+from .timing import home_of
+
+RECORD = Path(__file__).resolve().parents[2] / "docs" / "reference" / "theorems" / "functions.json"
+_ROOT = (__package__ or "").split(".")[0]
+_PROVED, _REFUTED = "proved", "refuted"
+
+
+@dataclass(frozen=True)
+class Proofs:
+    """The theorems over functions that differ, settled on both sides."""
+
+    compared: int
+    """Functions that theorems cover."""
+    changed: tuple[str, ...]
+    """Those of them that differ, `module:name`."""
+    statuses: Mapping[str, tuple[str, str]]
+    """By theorem: `proved`, `refuted`, `undecided` or `unavailable`, on the old side and on the new one."""
+
+    @property
+    def broken(self) -> list[str]:
+        """Theorems that were proved on the old side and are refuted on the new one."""
+        return [name for name, sides in self.statuses.items() if sides == (_PROVED, _REFUTED)]
+
+    def text(self) -> str:
+        """What came of them; a sentence."""
+        if not self.changed:
+            return f"none of the {plural(self.compared, 'function')} under the theorems differs, so all still hold"
+        first = f"{len(self.changed)} of {plural(self.compared, 'function')} under the theorems differ"
+        if not self.statuses:
+            return first
+        news = [sides[1] for sides in self.statuses.values()]
+        counts = ", ".join(f"{news.count(status)} {status}" for status in dict.fromkeys(sorted(news)))
+        text = f"{first}; {plural(len(news), 'theorem')} over them on the new side: {counts}"
+        others = [name for name, (old, new) in self.statuses.items() if old != new]
+        text += (
+            f"; other than on the old side: {', '.join(map(self._change, others))}" if others else "; as on the old one"
+        )
+        return text
+
+    def as_json(self) -> dict[str, Any]:
+        """JSON-ready data."""
+        statuses = {name: {"old": old, "new": new} for name, (old, new) in self.statuses.items()}
+        return {"functions": self.compared, "changed": list(self.changed), "theorems": statuses, "text": self.text()}
+
+    def _change(self, name: str) -> str:
+        return f"{name} ({' -> '.join(self.statuses[name])})"
+
+
+def reprove(old: str, new: str, record: Path = RECORD) -> Proofs | str:
+    """Settle the theorems over functions that differ between two targets; a line that says why if that cannot be."""
+    subjects = [_subject(spec) for spec in (old, new)]
+    if None in subjects:
+        return "there are no theorems about this engine"
+    if subjects[0] != subjects[1]:
+        return f"{old} and {new} have no functions in common; blockproof prove --target {new} settles all theorems"
+    try:
+        theorems = json.loads(record.read_text(encoding="utf-8"))["theorems"]
+        covered = {name: _functions(sides, str(subjects[0])) for name, sides in theorems.items()}
+        names = sorted({function for functions in covered.values() for function in functions})
+        before, after = (_hashes(spec, names) for spec in (old, new))
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        return f"not proved: {one_line(str(error))}"
+    changed = tuple(name for name in names if before[name] != after[name])
+    wanted = [name for name, functions in covered.items() if not functions.isdisjoint(changed)]
+    statuses = _settled(wanted, old, new) if wanted else {}
+    return statuses if isinstance(statuses, str) else Proofs(len(names), changed, statuses)
+
+
+def _subject(spec: str) -> str | None:
+    """Under which name the record has functions that this target has, too; None if it has none."""
+    if spec == "impl":
+        return spec
+    family = family_of(spec)
+    return None if family is None or family.reference is None else family.spec(family.reference)
+
+
+def _functions(sides: Mapping[str, Any], subject: str) -> set[str]:
+    return set(sides.get(subject, {}).get("functions", ()))
+
+
+def _hashes(spec: str, names: Sequence[str]) -> dict[str, str | None]:
+    """The hash of each function in the environment of a target. SubprocessError or ValueError if it cannot be asked."""
+    place = home_of(spec).place
+    with TemporaryDirectory(prefix="blockproof-hashes-") as modules:
+        python = sys.executable if place is None else str(place.python)
+        done = subprocess.run(
+            [python, "-P", "-m", f"{_ROOT}.proofs.hashes"],
+            input="\n".join(names),
+            env=environment_of(place, Path(modules), ("model", "impl", "proofs")),
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    hashes: dict[str, str | None] = json.loads(done.stdout)
+    return hashes
+
+
+def _settled(theorems: Sequence[str], old: str, new: str) -> dict[str, tuple[str, str]] | str:
+    """What each theorem comes to on both sides; a line that says why if that cannot be."""
+    command = [sys.executable, "-m", f"{_ROOT}.fuzz.cli", "prove", *theorems, "--json", "--no-cross-check"]
+    with TemporaryDirectory(prefix="blockproof-prove-") as out:
+        targets = ["--target", old, "--target", new, "--out", out]
+        done = subprocess.run([*command, *targets], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    try:
+        results = json.loads(done.stdout)["results"]
+    except ValueError:
+        return f"not proved: {one_line(done.stderr) or f'exit status {done.returncode}'}"
+    found: dict[str, dict[str, str]] = {name: {} for name in theorems}
+    for result in results:
+        found.setdefault(result["theorem"], {})[result["subject"]] = result["status"]
+    missing = "unavailable"
+    return {name: (said.get(old, missing), said.get(new, missing)) for name, said in found.items() if said}

@@ -1,0 +1,180 @@
+"""What came of verifying a change, for a person, for a pull request, and for machines."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ..findings.finding import Finding, Trace
+from ..findings.known import KnownFinding
+from ..findings.severity import severity
+from ..findings.words import plural, trace_lines
+from ..reports.tables import Section, counted, markdown_tables, plain_sections
+from ..traces.known_file import add_known
+from ..traces.reproduction import base_name
+from ..traces.trace_file import FoundWhat, TraceFile
+from .diff import keep_trace
+from .timing import Timing
+from .verify import Changed, Judged, Verification, Where
+
+SHOWN = 5
+"""So many traces are printed; all are written to files."""
+
+
+def headline(done: Verification) -> str:
+    """One line: the two sides and the verdict."""
+    return f"{done.old.name} -> {done.new.name}: {verdict(done)}"
+
+
+def verdict(done: Verification) -> str:
+    """The answer, in a few words."""
+    parts = []
+    if done.changed:
+        parts.append(f"behaviour changed in {plural(len(done.changed), 'situation')} not listed as intended")
+    if done.broken:
+        parts.append(f"{plural(len(done.broken), 'finding')} that the old side does not have")
+    if refuted := getattr(done.proofs, "broken", ()):
+        parts.append(f"{plural(len(refuted), 'theorem')} no longer true")
+    if parts:
+        return "; ".join(parts)
+    if done.interrupted:
+        return "interrupted"
+    if done.vacuous:
+        return f"nothing was tested: {done.vacuous}"
+    only = " but for what is intended" if done.intended else ""
+    return f"same behaviour over {done.operations:,} operations{only}"
+
+
+def sections(done: Verification) -> Iterator[Section]:
+    """The tables of the page."""
+    if done.changed:
+        columns = ("new against old", "operation", "compared by", "runs", "smallest trace")
+        rows = ((*one.finding.kind, one.compared, f"{one.times:,}", _steps(one.trace)) for one in done.changed)
+        yield Section("Situations that changed", columns, tuple(rows))
+    if done.judged:
+        columns = ("finding", "operation", "how bad", "shows on", "smallest trace")
+        judged = sorted(done.judged, key=lambda one: (list(Where).index(one.where), severity(one.finding)))
+        rows = ((*one.finding.kind, str(severity(one.finding)), one.where, _steps(one.trace)) for one in judged)
+        yield Section(f"Found by {', '.join(done.new.oracles)}", columns, tuple(rows))
+    if done.intended:
+        reasons = {entry.id: entry.reason for entry in done.known}
+        counts = tuple((name, f"{times:,}", reasons[name]) for name, times in sorted(done.intended.items()))
+        yield Section("Intended", ("id", "times", "reason"), counts)
+
+
+def facts(done: Verification) -> Iterator[str]:
+    """What was done, and how much of it, a line each."""
+    runs = sum(comparison.summary.runs for comparison in done.compared.comparisons) if done.compared else 0
+    yield f"compared: {plural(done.operations, 'operation')} on both sides in {plural(runs, 'run')}"
+    if done.hidden:
+        yield f"not compared, as a side hides it: {', '.join(done.hidden)}"
+    for name, side in (("new", done.new), ("old", done.old)):
+        if (summary := done.summaries.get(name)) is not None:
+            count = plural(summary.operations, "operation")
+            yield f"judged, {name} side: {count} by {', '.join(side.oracles)}"
+    yield f"speed: {done.timing.text() if isinstance(done.timing, Timing) else done.timing}"
+    yield f"proofs: {done.proofs if isinstance(done.proofs, str) else done.proofs.text()}"
+    if done.stale and not done.vacuous:
+        yield f"intended, but did not come up: {', '.join(done.stale)}"
+    yield f"seed {done.seed}, {done.seconds:.0f} s"
+
+
+def situations(done: Verification) -> Iterator[Section]:
+    """Which situations the runs have met."""
+    reached = sum((summary.reached for summary in done.summaries.values()), Counter[str]())
+    yield from counted("Situations reached", ("situation", "times"), reached)
+
+
+def _steps(trace: Trace) -> str:
+    return plural(len(trace.operations), "operation")
+
+
+def shown(done: Verification) -> list[Changed | Judged]:
+    """What is worth a look: what the oracles find on the new side only, what changed, and what may be fixed."""
+    old = [one for one in done.judged if one.where in (Where.OLD, Where.OPEN)]
+    return [*done.broken, *done.changed, *old]
+
+
+def _title(one: Changed | Judged) -> str:
+    what, where = one.finding.kind
+    if isinstance(one, Changed):
+        return f"changed: {what} at {where}"
+    return f"{one.where}: {what} at {where}" + (f" (the other side: {one.why})" if one.why else "")
+
+
+def lines(done: Verification, verbose: bool = False) -> list[str]:
+    """The page for a terminal; `verbose` also shows the situations that were reached, and all traces."""
+    tables = [*sections(done), *(situations(done) if verbose else ())]
+    found = shown(done)
+    text = [*plain_sections(headline(done), tables, "").splitlines(), *facts(done)]
+    for one in found if verbose else found[:SHOWN]:
+        text += ["", _title(one), *trace_lines(one.trace.shape, one.trace.operations), str(one.finding)]
+    if len(found) > SHOWN and not verbose:
+        text += ["", f"{len(found) - SHOWN} more are in the files; --verbose shows them here"]
+    return [*text, "", f"verdict: {verdict(done)}"]
+
+
+def comment(done: Verification) -> str:
+    """The page as Markdown, for a pull request."""
+    sign = {0: "✅", 1: "❌"}.get(done.code, "⚠️")
+    text = [f"## {sign} blockproof verify: {verdict(done)}", "", f"`{done.old.name}` → `{done.new.name}`"]
+    text += [*markdown_tables(sections(done)), ""]
+    text += [f"* {fact}" for fact in facts(done)]
+    for one in shown(done):
+        told = [*trace_lines(one.trace.shape, one.trace.operations), "", str(one.finding)]
+        text += ["", f"<details><summary>{_title(one)}</summary>", "", "```", *told, "```", "", "</details>"]
+    reached = [
+        "",
+        "<details><summary>Situations reached</summary>",
+        *markdown_tables(situations(done)),
+        "",
+        "</details>",
+    ]
+    return "\n".join([*text, *(reached if done.summaries else []), ""])
+
+
+def as_json(done: Verification) -> dict[str, Any]:
+    """The same as JSON-ready data."""
+    return {
+        "old": done.old.name,
+        "new": done.new.name,
+        "verdict": verdict(done),
+        "code": done.code,
+        "seed": done.seed,
+        "seconds": round(done.seconds, 1),
+        "operations": done.operations,
+        "hidden": list(done.hidden),
+        "changed": [_json(one) | {"compared_by": one.compared} for one in done.changed],
+        "findings": [_json(one) | {"where": one.where.value, "other_side": one.why} for one in done.judged],
+        "intended": dict(sorted(done.intended.items())),
+        "intended_not_seen": done.stale,
+        "judged_operations": {name: summary.operations for name, summary in done.summaries.items()},
+        "speed": done.timing if isinstance(done.timing, str) else done.timing.as_json(),
+        "proofs": done.proofs if isinstance(done.proofs, str) else done.proofs.as_json(),
+    }
+
+
+def _json(one: Changed | Judged) -> dict[str, Any]:
+    what, where = one.finding.kind
+    counts = {"runs": one.times, "operations": len(one.trace.operations)}
+    file = f"{base_name(TraceFile(one.trace, '', FoundWhat.of(one.finding)))}.json"
+    said = {"what": what, "operation": where, "oracle": one.finding.oracle, "text": str(one.finding)}
+    return {**said, **counts, "trace": file}
+
+
+def keep(done: Verification, folder: Path) -> None:
+    """Write the smallest trace of each change and of each finding that shows on one side to a folder."""
+    for one in shown(done):
+        spec = done.old.spec if isinstance(one, Judged) and one.where is not Where.NEW else done.new.spec
+        keep_trace(folder, one.finding, one.trace, spec, done.seed)
+
+
+def write_intended(done: Verification, path: Path) -> list[str]:
+    """Add an entry for each change that is not listed yet to a file of intended changes. Returns their ids."""
+    changed: list[tuple[Finding, Trace]] = [(one.finding, one.trace) for one in done.changed]
+    changed += [(one.finding, one.trace) for one in done.broken]
+    entries = []
+    for finding, trace in changed:
+        id = "-".join(finding.kind).lower().replace(" ", "-")
+        entries.append((KnownFinding.of(finding, trace, id), f"{' at '.join(finding.kind)}: {_steps(trace)}"))
+    return add_known(path, entries) if entries else []

@@ -1,0 +1,271 @@
+"""Changes verified: what is the same, what changed, what is intended, what is broken, and what was not tested."""
+
+import json
+import re
+
+import pytest
+from blockproof.fuzz.cli import main as cli
+from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.findings.oracle_names import MODEL_FREE
+from blockproof.fuzz.opening.targets import open_here
+from blockproof.fuzz.releases import verify as verifying
+from blockproof.fuzz.releases import verify_report as report
+from blockproof.fuzz.releases.timing import Home, Timing, compare_speed, home_of
+from blockproof.fuzz.releases.verify import Where, verify
+from blockproof.fuzz.releases.verify_sides import Lasting, Side
+from blockproof.fuzz.targets.base import TargetLostError
+from blockproof.fuzz.traces.known_file import read_known
+from blockproof.fuzz.traces.trace_file import read_trace
+from blockproof.model.ops import Allocate, Failed, Group, Refused, Shape, Submit
+
+from .toy_git import git
+
+SHAPE = Shape((Group("full", 1),), 3, 2, hash_block_size=1, scheduler_block_size=1, max_num_batched_tokens=1)
+REORDERED = "fault:free-order-reversed"
+BROKEN = "fault:hit-in-wrong-order"
+
+
+class Changed:
+    """Our core, with some of what it says changed."""
+
+    name = "changed"
+
+    def __init__(self, allocate=None, lost_at=None):
+        self._core = open_here("impl")
+        self._allocate = allocate
+        self._lost_at = lost_at
+        self.close = self._core.close
+        self.start = self._core.start
+
+    def step(self, operation):
+        if self._lost_at and isinstance(operation, self._lost_at):
+            raise TargetLostError("crash", "died")
+        if self._allocate and isinstance(operation, Allocate):
+            return self._allocate, self._shown
+        outcome, self._shown = self._core.step(operation)
+        return outcome, self._shown
+
+
+def side(target, name="impl"):
+    return Side(
+        name, name, target if not isinstance(target, str) else open_here(target), Home("impl", None), MODEL_FREE
+    )
+
+
+def verified(old, new, known=(), operations=1_500, timed=False, prove=None):
+    """Without the clock, unless `timed`."""
+    plan = Plan(1, operations=operations, attention=("full",), known=known)
+    with pytest.MonkeyPatch.context() as patch:
+        if not timed:
+            patch.setattr(verifying, "compare_speed", lambda *arguments: "not timed")
+        return verify(side(old, "old"), side(new, "new"), plan, lambda line: None, prove)
+
+
+def test_a_refactoring_is_the_same_behaviour():
+    done = verified("impl", Changed())
+    assert (done.code, done.changed, done.judged) == (0, [], [])
+    assert report.verdict(done) == f"same behaviour over {done.operations:,} operations"
+    assert done.operations >= 700
+    assert set(done.summaries) == {"old", "new"}
+    page = report.comment(done)
+    assert page.startswith("## ✅ blockproof verify: same behaviour over")
+    assert "Situations reached" in page
+    assert "`old` → `new`" in page
+    assert report.lines(done)[-1] == f"verdict: {report.verdict(done)}"
+
+
+def test_another_order_of_reuse_is_a_change_and_none_once_it_is_listed(tmp_path):
+    done = verified("impl", REORDERED)
+    assert done.code == 1
+    kinds = {one.finding.kind for one in done.changed}
+    assert ("eviction order", "Free") in kinds
+    assert not done.broken
+    assert report.verdict(done).startswith("behaviour changed in ")
+    report.keep(done, tmp_path / "out")
+    for one in report.as_json(done)["changed"]:
+        assert read_trace(tmp_path / "out" / one["trace"]).finding.observable == one["what"]
+    file = tmp_path / "intended.toml"
+    ids = report.write_intended(done, file)
+    assert len(ids) == len(done.changed)
+    file.write_text(file.read_text().replace('reason = ""', 'reason = "newest first, for the cache of the GPU"'))
+    again = verified("impl", REORDERED, known=read_known(file))
+    assert (again.code, again.changed) == (0, [])
+    assert set(again.intended) <= set(ids)
+    assert report.verdict(again).endswith("operations but for what is intended")
+    assert "newest first" in report.comment(again)
+    same = verified("impl", "impl", known=read_known(file))
+    assert (same.code, same.stale) == (0, ids)
+    assert any(line.startswith("intended, but did not come up") for line in report.lines(same))
+
+
+def test_what_the_change_breaks_is_told_from_what_it_fixes_and_from_what_both_have():
+    broken = verified("impl", BROKEN, operations=4_000)
+    assert broken.code == 1
+    assert broken.broken
+    assert {one.where for one in broken.judged} == {Where.NEW}
+    assert "that the old side does not have" in report.verdict(broken)
+    assert "❌" in report.comment(broken)
+    fixed = verified(BROKEN, "impl", operations=4_000)
+    assert not fixed.broken
+    assert {one.where for one in fixed.judged} == {Where.OLD}
+    assert any("old side only: " in line for line in report.lines(fixed))
+    both = verified(BROKEN, BROKEN, operations=4_000)
+    assert both.code == 0
+    assert {one.where for one in both.judged} == {Where.BOTH}
+
+
+@pytest.mark.parametrize("outcome", [Refused(), Failed("NotImplementedError")])
+def test_a_comparison_that_tested_nothing_says_so(outcome):
+    refuses = Changed(allocate=outcome)
+    done = verified(refuses, Changed(allocate=outcome), operations=300)
+    assert done.code in (1, 3)
+    assert done.vacuous == "no allocation succeeded"
+    if done.code == 3:
+        assert report.verdict(done) == "nothing was tested: no allocation succeeded"
+        assert done.timing == "not timed"
+
+
+def test_a_side_that_is_lost_is_a_difference_and_does_not_end_the_comparison():
+    done = verified("impl", Changed(lost_at=Allocate), operations=300)
+    assert ("raises", "Allocate") in {one.finding.kind for one in done.changed}
+    assert ("crash", "Allocate") in {one.finding.kind for one in done.broken}
+    lasting = Lasting(Changed(lost_at=Allocate))
+    lasting.start(SHAPE)
+    _, before = lasting.step(Submit("a", (0,)))
+    assert lasting.step(Allocate("a", 1)) == (Failed("crash"), before)
+
+
+@pytest.mark.parametrize("begun", ["old", "new", "nothing"])
+def test_ctrl_c_leaves_what_there_is(monkeypatch, begun):
+    real = verifying.run_random
+
+    def pressed(target, plan, summary, *more):
+        if summary.target == begun:
+            raise KeyboardInterrupt
+        return real(target, plan, summary, *more)
+
+    monkeypatch.setattr(verifying, "run_random", pressed)
+    if begun == "nothing":
+        monkeypatch.setattr(verifying, "compare_targets", lambda pair, plan: _press())
+    done = verified("impl", "impl")
+    assert (done.interrupted, done.code) == (True, 130)
+    assert report.verdict(done) == "interrupted"
+    assert report.lines(done)
+
+
+def _press():
+    raise KeyboardInterrupt
+
+
+def test_what_is_slower_in_every_round_is_called_slower():
+    slower = Timing(((1.0, 1.5), (2.0, 2.2), (1.0, 1.3)), 1_000)
+    assert slower.ratios == pytest.approx([1.1, 1.3, 1.5])
+    assert slower.text() == (
+        "the new one takes 1.30 times as long (1.10 to 1.50 in 3 rounds of 1,000 operations): slower in every round"
+    )
+    faster = Timing(((1.0, 0.5), (2.0, 1.8)), 10)
+    assert faster.text().endswith("faster in every round")
+    assert Timing(((1.0, 0.9), (1.0, 1.1)), 10).text().endswith("no difference beyond the spread")
+    assert slower.as_json()["ratio"] == 1.3
+
+
+def test_both_sides_are_timed_in_turns_on_what_they_do_alike():
+    done = verified("impl", "impl", operations=200, timed=True)
+    assert isinstance(done.timing, Timing)
+    assert len(done.timing.rounds) == 9
+    assert done.timing.operations >= 100
+    assert all(seconds > 0 for pair in done.timing.rounds for seconds in pair)
+
+
+def test_what_cannot_be_timed_says_why(capfd):
+    assert compare_speed(Home("impl", None), Home("impl", None), []) == "not timed: they behave alike in no run"
+    done = verified("impl", "impl", operations=200)
+    traces = verifying._alike(done.old, done.new, Plan(1, attention=("full",)))
+    assert "has ended" in str(compare_speed(Home("nowhere:make", None), Home("impl", None), traces))
+    assert home_of("nowhere:make") == Home("nowhere:make", None)
+
+
+@pytest.fixture
+def history(tmp_path, monkeypatch):
+    """Makes a repository with a commit for each name of a target, whose core is that target."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+    def make(*names):
+        repo = tmp_path / "repo"
+        repo.mkdir()
+        git(repo, "init", "--quiet", "--initial-branch=trunk")
+        for name in names:
+            (repo / "core.py").write_text(CORE.format(name=name))
+            git(repo, "add", ".")
+            git(repo, "commit", "--quiet", "-m", f"take {name}")
+        (repo / "core.py").write_text("nothing of this may be imported!")
+        return repo
+
+    return make
+
+
+CORE = """\
+from blockproof.fuzz.opening.targets import open_here
+
+def make():
+    return open_here("{name}")
+"""
+
+
+def run(repo, *words, target="core:make"):
+    limits = ("--operations", "600", "--seed", "1", "--attention", "full", "--out", str(repo.parent / "out"))
+    return cli.main(["verify", "--git", "HEAD~1..HEAD", "--repo", str(repo), "--target", target, *limits, *words])
+
+
+def test_two_commits_are_compared_in_worktrees_of_their_own(history, tmp_path, capsys):
+    repo = history("impl", REORDERED)
+    before = git(repo, "status", "--porcelain"), git(repo, "worktree", "list"), git(repo, "for-each-ref")
+    comment = tmp_path / "ci" / "comment.md"
+    assert run(repo, "--json", "--comment", str(comment)) == 1
+    assert (git(repo, "status", "--porcelain"), git(repo, "worktree", "list"), git(repo, "for-each-ref")) == before
+    assert not list((tmp_path / "scratch").iterdir())
+    document = json.loads(capsys.readouterr().out)
+    assert re.fullmatch(r"[0-9a-f]{7} \(take impl\)", document["old"])
+    assert document["new"].endswith(f" (take {REORDERED})")
+    assert document["proofs"] == "there are no theorems about this engine"
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= {one["trace"] for one in document["changed"]}
+    assert "behaviour changed in" in comment.read_text(encoding="utf-8")
+    assert "situations" in document["speed"] or "times as long" in document["speed"]["text"]
+
+
+def test_intended_changes_are_listed_in_a_file_and_pass(history, tmp_path, capsys):
+    repo, file = history("impl", REORDERED), tmp_path / "intended.toml"
+    assert run(repo, "--write-intended", str(file)) == 1
+    assert "write a reason for each" in capsys.readouterr().err
+    assert run(repo, "--intended", str(file)) == 2
+    assert "reason: is empty" in capsys.readouterr().err
+    file.write_text(file.read_text().replace('reason = ""', 'reason = "newest first"'))
+    assert run(repo, "--intended", str(file)) == 0
+    assert "but for what is intended" in capsys.readouterr().out
+
+
+def test_a_side_that_cannot_be_imported_is_one_line(history, capsys):
+    repo = history("nonsense", "impl")
+    assert run(repo) == 3
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("blockproof: ")
+    assert "unknown target 'nonsense'" in last
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--target", "impl"), "name two targets to compare, or one with --git, not 1"),
+        (("--target", "impl", "--target", "nonsense"), "unknown target 'nonsense'"),
+        (("--git", "a..b", "--target", "impl"), "--git needs --target with one of package.module:factory"),
+        (("--git", "a..b", "--target", "a:b", "--target", "c:d"), "with --git name one target, not 2"),
+        (("--git", "a..b", "--target", "a:b", "--repo", "/nowhere"), "/nowhere is no folder"),
+    ],
+)
+def test_wrong_usage_is_one_line(words, says, capsys):
+    assert cli.main(["verify", *words]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert says in said
