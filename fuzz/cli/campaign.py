@@ -46,11 +46,12 @@ def campaign(
     """Fuzz several targets, each in a process of its own, and go on after what is found.
 
     A target that cannot be started, dies, hangs or eats memory does not end the others. Exits with 1 on a finding, 3 if
-    no target could be started.
+    nothing could be tested, 130 if Ctrl-C ended it and nothing was found.
     """
     from ..engines.plan import Plan
     from ..releases import campaign_report as report
-    from ..releases.campaign import Orders, run_by_oracles
+    from ..releases.campaign import Orders, Row, run_by_oracles
+    from ..reports.progress import steps
     from ..reports.tables import show_sections
 
     specs = _specs(target or [], releases)
@@ -63,8 +64,16 @@ def campaign(
     def say(line: str) -> None:
         print(line, file=sys.stderr)
 
-    rows = run_by_oracles(judges, orders, jobs, say, lambda row: say(report.progress_line(row)))
-    report.keep_findings(rows, out, orders.plan.seed, judges)
+    with steps(len(specs), "target") as show:
+        ended: set[str] = set()
+
+        def changed(row: Row) -> None:
+            ended.update([row.target] if row.done or row.problem else [])
+            show(len(ended), row.target)
+            say(report.progress_line(row))
+
+        rows = run_by_oracles(judges, orders, jobs, say, changed)
+    report.keep_findings(rows, out, orders.plan.seed)
     if summary is not None:
         report.write_page(rows, names, summary)
     code = report.exit_code(rows)
@@ -72,6 +81,7 @@ def campaign(
         print(json.dumps(report.as_json(rows), indent=2))
     else:
         show_sections(report.headline(rows), report.tables(rows, names), report.verdict(rows), bad=code == 1)
+        print("\n".join(report.lines(rows)))
     raise typer.Exit(code)
 
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ..findings.known import KnownFinding
-from ..findings.severity import exception_of, severity
-from ..findings.words import plural
+from ..findings.severity import exception_of, headline, severity
 from ..reports.summary import Found, Summary
 from ..reports.told import Told
 from ..targets.base import Target
@@ -24,11 +23,8 @@ class KeptFound:
     kept: Kept
 
     def headline(self) -> str:
-        """One line: how bad it is, what it is, and how often it came up."""
-        finding = self.found.finding
-        what, where = finding.kind
-        raised = f" ({exception_of(finding)})" if exception_of(finding) else ""
-        return f"{severity(finding)}: {finding.oracle}, {what} at {where}{raised}, {plural(self.found.times, 'time')}"
+        """One line: how bad it is, what it is, and in how many runs it came up."""
+        return headline(self.found.finding, self.found.times)
 
     def told(self) -> Told:
         """What reports tell of it."""

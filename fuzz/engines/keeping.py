@@ -14,7 +14,7 @@ from ..traces.replay import replay
 from ..traces.reproduction import WHOLE, Reproduction, shrink_command, write_reproduction
 from ..traces.shrink import NotReproducedError, Shrunk, shrink
 from ..traces.trace_file import FoundBy, FoundWhat, TraceFile
-from .knowing import judging_of
+from .knowing import judging_of, needed_oracles
 from .plan import Plan
 
 
@@ -97,21 +97,12 @@ def keep_found(
         say(f"not shrunk: {error}; the target may not be deterministic")
         return Kept(None, first, first.trace)
     small = TraceFile(shrunk.trace, done.target, FoundWhat.of(shrunk.finding), run)
-    last = write_reproduction(small, folder, plan.tensors, _needed_oracles(shrunk, found, target, plan))
+    last = write_reproduction(small, folder, plan.tensors, needed_oracles(shrunk, found, target, plan))
     return Kept(shrunk, last, first.trace, _how_to_go_on(shrunk, last.trace, done.target))
 
 
 def _how_to_go_on(shrunk: Shrunk, trace: Path, target: str) -> str:
     return "" if shrunk.complete else shrink_command(trace, target)
-
-
-def _needed_oracles(shrunk: Shrunk, found: Found, target: Target, plan: Plan) -> tuple[str, ...]:
-    """The oracles that show the smallest trace's finding: those of the plan, without what they report before it."""
-    if found.passed:
-        shown, _ = replay(shrunk.trace, target, plan.judging())
-        if shown is None or shown.identity != shrunk.finding.identity:
-            return tuple(judging_of(found, plan).oracles)
-    return plan.oracles
 
 
 def keep_smaller(

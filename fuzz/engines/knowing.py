@@ -9,6 +9,7 @@ from ..reports.summary import Found, Summary
 from ..runs.judging import Judging
 from ..targets.base import Target
 from ..traces.reducer import MAX_CANDIDATES
+from ..traces.replay import replay
 from ..traces.shrink import NotReproducedError, Shrunk, shrink
 from .plan import Plan
 
@@ -78,3 +79,12 @@ def judging_of(found: Found, plan: Plan) -> Judging:
     """What shows the finding again: the plan's oracles without what was violated before it in its run."""
     judging = plan.judging()
     return replace(judging, oracles=without(tuple(judging.oracles), found.passed))
+
+
+def needed_oracles(shrunk: Shrunk, found: Found, target: Target, plan: Plan) -> tuple[str, ...]:
+    """The oracles that show the smallest trace's finding: those of the plan, without what they report before it."""
+    if found.passed:
+        shown, _ = replay(shrunk.trace, target, plan.judging())
+        if shown is None or shown.identity != shrunk.finding.identity:
+            return tuple(judging_of(found, plan).oracles)
+    return plan.oracles

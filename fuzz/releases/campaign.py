@@ -13,14 +13,19 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from ..engines.choice import run_engine
+from ..engines.knowing import needed_oracles, smallest
 from ..engines.plan import Plan
 from ..engines.seeded import is_given_up
 from ..findings.finding import Finding, Trace
+from ..findings.oracle_names import without
+from ..findings.severity import headline
+from ..findings.words import plural, trace_lines
 from ..opening.process import Limits
 from ..opening.targets import open_target
-from ..reports.summary import Summary
+from ..reports.summary import Found, Summary
 from ..targets.base import Target, TargetUnavailableError, close_target
-from ..traces.shrink import NotReproducedError, shrink
+from ..traces.reproduction import Reproduction
+from ..traces.shrink import NotReproducedError
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,23 @@ class Kept:
     """How many of their runs showed it."""
     complete: bool
     """False if a shorter trace may exist."""
+    oracles: tuple[str, ...] = ()
+    """What shows it."""
+    files: Reproduction | None = None
+    """Where it was written."""
+
+    def headline(self) -> str:
+        """One line: how bad it is, what it is, and in how many runs of which attention types it came up."""
+        return f"{headline(self.finding, self.times)} of {self.attention}"
+
+    def lines(self) -> list[str]:
+        """The trace, what it shows and where the files are, for a person."""
+        length = plural(len(self.trace.operations), "operation")
+        early = "" if self.complete else "; it may get shorter"
+        lines = [f"{length}{early}", *trace_lines(self.trace.shape, self.trace.operations), "", str(self.finding)]
+        if self.files is None:
+            return lines
+        return [*lines, "", *(f"{name}: {text}" for name, text in self.files.named().items())]
 
 
 @dataclass
@@ -48,6 +70,8 @@ class Row:
     problem: str = ""
     """Why it did not come to its end: it could not be started, or its process was lost. Empty if it did."""
     done: bool = False
+    interrupted: bool = False
+    """True if Ctrl-C ended it."""
 
     @property
     def operations(self) -> int:
@@ -118,11 +142,15 @@ def run_campaign(specs: Sequence[str], orders: Orders, jobs: int, on_change: OnR
                     del running[ready]
                 on_change(row)
     except KeyboardInterrupt:
-        pass
+        for row in rows:
+            row.interrupted = not row.done and not row.problem
     finally:
         for _, process in running.values():
             process.kill()
             process.join()
+    for row in rows:
+        if not row.done:  # what its process has found has not been shrunk
+            row.kept = [_as_it_is(name, found, orders) for name, cell in row.cells.items() for found in cell.ranked()]
     return rows
 
 
@@ -177,7 +205,7 @@ def _run_all(connection: Connection, target: Target, orders: Orders) -> list[Kep
     plan, cells = orders.plan, {}
     share = None if plan.operations is None else -(-plan.operations // len(plan.attention))
     for name in plan.attention:
-        cells[name] = _run_cell(target, orders.of_cell(name, share, plan.seed))
+        cells[name] = _run_cell(target, orders.of_cell(name, share, plan.seed), connection)
         connection.send((name, cells[name]))
     useful = [name for name, cell in cells.items() if cell.operations and not is_given_up(cell)]
     missing = (plan.operations or 0) - sum(cell.operations for cell in cells.values())
@@ -187,20 +215,32 @@ def _run_all(connection: Connection, target: Target, orders: Orders) -> list[Kep
         cells[name].merge(more)
         cells[name].seconds = seconds
         connection.send((name, cells[name]))
-    return [
-        _shrunk(name, found.finding, found.trace, found.times, target, orders)
-        for name, cell in cells.items()
-        for found in cell.found.values()
-    ]
+    return [_shrunk(name, found, target, orders) for name, cell in cells.items() for found in cell.ranked()]
 
 
-def _run_cell(target: Target, plan: Plan) -> Summary:
-    return run_engine(target, plan, Summary(target.name, "random", plan.seed, oracles=plan.oracles))
+def _run_cell(target: Target, plan: Plan, connection: Connection | None = None) -> Summary:
+    """Runs of an attention type. What is found is told at once, if somebody is to know: this process may be killed."""
+    told = 0
+
+    def tell(summary: Summary) -> None:
+        nonlocal told
+        if connection is not None and len(summary.found) > told:
+            told = len(summary.found)
+            connection.send((plan.attention[0], summary))
+
+    return run_engine(target, plan, Summary(target.name, "random", plan.seed, oracles=plan.oracles), tell)
 
 
-def _shrunk(name: str, finding: Finding, trace: Trace, times: int, target: Target, orders: Orders) -> Kept:
+def _shrunk(name: str, found: Found, target: Target, orders: Orders) -> Kept:
     try:
-        small = shrink(trace, finding.kind, target, orders.plan.judging(), max_seconds=orders.shrink_s)
+        small = smallest(found, target, orders.plan, max_seconds=orders.shrink_s)
     except NotReproducedError:
-        return Kept(finding, trace, name, times, complete=False)
-    return Kept(small.finding, small.trace, name, times, small.complete)
+        return _as_it_is(name, found, orders)
+    oracles = needed_oracles(small, found, target, orders.plan)
+    return Kept(small.finding, small.trace, name, found.times, small.complete, oracles)
+
+
+def _as_it_is(name: str, found: Found, orders: Orders) -> Kept:
+    """The finding with the trace of its run."""
+    oracles = without(orders.plan.oracles, found.passed)
+    return Kept(found.finding, found.trace, name, found.times, complete=False, oracles=oracles)

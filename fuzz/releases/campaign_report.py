@@ -1,11 +1,16 @@
 """What a campaign came to: its tables, the same as JSON, its files and its exit code."""
 
+import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..engines.keeping import found_by
+from ..findings.severity import severity
+from ..findings.words import plural
 from ..reports import formats
 from ..reports.tables import Section, markdown_sections
 from ..traces.reproduction import write_reproduction
@@ -14,28 +19,50 @@ from .campaign import Kept, Row
 
 
 def exit_code(rows: Sequence[Row]) -> int:
-    """1 if something was found, 3 if no target could be started, else 0."""
+    """1 if something was found, 130 if Ctrl-C ended it before, 3 if nothing could be tested, else 0."""
     if any(row.kept for row in rows):
         return 1
-    return 0 if any(row.cells for row in rows) else 3
+    if any(row.interrupted for row in rows):
+        return 130
+    return 0 if any(row.operations for row in rows) else 3
 
 
 def progress_line(row: Row) -> str:
     """One line: how far a target has come."""
     found = sum(len(cell.found) for cell in row.cells.values())
-    counts = f"{row.operations:,} operations, {len(row.cells)} attention types, {found} kinds of findings"
+    counts = ", ".join(
+        [
+            plural(row.operations, "operation"),
+            plural(len(row.cells), "attention type"),
+            plural(found, "kind of finding", "kinds of findings"),
+        ]
+    )
     return f"{row.target}: {counts}, {row.seconds:.0f} s, {_ended(row, 'done', '...')}"
 
 
 def headline(rows: Sequence[Row]) -> str:
     """One line: what was run and how much of it."""
-    return f"{len(rows)} targets, {sum(row.operations for row in rows):,} operations"
+    return f"{plural(len(rows), 'target')}, {plural(sum(row.operations for row in rows), 'operation')}"
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """One line: how much was found."""
-    found = sum(len(row.kept) for row in rows)
-    return f"{found} findings" if found else "nothing was found"
+    """One line: how much was found, the worst of it, and whether all targets came to their end."""
+    found = [kept for row in rows for kept in row.kept]
+    ended = "; ended by Ctrl-C" if any(row.interrupted for row in rows) else ""
+    if not found:
+        return f"nothing was found{ended}"
+    worst = min(severity(kept.finding) for kept in found)
+    return f"{plural(len(found), 'finding')}, the worst: {worst}{ended}"
+
+
+def lines(rows: Sequence[Row]) -> list[str]:
+    """Each finding with its trace and files, for a person; for each target the worst first."""
+    return [
+        line
+        for row in rows
+        for number, kept in enumerate(sorted(row.kept, key=lambda one: severity(one.finding)), 1)
+        for line in ("", f"{row.target}, {number}. {kept.headline()}", *kept.lines())
+    ]
 
 
 def tables(rows: Sequence[Row], attention: Sequence[str]) -> Iterator[Section]:
@@ -93,6 +120,7 @@ def _row_json(row: Row) -> dict[str, Any]:
     return {
         "target": row.target,
         "done": row.done,
+        "interrupted": row.interrupted,
         "problem": row.problem,
         "operations": row.operations,
         "seconds": round(row.seconds, 1),
@@ -103,7 +131,9 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 def _kept_json(kept: Kept) -> dict[str, Any]:
     what, where = kept.finding.kind
-    names = {"oracle": kept.finding.oracle, "observable": what, "operation": where, "attention": kept.attention}
+    names = {"severity": str(severity(kept.finding)), "oracle": kept.finding.oracle}
+    names |= {"observable": what, "operation": where, "attention": kept.attention}
+    names |= kept.files.named() if kept.files else {}
     return names | {"times": kept.times, "operations": len(kept.trace.operations), "text": str(kept.finding)}
 
 
@@ -114,12 +144,20 @@ def write_page(rows: Sequence[Row], attention: Sequence[str], path: Path) -> Non
     path.write_text(text, encoding="utf-8")
 
 
-def keep_findings(rows: Sequence[Row], folder: Path, seed: int, oracles: Mapping[str, tuple[str, ...]]) -> None:
-    """Write trace and pytest file of everything that was found to a folder for each target.
-
-    `oracles` are those that judged, by target.
-    """
+def keep_findings(rows: Sequence[Row], folder: Path, seed: int) -> None:
+    """Write trace and pytest file of everything that was found to a folder for each target, and note where they are."""
     for row in rows:
-        for kept in row.kept:
+        for place, kept in enumerate(row.kept):
             file = TraceFile(kept.trace, row.target, FoundWhat.of(kept.finding), found_by("random", seed))
-            write_reproduction(file, folder / row.target.replace("==", "-"), oracles=oracles[row.target])
+            files = write_reproduction(file, folder / folder_name(row.target), oracles=kept.oracles)
+            row.kept[place] = replace(kept, files=files)
+
+
+def folder_name(target: str) -> str:
+    """The name of a target as a folder that any file system can have."""
+    words = re.sub(r"[^\w.-]+", "-", target.replace("==", "-"), flags=re.ASCII).strip("-.")
+    return words if words == target.replace("==", "-") and len(words) <= 60 else f"{words[-60:]}-{_digest(target)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:6]

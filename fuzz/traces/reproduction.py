@@ -59,6 +59,10 @@ class Reproduction:
     command: str
     """A shell command that exits with 1 as long as the finding is there."""
 
+    def named(self) -> dict[str, str]:
+        """All of it as texts, by name."""
+        return {"trace": str(self.trace), "test": str(self.test), "command": self.command}
+
 
 def replay_text(
     text: str,
