@@ -90,7 +90,7 @@ static void core_publish(Core *core, const int *table, const int *tokens, int le
     for (int i = 0; i < length / core->block_size; i++) {
         Block *block = &core->blocks[table[i]];
         int end = (i + 1) * core->block_size;
-        if (block->length || core_find(core, tokens, end) >= 0) continue;
+        if (block->length) continue;
         block->tokens = malloc(end * sizeof(int));
         memcpy(block->tokens, tokens, end * sizeof(int));
         block->length = end;

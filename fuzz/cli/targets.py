@@ -2,23 +2,22 @@
 
 import json
 import sys
-import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, NoReturn, TypeVar
 
 import typer
 
 from ..adapters import example, families
 from ..opening import environments
-from ..opening.exercise import exercise, version_run_by
-from ..opening.targets import open_target
+from ..opening.exercise import version_run_by
 from ..targets.base import TargetUnavailableError
 from .completion import installed_names, release_names, target_names
-from .options import JsonOption, timed_teller
+from .options import IsolateOption, JsonOption, timed_teller
 
 EXAMPLE = example()
 app = typer.Typer(
-    help="Make, list, check and remove environments with releases of engines.",
+    help="Begin and check targets of your own; make, list and remove environments with releases of engines.",
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
 )
@@ -78,19 +77,32 @@ def install(
         raise typer.Exit(3)
 
 
-@app.command(epilog=f"Example: blockproof targets check {EXAMPLE}")
+@app.command(epilog="Example: blockproof targets new my-engine --folder tests")
+def new(
+    name: Annotated[str, typer.Argument(help="Name of your engine.")],
+    folder: Annotated[Path, typer.Option(help="Where the files are written.")] = Path(),
+) -> None:
+    """Write a target for an engine of your own, and its test; both run as they are, on a naive core."""
+    from ..opening.new_target import write_target
+
+    print("\n".join(_guarded(lambda: write_target(name, folder)).lines()))
+
+
+@app.command(epilog="Example: blockproof targets check my_target.py:make_target")
 def check(
     target: Annotated[str, typer.Argument(help="A release, or any other target.", autocompletion=target_names)],
+    isolate: IsolateOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Start the target with a tiny shape and run a few operations on it."""
-    begin = time.monotonic()
-    version = _guarded(lambda: exercise(open_target(target, isolate=True)))
-    seconds = round(time.monotonic() - begin, 1)
-    if as_json:
-        print(json.dumps({"target": target, "version": version, "seconds": seconds}))
-    else:
-        print(f"{target} works: version {version or 'unknown'}, started and driven in {seconds} s")
+    """Ask a target everything once and explain each answer: what is wrong, and what to do about it.
+
+    Exits with 0 if all answers are right, 1 if one is wrong, 3 if the target cannot be started or builds no core.
+    """
+    from ..runs.conformance.command import check_named
+
+    report = _guarded(lambda: check_named(target, isolate))
+    print(json.dumps(report.as_json(), indent=2) if as_json else "\n".join(report.lines()))
+    raise typer.Exit(report.code)
 
 
 @app.command(epilog=f"Example: blockproof targets remove {EXAMPLE}")

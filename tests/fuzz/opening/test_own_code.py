@@ -3,6 +3,7 @@
 import os
 import sys
 import textwrap
+from typing import Any
 
 import pytest
 from blockproof.fuzz.cli.main import main
@@ -45,18 +46,22 @@ def folder(tmp_path):
     return tmp_path
 
 
+def opened(spec: str) -> Any:
+    return open_target(spec)
+
+
 def test_two_files_of_one_name_are_two_targets_and_each_imports_its_own_neighbours(folder):
-    old, new = (open_target(f"{folder / name}/my_target.py:make_target") for name in ("old one", "new"))
+    old, new = (opened(f"{folder / name}/my_target.py:make_target") for name in ("old one", "new"))
     assert (old.level, new.level) == ("old one", "new")
     assert old.later() == "old one"  # what a target imports when it runs is found as well
-    again = open_target(f"{folder}/old one/my_target.py:make_target")
+    again = opened(f"{folder}/old one/my_target.py:make_target")
     assert again.level == "old one"
 
 
 def test_a_relative_path_counts_from_the_current_folder(folder, monkeypatch):
     monkeypatch.chdir(folder / "new")
-    assert open_target("my_target.py:make_target").level == "new"
-    assert open_target("../old one/my_target.py:make_target").level == "old one"
+    assert opened("my_target.py:make_target").level == "new"
+    assert opened("../old one/my_target.py:make_target").level == "old one"
 
 
 def test_a_file_is_found_by_a_child_process_too(folder, monkeypatch):
@@ -71,7 +76,7 @@ def test_a_file_is_found_by_a_child_process_too(folder, monkeypatch):
 
 def test_neighbours_do_not_hide_other_modules_for_good(folder):
     (folder / "new" / "json.py").write_text("raise SystemExit('not the json that was meant')")
-    open_target(f"{folder}/new/my_target.py:make_target")
+    opened(f"{folder}/new/my_target.py:make_target")
     assert sys.path[-1] == str(folder / "new")
     assert str(folder / "new") not in sys.path[:-1]
 

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from typing import Any
 
 import pytest
 from blockproof.fuzz.cli.main import main
@@ -91,12 +92,13 @@ def test_refusals_and_failures(program, answer, outcome):
 
 def test_every_field_is_sent_even_at_its_default():
     sent = complete(Submit("a", (1, 2)))
+    shape: Any = complete(SHAPE)
     assert sent == {
         "op": "Submit", "request": "a", "prompt": [1, 2], "adapter": None, "salt": None, "items": [], "embeds": None,
         "skip_lookup": False,
     }  # fmt: skip
-    assert complete(SHAPE)["groups"][0]["mamba_mode"] == "none"
-    assert "op" not in complete(SHAPE)
+    assert shape["groups"][0]["mamba_mode"] == "none"
+    assert "op" not in shape
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,219 @@
+"""The whole check: the scenarios, the kinds of groups that are built, and what the target says of itself."""
+
+from contextlib import suppress
+
+from ....model.ops import (
+    OPERATIONS,
+    Advance,
+    Allocate,
+    Arrive,
+    CommonPrefix,
+    Done,
+    Evict,
+    Failed,
+    Group,
+    Kind,
+    Lookup,
+    Operation,
+    Preempt,
+    ReadTable,
+    Reject,
+    Release,
+    RemoveSkipped,
+    Reset,
+    Shape,
+    StepStart,
+    Submit,
+    Take,
+    TakeEvents,
+    TakeNewBlockIds,
+    TakeStats,
+    Touch,
+)
+from ....model.snapshot import Snapshot
+from ...targets.base import Target, TargetLostError, block_sizes_of, hidden_fields, lacking
+from ..run import ask
+from .driving import Driver, End, came, in_words
+from .lines import BUILDS_NOTHING, Conformance, Line, Scenario
+from .scripts import SCRIPTS, prompt, shape_of
+
+SIZES = (4, 16, 1, 2, 8, 32, 64, 128, 256)
+"""Block sizes to try, in tokens, for a target that does not say which it builds."""
+
+
+def check_target(target: Target) -> Conformance:
+    """Ask the target everything once. TargetUnavailableError if it cannot be started.
+
+    A wrong answer ends its scenario; the others are asked all the same, but the same mistake is told only once.
+    """
+    report = Conformance()
+    size = _size_built(target, report)
+    if size is None:
+        return report
+    seen = _Seen(target)
+    for script in SCRIPTS.values():
+        driver = Driver(target, report)
+        with suppress(End):
+            script(driver, size)
+        seen.look(driver)
+    report.scenarios = [scenario for scenario in report.scenarios if scenario.lines]
+    if not report.mistakes:
+        _other_kinds(target, report, size)
+        _what_is_lacking(target, report, size)
+        seen.tell(report)
+    return report
+
+
+def _size_built(target: Target, report: Conformance) -> int | None:
+    """A block size of which the target builds a core of full attention; None, and a line that says so, if none."""
+    answers = []
+    sizes = block_sizes_of(target) or SIZES
+    for size in sizes:
+        outcome, _ = ask(target.start, shape_of(size))
+        if not isinstance(outcome, Failed):
+            return size
+        answers.append(outcome)
+    tried = ", ".join(map(str, sizes))
+    advice = "look at what `start` refuses; the check needs a core of one group of full attention"
+    line = Line("wrong", "start", came(answers[0]), f"a core with blocks of {tried} tokens", advice, BUILDS_NOTHING)
+    report.scenarios.append(Scenario("A first core", [line]))
+    return None
+
+
+# Other kinds of groups.
+
+
+def _shape_of_kind(kind: Kind, size: int) -> Shape:
+    groups = {
+        "sliding": Group(kind, size, window=2 * size),
+        "sliding_mla": Group(kind, size, window=2 * size),
+        "chunked": Group(kind, size, chunk=2 * size),
+        "mamba": Group(kind, size, mamba_mode="align"),
+        "sink": Group(kind, size, sink_len=size),
+    }
+    return shape_of(size, 12, groups=(groups.get(kind, Group(kind, size)),), caching=kind != "cross")
+
+
+def _other_kinds(target: Target, report: Conformance, size: int) -> None:
+    """Which kinds of groups are built, each driven a little and judged by the oracles alone."""
+    kinds: tuple[Kind, ...] = ("mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross")
+    hybrid = shape_of(size, 12, groups=(Group("full", size), Group("sliding", size, window=2 * size)))
+    shapes = [("hybrids", "full+sliding", hybrid)]
+    shapes += [(f"Group.kind={kind}", kind, _shape_of_kind(kind, size)) for kind in kinds]
+    told, missing = Scenario("Other kinds of groups"), []
+    for name, kind, shape in shapes:
+        driver = Driver(target, report)
+        try:
+            built = driver.start(kind, shape)
+            lines = report.scenarios.pop().lines
+            told.lines.append(Line("ok", kind, "built" if built else "not built", "" if built else lines[-1].came))
+            if built and name in lacking(target):
+                told.lines[-1] = _needless(name, kind, "built")
+            elif built:
+                driver.scenario = told
+                _drive(driver, size, cross=kind == "cross")
+            elif name not in lacking(target):
+                missing.append(name)
+        except End:
+            told.lines += [line for line in driver.scenario.lines if driver.scenario is not told and line.advice]
+    if missing:
+        names = ", ".join(f'"{name}"' for name in missing)
+        advice = f"add {{{names}}} to `lacks`: then no time is spent on such shapes"
+        told.lines.append(Line("hint", "kinds that are not built", "", "they are named in `lacks`", advice, "hint"))
+    report.scenarios.append(told)
+
+
+def _drive(driver: Driver, size: int, *, cross: bool) -> None:
+    """A request comes, grows, starts again and ends."""
+    length = 3 * size
+    before = len(driver.scenario.lines)
+    driver.ask(Submit("a", prompt(length)), "a prompt of 3 blocks")
+    driver.ask(Lookup("a"), "nothing is cached yet")
+    encoder = size if cross and driver.has("Allocate.encoder_tokens") else 0
+    driver.ask(Allocate("a", length, encoder_tokens=encoder), "room for the prompt")
+    driver.ask(Advance("a", (7,)), "computed")
+    for _ in range(2):
+        driver.ask(Allocate("a", 1), "room for one token")
+        driver.ask(Advance("a", (7,)), "computed")
+    driver.ask(RemoveSkipped("a"), "what no query reads any more is given up")
+    driver.ask(Preempt("a"), "it starts again")
+    driver.ask(Lookup("a"), "what is still cached of it")
+    del driver.scenario.lines[before:]
+
+
+# What the target says of itself.
+
+
+def _needless(name: str, asked: str, answered: str) -> Line:
+    said = f"no answer: the target says that it lacks {name}"
+    return Line("hint", asked, answered, said, f"take {name!r} out of `lacks` if your core really does it", "hint")
+
+
+def _examples(block: int) -> dict[str, Operation]:
+    """One operation of each kind that a target may lack, for a request `a` that holds this block."""
+    every = (
+        Lookup("b"), Advance("a", (7,)), Reject("a", 1), Arrive("a"), Preempt("a"), RemoveSkipped("a"),
+        CommonPrefix("a"), ReadTable("a"), Evict((block,)), Reset(), StepStart(), TakeEvents(), TakeNewBlockIds(),
+        TakeStats(), Take(1), Touch((block,)), Release((block,)),
+    )  # fmt: skip
+    return {type(operation).__name__: operation for operation in every}
+
+
+def _what_is_lacking(target: Target, report: Conformance, size: int) -> None:
+    """Operations that the target says it lacks must not work; else they should be asked."""
+    told = Scenario("What the target says that it lacks")
+    for kind in sorted(lacking(target) & OPERATIONS.keys()):
+        try:
+            ask(target.start, shape_of(size))
+            ask(target.step, Submit("b", prompt(size)))
+            ask(target.step, Submit("a", prompt(size)))
+            outcome, shown = ask(target.step, Allocate("a", size))
+            block = shown.tables[0]["a"][0] if shown and shown.tables[0].get("a") else 1
+            operation = _examples(block)[kind]
+            outcome, _ = ask(target.step, operation)
+        except TargetLostError as lost:
+            told.lines.append(Line("ok", kind, lost.kind, "lacking"))
+            continue
+        wrong = isinstance(outcome, Done)
+        line = _needless(kind, in_words(operation), came(outcome))
+        told.lines.append(line if wrong else Line("ok", in_words(operation), came(outcome), "lacking"))
+    if told.lines:
+        report.scenarios.append(told)
+
+
+class _Seen:
+    """What the snapshots of all scenarios showed of the fields that are hidden."""
+
+    def __init__(self, target: Target) -> None:
+        self._hidden = sorted(hidden_fields(target) & set(Snapshot._fields))
+        self._shown: dict[str, str] = {}
+
+    def look(self, driver: Driver) -> None:
+        """Look at the last snapshot of a scenario, and at every one before it."""
+        for shown in driver.target.snapshots:
+            for name in self._hidden:
+                value = getattr(shown, name, None)
+                if _is_full(value):
+                    self._shown[name] = repr(value)[:80]
+
+    def tell(self, report: Conformance) -> None:
+        """A hint for each hidden field that was shown after all."""
+        told = Scenario("What the target says that it hides")
+        for name in self._hidden:
+            if name in self._shown:
+                advice = f"take {name!r} out of `hides` if these values are right: more can be judged then"
+                said = "an empty value: the target says that it hides this"
+                told.lines.append(Line("hint", f"Snapshot.{name}", self._shown[name], said, advice, "hint"))
+            else:
+                told.lines.append(Line("ok", f"Snapshot.{name}", "", "empty, and hidden"))
+        if told.lines:
+            report.scenarios.append(told)
+
+
+def _is_full(value: object) -> bool:
+    """True if a field has something in it, at any depth."""
+    if isinstance(value, dict):
+        return any(map(_is_full, value.values())) or any(value)
+    if isinstance(value, list | tuple):
+        return any(map(_is_full, value))
+    return value is not None and value != 0

@@ -1,0 +1,72 @@
+"""The check as a command runs it: a target by its name, with its version and what to do next."""
+
+import shlex
+import sys
+import time
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+
+from ...adapters import family_of
+from ...findings.words import plural
+from ...opening.exercise import exercise
+from ...opening.targets import open_target
+from ...targets.base import close_target
+from .check import check_target
+from .lines import Conformance
+
+
+@dataclass(frozen=True)
+class CheckedTarget:
+    """How a target answered, and how long that took."""
+
+    target: str
+    version: str
+    seconds: float
+    report: Conformance
+
+    @property
+    def code(self) -> int:
+        """Exit code: 0 if all answers are right, 1 if one is wrong, 3 if there was no core to ask."""
+        return self.report.code
+
+    def lines(self) -> list[str]:
+        """The report as text, the verdict last."""
+        wrong, asked = len(self.report.of("wrong")), plural(self.report.asked, "operation")
+        head = f"{self.target} (version {self.version or 'unknown'})"
+        took = f"{asked} asked in {self.seconds} s"
+        name = shlex.quote(self.target)
+        if wrong:
+            again = f"correct the first, then: blockproof targets check {name}"
+            end = [f"{head}: {plural(wrong, 'answer')} wrong, {took}", again]
+        else:
+            hints = len(self.report.of("hint"))
+            more = f", {plural(hints, 'hint')} above" if hints else ""
+            end = [
+                f"{head}: all answers are right, {took}{more}",
+                f"next: blockproof fuzz --target {name} --seconds 60",
+            ]
+        return [*self.report.lines(), "", *end]
+
+    def as_json(self) -> dict[str, object]:
+        """The report as a JSON document."""
+        said = {"target": self.target, "version": self.version, "seconds": self.seconds, "exit": self.code}
+        return said | self.report.as_json()
+
+
+def check_named(spec: str, isolate: bool = False) -> CheckedTarget:
+    """Check the target of this name. What it prints goes to the standard error.
+
+    With `isolate` in a process of its own; a release always is, if this interpreter cannot import it. ValueError and
+    TargetUnavailableError as from opening a target, and for a release that cannot do the simplest thing.
+    """
+    begin = time.monotonic()
+    with redirect_stdout(sys.stderr):
+        if family_of(spec) is not None:
+            exercise(open_target(spec, isolate=True))
+        target = open_target(spec, isolate=isolate)
+        try:
+            report = check_target(target)
+            version = str(getattr(target, "version", ""))
+        finally:
+            close_target(target)
+    return CheckedTarget(spec, version, round(time.monotonic() - begin, 1), report)

@@ -1,0 +1,178 @@
+"""Drives a target through a scenario, and judges each answer: first by what the script expects, then by the oracles."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ....model.legal import allows
+from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Submit
+from ....model.snapshot import Snapshot
+from ...findings.finding import LOST
+from ...findings.oracle_names import CONTRACT, SHADOW
+from ...findings.words import operation_text, outcome_text
+from ...targets.adapting import adapted, adapted_shape
+from ...targets.base import Target, hidden_fields, lacking
+from ..judging import Judging
+from ..model_free import ModelFreeRun
+from .expected import Answer, Check, LabelOrder, no_lists, right_kind, right_types, sound_state
+from .lines import Conformance, Line, Scenario, Wrong
+
+ORACLES = (SHADOW, CONTRACT)
+
+
+class End(Exception):
+    """The scenario ends here."""
+
+
+class Driver:
+    """One scenario: a core of one shape, and questions to it."""
+
+    def __init__(self, target: Target, report: Conformance) -> None:
+        self.target = _Recorded(target)
+        self.report = report
+        self.scenario = Scenario("")
+        self._run = ModelFreeRun(self.target, Judging(ORACLES))
+
+    def has(self, *names: str) -> bool:
+        """True if the target lacks none of these."""
+        return not lacking(self.target).intersection(names)
+
+    def start(self, name: str, shape: Shape, *checks: Check) -> bool:
+        """Begin a scenario with a new core of this shape. False if the target does not build it."""
+        shape = adapted_shape(shape, lacking(self.target))
+        self.scenario = Scenario(f"{name} ({_in_short(shape)})")
+        self.report.scenarios.append(self.scenario)
+        found = self._run.start(shape)
+        outcome, shown = self.target.last
+        if found is not None and not self.target.answered:
+            how = f"{found.observable}: {found.detail.splitlines()[0]}"
+            self._say("wrong", "start", how, "an outcome and a snapshot", _LOST, found.observable)
+            raise End
+        if isinstance(outcome, Failed):
+            self._note("left out", "start", came(outcome), "the target does not build this shape")
+            return False
+        self.shape, self.shown = shape, shown
+        answer = Answer(None, outcome, shown, shown, shape, hidden_fields(self.target))
+        self._labels = LabelOrder()
+        self._judge("start", "a fresh core", answer, checks, Done)
+        return True
+
+    def ask(self, operation: Operation, why: str, *checks: Check, outcome: type[Outcome] = Done) -> Answer | None:
+        """Ask for one operation, whose outcome must be of this kind. None if the target lacks it.
+
+        Ends the scenario if the answer is wrong."""
+        wanted = adapted(operation, lacking(self.target))
+        if wanted is None:
+            kind = type(operation).__name__
+            self._note("left out", in_words(operation), "", f"the target says that it lacks {kind}")
+            return None
+        if not allows(self._run.scene, wanted):
+            self._note("left out", in_words(wanted), "", "not possible in the state that the target shows")
+            raise End
+        before = self.shown
+        found = self._run.step(wanted)
+        self.report.asked += 1
+        came_back, shown = self.target.last
+        if found is not None and found.observable in LOST and not self.target.answered:
+            how = f"{found.observable}: {found.detail.splitlines()[0]}"
+            self._say("wrong", in_words(wanted), how, f"an answer; {why}", _LOST, found.observable)
+            raise End
+        outside = tuple(self._run.view.state.outside)
+        answer = Answer(wanted, came_back, before, shown, self.shape, hidden_fields(self.target), outside)
+        self.shown = shown
+        self._judge(in_words(wanted), why, answer, checks, outcome)
+        if found is not None:
+            advice = f"read what {found.observable} says in docs/reference/contract.md, then docs/guide/triage.md"
+            expected = f"{found.observable} holds: {found.detail.splitlines()[0]}"
+            self._say("wrong", in_words(wanted), came(came_back), expected, advice, found.observable)
+            raise End
+        return answer
+
+    def _judge(self, asked: str, why: str, answer: Answer, checks: Sequence[Check], outcome: type[Outcome]) -> None:
+        try:
+            right_types(answer)
+            right_kind(answer, outcome)
+            expected: Sequence[Check] = (no_lists, *checks, sound_state, self._labels)
+            for check in expected:
+                check(answer)
+        except Wrong as wrong:
+            self._say("wrong", asked, came(answer.outcome), wrong.expected, wrong.advice, wrong.mistake)
+            raise End from None
+        self._note("ok", asked, came(answer.outcome), why)
+
+    def _note(self, verdict: Any, asked: str, came: str, why: str) -> None:
+        self.scenario.lines.append(Line(verdict, asked, came, why))
+
+    def _say(self, verdict: Any, asked: str, came: str, expected: str, advice: str, mistake: str) -> None:
+        """A line with something to do, unless the same mistake was told already."""
+        if mistake not in self.report.mistakes:
+            self.scenario.lines.append(Line(verdict, asked, came, expected, advice, mistake))
+
+
+_LOST = "return failed(error) for an exception of the core; find out why a process ended or does not answer"
+
+
+class _Recorded:
+    """The target, which remembers its last answer as it came."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.name = target.name
+        self.last: Any = (None, None)
+        self.answered = False
+        """True if the last question was answered by two values."""
+        self.snapshots: list[Any] = []
+        """All that was shown."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._target, name)
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """As the target."""
+        self.answered = False
+        self.last = outcome, shown = self._target.start(shape)
+        self.answered = True
+        self.snapshots.append(shown)
+        return outcome, shown
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """As the target."""
+        self.answered = False
+        self.last = outcome, shown = self._target.step(operation)
+        self.answered = True
+        self.snapshots.append(shown)
+        return outcome, shown
+
+    def close(self) -> None:
+        """As the target."""
+        self._target.close()
+
+
+def _in_short(shape: Shape) -> str:
+    """What matters of the shapes that scripts use."""
+    words = [f"blocks of {shape.groups[0].block_size} tokens", f"{shape.num_blocks} of them with the null block"]
+    words += [
+        text for text, said in (("caching off", not shape.caching), ("events and statistics", shape.events)) if said
+    ]
+    return ", ".join(words)
+
+
+def in_words(operation: Operation) -> str:
+    """An operation as text, long prompts as the number of their tokens."""
+    if isinstance(operation, Submit) and len(operation.prompt) > 12:
+        text = operation_text(replace(operation, prompt=(0,)))
+        return text.replace("prompt=(0,)", f"prompt of {len(operation.prompt)} tokens")
+    return operation_text(operation)
+
+
+def came(outcome: object) -> str:
+    """An outcome as a target writes it."""
+    if isinstance(outcome, Done):
+        return f"Done({'' if outcome.value is None else repr(outcome.value)})"[:200]
+    if isinstance(outcome, Refused):
+        return "Refused()"
+    if isinstance(outcome, Failed):
+        frames = outcome.cause.frames if outcome.cause else ()
+        place = f" ({frames[-1].file}, line {frames[-1].line})" if frames else ""
+        return f"{outcome_text(outcome)}{place}"[:200]
+    return repr(outcome)[:200]
