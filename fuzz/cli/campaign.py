@@ -9,11 +9,13 @@ import typer
 
 from .completion import target_names
 from .options import (
+    AllowVacuousOption,
     AttentionOption,
     JsonOption,
     OracleOption,
     SeedOption,
     attention_names,
+    is_auto,
     oracles_or_usage,
     seed_or_drawn,
     usage,
@@ -41,14 +43,16 @@ def campaign(
         "findings"
     ),
     summary: Annotated[Path | None, typer.Option(help="Write the tables as Markdown to this file.")] = None,
+    allow_vacuous: AllowVacuousOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fuzz several targets, each in a process of its own, and go on after what is found.
 
     A target that cannot be started, dies, hangs or eats memory does not end the others. Exits with 1 on a finding, 3 if
-    nothing could be tested, 130 if Ctrl-C ended it and nothing was found.
+    nothing could be tested or a run tested nothing, 130 if Ctrl-C ended it and nothing was found.
     """
     from ..engines.plan import Plan
+    from ..opening.oracles import suited_when_asked
     from ..releases import campaign_report as report
     from ..releases.campaign import Orders, Row, run_by_oracles
     from ..reports.progress import steps
@@ -58,8 +62,10 @@ def campaign(
     names = attention_names(attention)
     if operations is None and seconds is None:
         operations = DEFAULT_OPERATIONS
-    judges = {spec: oracles_or_usage(oracle, spec) for spec in specs}
-    orders = Orders(Plan(seed_or_drawn(seed), seconds, operations, names), shrink_seconds)
+    suited = suited_when_asked if is_auto(oracle) else lambda spec: oracles_or_usage(oracle, spec)
+    judges = {spec: suited(spec) for spec in specs}
+    plan = Plan(seed_or_drawn(seed), seconds, operations, names, allow_vacuous=allow_vacuous)
+    orders = Orders(plan, shrink_seconds)
 
     def say(line: str) -> None:
         print(line, file=sys.stderr)

@@ -2,7 +2,8 @@
 
 from ..adapters import family_of
 from ..findings.oracle_names import MODEL_FREE, ORACLES
-from ..targets.base import Target, hidden_fields, lacking
+from ..targets.base import Target, TargetUnavailableError, close_target, hidden_fields, lacking
+from .targets import open_target
 
 
 def suited_to(spec: str, target: Target | None = None) -> tuple[str, ...]:
@@ -12,6 +13,22 @@ def suited_to(spec: str, target: Target | None = None) -> tuple[str, ...]:
     agree with the model; without it for all others.
     """
     return suited_and_why(spec, target)[0]
+
+
+def suited_when_asked(spec: str) -> tuple[str, ...]:
+    """As `suited_to`, for a target that is not opened: somebody's code is opened, in a child, to ask what it says."""
+    if family_of(spec) is not None or spec == "impl" or spec.startswith("fault:"):
+        return suited_to(spec)
+    try:
+        target = open_target(spec, isolate=True)
+    except TargetUnavailableError:
+        return suited_to(spec)
+    try:
+        return suited_to(spec, target)
+    except TargetUnavailableError:  # whoever runs it will say so
+        return suited_to(spec)
+    finally:
+        close_target(target)
 
 
 def suited_and_why(spec: str, target: Target | None = None) -> tuple[tuple[str, ...], str]:

@@ -23,6 +23,7 @@ from ..findings.words import plural, trace_lines
 from ..opening.process import Limits
 from ..opening.targets import open_target
 from ..reports.summary import Found, Summary
+from ..reports.vacuity import Vacuity, vacuity
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.reproduction import Reproduction
 from ..traces.shrink import NotReproducedError
@@ -77,6 +78,18 @@ class Row:
     def operations(self) -> int:
         """Over all cells."""
         return sum(cell.operations for cell in self.cells.values())
+
+    @property
+    def vacuity(self) -> Vacuity:
+        """Whether all cells together tested anything; of a target that had a problem that is not asked."""
+        if self.problem or not self.cells:
+            return Vacuity(None)
+        whole = Summary(self.target, "random", 0)
+        for cell in self.cells.values():
+            whole.merge(cell)
+            whole.allow_vacuous |= cell.allow_vacuous
+        whole.interrupted |= self.interrupted
+        return vacuity(whole)
 
     @property
     def seconds(self) -> float:
@@ -191,13 +204,21 @@ def _work(connection: Connection, spec: str, orders: Orders) -> None:
     try:
         target = open_target(spec, isolate=True, deadline_s=orders.deadline_s, growth_bytes=orders.growth_bytes)
         try:
-            connection.send(_run_all(connection, target, orders))
+            connection.send(_run_all(connection, target, _possible(orders, target)))
         finally:
             close_target(target)
     except TargetUnavailableError as error:
         connection.send(str(error))
     except Exception:
         connection.send(f"this is a bug of blockproof: {traceback.format_exc()}")
+
+
+def _possible(orders: Orders, target: Target) -> Orders:
+    """The orders with the attention types that the target can have. TargetUnavailableError if there are none."""
+    try:
+        return replace(orders, plan=orders.plan.possible_on(target))
+    except ValueError as error:
+        raise TargetUnavailableError(str(error)) from error
 
 
 def _run_all(connection: Connection, target: Target, orders: Orders) -> list[Kept]:
@@ -228,7 +249,8 @@ def _run_cell(target: Target, plan: Plan, connection: Connection | None = None) 
             told = len(summary.found)
             connection.send((plan.attention[0], summary))
 
-    return run_engine(target, plan, Summary(target.name, "random", plan.seed, oracles=plan.oracles), tell)
+    summary = Summary(target.name, "random", plan.seed, oracles=plan.oracles, allow_vacuous=plan.allow_vacuous)
+    return run_engine(target, plan, summary, tell)
 
 
 def _shrunk(name: str, found: Found, target: Target, orders: Orders) -> Kept:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..engines.keeping import found_by
+from ..findings.oracle_names import TARGET
 from ..findings.severity import severity
 from ..findings.words import plural
 from ..reports import formats
@@ -19,12 +20,18 @@ from .campaign import Kept, Row
 
 
 def exit_code(rows: Sequence[Row]) -> int:
-    """1 if something was found, 130 if Ctrl-C ended it before, 3 if nothing could be tested, else 0."""
+    """1 if something was found, 130 if Ctrl-C ended it before, 3 if nothing could be tested, or a run tested nothing,
+    else 0."""
     if any(row.kept for row in rows):
         return 1
     if any(row.interrupted for row in rows):
         return 130
-    return 0 if any(row.operations for row in rows) else 3
+    return 0 if any(row.operations for row in rows) and not tested_nothing(rows) else 3
+
+
+def tested_nothing(rows: Sequence[Row]) -> list[str]:
+    """A line for each target whose runs tested nothing: what to look at."""
+    return [f"{row.target}: {problem}" for row in rows if (problem := row.vacuity.problem)]
 
 
 def progress_line(row: Row) -> str:
@@ -50,14 +57,17 @@ def verdict(rows: Sequence[Row]) -> str:
     found = [kept for row in rows for kept in row.kept]
     ended = "; ended by Ctrl-C" if any(row.interrupted for row in rows) else ""
     if not found:
-        return f"nothing was found{ended}"
+        nothing = tested_nothing(rows)
+        return f"TESTED NOTHING: {nothing[0]}" if nothing else f"nothing was found{ended}"
     worst = min(severity(kept.finding) for kept in found)
     return f"{plural(len(found), 'finding')}, the worst: {worst}{ended}"
 
 
 def lines(rows: Sequence[Row]) -> list[str]:
-    """Each finding with its trace and files, for a person; for each target the worst first."""
-    return [
+    """What looks wrong, then each finding with its trace and files, for a person; for each target the worst first."""
+    notes = [f"note: {row.target}: {warning}" for row in rows for warning in row.vacuity.warnings]
+    nothing = [f"tested nothing: {line}" for line in tested_nothing(rows)]
+    return [*notes, *nothing] + [
         line
         for row in rows
         for number, kept in enumerate(sorted(row.kept, key=lambda one: severity(one.finding)), 1)
@@ -105,7 +115,7 @@ def _cell(row: Row, name: str, oracle: str) -> str:
     if cell.unbuilt.total() == cell.runs:
         return "not built"
     kinds = Counter(
-        kept.finding.kind[0] for kept in row.kept if (kept.attention, kept.finding.oracle) == (name, oracle)
+        kept.finding.kind[0] for kept in row.kept if kept.attention == name and kept.finding.oracle in (oracle, TARGET)
     )
     found = " ".join(f"{what}x{times}" if times > 1 else what for what, times in sorted(kinds.items()))
     return f"{found or '-'} {cell.operations:,} in {cell.seconds:.0f} s"
@@ -123,6 +133,8 @@ def _row_json(row: Row) -> dict[str, Any]:
         "interrupted": row.interrupted,
         "problem": row.problem,
         "operations": row.operations,
+        "tested_nothing": row.vacuity.problem,
+        "warnings": list(row.vacuity.warnings),
         "seconds": round(row.seconds, 1),
         "findings": [_kept_json(kept) for kept in row.kept],
         "cells": {name: formats.as_json(cell) for name, cell in row.cells.items()},

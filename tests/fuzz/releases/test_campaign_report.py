@@ -24,7 +24,12 @@ def kept(what="S7", oracle=CONTRACT, attention="full"):
 def cell(runs=4, unbuilt=0, **more):
     summary = Summary("x", "random", 1, runs, 1_500, 2.0, oracles=(SHADOW, CONTRACT), **more)
     summary.unbuilt["full"] = unbuilt
+    summary.outcomes["Allocate", "Done"] = 200
     return summary
+
+
+def blind():
+    return cell(hits=Counter(lookups=2_000))
 
 
 def rows():
@@ -43,6 +48,16 @@ def rows():
 )
 def test_the_exit_code_tells_a_finding_from_nothing_started(chosen, code):
     assert campaign_report.exit_code([rows()[place] for place in chosen]) == code
+
+
+def test_a_target_on_which_nothing_was_tested_is_no_success():
+    row = Row("blind==1", {"full": blind(), "mamba": blind()}, done=True)
+    assert campaign_report.exit_code([row]) == campaign_report.exit_code([row, rows()[0]]) == 3
+    assert campaign_report.verdict([row]).startswith("TESTED NOTHING: blind==1: none of 4,000 lookups with caching on")
+    assert campaign_report.lines([row]) == [f"tested nothing: {line}" for line in campaign_report.tested_nothing([row])]
+    assert campaign_report.as_json([row])[0]["tested_nothing"].startswith("none of 4,000")
+    row.cells["full"].allow_vacuous = True
+    assert campaign_report.exit_code([row]) == 0
 
 
 def test_tables_have_totals_cells_by_oracle_findings_and_what_was_not_seen():
