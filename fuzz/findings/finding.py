@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from ...model.cause import Cause
 from ...model.ops import Failed, Operation, Outcome, Shape, to_json
-from .oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW
+from .oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW, TARGET
 from .words import cause_lines, operation_text, outcome_text
 
 CORRUPTION = "corruption"
@@ -87,11 +87,10 @@ class Finding:
 
         `verbose`: with the changes that both sides have made alike.
         """
-        lost = self.observable in LOST and self.actual is None
         where = f"operation {self.step}: {operation_text(self.operation)}" if self.operation else "construction"
-        head = (_LOST_HEAD if lost else _HEADS[self.oracle]).format(what=self.observable, where=where)
+        head = _HEADS[self.oracle].format(what=self.observable, where=where)
         told = [f"  {line}" for line in (*self.detail.splitlines(), *cause_lines(self.cause))]
-        if lost:
+        if self.oracle == TARGET:
             return "\n".join([head, *told])
         if self.oracle not in (LOCKSTEP, DIFFERENCE):
             return "\n".join([head, *told, *self._target_changes()])
@@ -130,12 +129,12 @@ def problem_of(detail: str) -> str:
     return re.sub(r"\d+", "N", first)
 
 
-_LOST_HEAD = "the target was lost ({what}) at {where}"
 _HEADS = {
     LOCKSTEP: "lockstep: model and target differ in `{what}` at {where}",
     SHADOW: "shadow memory: wrong content at {where}",
     CONTRACT: "contract: {what} is violated at {where}",
     LIVENESS: "liveness: {what} is violated at {where}",
     DIFFERENCE: "difference: {what} at {where}",
+    TARGET: "the target was lost ({what}) at {where}",
 }
 """First line of the text, by oracle."""

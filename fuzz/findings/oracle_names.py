@@ -5,6 +5,8 @@ from collections.abc import Collection
 LOCKSTEP, SHADOW, CONTRACT, LIVENESS = "lockstep", "shadow", "contract", "liveness"
 DIFFERENCE = "difference"
 """Not an oracle, but the `Finding.oracle` of a pair run: the two targets differ (`runs.pair`)."""
+TARGET = "target"
+"""Not an oracle either: the target was lost, or gave no answer that could be judged."""
 STRICT = "strict"
 """An addition to the names of oracles: known losses, which oracles otherwise only count, are findings too."""
 EVERY = (LOCKSTEP, SHADOW, CONTRACT, LIVENESS)

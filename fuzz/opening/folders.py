@@ -27,6 +27,8 @@ def folder_of(spec: str) -> Path | None:
     if place.endswith(".py"):
         return None if Path(place).expanduser().is_absolute() else Path.cwd()
     top = place.partition(".")[0]
+    if top == __name__.partition(".")[0]:
+        return None  # our own adapters
     try:
         found = importlib.util.find_spec(top)
     except (ImportError, ValueError):

@@ -8,8 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from ...model.ops import Done, Refused
-from ..findings.finding import LOST
-from ..findings.oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW
+from ..findings.oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW, TARGET
 from ..findings.severity import exception_of, severity
 from ..findings.words import plural
 from .deviations import deviation_table, known_table
@@ -39,19 +38,18 @@ def verdict(summary: Summary) -> str:
         problem = vacuity(summary).problem
         return f"TESTED NOTHING: {problem}" if problem else f"no difference in {summary.operations:,} operations"
     what, where = summary.finding.kind
-    said = _VERDICTS[summary.finding.oracle] if summary.finding.actual is not None or what not in LOST else _LOST
     others = len(summary.found) - 1
     rest = f" ({severity(summary.finding)}), the worst of {plural(others + 1, 'finding')}" if others > 0 else ""
-    return f"FOUND: {said.format(what=what)} at {where}{rest}"
+    return f"FOUND: {_VERDICTS[summary.finding.oracle].format(what=what)} at {where}{rest}"
 
 
-_LOST = "the target was lost ({what})"
 _VERDICTS = {
     LOCKSTEP: "`{what}` differs",
     SHADOW: "wrong content",
     CONTRACT: "{what} of the contract is violated",
     LIVENESS: "{what} (liveness) is violated",
     DIFFERENCE: "{what}",
+    TARGET: "the target was lost ({what})",
 }
 """What each oracle finds, in a few words."""
 

@@ -17,7 +17,7 @@ from ...model.ops import Done, Failed, Operation, Outcome, Shape
 from ...model.scene import Scene
 from ...model.snapshot import Snapshot, difference
 from ..findings.finding import CORRUPTION, Finding, Trace
-from ..findings.oracle_names import CONTRACT, LOCKSTEP, PASSABLE, SHADOW, STRICT, left_out
+from ..findings.oracle_names import CONTRACT, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
 from ..oracles.contract import KNOWN_LOSSES, Contract, Violation, unobserved
 from ..oracles.shadow import Corruption, Shadow, check_block_ids
 from ..targets.answers import outcome_and_snapshot, raised_by_target
@@ -156,8 +156,8 @@ class Run(ABC):
             self.contract.start(snapshot)
 
     def _lost(self, lost: TargetLostError, operation: Operation | None, expected: Outcome | None) -> Finding:
-        step = len(self.operations) - 1
-        self.found = Finding(lost.kind, operation, step, expected, None, detail=lost.detail, raised=lost.cause)
+        step, why, cause = len(self.operations) - 1, lost.detail, lost.cause
+        self.found = Finding(lost.kind, operation, step, expected, None, detail=why, oracle=TARGET, raised=cause)
         return self.found
 
     def _judge(

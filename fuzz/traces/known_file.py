@@ -22,7 +22,7 @@ import msgspec
 
 from ...model.ops import OPERATIONS
 from ..findings.known import KnownFinding
-from ..findings.oracle_names import DIFFERENCE, EVERY
+from ..findings.oracle_names import DIFFERENCE, EVERY, TARGET
 from .files import Form, TraceError, read_file, write_file
 
 FORM = Form("file of known findings", "`blockproof fuzz --write-known FILE`", "", 0)
@@ -78,8 +78,8 @@ def _problem(entry: _Entry, ids: Sequence[str]) -> str:
         return "id: another entry has the same; give each a name of its own"
     if not entry.reason.strip():
         return "reason: is empty; write why this finding is to be lived with"
-    if entry.oracle not in (*EVERY, DIFFERENCE):
-        return f"oracle: {entry.oracle!r} is none; write one of {', '.join((*EVERY, DIFFERENCE))}"
+    if entry.oracle not in (*EVERY, DIFFERENCE, TARGET):
+        return f"oracle: {entry.oracle!r} is none; write one of {', '.join((*EVERY, DIFFERENCE, TARGET))}"
     if entry.operation not in (*OPERATIONS, "start"):
         return f"operation: {entry.operation!r} is none; write the kind of operation that shows it, or start"
     if not entry.uses:

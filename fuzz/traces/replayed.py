@@ -93,7 +93,8 @@ def replayed(file: TraceFile, target: Target, judges: Judges, until: int | None 
     wanted = replace(file.trace, operations=file.trace.operations[:until])
     recording = Recording(target)
     finding, applied = replay(wanted, recording, judges.judging())
-    built = finding is not None or recording.construction is None or not isinstance(recording.construction, Failed)
+    # In lockstep a target that builds no core agrees with a model that has none.
+    built = finding is not None or LOCKSTEP in judges.oracles or not isinstance(recording.construction, Failed)
     notes = tuple(_notes(file, recording, judges, wanted))
     return Replayed(wanted, applied, target.name, finding, judges, recording.steps(), notes, built)
 
@@ -104,8 +105,9 @@ def _notes(file: TraceFile, recording: Recording, judges: Judges, wanted: Trace)
         notes.append("the trace shows how two targets differ; replay runs one of them, `blockproof diff` compares two")
     if LIVENESS in judges.oracles and is_script(wanted):
         notes.append("the trace is a script of requests: what the steps show was asked by a scheduler of our own")
-    if LOCKSTEP in judges.oracles and (why := why_unbuilt(recording.name, recording.shape or wanted.shape)):
-        notes.append(f"the model has no core of this shape (it {why}), so there is nothing to compare the steps with")
+    why = why_unbuilt(recording.name, recording.shape or wanted.shape) if LOCKSTEP in judges.oracles else ""
+    if why:
+        notes.append(f"the model has no core of this shape, it {why}: there is nothing to compare a core with")
     if isinstance(recording.construction, Failed):
         notes.append(f"{recording.name} builds no core of this shape: it {outcome_text(recording.construction)}")
     return notes

@@ -14,7 +14,7 @@ import msgspec
 from ...model.cause import Cause
 from ...model.ops import FULL_FAMILY, Operation, Shape, operation_from_json, shape_from_json, to_json
 from ..findings.finding import Finding, Trace
-from ..findings.oracle_names import EVERY, LEFT_OUT, STRICT
+from ..findings.oracle_names import ADDITIONS, EVERY
 from .files import MAX_FILE_BYTES, Form, TraceError, decode, envelope, read_file, write_file
 
 SCHEMA = 1
@@ -101,7 +101,7 @@ def load_trace(data: bytes | str, source: str = "trace") -> TraceFile:
         _operation(_part(part, source, f"operations[{i}]"), source, f"operations[{i}]")
         for i, part in enumerate(outer.operations)
     )
-    if unknown := [name for name in outer.oracles or () if name not in (*EVERY, STRICT, *LEFT_OUT)]:
+    if unknown := [name for name in outer.oracles or () if name not in (*EVERY, *ADDITIONS)]:
         problem = f"{unknown[0]!r} is unknown; write some of {', '.join(EVERY)}, or use a newer blockproof"
         raise TraceError(source, "oracles", problem)
     trace = Trace(shape, operations)
