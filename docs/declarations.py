@@ -23,7 +23,7 @@ oracles that need no model (shadow, contract, liveness) for one that hides or la
 HIDES = """\
 ## `hides`: what a snapshot cannot be relied on for
 
-Fields hold an empty value then ([the guide](../guide/your-own-core.md) lists them). A property that needs
+Fields hold an empty value then ([the guide](../guide/your-engine.md) lists them). A property that needs
 what is hidden is reported as *not observed*; lockstep compares the other fields.
 """
 LACKS = """\

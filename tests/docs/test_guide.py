@@ -1,6 +1,8 @@
-"""The example of the guide is a target that runs, and finds a mistake."""
+"""The guide to an engine of one's own: what it shows is what the files of the examples say and what commands print."""
 
 import re
+import shutil
+import subprocess
 import sys
 
 import pytest
@@ -8,56 +10,96 @@ from blockproof.fuzz.cli.main import main
 
 from .pages import DOCS, ROOT
 
-EXAMPLE = ROOT / "examples" / "my-engine"
-PAGE = (DOCS / "guide" / "your-own-core.md").read_text(encoding="utf-8")
-FORGETS = """        block, _ = self.free.popitem(last=False)
-        self.forget(block)
-"""
+ENGINE = ROOT / "examples" / "my-engine"
+PAGE = (DOCS / "guide" / "your-engine.md").read_text(encoding="utf-8")
+TARGET = "my_target.py:make_target"
 
 
 @pytest.fixture
-def fuzz(tmp_path, monkeypatch):
-    """Runs the two files as they stand on the page, in a folder of their own, as the page says."""
-    for name, code in zip(
-        ("my_engine", "my_target"), re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S), strict=False
-    ):
-        (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
+def folder(tmp_path, monkeypatch):
+    """The engine of the page in a folder of its own, which is the current one."""
+    for name in ("my_engine.py", "my_target.py", "bug.patch"):
+        shutil.copy(ENGINE / name, tmp_path)
     monkeypatch.chdir(tmp_path)
-    for name in ("my_engine", "my_target"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    monkeypatch.syspath_prepend(tmp_path)
-    words = "fuzz --target my_target:make_target --attention full --oracle shadow,contract,liveness --seed 1"
-
-    def run(operations):
-        return main([*words.split(), "--operations", str(operations)])
-
-    yield run
-    for name in ("my_engine", "my_target"):
-        sys.modules.pop(name, None)
+    before, path = set(sys.modules), list(sys.path)
+    yield tmp_path
+    sys.path[:] = path
+    for name in set(sys.modules) - before:
+        if name == "my_engine" or name.startswith("my_target"):
+            del sys.modules[name]
 
 
-def test_the_page_shows_the_files_of_the_example():
+def block_after(command):
+    """The block of text on the page that shows this command, line by line, up to its first dots."""
+    text = PAGE[PAGE.index(f"$ {command}") :]
+    return text[: text.index("```")].splitlines()[1:]
+
+
+def assert_in_order(lines, printed):
+    """Every line stands in what was printed, one after the other; dots and times may stand for anything."""
+    rest = printed
+    for line in lines:
+        if line.strip() in ("", "...") or re.search(r" in [\d.,]+ s|\d s$", line):
+            continue
+        assert line in rest, line
+        rest = rest[rest.index(line) + len(line) :]
+
+
+def test_the_page_shows_the_target_of_the_example():
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
-    assert blocks[:2] == [(EXAMPLE / f"{name}.py").read_text(encoding="utf-8") for name in ("my_engine", "my_target")]
+    assert blocks[0] == (ENGINE / "my_target.py").read_text(encoding="utf-8")
 
 
-def test_the_example_runs_and_nothing_is_found(fuzz, capsys):
-    assert fuzz(2000) == 0
+def test_targets_new_writes_what_the_page_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["targets", "new", "my-engine"]) == 0
+    assert capsys.readouterr().out.splitlines() == [line for line in block_after("blockproof targets new") if line]
+
+
+def test_the_check_says_what_the_page_says(folder, capsys):
+    assert main(["targets", "check", TARGET]) == 0
+    assert_in_order(block_after("blockproof targets check my_target"), capsys.readouterr().out)
+
+
+def test_a_forgotten_null_block_is_told_as_on_the_page(folder, capsys):
+    file = folder / "my_target.py"
+    text = file.read_text(encoding="utf-8")
+    assert text.count("tuple(block + 1 for block in blocks)") == 1
+    file.write_text(text.replace("tuple(block + 1 for block in blocks)", "tuple(blocks)"), encoding="utf-8")
+    assert main(["targets", "check", TARGET]) == 1
+    wrong = PAGE[PAGE.index("  WRONG ") :]
+    assert_in_order(wrong[: wrong.index("```")].splitlines(), capsys.readouterr().out)
+
+
+def test_the_example_runs_and_nothing_is_found(folder, capsys):
+    assert main(["fuzz", "--target", TARGET, "--seed", "1", "--operations", "2000"]) == 0
     out = capsys.readouterr().out
     assert "no difference in" in out
     assert all(f"contract: {situation}" in out for situation in ("hit", "S2 checked", "S7 checked", "S8 checked"))
 
 
-def test_the_mistake_of_the_page_is_found_and_shrunk_to_the_trace_on_it(fuzz, tmp_path, capsys):
-    core = tmp_path / "my_engine.py"
-    text = core.read_text(encoding="utf-8")
-    assert text.count(FORGETS) == 1
-    core.write_text(text.replace(FORGETS, FORGETS.replace("        self.forget(block)\n", "")), encoding="utf-8")
-    assert fuzz(20_000) == 1
-    told = capsys.readouterr().out.partition("FOUND: ")[2]
-    steps = re.findall(r"^ +\d+  [A-Z].*$", told, re.MULTILINE)
-    assert steps
-    assert all(line in PAGE for line in (*steps, "FOUND: " + told.splitlines()[0]))
+def test_the_bug_of_the_page_is_found_and_shrunk_to_the_trace_on_it(folder, capsys):
+    subprocess.run(["git", "apply", "bug.patch"], check=True)
+    assert main(["targets", "check", TARGET]) == 0
+    capsys.readouterr()
+    assert main(["fuzz", "--target", TARGET, "--seed", "1", "--operations", "20000"]) == 1
+    printed = capsys.readouterr().out
+    assert_in_order(block_after("git apply bug.patch")[1:], printed)
+    (trace,) = set(re.findall(r"findings/s7_lookup_[0-9a-f]{8}\.json", PAGE))
+    assert f"trace:  {trace}" in printed
+    assert main(["replay", trace, "--target", TARGET, "--show"]) == 1
+
+
+def test_the_package_of_an_engine_is_importable_without_its_init_as_the_page_says(tmp_path):
+    (tmp_path / "nano-vllm" / "nanovllm" / "engine").mkdir(parents=True)
+    (tmp_path / "nano-vllm" / "nanovllm" / "__init__.py").write_text("raise ImportError('no GPU')")
+    (tmp_path / "nano-vllm" / "nanovllm" / "engine" / "block_manager.py").write_text("class BlockManager: pass")
+    (code,) = [block for block in re.findall(r"```python\n(.*?)```", PAGE, re.S) if "ModuleType" in block]
+    (tmp_path / "tests").mkdir()
+    script = tmp_path / "tests" / "it.py"
+    script.write_text("\n".join(line.strip() for line in code.splitlines()))
+    ran = subprocess.run([sys.executable, str(script)], cwd=script.parent, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_every_field_of_a_snapshot_has_its_empty_value_on_the_page():
@@ -71,11 +113,11 @@ def test_every_field_of_a_snapshot_has_its_empty_value_on_the_page():
     assert problem_with_answer(Done(), Snapshot(**empty), 1) is None
 
 
-def test_the_names_of_shapes_that_lacks_honours_are_on_the_page():
-    import inspect
+def test_the_names_on_the_page_are_legal():
+    from blockproof.fuzz.targets.declarations import HIDES, LACKS
 
-    from blockproof.fuzz.targets.base import adapted_shape
-
-    honoured = set(re.findall(r'"((?:Shape|Group)\.\w+)" in lacks', inspect.getsource(adapted_shape)))
-    assert honoured
-    assert set(re.findall(r'`"((?:Shape|Group)\.\w+)"`', PAGE)) == honoured
+    section = PAGE[PAGE.index("## `hides` and `lacks`") : PAGE.index("## Engines that are hard")]
+    named = set(re.findall(r'`"([\w.=]+)"`', section))
+    assert len(named) >= 5
+    assert named <= LACKS.keys()
+    assert {"free_order", "append_only"} <= HIDES.keys()
