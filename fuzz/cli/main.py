@@ -113,10 +113,9 @@ def _pipe_closed() -> int:
     Python would complain when it flushes at exit.
     """
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.__stdout__, sys.__stderr__):
+    for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
         try:
-            if stream is not None:
-                stream.flush()
+            stream.flush()
         except OSError:
             os.dup2(nowhere, stream.fileno())
     return 141

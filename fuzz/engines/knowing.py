@@ -15,7 +15,7 @@ from .plan import Plan
 
 ALWAYS = 4
 """So many findings of one cause are shrunk and compared; of those behind, the 8th, 16th, 32nd, ..."""
-COMPARE_CANDIDATES = 20_000
+COMPARE_CANDIDATES = 5_000
 """Replays for a comparison at most. No limit in seconds: the same seed finds the same on every machine."""
 
 

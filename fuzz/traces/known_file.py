@@ -23,6 +23,7 @@ import msgspec
 from ...model.ops import OPERATIONS
 from ..findings.known import KnownFinding
 from ..findings.oracle_names import DIFFERENCE, EVERY, TARGET
+from ..findings.words import did_you_mean
 from .files import Form, TraceError, read_file, write_file
 
 FORM = Form("file of known findings", "`blockproof fuzz --write-known FILE`", "", 0)
@@ -79,9 +80,9 @@ def _problem(entry: _Entry, ids: Sequence[str]) -> str:
     if not entry.reason.strip():
         return "reason: is empty; write why this finding is to be lived with"
     if entry.oracle not in (*EVERY, DIFFERENCE, TARGET):
-        return f"oracle: {entry.oracle!r} is none; write one of {', '.join((*EVERY, DIFFERENCE, TARGET))}"
+        return f"oracle: {entry.oracle!r} is unknown; {did_you_mean(entry.oracle, (*EVERY, DIFFERENCE, TARGET))}"
     if entry.operation not in (*OPERATIONS, "start"):
-        return f"operation: {entry.operation!r} is none; write the kind of operation that shows it, or start"
+        return f"operation: {entry.operation!r} is unknown; {did_you_mean(entry.operation, (*OPERATIONS, 'start'))}"
     if not entry.uses:
         return f"uses: is empty; {REMEDY}"
     names = {name for line in entry.uses for name in line}
@@ -122,7 +123,8 @@ def add_known(path: Path, found: Sequence[tuple[KnownFinding, str]]) -> list[str
     TraceError if the file has not the form of entries; their reasons may still be missing.
     """
     taken = [entry.id for entry in _entries(path)] if path.exists() else []
-    texts = [path.read_text(encoding="utf-8").rstrip() + "\n"] if taken else []
+    before = path.read_text(encoding="utf-8").rstrip() if path.exists() else ""
+    texts = [f"{before}\n"] if before else []
     for entry, about in found:
         id = next(name for name in _names(entry.id) if name not in taken)
         taken.append(id)
