@@ -96,7 +96,7 @@ def fuzz(task: FuzzTask, target: Target, out: Path, floors: Floors, say: Callabl
     say(f"fuzzing {name} under {', '.join(plan.oracles)}, engine {task.engine}, seed {plan.seed}")
     suited, why = suited_and_why(task.spec, target)
     if plan.oracles == suited != ORACLES:
-        say(f"not compared with the model: {why}")
+        say(f"judged by {', '.join(suited)}: {why}")
     _run(task, target, done)
     unmet, repeat = check_floors(done, floors), repeat_command(task, done, target)
     every = keep_all(done, target, plan, out, say)
