@@ -12,7 +12,7 @@ from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
 from ..findings.finding import CORRUPTION, LOST, Finding, Trace
 from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, ORACLES, SHADOW
-from ..findings.words import operation_text
+from ..findings.words import operation_text, outcome_text
 from ..oracles.liveness import is_script
 from ..runs.judging import Judging
 from ..targets.adapting import adapted
@@ -127,7 +127,7 @@ def _judge(question: Question, finding: Finding | None, target: "_Watched", appl
         return state, one_line(": ".join(part for part in (" at ".join(finding.kind), finding.detail) if part))
     if LOCKSTEP not in question.oracles and target.refusal is not None:  # in lockstep the model has refused as well
         return State.UNSEEN, f"refuses to be built: {target.refusal.error}"
-    missing = _not_applied(question.trace, applied, lacking(target))
+    missing = _not_applied(question.trace, applied, lacking(target), target.last)
     return (State.UNSEEN, missing) if missing else (State.PASSES, "")
 
 
@@ -135,7 +135,7 @@ _READING = frozenset({"ReadTable", "CommonPrefix", "TakeEvents", "TakeNewBlockId
 """Operations that ask and change nothing of the core, so that the others mean the same without them."""
 
 
-def _not_applied(trace: Trace, applied: Trace, lacks: Collection[str]) -> str:
+def _not_applied(trace: Trace, applied: Trace, lacks: Collection[str], last_outcome: Outcome | None) -> str:
     """What of a trace that ended without a finding was left out or changed; empty if nothing that can matter was.
 
     Only questions that the core has no equivalent of may be left out, unless the trace ends with one: then it is the
@@ -151,7 +151,8 @@ def _not_applied(trace: Trace, applied: Trace, lacks: Collection[str]) -> str:
     for operation, instead in zip_longest(wanted, applied.operations):
         if operation != instead and operation is not None:
             part = f"{len(applied.operations)} of {count} operations were applied"
-            return f"{part}: operation {trace.operations.index(operation)}, {_why_not(operation, lacks)}"
+            last = "" if last_outcome is None else f" (before it: {outcome_text(last_outcome)})"
+            return f"{part}: operation {trace.operations.index(operation)}, {_why_not(operation, lacks)}{last}"
     return ""
 
 
@@ -163,7 +164,7 @@ def _why_not(operation: Operation, lacks: Collection[str]) -> str:
     if adapted(operation, lacks) != operation:
         fields = (name for name in sorted(lacks) if name.startswith(f"{kind}."))
         return f"{text}: it has no equivalent of some of {', '.join(fields)}"
-    return f"{text}, makes no sense after what was answered before"
+    return f"{text}, makes no sense after what was answered"
 
 
 class _Watched:
@@ -175,6 +176,8 @@ class _Watched:
         self.refusal: Failed | None = None
         """Why the core was not built the last time it was asked to be."""
         self.steps = 0
+        self.last: Outcome | None = None
+        """The outcome of the last operation."""
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._target, name)
@@ -186,7 +189,8 @@ class _Watched:
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         self.steps += 1
-        return self._target.step(operation)
+        self.last, shown = self._target.step(operation)
+        return self.last, shown
 
     def close(self) -> None:
         self._target.close()

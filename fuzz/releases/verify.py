@@ -18,6 +18,7 @@ from ..engines.seeded import run_random
 from ..findings.finding import Finding, Trace
 from ..findings.known import KnownFinding
 from ..reports.summary import Summary
+from ..reports.vacuity import vacuity
 from ..runs.pair import Pair, Strictness
 from ..targets.base import Target
 from ..traces.replay import replay
@@ -174,17 +175,8 @@ def _compare(done: Verification, plan: Plan, say: Callable[[str], None]) -> None
     summaries = [comparison.summary for comparison in done.compared.comparisons]
     if any(summary.interrupted for summary in summaries):
         raise KeyboardInterrupt
-    done.vacuous = nothing_tested(summaries)
-
-
-def nothing_tested(summaries: Sequence[Summary]) -> str:
-    """Why these runs show nothing; empty if they do."""
-    outcomes = sum((summary.outcomes for summary in summaries), Counter[tuple[str, str]]())
-    if all(summary.runs == summary.unbuilt.total() for summary in summaries):
-        return "no core was built"
-    if not outcomes["Allocate", "Done"]:
-        return "no allocation succeeded"
-    return ""
+    problems = [vacuity(summary).problem for summary in summaries]
+    done.vacuous = "" if None in problems else str(problems[0])
 
 
 def _judge(done: Verification, side: Side, plan: Plan, say: Callable[[str], None]) -> None:
