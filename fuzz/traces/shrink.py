@@ -6,7 +6,7 @@ shape must be one that could have been drawn for the target (`_Drawable`). The s
 result, unless a limit in seconds ends the search early, which the result says.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -16,7 +16,7 @@ from ...model.ops import Done, Shape, to_json
 from ..findings.finding import Finding, Trace
 from ..oracles.liveness import simpler_scripts
 from ..runs.judging import USUAL, Judging
-from ..targets.base import Target, adapted_shape, lacking
+from ..targets.base import Target, adapted_shape, block_sizes_of, lacking
 from . import simplify, simplify_shape
 from . import simplify_story as story
 from .reducer import MAX_CANDIDATES, Limits, OnTry, Reduced, Reducer
@@ -81,7 +81,7 @@ def shrink(
     if finding is None or finding.kind != kind:
         seen = f"`{finding.kind[0]}` at {finding.kind[1]}" if finding else "no difference"
         raise NotReproducedError(f"replaying shows {seen} instead of `{kind[0]}` at {kind[1]}")
-    drawable = _Drawable(applied.shape, lacking(target))
+    drawable = _Drawable(applied.shape, target)
     reducer = _TraceReducer(applied, finding, Limits(max_candidates, max_seconds, on_try), replays, drawable)
     return Shrunk(**vars(reducer.run()), trace=reducer.best)
 
@@ -157,10 +157,17 @@ class _Drawable:
     for.
     """
 
-    def __init__(self, original: Shape, lacks: Collection[str]) -> None:
-        self._rules = [rule for rule in (_has_groups, _has_room, _caches_no_encoder, _is_modelled) if rule(original)]
-        if adapted_shape(original, lacks) == original:
-            self._rules.append(lambda shape: adapted_shape(shape, lacks) == shape)
+    def __init__(self, original: Shape, target: Target) -> None:
+        lacks, sizes = lacking(target), frozenset(block_sizes_of(target))
+
+        def is_declared(shape: Shape) -> bool:
+            return not sizes or sizes.issuperset(group.block_size for group in shape.groups)
+
+        def is_adapted(shape: Shape) -> bool:
+            return adapted_shape(shape, lacks) == shape
+
+        rules = (_has_groups, _has_room, _caches_no_encoder, _is_modelled, is_declared, is_adapted)
+        self._rules = [rule for rule in rules if rule(original)]
         self._answers: dict[Shape, bool] = {}
 
     def __call__(self, shape: Shape) -> bool:

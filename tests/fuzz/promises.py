@@ -21,12 +21,12 @@ from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.liveness import is_script
-from blockproof.fuzz.targets.base import adapted_shape, lacking
+from blockproof.fuzz.targets.base import adapted_shape, block_sizes_of, lacking
 from blockproof.fuzz.traces.trace_file import TraceFile, read_trace
 from blockproof.model.core import Model
 from blockproof.model.ops import Done
 
-OPERATIONS = 20_000
+OPERATIONS = 5_000
 """After so many without a finding a seed is given up."""
 TEST_SECONDS = 600.0
 
@@ -69,7 +69,9 @@ def broken_by(left: Left) -> Iterator[str]:
     shape = files[left.shrunk].trace.shape
     if not isinstance(Model(shape).construction, Done):
         yield f"{left.shrunk}: the model has no core of the shape"
-    if adapted_shape(shape, lacking(open_target(left.spec))) != shape:
+    target = open_target(left.spec)
+    sizes = {*block_sizes_of(target)} or {group.block_size for group in shape.groups}
+    if adapted_shape(shape, lacking(target)) != shape or not sizes.issuperset(g.block_size for g in shape.groups):
         yield f"{left.shrunk}: the shape is none that the target declares"
 
 

@@ -87,6 +87,13 @@ def test_a_shape_without_a_core_is_noticed(left):
     assert any("the model has no core of the shape" in problem for problem in broken_by(altered(left, halve)))
 
 
+def test_a_shape_that_is_not_declared_is_noticed(left):
+    def two_ranks(file):
+        return replace(file, trace=replace(file.trace, shape=replace(file.trace.shape, eagle=True)))
+
+    assert any("none that the target declares" in problem for problem in broken_by(altered(left, two_ranks)))
+
+
 def test_a_test_that_passes_or_breaks_is_noticed(tmp_path):
     folder, elsewhere = tmp_path / "folder", tmp_path / "elsewhere"
     folder.mkdir()

@@ -16,6 +16,7 @@ from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.core import Model
 from blockproof.model.ops import (
+    Advance,
     Allocate,
     Done,
     Free,
@@ -27,6 +28,7 @@ from blockproof.model.ops import (
     Shape,
     StepStart,
     Submit,
+    failed,
 )
 from blockproof.model.snapshot import Snapshot
 
@@ -187,6 +189,108 @@ def test_an_easier_finding_of_another_kind_is_not_taken_instead():
     shrunk = shrink(trace, ("outcome", "Lookup"), target)
     assert shrunk.finding.kind == ("outcome", "Lookup")
     assert [type(op) for op in shrunk.trace.operations] == [Submit, Allocate, Submit, Lookup]
+
+
+class RaisesTwoWays(ModelTarget):
+    """Raises when something is allocated in a full pool, and in another place for requests of many blocks."""
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        outcome, snapshot = super().step(operation)
+        if isinstance(operation, Allocate) and isinstance(outcome, Done):
+            try:
+                if operation.new_tokens > 8:
+                    self.many(operation.new_tokens)
+                if not snapshot.free:
+                    raise LookupError("nothing is left")
+            except LookupError as error:
+                return failed(error), snapshot
+        return outcome, snapshot
+
+    def many(self, tokens: int) -> None:
+        raise LookupError(f"{tokens} tokens are many")
+
+
+def test_an_exception_is_not_shrunk_to_one_of_another_place():
+    shape = Shape((Group("full", 4),), 30, 40, hash_block_size=4, scheduler_block_size=4, max_num_batched_tokens=40)
+    trace = Trace(shape, (Submit("a", (0,) * 20), Allocate("a", 20)))
+    finding, _ = replay(trace, RaisesTwoWays(Model))
+    shrunk = shrink(trace, finding.kind, RaisesTwoWays(Model))
+    assert shrunk.finding.cause.message == "9 tokens are many"
+    assert shrunk.finding.identity == finding.identity
+    assert finding.identity[:4] == ("lockstep", "outcome", "Allocate", "LookupError")
+    assert finding.identity[4].endswith("in RaisesTwoWays.many")
+
+
+class AnswersNonsense(ModelTarget):
+    """Shows no registered entries once a request holds more than a block, and no tables once three do."""
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        outcome, snapshot = super().step(operation)
+        held = [len(table) for table in snapshot.tables[0].values()]
+        if len(held) > 2:
+            return outcome, snapshot._replace(tables=None)  # type: ignore[arg-type]  # nonsense is what it is about
+        return outcome, snapshot._replace(registered=[]) if max(held, default=0) > 1 else snapshot
+
+
+def test_an_answer_of_the_wrong_form_is_not_shrunk_to_one_that_is_wrong_elsewhere():
+    shape = Shape((Group("full", 4),), 30, 40, hash_block_size=4, scheduler_block_size=4, max_num_batched_tokens=40)
+    three = [step for name in "abc" for step in (Submit(name, (0, 1, 2)), Allocate(name, 3))]
+    finding, _ = replay(Trace(shape, tuple(three)), AnswersNonsense(Model))
+    shrunk = shrink(Trace(shape, tuple(three)), finding.kind, AnswersNonsense(Model))
+    assert "Snapshot.tables" in finding.identity[3]
+    assert shrunk.finding.identity == finding.identity
+    assert len(shrunk.trace.operations) == 6
+
+
+class Choosy(ModelTarget):
+    """Remembers the shapes that were tried, and has blocks of some sizes and no events."""
+
+    lacks = frozenset({"Shape.events"})
+    block_sizes = frozenset({2, 4, 8})
+
+    def __init__(self, kind: type[Model]) -> None:
+        super().__init__(kind)
+        self.shapes: list[Shape] = []
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        self.shapes.append(shape)
+        return super().start(shape)
+
+
+@pytest.mark.parametrize("groups", [(Group("full", 8),), (Group("full", 8), Group("sliding", 8, window=9))])
+def test_only_shapes_are_tried_that_could_have_been_drawn(groups):
+    shape = Shape(groups, 30, 40, hash_block_size=8, scheduler_block_size=8, max_num_batched_tokens=40, events=True)
+    trace = Trace(shape, (Submit("a", (0,) * 20), Allocate("a", 20), Advance("a"), Free("a")))
+    target = Choosy(FreesInTableOrder)
+    finding, _ = replay(trace, target)
+    shrunk = shrink(trace, finding.kind, target)
+    assert shrunk.finding.kind == ("free", "Free")
+    assert len(target.shapes) > 50
+    for tried in target.shapes:
+        assert isinstance(Model(tried).construction, Done)
+        assert tried.groups
+        assert not tried.events
+        assert {group.block_size for group in tried.groups} <= {2, 4, 8}
+
+
+def test_what_the_original_does_not_fulfil_is_not_asked_for():
+    shape = Shape((Group("full", 3),), 30, 40, hash_block_size=1, scheduler_block_size=3, max_num_batched_tokens=40)
+    assert not isinstance(Model(shape).construction, Done)
+    finding, _ = replay(Trace(shape, ()), Choosy(BuildsAnything))
+    shrunk = shrink(Trace(shape, ()), finding.kind, Choosy(BuildsAnything))
+    assert shrunk.finding.kind == ("outcome", "start")
+    assert shrunk.trace.shape.num_blocks == 2
+
+
+class BuildsAnything(Model):
+    """Says that it has built what it has not."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__(shape)
+        self.construction = Done()
+
+    def snapshot(self) -> Snapshot:
+        return Model(LEAST).snapshot()
 
 
 def test_a_trace_that_shows_nothing_or_something_else_is_refused():

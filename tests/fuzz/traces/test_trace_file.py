@@ -78,7 +78,7 @@ SOUND = dump_trace(SMALL)
 BAD = {
     "empty": ("", "is empty"),
     "blank": ("\n \n", "is empty"),
-    "binary": (b"\x00\x01\xff\xfe" * 100, "is no trace: it does not hold a JSON object; name a file that `blockproof fuzz`"),
+    "binary": (b"\x00\x01\xff\xfe" * 100, "is no trace: it does not hold a JSON object; name a file that"),
     "not UTF-8": (SOUND.encode().replace(b"random", b"r\xffndom"), "UTF-8"),
     "truncated": (SOUND[: len(SOUND) // 2], "cut off"),
     "last brace missing": (SOUND.rstrip()[:-1], "cut off"),
