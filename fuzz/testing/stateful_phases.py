@@ -17,6 +17,11 @@ def fresh(handle: Handle) -> bool:
     return holds_nothing(handle.scene, handle.name)
 
 
+def endable(handle: Handle) -> bool:
+    """It has begun, or waits with others: one that has just come is aborted only then."""
+    return live(handle) and (not fresh(handle) or len(handle.scene.requests) > 3)
+
+
 def with_blocks(handle: Handle) -> bool:
     """It holds blocks."""
     return handle.request is not None and not holds_nothing(handle.scene, handle.name)

@@ -12,12 +12,14 @@ from hypothesis.stateful import Bundle, MultipleResults, consumes, multiple, pre
 from hypothesis.strategies import SearchStrategy
 
 from ...model import ops
+from ..targets.base import hidden_fields
 from ..workload.bounds import most_rejected, new_tokens_for, sampled_by_step, sampled_late
 from ..workload.operations import UNKNOWN_REQUEST
 from .stateful_phases import (
     arriving,
     awaiting_news,
     drafting,
+    endable,
     fresh,
     live,
     ready,
@@ -35,11 +37,14 @@ MOST_OUTSIDE = 5
 """References of outside holders at a time, after which they take no more."""
 MOST_TOKENS = 64
 """Of a step: more than most requests have, so that whole prompts come often."""
+WORK = (ops.Allocate, ops.Lookup, ops.Free, ops.Preempt, ops.Evict, ops.Reset, ops.Arrive)
+"""What may leave events, new block ids or statistics to be drained."""
 SELDOM = st.sampled_from((False,) * 7 + (True,))
-NEW_TOKENS = st.integers(1, MOST_TOKENS)
+FEW = st.integers(1, 8)
+NEW_TOKENS = FEW | st.just(MOST_TOKENS)
 DRAFTS = st.integers(0, 3)
 LOOKAHEAD = st.sampled_from((0, 0, 1, 4))
-RESERVED = st.sampled_from((0,) * 7 + (1, 2, 4))
+RESERVED = st.sampled_from((0, 0, 0, 0, 1, 2, 4))
 
 
 def can(*needs: str, to: Callable[[Handle], bool] | None = None) -> Callable[[Method], Method]:
@@ -58,6 +63,22 @@ def has_room(machine: MachineRun) -> bool:
     return len(machine.live) < MOST_LIVE
 
 
+def is_idle(machine: MachineRun) -> bool:
+    """There is no request."""
+    return not machine.live
+
+
+def has_cached(machine: MachineRun) -> bool:
+    """Some block holds cached content, or the target does not show whether one does."""
+    return bool(machine.scene.state.identity) or "labels" in hidden_fields(machine.tested.target)
+
+
+def has_worked(machine: MachineRun) -> bool:
+    """Something was asked of the core that may have left something to be drained."""
+    last = machine.scene.last
+    return last is not None and isinstance(last[0], WORK)
+
+
 def holds_outside(machine: MachineRun) -> bool:
     """Somebody outside holds blocks."""
     return bool(machine.scene.state.outside)
@@ -70,7 +91,8 @@ def may_hold_outside(machine: MachineRun) -> bool:
 
 def prompts_of(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
     """Prompts that fit into the model."""
-    return prompts(machine.run.shape.max_model_len)
+    shape = machine.run.shape
+    return prompts(shape.max_model_len, min(shape.scheduler_block_size, shape.max_model_len))
 
 
 def items_of(machine: MachineRun) -> SearchStrategy[tuple[ops.Item, ...]]:
@@ -138,13 +160,14 @@ class KVCacheMachine(MachineRun):
         self.ask(submit)
         return self.admitted(submit.request) or multiple()
 
-    @can(to=live)
-    @rule(request=consumes(requests.filter(live)))
+    @can(to=endable)
+    @rule(request=consumes(requests.filter(endable)))
     def free(self, request: Handle) -> None:
         """It has finished, or is aborted."""
         self.ask(ops.Free(request.name))
 
     @can()
+    @precondition(is_idle)
     @rule()
     def free_unknown(self) -> None:
         """A request that nobody knows is freed: nothing happens."""
@@ -170,9 +193,9 @@ class KVCacheMachine(MachineRun):
         new_tokens=NEW_TOKENS,
         drafts=DRAFTS,
         lookahead=LOOKAHEAD,
-        gate=st.booleans(),
+        gate=SELDOM,
         reserved=RESERVED,
-        encoder_tokens=NEW_TOKENS,
+        encoder_tokens=FEW,
     )
     def allocate(
         self,
@@ -196,7 +219,7 @@ class KVCacheMachine(MachineRun):
         )
 
     @can("Lookup", "Allocate.hit", to=fresh)
-    @rule(request=requests.filter(fresh), new_tokens=NEW_TOKENS, drafts=DRAFTS, lookahead=LOOKAHEAD, gate=st.booleans())
+    @rule(request=requests.filter(fresh), new_tokens=NEW_TOKENS, drafts=DRAFTS, lookahead=LOOKAHEAD, gate=SELDOM)
     def allocate_hit(
         self, request: Handle, new_tokens: int, drafts: int = 0, lookahead: int = 0, gate: bool = False
     ) -> None:
@@ -207,7 +230,7 @@ class KVCacheMachine(MachineRun):
     @can("Allocate.external", to=fresh)
     @rule(
         request=requests.filter(fresh),
-        external=NEW_TOKENS,
+        external=FEW,
         new_tokens=NEW_TOKENS,
         hit=st.booleans(),
         delay=st.booleans(),
@@ -237,6 +260,33 @@ class KVCacheMachine(MachineRun):
             options |= {"hit": hit, "external": external, "delay": delay}
             self.ask(ops.Allocate(handle.name, 0 if delay else new, **options))
 
+    @can(to=ready)
+    @rule(
+        request=requests.filter(ready),
+        new_tokens=NEW_TOKENS,
+        drafts=DRAFTS,
+        lookahead=LOOKAHEAD,
+        gate=SELDOM,
+        rejected=DRAFTS,
+        token=TOKENS,
+    )
+    def step(
+        self,
+        request: Handle,
+        new_tokens: int,
+        drafts: int = 0,
+        lookahead: int = 0,
+        gate: bool = False,
+        rejected: int = 0,
+        token: int = 0,
+    ) -> None:
+        """A whole step of one request: the cache is looked up if it is new, room is allocated, and the step has run."""
+        hit = fresh(request) and self.has("Lookup", "Allocate.hit")
+        if not hit or self.ask(ops.Lookup(request.name)):
+            self._allocate(request, new_tokens, drafts, hit=hit, lookahead=lookahead, gate=gate)
+        if not self.is_over and scheduled(request):
+            self._advance(request, rejected, token)
+
     @can("Arrive", to=arriving)
     @rule(request=requests.filter(arriving))
     def arrive(self, request: Handle) -> None:
@@ -247,11 +297,14 @@ class KVCacheMachine(MachineRun):
     @rule(request=requests.filter(scheduled), rejected=DRAFTS, token=TOKENS)
     def advance(self, request: Handle, rejected: int = 0, token: int = 0) -> None:
         """The step has run. Drafts are rejected from the end; what is sampled are so many times `token`."""
-        known = request.request
-        assert known is not None
-        refused = min(rejected, most_rejected(known))
-        sampled = sampled_by_step(known, refused, self.run.shape.max_model_len)
-        self.ask(ops.Advance(request.name, (token,) * sampled, refused))
+        self._advance(request, rejected, token)
+
+    def _advance(self, handle: Handle, rejected: int, token: int) -> None:
+        request = handle.request
+        assert request is not None
+        refused = min(rejected, most_rejected(request))
+        sampled = sampled_by_step(request, refused, self.run.shape.max_model_len)
+        self.ask(ops.Advance(handle.name, (token,) * sampled, refused))
 
     @can("Reject", to=drafting)
     @rule(request=requests.filter(drafting))
@@ -284,12 +337,14 @@ class KVCacheMachine(MachineRun):
     # The pool.
 
     @can("Evict")
+    @precondition(has_cached)
     @rule(blocks=of_machine(evictable))
     def evict(self, blocks: tuple[int, ...]) -> None:
         """Forget what these blocks hold."""
         self.ask(ops.Evict(blocks))
 
     @can("Reset")
+    @precondition(has_cached)
     @rule()
     def reset(self) -> None:
         """Forget what all blocks hold."""
@@ -338,18 +393,21 @@ class KVCacheMachine(MachineRun):
         self.ask(ops.ReadTable(request.name))
 
     @can("TakeEvents")
+    @precondition(has_worked)
     @rule()
     def take_events(self) -> None:
         """Drain the events."""
         self.ask(ops.TakeEvents())
 
     @can("TakeNewBlockIds")
+    @precondition(has_worked)
     @rule()
     def take_new_block_ids(self) -> None:
         """Drain the ids of new blocks."""
         self.ask(ops.TakeNewBlockIds())
 
     @can("TakeStats")
+    @precondition(has_worked)
     @rule()
     def take_stats(self) -> None:
         """Drain the statistics."""

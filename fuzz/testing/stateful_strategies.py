@@ -74,11 +74,14 @@ def _shapes(draw: DrawFn, attention: tuple[str, ...], block_sizes: tuple[int, ..
 
 
 @st.composite
-def prompts(draw: DrawFn, most: int) -> tuple[int, ...]:
-    """1 to `most` tokens: a beginning of zeros, which requests share, and a tail of its own."""
-    length = draw(st.integers(1, most))
-    tail = draw(st.integers(0, length))
-    number = draw(st.integers(0, ALPHABET**tail - 1))
+def prompts(draw: DrawFn, most: int, unit: int) -> tuple[int, ...]:
+    """1 to `most` tokens, often a multiple of `unit`: a beginning of zeros, which requests share, and perhaps a tail of
+    its own."""
+    limit = min(most, draw(st.sampled_from((4, 1000))) * unit)
+    units = draw(st.integers(0, limit // unit))
+    length = units * unit or draw(st.integers(1, limit))
+    tail = draw(st.integers(1, length)) if draw(st.booleans()) else 0
+    number = draw(st.integers(0, ALPHABET**tail - 1)) if tail else 0
     return (0,) * (length - tail) + tokens_of(number, tail, ALPHABET)
 
 
