@@ -107,7 +107,7 @@ def block_sizes_of(target: Target) -> tuple[int, ...]:
 def _declared(target: Target, attribute: str) -> Iterable[str]:
     """The names in an attribute of the target. TargetUnavailableError, in one line, if it holds something else."""
     names: Iterable[str] = getattr(target, attribute, ())
-    if names and (problem := problem_with_names(attribute, names)):
+    if problem := problem_with_names(attribute, names):
         raise TargetUnavailableError(f"{getattr(target, 'name', 'the target')}: {problem}")
     return names
 
