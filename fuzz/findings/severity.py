@@ -45,8 +45,7 @@ _OF_JUDGES: Mapping[Severity, tuple[str, ...]] = {
 }
 """Observables of the oracles that need no model, and of lost targets."""
 _OF_LOCKSTEP: Mapping[Severity, tuple[str, ...]] = {
-    Severity.CRASH: ("crash", "hang", "protocol"),
-    Severity.LEAK: ("num_free", "ref_cnt", "memory"),
+    Severity.LEAK: ("num_free", "ref_cnt"),
     Severity.REPORTING: ("usage", "events", "new_block_ids", "stats"),
 }
 """What lockstep compares. Whether another answer or another table is a harmful one, it cannot say."""
