@@ -141,16 +141,20 @@ def compare(pair: Pair, strictness: Strictness, plan: Plan) -> Comparison:
     comparison = Comparison(strictness, Summary(both.name, "random", plan.seed, oracles=()))
     try:
         run_random(both, replace(plan, oracles=(), keep_going=True), comparison.summary)
-        for found in comparison.summary.ranked():
-            comparison.situations.append(_smallest(found.finding, found.trace, found.times, both))
     except KeyboardInterrupt:
         comparison.summary.interrupted = True
+    for found in comparison.summary.ranked():
+        situation = Situation(found.finding, found.trace, found.times)
+        if not comparison.summary.interrupted:
+            situation, comparison.summary.interrupted = _smallest(situation, both)
+        comparison.situations.append(situation)
     return comparison
 
 
-def _smallest(finding: Finding, trace: Trace, times: int, pair: Pair) -> Situation:
+def _smallest(situation: Situation, pair: Pair) -> tuple[Situation, bool]:
+    """The situation with a shrunk trace, and whether Ctrl-C ended the shrinking."""
     try:
-        small = shrink(trace, finding.kind, pair, max_seconds=SHRINK_SECONDS)
+        small = shrink(situation.trace, situation.finding.kind, pair, max_seconds=SHRINK_SECONDS)
     except NotReproducedError:
-        return Situation(finding, trace, times)
-    return Situation(small.finding, small.trace, times)
+        return situation, False
+    return Situation(small.finding, small.trace, situation.times), small.interrupted

@@ -7,6 +7,7 @@ its smallest trace shows it on one side and not on the other.
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -23,7 +24,7 @@ from ..runs.pair import Pair, Strictness
 from ..targets.base import Target
 from ..traces.replay import replay
 from ..traces.shrink import NotReproducedError
-from .bisect import Question, State, observe
+from .bisect import Answer, Question, State, observe
 from .diff import SHRINK_SECONDS, Comparison, Differences, compare_targets, share_of
 from .timing import Timing, compare_speed
 from .verify_proofs import Proofs
@@ -186,19 +187,27 @@ def _judge(done: Verification, side: Side, plan: Plan, say: Callable[[str], None
     say(f"{', '.join(side.oracles)} judge {side.name}")
     summary = Summary(side.name, "random", plan.seed, oracles=side.oracles, core_name=side.target.name)
     done.summaries["new" if is_new else "old"] = summary
-    run_random(side.target, plan, summary)
+    try:
+        run_random(side.target, plan, summary)
+    except KeyboardInterrupt:
+        done.interrupted = True
     other = done.old if is_new else done.new
     for found in summary.ranked():
-        try:
-            small = smallest(found, side.target, plan, max_seconds=SHRINK_SECONDS)
-            finding, trace = small.finding, small.trace
-        except NotReproducedError:
-            finding, trace = found.finding, found.trace
-        question = Question(trace, finding.kind, tuple(judging_of(found, plan).oracles))
-        answer = observe(question, lambda: Borrowed(other.target))
+        finding, trace = found.finding, found.trace
+        if not done.interrupted:
+            with suppress(NotReproducedError):
+                small = smallest(found, side.target, plan, max_seconds=SHRINK_SECONDS)
+                finding, trace, done.interrupted = small.finding, small.trace, small.interrupted
+        if done.interrupted:
+            answer = Answer(State.UNSEEN, "it was not tried there")
+        else:
+            question = Question(trace, finding.kind, tuple(judging_of(found, plan).oracles))
+            answer = observe(question, lambda: Borrowed(other.target))
         if is_new or not any(one.finding.kind == finding.kind and one.where is Where.BOTH for one in done.judged):
             where = _where(is_new, answer.state)
             done.judged.append(Judged(finding, trace, found.times, where, "" if answer.state.fails else answer.why))
+    if done.interrupted:
+        raise KeyboardInterrupt
 
 
 def _where(is_new: bool, other: State) -> Where:

@@ -152,6 +152,25 @@ def test_ctrl_c_leaves_what_there_is(monkeypatch, begun):
     assert report.lines(done)
 
 
+@pytest.mark.parametrize("at", ["shrinking", "judging"])
+def test_ctrl_c_keeps_what_was_found_by_then(monkeypatch, at):
+    if at == "shrinking":  # Ctrl-C ends the reducer with the best trace so far
+        monkeypatch.setattr("blockproof.fuzz.traces.shrink._TraceReducer.search", lambda self: _press())
+    else:
+        real = verifying.run_random
+
+        def pressed(target, plan, summary, *more):
+            real(target, plan, summary, *more)
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(verifying, "run_random", pressed)
+    done = verified("impl", BROKEN, operations=4_000)
+    assert (done.interrupted, done.code) == (True, 1)
+    assert done.changed
+    assert bool(done.judged) is (at == "judging")
+    assert {one.why for one in done.judged} <= {"it was not tried there"}
+
+
 def _press():
     raise KeyboardInterrupt
 
