@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ....model import ops
-from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Value, failed
+from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, failed
 from ....model.snapshot import Snapshot
 from ...targets.base import TargetLostError
 from .engine import Core, Engine

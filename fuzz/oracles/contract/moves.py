@@ -76,7 +76,7 @@ def _in_group(record: RunRecord, move: Move, group: int, old: dict[str, list[int
         raise Break("S5", f"{what}: {len(has)} < {len(had)} entries")
     gone = [entry for entry, block in enumerate(had) if block != has[entry]]
     for entry in gone:
-        if has[entry] != NULL and not record.is_copy(had[entry], has[entry]) and not _moves_states(record, group):
+        if has[entry] != NULL and not _may_replace(record, move, group, entry, had[entry], has[entry]):
             raise Break("S5", f"{what}: entry {entry} was block {had[entry]} and is {has[entry]}, not null")
     if len(has) > len(had) and not isinstance(operation, ops.Allocate):
         raise Break("S5", f"{what}: it grew without an allocation")
@@ -96,13 +96,24 @@ def _note(
             continue
         if isinstance(rule, Mamba) and rule.align and block in given_up and record.content[block] == UNFILLED:
             given_up.remove(block)  # a draft's state that moved to a later entry; a full block would have been freed
-        elif entry < len(row) and row[entry] == block:
+        elif block in row[entry : entry + 1] or _is_merged(record, move, group, entry, block):
             move.attached.append(block)
         else:
             move.taken.append(block)
     exchanged = [has[entry] for entry in gone if has[entry] != NULL]
     (move.taken if _moves_states(record, group) else move.attached).extend(exchanged)
     move.given_up.extend(given_up)
+
+
+def _may_replace(record: RunRecord, move: Move, group: int, entry: int, old: int, new: int) -> bool:
+    """True if a table entry may change from block `old` to block `new`."""
+    if record.is_copy(old, new) or _moves_states(record, group):
+        return True
+    return isinstance(move.operation, ops.Allocate) and _is_merged(record, move, group, entry, new)
+
+
+def _is_merged(record: RunRecord, move: Move, group: int, entry: int, block: int) -> bool:
+    return move.request is not None and record.is_merged(move.request, group, entry, block)
 
 
 def _moves_states(record: RunRecord, group: int) -> bool:

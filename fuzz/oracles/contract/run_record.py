@@ -202,6 +202,12 @@ class RunRecord:
         merges = "append_only" in self.hides
         return merges and NULL not in (old, new) and self.content[old] == self.content[new] != UNFILLED
 
+    def is_merged(self, request: Tracked, group: int, entry: int, block: int) -> bool:
+        """True if this block may stand for an entry that the request fills in this step: the target merges blocks, and
+        this one already holds all that the entry will hold."""
+        merges = "append_only" in self.hides
+        return merges and self.content[block] != UNFILLED and self.content[block] == self.key(request, group, entry)
+
     def fill(self, request: Tracked, tables: Sequence[dict[str, list[int]]]) -> None:
         """Record the blocks whose entries have become full, and how far the next entry is filled."""
         name, full = request.submit.request, min(request.written, len(request.contents))

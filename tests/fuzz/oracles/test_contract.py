@@ -236,15 +236,15 @@ def test_without_labels_a_replay_is_asked_for_once_its_request_has_ended():
 class Exchanging:
     """Our core, shown as if the first entry of a table had been exchanged for a copy of its content."""
 
-    def __init__(self, name, copy):
-        self.target, self.name, self.copy = open_target("impl"), name, copy
+    def __init__(self, name, copy, at):
+        self.target, self.name, self.copy, self.at = open_target("impl"), name, copy, at
 
     def start(self, in_shape):
         return self.target.start(in_shape)
 
     def step(self, operation):
         outcome, shown = self.target.step(operation)
-        if operation == Allocate("b", 1):
+        if operation == self.at:
             tables = [{name: list(table) for name, table in of_group.items()} for of_group in shown.tables]
             tables[0]["b"][0] = self.copy
             shown = shown._replace(tables=tables)
@@ -256,13 +256,31 @@ def test_a_table_entry_may_be_exchanged_for_the_same_content_only_where_tables_a
     operations = (*computed("a", 0, 1), *computed("b", *prompt), Allocate("b", 1))
     shown_only = NOTHING_BUT_TABLES | {"free", "num_free"}
     for hides in (shown_only, shown_only | {"append_only"}):
-        said = Story(Exchanging("exchanging", copy=1), shape(Group("full", 2)), hides).tell(*operations)
+        exchanging = Exchanging("exchanging", copy=1, at=Allocate("b", 1))
+        said = Story(exchanging, shape(Group("full", 2)), hides).tell(*operations)
         assert said[:-1] == [None] * (len(said) - 1)
         if accepted and "append_only" in hides:
             assert said[-1] is None
         else:
             assert said[-1] is not None
             assert said[-1].id == "S5"
+
+
+@pytest.mark.parametrize(("prompt", "accepted"), [((0, 1), True), ((5, 1), False)])
+def test_a_step_may_be_given_a_block_that_others_hold_only_with_its_content_and_where_blocks_are_merged(
+    prompt, accepted
+):
+    operations = (*computed("a", 0, 1), Submit("b", prompt), Allocate("b", 2))
+    shown_only = NOTHING_BUT_TABLES | {"free", "num_free"}
+    for hides in (shown_only, shown_only | {"append_only"}):
+        merging = Exchanging("merging", copy=1, at=Allocate("b", 2))
+        said = Story(merging, shape(Group("full", 2)), hides).tell(*operations)
+        assert said[:-1] == [None] * (len(said) - 1)
+        if accepted and "append_only" in hides:
+            assert said[-1] is None
+        else:
+            assert said[-1] is not None
+            assert said[-1].id == "S2"
 
 
 def test_late_rejected_drafts_do_not_count_as_content():
