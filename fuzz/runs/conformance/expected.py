@@ -88,7 +88,7 @@ def right_kind(answer: Answer, wanted: type[Outcome]) -> None:
         advice = (
             "compare the blocks that are missing with those that are free; cached blocks that nobody holds are free"
         )
-        raise Wrong("refused-with-room", f"Done: {plural(free, 'block')} were free", advice)
+        raise Wrong("refused-with-room", f"Done: what is missing is not more than the {free} free blocks", advice)
     raise Wrong(
         "refused", f"Done: {kind} is never refused", "Refused() says that Allocate has no room now, nothing else"
     )
@@ -233,10 +233,9 @@ def hit(tokens: int, limit: int | None = None, *, at_least: bool = False) -> Che
             advice = "compare whole contents with salt and adapter, forget reused blocks, obey skip_lookup"
             raise Wrong("hit-too-long", f"a hit of {tokens} tokens", advice)
         if length < tokens and not at_least:
-            advice = "let computed blocks be found by other requests from Advance on, at the latest; "
-            raise Wrong(
-                "no-hit", f"a hit of {tokens} tokens", advice + "a core without a cache names 'Lookup' in `lacks`"
-            )
+            advice = "let others find computed blocks from Advance on, at the latest, and in a full pool as well; "
+            advice += "a core without a cache names 'Lookup' in `lacks`"
+            raise Wrong("no-hit", f"a hit of {tokens} tokens", advice)
         if len(blocks) * size != length:
             raise Wrong(
                 "hit-blocks",
@@ -251,32 +250,54 @@ def new_blocks(request: str, count: int, hit_blocks: Sequence[int] = ()) -> Chec
     """The value is so many new block ids, and the table is what it was, the hit, and these."""
 
     def check(answer: Answer) -> None:
-        value = answer.value
-        example = tuple(range(1, count + 1))
-        wanted = f"Done({(example,)!r}) or so: {plural(count, 'new block')}, for each group a tuple"
-        if not isinstance(value, tuple) or any(not isinstance(row, tuple) for row in value):
-            flat = isinstance(value, tuple)
-            raise Wrong("not-per-group" if flat else "allocate-value", wanted, PER_GROUP)
-        new = [block for block in value[0] if isinstance(block, int)] if value else []
-        table = answer.after.tables[0].get(request, [])
-        added = list(new) == list(table) and bool(hit_blocks or answer.before.tables[0].get(request))
-        begins_with_hit = bool(hit_blocks) and list(new[: len(hit_blocks)]) == list(hit_blocks)
-        if len(new) > count and (added or begins_with_hit):
-            advice = "answer only the blocks that this call has added: neither the hit nor the whole table"
-            raise Wrong("not-only-new", wanted, advice)
-        if NULL in new:
-            raise Wrong("null-block", wanted, NULL_BLOCK)
+        wanted = f"Done({(tuple(range(1, count + 1)),)!r}) or so: {plural(count, 'new block')}, for each group a tuple"
+        new = _only_new(answer, request, wanted, hit_blocks)
         if len(new) != count:
-            advice = (
-                "a table has room for computed, hit and new tokens: that many, divided by the block size, rounded up"
-            )
+            advice = "a table has room for computed, hit and new tokens: so many by the block size, rounded up"
             raise Wrong("new-blocks", wanted, advice)
-        whole = [*answer.before.tables[0].get(request, []), *hit_blocks, *new]
-        if list(table) != whole:
-            advice = "show in `tables` for each request all its blocks in order: the hit first, then what was added"
-            raise Wrong("table", f"the table of {request}: {whole}; shown is {list(table)}", advice)
+        _same_table(answer, request, [*hit_blocks, *new])
 
     return check
+
+
+def room_for(request: str, least: int, most: int) -> Check:
+    """The table has so many blocks now, and the value is what was added to it."""
+
+    def check(answer: Answer) -> None:
+        whole = f", or {most} for the whole prompt" if most > least else ""
+        wanted = f"a table of {plural(least, 'block')}{whole}, and the new ones of them, for each group a tuple"
+        new = _only_new(answer, request, wanted)
+        if not least <= len(answer.after.tables[0].get(request, [])) <= most:
+            advice = "count the blocks that are there: add one only where the next token has no place in them"
+            raise Wrong("pieces", wanted, advice)
+        _same_table(answer, request, new)
+
+    return check
+
+
+def _only_new(answer: Answer, request: str, wanted: str, hit_blocks: Sequence[int] = ()) -> list[int]:
+    """The blocks in the value, which has a tuple for each group, and holds neither the hit nor the table before."""
+    value = answer.value
+    if not isinstance(value, tuple) or any(not isinstance(row, tuple) for row in value):
+        flat = isinstance(value, tuple)
+        raise Wrong("not-per-group" if flat else "allocate-value", wanted, PER_GROUP)
+    new = [block for block in value[0] if isinstance(block, int)] if value else []
+    if NULL in new:
+        raise Wrong("null-block", wanted, NULL_BLOCK)
+    before, table = (list(shown.tables[0].get(request, [])) for shown in (answer.before, answer.after))
+    had = [*before, *hit_blocks]
+    if had and (new == table or new[: len(hit_blocks)] == list(hit_blocks) != []):
+        advice = "answer only the blocks that this call has added: neither the hit nor the whole table"
+        raise Wrong("not-only-new", wanted, advice)
+    return new
+
+
+def _same_table(answer: Answer, request: str, added: Sequence[int]) -> None:
+    """The table is what it was, and what was added behind."""
+    whole, table = [*answer.before.tables[0].get(request, []), *added], answer.after.tables[0].get(request, [])
+    if list(table) != whole:
+        advice = "show in `tables` for each request all its blocks in order: the hit first, then what was added"
+        raise Wrong("table", f"the table of {request}: {whole}; shown is {list(table)}", advice)
 
 
 def grows_to(request: str, count: int) -> Check:

@@ -32,7 +32,7 @@ from ....model.ops import (
 from ...findings.words import plural
 from ...targets.answers import hit_of
 from .driving import Driver
-from .expected import gone, grows_to, hash_blocks, hit, is_tuple, is_value, new_blocks, unchanged
+from .expected import gone, grows_to, hash_blocks, hit, is_tuple, is_value, new_blocks, room_for, unchanged
 
 Script: TypeAlias = Callable[[Driver, int], None]
 nothing = partial(is_value, None)
@@ -109,6 +109,19 @@ def _again(driver: Driver, size: int, known: int) -> None:
     driver.ask(Advance("a", (7,)), "computed again, one token sampled", hash_blocks(known + 1))
 
 
+def in_pieces(driver: Driver, size: int) -> None:
+    """A prompt in two steps. The second has one token, but is no decode step."""
+    if not driver.start("A prompt in pieces", shape_of(size, 4)):
+        return
+    length = 2 * size + 1
+    driver.ask(Submit("a", prompt(length)), "3 blocks, all that there are", hash_blocks(length))
+    driver.ask(Allocate("a", 2 * size), "room for two blocks, or for the whole prompt", room_for("a", 2, 3))
+    driver.ask(Advance("a"), "the first piece is computed, nothing is sampled yet", hash_blocks(length))
+    driver.ask(Allocate("a", 1), "the last token of the prompt", room_for("a", 3, 3))
+    driver.ask(Advance("a", (7,)), "the prompt is computed, one token sampled", hash_blocks(length + 1))
+    driver.ask(Free("a"), "freed", nothing("nothing is answered"), gone("a"))
+
+
 def shared_prefix(driver: Driver, size: int) -> None:
     """Two requests with one prompt share a block; resetting is refused while it is held."""
     if not driver.start("A shared prefix", shape_of(size)):
@@ -153,13 +166,14 @@ def full_pool(driver: Driver, size: int) -> None:
     driver.ask(Submit("b", prompt(length, first=8)), "another prompt", hash_blocks(length))
     why = f"{plural(2 - rest, 'block')} free, 2 are needed"
     driver.ask(Allocate("b", length), why, unchanged, outcome=Refused)
+    driver.ask(Submit("c", prompt(2 * size)), "begins as a does", hash_blocks(2 * size))
+    driver.ask(Lookup("c"), "a lookup does not ask whether there is room", hit(size, 2 * size), unchanged)
     driver.ask(Preempt("a"), "it makes room", nothing("nothing is answered"), gone("a"))
     if not driver.has("Preempt"):
         driver.ask(Free("a"), "it makes room", nothing("nothing is answered"), gone("a"))
     driver.ask(Allocate("b", length), "both blocks are free, cached or not", new_blocks("b", 2))
     driver.ask(Advance("b", (7,)), "computed, one token sampled", hash_blocks(length + 1))
-    driver.ask(Submit("c", prompt(2 * size)), "the prompt whose blocks were reused", hash_blocks(2 * size))
-    driver.ask(Lookup("c"), "its blocks hold something else now, so no hit", hit(0), unchanged)
+    driver.ask(Lookup("c"), "the blocks hold something else now, so no hit", hit(0), unchanged)
 
 
 def more_room(driver: Driver, size: int) -> None:
@@ -274,6 +288,7 @@ SCRIPTS: Mapping[str, Script] = {
     script.__name__: script
     for script in (
         one_request,
+        in_pieces,
         shared_prefix,
         full_pool,
         more_room,

@@ -57,6 +57,7 @@ MISTAKES = {
         ("        except Exception as error:", "        except ValueError as error:"),
         ("                request.computed -= operation.count\n", "                1 / 0\n"),
     ],
+    "pieces": [("+= request.scheduled - operation.rejected", "+= request.scheduled if operation.sampled else 0")],
     "builds-nothing": [('!= ["full"]', '!= ["fully"]')],
 }
 """What is changed in the target that `targets new` writes, by the name of the mistake that must be told."""
@@ -95,6 +96,14 @@ def test_a_mistake_is_told_by_its_own_line_and_no_other(variant, mistake):
     assert line.advice
     assert "\n" not in line.expected + line.advice
     assert report.code == (3 if mistake == "builds-nothing" else 1)
+
+
+def test_a_lookup_that_gives_up_in_a_full_pool_is_told(variant):
+    usable = "usable = self.shape.caching and not request.skips_lookup"
+    report = checked(variant([(usable, f"{usable} and self.core.free")]))
+    assert report.mistakes == ["no-hit"]
+    (line,) = report.of("wrong")
+    assert "in a full pool as well" in line.advice
 
 
 def test_at_least_twelve_mistakes_are_known():
@@ -164,7 +173,7 @@ def test_the_command_in_json_is_one_document_even_if_the_target_prints(variant, 
     document = json.loads(capsys.readouterr().out)
     assert (document["target"], document["wrong"], document["exit"]) == (spec, 0, 0)
     names = [scenario["name"].partition(" (")[0] for scenario in document["scenarios"]]
-    assert names[:2] == ["One request", "A shared prefix"]
+    assert names[:2] == ["One request", "A prompt in pieces"]
 
 
 @pytest.mark.parametrize(
