@@ -19,7 +19,7 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
     """Runs of the Hypothesis state machine, in batches, until a limit is reached or something is found.
 
     Hypothesis generates only: what is found goes to the reducer that both engines share, whose result is minimal in
-    operations and is a trace.
+    operations and is a trace. The clock starts when the target is ready, as for `run_random`.
     """
     from hypothesis import HealthCheck, Phase, Verbosity, seed, settings  # costs a second, which `random` need not pay
     from hypothesis.errors import Flaky
@@ -28,7 +28,7 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
     from .failing import FindingError
     from .machine import LockstepMachine, lockstep_machine
 
-    start = time.monotonic()
+    start, launched = time.monotonic(), list[float]()
 
     machine = lockstep_machine(
         target, attention=plan.attention, chaos=plan.chaos, oracles=plan.oracles, tensors=plan.tensors
@@ -40,7 +40,9 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
         def count(self: LockstepMachine, run: Run) -> None:
             if summary.finding is not None:
                 return  # Hypothesis runs again what has failed
-            summary.seconds = time.monotonic() - start
+            if summary.runs == 0:
+                launched.append(run.launch_s or 0.0)
+            summary.seconds = time.monotonic() - start - launched[0]
             summary.add_run(self.name, run, run.found, run.trace)
             if on_progress is not None:
                 on_progress(summary)

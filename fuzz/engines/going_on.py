@@ -69,8 +69,7 @@ def keep_all(done: Summary, target: Target, plan: Plan, folder: Path, say: Calla
         share = max(0.0, end - time.monotonic()) / (len(ranked) - number)
         one = keep_found(found, done, target, replace(plan, shrink_seconds=share), folder, say)
         kept.append(KeptFound(found, one))
-        if one.shrunk is not None and one.shrunk.interrupted:
-            end = 0.0
+        end = 0.0 if one.interrupted else end
     return kept
 
 

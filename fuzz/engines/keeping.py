@@ -30,6 +30,8 @@ class Kept:
     """The trace as it was before."""
     go_on: str = ""
     """The shell command that shrinks it further, if that may help."""
+    interrupted: bool = False
+    """True if Ctrl-C ended the shrinking."""
 
     def as_json(self) -> dict[str, object]:
         """Where the files are and how small the trace is, JSON-ready."""
@@ -88,17 +90,20 @@ def keep_found(
     whole = TraceFile(found.trace, done.target, FoundWhat.of(found.finding), run)
     first = write_reproduction(whole, folder, plan.tensors, tuple(judging.oracles), WHOLE)
     after = plural(done.operations, "operation")
-    say(f"found after {after}, saved in {first.trace}; shrinking for at most {plan.shrink_seconds:.0f} s ...")
     try:
+        say(f"found after {after}, saved in {first.trace}; shrinking for at most {plan.shrink_seconds:.0f} s ...")
         with shrinking(plan.shrink_seconds) as show:
             kind, most = found.finding.kind, plan.shrink_seconds
             shrunk = shrink(found.trace, kind, target, judging, max_seconds=most, on_try=show)
+        oracles = needed_oracles(shrunk, found, target, plan)
     except NotReproducedError as error:
         say(f"not shrunk: {error}; the target may not be deterministic")
         return Kept(None, first, first.trace)
+    except KeyboardInterrupt:  # outside of the search, which keeps its best
+        return Kept(None, first, first.trace, shrink_command(first.trace, done.target), interrupted=True)
     small = TraceFile(shrunk.trace, done.target, FoundWhat.of(shrunk.finding), run)
-    last = write_reproduction(small, folder, plan.tensors, needed_oracles(shrunk, found, target, plan))
-    return Kept(shrunk, last, first.trace, _how_to_go_on(shrunk, last.trace, done.target))
+    last = write_reproduction(small, folder, plan.tensors, oracles)
+    return Kept(shrunk, last, first.trace, _how_to_go_on(shrunk, last.trace, done.target), shrunk.interrupted)
 
 
 def _how_to_go_on(shrunk: Shrunk, trace: Path, target: str) -> str:
