@@ -14,6 +14,7 @@ from blockproof.fuzz.traces import trace_file
 from blockproof.fuzz.traces.files import MAX_FILE_BYTES
 from blockproof.fuzz.workload.shapes import ATTENTION
 from blockproof.model import ops
+from blockproof.model.cause import Cause, Frame
 from blockproof.model.ops import OPERATIONS, Group, Shape
 from blockproof.proofs.theorems import THEOREMS
 
@@ -80,8 +81,10 @@ def test_the_trace_format_has_every_field_of_a_shape_and_of_a_group():
 def test_the_trace_format_has_every_field_of_the_envelope():
     listed = fields_in("The envelope")
     inner = {"finding": trace_file.FoundWhat, "found_by": trace_file.FoundBy}
-    expected = {"schema", "shape", "operations", "target", *inner}
+    expected = {"schema", "shape", "operations", "target", "oracles", "tensors", *inner}
     expected |= {f"{name}.{field}" for name, record in inner.items() for field in record.__struct_fields__}
+    expected |= {f"finding.cause.{field.name}" for field in fields(Cause)}
+    expected |= {f"finding.cause.frames.{field.name}" for field in fields(Frame)}
     assert listed.keys() == expected
     assert f"| `schema` | integer, required | {trace_file.SCHEMA};" in TRACE_FORMAT
 
