@@ -28,6 +28,8 @@ def headline(done: Verification) -> str:
 
 def verdict(done: Verification) -> str:
     """The answer, in a few words."""
+    if done.vacuous:
+        return f"the sides cannot be compared, on the old one {done.vacuous}"
     parts = []
     if done.changed:
         parts.append(f"behaviour changed in {plural(len(done.changed), 'situation')} not listed as intended")
@@ -39,8 +41,6 @@ def verdict(done: Verification) -> str:
         return "; ".join(parts)
     if done.interrupted:
         return "interrupted"
-    if done.vacuous:
-        return f"nothing was tested: {done.vacuous}"
     only = " but for what is intended" if done.intended else ""
     return f"same behaviour over {done.operations:,} operations{only}"
 

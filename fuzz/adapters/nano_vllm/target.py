@@ -112,7 +112,7 @@ class NanoVllmTarget:
     def _hit(self, sequence: Any) -> list[int]:
         """The cached blocks at the beginning of a request, as the next allocation takes them."""
         manager, found, prefix = self._manager, [], -1
-        full = sequence.num_tokens // self._size
+        full = len(sequence) // self._size
         for index in range(min(full, sequence.num_blocks - 1) if self._engine.registers_after_step else full):
             tokens = sequence.block(index)
             prefix = _hash(manager, tokens, prefix)
@@ -128,7 +128,7 @@ class NanoVllmTarget:
         sequence = live.sequence
         held = len(sequence.block_table)
         start = len(self._hit(sequence)) * self._size if op.hit else live.computed
-        if start + op.new_tokens > sequence.num_tokens:
+        if start + op.new_tokens > len(sequence):
             return Refused()  # its scheduler runs no step over a token that is not known yet
         if not held and not self._admit(sequence, start, op):
             return Refused()
@@ -140,7 +140,7 @@ class NanoVllmTarget:
                 return Refused()
             self._manager.may_append(sequence)
         live.scheduled = op.new_tokens
-        live.is_decoding = live.computed + live.scheduled == sequence.num_tokens
+        live.is_decoding = live.computed + live.scheduled == len(sequence)
         return Done((tuple(block + 1 for block in sequence.block_table[held:]),))
 
     def _admit(self, sequence: Any, start: int, op: ops.Allocate) -> bool:
@@ -149,7 +149,7 @@ class NanoVllmTarget:
         False if the scheduler would let the request wait.
         """
         manager = self._manager
-        if not self._engine.chunks_prompts and start + op.new_tokens < sequence.num_tokens:
+        if not self._engine.chunks_prompts and start + op.new_tokens < len(sequence):
             return False  # a scheduler that computes prompts as a whole only
         if self._engine.registers_after_step:
             with self._cached(op.hit):
@@ -180,11 +180,12 @@ class NanoVllmTarget:
         if self._engine.registers_after_step:
             sequence.num_cached_tokens, sequence.num_scheduled_tokens = live.computed, live.scheduled
             self._manager.hash_blocks(sequence)
-        live.computed += live.scheduled
-        sequence.num_cached_tokens, live.scheduled = live.computed, 0
+        live.computed, live.scheduled = live.computed + live.scheduled, 0
+        if self._engine.chunks_prompts:  # before, whole blocks only could be said to be cached
+            sequence.num_cached_tokens = live.computed
         for token in sampled:
             sequence.append_token(token)
-        return Done(sequence.num_tokens // self._size)
+        return Done(len(sequence) // self._size)
 
     def _tables(self) -> dict[str, list[int]]:
         """By request that holds blocks, their ids as blockproof counts them."""

@@ -114,14 +114,18 @@ def test_what_the_change_breaks_is_told_from_what_it_fixes_and_from_what_both_ha
     assert {one.where for one in both.judged} == {Where.BOTH}
 
 
-def test_a_comparison_that_tested_nothing_says_so():
-    refuses = [Changed(allocate=Refused()) for _ in range(2)]
-    done = verified(*refuses, operations=600)
+@pytest.mark.parametrize("new", [Changed(allocate=Refused()), "impl"])
+def test_an_old_side_that_does_nothing_is_no_comparison(new):
+    done = verified(Changed(allocate=Refused()), new, operations=1_000)
     assert done.vacuous.startswith("no allocation succeeded in ")
-    assert (done.changed, done.timing) == ([], "not timed")
-    assert {one.where for one in done.judged} <= {Where.BOTH}
-    assert done.code == 3
-    assert report.verdict(done) == f"nothing was tested: {done.vacuous}"
+    assert (done.code, done.judged, done.timing) == (3, [], "not timed")
+    assert report.verdict(done) == f"the sides cannot be compared, on the old one {done.vacuous}"
+
+
+def test_a_new_side_that_does_nothing_is_a_change():
+    done = verified("impl", Changed(allocate=Refused()), operations=1_000)
+    assert (done.vacuous, done.code) == ("", 1)
+    assert ("refused", "Allocate") in {one.finding.kind for one in done.changed}
 
 
 def test_a_side_that_is_lost_is_a_difference_and_does_not_end_the_comparison():
