@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from ..adapters import forms
+from ..opening.own_code import FORMS
 from .completion import attention_lists, oracle_lists, target_names
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ OpenedT = TypeVar("OpenedT", "Target", "Calculator")
 TargetOption = Annotated[
     str,
     typer.Option(
-        help=f"impl, {forms()}, package.module:factory or fault:NAME.", show_default=True, autocompletion=target_names
+        help=f"impl, {forms()}, {FORMS}, program:COMMAND or fault:NAME.",
+        show_default=True,
+        autocompletion=target_names,
     ),
 ]
 SecondsOption = Annotated[float | None, typer.Option(min=0.0, help="How long to run; 30 if no limit is given.")]

@@ -98,7 +98,7 @@ def test_the_package_of_an_engine_is_importable_without_its_init_as_the_page_say
     (tmp_path / "tests").mkdir()
     script = tmp_path / "tests" / "it.py"
     script.write_text("\n".join(line.strip() for line in code.splitlines()))
-    ran = subprocess.run([sys.executable, str(script)], cwd=script.parent, capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, str(script)], cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
 
 
