@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from ...model.ops import Operation
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import ORACLES
-from ..opening.given import Given, opened
+from ..opening.given import Given, examples_apart, opened
 from ..opening.memories import memory_named
 from ..runs.judging import Judging
 from ..runs.open_run import drawn_shape, open_run, usable, workload_of
@@ -140,6 +140,7 @@ def lockstep_machine(
     judging = Judging(oracles, new_memory=memory_named(tensors))
     tested = Tested(target, opened(target), judging, tensors, None if folder is None else Path(folder))
     choices = {"tested": tested, "attention": tuple(attention), "chaos": chaos, "_smallest": {}}
+    choices |= examples_apart(target, tuple(attention), chaos, tuple(oracles))
     machine: type[LockstepMachine] = type("LockstepMachine", (LockstepMachine,), choices)
     case = machine.TestCase
     generated = [Phase.explicit, Phase.reuse, Phase.generate]

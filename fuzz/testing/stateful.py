@@ -15,7 +15,7 @@ from hypothesis.strategies import SearchStrategy
 
 from ...model.ops import Shape
 from ..engines.failing import FOLDER
-from ..opening.given import Given, check_given
+from ..opening.given import Given, check_given, examples_apart
 from ..workload.shapes import ATTENTION
 from .stateful_rules import KVCacheMachine
 from .stateful_run import Source
@@ -43,4 +43,5 @@ def kv_cache_machine(
     judges = None if oracles is None else tuple(oracles)
     source = Source(target, judges, tensors, None if folder is None else Path(folder))
     choices = {"source": source, "attention": check_attention(attention), "shapes": shapes}
+    choices |= examples_apart(target, tuple(attention), judges)
     return type("KVCacheMachine", (KVCacheMachine,), choices)
