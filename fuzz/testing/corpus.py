@@ -31,7 +31,7 @@ class Case:
 
     def run(self, target: Target) -> "Outcome":
         """Replay it on the opened target. TargetUnavailableError if that cannot be started."""
-        judges = judges_for(self.file, lambda: suited_to(self.spec), self.oracles)
+        judges = judges_for(self.file, lambda: suited_to(self.spec, target), self.oracles)
         return Outcome(self, replayed(self.file, target, judges))
 
 

@@ -27,6 +27,8 @@ class BlockproofItem(pytest.Item):
     """A test of a target; `spec` names the target."""
 
     spec: str
+    label: str
+    """What is written above a failure."""
 
     def setup(self) -> None:
         """Opens the target, where that has not been done."""
@@ -36,8 +38,8 @@ class BlockproofItem(pytest.Item):
             pytest.fail(str(error), pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """The file, no line, and the name in the headline of a failure."""
-        return self.path, None, self.nodeid
+        """Where the test is, no line, and its label."""
+        return self.path, None, self.label
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException]) -> Any:  # type: ignore[override]  # of pytest
         """Of an exception that nobody expected, the places below this file only: no frames of pytest."""
@@ -69,6 +71,7 @@ class TraceItem(BlockproofItem):
         super().__init__(**more)  # type: ignore[arg-type]  # name and parent, as pytest passes them
         self.case = case
         self.spec = case.spec
+        self.label = f"replay of {case.path}"
         self.add_marker(MARK)
 
     def runtest(self) -> None:
@@ -101,6 +104,7 @@ class FuzzItem(BlockproofItem):
         super().__init__(**more)  # type: ignore[arg-type]  # as above
         self.attention = attention
         self.spec = shared(self.config).target or ""
+        self.label = f"fuzzing {attention}"
         self.add_marker(MARK)
 
     def runtest(self) -> None:
@@ -110,7 +114,12 @@ class FuzzItem(BlockproofItem):
         seed = chosen_seed(self.config)
         plan = Plan(seed, ours.seconds, attention=(self.attention,), oracles=oracles, known=ours.known)
         if not self._is_built(plan):
-            pytest.skip(f"{self.spec} builds no core with {self.attention}")
+            problem = f"{self.spec} builds no core with {self.attention}"
+            if ours.attention:
+                self.fail(
+                    [f"tests nothing: {problem}, which was asked for; look at what start does, or ask for others"]
+                )
+            pytest.skip(problem)
         known_file = str(shortest(ours.known_file)) if ours.known_file else ""
         task = FuzzTask(self.spec, "random", plan, isolate=ours.isolate, known_file=known_file)
         outcome = fuzz(task, self.core, ours.out, {}, print)
@@ -119,14 +128,12 @@ class FuzzItem(BlockproofItem):
             self.fail(self._failure(outcome))
         if outcome.done.interrupted:
             raise KeyboardInterrupt
-        if problem := vacuity(outcome.done).problem:
-            self.fail([f"tests nothing: {problem}", f"repeat the search: {outcome.repeat}"])
+        if empty := vacuity(outcome.done).problem:
+            self.fail([f"tests nothing: {empty}", f"repeat the search: {outcome.repeat}"])
 
     def _is_built(self, plan: Plan) -> bool:
-        """False if the target refuses all shapes of a good many. What was asked for by name counts as built."""
+        """False if the target refuses all shapes of a good many."""
         run = open_run(self.core, plan.judging())
-        if shared(self.config).attention:
-            return True
         for number in range(SHAPES_TRIED):
             shape = draw_shape(SeededDraw(f"{plan.seed}/{number}"), ATTENTION[self.attention])
             if run.start(adapted_shape(shape, lacking(self.core))) is not None or run.built:
