@@ -58,7 +58,7 @@ def fuzz_config(
 ) -> None:
     """Ask target and model the same questions about drawn configurations; shrink and keep what differs.
 
-    Exits with 0 if nothing was found, 1 on a finding. Ctrl-C ends the run early and reports what was done.
+    Exits with 0 if nothing was found, 1 on a finding, 130 if Ctrl-C ended it before; what was done is reported.
     """
     from ..configuration.check import Limits
     from ..configuration.fuzzing import ConfigurationTask, fuzz_configurations
@@ -73,7 +73,7 @@ def fuzz_config(
     with closed_after(calculator_or_usage(task.spec, isolate)) as calculator, document_alone(as_json):
         outcome = fuzz_configurations(task, calculator, out, wanted, teller(as_json))
     _print_report(outcome, as_json)
-    raise typer.Exit(1 if outcome.failed else 0)
+    raise typer.Exit(outcome.exit_code)
 
 
 def _replay(path: Path, target: str | None, isolate: bool, as_json: bool) -> None:

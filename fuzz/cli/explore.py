@@ -126,11 +126,12 @@ def _document(done: "Exploration", traces: dict[str, str]) -> dict[str, Any]:
 
 def _print(done: "Exploration", scope: "Scope", out: Path) -> None:
     from ...proofs.exploration.search import EXHAUSTED
-    from ..findings.words import operation_text, shape_text
+    from ..findings.words import operation_text, plural, shape_text
 
     rate = done.states / done.cpu_seconds if done.cpu_seconds else 0.0
     print(
-        f"{done.scope}: {done.states:,} states ({done.resting:,} at rest), {done.transitions:,} transitions, "
+        f"{done.scope}: {plural(done.states, 'state')} ({done.resting:,} at rest), "
+        f"{plural(done.transitions, 'transition')}, "
         f"depth {done.depth}, {done.seconds:.1f} s, {rate:,.0f} states per CPU second"
     )
     if done.finding is not None:
@@ -167,7 +168,7 @@ def _print_sum(done: "Sequence[Exploration]", wanted: int) -> None:
 def _print_list(as_json: bool) -> None:
     from ...proofs.exploration.faults import FAULTS
     from ...proofs.exploration.scopes import SCOPES
-    from ..findings.words import shape_text
+    from ..findings.words import plural, shape_text
 
     if as_json:
         document = {
@@ -177,7 +178,7 @@ def _print_list(as_json: bool) -> None:
         print(json.dumps(document, indent=2))
         return
     for name, scope in SCOPES.items():
-        print(f"{name}: {shape_text(scope.shape).removeprefix('shape: ')}; {scope.requests} requests")
+        print(f"{name}: {shape_text(scope.shape).removeprefix('shape: ')}; {plural(scope.requests, 'request')}")
     print("\nplanted faults, for --fault:")
     for fault in FAULTS.values():
         print(f"{fault.name} ({fault.found_by}): {fault.describe}")

@@ -27,6 +27,7 @@ def findings(
 
     Exits with 1 if a release shows something else than was recorded, or not the same each time.
     """
+    from ..findings.words import plural
     from ..releases.findings import folder_page, read_entries, read_observations, read_traces, write_observations
     from ..releases.observing import differences, observe_releases, updated
 
@@ -54,7 +55,8 @@ def findings(
         print(json.dumps({"observed": observed, "problems": problems}, indent=2))
     else:
         count = sum(len(row) for row in observed.values())
-        print("\n".join([*problems, f"{count} observations of {len(chosen)} findings, {len(problems)} problems"]))
+        seen = f"{plural(count, 'observation')} of {plural(len(chosen), 'finding')}"
+        print("\n".join([*problems, f"{seen}, {plural(len(problems), 'problem')}"]))
     raise typer.Exit(1 if problems else 0)
 
 

@@ -53,6 +53,7 @@ def prove(
     from ...proofs import judgement, pages
     from ...proofs.campaign import Campaign, Task
     from ...proofs.theorems import THEOREMS
+    from ..findings.words import plural
     from ..reports.progress import steps
 
     names = {name: None for theorem in THEOREMS for name in (theorem.id.partition(".")[0], theorem.id)}
@@ -84,7 +85,7 @@ def prove(
     problems = judgement.problems(results, chosen)
     left = [f"left behind: {path}" for path in judgement.keep_unsettled(results, out)]
     if export is not None:
-        left.append(f"{judgement.export(results, export):,} questions written to {export}")
+        left.append(f"{plural(judgement.export(results, export), 'question')} written to {export}")
     if write is not None:
         pages.write(write, chosen, pages.recorded(results, checked))
     if as_json:

@@ -53,12 +53,15 @@ def run(
 ) -> None:
     """Check configuration after configuration; `reach` is filled in as they come.
 
-    Configuration `i` of a seed is the same whatever was checked before it.
+    Configuration `i` of a seed is the same whatever was checked before it. The clock starts after the first one, with
+    which the target may have to be launched.
     """
-    start, judge, kinds = time.monotonic(), Judge(target, reach, oracle), {finding.kind for finding in reach.findings}
+    start: float | None = None
+    judge, kinds = Judge(target, reach, oracle), {finding.kind for finding in reach.findings}
     while not limits.reached(reach):
         seed = f"{reach.seed}/{reach.configurations}"
         finding = judge.check(*draw_case(SeededDraw(seed)), seed)
+        start = time.monotonic() if start is None else start
         reach.seconds = time.monotonic() - start
         if finding is not None and finding.kind not in kinds:
             kinds.add(finding.kind)

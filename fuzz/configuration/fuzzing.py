@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..findings.words import plural
 from ..reports.floors import Floors
 from ..reports.progress import progress
 from ..targets.base import Calculator
@@ -17,6 +18,10 @@ from .shrink import NO_QUESTION, SmallerFinding, ask_again, shrink_finding
 
 SHRINK_SECONDS = 60.0
 """How long each finding is shrunk at most."""
+SLOW_CONFIGURATIONS = 12.0
+"""A second; our own arithmetic does some fifty, a release in a process of its own about as many."""
+SLOW_AFTER_S = 5.0
+"""Shorter runs say nothing about how fast a target is."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +52,10 @@ class KeptFinding:
         """The finding for a person, after an empty line."""
         smaller = self.smaller
         gave_up = "" if smaller.complete else "; gave up early, it may get smaller"
+        tries = f"{plural(smaller.candidates, 'try', 'tries')}, {smaller.seconds:.1f} s{gave_up}"
         return [
             "",
-            f"shrunk in {smaller.candidates:,} tries, {smaller.seconds:.1f} s{gave_up}; from {smaller.finding.seed}",
+            f"shrunk in {tries}; from {smaller.finding.seed}",
             finding_text(smaller.finding),
             f"repeat the finding: {shlex.join(['blockproof', 'fuzz-config', '--replay', str(self.path)])}",
         ]
@@ -71,22 +77,37 @@ class ConfigurationOutcome:
         """True if something was found or a floor was not reached."""
         return bool(self.reach.findings or self.unmet)
 
+    @property
+    def exit_code(self) -> int:
+        """1 if it failed, 130 if Ctrl-C ended it before that, else 0."""
+        return 1 if self.failed else 130 if self.reach.interrupted else 0
+
     def headline(self) -> str:
         """One line: what was run and how much of it."""
         reach = self.reach
         rate = reach.configurations / reach.seconds if reach.seconds else 0.0
         ended = ", ended by Ctrl-C" if reach.interrupted else ""
-        counts = f"{reach.configurations:,} configurations, {reach.questions:,} questions in {reach.seconds:.1f} s"
-        return f"{reach.target}, seed {reach.seed}: {counts} ({rate:,.0f} configurations/s){ended}"
+        counts = f"{plural(reach.configurations, 'configuration')}, {plural(reach.questions, 'question')}"
+        speed = f"in {reach.seconds:.1f} s ({rate:,.0f} configurations/s)"
+        return f"{reach.target}, seed {reach.seed}: {counts} {speed}{ended}"
 
     def verdict(self) -> str:
         """One line: what was found, or that nothing was."""
         found = len(self.reach.findings)
-        return f"FOUND: {found}" if found else f"no difference in {self.reach.questions:,} answers"
+        return f"FOUND: {found}" if found else f"no difference in {plural(self.reach.questions, 'answer')}"
 
     def lines(self) -> list[str]:
         """What a person is told below the tables of the report."""
-        return [*(line for kept in self.kept for line in kept.lines()), *self.unmet, f"repeat this run: {self.repeat}"]
+        found = (line for kept in self.kept for line in kept.lines())
+        return [*found, *self._slow(), *self.unmet, f"repeat this run: {self.repeat}"]
+
+    def _slow(self) -> list[str]:
+        """A line for a target that is so slow that its runs reach little; else none."""
+        reach = self.reach
+        if reach.seconds < SLOW_AFTER_S or reach.configurations >= SLOW_CONFIGURATIONS * reach.seconds:
+            return []
+        rate = reach.configurations / reach.seconds
+        return [f"slow: {rate:.1f} configurations a second reach little; give more --seconds, or --cases"]
 
     def as_json(self) -> dict[str, Any]:
         """The report, JSON-ready."""

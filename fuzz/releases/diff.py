@@ -10,7 +10,8 @@ from ..engines.keeping import found_by
 from ..engines.plan import Plan
 from ..engines.seeded import run_random
 from ..findings.finding import Finding, Trace
-from ..findings.words import trace_lines
+from ..findings.words import plural, trace_lines
+from ..reports.progress import progress
 from ..reports.summary import Summary
 from ..reports.tables import Section
 from ..runs.pair import Pair, Strictness
@@ -54,7 +55,7 @@ class Comparison:
     def table(self) -> Section:
         """A row for each situation."""
         rows = tuple((*one.finding.kind, f"{one.times:,}", str(len(one.trace.operations))) for one in self.situations)
-        title = f"Compared by {self.strictness.value}: {self.summary.runs:,} runs, each to its first difference"
+        title = f"Compared by {self.strictness.value}: {plural(self.summary.runs, 'run')}, each to its first difference"
         columns = ("second against first", "operation", "runs", "shrunk to")
         return Section(title, columns, rows or (("alike", "", "", ""),))
 
@@ -85,12 +86,18 @@ class Differences:
         """One line: what was run and how much of it."""
         operations = sum(comparison.summary.operations for comparison in self.comparisons)
         seconds = sum(comparison.summary.seconds for comparison in self.comparisons)
-        return f"{self.pair.name}: {operations:,} operations on both, {seconds:.1f} s"
+        return f"{self.pair.name}: {plural(operations, 'operation')} on both, {seconds:.1f} s"
 
     def verdict(self) -> str:
         """One line: in how many situations they differ."""
         found = len(self.situations)
-        return f"they differ in {found} situations" if found else "they behave alike"
+        ended = "; ended by Ctrl-C" if self.interrupted else ""
+        return (f"they differ in {plural(found, 'situation')}" if found else "they behave alike") + ended
+
+    @property
+    def interrupted(self) -> bool:
+        """True if Ctrl-C ended the comparison."""
+        return any(comparison.summary.interrupted for comparison in self.comparisons)
 
     def tables(self) -> Iterator[Section]:
         """One for each strictness."""
@@ -124,7 +131,7 @@ def compare_targets(pair: Pair, plan: Plan) -> Differences:
     share = share_of(plan, 1 / len(Strictness))
     comparisons: list[Comparison] = []
     for strictness in Strictness:
-        if not any(before.summary.interrupted for before in comparisons):
+        if not Differences(pair, tuple(comparisons)).interrupted:
             comparisons.append(compare(pair, strictness, share))
     return Differences(pair, tuple(comparisons))
 
@@ -139,10 +146,16 @@ def compare(pair: Pair, strictness: Strictness, plan: Plan) -> Comparison:
     """Run the plan, and shrink the shortest trace of each situation. Ctrl-C ends it with what there is so far."""
     both = replace(pair, strictness=strictness)
     comparison = Comparison(strictness, Summary(both.name, "random", plan.seed, oracles=()))
-    try:
-        run_random(both, replace(plan, oracles=(), keep_going=True), comparison.summary)
-    except KeyboardInterrupt:
-        comparison.summary.interrupted = True
+    with progress(plan.seconds, plan.operations, title=strictness.value) as show:
+        try:
+            run_random(
+                both,
+                replace(plan, oracles=(), keep_going=True),
+                comparison.summary,
+                lambda so_far: show(so_far.runs, so_far.operations, so_far.seconds),
+            )
+        except KeyboardInterrupt:
+            comparison.summary.interrupted = True
     for found in comparison.summary.ranked():
         situation = Situation(found.finding, found.trace, found.times)
         if not comparison.summary.interrupted:

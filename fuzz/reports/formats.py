@@ -27,8 +27,8 @@ def headline(summary: Summary) -> str:
     """One line: what was run and how much of it."""
     ended = ", ended by Ctrl-C" if summary.interrupted else ""
     return (
-        f"{summary.target}, engine {summary.engine}, seed {summary.seed}: {summary.runs:,} runs, "
-        f"{summary.operations:,} operations in {summary.seconds:.1f} s ({summary.rate:,.0f}/s){ended}"
+        f"{summary.target}, engine {summary.engine}, seed {summary.seed}: {plural(summary.runs, 'run')}, "
+        f"{plural(summary.operations, 'operation')} in {summary.seconds:.1f} s ({summary.rate:,.0f}/s){ended}"
     )
 
 
@@ -36,7 +36,9 @@ def verdict(summary: Summary) -> str:
     """One line: what was found, or that nothing was."""
     if summary.finding is None:
         problem = vacuity(summary).problem
-        return f"TESTED NOTHING: {problem}" if problem else f"no difference in {summary.operations:,} operations"
+        return (
+            f"TESTED NOTHING: {problem}" if problem else f"no difference in {plural(summary.operations, 'operation')}"
+        )
     what, where = summary.finding.kind
     others = len(summary.found) - 1
     rest = f" ({severity(summary.finding)}), the worst of {plural(others + 1, 'finding')}" if others > 0 else ""

@@ -7,7 +7,7 @@ from typing import Any
 from ...model.ops import Failed, to_json
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import LIVENESS, LOCKSTEP
-from ..findings.words import outcome_text, shape_text
+from ..findings.words import outcome_text, plural, shape_text
 from ..oracles.liveness import is_script
 from ..targets.base import Target
 from .judges import Judges, was_difference
@@ -55,7 +55,7 @@ class Replayed:
         if self.left_out:
             lines.append(f"operations left out, since they make no sense where they stand: {self.left_out}")
         lines += self.notes
-        agreed = f"no difference in {len(self.applied.operations)} operations on {self.target}"
+        agreed = f"no difference in {plural(len(self.applied.operations), 'operation')} on {self.target}"
         lines.append(self.finding.text(verbose=verbose) if self.finding else agreed if self.built else "nothing judged")
         return [*lines, *([str(self.judges)] if self.judges else [])]
 

@@ -115,7 +115,7 @@ def test_ctrl_c_ends_the_run_with_what_was_reached(tmp_path):
     environment = {**os.environ, **seen_from_everywhere(), RUNNING: str(tmp_path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         text = said_at_ctrl_c(process, tmp_path)
-    assert process.returncode == 0
+    assert process.returncode == 130
     assert text.startswith("fuzzing")
     assert "ended by Ctrl-C" in text
     assert "--cases" in text

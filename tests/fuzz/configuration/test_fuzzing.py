@@ -69,6 +69,12 @@ def test_the_headline_says_if_the_run_ended_early():
     reach = Reach("impl", 7, configurations=20, questions=3000, seconds=2.0, interrupted=True)
     head = ConfigurationOutcome(reach, [], [], "").headline()
     assert head == "impl, seed 7: 20 configurations, 3,000 questions in 2.0 s (10 configurations/s), ended by Ctrl-C"
+    outcome = ConfigurationOutcome(reach, [], [], "again")
+    assert outcome.exit_code == 130
+    reach.configurations, reach.seconds = 60, 6.0
+    assert outcome.lines()[0].startswith("slow: 10.0 configurations a second reach little; give more --seconds")
+    reach.configurations = 75
+    assert outcome.lines() == ["repeat this run: again"]
 
 
 @pytest.mark.parametrize(

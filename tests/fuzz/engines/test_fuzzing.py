@@ -72,7 +72,7 @@ def test_a_task_is_run_kept_and_told(tmp_path):
     assert outcome.unmet == [f"operations in all {outcome.done.operations} times, floor 1000000000"]
     assert outcome.lines() == [*outcome.unmet, f"repeat this run: {outcome.repeat}"]
     lines = found_lines(outcome.done)
-    assert lines[:2] == ["", f"lockstep: model and target differ in `free` at operation 2: Free a"]
+    assert lines[:2] == ["", "lockstep: model and target differ in `free` at operation 2: Free a"]
     assert any(line.startswith("shrunk to 3 operations in ") for line in lines)
     assert lines[-1] == f"repeat the finding: {outcome.kept.files.command}"
     document = outcome.as_json()
