@@ -277,3 +277,40 @@ def test_the_page_shows_lines_that_are_spoken(program):
     hello = module.hello_of(answers[0])
     for answer in answers[1:]:
         module.answer_of(answer, 1, frozenset(hello["hides"]))
+
+
+@pytest.mark.slow
+def test_bisect_builds_the_program_of_each_commit(compiled, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert fuzzed(compiled("c_bug_of_a_commit", "-DBUG"), 20_000) == 1
+    trace = next(path for path in (tmp_path / "findings").glob("s7_*.json") if "whole" not in path.name)
+    repository = tmp_path / "engine"
+    repository.mkdir()
+
+    def git(*words):
+        identity = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *identity, *words], cwd=repository, check=True, capture_output=True)
+
+    git("init", "--quiet", "--initial-branch=main")
+    for name in ("core.h", "target.c", "make_target.py"):
+        shutil.copy(SOURCE.with_name(name), repository)
+    core = repository / "core.h"
+    (repository / ".gitignore").write_text("c_target\n")
+    texts = [
+        core.read_text(),
+        core.read_text() + "\n",
+        "#define BUG\n" + core.read_text(),
+        "#define BUG\n\n" + core.read_text(),
+    ]
+    for number, text in enumerate(texts):
+        core.write_text(text)
+        git("add", "--all")
+        git("commit", "--quiet", "--message", f"change {number}")
+        git("tag", f"v{number}")
+    capsys.readouterr()
+    words = ["--git", "v0..v3", "--repo", "engine", "--target", "engine/make_target.py:make_target"]
+    code = main(["bisect", str(trace), *words, "--oracle", "shadow,contract"])
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    assert "first bad commit" in told.out
+    assert "change 2" in told.out
