@@ -49,9 +49,22 @@ def shrinking(seconds: float | None) -> Iterator[Callable[[int, int], None]]:
     """Show how far a search for a smaller trace is while the context lasts, on a terminal only. It takes the traces
     that were tried and the operations of the smallest so far.
     """
-    begin = time.monotonic()
-    with progress(seconds, None, ("try", "operation left"), "shrinking") as show:
-        yield lambda tries, left: show(tries, left, time.monotonic() - begin)
+    if not sys.stderr.isatty():
+        yield lambda tries, left: None
+        return
+    begin, drawn = time.monotonic(), 0.0
+    with _display(ticks=True) as display:
+        task = display.add_task("shrinking", total=seconds)
+
+        def show(tries: int, left: int) -> None:
+            nonlocal drawn
+            now = time.monotonic()
+            if now - drawn >= _REDRAW_S:
+                drawn = now
+                text = f"shrinking: {plural(tries, 'try', 'tries')}, {plural(left, 'operation')} left"
+                display.update(task, completed=now - begin, description=text, refresh=True)
+
+        yield show
 
 
 @contextmanager

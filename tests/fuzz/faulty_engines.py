@@ -146,13 +146,10 @@ def nothing(core):
 def hit_content_unchecked(core):
     core.compute_hash = lambda tokens, prefix=-1: sum(tokens) % 7
     for block in core.blocks:
-        block.update = lambda key, tokens, block=block: (
-            setattr(block, "hash", key),
-            setattr(block, "token_ids", Any()),
-        )
+        instead(block, "update", lambda old, key, tokens: old(key, Any()))
 
 
-class Any(list):
+class Any(list[int]):
     """Equal to every list."""
 
     def __eq__(self, other):
@@ -245,7 +242,7 @@ def _faulty(target, attribute, plant):
 
 
 def _make_mine(plant):
-    from my_target import make_target
+    from my_target import make_target  # type: ignore[import-not-found]  # beside the example
 
     return _faulty(make_target(), "core", plant)
 

@@ -1,5 +1,7 @@
 """What a finding says, and what makes two findings the same."""
 
+from typing import Any
+
 import pytest
 from blockproof.fuzz.findings.finding import Finding, problem_of
 from blockproof.fuzz.findings.oracle_names import CONTRACT, DIFFERENCE, SHADOW, TARGET
@@ -23,7 +25,8 @@ def test_an_exception_is_shown_with_its_message_and_places():
         "    core     core.py:40, in Pool.take",
         "  target outcome: fails with KeyError: block 7 is gone",
     ]
-    assert finding.as_json()["cause"]["message"] == "block 7 is gone"
+    cause: Any = finding.as_json()["cause"]
+    assert cause["message"] == "block 7 is gone"
 
 
 def test_a_lost_target_is_called_lost_and_not_a_difference():

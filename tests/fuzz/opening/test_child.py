@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from blockproof.fuzz.opening.child import ChildTarget, Place
 from blockproof.fuzz.opening.process import Limits
-from blockproof.fuzz.opening.targets import open_here
+from blockproof.fuzz.opening.targets import open_here, open_target
 from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.core import Model
-from blockproof.model.ops import Done, Group, ReadTable, Shape, Submit, Take
+from blockproof.model.ops import Allocate, Done, Failed, Group, ReadTable, Shape, Submit, Take
 
 from ..waiting import gone, wait_until
 
@@ -146,7 +146,27 @@ def test_nonsense_is_a_protocol_loss(opened: list[ChildTarget], fake: str) -> No
 
 
 def test_exception_of_a_target_is_shown(opened: list[ChildTarget]) -> None:
-    assert "RuntimeError: not meant to be raised" in lost_at(launch(opened, "raises")).detail
+    lost = lost_at(launch(opened, "raises"))
+    assert "RuntimeError: not meant to be raised" in lost.detail
+    assert (lost.cause.type, lost.cause.message) == ("RuntimeError", "not meant to be raised")
+    assert (lost.cause.frames[-1].file, lost.cause.frames[-1].function) == ("fakes.py", "raises.<locals>.fail")
+
+
+def test_an_exception_of_the_core_arrives_with_its_cause():
+    core = open_target("impl", isolate=True)
+    try:
+        core.start(SHAPE)
+        core.step(Submit("a", (0,)))
+        outcome, _ = core.step(Allocate("a", 0))
+    finally:
+        core.close()
+    assert outcome == Failed("ValueError")
+    assert outcome.cause is not None
+    assert outcome.cause.message
+    adapter, *inner = outcome.cause.frames
+    assert (adapter.file, adapter.adapter) == ("style.py", True)
+    assert inner
+    assert not any(frame.adapter for frame in inner)
 
 
 def test_interrupt_is_for_the_parent_alone(opened: list[ChildTarget]) -> None:

@@ -228,7 +228,7 @@ class AnswersNonsense(ModelTarget):
         outcome, snapshot = super().step(operation)
         held = [len(table) for table in snapshot.tables[0].values()]
         if len(held) > 2:
-            return outcome, snapshot._replace(tables=None)  # type: ignore[arg-type]  # nonsense is what it is about
+            return outcome, snapshot._replace(tables=None)
         return outcome, snapshot._replace(registered=[]) if max(held, default=0) > 1 else snapshot
 
 
