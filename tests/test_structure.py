@@ -21,8 +21,8 @@ from .import_graph import imported
 ROOT = Path(__file__).parents[1]
 NAME = "blockproof"
 FOLDERS = ("model", "impl", "fuzz", "proofs")
-DATA = ("examples", "docs/evidence/deviations", "docs/evidence/findings")
-"""Installed under the same path, without code: what the help of the commands names."""
+DATA = ("examples", "docs/evidence/deviations", "docs/evidence/findings", "docs/reference/theorems")
+"""Installed under the same path, without code: what commands read."""
 MAY_IMPORT = {"model": {"model"}, "impl": {"impl"}, "proofs": {"proofs", "model", "impl"}, "fuzz": {"fuzz", "model"}}
 """An implementation that borrowed the model's rules would agree with it by construction, so nobody borrows."""
 PROOF_COMMANDS = ("fuzz/cli/prove.py", "fuzz/cli/explore.py")

@@ -126,6 +126,7 @@ def _settled(theorems: Sequence[str], old: str, new: str) -> dict[str, tuple[str
         return f"not proved: {one_line(done.stderr) or f'exit status {done.returncode}'}"
     found: dict[str, dict[str, str]] = {name: {} for name in theorems}
     for result in results:
-        found.setdefault(result["theorem"], {})[result["subject"]] = result["status"]
+        if result["theorem"] in found:  # `prove T1` settles T1.full as well
+            found[result["theorem"]][result["subject"]] = result["status"]
     missing = "unavailable"
     return {name: (said.get(old, missing), said.get(new, missing)) for name, said in found.items() if said}
