@@ -97,6 +97,8 @@ def fuzz(
             plan = replace(plan, oracles=oracles_or_usage(oracle, target, core)).possible_on(core)
         if engine is Engine.HYPOTHESIS and plan.oracles == ("liveness",):
             raise typer.BadParameter("--oracle: liveness draws whole scripts, which engine hypothesis does not")
+        if attention != "all" and (lacking := [name for name in names if name not in plan.attention]):
+            teller(as_json)(f"left out, since {core.name} lacks what they are made of: {', '.join(lacking)}")
         task = FuzzTask(target, engine.value, plan, jobs, isolate, str(known) if known else "")
         outcome = run(task, core, out, wanted, teller(as_json))
     write_reports(outcome.done, outcome.unmet, junit, summary)

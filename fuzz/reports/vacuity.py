@@ -23,6 +23,9 @@ MOST_REFUSED, MANY_REFUSED = 0.9, 0.75
 Of all calls of `Allocate`, not of requests: a request that was refused may be asked for again at once.
 """
 
+MOST_NAMES = 4
+"""Attention types that a warning names."""
+
 
 class Vacuity(NamedTuple):
     """What is to be said about how much a run tested."""
@@ -79,7 +82,8 @@ def _warnings(summary: Summary) -> Iterator[str]:
     lookups, hits = summary.hits["lookups"], summary.hits["hits"]
     never = [name for name in sorted(summary.attention) if summary.unbuilt[name] == summary.attention[name]]
     if never and summary.operations:
-        yield f"never built: {', '.join(never)} ({_most(summary, 'start')})"
+        more = f" and {len(never) - MOST_NAMES} more" if len(never) > MOST_NAMES else ""
+        yield f"never built: {', '.join(never[:MOST_NAMES])}{more} ({_most(summary, 'start')})"
     if 0 < summary.operations < LEAST_OPERATIONS:
         yield f"{plural(summary.operations, 'operation')} are too few to say that anything was tested"
     elif allocations >= LEAST_ALLOCATIONS and (1 - MOST_REFUSED) <= done / allocations < 1 - MANY_REFUSED:

@@ -4,10 +4,10 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.model.ops import Allocate, Done, Failed, Lookup, Operation, Refused, Shape, Submit
+from blockproof.model.ops import Allocate, Done, Failed, Lookup, Operation, Outcome, Refused, Shape, Submit
 
 
 class Broken:
@@ -143,7 +143,7 @@ def shows_no_null_block() -> Broken:
 def lists_for_tuples() -> Broken:
     return at_steps(
         lambda operation, outcome, snapshot: (
-            Done([*outcome.value]) if isinstance(operation, Lookup) else outcome,
+            Done(cast(Any, [*outcome.value])) if isinstance(operation, Lookup) else outcome,
             snapshot,
         )
     )
@@ -161,20 +161,28 @@ def builds_nothing() -> Broken:
     return Broken(lambda operation, outcome, snapshot: (Failed("NotImplementedError"), None))
 
 
-def refuses_everything() -> Broken:
+def answering(kind: type[Operation], outcome: Outcome) -> Broken:
+    """Answers operations of a kind with this outcome, without passing them on."""
     broken = Broken(hides={"usage"})
-    broken.step = lambda operation: (  # type: ignore[method-assign]
-        broken.core.step(operation) if not isinstance(operation, Allocate) else (Refused(), broken.core._look())
-    )
+    shown: list[Any] = []
+
+    def asked(answer: Any) -> Any:
+        shown[:] = [answer[1]]
+        return answer
+
+    def step(operation: Operation) -> Any:
+        return (outcome, shown[0]) if isinstance(operation, kind) else asked(broken.core.step(operation))
+
+    vars(broken).update(step=step, start=lambda shape: asked(broken.core.start(shape)))
     return broken
+
+
+def refuses_everything() -> Broken:
+    return answering(Allocate, Refused())
 
 
 def knows_no_request() -> Broken:
-    broken = Broken(hides={"usage"})
-    broken.step = lambda operation: (  # type: ignore[method-assign]
-        broken.core.step(operation) if not isinstance(operation, Submit) else (Failed("KeyError"), broken.core._look())
-    )
-    return broken
+    return answering(Submit, Failed("KeyError"))
 
 
 def never_hits() -> Broken:

@@ -26,7 +26,7 @@ UNUSABLE = {
 }
 """Those that nothing can be tested on: exit code 3."""
 HARMLESS = ("refuses_everything", "never_hits")
-"""Those of them that violate the contract or liveness; without these oracles nothing is wrong but that nothing is done."""
+"""Those of them that violate contract or liveness: judged by the shadow memory alone, which has no objection."""
 FOUND = {
     "raises_in_start": "ValueError: unsupported dtype",
     "raises_in_step": "KeyError: 'r0'",
@@ -52,8 +52,9 @@ def ended(tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(".")
 
     def run(name, *words):
-        words = ["fuzz", "--target", f"tests.fuzz.broken_targets:{name}", "--seed", "1", "--out", str(tmp_path), *words]
-        code = cli.main(words if "--attention" in words else [*words, "--attention", "full"])
+        given = [*words] if "--attention" in words else [*words, "--attention", "full"]
+        target = ["--target", f"tests.fuzz.broken_targets:{name}"]
+        code = cli.main(["fuzz", *target, "--seed", "1", "--out", str(tmp_path), *given])
         said = capsys.readouterr()
         assert "Traceback" not in said.err + said.out
         assert "bug of blockproof" not in said.err
@@ -96,6 +97,12 @@ def test_a_target_that_has_none_of_the_attention_types_is_wrong_usage(ended):
     code, _, err = ended("lacks_all_kinds", "--attention", "full,full+sliding")
     assert code == 2
     assert "broken lacks what full, full+sliding is made of; choose from sink, sliding," in err[-1]
+
+
+def test_attention_types_that_a_target_lacks_are_left_out_and_named(ended):
+    code, out, _ = ended("lacks_all_kinds", "--attention", "full,sink", "--operations", "100")
+    assert code == 0
+    assert out[0] == "left out, since broken lacks what they are made of: full"
 
 
 def test_what_a_target_prints_does_not_get_into_the_document(ended):

@@ -241,6 +241,15 @@ def test_what_is_lacking_is_not_drawn(name):
         assert adapted(operation, run.lacks) == operation
 
 
+def test_nothing_is_drawn_in_vain_for_the_example():
+    for oracles in (MODEL_FREE, ("liveness",)):
+        target = open_target("examples/my-engine/my_target.py:make_target")
+        done = Summary("mine", "random", 1, oracles=oracles)
+        run_random(target, Plan(1, operations=2_000, oracles=oracles, attention=("full",)), done)
+        assert done.operations >= 2_000
+        assert (done.finding, done.impossible, done.unbuilt.total()) == (None, {}, 0)
+
+
 def test_a_run_counts_what_is_not_possible_on_the_target():
     run = open_run(Saying(lacks={"Reset", "Allocate.external"}))
     assert run.start(draw_shape(SeededDraw(3), ("full",))) is None
