@@ -61,14 +61,15 @@ class Finding:
     @property
     def identity(self) -> tuple[str, ...]:
         """What two findings of the same cause have in common, whatever the trace: the oracle, the observable, the kind
-        of operation; for an exception its type and innermost place; for an answer of the wrong form what is wrong.
+        of operation; for an exception its type and innermost place, or message; for an answer of the wrong form what is
+        wrong.
         """
         return (self.oracle, *self.kind, *self._problem())
 
     def _problem(self) -> tuple[str, ...]:
         if self.cause is not None:
-            places = self.cause.frames[-1:]
-            return (self.cause.type, *(f"{place.file}:{place.line} in {place.function}" for place in places))
+            places = [f"{place.file}:{place.line} in {place.function}" for place in self.cause.frames[-1:]]
+            return (self.cause.type, *(places or [problem_of(self.cause.message)]))
         return (problem_of(self.detail),) if self.observable == "protocol" else ()
 
     def as_json(self) -> dict[str, object]:
@@ -117,8 +118,8 @@ class Finding:
 
 
 def problem_of(detail: str) -> str:
-    """What is wrong with an answer, from the first line of its description, without the values that it happened to
-    have.
+    """What is wrong, from the first line of its description, without the values of the moment: numbers, what is
+    quoted, what stands in brackets.
 
     >>> problem_of("Snapshot.free is (3, 1), a tuple; expected a list of block ids")
     'Snapshot.free is a tuple; expected a list of block ids'
@@ -126,7 +127,7 @@ def problem_of(detail: str) -> str:
     first = detail.partition("\n")[0]
     if match := re.fullmatch(r"(.*Snapshot\.\w+ is ).*, (an? \w+; expected .*)", first):
         first = match[1] + match[2]
-    return re.sub(r"\d+", "N", first)
+    return re.sub(r"\d+", "N", re.sub(r"'[^']*'|\"[^\"]*\"|\[[^][]*\]", "...", first))
 
 
 _HEADS = {

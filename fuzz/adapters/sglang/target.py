@@ -21,6 +21,7 @@ from typing import Any
 
 from ....model import ops
 from ....model.arith import cdiv
+from ....model.cause import cause_of
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Value, failed
 from ....model.snapshot import Snapshot
 from ...targets.base import TargetLostError
@@ -141,7 +142,7 @@ class SglangTarget:
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             what = f"{type(error).__name__}: {error} ({place.name}, line {place.lineno})"
-            raise TargetLostError("protocol", f"the state can no longer be read: {what}") from error
+            raise TargetLostError("protocol", f"the state can no longer be read: {what}", cause_of(error)) from error
 
     # Requests.
 

@@ -8,6 +8,7 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from ....model import ops
+from ....model.cause import cause_of
 from ....model.ops import Operation, Outcome, Shape
 from ....model.snapshot import Snapshot
 from ...targets.base import TargetLostError
@@ -105,7 +106,9 @@ class VllmStyleTarget:
             last_line = "".join(traceback.format_exception_only(error)).strip()
             place = traceback.extract_tb(error.__traceback__)[-1]
             raise TargetLostError(
-                "protocol", f"the state can no longer be read: {last_line} ({place.name}, line {place.lineno})"
+                "protocol",
+                f"the state can no longer be read: {last_line} ({place.name}, line {place.lineno})",
+                cause_of(error),
             ) from error
 
     def _live(self, name: str) -> _Live:

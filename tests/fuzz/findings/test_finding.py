@@ -58,6 +58,10 @@ def test_only_what_differs_is_shown_unless_all_is_asked_for():
         ),
         (Finding("labels", STEP, 4, RAISED, RAISED), ("lockstep", "labels", "Allocate")),
         (
+            Finding("S8", STEP, 4, None, Failed("OSError", Cause("OSError", "no block 7")), oracle=CONTRACT),
+            ("contract", "S8", "Allocate", "OSError", "no block N"),
+        ),
+        (
             Finding("S8", STEP, 4, RAISED, RAISED, oracle=CONTRACT),
             ("contract", "S8", "Allocate", "PoolError", "core.py:40 in Pool.take"),
         ),
@@ -89,6 +93,7 @@ def test_the_identity_is_oracle_observable_operation_and_cause(finding, identity
         ),
         ("Snapshot.tables has 3 entries; expected 1\nmore", "Snapshot.tables has N entries; expected N"),
         ("the outcome is a int; return Done", "the outcome is a int; return Done"),
+        ("no request 'r12' holds \"a b\" in [1, 2] of 7", "no request ... holds ... in ... of N"),
     ],
 )
 def test_a_problem_is_told_without_the_values_of_the_moment(detail, problem):
