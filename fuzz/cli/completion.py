@@ -4,7 +4,9 @@ Each function gets the argument typed so far, and gives those that it may become
 """
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from glob import escape, glob
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,11 +14,16 @@ if TYPE_CHECKING:
 
 _CUTS = (":", "=", "==")
 """Where bash cuts an argument into several words."""
+_ENDS_WORDS = r"[^\w./:~=@%+-]"
+"""Characters that a shell wants to have quoted."""
 _BEFORE = "_BLOCKPROOF_BEFORE_CURSOR_WORD"
+MOST_BYTES = 2**20
+"""How much of a file is searched for factories."""
 
 
 def target_names(incomplete: str) -> list[str]:
-    """Our core, engines, installed releases and, once `f` is typed, the faults planted in our core."""
+    """Our core, engines, installed releases, factories in files that begin like this and, once `f` is typed, the faults
+    planted in our core."""
     from ..faults import Part
 
     return _targets(incomplete, Part.CORE)
@@ -35,7 +42,35 @@ def _targets(incomplete: str, part: "Part") -> list[str]:
 
     faults = [f"fault:{name}" for name in faults_in(part)]
     begun = f"{os.environ.get(_BEFORE, '')}{incomplete}".startswith("f")
-    return _fitting(["impl", *families(), *_installed(), *(faults if begun else ["fault:"])], incomplete)
+    names = ["impl", *families(), *_installed(), *(faults if begun else ["fault:"])]
+    return [*_fitting(names, incomplete), *_own_files(incomplete)]
+
+
+def _own_files(incomplete: str) -> Iterator[str]:
+    """Factories (functions without arguments) in Python files whose path begins like this, and folders on the way.
+
+    For bash without the part that it takes for words of its own, and with a backslash before what would end the word;
+    it completes folders by itself.
+    """
+    before, in_bash = os.environ.get(_BEFORE, ""), os.environ.get("_BLOCKPROOF_COMPLETE") == "complete_bash"
+    path, in_file, begun = f"{before}{incomplete}".replace("\\", "").partition(".py:")
+    begin = os.path.expanduser(path)
+    for found in sorted(glob(f"{escape(begin)}{'.py' if in_file else '*'}")) if path else ():
+        shown = path + found[len(begin) :]
+        names = [f"{shown}/"] if os.path.isdir(found) and not in_bash else []
+        if found.endswith(".py"):
+            names = [f"{shown}:{factory}" for factory in _factories(found) if factory.startswith(begun)]
+        yield from (re.sub(_ENDS_WORDS, r"\\\g<0>", name).removeprefix(before) if in_bash else name for name in names)
+
+
+def _factories(path: str) -> list[str]:
+    """Names of the functions without arguments in a file, those of a target first if they are called as usual."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            names = re.findall(r"^def ([A-Za-z]\w*)\(\)", file.read(MOST_BYTES), re.MULTILINE)
+    except OSError:
+        return []
+    return sorted(names, key=lambda name: name != "make_target")
 
 
 def mutant_names(incomplete: str) -> list[str]:

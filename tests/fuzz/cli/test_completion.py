@@ -1,6 +1,7 @@
 """`--version`, and what the shell completes."""
 
 import os
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -8,7 +9,11 @@ from importlib.metadata import version
 import pytest
 from blockproof.fuzz.cli import completion
 from blockproof.fuzz.cli import main as cli
+from blockproof.fuzz.engines.fuzzing import FuzzTask, repeat_command
 from blockproof.fuzz.engines.mutants import MUTANTS
+from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.traces.reproduction import replay_command
 from blockproof.fuzz.workload.shapes import ATTENTION
 
 SCRIPT = "import sys; sys.argv[0] = 'blockproof'; from blockproof.fuzz.cli.main import main; sys.exit(main())"
@@ -103,3 +108,33 @@ def test_lists_are_completed_at_their_last_name():
     assert "full,full" not in completion.attention_lists("full,")
     assert completion.oracle_lists("shadow,c") == ["shadow,contract"]
     assert completion.oracle_lists("a") == ["all", "auto"]
+
+
+def test_factories_in_files_are_completed_by_their_path(tmp_path, monkeypatch):
+    (tmp_path / "my engine").mkdir()
+    (tmp_path / "my engine" / "core.py").write_text("def other():\n    ...\n\n\ndef make_target():\n    ...\n")
+    (tmp_path / "core.py").write_text("def make(x):\n    ...\n")
+    monkeypatch.chdir(tmp_path)
+    assert completion.target_names("my") == ["my engine/"]
+    assert completion.target_names("my engine/c") == ["my engine/core.py:make_target", "my engine/core.py:other"]
+    assert completion.target_names("my engine/core.py:o") == ["my engine/core.py:other"]
+    assert completion.target_names("core") == []
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert completion.target_names("~/my engine/c")[0] == "~/my engine/core.py:make_target"
+    monkeypatch.setenv("_BLOCKPROOF_COMPLETE", "complete_bash")
+    assert completion.target_names("my") == []  # folders are bash's own business
+    assert completion.target_names("my\\ engine/c")[0] == "my\\ engine/core.py:make_target"
+    monkeypatch.setenv("_BLOCKPROOF_BEFORE_CURSOR_WORD", "my\\ engine/core.py:")
+    assert completion.target_names("o") == ["other"]
+
+
+def test_a_target_in_a_folder_with_a_space_is_quoted_where_it_is_recorded(tmp_path):
+    spec = f"{tmp_path}/my engine/core.py:make_target"
+    command = repeat_command(FuzzTask(spec, "random", Plan(1)), Summary(spec, "random", 1, operations=5))
+    assert f"--target '{spec}'" in command
+    assert shlex.split(command)[3] == spec
+    assert shlex.split(replay_command(tmp_path / "a b.json", spec))[2:5] == [
+        str(tmp_path / "a b.json"),
+        "--target",
+        spec,
+    ]
