@@ -84,7 +84,7 @@ def compare_speed(old: Home, new: Home, traces: Sequence[Trace], rounds: int = R
     """
     operations = sum(len(trace.operations) for trace in traces)
     if not operations:
-        return "not timed: they behave alike in no run"
+        return "not timed: they differ at once"
     measured = []
     try:
         with ExitStack() as stack:

@@ -229,12 +229,17 @@ def _where(is_new: bool, other: State) -> Where:
 
 
 def _alike(old: Side, new: Side, plan: Plan) -> list[Trace]:
-    """Runs on the old side in which the new one does the same: about `TIMED_OPERATIONS` operations."""
+    """Runs on the old side, each as far as the new one does the same: at most some `TIMED_OPERATIONS` operations."""
     recording = _Recording(old.target)
     few = replace(plan, seconds=None, operations=TIMED_OPERATIONS, oracles=(), known=())
     run_random(recording, few, Summary(old.name, "random", plan.seed, oracles=()))
     pair = Pair(Lasting(old.target), Lasting(new.target), Strictness.SHAPE)
-    return [trace for trace in recording.traces if trace.operations and replay(trace, pair)[0] is None]
+    alike = []
+    for trace in recording.traces:
+        finding, applied = replay(trace, pair)
+        same = applied.operations if finding is None else applied.operations[: max(0, finding.step)]
+        alike += [Trace(trace.shape, same)] if same else []
+    return alike
 
 
 class _Recording(Borrowed):

@@ -50,11 +50,11 @@ class Proofs:
         news = [sides[1] for sides in self.statuses.values()]
         counts = ", ".join(f"{news.count(status)} {status}" for status in dict.fromkeys(sorted(news)))
         text = f"{first}; {plural(len(news), 'theorem')} over them on the new side: {counts}"
-        others = [name for name, (old, new) in self.statuses.items() if old != new]
-        text += (
-            f"; other than on the old side: {', '.join(map(self._change, others))}" if others else "; as on the old one"
-        )
-        return text
+        settled = {_PROVED, _REFUTED}
+        both = [name for name, sides in self.statuses.items() if settled.issuperset(sides)]
+        others = [name for name in both if self.statuses[name][0] != self.statuses[name][1]]
+        text += f"; other than on the old side: {', '.join(map(self._change, others))}" if others else ""
+        return f"{text}; settled on both sides: {len(both)}" + ("" if others else ", with the same result")
 
     def as_json(self) -> dict[str, Any]:
         """JSON-ready data."""

@@ -200,8 +200,18 @@ def test_both_sides_are_timed_in_turns_on_what_they_do_alike(monkeypatch):
     assert all(seconds > 0 for pair in done.timing.rounds for seconds in pair)
 
 
+def test_what_they_do_alike_before_they_differ_is_timed():
+    done = verified("impl", REORDERED, operations=200)
+    plan = Plan(1, attention=("full",))
+    alike = verifying._alike(done.old, done.new, plan)
+    assert sum(len(trace.operations) for trace in alike) > 50
+    refusing = verified("impl", Changed(allocate=Refused()), operations=200)
+    short = verifying._alike(refusing.old, refusing.new, plan)
+    assert short
+
+
 def test_what_cannot_be_timed_says_why(capfd):
-    assert compare_speed(Home("impl", None), Home("impl", None), []) == "not timed: they behave alike in no run"
+    assert compare_speed(Home("impl", None), Home("impl", None), []) == "not timed: they differ at once"
     done = verified("impl", "impl", operations=200)
     traces = verifying._alike(done.old, done.new, Plan(1, attention=("full",)))
     assert "has ended" in str(compare_speed(Home("nowhere:make", None), Home("impl", None), traces))

@@ -64,7 +64,8 @@ def test_theorems_over_functions_that_differ_are_settled_on_both_sides(monkeypat
     assert found.changed == (SKIPPED,)
     assert found.statuses == {"T1": ("proved", "proved")}
     assert found.text() == (
-        "1 of 2 functions under the theorems differ; 1 theorem over them on the new side: 1 proved; as on the old one"
+        "1 of 2 functions under the theorems differ; 1 theorem over them on the new side: 1 proved; settled on both "
+        "sides: 1, with the same result"
     )
 
 
