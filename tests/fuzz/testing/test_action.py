@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[3]
 ACTION = ROOT / "action.yml"
 EXAMPLE = ROOT / "examples" / "my-engine"
 SCRIPTS = sysconfig.get_path("scripts")
-IMAGE = {**os.environ, "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"}
+OUTSIDE = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "CI", "BLOCKPROOF_"))}
+IMAGE = {**OUTSIDE, "PATH": f"{SCRIPTS}{os.pathsep}{OUTSIDE['PATH']}"}
 """What the image of a runner has: Python and this blockproof first."""
 FORBIDDEN = set('\\/:*?"<>|\r\n')
 """What some file system, or the store of artifacts, does not take in a name."""
@@ -147,6 +148,7 @@ def test_a_run_that_tests_nothing_is_red(engine, tmp_path):
     assert "no core was built" in done.summary
 
 
+@pytest.mark.slow
 def test_a_project_in_a_folder_of_the_repository_is_found(engine, tmp_path):
     inner = engine / "engines" / "mine"
     inner.mkdir(parents=True)
@@ -158,6 +160,12 @@ def test_a_project_in_a_folder_of_the_repository_is_found(engine, tmp_path):
     (annotation,) = done.annotations
     assert annotation.startswith("::error file=engines/mine/my_target.py,")
     assert done.call("actions/upload-artifact")["path"] == str(inner / "blockproof-report")
+
+
+@pytest.mark.parametrize("name", [".github/workflows/blockproof.yml", ".gitlab-ci.yml"])
+def test_the_guide_shows_the_files_of_the_example(name):
+    page = (ROOT / "docs" / "guide" / "ci.md").read_text(encoding="utf-8")
+    assert f"```yaml\n{(EXAMPLE / name).read_text(encoding='utf-8')}```" in page
 
 
 def test_inputs_reach_the_shell_as_variables_only():
@@ -182,6 +190,7 @@ def script(workspace):
     return described["variables"], described["script"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fixture", "code"), [("engine", 0), ("broken", 1)])
 def test_the_job_for_gitlab_does_the_same(fixture, code, request, tmp_path):
     workspace = request.getfixturevalue(fixture)
@@ -210,7 +219,7 @@ def test_the_action_installs_the_blockproof_that_it_belongs_to(engine, tmp_path)
     packed = subprocess.run(["tar", "--null", "-cT", "-"], cwd=ROOT, input=listed, check=True, capture_output=True)
     source.mkdir()
     subprocess.run(["tar", "-x"], cwd=source, input=packed.stdout, check=True)
-    environ = {**os.environ, "PATH": f"{machine / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    environ = {**OUTSIDE, "PATH": f"{machine / 'bin'}{os.pathsep}{OUTSIDE['PATH']}"}
     environ.pop("PYTHONPATH", None)
     given = {"target": "my_target:make_target", "install": "pip install -r requirements.txt", "operations": "1000"}
     done = Runner(engine, tmp_path / "runner", environ).run(source / "action.yml", given)
