@@ -1,7 +1,22 @@
-"""The phases in the life of a request, from which follows what may happen to it next."""
+"""When a rule applies: the phases in the life of a request, and what must hold of the machine."""
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from hypothesis.stateful import precondition
+
+from ...model import ops
+from ..targets.base import hidden_fields
 from ..workload.bounds import holds_nothing, sampled_late
-from .stateful_run import Handle
+from .stateful_run import Handle, MachineRun
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+MOST_LIVE = 8
+"""Requests at a time."""
+MOST_OUTSIDE = 5
+"""References of outside holders at a time, after which they take no more."""
+WORK = (ops.Allocate, ops.Lookup, ops.Free, ops.Preempt, ops.Evict, ops.Reset, ops.Arrive)
+"""What may leave events, new block ids or statistics to be drained."""
 
 
 def live(handle: Handle) -> bool:
@@ -65,3 +80,45 @@ def arriving(handle: Handle) -> bool:
     """A connector loads tokens of it."""
     request = handle.request
     return request is not None and request.arriving
+
+
+def can(*needs: str, to: Callable[[Handle], bool] | None = None) -> Callable[[Method], Method]:
+    """A precondition: the target has all of this (names of `declarations.LACKS`), and some request is in this phase."""
+
+    def possible(machine: MachineRun) -> bool:
+        if machine.is_over or not machine.has(*needs):
+            return False
+        return to is None or any(map(to, machine.live))
+
+    return precondition(possible)
+
+
+def has_room(machine: MachineRun) -> bool:
+    """One more request may come."""
+    return len(machine.live) < MOST_LIVE
+
+
+def is_idle(machine: MachineRun) -> bool:
+    """There is no request."""
+    return not machine.live
+
+
+def has_cached(machine: MachineRun) -> bool:
+    """Some block holds cached content, or the target does not show whether one does."""
+    return bool(machine.scene.state.identity) or "labels" in hidden_fields(machine.tested.target)
+
+
+def has_worked(machine: MachineRun) -> bool:
+    """Something was asked of the core that may have left something to be drained."""
+    last = machine.scene.last
+    return last is not None and isinstance(last[0], WORK)
+
+
+def holds_outside(machine: MachineRun) -> bool:
+    """Somebody outside holds blocks."""
+    return bool(machine.scene.state.outside)
+
+
+def may_hold_outside(machine: MachineRun) -> bool:
+    """Somebody outside may hold one block more."""
+    return machine.run.shape.num_blocks > 1 and len(machine.scene.state.outside) < MOST_OUTSIDE

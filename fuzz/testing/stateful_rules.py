@@ -4,24 +4,30 @@ Arguments say what is wanted. What there is no room for is cut off, as a schedul
 is printed of a step is what the core was asked for.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, consumes, multiple, precondition, rule
 from hypothesis.strategies import SearchStrategy
 
 from ...model import ops
-from ..targets.base import hidden_fields
 from ..workload.bounds import most_rejected, new_tokens_for, sampled_by_step, sampled_late
 from ..workload.operations import UNKNOWN_REQUEST
 from .stateful_phases import (
+    MOST_OUTSIDE,
     arriving,
     awaiting_news,
+    can,
     drafting,
     endable,
     fresh,
+    has_cached,
+    has_room,
+    has_worked,
+    holds_outside,
+    is_idle,
     live,
+    may_hold_outside,
     ready,
     scheduled,
     undecided,
@@ -30,63 +36,14 @@ from .stateful_phases import (
 from .stateful_run import Handle, MachineRun
 from .stateful_strategies import ADAPTER_NAMES, SALT_NAMES, TOKENS, item_rows, of_machine, prompts
 
-Method = TypeVar("Method", bound=Callable[..., Any])
-MOST_LIVE = 8
-"""Requests at a time."""
-MOST_OUTSIDE = 5
-"""References of outside holders at a time, after which they take no more."""
 MOST_TOKENS = 64
 """Of a step: more than most requests have, so that whole prompts come often."""
-WORK = (ops.Allocate, ops.Lookup, ops.Free, ops.Preempt, ops.Evict, ops.Reset, ops.Arrive)
-"""What may leave events, new block ids or statistics to be drained."""
 SELDOM = st.sampled_from((False,) * 7 + (True,))
 FEW = st.integers(1, 8)
 NEW_TOKENS = FEW | st.just(MOST_TOKENS)
 DRAFTS = st.integers(0, 3)
 LOOKAHEAD = st.sampled_from((0, 0, 1, 4))
 RESERVED = st.sampled_from((0, 0, 0, 0, 1, 2, 4))
-
-
-def can(*needs: str, to: Callable[[Handle], bool] | None = None) -> Callable[[Method], Method]:
-    """A precondition: the target has all of this (names of `declarations.LACKS`), and some request is in this phase."""
-
-    def possible(machine: MachineRun) -> bool:
-        if machine.is_over or not machine.has(*needs):
-            return False
-        return to is None or any(map(to, machine.live))
-
-    return precondition(possible)
-
-
-def has_room(machine: MachineRun) -> bool:
-    """One more request may come."""
-    return len(machine.live) < MOST_LIVE
-
-
-def is_idle(machine: MachineRun) -> bool:
-    """There is no request."""
-    return not machine.live
-
-
-def has_cached(machine: MachineRun) -> bool:
-    """Some block holds cached content, or the target does not show whether one does."""
-    return bool(machine.scene.state.identity) or "labels" in hidden_fields(machine.tested.target)
-
-
-def has_worked(machine: MachineRun) -> bool:
-    """Something was asked of the core that may have left something to be drained."""
-    last = machine.scene.last
-    return last is not None and isinstance(last[0], WORK)
-
-
-def holds_outside(machine: MachineRun) -> bool:
-    """Somebody outside holds blocks."""
-    return bool(machine.scene.state.outside)
-
-
-def may_hold_outside(machine: MachineRun) -> bool:
-    """Somebody outside may hold one block more."""
-    return machine.run.shape.num_blocks > 1 and len(machine.scene.state.outside) < MOST_OUTSIDE
 
 
 def prompts_of(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
@@ -268,6 +225,7 @@ class KVCacheMachine(MachineRun):
         lookahead=LOOKAHEAD,
         gate=SELDOM,
         rejected=DRAFTS,
+        late=st.booleans(),
         token=TOKENS,
     )
     def step(
@@ -278,13 +236,21 @@ class KVCacheMachine(MachineRun):
         lookahead: int = 0,
         gate: bool = False,
         rejected: int = 0,
+        late: bool = False,
         token: int = 0,
     ) -> None:
-        """A whole step of one request: the cache is looked up if it is new, room is allocated, and the step has run."""
+        """A whole step of one request: the cache is looked up if it is new, room is allocated, and the step has run.
+
+        `late`: which drafts are rejected will be known later (asynchronous scheduling).
+        """
         hit = fresh(request) and self.has("Lookup", "Allocate.hit")
         if not hit or self.ask(ops.Lookup(request.name)):
             self._allocate(request, new_tokens, drafts, hit=hit, lookahead=lookahead, gate=gate)
-        if not self.is_over and scheduled(request):
+        if self.is_over or not scheduled(request):
+            return
+        if late and drafting(request) and self.has("Reject"):
+            self.ask(ops.Advance(request.name))
+        else:
             self._advance(request, rejected, token)
 
     @can("Arrive", to=arriving)

