@@ -59,19 +59,19 @@ def show_sections(head: str, tables: Iterable[Section], foot: str, *, bad: bool,
     if not console.is_terminal:
         print(plain_sections(head, tables, foot, first))
         return
-    console.print(head, style="bold", markup=False, highlight=False)
+    console.print(head, style="bold", markup=False, highlight=False, soft_wrap=True)
     for line in first:
         print(line)  # as it is, so that it can be copied
     for section in tables:
         # Not as the table's own title, which would be wrapped to the width of a narrow table.
-        console.print(f"\n{section.title}", style="italic", markup=False)
+        console.print(f"\n{section.title}", style="italic", markup=False, soft_wrap=True)
         table = Table(header_style="dim")
         for i, column in enumerate(section.columns):
             table.add_column(column, justify="left" if i == 0 or column.startswith("what") else "right")
         for row in section.rows:
             table.add_row(*row)
         console.print(table)
-    console.print(foot, style="red" if bad else "green", markup=False)
+    console.print(foot, style="red" if bad else "green", markup=False, soft_wrap=True)
 
 
 def markdown_sections(head: str, tables: Iterable[Section]) -> str:
