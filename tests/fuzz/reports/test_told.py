@@ -58,6 +58,6 @@ def test_several_findings_are_numbered_and_each_fails_its_own_case():
     assert [line for line in lines if line[:2] in ("1.", "2.")] == [f"1. {TOLD.headline}", f"2. {other.headline}"]
     suite = ElementTree.fromstring(junit(kept(TOLD, other), []))
     failed = {case.get("name"): case.find("failure") for case in suite.findall("testcase")}
-    assert failed["full"].get("message") == TOLD.headline  # type: ignore[union-attr]  # both fail
-    assert failed["mamba"].get("message") == other.headline  # type: ignore[union-attr]
+    assert failed["full"].get("message") == TOLD.headline
+    assert failed["mamba"].get("message") == other.headline
     assert suite.get("failures") == "2"
