@@ -30,6 +30,7 @@ def test_an_exhausted_scope_exits_with_0_and_says_how_many_states_it_has(capsys)
     assert out.startswith("full: ")
     assert "states" in out
     assert "NOT EXHAUSTED" not in out
+    assert out.splitlines()[-1].startswith("all properties hold in every reachable state of 1 scope: ")
 
 
 def test_a_limit_exits_with_1_and_says_that_the_scope_was_not_exhausted(capsys):
