@@ -151,8 +151,8 @@ def _not_applied(trace: Trace, applied: Trace, lacks: Collection[str], last_outc
     for operation, instead in zip_longest(wanted, applied.operations):
         if operation != instead and operation is not None:
             part = f"{len(applied.operations)} of {count} operations were applied"
-            last = "" if last_outcome is None else f" (before it: {outcome_text(last_outcome)})"
-            return f"{part}: operation {trace.operations.index(operation)}, {_why_not(operation, lacks)}{last}"
+            before = "" if last_outcome is None else f" (before it: {outcome_text(last_outcome)})"
+            return f"{part}: operation {trace.operations.index(operation)}, {_why_not(operation, lacks)}{before}"
     return ""
 
 

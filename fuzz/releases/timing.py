@@ -19,6 +19,7 @@ from ...model.ops import to_json
 from ..adapters import family_of
 from ..findings.finding import Trace
 from ..opening.child import Place, environment_of
+from ..opening.program import is_program
 from ..opening.targets import interpreter_of
 
 ROUNDS = 9
@@ -83,6 +84,8 @@ def compare_speed(old: Home, new: Home, traces: Sequence[Trace], rounds: int = R
     One round more is run at first, which does not count. The one that begins changes from round to round.
     """
     operations = sum(len(trace.operations) for trace in traces)
+    if is_program(old.spec) or is_program(new.spec):
+        return "not timed: a program does its work in a process that is not measured"
     if not operations:
         return "not timed: they differ at once"
     measured = []

@@ -9,7 +9,6 @@ from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
 from ..findings.oracle_names import LOCKSTEP, MODEL_FREE
 from ..opening.oracles import suited_to
-from ..opening.own_code import is_factory
 from ..opening.targets import open_target
 from ..targets.base import Target, TargetLostError, close_target
 from .commit_target import CommitTarget, Wanted, place_for
@@ -39,10 +38,7 @@ def named_sides(old: str, new: str) -> Iterator[tuple[Side, Side]]:
         for spec in (old, new):
             target = open_target(spec, isolate=True)
             stack.callback(close_target, target)
-            # A user's own code need not be what the model describes, so that it is judged without it.
-            by_model = LOCKSTEP in suited_to(spec) and not is_factory(spec)
-            oracles = (LOCKSTEP, *MODEL_FREE) if by_model else MODEL_FREE
-            sides.append(Side(spec, spec, target, home_of(spec), oracles))
+            sides.append(Side(spec, spec, target, home_of(spec), _suited(spec, target)))
         yield sides[0], sides[1]
 
 
@@ -60,8 +56,14 @@ def commit_sides(repository: Path, span: str, wanted: Wanted) -> Iterator[tuple[
             place = place_for(wanted, tree, git.top, scratch / f"front{number}")
             target = CommitTarget(place, commit.hash[:7])
             stack.callback(close_target, target)
-            sides.append(Side(_name(commit), wanted.target, target.launched(), Home(*target.home), MODEL_FREE))
+            oracles = _suited(wanted.target, target.launched())
+            sides.append(Side(_name(commit), wanted.target, target, Home(*target.home), oracles))
         yield sides[0], sides[1]
+
+
+def _suited(spec: str, target: Target) -> tuple[str, ...]:
+    """Those that need no model, and lockstep before them where the model describes the target."""
+    return (LOCKSTEP, *MODEL_FREE) if LOCKSTEP in suited_to(spec, target) else MODEL_FREE
 
 
 def _name(commit: Commit) -> str:

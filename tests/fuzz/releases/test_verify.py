@@ -12,7 +12,7 @@ from blockproof.fuzz.releases import verify as verifying
 from blockproof.fuzz.releases import verify_report as report
 from blockproof.fuzz.releases.timing import Home, Timing, compare_speed, home_of
 from blockproof.fuzz.releases.verify import Where, verify
-from blockproof.fuzz.releases.verify_sides import Lasting, Side
+from blockproof.fuzz.releases.verify_sides import Lasting, Side, named_sides
 from blockproof.fuzz.targets.base import TargetLostError
 from blockproof.fuzz.traces.known_file import read_known
 from blockproof.fuzz.traces.trace_file import read_trace
@@ -216,6 +216,17 @@ def test_what_cannot_be_timed_says_why(capfd):
     traces = verifying._alike(done.old, done.new, Plan(1, attention=("full",)))
     assert "has ended" in str(compare_speed(Home("nowhere:make", None), Home("impl", None), traces))
     assert home_of("nowhere:make") == Home("nowhere:make", None)
+    program = Home("program:./engine", None)
+    assert str(compare_speed(Home("impl", None), program, traces)).startswith("not timed: a program does its work")
+
+
+@pytest.mark.parametrize(
+    ("spec", "oracles"), [("impl", ("lockstep", *MODEL_FREE)), ("blockproof.fuzz.adapters.impl:open_impl", None)]
+)
+def test_lockstep_judges_what_the_model_describes(spec, oracles):
+    with named_sides(spec, "impl") as (old, new):
+        assert old.oracles == (oracles or new.oracles)
+        assert old.name == spec
 
 
 @pytest.fixture
