@@ -162,6 +162,13 @@ def test_a_project_in_a_folder_of_the_repository_is_found(engine, tmp_path):
     assert done.call("actions/upload-artifact")["path"] == str(inner / "blockproof-report")
 
 
+def test_the_example_is_tested_by_pytest_as_well(engine):
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--blockproof-seconds", "0.5"]
+    done = subprocess.run(words, cwd=engine, env=IMAGE, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.splitlines()[-1].startswith("2 passed in ")
+
+
 @pytest.mark.parametrize("name", [".github/workflows/blockproof.yml", ".gitlab-ci.yml"])
 def test_the_guide_shows_the_files_of_the_example(name):
     page = (ROOT / "docs" / "guide" / "ci.md").read_text(encoding="utf-8")
