@@ -6,9 +6,7 @@ import time
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 
-from ...adapters import family_of
 from ...findings.words import plural
-from ...opening.exercise import exercise
 from ...opening.targets import open_target
 from ...targets.base import close_target
 from .check import check_target
@@ -57,12 +55,10 @@ def check_named(spec: str, isolate: bool = False) -> CheckedTarget:
     """Check the target of this name. What it prints goes to the standard error.
 
     With `isolate` in a process of its own; a release always is, if this interpreter cannot import it. ValueError and
-    TargetUnavailableError as from opening a target, and for a release that cannot do the simplest thing.
+    TargetUnavailableError as from opening a target.
     """
     begin = time.monotonic()
     with redirect_stdout(sys.stderr):
-        if family_of(spec) is not None:
-            exercise(open_target(spec, isolate=True))
         target = open_target(spec, isolate=isolate)
         try:
             report = check_target(target)

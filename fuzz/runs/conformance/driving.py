@@ -14,7 +14,7 @@ from ...targets.adapting import adapted, adapted_shape
 from ...targets.base import Target, hidden_fields, lacking
 from ..judging import Judging
 from ..model_free import ModelFreeRun
-from .expected import Answer, Check, LabelOrder, no_lists, right_kind, right_types, sound_state
+from .expected import NO_HIT, Answer, Check, LabelOrder, no_lists, right_kind, right_types, sound_state
 from .lines import Conformance, Line, Scenario, Wrong
 
 ORACLES = (SHADOW, CONTRACT)
@@ -57,10 +57,13 @@ class Driver:
         self._judge("start", "a fresh core", answer, checks, Done)
         return True
 
-    def ask(self, operation: Operation, why: str, *checks: Check, outcome: type[Outcome] = Done) -> Answer | None:
+    def ask(
+        self, operation: Operation, why: str, *checks: Check, outcome: type[Outcome] = Done, tight: bool = False
+    ) -> Answer | None:
         """Ask for one operation, whose outcome must be of this kind. None if the target lacks it.
 
-        Ends the scenario if the answer is wrong."""
+        Ends the scenario if the answer is wrong. `tight`: an engine that keeps blocks in reserve may refuse this.
+        """
         wanted = adapted(operation, lacking(self.target))
         if wanted is None:
             kind = type(operation).__name__
@@ -80,11 +83,17 @@ class Driver:
         outside = tuple(self._run.view.state.outside)
         answer = Answer(wanted, came_back, before, shown, self.shape, hidden_fields(self.target), outside)
         self.shown = shown
+        if tight and isinstance(came_back, Refused) and found is None:
+            expected = f"Done, unless your engine keeps blocks in reserve: {why}"
+            self._say("hint", in_words(wanted), came(came_back), expected, _TIGHT, "hint")
+            raise End
         self._judge(in_words(wanted), why, answer, checks, outcome)
         if found is not None:
-            advice = f"read what {found.observable} says in docs/reference/contract.md, then docs/guide/triage.md"
             expected = f"{found.observable} holds: {found.detail.splitlines()[0]}"
-            self._say("wrong", in_words(wanted), came(came_back), expected, advice, found.observable)
+            lost_hit = found.observable == "S14"
+            advice = f"read what {found.observable} says in docs/reference/contract.md, then docs/guide/triage.md"
+            mistake = "no-hit" if lost_hit else found.observable
+            self._say("wrong", in_words(wanted), came(came_back), expected, NO_HIT if lost_hit else advice, mistake)
             raise End
         return answer
 
@@ -109,6 +118,7 @@ class Driver:
             self.scenario.lines.append(Line(verdict, asked, came, expected, advice, mistake))
 
 
+_TIGHT = "nothing if it does; else compare the blocks that are missing with those that are free"
 _LOST = "return failed(error) for an exception of the core; find out why a process ended or does not answer"
 
 

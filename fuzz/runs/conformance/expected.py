@@ -43,6 +43,10 @@ class Answer(NamedTuple):
 
 
 Check: TypeAlias = Callable[[Answer], None]
+NO_HIT = (
+    "let others find computed blocks from Advance on, at the latest, and in a full pool as well; a core without a "
+    "cache names 'Lookup' in `lacks`"
+)
 NULL_BLOCK = (
     "block 0 is the null block, which is never free and never handed out: build your core with shape.num_blocks - 1 "
     "blocks, add 1 to each id that you show, and take 1 off each id that you are given"
@@ -85,9 +89,7 @@ def right_kind(answer: Answer, wanted: type[Outcome]) -> None:
         raise Wrong("lookup-refused", "a hit, perhaps of no tokens; a lookup is never refused", advice)
     if isinstance(operation, Allocate):
         free = answer.before.num_free if answer.shows("num_free") else len(answer.before.free)
-        advice = (
-            "compare the blocks that are missing with those that are free; cached blocks that nobody holds are free"
-        )
+        advice = "count what the table has already, and as free also cached blocks that nobody holds"
         raise Wrong("refused-with-room", f"Done: what is missing is not more than the {free} free blocks", advice)
     raise Wrong(
         "refused", f"Done: {kind} is never refused", "Refused() says that Allocate has no room now, nothing else"
@@ -233,9 +235,7 @@ def hit(tokens: int, limit: int | None = None, *, at_least: bool = False) -> Che
             advice = "compare whole contents with salt and adapter, forget reused blocks, obey skip_lookup"
             raise Wrong("hit-too-long", f"a hit of {tokens} tokens", advice)
         if length < tokens and not at_least:
-            advice = "let others find computed blocks from Advance on, at the latest, and in a full pool as well; "
-            advice += "a core without a cache names 'Lookup' in `lacks`"
-            raise Wrong("no-hit", f"a hit of {tokens} tokens", advice)
+            raise Wrong("no-hit", f"a hit of {tokens} tokens", NO_HIT)
         if len(blocks) * size != length:
             raise Wrong(
                 "hit-blocks",

@@ -60,6 +60,8 @@ class Conformance:
     scenarios: list[Scenario] = field(default_factory=list)
     asked: int = 0
     """Operations that were asked."""
+    shares_running: bool = True
+    """False if the blocks of a running request are not found by others; those of a finished one must be."""
 
     def of(self, verdict: Verdict) -> list[Line]:
         """All lines of this verdict, in order."""

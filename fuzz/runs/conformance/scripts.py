@@ -9,6 +9,7 @@ from ....model.ops import (
     Allocate,
     Arrive,
     CommonPrefix,
+    Done,
     Evict,
     Free,
     Group,
@@ -68,7 +69,8 @@ def computed(driver: Driver, request: str, tokens: tuple[int, ...]) -> None:
     driver.ask(Submit(request, tokens), "full hash blocks of the prompt", hash_blocks(len(tokens)))
     count = -(-len(tokens) // size)
     why = f"room for {plural(len(tokens), 'token')}: {plural(count, 'block')}"
-    driver.ask(Allocate(request, len(tokens)), why, new_blocks(request, count))
+    tight = driver.shape.num_blocks <= 3
+    driver.ask(Allocate(request, len(tokens)), why, new_blocks(request, count), tight=tight)
     driver.ask(Advance(request, (7,)), "computed, and one token sampled", hash_blocks(len(tokens) + 1))
 
 
@@ -115,9 +117,10 @@ def in_pieces(driver: Driver, size: int) -> None:
         return
     length = 2 * size + 1
     driver.ask(Submit("a", prompt(length)), "3 blocks, all that there are", hash_blocks(length))
-    driver.ask(Allocate("a", 2 * size), "room for two blocks, or for the whole prompt", room_for("a", 2, 3))
+    driver.ask(Allocate("a", 2 * size), "room for two blocks, or for the whole prompt", room_for("a", 2, 3), tight=True)
     driver.ask(Advance("a"), "the first piece is computed, nothing is sampled yet", hash_blocks(length))
-    driver.ask(Allocate("a", 1), "the last token of the prompt", room_for("a", 3, 3))
+    tight = len(table(driver, "a")) < 3
+    driver.ask(Allocate("a", 1), "the last token of the prompt", room_for("a", 3, 3), tight=tight)
     driver.ask(Advance("a", (7,)), "the prompt is computed, one token sampled", hash_blocks(length + 1))
     driver.ask(Free("a"), "freed", nothing("nothing is answered"), gone("a"))
 
@@ -129,9 +132,11 @@ def shared_prefix(driver: Driver, size: int) -> None:
     tokens = prompt(2 * size)
     computed(driver, "a", tokens)
     driver.ask(Submit("b", tokens), "the same prompt", hash_blocks(len(tokens)))
-    driver.ask(Lookup("b"), "at least one token is left to compute", hit(size, len(tokens)), unchanged)
+    why = "at least one token is left to compute"
+    looked = driver.ask(Lookup("b"), why, hit(size, len(tokens), at_least=True), unchanged)
+    driver.report.shares_running = looked is not None and looked.outcome != Done((0, ((),)))
     shared = table(driver, "a")[:1]
-    if driver.has("Lookup", "Allocate.hit"):
+    if driver.has("Allocate.hit") and driver.report.shares_running:
         driver.ask(Allocate("b", size, hit=True), "its table begins with the hit", new_blocks("b", 1, shared))
         driver.ask(Advance("b", (7,)), "computed, one token sampled", hash_blocks(len(tokens) + 1))
         driver.ask(
@@ -167,11 +172,12 @@ def full_pool(driver: Driver, size: int) -> None:
     why = f"{plural(2 - rest, 'block')} free, 2 are needed"
     driver.ask(Allocate("b", length), why, unchanged, outcome=Refused)
     driver.ask(Submit("c", prompt(2 * size)), "begins as a does", hash_blocks(2 * size))
-    driver.ask(Lookup("c"), "a lookup does not ask whether there is room", hit(size, 2 * size), unchanged)
+    found = hit(size, 2 * size, at_least=not driver.report.shares_running)
+    driver.ask(Lookup("c"), "a lookup does not ask whether there is room", found, unchanged)
     driver.ask(Preempt("a"), "it makes room", nothing("nothing is answered"), gone("a"))
     if not driver.has("Preempt"):
         driver.ask(Free("a"), "it makes room", nothing("nothing is answered"), gone("a"))
-    driver.ask(Allocate("b", length), "both blocks are free, cached or not", new_blocks("b", 2))
+    driver.ask(Allocate("b", length), "both blocks are free, cached or not", new_blocks("b", 2), tight=True)
     driver.ask(Advance("b", (7,)), "computed, one token sampled", hash_blocks(length + 1))
     driver.ask(Lookup("c"), "the blocks hold something else now, so no hit", hit(0), unchanged)
 

@@ -106,6 +106,15 @@ def test_a_lookup_that_gives_up_in_a_full_pool_is_told(variant):
     assert "in a full pool as well" in line.advice
 
 
+def test_an_engine_that_keeps_a_block_in_reserve_is_not_wrong(variant):
+    reserve = FULL.replace("if missing", "if missing and missing").replace("len(self.free):", "len(self.free) - 1:")
+    report = checked(variant([(FULL, reserve)]))
+    assert (report.mistakes, report.code) == ([], 0)
+    assert {line.expected.partition(":")[0] for line in report.of("hint")} == {
+        "Done, unless your engine keeps blocks in reserve"
+    }
+
+
 def test_at_least_twelve_mistakes_are_known():
     assert len(MISTAKES) >= 25
 
