@@ -12,6 +12,7 @@ from functools import reduce
 from importlib import import_module
 from inspect import unwrap
 from types import CodeType
+from typing import Any
 
 from .watched import source_hash
 
@@ -21,7 +22,7 @@ def hash_of(name: str) -> str | None:
     module, _, path = name.partition(":")
     outer, *inner = path.split(".<locals>.")
     try:
-        found = reduce(getattr, outer.split("."), import_module(module))
+        found: Any = reduce(getattr, outer.split("."), import_module(module))
     except (ImportError, AttributeError):
         return None
     getters = (found.fget, found.fset, found.fdel) if isinstance(found, property) else (found,)

@@ -170,7 +170,7 @@ def _look_closer(
     for side in (done.new, done.old):
         _judge(done, side, share_of(plan, JUDGED), say)
     say("timing both on the same operations, in turns")
-    done.timing = compare_speed(done.old.home, done.new.home, _alike(done.old, done.new, plan))
+    done.timing = compare_speed(done.old.home, done.new.home, alike_runs(done.old, done.new, plan))
     if prove is not None:
         say("proving what the change touches")
         done.proofs = prove()
@@ -228,7 +228,7 @@ def _where(is_new: bool, other: State) -> Where:
     return Where.OLD if other is State.PASSES else Where.OPEN
 
 
-def _alike(old: Side, new: Side, plan: Plan) -> list[Trace]:
+def alike_runs(old: Side, new: Side, plan: Plan) -> list[Trace]:
     """Runs on the old side, each as far as the new one does the same: at most some `TIMED_OPERATIONS` operations."""
     recording = _Recording(old.target)
     few = replace(plan, seconds=None, operations=TIMED_OPERATIONS, oracles=(), known=())

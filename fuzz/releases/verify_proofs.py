@@ -76,7 +76,7 @@ def reprove(old: str, new: str, record: Path = RECORD) -> Proofs | str:
         theorems = json.loads(record.read_text(encoding="utf-8"))["theorems"]
         covered = {name: _functions(sides, str(subjects[0])) for name, sides in theorems.items()}
         names = sorted({function for functions in covered.values() for function in functions})
-        before, after = (_hashes(spec, names) for spec in (old, new))
+        before, after = (hashes_of(spec, names) for spec in (old, new))
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         return f"not proved: {one_line(str(error))}"
     changed = tuple(name for name in names if before[name] != after[name])
@@ -97,7 +97,7 @@ def _functions(sides: Mapping[str, Any], subject: str) -> set[str]:
     return set(sides.get(subject, {}).get("functions", ()))
 
 
-def _hashes(spec: str, names: Sequence[str]) -> dict[str, str | None]:
+def hashes_of(spec: str, names: Sequence[str]) -> dict[str, str | None]:
     """The hash of each function in the environment of a target. SubprocessError or ValueError if it cannot be asked."""
     place = home_of(spec).place
     with TemporaryDirectory(prefix="blockproof-hashes-") as modules:

@@ -2,12 +2,15 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from blockproof.fuzz.cli import main as cli
 from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE
 from blockproof.fuzz.opening.targets import open_here
+from blockproof.fuzz.releases import diff
 from blockproof.fuzz.releases import verify as verifying
 from blockproof.fuzz.releases import verify_report as report
 from blockproof.fuzz.releases.timing import Home, Timing, compare_speed, home_of
@@ -15,6 +18,7 @@ from blockproof.fuzz.releases.verify import Where, verify
 from blockproof.fuzz.releases.verify_sides import Lasting, Side, named_sides
 from blockproof.fuzz.targets.base import TargetLostError
 from blockproof.fuzz.traces.known_file import read_known
+from blockproof.fuzz.traces.shrink import shrink
 from blockproof.fuzz.traces.trace_file import read_trace
 from blockproof.model.ops import Allocate, Failed, Group, Refused, Shape, Submit
 
@@ -34,6 +38,7 @@ class Changed:
         self._core = open_here("impl")
         self._allocate = allocate
         self._lost_at = lost_at
+        self._shown = None
         self.close = self._core.close
         self.start = self._core.start
 
@@ -140,7 +145,7 @@ def test_a_side_that_is_lost_is_a_difference_and_does_not_end_the_comparison():
 
 @pytest.mark.parametrize("begun", ["old", "new", "nothing"])
 def test_ctrl_c_leaves_what_there_is(monkeypatch, begun):
-    real = verifying.run_random
+    real = run_random
 
     def pressed(target, plan, summary, *more):
         if summary.target == begun:
@@ -159,9 +164,9 @@ def test_ctrl_c_leaves_what_there_is(monkeypatch, begun):
 @pytest.mark.parametrize("at", ["shrinking", "judging"])
 def test_ctrl_c_keeps_what_was_found_by_then(monkeypatch, at):
     if at == "shrinking":  # Ctrl-C ends the reducer with the best trace so far
-        monkeypatch.setattr("blockproof.fuzz.traces.shrink._TraceReducer.search", lambda self: _press())
+        monkeypatch.setattr(diff, "shrink", lambda *given, **more: replace(shrink(*given, **more), interrupted=True))
     else:
-        real = verifying.run_random
+        real = run_random
 
         def pressed(target, plan, summary, *more):
             real(target, plan, summary, *more)
@@ -203,17 +208,17 @@ def test_both_sides_are_timed_in_turns_on_what_they_do_alike(monkeypatch):
 def test_what_they_do_alike_before_they_differ_is_timed():
     done = verified("impl", REORDERED, operations=200)
     plan = Plan(1, attention=("full",))
-    alike = verifying._alike(done.old, done.new, plan)
+    alike = verifying.alike_runs(done.old, done.new, plan)
     assert sum(len(trace.operations) for trace in alike) > 50
     refusing = verified("impl", Changed(allocate=Refused()), operations=200)
-    short = verifying._alike(refusing.old, refusing.new, plan)
+    short = verifying.alike_runs(refusing.old, refusing.new, plan)
     assert short
 
 
 def test_what_cannot_be_timed_says_why(capfd):
     assert compare_speed(Home("impl", None), Home("impl", None), []) == "not timed: they differ at once"
     done = verified("impl", "impl", operations=200)
-    traces = verifying._alike(done.old, done.new, Plan(1, attention=("full",)))
+    traces = verifying.alike_runs(done.old, done.new, Plan(1, attention=("full",)))
     assert "has ended" in str(compare_speed(Home("nowhere:make", None), Home("impl", None), traces))
     assert home_of("nowhere:make") == Home("nowhere:make", None)
     program = Home("program:./engine", None)

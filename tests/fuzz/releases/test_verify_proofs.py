@@ -56,7 +56,7 @@ def test_without_a_record_nothing_is_proved(tmp_path):
 def test_theorems_over_functions_that_differ_are_settled_on_both_sides(monkeypatch, tmp_path):
     pytest.importorskip("z3")
     sides = iter([{SKIPPED: "before"}, {SKIPPED: "after"}])
-    monkeypatch.setattr(verify_proofs, "_hashes", lambda spec, names: dict.fromkeys(names) | next(sides))
+    monkeypatch.setattr(verify_proofs, "hashes_of", lambda spec, names: dict.fromkeys(names) | next(sides))
     record = {"theorems": {"T1": {"impl": {"functions": {SKIPPED: ""}}}, "T9": {"impl": {"functions": {"a:b": ""}}}}}
     (tmp_path / "functions.json").write_text(json.dumps(record))
     found = reprove("impl", "impl", tmp_path / "functions.json")
