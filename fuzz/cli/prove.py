@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.util import find_spec
@@ -18,7 +18,7 @@ from ..adapters import forms
 from .options import JsonOption, known_or_usage
 
 if TYPE_CHECKING:
-    from ...proofs.campaign import Interpreter, Result
+    from ...proofs.campaign import Campaign, Interpreter, Result
     from ...proofs.theorem import Statement
 
 OURS = ("model", "impl")
@@ -51,10 +51,9 @@ def prove(
         print(f"blockproof: prove needs the solver z3, which is not installed; {installed.REMEDY}", file=sys.stderr)
         raise typer.Exit(3)
     from ...proofs import judgement, pages
-    from ...proofs.campaign import Campaign, Task
+    from ...proofs.campaign import Campaign
     from ...proofs.theorems import THEOREMS
     from ..findings.words import plural
-    from ..reports.progress import steps
 
     names = {name: None for theorem in THEOREMS for name in (theorem.id.partition(".")[0], theorem.id)}
     known_or_usage("no theorem", ids or [], names, "see blockproof prove --list")
@@ -66,27 +65,18 @@ def prove(
         raise typer.BadParameter(f"--cross-check: cvc5 is not installed; {installed.REMEDY}")
     checked = installed.cvc5_installed() if cross_check is None else cross_check
     campaign = Campaign(jobs or os.cpu_count() or 1, seconds, checked)
-    results: list[Result] = []
-    interrupted = False
-    places_of = list(dict.fromkeys(target or OURS))
-    with _interpreters(places_of) as places, steps(len(chosen) * len(places), "answer") as show:
 
-        def done(result: "Result") -> None:
-            results.append(result)
-            show(len(results), result.verdict.theorem)
-            if not as_json and not ids:
-                print(_line(result, checked), flush=True)
+    def tell(result: "Result") -> None:
+        if not as_json and not ids:
+            print(_line(result, checked), flush=True)
 
-        try:
-            campaign.run([Task(theorem.id, tuple(places)) for theorem in judgement.longest_first(chosen)], done)
-        except KeyboardInterrupt:
-            interrupted = True
+    results, interrupted = _settled(campaign, judgement.longest_first(chosen), target or list(OURS), tell)
     results = judgement.in_order(results, chosen)
     problems = judgement.problems(results, chosen)
     left = [f"left behind: {path}" for path in judgement.keep_unsettled(results, out)]
     if export is not None:
         left.append(f"{plural(judgement.export(results, export), 'question')} written to {export}")
-    if write is not None:
+    if write is not None and not interrupted:
         pages.write(write, chosen, pages.recorded(results, checked))
     if as_json:
         print(json.dumps({"results": [_plain(result) for result in results], "problems": problems}, indent=2))
@@ -96,6 +86,28 @@ def prove(
     if interrupted:
         print("interrupted: what is not listed was not settled", file=sys.stderr)
     raise typer.Exit(1 if problems else 130 if interrupted else 0)
+
+
+def _settled(
+    campaign: "Campaign", theorems: "list[Statement]", targets: list[str], tell: "Callable[[Result], None]"
+) -> "tuple[list[Result], bool]":
+    """The results in the order in which they came, each told at once, and whether Ctrl-C ended it."""
+    from ...proofs.campaign import Task
+    from ..reports.progress import steps
+
+    results: list[Result] = []
+    with _interpreters(targets) as places, steps(len(theorems) * len(places), "answer") as show:
+
+        def done(result: "Result") -> None:
+            results.append(result)
+            show(len(results), result.verdict.theorem)
+            tell(result)
+
+        try:
+            campaign.run([Task(theorem.id, tuple(places)) for theorem in theorems], done)
+        except KeyboardInterrupt:
+            return results, True
+    return results, False
 
 
 @contextmanager
