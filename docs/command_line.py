@@ -30,6 +30,7 @@ Exit codes, of every command:
 | 3 | a target could not be started, or a run tested nothing |
 | 70 | a bug of blockproof itself; please report it |
 | 130 | Ctrl-C before anything was found |
+| 141 | whoever read the output has closed the pipe, as `head` does |
 
 A run that Ctrl-C ends reports what it has, and saves a finding.
 """
