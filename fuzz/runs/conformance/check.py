@@ -69,7 +69,10 @@ def _size_built(target: Target, report: Conformance) -> int | None:
     answers = []
     sizes = block_sizes_of(target) or SIZES
     for size in sizes:
-        outcome, _ = ask(target.start, shape_of(size))
+        try:
+            outcome, _ = ask(target.start, shape_of(size))
+        except TargetLostError:
+            return size  # the first scenario says how it is lost
         if not isinstance(outcome, Failed):
             return size
         answers.append(outcome)

@@ -137,20 +137,23 @@ class _Recorded:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._target, name)
 
+    def _noted(self, answer: Any) -> Any:
+        """The answer, remembered if it is one."""
+        outcome, shown = answer
+        self.last, self.answered = (outcome, shown), True
+        self.snapshots.append(shown)
+        return answer
+
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """As the target."""
         self.answered = False
-        self.last = outcome, shown = self._target.start(shape)
-        self.answered = True
-        self.snapshots.append(shown)
+        outcome, shown = self._noted(self._target.start(shape))
         return outcome, shown
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """As the target."""
         self.answered = False
-        self.last = outcome, shown = self._target.step(operation)
-        self.answered = True
-        self.snapshots.append(shown)
+        outcome, shown = self._noted(self._target.step(operation))
         return outcome, shown
 
     def close(self) -> None:

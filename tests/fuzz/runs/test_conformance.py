@@ -199,6 +199,21 @@ def test_a_target_that_cannot_be_opened_is_one_line(arguments, code, says, capsy
     assert (told.out, told.err.count("\n")) == ("", 1)
 
 
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("raise RuntimeError('no device')", "start -> protocol: the target raised RuntimeError: no device"),
+        ("return None", "start -> protocol: "),
+        ("return Done(), None", "start -> Done()"),
+        ("raise SystemExit(3)", "start -> crash: the target ended the process (SystemExit: 3)"),
+    ],
+)
+def test_a_start_that_fails_is_told(variant, capsys, body, says):
+    begin = "        if [group.kind for group in shape.groups]"
+    assert main(["targets", "check", variant([(begin, f"        {body}\n{begin}")])]) == 1
+    assert f"WRONG     {says}" in capsys.readouterr().out
+
+
 def test_a_crash_is_told_with_isolate(variant, capsys):
     spec = variant([(STEP_START, "            case ops.StepStart():\n                __import__('os')._exit(7)\n")])
     assert main(["targets", "check", spec, "--isolate"]) == 1
