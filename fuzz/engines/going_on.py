@@ -61,9 +61,9 @@ def keep_all(done: Summary, target: Target, plan: Plan, folder: Path, say: Calla
     """Keep the worst finding as `keep_found` does; if the plan goes on after findings all of them, the worst first.
 
     All share `plan.shrink_seconds`; what one leaves of its part goes to those behind it. Ctrl-C ends the shrinking, and
-    the others are kept as they are.
+    the others are kept as they are; all of them, if it has ended the runs already.
     """
-    end, kept = time.monotonic() + plan.shrink_seconds, list[KeptFound]()
+    end, kept = time.monotonic() + (0.0 if done.interrupted else plan.shrink_seconds), list[KeptFound]()
     ranked = done.ranked()[: None if plan.keep_going else 1]
     for number, found in enumerate(ranked):
         share = max(0.0, end - time.monotonic()) / (len(ranked) - number)

@@ -173,6 +173,15 @@ def test_an_entry_that_does_not_come_up_is_stale_after_a_long_run(everything):
     assert [table.rows[0][1] for table in sections(short) if table.title == "Known findings"] == ["not seen"]
 
 
+def test_what_was_found_until_ctrl_c_is_kept_as_it_is(spec, everything, tmp_path):
+    summary, _ = everything
+    plan = Plan(1, attention=("full",), oracles=ORACLES, keep_going=True)
+    kept = keep_all(replace(summary, interrupted=True), open_target(spec), plan, tmp_path, lambda line: None)
+    assert len(kept) == len(summary.found)
+    assert {one.kept.shrunk.candidates for one in kept} == {0}
+    assert all("blockproof shrink" in one.kept.go_on for one in kept)
+
+
 def test_exceptions_of_a_core_and_of_its_target_are_told_apart(spec, tmp_path):
     spec = spec.replace("make_target", "make_raising")
     plan = Plan(1, operations=4_000, attention=("full",), oracles=ORACLES, keep_going=True)
