@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -104,9 +105,22 @@ def test_the_command_writes_tables_and_traces(tmp_path, capsys):
     kinds = {(one["observable"], one["operation"]) for one in faulty["findings"]}
     files = [read_trace(path) for path in (tmp_path / "out").glob("*/*.json")]
     assert {(file.finding.observable, file.finding.operation) for file in files} == kinds
+    assert all(Path(one["trace"]).exists() and one["command"].endswith(faulty["target"]) for one in faulty["findings"])
     page = (tmp_path / "page.md").read_text()
     assert "Findings of shadow by attention type" in page
     assert "| impl |" in page
+
+
+def test_the_command_prints_each_finding_and_its_files(tmp_path, capsys):
+    words = ["campaign", "--target", "fault:free-order-reversed", "--operations", "500", "--attention", "full"]
+    words += ["--oracle", "contract,lockstep", "--seed", "3", "--shrink-seconds", "2", "--out", str(tmp_path)]
+    assert main(words) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("1 target, ")
+    assert "fault:free-order-reversed, 1. other behaviour: lockstep, free at " in out
+    trace = re.search("^trace: (.*)$", out, re.MULTILINE)[1]
+    assert ":" not in Path(trace).relative_to(tmp_path).as_posix()
+    assert read_trace(Path(trace)).target == "fault:free-order-reversed"
 
 
 def test_wrong_arguments_are_told_in_one_line(capsys):
@@ -138,7 +152,10 @@ def test_ctrl_c_ends_it_with_what_there_is_and_leaves_no_process(tmp_path):
         env={**os.environ, **seen_from_everywhere(), RUNNING: str(running)},
         start_new_session=True,
     )
-    assert "2 targets" in said_at_ctrl_c(process, running)
+    said = said_at_ctrl_c(process, running)
+    assert "2 targets" in said
+    assert "nothing was found; ended by Ctrl-C" in said
+    assert process.returncode == 130
     wait_until(lambda: not pids_of_session(process.pid))
 
 
