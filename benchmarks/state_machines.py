@@ -152,11 +152,11 @@ def fault_lines(found: dict[str, list[Done]]) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=5.0, help="for each way in a round")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--budget", type=float, default=20.0, help="seconds for each fault and way")
+    parser.add_argument("--seconds", type=float, default=3.0, help="for each way in a round")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--budget", type=float, default=12.0, help="seconds for each fault and way")
     parser.add_argument("--faults", default="", help="names; by default all that runs of operations can show")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="a sample: each Nth of the faults")
+    parser.add_argument("--every", type=int, default=5, metavar="N", help="a sample: each Nth of the faults; 1 for all")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     load = os.getloadavg()[0]
@@ -170,7 +170,8 @@ def main() -> None:
     lines = [
         "# State machines for Hypothesis",
         "",
-        f"Written by `{command()}`; [what is measured and how](../../benchmarks/README.md#state-machines).",
+        f"Written by `{command()}`;",
+        "[what is measured and how](../../benchmarks/README.md#state-machines).",
         "",
         *machine_lines(load),
         "",

@@ -7,10 +7,12 @@ Each operation of a scheduler is a rule. Hypothesis draws, shrinks and remembers
 smallest; settings, profiles, `@seed` and `@reproduce_failure` work as for any other state machine.
 """
 
+import sys
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 
+from hypothesis import Phase, settings
 from hypothesis.strategies import SearchStrategy
 
 from ...model.ops import Shape
@@ -44,4 +46,8 @@ def kv_cache_machine(
     source = Source(target, judges, tensors, None if folder is None else Path(folder))
     choices = {"source": source, "attention": check_attention(attention), "shapes": shapes}
     choices |= examples_apart(target, tuple(attention), judges)
-    return type("KVCacheMachine", (KVCacheMachine,), choices)
+    machine: type[KVCacheMachine] = type("KVCacheMachine", (KVCacheMachine,), choices)
+    if not hasattr(sys, "monitoring"):  # before Python 3.12 the explanation traces every line: shrinking takes minutes
+        case = machine.TestCase
+        case.settings = settings(case.settings, phases=set(case.settings.phases) - {Phase.explain})
+    return machine
