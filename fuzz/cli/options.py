@@ -86,14 +86,10 @@ def usage(option: str = "") -> Iterator[None]:
 
 def attention_names(text: str) -> tuple[str, ...]:
     """The names in a comma-separated list, all of them for `all`. BadParameter for an unknown one."""
-    from ..findings.words import did_you_mean
-    from ..workload.shapes import ATTENTION
+    from ..opening.attention_types import attention_named
 
-    names = tuple(ATTENTION) if text == "all" else tuple(name.strip() for name in text.split(",") if name.strip())
-    if not names or (unknown := [name for name in names if name not in ATTENTION]):
-        what = unknown[0] if names else ""
-        raise typer.BadParameter(f"--attention: {what!r} is unknown; {did_you_mean(what, (*ATTENTION, 'all'))}")
-    return names
+    with usage("--attention"):
+        return attention_named(text)
 
 
 def known_or_usage(what: str, names: Iterable[str], known: Collection[str], see: str) -> None:
@@ -117,20 +113,10 @@ def oracles_or_usage(texts: str | Sequence[str] | None, spec: str, target: "Targ
     """The names in comma-separated lists, the strictest first; every one for `all`; for `auto` what suits the target
     of this name, and what it hides and lacks if it is given.
     """
-    from ..findings.oracle_names import ADDITIONS, EVERY
-    from ..findings.words import did_you_mean
-    from ..opening.oracles import suited_to
+    from ..opening.oracles import oracles_named
 
-    lists = [texts] if isinstance(texts, str) else texts or ["auto"]
-    said = [name.strip() for text in lists for name in text.split(",")]
-    stands_for = {"all": EVERY, "auto": suited_to(spec, target) if "auto" in said else ()}
-    names = [one for name in said for one in stands_for.get(name, (name,))]
-    if unknown := [name for name in names if name not in (*EVERY, *ADDITIONS)]:
-        choice = did_you_mean(unknown[0], (*EVERY, *ADDITIONS, "all", "auto"))
-        raise typer.BadParameter(f"--oracle: {unknown[0]!r} is unknown; {choice}")
-    if set(names) <= set(ADDITIONS):
-        raise typer.BadParameter(f"--oracle: {names[0]} alone judges nothing; add one of {', '.join(EVERY)}")
-    return tuple(name for name in (*EVERY, *ADDITIONS) if name in names)
+    with usage("--oracle"):
+        return oracles_named(texts, spec, target)
 
 
 def open_or_usage(spec: str, isolate: bool = False) -> "Target":

@@ -1,7 +1,10 @@
-"""The default oracles for a target: those that can judge it."""
+"""The oracles for a target: those that can judge it, and those that somebody has named."""
+
+from collections.abc import Sequence
 
 from ..adapters import family_of
-from ..findings.oracle_names import MODEL_FREE, ORACLES
+from ..findings.oracle_names import ADDITIONS, EVERY, MODEL_FREE, ORACLES
+from ..findings.words import did_you_mean
 from ..targets.base import Target, TargetUnavailableError, close_target, hidden_fields, lacking
 from .targets import open_target
 
@@ -45,6 +48,24 @@ def suited_and_why(spec: str, target: Target | None = None) -> tuple[tuple[str, 
         parts += [f"lacks {_named(lacks)}"] if lacks else []
         return MODEL_FREE, f"the target {' and '.join(parts)}, so that no model describes it exactly"
     return ORACLES, "the target hides and lacks nothing, so that it has to agree with the model"
+
+
+def oracles_named(texts: str | Sequence[str] | None, spec: str, target: Target | None = None) -> tuple[str, ...]:
+    """The names in comma-separated lists, the strictest first; every one for `all`; for `auto` or nothing what suits
+    the target of this name, and what it hides and lacks if it is given, opened.
+
+    ValueError, with what to write instead, for a name that is unknown, and for additions alone.
+    """
+    lists = [texts] if isinstance(texts, str) else texts or ["auto"]
+    said = [name.strip() for text in lists for name in text.split(",")]
+    stands_for = {"all": EVERY, "auto": suited_to(spec, target) if "auto" in said else ()}
+    names = [one for name in said for one in stands_for.get(name, (name,))]
+    if unknown := [name for name in names if name not in (*EVERY, *ADDITIONS)]:
+        choice = did_you_mean(unknown[0], (*EVERY, *ADDITIONS, "all", "auto"))
+        raise ValueError(f"{unknown[0]!r} is unknown; {choice}")
+    if set(names) <= set(ADDITIONS):
+        raise ValueError(f"{names[0]} alone judges nothing; add one of {', '.join(EVERY)}")
+    return tuple(name for name in (*EVERY, *ADDITIONS) if name in names)
 
 
 def _named(names: frozenset[str]) -> str:

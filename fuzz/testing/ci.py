@@ -16,7 +16,8 @@ from xml.etree import ElementTree
 
 from ..findings.words import plural
 from ..opening.targets import open_target
-from ..targets.base import close_target
+from ..targets.base import TargetUnavailableError, close_target
+from ..traces.files import TraceError
 from ..traces.reproduction import safe_name
 from .corpus import Case, Outcome, read_case
 from .runner import Runner, runner_here
@@ -106,9 +107,13 @@ def run(job: Job, environ: Mapping[str, str] = os.environ, say: Callable[[str], 
     runner.output("seed", str(number))
     runner.output("report", str(job.report.resolve()))
     runner.output("artifact", artifact_name(job, number, environ))
-    if job.corpus is not None and _corpus_fails(job, runner, say):
-        return 1
-    return _fuzz(job, number, runner)
+    try:
+        if job.corpus is not None and _corpus_fails(job, runner, say):
+            return 1
+        return _fuzz(job, number, runner)
+    except (TargetUnavailableError, TraceError, ValueError) as error:
+        _nothing_tested(str(error), job, runner)
+        raise
 
 
 def artifact_name(job: Job, seed: int, environ: Mapping[str, str]) -> str:
@@ -124,8 +129,7 @@ def _corpus_fails(job: Job, runner: Runner, say: Callable[[str], None]) -> bool:
     assert job.corpus is not None
     if not job.corpus.is_dir():
         raise ValueError(f"{job.corpus}: no such folder of traces; make it, or leave --corpus out")
-    oracles = tuple(job.oracle.split(",")) if job.oracle not in (None, "auto") else ()
-    cases = [read_case(path, job.target, oracles) for path in sorted(job.corpus.glob("*.json"))]
+    cases = [read_case(path, job.target) for path in sorted(job.corpus.glob("*.json"))]
     runner.group(f"{plural(len(cases), 'trace')} from {job.corpus}, which must show nothing")
     outcomes = _replayed(cases, job)
     for outcome in outcomes:
@@ -191,9 +195,14 @@ def _fuzz(job: Job, seed: int, runner: Runner) -> int:
         runner.error(failure.get("message", ""), failure.text or "", source_of(job.target))
     if done.returncode and not failures:
         problem = (done.stderr.strip().splitlines() or [f"blockproof fuzz: exit status {done.returncode}"])[-1]
-        runner.error(problem, problem, source_of(job.target))
-        runner.summarize(f"## blockproof: nothing tested\n\n{problem}\n")
+        _nothing_tested(problem, job, runner)
     return done.returncode
+
+
+def _nothing_tested(problem: str, job: Job, runner: Runner) -> None:
+    """Say that the job has come to nothing, in one line."""
+    runner.error(problem, problem, source_of(job.target))
+    runner.summarize(f"## blockproof: nothing tested\n\n{problem}\n")
 
 
 def _failures(junit: Path) -> list[ElementTree.Element]:

@@ -8,7 +8,6 @@ import pytest
 
 from ..engines.fuzzing import FuzzOutcome, FuzzTask, fuzz
 from ..engines.plan import Plan
-from ..opening.oracles import suited_to
 from ..reports.vacuity import vacuity
 from ..runs.open_run import open_run
 from ..targets.base import TargetUnavailableError, adapted_shape, lacking
@@ -58,7 +57,7 @@ class TraceModule(pytest.File):
         """One test: the trace is replayed. CollectError, in one line, if it cannot be read."""
         ours = shared(self.config)
         try:
-            case = read_case(shortest(self.path), ours.target, ours.oracles)
+            case = read_case(shortest(self.path), ours.target, ours.oracles_for(ours.target or "impl"))
         except TraceError as error:
             raise self.CollectError(str(error)) from None
         yield TraceItem.from_parent(self, name="replay", case=case)
@@ -110,7 +109,7 @@ class FuzzItem(BlockproofItem):
     def runtest(self) -> None:
         """Fuzz, and shrink what is found. Skipped if the target builds no such core and this one was not asked for."""
         ours = shared(self.config)
-        oracles = ours.oracles or suited_to(self.spec, self.core)
+        oracles = ours.oracles_for(self.spec, self.core)
         seed = chosen_seed(self.config)
         plan = Plan(seed, ours.seconds, attention=(self.attention,), oracles=oracles, known=ours.known)
         if not self._is_built(plan):

@@ -1,22 +1,23 @@
 """What the tests of the pytest plugin share in one process: options that were checked, and opened targets."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
-from ..findings.known import KnownFinding
-from ..findings.oracle_names import EVERY, STRICT
+from ..opening.attention_types import attention_named
+from ..opening.oracles import oracles_named
 from ..opening.targets import check_spec, open_target
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.files import TraceError
 from ..traces.known_file import read_known
-from ..workload.shapes import ATTENTION
 from .pytest_options import named_path, option
 
 MARK = "blockproof"
 """The marker of all tests of the plugin."""
 _NAME = "blockproof-shared"
+T = TypeVar("T")
 
 
 class Shared:
@@ -29,23 +30,29 @@ class Shared:
         self.target: str | None = option(config, "target") or None
         self.isolate = bool(option(config, "isolate"))
         self.out = shortest(named_path(config, "out") or config.rootpath / "findings")
-        self.known_file = named_path(config, "known")
-        self.known = self._known()
         self.seconds = self._seconds()
-        self.oracles = self._names("oracle", EVERY, (STRICT,))
-        self.attention = self._names("attention", tuple(ATTENTION))
+        self.oracle: str = option(config, "oracle") or "auto"
+        self._checked("oracle", lambda: oracles_named(self.oracle, self.target or "impl"))
+        attention = option(config, "attention")
+        self.attention = self._checked("attention", lambda: attention_named(attention) if attention else ())
+        """Empty for what the target builds."""
         if self.seconds and self.target is None:
             raise pytest.UsageError("--blockproof-seconds: of what? Name it with --blockproof-target")
-        try:
-            check_spec(self.target or "impl")
-        except ValueError as error:
-            raise pytest.UsageError(f"--blockproof-target: {error}") from None
+        self._checked("target", lambda: check_spec(self.target or "impl"))
+        self.known_file = named_path(config, "known")
+        self.known = self._checked("known", lambda: read_known(self.known_file) if self.known_file else ())
 
-    def _known(self) -> tuple[KnownFinding, ...]:
+    def _checked(self, name: str, read: Callable[[], T]) -> T:
         try:
-            return read_known(self.known_file) if self.known_file else ()
-        except TraceError as error:
-            raise pytest.UsageError(f"--blockproof-known: {error}") from None
+            return read()
+        except (ValueError, TraceError) as error:
+            raise pytest.UsageError(f"--blockproof-{name}: {error}") from None
+
+    def oracles_for(self, spec: str, target: Target | None = None) -> tuple[str, ...]:
+        """What judges a target; what suits it is best known once it is open. Empty if nothing was said and it is not
+        given.
+        """
+        return () if target is None and self.oracle == "auto" else oracles_named(self.oracle, spec, target)
 
     def _seconds(self) -> float:
         given = option(self._config, "seconds") or 0
@@ -56,15 +63,6 @@ class Shared:
         if not 0 <= seconds < float("inf"):
             raise pytest.UsageError(f"--blockproof-seconds: {given!r} is no number of seconds")
         return seconds
-
-    def _names(self, name: str, every: Sequence[str], besides: Sequence[str] = ()) -> tuple[str, ...]:
-        """The names in a list that is separated by commas; every one for `all`, none for `auto` or nothing."""
-        given = option(self._config, name) or "auto"
-        names = () if given == "auto" else tuple(every) if given == "all" else given.replace(" ", "").split(",")
-        known = (*every, *besides)
-        if unknown := [one for one in names if one not in known]:
-            raise pytest.UsageError(f"--blockproof-{name}: {unknown[0]!r} is unknown; choose from {', '.join(known)}")
-        return tuple(one for one in known if one in names)
 
     def opened(self, spec: str) -> Target:
         """The target of this name, opened once. TargetUnavailableError if it cannot be started."""
