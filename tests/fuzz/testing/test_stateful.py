@@ -46,7 +46,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def case_of(machine: Any, **changed: Any) -> Any:
     """The TestCase that pytest would collect, with the same examples each time."""
     case = machine.TestCase
-    usual = {"derandomize": True, "database": None, "phases": QUICK, "report_multiple_bugs": False}
+    usual: dict[str, Any] = {"derandomize": True, "database": None, "phases": QUICK, "report_multiple_bugs": False}
     case.settings = settings(case.settings, **(usual | changed))
     return case
 
