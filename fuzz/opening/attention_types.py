@@ -10,7 +10,9 @@ def attention_named(text: str) -> tuple[str, ...]:
     The names are those of `ATTENTION`.
     """
     names = tuple(ATTENTION) if text == "all" else tuple(name.strip() for name in text.split(",") if name.strip())
-    if not names or (unknown := [name for name in names if name not in ATTENTION]):
-        what = unknown[0] if names else ""
-        raise ValueError(f"{what!r} is unknown; {did_you_mean(what, (*ATTENTION, 'all'))}")
+    for name in names:
+        if name not in ATTENTION:
+            raise ValueError(f"{name!r} is unknown; {did_you_mean(name, (*ATTENTION, 'all'))}")
+    if not names:
+        raise ValueError("an empty list leaves nothing to run; write all, or some of full, sliding, mamba, ...")
     return names
