@@ -4,6 +4,7 @@ A difference between the sides is a situation that changed. A finding of the ora
 its smallest trace shows it on one side and not on the other.
 """
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from ..runs.pair import Pair, Strictness
 from ..targets.base import Target
 from ..traces.replay import replay
 from ..traces.shrink import NotReproducedError
-from .bisect import Answer, Question, State, observe
+from .bisect import Answer, Question, State, observe, one_line
 from .diff import SHRINK_SECONDS, Comparison, Differences, compare_targets, share_of
 from .timing import Timing, compare_speed
 from .verify_proofs import Proofs
@@ -33,6 +34,7 @@ from .verify_sides import Borrowed, Lasting, Side
 COMPARED, JUDGED = 0.5, 0.25
 """Shares of the limits: of the comparison, and of the oracles on each side."""
 TIMED_OPERATIONS = 2_000
+_NUMBERS = re.compile(r"[\d, ]+")
 
 
 class Where(StrEnum):
@@ -212,11 +214,19 @@ def _judge(done: Verification, side: Side, plan: Plan, say: Callable[[str], None
         else:
             question = Question(trace, finding.kind, tuple(judging_of(found, plan).oracles))
             answer = observe(question, lambda: Borrowed(other.target))
+            if answer.state is State.FAILS and not _is_same(answer, finding, trace):
+                answer = replace(answer, state=State.OTHER)
         if is_new or not any(one.finding.kind == finding.kind and one.where is Where.BOTH for one in done.judged):
             where = _where(is_new, answer.state)
-            done.judged.append(Judged(finding, trace, found.times, where, "" if answer.state.fails else answer.why))
+            done.judged.append(Judged(finding, trace, found.times, where, "" if where is Where.BOTH else answer.why))
     if done.interrupted:
         raise KeyboardInterrupt
+
+
+def _is_same(answer: Answer, finding: Finding, trace: Trace) -> bool:
+    """True if the other side shows the same at the same operation, but for numbers: not another mistake of its kind."""
+    mine = one_line(f"{' at '.join(finding.kind)}: {finding.detail}")
+    return answer.operations == len(trace.operations) and _NUMBERS.sub("", mine) == _NUMBERS.sub("", answer.why)
 
 
 def _where(is_new: bool, other: State) -> Where:

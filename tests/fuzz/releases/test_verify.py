@@ -13,6 +13,7 @@ from blockproof.fuzz.opening.targets import open_here
 from blockproof.fuzz.releases import diff
 from blockproof.fuzz.releases import verify as verifying
 from blockproof.fuzz.releases import verify_report as report
+from blockproof.fuzz.releases.bisect import observe
 from blockproof.fuzz.releases.timing import Home, Timing, compare_speed, home_of
 from blockproof.fuzz.releases.verify import Where, verify
 from blockproof.fuzz.releases.verify_sides import Lasting, Side, named_sides
@@ -117,6 +118,18 @@ def test_what_the_change_breaks_is_told_from_what_it_fixes_and_from_what_both_ha
     both = verified(BROKEN, BROKEN, operations=4_000)
     assert both.code == 0
     assert {one.where for one in both.judged} == {Where.BOTH}
+
+
+@pytest.mark.parametrize(("earlier", "words", "both"), [(0, "", True), (1, "", False), (0, " in another way", False)])
+def test_another_mistake_of_the_same_kind_is_not_the_same(monkeypatch, earlier, words, both):
+    def elsewhere(question, open_target):
+        answer = observe(question, open_target)
+        return replace(answer, operations=answer.operations - earlier, why=re.sub(r"\d", "7", answer.why) + words)
+
+    monkeypatch.setattr(verifying, "observe", elsewhere)
+    done = verified(BROKEN, BROKEN, operations=4_000)
+    assert {one.where for one in done.judged} == ({Where.BOTH} if both else {Where.NEW, Where.OPEN})
+    assert done.code == (0 if both else 1)
 
 
 @pytest.mark.parametrize("new", [Changed(allocate=Refused()), "impl"])
