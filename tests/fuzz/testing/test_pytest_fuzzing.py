@@ -57,8 +57,8 @@ def test_a_finding_is_told_in_steps_and_can_be_repeated(project, workers):
         ]
     )
     for what in ("repeat it", "repeat the search"):
-        words = shlex.split(re.search(rf"^{what}: (.*)$", done.stdout.str(), re.MULTILINE)[1])
-        command = [sys.executable, "-m", "blockproof.fuzz.cli", *words[1:]]
+        said = shlex.split(re.search(rf"^{what}: (.*)$", done.stdout.str(), re.MULTILINE)[1])
+        command = [sys.executable, "-m", "blockproof.fuzz.cli", *said[1:]]
         again = subprocess.run(command, cwd=project.path, capture_output=True, text=True, check=False)
         assert again.returncode == 1, again.stdout + again.stderr
         assert "S10" in again.stdout
