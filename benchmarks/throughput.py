@@ -20,8 +20,6 @@ from pathlib import Path
 from statistics import median
 from unittest.mock import patch
 
-from blockproof.fuzz.engines import machine
-from blockproof.fuzz.engines import seeded as engines
 from blockproof.fuzz.engines.choice import run_engine
 from blockproof.fuzz.engines.mutants import MUTANTS, Hunt, can_be_tried, hunt
 from blockproof.fuzz.engines.plan import RUN_OPERATIONS, Plan
@@ -30,6 +28,7 @@ from blockproof.fuzz.findings.oracle_names import LOCKSTEP, ORACLES
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.runs import open_run
 from blockproof.fuzz.targets.base import Target
 from blockproof.fuzz.workload.draw import Draw, SeededDraw
 from blockproof.fuzz.workload.operations import Workload
@@ -45,9 +44,9 @@ WARM_UP_OPERATIONS = 2_000
 FAULT_SECONDS = 20.0
 
 
-def shape_of_64_blocks(draw: Draw, kinds: Sequence[Kind]) -> Shape:
+def shape_of_64_blocks(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = ()) -> Shape:
     """Drawn like all shapes, but for the size of the pool."""
-    return replace(draw_shape(draw, kinds), num_blocks=BLOCKS)
+    return replace(draw_shape(draw, kinds, block_sizes), num_blocks=BLOCKS)
 
 
 @dataclass
@@ -238,8 +237,7 @@ def main() -> None:
     load = os.getloadavg()[0]
     bind_to_one_core()
     with ExitStack() as stack:
-        for module in (engines, machine):
-            stack.enter_context(patch.object(module, "draw_shape", shape_of_64_blocks))
+        stack.enter_context(patch.object(open_run, "draw_shape", shape_of_64_blocks))
         all_cases = list(cases(arguments.target, stack))
         measure(all_cases, arguments.seconds, arguments.rounds)
     planted = [fault for fault in MUTANTS.values() if LOCKSTEP in fault.oracles and can_be_tried(fault)]

@@ -223,7 +223,6 @@ class KVCacheMachine(MachineRun):
         new_tokens=NEW_TOKENS,
         drafts=DRAFTS,
         lookahead=LOOKAHEAD,
-        gate=SELDOM,
         rejected=DRAFTS,
         late=st.booleans(),
         token=TOKENS,
@@ -234,7 +233,6 @@ class KVCacheMachine(MachineRun):
         new_tokens: int,
         drafts: int = 0,
         lookahead: int = 0,
-        gate: bool = False,
         rejected: int = 0,
         late: bool = False,
         token: int = 0,
@@ -245,7 +243,7 @@ class KVCacheMachine(MachineRun):
         """
         hit = fresh(request) and self.has("Lookup", "Allocate.hit")
         if not hit or self.ask(ops.Lookup(request.name)):
-            self._allocate(request, new_tokens, drafts, hit=hit, lookahead=lookahead, gate=gate)
+            self._allocate(request, new_tokens, drafts, hit=hit, lookahead=lookahead)
         if self.is_over or not scheduled(request):
             return
         if late and drafting(request) and self.has("Reject"):
