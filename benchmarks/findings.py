@@ -12,14 +12,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parents[1] / "tests" / "fuzz"
 sys.path.append(str(HERE))
 
-import faulty_engines  # noqa: E402  # stands beside the tests
-import promises  # noqa: E402
+import faulty_engines  # type: ignore[import-not-found]  # noqa: E402  # both stand beside the tests
+import promises  # type: ignore[import-not-found]  # noqa: E402
 
 BATCH = 100
 """Findings whose pytest files are run by one process."""
@@ -68,7 +69,7 @@ def main() -> int:
     return 1 if broken else 0
 
 
-def turns(mistakes):
+def turns(mistakes: Sequence[Callable[..., object]]) -> Iterator[tuple[int, str, int]]:
     """Number of the turn, name of the mistake, and seed, without end."""
     for number in count():
         yield number, mistakes[number % len(mistakes)].__name__, number // len(mistakes)
@@ -80,6 +81,7 @@ def run_tests(waiting: list[Path], out: Path, broken: list[str]) -> int:
         return 0
     elsewhere = out / "elsewhere"
     elsewhere.mkdir(parents=True, exist_ok=True)
+    number: int
     number, wrong = promises.passing_of(waiting, elsewhere)
     broken += wrong
     broken += [f"{number} tests for {len(waiting)} findings"] if number != 2 * len(waiting) else []

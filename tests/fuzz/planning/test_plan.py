@@ -372,7 +372,15 @@ def test_the_document_for_machines_has_the_documented_fields(capsys):
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("1048576", 2**20), ("1B", 1), ("60GiB", 60 * GIB), ("80 GB", 80 * 10**9), ("1.5TiB", 3 * 2**39), ("512mib", 2**29), ("1EiB", None)],
+    [
+        ("1048576", 2**20),
+        ("1B", 1),
+        ("60GiB", 60 * GIB),
+        ("80 GB", 80 * 10**9),
+        ("1.5TiB", 3 * 2**39),
+        ("512mib", 2**29),
+        ("1EiB", None),
+    ],
 )
 def test_sizes_of_memory(text, size, capsys):
     if size is None:
