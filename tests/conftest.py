@@ -1,11 +1,17 @@
 """Makes tests the same wherever and however often they run, and says at the end how many slow ones were left out."""
 
 import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+EXAMPLE = Path(__file__).parents[1] / "examples" / "my-engine"
+ENGINES = ("my_engine", "my_target", "faulty_engines")
+"""Modules of which tests have versions of their own, in folders of their own."""
 LEFT_OUT = "slow_tests_left_out"
 left_out = pytest.StashKey[int]()
 
@@ -19,6 +25,17 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("steady")
+
+
+@pytest.fixture(autouse=True)
+def _engines_of_its_own() -> Iterator[None]:
+    """No test sees the engine that another one has imported, nor where it found it."""
+    path = [entry for entry in sys.path if entry != str(EXAMPLE)]
+    sys.path[:] = path
+    for name in ENGINES:
+        sys.modules.pop(name, None)
+    yield
+    sys.path[:] = path
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,7 +1,7 @@
 """The result of a run: the trace of operations that were applied, and the finding, the first thing that was wrong."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...model.cause import Cause
 from ...model.ops import Failed, Operation, Outcome, Shape, to_json
@@ -57,6 +57,11 @@ class Finding:
         if self.raised is not None or not isinstance(self.actual, Failed):
             return self.raised
         return None if self.oracle == LOCKSTEP and self.expected == self.actual else self.actual.cause
+
+    def without_cause(self) -> "Finding":
+        """The same without the exception behind it: its words and lines are those of one release."""
+        actual = replace(self.actual, cause=None) if isinstance(self.actual, Failed) else self.actual
+        return replace(self, actual=actual, raised=None)
 
     @property
     def identity(self) -> tuple[str, ...]:

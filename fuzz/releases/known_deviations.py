@@ -33,7 +33,7 @@ def find_smallest(name: str, deviation: Deviation, target: Target, seconds: floa
     shrunk = shrink(summary.trace, summary.finding.kind, target, plan.judging())
     if shrunk.interrupted:
         raise KeyboardInterrupt
-    return TraceFile(shrunk.trace, target.name, FoundWhat.of(shrunk.finding))
+    return TraceFile(shrunk.trace, target.name, FoundWhat.of(shrunk.finding.without_cause()))
 
 
 def undeclared(name: str, trace: Trace, target: Target) -> Finding | str:
@@ -44,7 +44,7 @@ def undeclared(name: str, trace: Trace, target: Target) -> Finding | str:
     excused, _ = replay(trace, target)
     if excused is not None:
         return f"{name}: differs in `{excused.kind[0]}` at {excused.kind[1]} although it is declared"
-    return finding
+    return finding.without_cause()
 
 
 def trace_names(deviation: Deviation) -> tuple[str, ...]:

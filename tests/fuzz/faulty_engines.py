@@ -8,8 +8,6 @@ import sys
 from pathlib import Path
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "my-engine"
-if str(EXAMPLE) not in sys.path:
-    sys.path.append(str(EXAMPLE))
 
 
 class BrokenError(LookupError):
@@ -242,6 +240,8 @@ def _faulty(target, attribute, plant):
 
 
 def _make_mine(plant):
+    if str(EXAMPLE) not in sys.path:
+        sys.path.append(str(EXAMPLE))
     from my_target import make_target  # type: ignore[import-not-found]  # beside the example
 
     return _faulty(make_target(), "core", plant)

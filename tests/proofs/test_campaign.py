@@ -104,7 +104,7 @@ def test_a_refutation_that_nobody_declared_is_a_finding(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["T99"], "no theorem is called 'T99'; see blockproof prove --list"),
+        (["T99"], "no theorem is called 'T99'; did you mean 'T9'?"),
         (["--target", "nonsense"], "write model, impl, "),
         (["--target", "vllm==x"], "write model, impl, "),
         (["--seconds", "0"], "--seconds"),
