@@ -75,11 +75,9 @@ class KVCacheMetricsCollector:
         """The pool takes the block for another use; ends its record."""
         state = self.block_metrics.pop(block.block_id, None)
         if state is not None:
-            self._eviction_events.append(
-                KVCacheEvictionEvent(
-                    state.get_lifetime_seconds(), state.get_idle_time_seconds(), tuple(state.get_reuse_gaps_seconds())
-                )
-            )
+            idle = state.get_idle_time_seconds()  # first, so that a block never lived for less than it was idle
+            lifetime, gaps = state.get_lifetime_seconds(), tuple(state.get_reuse_gaps_seconds())
+            self._eviction_events.append(KVCacheEvictionEvent(lifetime, idle, gaps))
 
     def reset(self) -> None:
         """Forget all blocks followed and all events not handed out yet."""
