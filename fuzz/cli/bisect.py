@@ -7,8 +7,17 @@ from typing import Annotated
 
 import typer
 
-from .commits import AdapterOption, PathOption, commit_target_or_usage
-from .options import JsonOption, OracleOption, TraceArgument, is_auto, oracles_or_usage, timed_teller
+from .options import (
+    AdapterOption,
+    JsonOption,
+    OracleOption,
+    PathOption,
+    TraceArgument,
+    commit_target_or_usage,
+    is_auto,
+    oracles_or_usage,
+    timed_teller,
+)
 
 
 def bisect(

@@ -20,6 +20,7 @@ from .completion import attention_lists, oracle_lists, target_names
 if TYPE_CHECKING:
     from ...model.ops import Shape
     from ..oracles.shadow import Memory
+    from ..releases.commit_target import Wanted
     from ..targets.base import Calculator, Target
 
 OpenedT = TypeVar("OpenedT", "Target", "Calculator")
@@ -61,6 +62,11 @@ TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace fi
 RecordedTargetOption = Annotated[
     str | None, typer.Option(help="Which target; the one in the trace by default.", autocompletion=target_names)
 ]
+AdapterOption = Annotated[
+    Path | None,
+    typer.Option(help="With --git: a file or folder with the target, which all commits use as it is now."),
+]
+PathOption = Annotated[str, typer.Option(help="With --git: the folder in it where modules are, such as src.")]
 
 
 def seed_or_drawn(seed: int | None) -> int:
@@ -148,6 +154,18 @@ def recorded_target(file: Path, spec: str) -> str:
     if ":" in spec and not spec.startswith("fault:"):
         raise typer.BadParameter(f"{file} was made with {spec!r}; if you trust that code, add --target {spec}")
     return spec
+
+
+def commit_target_or_usage(target: str | None, path: str, adapter: Path | None) -> "Wanted":
+    """The target of each commit. BadParameter, in one line, if it is no factory or the path leads elsewhere."""
+    from ..opening.own_code import FORMS, is_factory
+    from ..releases.commit_target import Wanted
+
+    if target is None or not is_factory(target):
+        raise typer.BadParameter(f"--git needs --target with one of {FORMS}, a target that each commit makes")
+    if Path(path).is_absolute() or ".." in Path(path).parts:
+        raise typer.BadParameter(f"--path: {path} is not below the repository; write it relative to that, as in src")
+    return Wanted(target, path, adapter)
 
 
 @contextmanager

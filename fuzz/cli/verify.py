@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .commits import AdapterOption, PathOption, commit_target_or_usage
 from .completion import target_names
 from .options import (
+    AdapterOption,
     AttentionOption,
     JsonOption,
+    PathOption,
     SeedOption,
     attention_names,
+    commit_target_or_usage,
     document_alone,
     seed_or_drawn,
     timed_teller,
