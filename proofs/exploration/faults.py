@@ -13,7 +13,7 @@ from typing import Any
 from ...model.ops import Group
 from .expansion import Expansion
 from .moves import Move
-from .packing import Focus, Look, Packed
+from .packing import Focus, Look, Pool, View
 from .scope import Scope, shape_of
 
 
@@ -275,13 +275,26 @@ def _one_block_too_many(expansion: Expansion) -> None:
 
 @_fault("symmetry", "the order of the free queue is left out of a state", CROWDED)
 def _queue_order_forgotten(expansion: Expansion) -> None:
-    def pack(original: Callable[..., Any], look: Look, focus: Focus, *rest: Any, **more: Any) -> Packed:
-        by_content = sorted(look.queue, key=look.codes.__getitem__)
-        packed: Packed = original(look._replace(queue=by_content), focus, *rest, **more)
-        return packed
-
     if expansion.canonical:
-        _wrap(expansion.packer, "pack", pack)
+        _wrap(expansion.packer, "part", lambda part, look, *rest, **more: part(_by_content(look), *rest, **more))
+
+
+@_fault("once", "the order of the free queue is left out of what a request sees of the pool", CROWDED)
+def _queue_order_unseen(expansion: Expansion) -> None:
+    packer = expansion.packer
+
+    def view(original: Callable[..., View], pool: Pool, look: Look, slot: int) -> View:
+        seen = original(pool, look, slot)
+        order = tuple(sorted(packer.slots, key=seen.place.__getitem__))
+        unordered = packer.part(_by_content(look), Focus(), order, rename=True)
+        return seen._replace(part=seen.part._replace(pool=unordered.pool))
+
+    _wrap(packer, "view", view)
+
+
+def _by_content(look: Look) -> Look:
+    """With a free queue whose order says nothing."""
+    return look._replace(queue=sorted(look.queue, key=look.codes.__getitem__))
 
 
 @_fault("one at a time", "a request is never preempted in the middle of a step", STEPS)

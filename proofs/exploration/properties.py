@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from ...model import ops
-from ...model.attention import Mamba
-from ...model.core import Model
+from ...model.attention import Mamba, Rule
 from ...model.ops import Operation
 from .contents import Contents
 from .core_side import Answer
@@ -39,6 +38,7 @@ MEANING = {
     "L1": "from every state the scheduler's own moves lead to one where all requests have finished",
     "symmetry": "states that differ in the names of blocks and requests only have the same future",
     "one at a time": "looking at one request at a time loses no state at rest",
+    "once": "making an operation once for all states that look alike to its request loses no state",
 }
 """Every property that an exploration checks. S3 (the data plane) is the shadow memory's, S13 needs a running device."""
 
@@ -55,12 +55,10 @@ def _changed(entry: int, now: int) -> bool:
 class Properties:
     """The checks for one scope."""
 
-    def __init__(self, scope: Scope, model: Model, contents: Contents) -> None:
-        self.scope, self.contents = scope, contents
-        self.rules = model.rules
-        self.sinks = list(model.state.sinks)
-        self.alignment = model.coordinator.alignment
-        self.groups = range(len(model.rules))
+    def __init__(self, scope: Scope, rules: Sequence[Rule], sinks: Sequence[int], contents: Contents) -> None:
+        self.scope, self.rules, self.sinks, self.contents = scope, rules, sinks, contents
+        self.alignment = rules[0].b if len(rules) == 1 else scope.shape.scheduler_block_size
+        self.groups = range(len(rules))
         self._needed: dict[tuple[int, int], list[int]] = {}
 
     def needed(self, group: int, computed: int) -> list[int]:
@@ -71,6 +69,10 @@ class Properties:
             tokens = (t for t in range(computed) if rule.attends(computed, t))
             found = self._needed[group, computed] = sorted({t // rule.b for t in tokens})
         return found
+
+    def dead(self, group: int, computed: int) -> int:
+        """Leading entries of the table that no query reads any more with so many tokens computed."""
+        return min(self.needed(group, computed), default=computed // self.rules[group].b)
 
     # States.
 
@@ -210,12 +212,11 @@ class Properties:
             broken.append(("S8", f"{op} was refused and changed what is registered"))
         assert isinstance(op, ops.Allocate)
         for group in self.groups:
-            rule = self.rules[group]
             for name, old in before.tables[group].items():
                 new = after.tables[group].get(name, [])
                 if new == old:
                     continue
-                dead = max(0, rule.removable(before.requests[NAMES.index(name)][1])) // rule.b
+                dead = self.dead(group, before.requests[NAMES.index(name)][1])
                 if name != op.request or len(new) != len(old) or new[dead:] != old[dead:]:
                     broken.append(("S8", f"{op} was refused and changed the table of {name} from {old} to {new}"))
         if [block for block in before.queue if after.counts[block]]:

@@ -42,6 +42,12 @@ class Scope:
     """Slots that each allocation asks for beyond its tokens."""
     gate: bool = False
     """True if the first allocation of a request is refused unless its whole sequence fits."""
+    reserved: tuple[int, ...] = (0,)
+    """Blocks that the first allocation of a request may have to leave to others."""
+    external: tuple[int, ...] = ()
+    """How many tokens behind its hit a request may get from outside (a connector), besides none."""
+    delay: bool = False
+    """True if such tokens may arrive later, when others have acted in between."""
     abort: bool = True
     """True if a request may be aborted at any time."""
     evict: bool = False

@@ -48,3 +48,10 @@ def test_a_scope_too_large_for_a_check_is_refused():
 
 def test_alone_there_is_no_other_request_to_be_in_between():
     assert reductions.one_at_a_time(replace(ALONE, abort=True))[0] == []
+
+
+@pytest.mark.parametrize("scope", SCOPES, ids=lambda scope: scope.name)
+def test_each_operation_once_loses_and_adds_nothing(scope):
+    broken, every, made = reductions.once(scope)
+    assert broken == []
+    assert every > 1.5 * made
