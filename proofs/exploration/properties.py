@@ -32,7 +32,9 @@ MEANING = {
     "S10": "registered content stays until its block is taken, evicted or the cache is reset",
     "S11": "the events of a transition lead from the registered contents before to those after",
     "S12": "freeing an unknown request changes nothing",
-    "S15": "every position that a step writes is in a block that nobody else holds when the step is allocated",
+    "S15": "every position that a step or a connector writes is in a block that nobody else holds when it is allocated, "
+    "or that is registered as just what is written",
+    "gate": "behind the gate the whole sequence finds room in what is free beyond the reserved blocks (full attention)",
     "quiet": "a submission, a lookup and the end of a step change nothing but their own request",
     "lockstep": "model and core agree in outcome, state and events",
     "L1": "from every state the scheduler's own moves lead to one where all requests have finished",
@@ -102,10 +104,18 @@ class Properties:
         rule, table, counts = self.rules[group], look.tables[group][name], look.counts
         last, broken = (positions.stop - 1) // rule.b, []
         for entry in range(last if isinstance(rule, Mamba) else positions.start // rule.b, last + 1):
-            if entry >= len(table) or not table[entry] or counts[table[entry]] != 1:
-                text = f"group {group}, {name}: entry {entry} of {table} is written, references are {counts}"
-                broken.append(("S15", text))
+            if entry < len(table) and table[entry] and (counts[table[entry]] == 1 or self._same(group, name, look, entry)):
+                continue
+            text = f"group {group}, {name}: entry {entry} of {table} is written, references are {counts}"
+            broken.append(("S15", text))
         return broken
+
+    def _same(self, group: int, name: str, look: Look, entry: int) -> bool:
+        """True if an entry is registered as what its request will write there: a token that was loaded is computed
+        again where a whole prompt came from outside."""
+        tokens = self.contents.sequences[look.requests[NAMES.index(name)][0]][0]
+        content = (group, tokens[: (entry + 1) * self.rules[group].b])
+        return look.codes[look.tables[group][name][entry]] == self.contents.code.get(content, -1)
 
     def _shared(self, look: Look, broken: list[Broken]) -> None:
         holders: dict[int, tuple[int, tuple[int | str, ...]]] = {}
@@ -155,11 +165,14 @@ class Properties:
             return broken
         self._conserved(after, broken)
         leaving = op.request if isinstance(op, ops.Free | ops.Preempt) else None
-        taken = self._tables(before, after, leaving, broken)
+        external = op.external if isinstance(op, ops.Allocate) else 0
+        taken = self._tables(before, after, leaving, external, broken)
         if not same_codes and answer != _CLEARED:
             self._survives(before, op, after, taken, broken)
         if answer[0] == "refused":
             self._refused(before, op, after, broken)
+        elif isinstance(op, ops.Allocate):
+            self._given(op, after, broken)
         self._in_order(before, after, taken, broken)
         return broken
 
@@ -178,8 +191,13 @@ class Properties:
         elif not entries and len(queue) + len(self.sinks) != len(counts) - 1:
             broken.append(("S1", f"nobody holds anything, and only {queue} are free"))
 
-    def _tables(self, before: Look, after: Look, leaving: str | None, broken: list[Broken]) -> set[int]:
-        """Check S5. Returns the blocks that were taken to be filled anew: what a table has gained, a hit left out."""
+    def _tables(
+        self, before: Look, after: Look, leaving: str | None, external: int, broken: list[Broken]
+    ) -> set[int]:
+        """Check S5. Returns the blocks that were taken to be filled anew: what a table has gained, a hit left out.
+
+        `external`: tokens that have come from outside behind the hit.
+        """
         taken: set[int] = set()
         for group in self.groups:
             old, now = before.tables[group], after.tables[group]
@@ -188,7 +206,8 @@ class Properties:
             for name, table in now.items():
                 had = old.get(name)
                 if had is None:
-                    taken.update(table[after.requests[NAMES.index(name)][1] // self.rules[group].b :])
+                    hit = after.requests[NAMES.index(name)][1] - external
+                    taken.update(table[hit // self.rules[group].b :])
                 elif had != table and name != leaving:
                     taken.update(table[len(had) :])
                     if len(table) < len(had) or any(map(_changed, had, table)):
@@ -221,6 +240,23 @@ class Properties:
                     broken.append(("S8", f"{op} was refused and changed the table of {name} from {old} to {new}"))
         if [block for block in before.queue if after.counts[block]]:
             broken.append(("S8", f"{op} was refused and holds blocks that were free before"))
+
+    def _given(self, op: ops.Allocate, after: Look, broken: list[Broken]) -> None:
+        """Check what an allocation promises: own blocks for tokens from outside, room behind the gate."""
+        shape, wanted = self.scope.shape, 0
+        number, computed, _ = after.requests[NAMES.index(op.request)]
+        whole = min(len(self.contents.sequences[number][0]) + op.lookahead, shape.max_model_len)
+        for group in self.groups:
+            rule, table = self.rules[group], after.tables[group].get(op.request, [])
+            if rule.is_full:
+                wanted += max(0, -(-whole // rule.b) - len(table))
+            for entry in self.needed(group, computed) if op.external else ():
+                if entry * rule.b >= computed - op.external and entry < len(table) and after.counts[table[entry]] > 1:
+                    text = f"group {group}, {op.request}: entry {entry} of {table} is loaded, references are {after.counts}"
+                    broken.append(("S15", text))
+        if op.gate and wanted > len(after.queue) - op.reserved:
+            text = f"{op} was let in: {wanted} blocks are still to come, {len(after.queue)} are free"
+            broken.append(("gate", text))
 
     def _in_order(self, before: Look, after: Look, taken: set[int], broken: list[Broken]) -> None:
         counts, queue = after.counts, before.queue

@@ -53,7 +53,7 @@ class Scope:
     evict: bool = False
     """True if any registered block may be evicted from outside, one at a time, and the cache reset."""
     must_reach: tuple[str, ...] = ()
-    """Situations that some transition must bring about (`Model.reached`): else the scope is too small to mean much."""
+    """What some transition must bring about (`situations`): else the scope is too small to mean much."""
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -71,6 +71,9 @@ class Scope:
                 ),
                 (self.outputs < 1, f"{self.outputs} output tokens: give at least 1"),
                 (not self.sampled, "no sampled token value: give at least one"),
+                (not self.reserved or min(self.reserved) < 0, f"reserved {self.reserved}: give 0 or more blocks"),
+                (any(tokens < 1 for tokens in self.external), f"external {self.external}: give positive numbers"),
+                (self.delay and not self.external, "delay without external tokens: say how many may arrive"),
                 (not self.chunks or min(self.chunks) < 1, f"chunks {self.chunks}: give positive numbers"),
                 (
                     longest > self.shape.max_model_len,

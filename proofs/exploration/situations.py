@@ -36,6 +36,8 @@ class Situations:
         self.groups = range(len(scope.shape.groups))
         self.sizes = [group.block_size * scope.shape.parallel for group in scope.shape.groups]
         self.unit = self.sizes[0] if len(self.sizes) == 1 else scope.shape.scheduler_block_size
+        self.drafting = [index for index, group in enumerate(scope.shape.groups) if group.speculative_blocks]
+        """Groups with blocks for states of drafts, which move along their tables."""
         self._eagle = scope.shape.eagle or any(group.eagle for group in scope.shape.groups)
 
     def of(
@@ -124,8 +126,9 @@ class Situations:
                     nulled |= not table[0]
                 elif had != table:
                     gone = [block for block, now in zip(had, table, strict=False) if block and not now]
-                    moved |= any(block in table for block in gone)
-                    nulled |= any(block not in table for block in gone)
+                    stayed = [block for block in gone if group in self.drafting and block in table]
+                    moved |= bool(stayed)
+                    nulled |= len(stayed) < len(gone)
         if nulled:
             yield NULLS
         if moved:
