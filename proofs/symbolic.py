@@ -62,9 +62,8 @@ class Run:
         self._planned: Sequence[bool] = ()
         self._open: list[list[bool]] = []
         self._names = 0
-        self._laws: set[str] = set()
-        self.divisors: dict[tuple[str, str], tuple[SymbolicInt, SymbolicInt, SymbolicInt]] = {}
-        """Results of `gcd` on this path, each with the quotients of the two numbers."""
+        self._laws: dict[int, z3.BoolRef] = {}
+        self._defined: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
 
     def paths(self, body: Callable[[], Any]) -> Iterator[Path]:
         """Execute `body` along every possible path. ProofError if one cannot be followed to its end."""
@@ -74,7 +73,8 @@ class Run:
             self._planned = self._open.pop()
             self._path = path = Path(list(self.assumptions))
             self._names = 0
-            self.divisors = {}
+            self._defined = {}
+            ProofError.latest = None
             try:
                 with executing(self):
                     path.value = body()
@@ -82,6 +82,8 @@ class Run:
                 raise
             except Exception as error:
                 path.error = error
+            if ProofError.latest is not None:  # the function has caught it
+                raise ProofError.latest
             done += 1
             if done > PATHS_MOST:
                 raise ProofError(f"{self.name}: more than {PATHS_MOST:,} paths: assume more, or split the theorem")
@@ -121,13 +123,27 @@ class Run:
 
     def law(self, name: str, claim: z3.BoolRef) -> None:
         """Something to be proved without any hypothesis."""
-        if str(claim) not in self._laws:
-            self._laws.add(str(claim))
+        if claim.get_id() not in self._laws:
+            self._laws[claim.get_id()] = claim  # kept, so that no other term gets its identity
             self._path.obligations.append(Obligation(f"{self.name}: law {name}", (), claim))
 
     def assume(self, condition: z3.BoolRef) -> None:
         """Define a name made by `fresh_name`: whatever else holds, such a value exists (say why where it is used)."""
         self._path.hypotheses.append(condition)
+
+    def once(self, key: "tuple[object, ...]", make: "Callable[[], Any]") -> Any:
+        """What `make` gave when it was first called for this key on this path.
+
+        Terms in a key are told apart by what they are, never by how they are printed: Z3 shortens long ones.
+        """
+        identity = _identity(key)
+        if identity not in self._defined:
+            self._defined[identity] = key, make()  # the key is kept, so that no other term gets the identity of one
+        return self._defined[identity][1]
+
+    def knows(self, key: "tuple[object, ...]") -> bool:
+        """True if `once` was called for this key on this path."""
+        return _identity(key) in self._defined
 
     def fresh_name(self, stem: str) -> str:
         """A name that no other symbol of this path has; the same one whenever the path is run again."""
@@ -165,6 +181,10 @@ class Run:
             smtlib = Obligation(f"{self.name}: can this branch be taken?", tuple(formulas), z3.BoolVal(False)).smtlib()
             raise UndecidedError(f"{self.name}: cannot decide whether {condition} is possible", smtlib)
         return status == "sat"
+
+
+def _identity(key: tuple[object, ...]) -> tuple[object, ...]:
+    return tuple(("term", part.get_id()) if isinstance(part, z3.AstRef) else part for part in key)
 
 
 _current: Run | None = None

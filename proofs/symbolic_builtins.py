@@ -72,16 +72,18 @@ def common_divisor(x: Number, y: Number) -> tuple[Any, Any, Any]:
     run, left, right = running(), integer_term(x), integer_term(y)
     if run.decide(z3.Or(left <= 0, right <= 0)):
         raise ProofError(f"{run.name}: gcd of a number that may be 0 or negative: assume that it is positive")
-    if (str(right), str(left)) in run.divisors:
-        common, y_part, x_part = run.divisors[str(right), str(left)]
-        return common, x_part, y_part
-    if (str(left), str(right)) not in run.divisors:
-        parts = [symbol(run.fresh_name(stem)) for stem in ("gcd", "times", "times")]
-        common, x_part, y_part = parts
+
+    def defined() -> tuple[Any, Any, Any]:
+        common, x_part, y_part = [symbol(run.fresh_name(stem)) for stem in ("gcd", "times", "times")]
         # The greatest common divisor is such a number, so this assumes nothing.
         run.assume(z3.And(common.term >= 1, left == (common * x_part).term, right == (common * y_part).term))
-        run.divisors[str(left), str(right)] = common, x_part, y_part
-    return run.divisors[str(left), str(right)]
+        return common, x_part, y_part
+
+    if run.knows(("gcd", right, left)):
+        common, y_part, x_part = run.once(("gcd", right, left), defined)
+        return common, x_part, y_part
+    found: tuple[Any, Any, Any] = run.once(("gcd", left, right), defined)
+    return found
 
 
 @contextmanager

@@ -65,15 +65,16 @@ def _common(exact: Callable[..., int], relation: Callable[[Any, Any], Any], numb
     run = running()
     if not every(*(number >= 1 for number in numbers)):
         raise ProofError(f"{run.name}: {exact.__name__} of a number that may be 0 or negative: assume it positive")
-    known = exact.__name__, ", ".join(str(term(number)) for number in numbers)
-    if known not in run.divisors:
+
+    def defined() -> Any:
         common = symbol(run.fresh_name(exact.__name__))
         # Such a number exists: it is what the real function returns. So this assumes nothing.
         run.assume((common >= 1).term)
         for number in numbers:
             run.assume(relation(common, number).term)
-        run.divisors[known] = common, common, common
-    return run.divisors[known][0]
+        return common
+
+    return run.once((f"common {exact.__name__}", *map(term, numbers)), defined)
 
 
 _OURS: Mapping[str, Any] = {
