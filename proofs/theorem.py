@@ -117,9 +117,9 @@ class Statement:
 
     @property
     def number(self) -> tuple[int, str]:
-        """Sort key: `T4.eagle` comes after `T4`."""
+        """Sort key: `T4.eagle` comes after `T4`, and what is about a safety property (`S1`) after all theorems."""
         head, _, rest = self.id[1:].partition(".")
-        return int(head), rest
+        return int(head) + (100 if self.id.startswith("S") else 0), rest
 
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> "Verdict":
         """Prove or refute it for a core; `seconds` bounds each question to the solver.
