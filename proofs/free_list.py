@@ -156,7 +156,7 @@ class SymbolicQueue:
             z3.Function(f"{stem}_{name}", z3.IntSort(), z3.IntSort()) for stem in ("at", "place", "spare", "number")
         )
         self._at, self._place, self._spare, self._number = at, place, spare, number
-        self._key = (type(self), name, str(self._n), str(self._gap))
+        self._of = (self._n, self._gap)
         self._places_met: dict[int, Any] = {}
         self.order = SymbolicOrder(n, at, place, lambda i: [i])
         self.heap = Heap(f.block_kind, name, self._assume_reference)
@@ -243,10 +243,10 @@ class SymbolicQueue:
 
     def _instance(self, name: str, fact: Callable[[Any], Any], x: Any) -> Any:
         """A fact for `x`. It is built once for a variable, which is then replaced: that is quicker by far."""
-        key = (name, *self._key)
+        key = (name, type(self), self._name, *(None if one is None else one.get_id() for one in self._of))
         if key not in _FACTS:
-            _FACTS[key] = fact(_VARIABLE)
-        return z3.substitute(_FACTS[key], (_VARIABLE, x))
+            _FACTS[key] = self._of, fact(_VARIABLE)  # terms are kept, so that no other one gets their identities
+        return z3.substitute(_FACTS[key][1], (_VARIABLE, x))
 
     def _fact_of_place(self, i: Any) -> Any:
         here, heap = self._at(i), self.heap

@@ -3,12 +3,22 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import z3
 
 
 class ProofError(Exception):
-    """The run cannot go on without guessing: the theorem is neither proved nor refuted."""
+    """The run cannot go on without guessing: the theorem is neither proved nor refuted.
+
+    The latest one is remembered: a function under proof that catches it does not get away with it (`Run.paths`).
+    """
+
+    latest: ClassVar["ProofError | None"] = None
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        ProofError.latest = self
 
 
 class UndecidedError(ProofError):

@@ -209,7 +209,7 @@ class Expansion:
         after, events = self._same(move, answer, other, look)
         # Every field of the look that stayed the same is the very object it was: the next restore then sees it at once.
         self._now = Look(after.requests, *look[1:]) if self._quiet else after
-        situations = self.situations.of(look, focus, op, answer, after, events, pair.refusal)
+        situations = self.situations.of(look, focus, op, answer, after, events, pair.model.refusal)
         return Step(after, self._focus(move, answer), situations)
 
     def _same(

@@ -88,6 +88,12 @@ def _wrap(owner: Any, name: str, change: Callable[..., Any]) -> None:
     setattr(owner, name, partial(change, getattr(owner, name)))
 
 
+def _decide(expansion: Expansion, **decisions: Callable[..., Any]) -> None:
+    """Let the model decide otherwise."""
+    model = expansion.pair.model
+    model.policy = replace(model.policy, **decisions)
+
+
 def _core(expansion: Expansion) -> Any:
     return expansion.pair.core.manager
 
@@ -253,11 +259,7 @@ def _hashless_to_the_back(expansion: Expansion) -> None:
 
 @_fault("lockstep", "the model forgets that a request in front of the gate may be refused", replace(CROWDED, gate=True))
 def _model_without_gate(expansion: Expansion) -> None:
-    _wrap(
-        expansion.pair.model,
-        "predicted",
-        lambda predicted, plan, *, capped: 0 if capped else predicted(plan, capped=False),
-    )
+    _decide(expansion, admits=lambda core, plan: True)
 
 
 # What both sides do alike.
@@ -265,7 +267,8 @@ def _model_without_gate(expansion: Expansion) -> None:
 
 @_fault("L1", "both sides want a block more than they take, so who needs the whole pool never gets it", CROWDED)
 def _one_block_too_many(expansion: Expansion) -> None:
-    _wrap(expansion.pair.model, "predicted", lambda predicted, plan, *, capped: predicted(plan, capped=capped) + 1)
+    predicted = expansion.pair.model.policy.predicted
+    _decide(expansion, predicted=lambda *asked: predicted(*asked) + 1)
     coordinator = _core(expansion).coordinator
     _wrap(coordinator, "get_num_blocks_to_allocate", lambda predict, *args, **more: predict(*args, **more) + 1)
 

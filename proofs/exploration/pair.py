@@ -9,9 +9,9 @@ carried out by the two sides' own methods.
 from typing import Any
 
 from ...model import ops
-from ...model.attention import CoreError, Mamba
-from ...model.core import Model, Refusal
-from ...model.ops import Operation
+from ...model.attention import Mamba
+from ...model.core import Model
+from ...model.ops import Done, Operation, Refused
 from ...model.requests import Request
 from ...model.state import Cleared, Key, Removed
 from .contents import Contents
@@ -35,37 +35,19 @@ class Pair:
         self.names = NAMES[: scope.requests]
         self.groups = range(len(shape.groups))
         self.mamba = [group for group in self.groups if isinstance(model.rules[group], Mamba)]
-        self.refusal = ""
-        """Which check refused the last operation, as the model names it; empty if it was not refused."""
         self._identity: list[tuple[int, Key]] = []
         """As it was restored last: which content each block was registered as."""
         self._submits = {(name, prompt): ops.Submit(name, prompt) for name in self.names for prompt in scope.prompts}
         self._core_look = CoreLook(self.core, self.contents, self.names, self.mamba)
-        self._methods: dict[type[Operation], Any] = {
-            ops.Submit: model.submit,
-            ops.Lookup: model.lookup,
-            ops.Allocate: model.allocate,
-            ops.Advance: model.advance,
-            ops.Arrive: model.arrive,
-            ops.Free: model.free,
-            ops.Preempt: model.preempt,
-            ops.Evict: model.evict,
-            ops.Reset: model.reset,
-            ops.StepStart: model.step_start,
-        }
 
     # One operation.
 
     def step_model(self, op: Operation) -> Answer:
-        """Carry an operation out on the model (as `Model.step`, without its snapshot)."""
-        self.refusal = ""
-        try:
-            return ("done", self._methods[type(op)](op))
-        except Refusal as refusal:
-            self.refusal = str(refusal)
-            return REFUSED
-        except CoreError as error:
-            return ("failed", str(error))
+        """Carry an operation out on the model."""
+        outcome = self.model.apply(op)
+        if isinstance(outcome, Done):
+            return ("done", outcome.value)
+        return REFUSED if isinstance(outcome, Refused) else ("failed", outcome.error)
 
     def step_core(self, op: Operation) -> Answer:
         """Carry an operation out on our core."""

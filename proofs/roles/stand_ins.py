@@ -13,7 +13,7 @@ from typing import Any
 from ..claims import every
 from ..solver import ProofError
 from ..symbolic import SymbolicInt, running, symbol, term
-from ..symbolic_bytes import seeing
+from ..symbolic_bytes import Integer, seeing
 
 
 class Key(SymbolicInt):
@@ -25,18 +25,13 @@ class Key(SymbolicInt):
 
     __slots__ = ()
 
-    def __hash__(self) -> int:  # type: ignore[override]  # its base has none
+    def __hash__(self) -> int:
         return 1
 
 
 def key(value: Any) -> Any:
     """The same number, hashable."""
     return Key(value.term) if isinstance(value, SymbolicInt) else value
-
-
-def whole(value: Any = 0) -> Any:
-    """`int`: a symbolic integer is one already."""
-    return value if isinstance(value, SymbolicInt) else int(value)
 
 
 def chosen(value: Any, least: int, most: int) -> int:
@@ -65,19 +60,20 @@ def _common(exact: Callable[..., int], relation: Callable[[Any, Any], Any], numb
     run = running()
     if not every(*(number >= 1 for number in numbers)):
         raise ProofError(f"{run.name}: {exact.__name__} of a number that may be 0 or negative: assume it positive")
-    known = exact.__name__, ", ".join(str(term(number)) for number in numbers)
-    if known not in run.divisors:
+
+    def defined() -> Any:
         common = symbol(run.fresh_name(exact.__name__))
         # Such a number exists: it is what the real function returns. So this assumes nothing.
         run.assume((common >= 1).term)
         for number in numbers:
             run.assume(relation(common, number).term)
-        run.divisors[known] = common, common, common
-    return run.divisors[known][0]
+        return common
+
+    return run.once((f"common {exact.__name__}", *map(term, numbers)), defined)
 
 
 _OURS: Mapping[str, Any] = {
-    "int": whole,
+    "int": Integer,
     "gcd": divisor,
     "lcm": multiple,
     "math": SimpleNamespace(**{**vars(math), "gcd": divisor, "lcm": multiple}),
