@@ -15,7 +15,6 @@ class FullAttentionManager(SingleTypeKVCacheManager):
 
     search_type = PrefixSearch
     spreads_over_ranks = True
-    reads_everything = True
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """Leading blocks whose reference count equals the number of tables; 0 for an unknown request."""

@@ -7,7 +7,9 @@ always possible. A search is asked about ever smaller bounds, and looks no block
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from itertools import islice
+from dataclasses import dataclass
+from itertools import cycle, islice
+from sys import maxsize
 from typing import TypeAlias
 
 from .block_hashing import BlockHashList
@@ -18,28 +20,31 @@ HitBlocks: TypeAlias = tuple[list[KVCacheBlock], ...]
 """One list per group asked; entry `i` is the block of tokens `i*b .. (i+1)*b - 1`, null where none is read."""
 
 
+@dataclass(slots=True)
+class HitTerms:
+    """What a hit needs in groups of one spec; a block counts as registered if it is so in all of them."""
+
+    group_ids: Sequence[int]
+    pool: BlockPool
+    block_size: int
+    """Of a table's entries, in tokens, over all ranks."""
+    ranks: int
+    """Context-parallel ranks that a block spreads over."""
+    per: int
+    """Blocks in an alignment."""
+    behind: int
+    """1 where drafts need the block behind a hit, else 0."""
+    skipped: Callable[[int], int]
+    """How many leading tokens the query at a position does not read; never falls as the position grows."""
+    blind: int
+    """At every multiple of so many blocks, a multiple of `per`, a hit needs nothing; 0 if that is so at 0 alone."""
+
+
 class HitSearch(ABC):
-    """One lookup in groups of one spec; a block counts as registered if it is so in all of them.
+    """One lookup. A block without a hash is not registered."""
 
-    `block_size` is that of a table's entries and `alignment` a multiple of it, both in tokens; `behind` is 1 where
-    drafts need the block behind a hit, else 0. `skipped(q)` counts the leading tokens that the query at position `q`
-    does not read; it never falls as `q` grows. A block without a hash is not registered.
-    """
-
-    def __init__(
-        self,
-        hashes: BlockHashList,
-        group_ids: Sequence[int],
-        pool: BlockPool,
-        block_size: int,
-        alignment: int,
-        behind: int,
-        skipped: Callable[[int], int],
-    ) -> None:
-        self._hashes, self._group_ids, self._pool = hashes, group_ids, pool
-        self._block_size, self._behind, self._skipped = block_size, behind, skipped
-        self._per = alignment // block_size
-        """Blocks in an alignment."""
+    def __init__(self, terms: HitTerms, hashes: BlockHashList) -> None:
+        self._terms, self._hashes = terms, hashes
 
     @abstractmethod
     def longest(self, bound: int) -> int:
@@ -47,7 +52,7 @@ class HitSearch(ABC):
 
     @abstractmethod
     def blocks(self, length: int) -> HitBlocks:
-        """The blocks of a hit of so many tokens, the last answer."""
+        """The blocks of a hit of so many tokens, the last answer, which is not 0."""
 
 
 class PrefixSearch(HitSearch):
@@ -57,21 +62,21 @@ class PrefixSearch(HitSearch):
 
     def longest(self, bound: int) -> int:
         """The run less the block behind, within the bound, cut to the alignment."""
-        most, run = bound // self._block_size, self._run
+        terms, run = self._terms, self._run
+        most = bound // terms.block_size
         if run is None:
             run = self._run = []
-            get_cached_block, group_ids = self._pool.get_cached_block, self._group_ids
-            for block_hash in islice(self._hashes, most + self._behind):
+            get_cached_block, group_ids = terms.pool.get_cached_block, terms.group_ids
+            for block_hash in islice(self._hashes, most + terms.behind):
                 found = get_cached_block(block_hash, group_ids)
                 if found is None:
                     break
                 run.append(found)
-        return max(0, min(most, len(run) - self._behind)) // self._per * self._per * self._block_size
+        return max(0, min(most, len(run) - terms.behind)) // terms.per * terms.per * terms.block_size
 
     def blocks(self, length: int) -> HitBlocks:
         """The run up to there."""
-        run = (self._run or [])[: length // self._block_size]
-        return tuple([[found[i] for found in run] for i in range(len(self._group_ids))])
+        return _of_each_group((self._run or [])[: length // self._terms.block_size])
 
 
 class RecentPastSearch(HitSearch):
@@ -81,61 +86,70 @@ class RecentPastSearch(HitSearch):
     the next candidate is the last boundary that ends, with the block behind it, before block `i`.
     """
 
-    _first = _end = -1
-    """Blocks `_first .. _end - 1` are registered; -1 before the first answer."""
+    _first = _end = maxsize
+    """Blocks `_first .. _end - 1` are registered."""
     _found: list[list[KVCacheBlock]]
     """Those blocks, the last one first."""
 
     def longest(self, bound: int) -> int:
         """The first candidate, from the bound to the left, that lacks nothing."""
-        per, behind = self._per, self._behind
-        candidate = min(bound // self._block_size, len(self._hashes) - behind) // per * per
-        while candidate > 0:
-            missing = self._missing(candidate)
-            if missing is None:
-                return candidate * self._block_size
-            candidate = (missing - behind) // per * per
-        return 0
+        terms, hashes = self._terms, self._hashes
+        per, behind, get_cached_block, group_ids = terms.per, terms.behind, terms.pool.get_cached_block, terms.group_ids
+        candidate = min(bound // terms.block_size, len(hashes) - behind) // per * per
+        least = candidate // terms.blind * terms.blind if terms.blind else 0
+        while candidate > least:
+            if candidate + behind <= self._first:
+                # Nothing is known of its last block: go on to a candidate that has this one at least.
+                for i in range(candidate + behind - 1, least + behind - 1, -per):
+                    found = get_cached_block(hashes[i], group_ids)
+                    if found is not None:
+                        break
+                else:
+                    break
+                candidate = i + 1 - behind
+                self._first, self._end, self._found = i, i + 1, [found]
+            for i in range(self._first - 1, self._first_read(candidate) - 1, -1):
+                found = get_cached_block(hashes[i], group_ids)
+                if found is None:
+                    candidate = (i - behind) // per * per
+                    break
+                self._found.append(found)
+                self._first = i
+            else:
+                return candidate * terms.block_size
+        return least * terms.block_size
 
     def blocks(self, length: int) -> HitBlocks:
         """Nulls for what is not read, then what is."""
-        num_blocks = length // self._block_size
+        num_blocks = length // self._terms.block_size
         first = min(num_blocks, self._first_read(num_blocks))
-        found = self._found[self._end - num_blocks : self._end - first] if num_blocks else []
-        null = self._pool.null_block
-        return tuple([[null] * first + [row[i] for row in reversed(found)] for i in range(len(self._group_ids))])
-
-    def _missing(self, candidate: int) -> int | None:
-        """The last block, by index, that a hit of so many blocks lacks; None if it lacks none."""
-        end = candidate + self._behind
-        if self._first < 0 or end <= self._first:
-            self._first = self._end = end
-            self._found = []
-        get_cached_block, group_ids = self._pool.get_cached_block, self._group_ids
-        for i in range(self._first - 1, self._first_read(candidate) - 1, -1):
-            found = get_cached_block(self._hashes[i], group_ids)
-            if found is None:
-                return i
-            self._found.append(found)
-            self._first = i
-        return None
+        nulls = [self._terms.pool.null_block] * first
+        if first == num_blocks:
+            return tuple([nulls.copy() for _ in self._terms.group_ids])
+        found = self._found[self._end - num_blocks : self._end - first]
+        found.reverse()
+        return tuple([nulls + blocks for blocks in _of_each_group(found)])
 
     def _first_read(self, num_blocks: int) -> int:
         """Index of the first block that the query behind so many blocks reads, or `num_blocks` if it reads none."""
-        return max(0, self._skipped(num_blocks * self._block_size)) // self._block_size
+        return max(0, self._terms.skipped(num_blocks * self._terms.block_size)) // self._terms.block_size
+
+
+def _of_each_group(found: list[list[KVCacheBlock]]) -> HitBlocks:
+    return tuple(map(list, zip(*found, strict=True)))
 
 
 def longest_common_hit(searches: Sequence[HitSearch], bound: int) -> int:
     """The longest hit of at most `bound` tokens that is possible for all of them.
 
-    Each in turn lowers the candidate to the longest hit that it can serve itself. That never passes over a hit that all
-    can serve, and when none lowers the candidate any more, all can serve it.
+    Each in turn lowers the candidate to the longest hit that it can serve itself, until all have agreed to one. No hit
+    that all can serve is passed over on the way.
     """
-    before, length = -1, bound
-    while length != before:
-        before = length
-        for search in searches:
-            length = search.longest(length)
-            if not length:
-                return 0
+    length, agreed = bound, 0
+    for search in cycle(searches):
+        longest = search.longest(length)
+        agreed = agreed + 1 if longest == length else 1
+        length = longest
+        if agreed == len(searches) or not length:
+            break
     return length

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from .block_hashing import BlockHashList, BlockHashListWithBlockSize
 from .block_pool import BlockPool
 from .extra_keys import CacheableRequest
-from .hit_search import HitBlocks, HitSearch, longest_common_hit
+from .hit_search import HitBlocks, HitSearch, HitTerms, longest_common_hit
 from .kv_cache_block import BlockHash, KVCacheBlock
 from .kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheSpec, SlidingWindowSpec
 from .kv_cache_metrics import KVCacheMetricsCollector
@@ -232,6 +232,8 @@ class UnitaryKVCacheCoordinator(KVCacheCoordinator):
         # Hits of a single group end at its own blocks, whatever the scheduler counts in.
         use_eagle = bool(self.eagle_group_ids) and manager.drafts_read_behind
         manager.expect_hits(self.block_size, use_eagle, self.block_size if use_eagle else 1)
+        ranks = self.dcp_world_size * self.pcp_world_size
+        self._terms = manager.hit_terms((0,), self.block_pool, self.kv_cache_spec, use_eagle, self.block_size, ranks)
         hash_block_size = self.block_pool.hash_block_size
         assert not self.enable_caching or hash_block_size == self.block_size, (
             f"hash_block_size {hash_block_size} differs from the only group's block size {self.block_size}: use that"
@@ -239,18 +241,9 @@ class UnitaryKVCacheCoordinator(KVCacheCoordinator):
 
     def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
         """The longest hit of the group."""
-        (manager,) = self.single_type_managers
-        search = manager.search(
-            block_hashes,
-            (0,),
-            self.block_pool,
-            self.kv_cache_spec,
-            manager.use_eagle,
-            self.block_size,
-            self.dcp_world_size * self.pcp_world_size,
-        )
+        search = self.single_type_managers[0].search(self._terms, block_hashes)
         length = search.longest(max_cache_hit_length)
-        return search.blocks(length), length
+        return (search.blocks(length) if length else ([],)), length
 
 
 class SpecGroup(NamedTuple):
@@ -260,6 +253,7 @@ class SpecGroup(NamedTuple):
     group_ids: list[int]
     manager_cls: type[SingleTypeKVCacheManager]
     use_eagle: bool
+    terms: HitTerms
 
 
 class HybridKVCacheCoordinator(KVCacheCoordinator):
@@ -297,7 +291,8 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
         for spec, ids in ids_by_spec:
             manager_cls = type(self.single_type_managers[ids[0]])
             use_eagle = manager_cls.drafts_read_behind and not self.eagle_group_ids.isdisjoint(ids)
-            self.attention_groups.append(SpecGroup(spec, ids, manager_cls, use_eagle))
+            terms = manager_cls.hit_terms(ids, self.block_pool, spec, use_eagle, self.scheduler_block_size)
+            self.attention_groups.append(SpecGroup(spec, ids, manager_cls, use_eagle, terms))
         behind = max([alike.spec.block_size for alike in self.attention_groups if alike.use_eagle], default=1)
         for alike in self.attention_groups:
             for i in alike.group_ids:
@@ -328,9 +323,7 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
         hashes: BlockHashList = block_hashes
         if group.spec.block_size != self.hash_block_size:
             hashes = BlockHashListWithBlockSize(block_hashes, self.hash_block_size, group.spec.block_size)
-        return group.manager_cls.search(
-            hashes, group.group_ids, self.block_pool, group.spec, group.use_eagle, self.scheduler_block_size
-        )
+        return group.manager_cls.search(group.terms, hashes)
 
 
 def get_kv_cache_coordinator(

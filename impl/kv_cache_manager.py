@@ -170,15 +170,18 @@ class KVCacheManager:
         hit = (self.empty_kv_cache_blocks if new_computed_blocks is None else new_computed_blocks).blocks
         local_tokens = request.num_computed_tokens + num_new_computed_tokens
         total_computed = min(local_tokens + num_external_computed_tokens, max_model_len)
-        settled = min(total_computed - getattr(request, "num_in_flight_tokens", 0), request.num_tokens - 1)
+        num_tokens = request.num_tokens
+        settled = total_computed - getattr(request, "num_in_flight_tokens", 0)
+        if settled >= num_tokens:
+            settled = num_tokens - 1
         if full_sequence_must_fit:
             needed = coordinator.get_num_blocks_to_allocate(
                 request_id,
-                min(request.num_tokens + num_lookahead_tokens, max_model_len),
+                min(num_tokens + num_lookahead_tokens, max_model_len),
                 hit,
                 num_encoder_tokens,
                 total_computed,
-                min(request.num_tokens, max_model_len),
+                min(num_tokens, max_model_len),
                 apply_admission_cap=True,
                 num_settled_tokens=settled,
                 num_lookahead_tokens=num_lookahead_tokens,
@@ -201,7 +204,7 @@ class KVCacheManager:
         new_blocks = coordinator.allocate_new_blocks(request_id, slots, main_tokens, num_encoder_tokens)
         if self.enable_caching and not delay_cache_blocks:
             # Drafts may be rejected, hence never beyond the tokens that the request really has.
-            coordinator.cache_blocks(request, min(main_tokens, request.num_tokens))
+            coordinator.cache_blocks(request, min(main_tokens, num_tokens))
         return self.create_kv_cache_blocks(new_blocks)
 
     def free(self, request: CacheableRequest) -> None:

@@ -41,9 +41,13 @@ class MambaManager(SingleTypeKVCacheManager):
         return _before_state
 
     @classmethod
-    def reads_at(cls, kv_cache_spec: MambaSpec) -> Callable[[int, int], bool]:
-        """The state after the last token before it."""
-        return _is_state
+    def read_at_next_boundary(
+        cls, kv_cache_spec: MambaSpec, blocks: range, block_size: int, unit: int
+    ) -> list[bool] | None:
+        """The block ends at the boundary."""
+        if unit == block_size:
+            return None
+        return [(i + 1) * block_size % unit == 0 for i in blocks]
 
     def get_num_blocks_to_allocate(
         self,
@@ -145,7 +149,3 @@ class MambaManager(SingleTypeKVCacheManager):
 
 def _before_state(query: int) -> int:
     return query - 1
-
-
-def _is_state(query: int, token: int) -> bool:
-    return token == query - 1

@@ -4,13 +4,13 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass
-from math import lcm
+from math import gcd
 from typing import Any, ClassVar
 
 from .block_hashing import BlockHashList
 from .block_pool import BlockPool
 from .extra_keys import CacheableRequest
-from .hit_search import HitBlocks, HitSearch, RecentPastSearch
+from .hit_search import HitBlocks, HitSearch, HitTerms, RecentPastSearch
 from .kv_cache_block import KVCacheBlock
 from .kv_cache_interface import (
     FullAttentionSpec,
@@ -37,8 +37,6 @@ class SingleTypeKVCacheManager(ABC):
     """Whether drafts may need the block behind a hit; a running state is no such block."""
     spreads_over_ranks = False
     """Whether hits go with context parallelism."""
-    reads_everything = False
-    """Whether a query reads all tokens before it."""
     search_type: ClassVar[type[HitSearch] | None] = RecentPastSearch
     """How hits are searched; None for a type that has none."""
 
@@ -84,9 +82,9 @@ class SingleTypeKVCacheManager(ABC):
         return _nothing
 
     @classmethod
-    def reads_at(cls, kv_cache_spec: Any) -> Callable[[int, int], bool]:
-        """Whether the query at a position reads the token at another, earlier one, in groups with this spec."""
-        return _everything
+    def blind_every(cls, kv_cache_spec: Any) -> int:
+        """The query at every multiple of so many tokens reads nothing; 0 if there are no such, but at token 0."""
+        return 0
 
     def get_num_blocks_to_allocate(
         self,
@@ -239,23 +237,33 @@ class SingleTypeKVCacheManager(ABC):
         multiple of that and the replay boundary. It uses the blocks that the query at its end reads, and with
         `use_eagle` the block behind. `block_size` is that of a table's entries if the spec's is not.
         """
-        if alignment_tokens is None or (cls.reads_everything and retention_interval != 0):
+        if alignment_tokens is None:
             return None
         size = kv_cache_spec.block_size if block_size is None else block_size
         segment = alignment_tokens if retention_interval is None else retention_interval
-        replay = 0
+        blocks = range(start_block, end_block)
+        mask: list[bool] | None = [False for _ in blocks]
+        if segment:
+            mask = cls.read_at_next_boundary(kv_cache_spec, blocks, size, segment)
+            if mask is not None and use_eagle:
+                mask = [read or (i > 0 and i * size % segment == 0) for i, read in zip(blocks, mask, strict=True)]
+        if mask is None:
+            return None
         if retention_interval is not None and num_prompt_tokens is not None:
             replay = replay_boundary(num_prompt_tokens, tokens_behind, alignment_tokens)
-        reads = cls.reads_at(kv_cache_spec)
-        mask: list[bool] = []
-        for start in range(start_block * size, end_block * size, size):
-            end = start + size
-            mask.append(
-                (segment > 0 and reads(next_boundary(end, segment), end - 1))
-                or (replay >= end and reads(replay, end - 1))
-                or (use_eagle and start > 0 and ((segment > 0 and start % segment == 0) or start == replay))
-            )
+            if replay > 0:
+                first, behind = max(0, cls.skipped_at(kv_cache_spec)(replay)) // size, 1 if use_eagle else 0
+                for i in range(max(start_block, first), min(end_block, replay // size + behind)):
+                    mask[i - start_block] = True
         return mask
+
+    @classmethod
+    def read_at_next_boundary(cls, kv_cache_spec: Any, blocks: range, block_size: int, unit: int) -> list[bool] | None:
+        """For each block whether the query at the first multiple of `unit` tokens at or after its end reads it.
+
+        If a query at any multiple does, that one does: the later ones reach less far back. None if all blocks are read.
+        """
+        return None
 
     def free(self, request_id: str) -> None:
         """Give back all blocks of a request, the end of its table first. Nothing happens for an unknown one."""
@@ -286,41 +294,53 @@ class SingleTypeKVCacheManager(ABC):
         Changes nothing. NotImplementedError for a type that has no hits, AssertionError for one that does not go with
         context parallelism.
         """
-        ranks = dcp_world_size * pcp_world_size
-        search = cls.search(
-            block_hashes, kv_cache_group_ids, block_pool, kv_cache_spec, drop_eagle_block, alignment_tokens, ranks
+        terms = cls.hit_terms(
+            kv_cache_group_ids,
+            block_pool,
+            kv_cache_spec,
+            drop_eagle_block,
+            alignment_tokens,
+            dcp_world_size * pcp_world_size,
         )
-        return search.blocks(search.longest(max_length))
+        search = cls.search(terms, block_hashes)
+        length = search.longest(max_length)
+        return search.blocks(length) if length else tuple([[] for _ in kv_cache_group_ids])
 
     @classmethod
-    def search(
+    def hit_terms(
         cls,
-        block_hashes: BlockHashList,
         kv_cache_group_ids: Sequence[int],
         block_pool: BlockPool,
         kv_cache_spec: Any,
-        drop_eagle_block: bool,
+        use_eagle: bool,
         alignment_tokens: int,
         ranks: int = 1,
-    ) -> HitSearch:
-        """What `find_longest_cache_hit` asks, to be asked about several lengths; errors as there."""
-        if cls.search_type is None:
-            raise NotImplementedError(f"{cls.__name__} has no prefix cache: switch caching off for this model")
-        assert ranks == 1 or cls.spreads_over_ranks, (
-            f"{cls.__name__} does not go with context parallelism over {ranks} ranks: use 1"
-        )
+    ) -> HitTerms:
+        """What hits need in these groups, which have the same spec; good for every lookup."""
         block_size = kv_cache_spec.block_size * ranks
-        if alignment_tokens % block_size:
-            alignment_tokens = lcm(alignment_tokens, block_size)
-        return cls.search_type(
-            block_hashes,
+        alignment_tokens = _common(alignment_tokens, block_size)
+        behind = 1 if use_eagle and cls.drafts_read_behind else 0
+        blind = 0 if behind else cls.blind_every(kv_cache_spec)
+        return HitTerms(
             kv_cache_group_ids,
             block_pool,
             block_size,
-            alignment_tokens,
-            1 if drop_eagle_block and cls.drafts_read_behind else 0,
+            ranks,
+            alignment_tokens // block_size,
+            behind,
             cls.skipped_at(kv_cache_spec),
+            _common(blind, alignment_tokens) // block_size if blind else 0,
         )
+
+    @classmethod
+    def search(cls, terms: HitTerms, block_hashes: BlockHashList) -> HitSearch:
+        """A lookup, to be asked about several lengths; errors as for `find_longest_cache_hit`."""
+        if cls.search_type is None:
+            raise NotImplementedError(f"{cls.__name__} has no prefix cache: switch caching off for this model")
+        assert terms.ranks == 1 or cls.spreads_over_ranks, (
+            f"{cls.__name__} does not go with context parallelism over {terms.ranks} ranks: use 1"
+        )
+        return cls.search_type(terms, block_hashes)
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """Null the table's entries that no query from the computed tokens on attends to, and free their blocks.
@@ -399,17 +419,13 @@ class SingleTypeKVCacheManager(ABC):
         )
 
 
+def _common(one: int, other: int) -> int:
+    """The least common multiple."""
+    return one // gcd(one, other) * other
+
+
 def _nothing(position: int) -> int:
     return 0
-
-
-def _everything(query: int, token: int) -> bool:
-    return True
-
-
-def next_boundary(tokens: int, unit: int) -> int:
-    """The first multiple of `unit` at or after so many tokens."""
-    return -(-tokens // unit) * unit
 
 
 def replay_boundary(num_prompt_tokens: int, behind: int, alignment: int) -> int:

@@ -25,9 +25,19 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         return partial(before_window, window=kv_cache_spec.sliding_window)
 
     @classmethod
-    def reads_at(cls, kv_cache_spec: SlidingWindowSpec) -> Callable[[int, int], bool]:
-        """Those in its window."""
-        return partial(in_window, window=kv_cache_spec.sliding_window)
+    def blind_every(cls, kv_cache_spec: SlidingWindowSpec) -> int:
+        """A window of one token has room for the query alone."""
+        return 1 if kv_cache_spec.sliding_window <= 1 else 0
+
+    @classmethod
+    def read_at_next_boundary(
+        cls, kv_cache_spec: SlidingWindowSpec, blocks: range, block_size: int, unit: int
+    ) -> list[bool] | None:
+        """The last token of the block lies in the window of the boundary."""
+        before = kv_cache_spec.sliding_window - 1
+        if unit - block_size < before:
+            return None  # even the first block behind a boundary is in the window of the next one
+        return [-(i + 1) * block_size % unit < before for i in blocks]
 
     def free(self, request_id: str) -> None:
         """Give back all blocks, each part the table's end first: those without identity to the front of the queue."""
@@ -60,9 +70,17 @@ class ChunkedLocalAttentionManager(SingleTypeKVCacheManager):
         return partial(before_chunk, chunk=kv_cache_spec.attention_chunk_size)
 
     @classmethod
-    def reads_at(cls, kv_cache_spec: ChunkedLocalAttentionSpec) -> Callable[[int, int], bool]:
-        """Those in its chunk."""
-        return partial(in_chunk, chunk=kv_cache_spec.attention_chunk_size)
+    def blind_every(cls, kv_cache_spec: ChunkedLocalAttentionSpec) -> int:
+        """Where a chunk begins."""
+        return kv_cache_spec.attention_chunk_size
+
+    @classmethod
+    def read_at_next_boundary(
+        cls, kv_cache_spec: ChunkedLocalAttentionSpec, blocks: range, block_size: int, unit: int
+    ) -> list[bool]:
+        """The chunk of the boundary begins before the block's end."""
+        chunk, ends = kv_cache_spec.attention_chunk_size, [(i + 1) * block_size for i in blocks]
+        return [-(-end // unit) * unit // chunk * chunk < end for end in ends]
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """Always 0: the prefix leaves the chunk."""
@@ -74,16 +92,6 @@ def before_window(query: int, window: int) -> int:
     return max(0, query - window + 1)
 
 
-def in_window(query: int, token: int, window: int) -> bool:
-    """Whether an earlier token lies in the window of the query at a position."""
-    return query - token < window
-
-
 def before_chunk(query: int, chunk: int) -> int:
     """How many leading tokens lie before the chunk of the query at a position."""
     return query // chunk * chunk
-
-
-def in_chunk(query: int, token: int, chunk: int) -> bool:
-    """Whether an earlier token lies in the chunk of the query at a position."""
-    return token // chunk == query // chunk

@@ -4,6 +4,7 @@ The definition asks attention token by token and knows no search: a hit of `L` t
 which the query at `L` reads and, where drafts need it, the block behind.
 """
 
+import dataclasses
 import random
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
@@ -200,11 +201,12 @@ def one_round(searches: Sequence[Any], bound: int) -> int:
 
 def unaligned(search: Any, bound: int) -> int:
     """What a prefix can serve, not cut to the alignment."""
-    search._per = 1
+    search._terms.per = 1
     return PREFIX(search, bound)
 
 
 PREFIX = hit_search.PrefixSearch.longest
+CHUNKED = impl.ChunkedLocalAttentionManager.read_at_next_boundary
 FAULTS: dict[str, tuple[Callable[[Any], Iterator[str]], Any, str, Any]] = {
     "one round over the groups": (wrong_hits, kv_cache_coordinator, "longest_common_hit", one_round),
     "a hit is not aligned": (wrong_hits, hit_search.PrefixSearch, "longest", unaligned),
@@ -217,23 +219,25 @@ FAULTS: dict[str, tuple[Callable[[Any], Iterator[str]], Any, str, Any]] = {
     "chunks begin at the block": (wrong_hits, window_managers, "before_chunk", lambda query, chunk: query),
     "drafts need nothing of windows": (wrong_hits, impl.SlidingWindowManager, "drafts_read_behind", False),
     "drafts need a state behind": (wrong_hits, impl.MambaManager, "drafts_read_behind", True),
-    "a query in a window reads a token less": (
+    "every block before a boundary is read": (
         wrong_registering,
-        window_managers,
-        "in_window",
-        lambda q, t, window: q - t < window - 1,
+        impl.SlidingWindowManager,
+        "read_at_next_boundary",
+        lambda spec, blocks, block_size, unit: [True for _ in blocks],
     ),
-    "a query in a chunk reads the chunk before": (
+    "a chunk is one token longer": (
         wrong_registering,
-        window_managers,
-        "in_chunk",
-        lambda q, t, chunk: True,
+        impl.ChunkedLocalAttentionManager,
+        "read_at_next_boundary",
+        lambda spec, blocks, size, unit: CHUNKED(
+            dataclasses.replace(spec, attention_chunk_size=spec.attention_chunk_size + 1), blocks, size, unit
+        ),
     ),
-    "the boundary before decides": (
+    "nothing behind a boundary is kept for drafts": (
         wrong_registering,
-        manager_base,
-        "next_boundary",
-        lambda tokens, unit: tokens // unit * unit,
+        impl.SlidingWindowManager,
+        "drafts_read_behind",
+        False,
     ),
     "a replay leaves one token behind": (
         wrong_registering,
