@@ -2,7 +2,7 @@
 
 A hit of `L` tokens is possible in a group if every block that the query at position `L` reads is registered, and, where
 drafts need it, the block behind as well, that of tokens `L .. L + b - 1`. `L` is a multiple of the alignment; 0 is
-always possible. A search is asked about ever smaller bounds, and looks no block up twice.
+always possible. A search is asked about ever smaller bounds, and remembers what it has seen.
 """
 
 from abc import ABC, abstractmethod
@@ -36,8 +36,17 @@ class HitTerms:
     """1 where drafts need the block behind a hit, else 0."""
     skipped: Callable[[int], int]
     """How many leading tokens the query at a position does not read; never falls as the position grows."""
-    blind: int
-    """At every multiple of so many blocks, a multiple of `per`, a hit needs nothing; 0 if that is so at 0 alone."""
+
+    def registered(self, hashes: BlockHashList, first: int, end: int) -> list[list[KVCacheBlock]]:
+        """The run of registered blocks that begins at index `first` and ends before `end`."""
+        get_cached_block, group_ids = self.pool.get_cached_block, self.group_ids
+        run: list[list[KVCacheBlock]] = []
+        for block_hash in islice(hashes, first, end):
+            found = get_cached_block(block_hash, group_ids)
+            if found is None:
+                break
+            run.append(found)
+        return run
 
 
 class HitSearch(ABC):
@@ -54,6 +63,14 @@ class HitSearch(ABC):
     def blocks(self, length: int) -> HitBlocks:
         """The blocks of a hit of so many tokens, the last answer, which is not 0."""
 
+    def _behind_nulls(self, num_nulls: int, found: list[list[KVCacheBlock]]) -> HitBlocks:
+        null = self._terms.pool.null_block
+        rows = tuple([[null] * num_nulls for _ in self._terms.group_ids])
+        if found:
+            for row, blocks in zip(rows, zip(*found, strict=True), strict=True):
+                row.extend(blocks)
+        return rows
+
 
 class PrefixSearch(HitSearch):
     """For queries that read all before them: one run of registered blocks from the left answers every bound."""
@@ -62,21 +79,46 @@ class PrefixSearch(HitSearch):
 
     def longest(self, bound: int) -> int:
         """The run less the block behind, within the bound, cut to the alignment."""
-        terms, run = self._terms, self._run
-        most = bound // terms.block_size
-        if run is None:
-            run = self._run = []
-            get_cached_block, group_ids = terms.pool.get_cached_block, terms.group_ids
-            for block_hash in islice(self._hashes, most + terms.behind):
-                found = get_cached_block(block_hash, group_ids)
-                if found is None:
-                    break
-                run.append(found)
-        return max(0, min(most, len(run) - terms.behind)) // terms.per * terms.per * terms.block_size
+        terms = self._terms
+        most, per, behind = bound // terms.block_size, terms.per, terms.behind
+        if most < per:
+            return 0
+        if self._run is None:
+            self._run = terms.registered(self._hashes, 0, most + behind)
+        return max(0, min(most, len(self._run) - behind)) // per * per * terms.block_size
 
     def blocks(self, length: int) -> HitBlocks:
         """The run up to there."""
-        return _of_each_group((self._run or [])[: length // self._terms.block_size])
+        return self._behind_nulls(0, (self._run or [])[: length // self._terms.block_size])
+
+
+class ChunkSearch(HitSearch):
+    """For queries that read their own chunk: in the last chunk first, a run of registered blocks from its beginning."""
+
+    _first = -1
+    """Index of the block in which the chunk begins."""
+    _run: list[list[KVCacheBlock]]
+
+    def longest(self, bound: int) -> int:
+        """The end of the run, cut to the alignment, if that lies in the chunk; else the same in the chunk before."""
+        terms = self._terms
+        size, per, behind = terms.block_size, terms.per, terms.behind
+        most = min(bound // size, len(self._hashes) - behind)
+        while most >= per:
+            candidate = most // per * per
+            start = terms.skipped(candidate * size)
+            first = start // size
+            if first != self._first:
+                self._first, self._run = first, terms.registered(self._hashes, first, candidate + behind)
+            candidate = min(candidate, first + len(self._run) - behind) // per * per
+            if candidate * size >= start:
+                return candidate * size
+            most = (start - 1) // size
+        return 0
+
+    def blocks(self, length: int) -> HitBlocks:
+        """Nulls for the chunks before, then the run up to there."""
+        return self._behind_nulls(self._first, self._run[: length // self._terms.block_size - self._first])
 
 
 class RecentPastSearch(HitSearch):
@@ -95,48 +137,46 @@ class RecentPastSearch(HitSearch):
         """The first candidate, from the bound to the left, that lacks nothing."""
         terms, hashes = self._terms, self._hashes
         per, behind, get_cached_block, group_ids = terms.per, terms.behind, terms.pool.get_cached_block, terms.group_ids
-        candidate = min(bound // terms.block_size, len(hashes) - behind) // per * per
-        least = candidate // terms.blind * terms.blind if terms.blind else 0
-        while candidate > least:
-            if candidate + behind <= self._first:
+        most = min(bound // terms.block_size, len(hashes) - behind)
+        while most >= per:
+            candidate = most // per * per
+            end, first_read = candidate + behind, self._first_read(candidate)
+            if first_read >= end:
+                return candidate * terms.block_size  # a window of one token: it needs nothing
+            if end <= self._first:
                 # Nothing is known of its last block: go on to a candidate that has this one at least.
-                for i in range(candidate + behind - 1, least + behind - 1, -per):
+                for i in range(end - 1, behind - 1, -per):
                     found = get_cached_block(hashes[i], group_ids)
                     if found is not None:
                         break
                 else:
-                    break
-                candidate = i + 1 - behind
+                    return 0
                 self._first, self._end, self._found = i, i + 1, [found]
-            for i in range(self._first - 1, self._first_read(candidate) - 1, -1):
+                if i + 1 < end:
+                    candidate = i + 1 - behind
+                    first_read = self._first_read(candidate)
+            for i in range(self._first - 1, first_read - 1, -1):
                 found = get_cached_block(hashes[i], group_ids)
                 if found is None:
-                    candidate = (i - behind) // per * per
+                    most = i - behind
                     break
                 self._found.append(found)
                 self._first = i
             else:
                 return candidate * terms.block_size
-        return least * terms.block_size
+        return 0
 
     def blocks(self, length: int) -> HitBlocks:
         """Nulls for what is not read, then what is."""
         num_blocks = length // self._terms.block_size
         first = min(num_blocks, self._first_read(num_blocks))
-        nulls = [self._terms.pool.null_block] * first
-        if first == num_blocks:
-            return tuple([nulls.copy() for _ in self._terms.group_ids])
-        found = self._found[self._end - num_blocks : self._end - first]
+        found = self._found[self._end - num_blocks : self._end - first] if first < num_blocks else []
         found.reverse()
-        return tuple([nulls + blocks for blocks in _of_each_group(found)])
+        return self._behind_nulls(first, found)
 
     def _first_read(self, num_blocks: int) -> int:
         """Index of the first block that the query behind so many blocks reads, or `num_blocks` if it reads none."""
         return max(0, self._terms.skipped(num_blocks * self._terms.block_size)) // self._terms.block_size
-
-
-def _of_each_group(found: list[list[KVCacheBlock]]) -> HitBlocks:
-    return tuple(map(list, zip(*found, strict=True)))
 
 
 def longest_common_hit(searches: Sequence[HitSearch], bound: int) -> int:

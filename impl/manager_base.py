@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass
-from math import gcd
+from math import lcm
 from typing import Any, ClassVar
 
 from .block_hashing import BlockHashList
@@ -80,11 +80,6 @@ class SingleTypeKVCacheManager(ABC):
     def skipped_at(cls, kv_cache_spec: Any) -> Callable[[int], int]:
         """`get_num_skipped_tokens` of groups with this spec."""
         return _nothing
-
-    @classmethod
-    def blind_every(cls, kv_cache_spec: Any) -> int:
-        """The query at every multiple of so many tokens reads nothing; 0 if there are no such, but at token 0."""
-        return 0
 
     def get_num_blocks_to_allocate(
         self,
@@ -318,18 +313,16 @@ class SingleTypeKVCacheManager(ABC):
     ) -> HitTerms:
         """What hits need in these groups, which have the same spec; good for every lookup."""
         block_size = kv_cache_spec.block_size * ranks
-        alignment_tokens = _common(alignment_tokens, block_size)
-        behind = 1 if use_eagle and cls.drafts_read_behind else 0
-        blind = 0 if behind else cls.blind_every(kv_cache_spec)
+        if alignment_tokens % block_size:
+            alignment_tokens = lcm(alignment_tokens, block_size)
         return HitTerms(
             kv_cache_group_ids,
             block_pool,
             block_size,
             ranks,
             alignment_tokens // block_size,
-            behind,
+            1 if use_eagle and cls.drafts_read_behind else 0,
             cls.skipped_at(kv_cache_spec),
-            _common(blind, alignment_tokens) // block_size if blind else 0,
         )
 
     @classmethod
@@ -417,11 +410,6 @@ class SingleTypeKVCacheManager(ABC):
             f"running request {request_id} comes with a hit of {len(new_computed_blocks)} blocks: "
             "only a request that is not running can use one"
         )
-
-
-def _common(one: int, other: int) -> int:
-    """The least common multiple."""
-    return one // gcd(one, other) * other
 
 
 def _nothing(position: int) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from .hit_search import ChunkSearch
 from .kv_cache_interface import ChunkedLocalAttentionSpec, SlidingWindowSpec
 from .manager_base import SingleTypeKVCacheManager
 
@@ -23,11 +24,6 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
     def skipped_at(cls, kv_cache_spec: SlidingWindowSpec) -> Callable[[int], int]:
         """All tokens before the window of a query."""
         return partial(before_window, window=kv_cache_spec.sliding_window)
-
-    @classmethod
-    def blind_every(cls, kv_cache_spec: SlidingWindowSpec) -> int:
-        """A window of one token has room for the query alone."""
-        return 1 if kv_cache_spec.sliding_window <= 1 else 0
 
     @classmethod
     def read_at_next_boundary(
@@ -56,6 +52,8 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
 class ChunkedLocalAttentionManager(SingleTypeKVCacheManager):
     """A token attends to the tokens before it in its chunk."""
 
+    search_type = ChunkSearch
+
     def __init__(self, kv_cache_spec: ChunkedLocalAttentionSpec, *args: Any, **kwargs: Any) -> None:
         super().__init__(kv_cache_spec, *args, **kwargs)
         self.attention_chunk_size = kv_cache_spec.attention_chunk_size
@@ -68,11 +66,6 @@ class ChunkedLocalAttentionManager(SingleTypeKVCacheManager):
     def skipped_at(cls, kv_cache_spec: ChunkedLocalAttentionSpec) -> Callable[[int], int]:
         """All tokens before the chunk of a query."""
         return partial(before_chunk, chunk=kv_cache_spec.attention_chunk_size)
-
-    @classmethod
-    def blind_every(cls, kv_cache_spec: ChunkedLocalAttentionSpec) -> int:
-        """Where a chunk begins."""
-        return kv_cache_spec.attention_chunk_size
 
     @classmethod
     def read_at_next_boundary(
