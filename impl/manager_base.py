@@ -158,7 +158,10 @@ class SingleTypeKVCacheManager(ABC):
         total = num_local_computed_tokens + num_external_computed_tokens
         settled = total if num_settled_tokens is None else num_settled_tokens
         skipped = self._num_skipped_blocks(settled)
-        new_computed_blocks = new_computed_blocks[skipped:]
+        if skipped > 0:
+            new_computed_blocks = new_computed_blocks[skipped:]
+            still_needed = total - self.get_num_skipped_tokens(settled)
+            num_external_computed_tokens = min(still_needed, num_external_computed_tokens)
         if self.enable_caching:
             self.block_pool.touch(new_computed_blocks)
         else:
@@ -166,9 +169,7 @@ class SingleTypeKVCacheManager(ABC):
         table.extend([self._null_block] * skipped)
         table.extend(new_computed_blocks)
         self.num_cached_block[request_id] = len(table)
-        if num_external_computed_tokens > 0 and total > self.get_num_skipped_tokens(settled):
-            return cdiv(total, self.block_size) - len(table)
-        return 0
+        return cdiv(total, self.block_size) - len(table) if num_external_computed_tokens > 0 else 0
 
     def allocate_external_blocks(self, request_id: str, count: int) -> None:
         """Extend the table by so many blocks, whose content arrives from outside."""
