@@ -132,14 +132,19 @@ class KVCacheCoordinator(ABC):
             manager.allocate_external_blocks(request_id, count)
 
     def allocate_new_blocks(
-        self, request_id: str, num_tokens: int, num_tokens_main_model: int, num_encoder_tokens: int = 0
+        self,
+        request_id: str,
+        num_tokens: int,
+        num_tokens_main_model: int,
+        num_encoder_tokens: int = 0,
+        total_computed_tokens: int | None = None,
     ) -> HitBlocks:
         """Extend the tables to the tokens that need a slot. Returns the added blocks per group."""
         return tuple(
             [
                 manager.allocate_new_blocks(request_id, num_encoder_tokens, num_encoder_tokens)
                 if manager.sized_by_encoder
-                else manager.allocate_new_blocks(request_id, num_tokens, num_tokens_main_model)
+                else manager.allocate_new_blocks(request_id, num_tokens, num_tokens_main_model, total_computed_tokens)
                 for manager in self.single_type_managers
             ]
         )

@@ -201,7 +201,7 @@ class KVCacheManager:
             coordinator.allocate_new_computed_blocks(
                 request_id, hit, local_tokens, num_external_computed_tokens, settled
             )
-        new_blocks = coordinator.allocate_new_blocks(request_id, slots, main_tokens, num_encoder_tokens)
+        new_blocks = coordinator.allocate_new_blocks(request_id, slots, main_tokens, num_encoder_tokens, total_computed)
         if self.enable_caching and not delay_cache_blocks:
             # Drafts may be rejected, hence never beyond the tokens that the request really has.
             coordinator.cache_blocks(request, min(main_tokens, num_tokens))

@@ -83,7 +83,13 @@ class MambaManager(SingleTypeKVCacheManager):
         new = max(0, min(self._required(num_tokens_main_model) - held, most))
         return arriving + new + self._get_num_evictable_blocks(new_computed_blocks)
 
-    def allocate_new_blocks(self, request_id: str, num_tokens: int, num_tokens_main_model: int) -> list[KVCacheBlock]:
+    def allocate_new_blocks(
+        self,
+        request_id: str,
+        num_tokens: int,
+        num_tokens_main_model: int,
+        total_computed_tokens: int | None = None,
+    ) -> list[KVCacheBlock]:
         """Extend the table. Returns its part beyond its previous length, nulls and moved blocks included."""
         if self.mamba_cache_mode != "align":
             with_drafts = num_tokens + self.num_speculative_blocks * self.block_size

@@ -176,8 +176,17 @@ class SingleTypeKVCacheManager(ABC):
         if count > 0:
             self._grow(self.req_to_blocks[request_id], count)
 
-    def allocate_new_blocks(self, request_id: str, num_tokens: int, num_tokens_main_model: int) -> list[KVCacheBlock]:
-        """Extend the table to hold `num_tokens` tokens. Returns the added blocks."""
+    def allocate_new_blocks(
+        self,
+        request_id: str,
+        num_tokens: int,
+        num_tokens_main_model: int,
+        total_computed_tokens: int | None = None,
+    ) -> list[KVCacheBlock]:
+        """Extend the table to hold `num_tokens` tokens. Returns the added blocks.
+
+        `total_computed_tokens` says where the step begins; only states have use for it.
+        """
         table = self.req_to_blocks[request_id]
         missing = cdiv(num_tokens, self.block_size) - len(table)
         return self._grow(table, missing) if missing > 0 else []
@@ -346,18 +355,15 @@ class SingleTypeKVCacheManager(ABC):
         table = self.req_to_blocks.get(request_id)
         if not skipped or not table:
             return
-        registered: list[KVCacheBlock] = []
-        others: list[KVCacheBlock] = []
+        gone: list[KVCacheBlock] = []
         for i in range(min(skipped, len(table)) - 1, -1, -1):
             block = table[i]
             if block is self._null_block:
                 break  # everything before was removed earlier
-            (others if block.block_hash is None else registered).append(block)
+            gone.append(block)
             table[i] = self._null_block
-        if registered:
-            self.block_pool.free_blocks(registered)
-        if others:
-            self.block_pool.free_blocks(others, prepend=True)
+        if gone:
+            self._give_back(gone)
 
     def new_step_starts(self) -> None:  # noqa: B027  # most types have nothing to do
         """A scheduler step begins."""
@@ -398,6 +404,14 @@ class SingleTypeKVCacheManager(ABC):
             return new
         inside = sum([not block.is_null for block in table]) + len(kept)
         return min(new, max(cap + cdiv(num_lookahead_tokens, self.block_size) - inside, 0))
+
+    def _give_back(self, blocks: Sequence[KVCacheBlock]) -> None:
+        """Free blocks in this order: those without identity go to the front, since no lookup can find their content."""
+        registered = [block for block in blocks if block.block_hash is not None]
+        if registered:
+            self.block_pool.free_blocks(registered)
+        if len(registered) < len(blocks):
+            self.block_pool.free_blocks([block for block in blocks if block.block_hash is None], prepend=True)
 
     def _grow(self, table: list[KVCacheBlock], count: int) -> list[KVCacheBlock]:
         new = self.block_pool.get_new_blocks(count)

@@ -38,11 +38,7 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
     def free(self, request_id: str) -> None:
         """Give back all blocks, each part the table's end first: those without identity to the front of the queue."""
         self.num_cached_block.pop(request_id, None)
-        table = self.req_to_blocks.pop(request_id, [])
-        registered = [block for block in reversed(table) if block.block_hash is not None]
-        others = [block for block in reversed(table) if block.block_hash is None]
-        self.block_pool.free_blocks(registered)
-        self.block_pool.free_blocks(others, prepend=True)
+        self._give_back(self.req_to_blocks.pop(request_id, [])[::-1])
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """Always 0: the prefix leaves the window."""
