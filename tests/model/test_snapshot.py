@@ -72,6 +72,8 @@ def test_drained_events_are_told_the_group_s_kind_and_window():
     model = core(Group("sliding", 2, window=5), events=True)
     done(model, Submit("a", (1, 2, 3), adapter="x"))
     _, after = model.step(Allocate("a", 3))
-    assert after.events == (("stored", (1,), None, (1, 2), 2, "x", (("x",),), 0, None, None),)
-    assert done(model, TakeEvents()) == (("stored", (1,), None, (1, 2), 2, "x", (("x",),), 0, "sliding_window", 5),)
+    assert after.events == (("stored", (1,), None, (1, 2), 2, "x", ((("x", ""),),), 0, None, None),)
+    assert done(model, TakeEvents()) == (
+        ("stored", (1,), None, (1, 2), 2, "x", ((("x", ""),),), 0, "sliding_window", 5),
+    )
     assert done(model, TakeEvents()) == ()
