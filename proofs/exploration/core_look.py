@@ -72,19 +72,12 @@ class CoreLook:
             tables = {name: [b.block_id for b in table] for name, table in manager.req_to_blocks.items() if table}
             if tables != look.tables[group]:
                 return False
-        return not self.mamba or self._states_and_step() == (look.states, look.this_step)
+        return not self.mamba or self._this_step() == look.this_step
 
-    def _states_and_step(self) -> tuple[list[dict[str, int]], set[int]]:
-        """What mamba groups remember beyond tables: started tables, and what this step registered."""
-        states: list[dict[str, int]] = [{} for _ in self._managers]
-        this_step: set[int] = set()
+    def _this_step(self) -> set[int]:
+        """What mamba groups have registered in this step."""
         code_of = self.contents.code_of_core_key
-        for group in self.mamba:
-            manager = self._managers[group]
-            last = manager.last_state_block_idx
-            states[group] = {name: last.get(name, -1) for name in manager._allocated_block_reqs}
-            this_step.update([code_of[key] for key in manager.cached_blocks_this_step])
-        return states, this_step
+        return {code_of[key] for group in self.mamba for key in self._managers[group].cached_blocks_this_step}
 
     def look(self) -> Look:
         """What our core shows. UnreadableError if its queue or its index contradict themselves."""
@@ -107,7 +100,7 @@ class CoreLook:
                     raise UnreadableError(f"the core gives {name} the hashes {request.block_hashes}")
                 requests.append((number, request.num_computed_tokens, live.scheduled))
             duplicates = self._duplicates(codes)
-            states, this_step = self._states_and_step()
+            this_step = self._this_step()
         except KeyError as error:
             raise UnreadableError(f"the core shows {error}") from None
         return Look(
@@ -121,7 +114,6 @@ class CoreLook:
             counts,
             codes,
             duplicates,
-            states,
             this_step,
         )
 

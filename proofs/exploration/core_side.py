@@ -8,8 +8,8 @@ import numpy
 
 from ... import impl
 from ...impl import Request
-from ...model import ops
 from ...impl.block_hash_map import BlockHashToBlockMap
+from ...model import ops
 from ...model.ops import Group, Kind, Operation, Shape
 from .contents import Contents
 from .packing import ARRIVING, Look
@@ -164,13 +164,13 @@ class CoreSide:
         again = {block for duplicates in look.duplicates.values() for block in duplicates}
         for block, code in zip(blocks, look.codes, strict=True):
             block.reset_hash()
-            if code:
-                block.block_hash = key = keys[code]
+            if key := keys[code]:
+                block.block_hash = key
                 if block.block_id not in again:
                     index.insert(key, block)
-        for code, duplicates in look.duplicates.items():
+        for duplicates in look.duplicates.values():
             for number in duplicates:
-                index.insert(keys[code], blocks[number])
+                index.insert(blocks[number].block_hash, blocks[number])
 
     def set_tables(self, group: int, tables: Mapping[str, Sequence[int]]) -> None:
         """The tables of a group."""
@@ -200,13 +200,11 @@ class CoreSide:
         tail.prev_free_block = last
         free.num_free_blocks = len(look.queue)
 
-    def set_states(self, group: int, started: Mapping[str, int], this_step: Iterable[int]) -> None:
-        """What a mamba group remembers beyond its tables."""
-        manager, contents = self.managers[group], self.contents
-        manager._allocated_block_reqs = set(started)
-        manager.last_state_block_idx = {name: last for name, last in started.items() if last >= 0}
+    def set_step(self, group: int, this_step: Iterable[int]) -> None:
+        """Which states of a mamba group were registered in this step."""
+        contents = self.contents
         keys = [contents.core_keys[code] for code in this_step if contents.keys[code][0] == group]
-        manager.cached_blocks_this_step = set(keys)
+        self.managers[group].cached_blocks_this_step = set(keys)
 
 
 def ids(blocks: Any) -> tuple[tuple[int, ...], ...]:

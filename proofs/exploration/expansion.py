@@ -112,7 +112,7 @@ class Expansion:
         BrokenError if a property does not hold.
         """
         look, focus, pool = self.packer.unpack(state, self.canonical)
-        broken = self.properties.of_state(look, focus)
+        broken = self.properties.of_state(look)
         if broken:
             raise BrokenError(broken)
         if not focus.phase:
@@ -212,9 +212,7 @@ class Expansion:
         situations = self.situations.of(look, focus, op, answer, after, events, pair.model.refusal)
         return Step(after, self._focus(move, answer), situations)
 
-    def _same(
-        self, move: Move, answer: Answer, other: Answer, before: Look | None
-    ) -> tuple[Look, list[EventValue]]:
+    def _same(self, move: Move, answer: Answer, other: Answer, before: Look | None) -> tuple[Look, list[EventValue]]:
         """What both sides show after an operation, and which events it had."""
         pair, op = self.pair, move.operation
         try:
@@ -234,11 +232,10 @@ class Expansion:
                 after.queue is before.queue
                 and after.codes is before.codes
                 and after.registered == before.registered
-                and after.states == before.states
                 and after.this_step == before.this_step
             )
             if self._quiet and not events:
-                broken = self.properties.of_quiet(before, op, answer)
+                broken = self.properties.of_quiet(before, op, answer, after)
             else:
                 broken = self.properties.of_transition(before, op, answer, after, events)
             if broken:
@@ -249,7 +246,7 @@ class Expansion:
         """What a difference between the sides means, as far as the properties can tell: what our core does wrong."""
         return [
             *self.properties.of_transition(before, move.operation, answer, after, events),
-            *self.properties.of_state(after, self._focus(move, answer)),
+            *self.properties.of_state(after),
         ]
 
     def _focus(self, move: Move, answer: Answer) -> Focus:

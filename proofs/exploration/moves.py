@@ -88,7 +88,7 @@ class Moves:
         if focus.phase == SUBMITTED:
             return [self.move(Lookup(NAMES[focus.slot]), True)]
         if focus.phase == LOOKED_UP:
-            return self.allocations(look, focus.slot, focus.hit_tokens, first=True)
+            return self.first_allocations(look, focus.slot, focus.hit_tokens)
         if focus.phase == ALLOCATED:
             return self.ends_of_step(look, focus.slot)
         moves: list[Move] = []
@@ -111,43 +111,36 @@ class Moves:
             moves += self.between(look, slot)
             moves += [self.move(Free(NAMES[slot]), False)] if self.scope.abort else []
             if focus.phase == LOOKED_UP and focus.slot == slot:
-                moves += self.allocations(look, slot, focus.hit_tokens, first=True)
+                moves += self.first_allocations(look, slot, focus.hit_tokens)
         registered = [block for block, code in enumerate(look.codes) if code] if self.scope.evict else []
         return moves + self.others(look, registered)
 
-    def allocations(self, look: Look, slot: int, hit_tokens: int, first: bool) -> list[Move]:
-        """Room for the next step of a request, of each size that the scope has; what arrives from outside with it."""
+    def first_allocations(self, look: Look, slot: int, hit_tokens: int) -> list[Move]:
+        """Room for the first step of a request behind its hit, and for what it gets from outside."""
+        scope = self.scope
+        left = len(self.contents.sequence(look.requests[slot][0])[0]) - hit_tokens
+        first = Allocate(NAMES[slot], 0, hit=True, gate=scope.gate)
+        found: list[Allocate] = []
+        for external in (0, *(tokens for tokens in scope.external if tokens <= left)):
+            sizes = {min(chunk, left - external) for chunk in scope.chunks} - {0}
+            found += [
+                replace(first, new_tokens=size, external=external, lookahead=scope.lookahead) for size in sorted(sizes)
+            ]
+            if external and scope.delay:
+                found.append(replace(first, external=external, delay=True))
+        return [self.move(replace(op, reserved=reserved), True) for op in found for reserved in scope.reserved]
+
+    def allocations(self, look: Look, slot: int) -> list[Move]:
+        """Room for the next step of a running request, of each size that the scope has."""
         scope = self.scope
         number, computed, _ = look.requests[slot]
         tokens, prompt = self.contents.sequence(number)
-        left = len(tokens) - computed - hit_tokens
-        if not first:
-            sizes = {min(chunk, left) for chunk in scope.chunks}
-            if left == 1 and len(tokens) > prompt:
-                drafts = min(scope.drafts, prompt + scope.outputs - len(tokens) - 1)
-                sizes |= {1 + draft for draft in range(1, drafts + 1)}
-            return [
-                self.move(Allocate(NAMES[slot], size, lookahead=scope.lookahead), True) for size in sorted(sizes)
-            ]
-        return [
-            self.move(
-                Allocate(
-                    NAMES[slot],
-                    size,
-                    hit=True,
-                    lookahead=scope.lookahead if size else 0,
-                    external=external,
-                    delay=not size,
-                    gate=scope.gate,
-                    reserved=reserved,
-                ),
-                True,
-            )
-            for external in (0, *(tokens for tokens in scope.external if tokens <= left))
-            for size in sorted({min(chunk, left - external) for chunk in scope.chunks} | ({0} if scope.delay else set()))
-            if size or (scope.delay and external)
-            for reserved in scope.reserved
-        ]
+        left = len(tokens) - computed
+        sizes = {min(chunk, left) for chunk in scope.chunks}
+        if left == 1 and len(tokens) > prompt:
+            drafts = min(scope.drafts, prompt + scope.outputs - len(tokens) - 1)
+            sizes |= {1 + draft for draft in range(1, drafts + 1)}
+        return [self.move(Allocate(NAMES[slot], size, lookahead=scope.lookahead), True) for size in sorted(sizes)]
 
     def ends_of_step(self, look: Look, slot: int) -> list[Move]:
         """What may come of the step that was allocated: tokens sampled, drafts rejected, the request preempted."""
@@ -174,7 +167,7 @@ class Moves:
             return [self.move(Free(name), True)]
         if not computed:
             return [self.move(Lookup(name), True), *([self.move(Free(name), False)] if self.scope.abort else [])]
-        return [*self.allocations(look, slot, 0, first=False), self.move(Preempt(name), True)]
+        return [*self.allocations(look, slot), self.move(Preempt(name), True)]
 
     def others(self, look: Look, registered: Sequence[int]) -> list[Move]:
         """What comes from outside, and the beginning of a step if it makes a difference."""

@@ -43,9 +43,6 @@ class Look(NamedTuple):
     counts: list[int]  # references per block
     codes: list[int]  # per block: number of the content it is registered as, or 0
     duplicates: dict[int, list[int]]  # contents that several blocks are registered as; the blocks, earliest first
-    states: list[
-        dict[str, int]
-    ]  # per group: mamba tables that were started, and the entry before the current one or -1
     this_step: set[int]  # contents registered in this step by mamba groups
 
 
@@ -77,7 +74,6 @@ class Pool(NamedTuple):
     counts: list[int]
     codes: list[int]
     duplicates: dict[int, list[int]]
-    states: list[dict[str, int]]
     this_step: set[int]
 
 
@@ -161,15 +157,15 @@ class Packer:
 
     def part(self, look: Look, focus: Focus, order: Order, rename: bool) -> Part:
         """The bytes of everything but the requests, with their slots in this order."""
-        _, tables, registered, queue, _, codes, duplicates, states, this_step = look
+        _, tables, registered, queue, _, codes, duplicates, this_step = look
         out: list[int] = []
         names, count = (self.nameless[:], len(self.sinks)) if rename else (self.unnamed, 0)
         for group in range(self.num_groups):
-            of_group, registered_of, states_of = tables[group], registered[group], states[group]
+            of_group, registered_of = tables[group], registered[group]
             for i in order:
                 name = NAMES[i]
                 table = of_group.get(name, ())
-                out += (len(table), registered_of.get(name, -1) + 1, states_of.get(name, -2) + 2)
+                out += (len(table), registered_of.get(name, -1) + 1)
                 if not rename:
                     out += table
                     continue
@@ -261,15 +257,13 @@ class Packer:
         num_blocks, at = self.num_blocks, 0
         tables: Tables = []
         registered: list[dict[str, int]] = []
-        states: list[dict[str, int]] = []
         counts = self.counts[:]
         for _ in range(self.num_groups):
             of_group: dict[str, list[int]] = {}
             registered_of: dict[str, int] = {}
-            states_of: dict[str, int] = {}
             for name in self.names:
-                length, known, started = state[at : at + 3]
-                at += 3
+                length, known = state[at : at + 2]
+                at += 2
                 if length:
                     of_group[name] = table = list(state[at : at + length])
                     at += length
@@ -277,11 +271,8 @@ class Packer:
                         counts[block] += 1
                 if known:
                     registered_of[name] = known - 1
-                if started:
-                    states_of[name] = started - 2
             tables.append(of_group)
             registered.append(registered_of)
-            states.append(states_of)
         counts[0] = 0
         length = state[at]
         at += 1
@@ -300,7 +291,7 @@ class Packer:
             blocks = list(state[at + 1 : at + 1 + length])
             duplicates[codes[blocks[0]]] = blocks
             at += 1 + length
-        return Pool(state, {}, {}, tables, registered, queue, counts, codes, duplicates, states, this_step)
+        return Pool(state, {}, {}, tables, registered, queue, counts, codes, duplicates, this_step)
 
     def focus(self, phase: int, slot: int, state: bytes, at: int) -> Focus:
         """What a state is in the middle of; the hit of a lookup is packed at `at`."""
@@ -326,9 +317,7 @@ def _tables_of(look: Look, slot: int) -> list[object]:
     """What the tables of a request consist of, the names of blocks left out."""
     name = NAMES[slot]
     found: list[object] = []
-    for tables, registered, states in zip(look.tables, look.registered, look.states, strict=True):
-        table = tables.get(name, ())
-        found += [
-            registered.get(name, -1), states.get(name, -2), [(block > 0, look.codes[block], look.counts[block]) for block in table]
-        ]
+    for tables, registered in zip(look.tables, look.registered, strict=True):
+        blocks = [(block > 0, look.codes[block], look.counts[block]) for block in tables.get(name, ())]
+        found += [registered.get(name, -1), blocks]
     return found

@@ -126,8 +126,8 @@ class Pair:
         if now is None or now.queue != look.queue or now.counts != look.counts:
             state.let_go(look.queue)
             core.set_blocks(look)
-        if self.mamba and (now is None or now.states != look.states or now.this_step != look.this_step):
-            self._restore_states(look)
+        if self.mamba and (now is None or now.this_step != look.this_step):
+            self._restore_step(look)
 
     def _restore_request(self, name: str, number: int, computed: int, scheduled: int) -> None:
         if not number:
@@ -153,15 +153,11 @@ class Pair:
                 identity[block] = identity.pop(block)  # to the end: the order of registration
         self.model.state.identity = identity
 
-    def _restore_states(self, look: Look) -> None:
-        started: dict[tuple[int, str], int | None] = {}
-        for group in self.mamba:
-            for name, last in look.states[group].items():
-                started[group, name] = None if last < 0 else last
-            self.core.set_states(group, look.states[group], look.this_step)
+    def _restore_step(self, look: Look) -> None:
         keys = [self.contents.model_keys[code] for code in look.this_step]
-        self.model.mamba_started = started
         self.model.registered_this_step = {key for key in keys if key is not None}
+        for group in self.mamba:
+            self.core.set_step(group, look.this_step)
 
     # What can be seen.
 
@@ -175,7 +171,6 @@ class Pair:
         if before is not None and queue == before.queue and state.tables == before.tables:
             counts, queue = before.counts, before.queue
         requests: list[tuple[int, int, int]] = []
-        states: list[dict[str, int]] = [{} for _ in self.groups]
         this_step: set[int] = set()
         try:
             if before is not None and [*state.identity.items()] == self._identity:
@@ -192,13 +187,11 @@ class Pair:
                     raise UnreadableError(f"the model gives {name} the chain {request.chain}")
                 requests.append((number, request.computed, ARRIVING if request.arriving else request.scheduled))
             if self.mamba:
-                for (group, name), last in model.mamba_started.items():
-                    states[group][name] = -1 if last is None else last
                 this_step = {contents.code_of_model_key[key] for key in model.registered_this_step}
         except KeyError as error:
             raise UnreadableError(f"the model shows {error}") from None
         tables = [of_group if all(of_group.values()) else _filled(of_group) for of_group in state.tables]
-        return Look(requests, tables, [*model.registered], queue, counts, codes, duplicates, states, this_step)
+        return Look(requests, tables, [*model.registered], queue, counts, codes, duplicates, this_step)
 
     def _codes(self) -> tuple[list[int], dict[int, list[int]]]:
         """Which content each block of the model is registered as, and which contents are registered more than once."""

@@ -12,7 +12,7 @@ from ...model.attention import Mamba, Rule
 from ...model.ops import Operation
 from .contents import Contents
 from .core_side import Answer
-from .packing import ALLOCATED, Focus, Look
+from .packing import Look
 from .scope import NAMES, Scope
 
 Broken: TypeAlias = tuple[str, str]
@@ -32,8 +32,8 @@ MEANING = {
     "S10": "registered content stays until its block is taken, evicted or the cache is reset",
     "S11": "the events of a transition lead from the registered contents before to those after",
     "S12": "freeing an unknown request changes nothing",
-    "S15": "every position that a step or a connector writes is in a block that nobody else holds when it is allocated, "
-    "or that is registered as just what is written",
+    "S15": "every position that a step or a connector writes is in a block that nobody else holds when it is allocated",
+    "arrival": "what comes from outside later is registered when it has arrived",
     "gate": "behind the gate the whole sequence finds room in what is free beyond the reserved blocks (full attention)",
     "quiet": "a submission, a lookup and the end of a step change nothing but their own request",
     "lockstep": "model and core agree in outcome, state and events",
@@ -78,7 +78,7 @@ class Properties:
 
     # States.
 
-    def of_state(self, look: Look, focus: Focus) -> list[Broken]:
+    def of_state(self, look: Look) -> list[Broken]:
         """What is wrong with a state."""
         broken: list[Broken] = []
         if look.codes[0]:
@@ -86,36 +86,16 @@ class Properties:
         counts = look.counts
         for group in self.groups:
             for name, table in look.tables[group].items():
-                _, computed, scheduled = look.requests[NAMES.index(name)]
+                computed = look.requests[NAMES.index(name)][1]
                 for entry in self.needed(group, computed):
                     if entry >= len(table) or not table[entry]:
                         text = (
                             f"group {group}, {name}: entry {entry} of {table} is read with {computed} tokens computed"
                         )
                         broken.append(("S6", text))
-                if focus.phase == ALLOCATED and focus.slot == NAMES.index(name):
-                    broken += self._written(group, name, look, range(computed, computed + scheduled))
         if max(counts) > 1:
             self._shared(look, broken)
         return broken
-
-    def _written(self, group: int, name: str, look: Look, positions: range) -> list[Broken]:
-        """What is wrong with the blocks that the tokens at these positions are written to."""
-        rule, table, counts = self.rules[group], look.tables[group][name], look.counts
-        last, broken = (positions.stop - 1) // rule.b, []
-        for entry in range(last if isinstance(rule, Mamba) else positions.start // rule.b, last + 1):
-            if entry < len(table) and table[entry] and (counts[table[entry]] == 1 or self._same(group, name, look, entry)):
-                continue
-            text = f"group {group}, {name}: entry {entry} of {table} is written, references are {counts}"
-            broken.append(("S15", text))
-        return broken
-
-    def _same(self, group: int, name: str, look: Look, entry: int) -> bool:
-        """True if an entry is registered as what its request will write there: a token that was loaded is computed
-        again where a whole prompt came from outside."""
-        tokens = self.contents.sequences[look.requests[NAMES.index(name)][0]][0]
-        content = (group, tokens[: (entry + 1) * self.rules[group].b])
-        return look.codes[look.tables[group][name][entry]] == self.contents.code.get(content, -1)
 
     def _shared(self, look: Look, broken: list[Broken]) -> None:
         holders: dict[int, tuple[int, tuple[int | str, ...]]] = {}
@@ -136,7 +116,7 @@ class Properties:
 
     # Transitions.
 
-    def of_quiet(self, before: Look, op: Operation, answer: Answer) -> list[Broken]:
+    def of_quiet(self, before: Look, op: Operation, answer: Answer, after: Look) -> list[Broken]:
         """What is wrong with a transition that changes requests at most and tells of no event."""
         broken: list[Broken] = []
         if answer[0] == "failed":
@@ -144,6 +124,8 @@ class Properties:
         elif isinstance(op, ops.Lookup):
             length, blocks = answer[1]
             self._hit(before, op, length, blocks, broken)
+        elif isinstance(op, ops.Allocate) and answer[0] == "done":
+            self._given(before, op, after, broken)
         return broken
 
     def of_transition(
@@ -155,7 +137,7 @@ class Properties:
         if events or not same_codes:
             self._replay(before, after, events, broken)
         if same_codes and after.queue == before.queue and after.tables == before.tables:
-            return broken + self.of_quiet(before, op, answer)
+            return broken + self.of_quiet(before, op, answer, after)
         if answer[0] == "failed":
             broken.append(("S8", f"{op} fails with {answer[1]}"))
             return broken
@@ -172,7 +154,7 @@ class Properties:
         if answer[0] == "refused":
             self._refused(before, op, after, broken)
         elif isinstance(op, ops.Allocate):
-            self._given(op, after, broken)
+            self._given(before, op, after, broken)
         self._in_order(before, after, taken, broken)
         return broken
 
@@ -191,9 +173,7 @@ class Properties:
         elif not entries and len(queue) + len(self.sinks) != len(counts) - 1:
             broken.append(("S1", f"nobody holds anything, and only {queue} are free"))
 
-    def _tables(
-        self, before: Look, after: Look, leaving: str | None, external: int, broken: list[Broken]
-    ) -> set[int]:
+    def _tables(self, before: Look, after: Look, leaving: str | None, external: int, broken: list[Broken]) -> set[int]:
         """Check S5. Returns the blocks that were taken to be filled anew: what a table has gained, a hit left out.
 
         `external`: tokens that have come from outside behind the hit.
@@ -241,22 +221,42 @@ class Properties:
         if [block for block in before.queue if after.counts[block]]:
             broken.append(("S8", f"{op} was refused and holds blocks that were free before"))
 
-    def _given(self, op: ops.Allocate, after: Look, broken: list[Broken]) -> None:
-        """Check what an allocation promises: own blocks for tokens from outside, room behind the gate."""
-        shape, wanted = self.scope.shape, 0
-        number, computed, _ = after.requests[NAMES.index(op.request)]
+    def _given(self, before: Look, op: ops.Allocate, after: Look, broken: list[Broken]) -> None:
+        """Check what an allocation promises: own blocks for all that is written, room behind the gate."""
+        shape, missing = self.scope.shape, 0
+        number, computed, scheduled = after.requests[NAMES.index(op.request)]
         whole = min(len(self.contents.sequences[number][0]) + op.lookahead, shape.max_model_len)
         for group in self.groups:
             rule, table = self.rules[group], after.tables[group].get(op.request, [])
             if rule.is_full:
-                wanted += max(0, -(-whole // rule.b) - len(table))
-            for entry in self.needed(group, computed) if op.external else ():
-                if entry * rule.b >= computed - op.external and entry < len(table) and after.counts[table[entry]] > 1:
-                    text = f"group {group}, {op.request}: entry {entry} of {table} is loaded, references are {after.counts}"
-                    broken.append(("S15", text))
-        if op.gate and wanted > len(after.queue) - op.reserved:
-            text = f"{op} was let in: {wanted} blocks are still to come, {len(after.queue)} are free"
+                missing += max(0, -(-whole // rule.b) - len(table))
+            loaded = (computed - op.external) // rule.b
+            written = [entry for entry in self.needed(group, computed) if entry >= loaded] if op.external else []
+            if op.new_tokens:
+                last = (computed + scheduled - 1) // rule.b
+                written += range(last if isinstance(rule, Mamba) else computed // rule.b, last + 1)
+            for entry in written:
+                if not self._own(before, group, op.request, after, entry):
+                    text = f"entry {entry} of {table} is written, references are {after.counts}"
+                    broken.append(("S15", f"group {group}, {op.request}: {text}"))
+            if op.delay and any(after.codes[block] for block in table[loaded:]):
+                text = f"group {group}, {op.request}: {table} is registered as {after.codes}, and was not loaded yet"
+                broken.append(("arrival", text))
+        if op.gate and missing > len(after.queue) - op.reserved:
+            text = f"{op} was let in: {missing} blocks are still to come, {len(after.queue)} are free"
             broken.append(("gate", text))
+
+    def _own(self, before: Look, group: int, name: str, after: Look, entry: int) -> bool:
+        """True if nobody else holds this entry, or if it has held just what is written there already: the last token of
+        a prompt that came from outside as a whole is computed again."""
+        table, had = after.tables[group].get(name, []), before.tables[group].get(name, [])
+        if entry >= len(table) or not table[entry]:
+            return False
+        if after.counts[table[entry]] == 1:
+            return True
+        tokens = self.contents.sequences[after.requests[NAMES.index(name)][0]][0]
+        content = self.contents.code.get((group, tokens[: (entry + 1) * self.rules[group].b]), -1)
+        return had[entry : entry + 1] == [table[entry]] and before.codes[table[entry]] == content
 
     def _in_order(self, before: Look, after: Look, taken: set[int], broken: list[Broken]) -> None:
         counts, queue = after.counts, before.queue

@@ -125,6 +125,7 @@ _ALL: tuple[Scope, ...] = (
         requests=3,
     ),
     _scope("chunked", [Group("chunked", 2, chunk=4)], 6, _WINDOWS, (NULLS, NULLS_IN_HIT)),
+    _scope("chunk-astride-block", [Group("chunked", 2, chunk=3)], 5, ("00010", "000", "011"), (NULLS, NULLS_IN_HIT)),
     _scope("mamba", [_states(2)], 5, ("00010", "0000", "011", "10"), (NULLS, NULLS_IN_HIT, SAME_STEP, FULL)),
     _scope(
         "mamba-drafts",
@@ -153,7 +154,7 @@ _ALL: tuple[Scope, ...] = (
     ),
     _scope("full+mamba", [_full(2), _states(2)], 8, ("0001", "001", "011", "00"), (FULL, SAME_STEP)),
     # Tokens from outside, at once or later.
-    _scope("full-external", [_full(2)], 5, ("0000", "001", "00"), (*CONNECTOR, FULL), external=(1, 2), delay=True),
+    _scope("full-external", [_full(2)], 4, ("0000", "001", "00"), (*CONNECTOR, FULL), external=(1, 2), delay=True),
     _scope(
         "sliding-external",
         [_window(2, 2)],
@@ -163,48 +164,63 @@ _ALL: tuple[Scope, ...] = (
         external=(2, 3),
         delay=True,
     ),
-    _scope(
-        "mamba-external", [_states(2)], 5, ("00000", "001"), (*CONNECTOR, NULLS, FULL), external=(2, 3), delay=True
-    ),
+    _scope("mamba-external", [_states(2)], 5, ("0000", "001"), (*CONNECTOR, NULLS, FULL), external=(2,), delay=True),
     _scope(
         "full+sliding-external",
         [_full(1), _window(1, 2)],
         7,
-        ("000", "01"),
+        ("0000", "01"),
         (*CONNECTOR, NULLS, FULL),
         external=(1,),
+        delay=True,
     ),
     # What others have reserved, and the gate behind a hit.
     _scope(
         "full-reserved",
         [_full(2)],
-        5,
-        ("0000", "010", "00"),
-        (GATE, RESERVED),
+        6,
+        ("00000", "010", "00"),
+        (GATE,),
         gate=True,
         reserved=(0, 1),
         lookahead=1,
     ),
     _scope(
+        "chunked-reserved",
+        [Group("chunked", 2, chunk=4)],
+        4,
+        ("0001", "0100", "00"),
+        (RESERVED, FULL),
+        reserved=(0, 1),
+    ),
+    _scope(
         "sliding-reserved",
-        [_window(2, 3)],
-        5,
-        ("0000", "01"),
+        [_window(2, 2)],
+        6,
+        ("00010", "01", "000"),
         (GATE, NULLS),
         gate=True,
-        reserved=(0, 2),
+        reserved=(0, 1),
         lookahead=1,
     ),
     _scope(
-        "mamba-gate", [_states(2, drafts=1)], 6, ("00010", "01"), (GATE, NULLS), gate=True, reserved=(0, 1), outputs=2, drafts=1
+        "mamba-gate",
+        [_states(2, drafts=1)],
+        6,
+        ("0001", "01"),
+        (GATE, NULLS, MOVED),
+        gate=True,
+        reserved=(0, 1),
+        outputs=2,
+        drafts=1,
     ),
     # No prefix cache.
-    _scope("full-uncached", [_full(2)], 5, ("0001", "00"), (FULL, PREEMPTED), requests=3, caching=False),
+    _scope("full-uncached", [_full(2)], 5, ("00010", "01"), (FULL, PREEMPTED), requests=3, caching=False),
     _scope(
         "full+sliding+mamba-uncached",
         [_full(2), _window(2, 2), _states(2)],
         10,
-        ("0001", "00"),
+        ("000000", "010"),
         (FULL, PREEMPTED, NULLS, TO_FRONT, OUTSIDE, LATE),
         caching=False,
         external=(2,),
@@ -212,14 +228,18 @@ _ALL: tuple[Scope, ...] = (
     ),
     # Three groups.
     _scope(
-        "full+sliding+mamba", [_full(2), _window(2, 2), _states(2)], 9, ("0001", "011"), (FULL, NULLS, CUT, SAME_STEP)
+        "full+sliding+mamba",
+        [_full(2), _window(2, 2), _states(2)],
+        9,
+        ("00010", "011"),
+        (FULL, NULLS, NULLS_IN_HIT, CUT, SAME_STEP),
     ),
     _scope(
         "full+sliding+chunked",
         [_full(1), _window(1, 2), Group("chunked", 1, chunk=2)],
         10,
-        ("000", "01"),
-        (FULL, NULLS, NULLS_IN_HIT),
+        ("000", "01", "010"),
+        (FULL, NULLS, NULLS_IN_HIT, CUT, NOT_WORTH),
     ),
 )
 SCOPES: Mapping[str, Scope] = {scope.name: scope for scope in _ALL}
@@ -255,8 +275,3 @@ def made_to_measure(attention: str, blocks: int, requests: int, block_size: int)
     groups = [kinds[name] for name in names]
     scope = _scope(attention, groups, blocks, prompts, (), chunks=(b,), requests=requests, outputs=2)
     return replace(scope, must_reach=must)
-
-
-ASTRIDE = _scope("chunk-astride-block", [Group("chunked", 2, chunk=3)], 5, ("00010",), ())
-"""A chunk that is no multiple of the block size: its hits are not sound (S7), in the model as in every core that
-follows core.md §7. Explored by the tests, to show that the properties see what both sides do alike."""

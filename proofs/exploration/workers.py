@@ -14,6 +14,7 @@ from .scope import Scope
 Plant: TypeAlias = str
 """Name of a planted fault (`faults`)."""
 
+
 class Recipe(NamedTuple):
     """What an `Expansion` is built from in every process."""
 
