@@ -1,9 +1,7 @@
 """What our core shows, as plain data, and whether its queue, its index and its blocks contradict each other."""
 
-from collections.abc import Sequence
-
 from .contents import Contents
-from .core_side import CoreSide
+from .core_side import CoreSide, leading_nulls
 from .packing import NOBODY, Look
 
 
@@ -14,8 +12,8 @@ class UnreadableError(Exception):
 class CoreLook:
     """Looks at one core from its construction to its end."""
 
-    def __init__(self, core: CoreSide, contents: Contents, names: str, mamba: Sequence[int]) -> None:
-        self.core, self.contents, self.names, self.mamba = core, contents, names, mamba
+    def __init__(self, core: CoreSide, contents: Contents, names: str) -> None:
+        self.core, self.contents, self.names, self.mamba = core, contents, names, core.mamba
         self._managers, self._pool = core.managers, core.pool
 
     def shows(self, look: Look) -> bool:
@@ -72,7 +70,15 @@ class CoreLook:
             tables = {name: [b.block_id for b in table] for name, table in manager.req_to_blocks.items() if table}
             if tables != look.tables[group]:
                 return False
-        return not self.mamba or self._this_step() == look.this_step
+        return not self.mamba or (self._this_step() == look.this_step and self._knows_nulls(look))
+
+    def _knows_nulls(self, look: Look) -> bool:
+        """True if mamba groups take no entry for null that is none."""
+        return all(
+            number <= leading_nulls(look.tables[group].get(name, ()))
+            for group in self.mamba
+            for name, number in self._managers[group].num_nulled.items()
+        )
 
     def _this_step(self) -> set[int]:
         """What mamba groups have registered in this step."""

@@ -9,7 +9,6 @@ carried out by the two sides' own methods.
 from typing import Any
 
 from ...model import ops
-from ...model.attention import Mamba
 from ...model.core import Model
 from ...model.ops import Done, Operation, Refused
 from ...model.requests import Request
@@ -34,11 +33,10 @@ class Pair:
         self.core = CoreSide(shape, self.contents)
         self.names = NAMES[: scope.requests]
         self.groups = range(len(shape.groups))
-        self.mamba = [group for group in self.groups if isinstance(model.rules[group], Mamba)]
         self._identity: list[tuple[int, Key]] = []
         """As it was restored last: which content each block was registered as."""
         self._submits = {(name, prompt): ops.Submit(name, prompt) for name in self.names for prompt in scope.prompts}
-        self._core_look = CoreLook(self.core, self.contents, self.names, self.mamba)
+        self._core_look = CoreLook(self.core, self.contents, self.names)
 
     # One operation.
 
@@ -126,7 +124,7 @@ class Pair:
         if now is None or now.queue != look.queue or now.counts != look.counts:
             state.let_go(look.queue)
             core.set_blocks(look)
-        if self.mamba and (now is None or now.this_step != look.this_step):
+        if self.core.mamba and (now is None or now.this_step != look.this_step):
             self._restore_step(look)
 
     def _restore_request(self, name: str, number: int, computed: int, scheduled: int) -> None:
@@ -156,7 +154,7 @@ class Pair:
     def _restore_step(self, look: Look) -> None:
         keys = [self.contents.model_keys[code] for code in look.this_step]
         self.model.registered_this_step = {key for key in keys if key is not None}
-        for group in self.mamba:
+        for group in self.core.mamba:
             self.core.set_step(group, look.this_step)
 
     # What can be seen.
@@ -186,7 +184,7 @@ class Pair:
                 if request.chain != contents.chains[number]:
                     raise UnreadableError(f"the model gives {name} the chain {request.chain}")
                 requests.append((number, request.computed, ARRIVING if request.arriving else request.scheduled))
-            if self.mamba:
+            if self.core.mamba:
                 this_step = {contents.code_of_model_key[key] for key in model.registered_this_step}
         except KeyError as error:
             raise UnreadableError(f"the model shows {error}") from None
