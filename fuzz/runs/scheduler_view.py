@@ -22,7 +22,6 @@ class SchedulerView:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.requests: dict[str, Request] = {}
-        self.item_lengths: dict[str, int] = {}
         self.state = ShownHoldings(shape)
         self.registered: Sequence[Mapping[str, int]] = [{} for _ in shape.groups]
         self.last: tuple[Operation, Outcome] | None = None
@@ -60,7 +59,6 @@ class SchedulerView:
         match operation:
             case ops.Submit(name):
                 self.requests[name] = Request(operation, list(operation.prompt))
-                self.item_lengths.update((item.identifier, item.length) for item in operation.items)
             case ops.Take():
                 self.state.outside += _blocks(outcome.value, self.shape)
             case ops.Touch(blocks):
