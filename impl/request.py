@@ -10,10 +10,10 @@ from .kv_cache_block import BlockHash
 class Request:
     """Tokens of a request and the hashes of its full blocks, which follow as tokens arrive.
 
-    Give `prompt_token_ids` or `prompt_embeds` (one row per token), or both with `prompt_is_token_ids`, which says of each
-    position whether its token or its row is read. Token ids where rows are read are 0. ValueError for no prompt, or for
-    lengths that differ. Parameters of sampling, pooling and tracing are kept for the caller; the core does not need
-    them.
+    Give `prompt_token_ids` or `prompt_embeds` (one row per token), or both with `prompt_is_token_ids`, which says of
+    each position whether its token or its row is read. Token ids where rows are read are 0. ValueError for no prompt,
+    or for lengths that differ. Parameters of sampling, pooling and tracing are kept for the caller; the core does not
+    need them.
     """
 
     def __init__(

@@ -181,7 +181,8 @@ class RunRecord:
     def learn(self, request: Tracked, tokens: Sequence[int]) -> None:
         """Tokens have become known."""
         submit, numbers, contents = request.submit, self._numbers, request.contents
-        before = contents[-1] if contents else self._number(("root", submit.adapter or None, submit.adapter_version, submit.salt or None))
+        root = ("root", submit.adapter or None, submit.adapter_version, submit.salt or None)
+        before = contents[-1] if contents else self._number(root)
         plain = submit.embeds is None and not submit.items
         for token in tokens:
             what: Hashable = (before, token) if plain else (before, token, *self._extras(submit, len(contents)))
