@@ -43,9 +43,13 @@ class Rule:
         """How many leading tokens no query at position `c` or later reads (T1-T3)."""
         return 0
 
-    def wanted(self, length: int) -> range:
-        """The blocks that a hit of so many tokens needs: those that the query behind it reads, and what drafts need."""
-        return range(max(0, self.skipped(length)) // self.b, (length + self.behind) // self.b)
+    def first(self, length: int) -> int:
+        """The first block that the query behind a hit of so many tokens reads."""
+        return max(0, self.skipped(length)) // self.b
+
+    def end(self, length: int) -> int:
+        """The block behind the last one that the hit needs: all its tokens lie before the query, or drafts need them."""
+        return (length + self.behind) // self.b
 
     def required(self, num_tokens: int) -> int:
         """Number of table entries for so many tokens."""

@@ -1,10 +1,11 @@
 """What a prefix cache is for: which hit a lookup finds, and which blocks are worth registering for it (core.md §§8, 9).
 
-A hit may end at a *boundary*, a multiple of the alignment. It needs, in every group, the blocks `Rule.wanted` names:
-those that the query behind it reads and, where a draft model reads on, the block behind it.
+A hit may end at a *boundary*, a multiple of the alignment. It needs, in every group, the blocks from `Rule.first` to
+`Rule.end`: those that the query behind it reads and, where a draft model reads on, the block behind it.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from .arith import down, up
 from .attention import Rule, demand
@@ -41,10 +42,15 @@ def longest_hit(rules: Sequence[Rule], unit: int, num_tokens: int, found: Callab
 
     It is a multiple of `unit`, and `found(group, i)` is true for every block `i` that it needs in any group.
     """
-    for length in range(down(num_tokens - least_behind(rules), unit), 0, -unit):
-        if all(found(group, i) for group, rule in enumerate(rules) for i in reversed(rule.wanted(length))):
-            return length
-    return 0
+    length = down(num_tokens - least_behind(rules), unit)
+    while length > 0 and not all(served(rule, length, partial(found, group)) for group, rule in enumerate(rules)):
+        length -= unit
+    return max(0, length)
+
+
+def served(rule: Rule, length: int, found: Callable[[int], bool]) -> bool:
+    """True if one group has every block that a hit of so many tokens needs."""
+    return all(found(i) for i in range(rule.first(length), rule.end(length)))
 
 
 def replay_boundary(rules: Sequence[Rule], unit: int, num_prompt_tokens: int) -> int:
@@ -58,4 +64,4 @@ def worth_registering(rule: Rule, i: int, interval: int, replay: int) -> bool:
     If any multiple does, the next one on either side of the block does (T10). An interval of 0 stands for none.
     """
     nearest = [down(i * rule.b, interval), up((i + 1) * rule.b, interval)] if interval else []
-    return any(i in rule.wanted(length) for length in (*nearest, replay) if length > 0)
+    return any(rule.first(length) <= i < rule.end(length) for length in (*nearest, replay) if length > 0)

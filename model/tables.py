@@ -186,8 +186,8 @@ def hit(core: Core, request: Request) -> tuple[int, BlockIds]:
     length = lookup.longest_hit(core.rules, core.alignment, len(request.tokens), lambda g, i: find(g, i) is not None)
     blocks: BlockIds = []
     for group, rule in enumerate(core.rules):
-        wanted = rule.wanted(length)
-        blocks.append([find(group, i) or NULL if i in wanted else NULL for i in range(length // rule.b)])
+        first = rule.first(length)
+        blocks.append([find(group, i) or NULL if i >= first else NULL for i in range(length // rule.b)])
     return length, blocks
 
 
@@ -222,15 +222,15 @@ def predicted(core: Core, group: int, plan: Plan, counts: list[int], capped: boo
         if any(core.state.identity.get(block) in core.registered_this_step for block in hit if block != NULL):
             return core.shape.num_blocks + 1  # its state is only computed in this very step
         if rule.align:
-            return core.policy.states(core, group, plan, len(hit) + len(table)) + _candidates(hit, counts)
+            return core.policy.states(core, group, plan, len(hit) + len(table)) + candidates(hit, counts)
     running = name in core.registered[group] or not rule.cacheable
     skipped = 0 if running else core.skipped_blocks(group, plan.settled)
     kept = hit[max(0, skipped - len(table)) :]
     required, entries = core.required(group, plan), max(skipped, len(hit) + len(table))
     if not capped:
-        return arith.missing_blocks(required, entries) + _candidates(kept, counts)
-    inside = sum(block != NULL for block in table + kept)
-    return core.policy.capped(rule, plan.op.lookahead, required, entries, inside) + _candidates(kept, counts)
+        return arith.missing_blocks(required, entries) + candidates(kept, counts)
+    inside = real(table) + real(kept)
+    return core.policy.capped(rule, plan.op.lookahead, required, entries, inside) + candidates(kept, counts)
 
 
 def capped(rule: Rule, lookahead: int, required: int, entries: int, inside: int) -> int:
@@ -286,7 +286,12 @@ def shared_prefix(core: Core, group: int, name: str, counts: list[int]) -> int:
     return len(list(takewhile(lambda block: counts[block] == len(tables), tables.get(name, ()))))
 
 
-def _candidates(blocks: list[int], counts: list[int]) -> int:
+def real(blocks: list[int]) -> int:
+    """Entries that are not null."""
+    return len(blocks) - blocks.count(NULL)
+
+
+def candidates(blocks: list[int], counts: list[int]) -> int:
     """Eviction candidates among these blocks: they leave the free queue when the hit is used."""
     return sum(block != NULL and not counts[block] for block in blocks)
 

@@ -69,7 +69,7 @@ class Situations:
                 break
         if any(rule.behind for rule in model.rules):
             more = tokens + model.alignment
-            reads = ((g, i) for g, rule in enumerate(model.rules) for i in rule.wanted(more) if i < more // rule.b)
+            reads = ((g, i) for g, rule in enumerate(model.rules) for i in range(rule.first(more), more // rule.b))
             self.reached["eagle drop"] += more < len(request.tokens) and all(found(g, i) for g, i in reads)
 
     def _see_identities(self, before: Snapshot, after: Snapshot) -> None:
