@@ -135,6 +135,7 @@ def test_keys_of_a_block_that_is_filled_later_are_those_of_the_block():
         resumed, keys = role(subject, "resumed_keys"), role(subject, "extra_keys")
         for _ in range(300):
             content, known, size = any_content(generator), generator.randrange(1, 4), generator.randrange(1, 4)
+            content = replace(content, places=())
             assert resumed(content, known, size) == keys(content, known * size, (known + 1) * size)
 
 
