@@ -6,15 +6,12 @@ answers that is possible. An answer is left out only with a proof that it is imp
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import z3
 
 from .kernel import Path, follows, formula
 from .solver import Obligation, ProofError, UndecidedError, has_product
-
-if TYPE_CHECKING:
-    from .symbolic import Condition
 
 DECISIONS_MOST = 400
 """Questions on one path: a run that asks more does not end, as far as we can tell."""
@@ -24,7 +21,7 @@ PATHS_MOST = 20_000
 class Run:
     """All paths of one function under some assumptions."""
 
-    def __init__(self, name: str, assumptions: "Sequence[Condition]", unroll: int = 0, seconds: float = 5.0) -> None:
+    def __init__(self, name: str, assumptions: Sequence[Any], unroll: int = 0, seconds: float = 5.0) -> None:
         """`unroll`: most rounds of a loop whose length is symbolic; `seconds`: for each question to the solver."""
         self.rounding = False
         """May true division be taken for exact? A theorem that says so says why it does no harm."""
@@ -113,7 +110,7 @@ class Run:
         self._path.hypotheses.append(condition)
         self._path.assumed = True
 
-    def once(self, key: "tuple[object, ...]", make: "Callable[[], Any]") -> Any:
+    def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
         """What `make` gave when it was first called for this key on this path.
 
         Terms in a key are told apart by what they are, never by how they are printed: Z3 shortens long ones.
@@ -123,7 +120,7 @@ class Run:
             self._defined[identity] = key, make()  # the key is kept, so that no other term gets the identity of one
         return self._defined[identity][1]
 
-    def knows(self, key: "tuple[object, ...]") -> bool:
+    def knows(self, key: tuple[object, ...]) -> bool:
         """True if `once` was called for this key on this path."""
         return _identity(key) in self._defined
 
