@@ -9,6 +9,7 @@ from collections import Counter
 
 from . import ops
 from .ops import NULL, Operation
+from .requests import Request
 from .scene import Scene
 
 
@@ -105,7 +106,26 @@ def _allocatable(model: Scene, op: ops.Allocate) -> bool:
         and hit_tokens + op.external <= len(request.tokens)
         and total + op.new_tokens <= shape.max_model_len
         and (not op.encoder_tokens or any(group.kind == "cross" for group in shape.groups))
+        and _states_allow(model, total, op)
     )
+
+
+def _states_allow(model: Scene, total: int, op: ops.Allocate) -> bool:
+    """True if Mamba layers have states for the step: a block for each draft, in mode align within a block of the
+    running state; and no state comes from outside whose last token will be computed again."""
+    known = len(model.requests[op.request].tokens)
+    drafts = total + op.new_tokens > max(known, total + 1)  # the first token of a step is never a draft
+    for group in model.shape.groups if drafts or op.external else ():
+        most = min(group.speculative_blocks, group.block_size - 1 if group.mamba_mode == "align" else op.new_tokens)
+        if group.kind == "mamba" and ((drafts and op.new_tokens > 1 + most) or (op.external and total >= known)):
+            return False
+    return True
+
+
+def _brings_all_news(model: Scene, request: Request, op: ops.Advance) -> bool:
+    """True unless Mamba layers would have to keep states of two steps whose drafts are not judged yet."""
+    ahead = request.scheduled and request.lead and any(group.kind == "mamba" for group in model.shape.groups)
+    return not ahead or len(request.tokens) + len(op.sampled) >= request.computed + request.scheduled - op.rejected
 
 
 def _advances(model: Scene, op: ops.Advance) -> bool:
@@ -116,5 +136,6 @@ def _advances(model: Scene, op: ops.Advance) -> bool:
         not request.arriving
         and 0 <= op.rejected <= min(drafts, max(0, request.scheduled - 1))
         and (request.scheduled > 0 or len(op.sampled) > 0)
+        and _brings_all_news(model, request, op)
         and len(request.tokens) + len(op.sampled) <= model.shape.max_model_len
     )
