@@ -21,21 +21,28 @@ def allows(model: Scene, op: Operation) -> bool:
 def misuse(model: Scene, op: Operation) -> bool:
     """True if every core must answer this operation with an error, or ignore it, and change nothing."""
     match op:
-        case ops.Allocate():
-            numbers = (op.new_tokens, op.external, op.lookahead, op.reserved, op.encoder_tokens)
-            return min(numbers) < 0 or op.new_tokens + op.external == 0
-        case ops.Take():
-            return op.count < 0
-        case ops.Evict(blocks):
-            return not _exist(model, blocks)
         case ops.Touch(blocks):
             return NULL in blocks and _exist(model, blocks)
+        case ops.Release(blocks) if _releasable(model, blocks):
+            return NULL in blocks or len(set(blocks)) < len(blocks)
+    return error_of(model, op) is not None
+
+
+def error_of(model: Scene, op: Operation) -> str | None:
+    """The kind of error with which every core answers a broken precondition; None if the preconditions hold."""
+    match op:
+        case ops.Allocate():
+            numbers = (op.new_tokens, op.external, op.lookahead, op.reserved, op.encoder_tokens)
+            return "ValueError" if min(numbers) < 0 or op.new_tokens + op.external == 0 else None
+        case ops.Take():
+            return "ValueError" if op.count < 0 else None
+        case ops.Evict(blocks):
+            return None if _exist(model, blocks) else "AssertionError"
         case ops.Release(blocks) if _exist(model, blocks):
             counts = model.state.references()
             wanted = Counter(block for block in blocks if block != NULL)
-            overdrawn = any(times > counts[block] for block, times in wanted.items())
-            return overdrawn or (_releasable(model, blocks) and (NULL in blocks or max(wanted.values(), default=0) > 1))
-    return False
+            return "ValueError" if any(times > counts[block] for block, times in wanted.items()) else None
+    return None
 
 
 def _exist(model: Scene, blocks: tuple[int, ...]) -> bool:
@@ -64,24 +71,20 @@ def _legal(model: Scene, op: Operation) -> bool:
         case ops.Preempt(name) | ops.RemoveSkipped(name):
             return name in model.requests
         case ops.Touch(blocks):
-            return _exist(model, blocks) and NULL not in blocks and not set(blocks) & set(model.state.out_of_reach)
+            return _exist(model, blocks) and NULL not in blocks and not set(blocks) & set(model.state.sinks)
         case ops.Release(blocks):
             return _releasable(model, blocks)
     return True
 
 
 def _sound(model: Scene, op: ops.Submit) -> bool:
-    """True if the request is well-formed: of legal length, items in order and inside the prompt, embeddings complete,
-    and one length for each item identifier, since an identifier stands for one content."""
-    ends = [0, *(item.offset + item.length for item in op.items)]
-    starts = [*(item.offset for item in op.items), len(op.prompt)]
+    """True if the request is well-formed: of legal length, items inside the prompt, a row or a token everywhere."""
     return (
         0 < len(op.prompt) <= model.shape.max_model_len
-        and all(item.length > 0 for item in op.items)
-        and all(end <= start for end, start in zip(ends, starts, strict=True))
-        and all(model.item_lengths.get(item.identifier, item.length) == item.length for item in op.items)
-        and len({(item.identifier, item.length) for item in op.items}) == len({item.identifier for item in op.items})
-        and (op.embeds is None or (len(op.embeds) == len(op.prompt) and not any(op.prompt)))
+        and all(item.offset >= 0 < item.length and item.offset + item.length <= len(op.prompt) for item in op.items)
+        and (op.adapter is not None or not op.adapter_version)
+        and (op.embeds is None or len(op.embeds) == len(op.prompt))
+        and all(row is None or token == 0 for token, row in zip(op.prompt, op.embeds or (), strict=False))
     )
 
 

@@ -117,9 +117,9 @@ class Statement:
 
     @property
     def number(self) -> tuple[int, str]:
-        """Sort key: `T4.eagle` comes after `T4`."""
+        """Sort key: `T4.eagle` comes after `T4`, and what is about a safety property (`S1`) after all theorems."""
         head, _, rest = self.id[1:].partition(".")
-        return int(head), rest
+        return int(head) + (100 if self.id.startswith("S") else 0), rest
 
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> "Verdict":
         """Prove or refute it for a core; `seconds` bounds each question to the solver.
@@ -141,6 +141,8 @@ class Theorem(Statement):
     controls: tuple[NegativeControl, ...]
     unroll: int = 0
     """Most rounds of a loop over a symbolic bound."""
+    rounding: str = ""
+    """Why it does no harm that Python rounds `a / b`, which is exact in a proof; empty if nothing is divided so."""
 
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> "Verdict":
         """As every statement; a negative control's counterexample is run on the real code as well."""
@@ -202,6 +204,7 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
     try:
         assumptions = [condition for condition in assume(symbols) if condition is not True]
         run = Run(f"{theorem.id} on {subject.name}", assumptions, theorem.unroll, seconds)
+        run.rounding = bool(theorem.rounding)
         _require_satisfiable(run, verdict)
 
         def body() -> list[Condition]:

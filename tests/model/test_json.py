@@ -22,11 +22,8 @@ from blockproof.model.ops import (
     Submit,
     error_kind,
     failed,
-    operation_from_json,
-    outcome_from_json,
-    shape_from_json,
-    to_json,
 )
+from blockproof.model.wire import operation_from_json, outcome_from_json, shape_from_json, to_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -1,7 +1,8 @@
 """What a snapshot shows, and that a difference shows what changed and nothing else."""
 
 from blockproof.model.ops import Allocate, Group, StepStart, Submit, TakeEvents
-from blockproof.model.snapshot import Labels, Snapshot, difference, first_difference
+from blockproof.model.snapshot import Labels, Snapshot
+from blockproof.fuzz.findings.difference import difference, first_difference
 
 from .running import core, done, runs, steps
 
