@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from . import arith
-from .attention import Mamba
+from .attention import Rule
 from .ops import NULL
 
 
@@ -27,7 +27,7 @@ class Arrangement(NamedTuple):
 
 
 def arrangement(
-    rule: Mamba, table: Sequence[int], first: int, computed: int, main: int, own: Callable[[int], bool]
+    rule: Rule, table: Sequence[int], first: int, computed: int, main: int, own: Callable[[int], bool]
 ) -> Arrangement:
     """What a step does that begins behind `computed` tokens and ends behind `main`; before entry `first` all is null.
 
@@ -47,7 +47,7 @@ def arrangement(
     return Arrangement(empty, moved, dropped)
 
 
-def most_states(rule: Mamba, num_tokens: int) -> int:
+def most_states(rule: Rule, num_tokens: int) -> int:
     """The most blocks that a request holds on its way to so many tokens (T16): one stays behind where it goes on to a
     second block."""
     return 1 + rule.p + (num_tokens > rule.b)

@@ -15,6 +15,7 @@ from .identity import ExtraKey, Identity, extra_keys
 from .ops import FULL_FAMILY, NULL, SLIDING_FAMILY, Shape
 from .requests import Request
 from .state import Key, State, Stored
+from .states import Arrangement, arrangement, most_states
 
 BlockIds: TypeAlias = list[list[int]]  # per group
 
@@ -45,8 +46,6 @@ class Core:
         """Per group: how many leading table entries of a request count as registered; its keys are the running ones."""
         self.registered_this_step: set[Key] = set()
         """Mamba states that were registered in this step: no request can continue from them yet (core.md §7)."""
-        self.mamba_started: dict[tuple[int, str], int | None] = {}
-        """Align mode: (group, request) with a running state, to the table index of the state before it."""
         self.new_block_ids: BlockIds = [[] for _ in shape.groups]
 
     def identity(self, request: Request, group: int, i: int) -> Identity:
@@ -73,22 +72,31 @@ class Core:
         """Leading table entries that no query behind the settled tokens reads."""
         return max(0, self.rules[group].skipped(settled)) // self.rules[group].b
 
+    def begun(self, group: int, plan: Plan) -> tuple[list[int], int]:
+        """The table as the step finds it, with the hit where there is one, null where no query reads it any more; and
+        how many blocks external tokens still need."""
+        name, rule = plan.op.request, self.rules[group]
+        table = self.state.tables[group].get(name, [])
+        if name in self.registered[group] or not rule.cacheable or not (any(plan.hit) or plan.op.external):
+            return table, 0
+        skipped, total = self.skipped_blocks(group, plan.settled), plan.local + plan.op.external
+        external = min(plan.op.external, total - rule.skipped(plan.settled)) if skipped else plan.op.external
+        start = [NULL] * skipped + plan.hit[group][skipped:]
+        return start, arith.cdiv(total, rule.b) - len(start) if external else 0
+
     def attach(self, group: int, plan: Plan) -> int:
         """The hit becomes the start of the table (`allocate_new_computed_blocks`).
 
         Returns how many blocks the external tokens still need.
         """
-        name, rule, tables = plan.op.request, self.rules[group], self.state.tables[group]
-        if name in self.registered[group] or not rule.cacheable:
+        name, tables = plan.op.request, self.state.tables[group]
+        if name in self.registered[group] or not self.rules[group].cacheable:
             return 0
         demand(not tables.get(name))
-        skipped, total = self.skipped_blocks(group, plan.settled), plan.local + plan.op.external
-        external = min(plan.op.external, total - rule.skipped(plan.settled)) if skipped else plan.op.external
-        hit = plan.hit[group][skipped:]
-        demand(self.shape.caching or not any(hit))
-        tables[name] = table = [NULL] * skipped + hit
-        self.registered[group][name] = len(table)
-        return arith.cdiv(total, rule.b) - len(table) if external else 0
+        tables[name], missing = self.begun(group, plan)
+        demand(self.shape.caching or not any(plan.hit[group]))
+        self.registered[group][name] = len(tables[name])
+        return missing
 
     def extend(self, group: int, plan: Plan) -> tuple[int, ...]:
         """The table grows to cover the tokens. Returns the added entries (`allocate_new_blocks`)."""
@@ -96,7 +104,7 @@ class Core:
         table = self.state.tables[group].setdefault(name, [])
         before = len(table)
         if isinstance(rule, Mamba) and rule.align:
-            self._extend_states(group, name, table, rule, rule.required(plan.main))
+            self.policy.extend_states(self, group, table, plan)
         else:
             self.grow(group, table, arith.missing_blocks(self.required(group, plan), before))
         return tuple(table[before:])
@@ -108,32 +116,29 @@ class Core:
         if self.shape.groups[group].kind in FULL_FAMILY - {"sink"}:
             self.new_block_ids[group] += new
 
-    def _extend_states(self, group: int, name: str, table: list[int], rule: Mamba, required: int) -> None:
-        """Align mode: nulls up to the running state, then the states of drafts, which move from their old entries."""
-        before, started = len(table), (group, name) in self.mamba_started
-        if required <= before:
-            return
-        current = required - rule.p - 1
-        table += [NULL] * (current - before)
-        if started:
-            for old in range(before - rule.p, min(before, current)):
-                table.append(table[old])
-                table[old] = NULL
-        self.grow(group, table, required - len(table))
-        self.mamba_started[group, name] = before - 1 - (rule.p if started else 0) if before else None
-
     def null_skipped(self, group: int, name: str, settled: int) -> None:
-        """Set such entries to null, from the right up to the first one that is null already (T3)."""
-        rule, table = self.rules[group], self.state.tables[group].get(name, [])
-        end = min(self.skipped_blocks(group, settled - rule.p), len(table))
+        """Set entries to null that no query behind the settled tokens reads, from the right up to the first one that is
+        null already (T3)."""
+        if isinstance(self.rules[group], Mamba):
+            self.policy.null_states(self, group, name, settled)
+            return
+        table = self.state.tables[group].get(name, [])
+        end = min(self.skipped_blocks(group, settled), len(table))
         gone = list(takewhile(lambda block: block != NULL, reversed(table[:end])))
         table[end - len(gone) : end] = [NULL] * len(gone)
         self.state.let_go_by_identity(gone)
-        if isinstance(rule, Mamba) and rule.align:
-            last = self.mamba_started.get((group, name))
-            if last is not None and last < arith.cdiv(max(0, settled - rule.p), rule.b) - 1 and table[last] != NULL:
-                block, table[last] = table[last], NULL
-                self.state.let_go([block])
+
+    def null(self, table: list[int], entries: list[int]) -> None:
+        """Set these entries of a table to null, and let their blocks go, the last one first."""
+        gone = [table[i] for i in reversed(entries)]
+        for i in entries:
+            table[i] = NULL
+        self.state.let_go_by_identity(gone)
+
+    def is_own(self, block: int, counts: list[int]) -> bool:
+        """True if only one table holds the block and no lookup can find it. -1 stands for a block that is not there
+        yet."""
+        return block < 0 or (counts[block] == 1 and block not in self.state.identity)
 
     def register(self, name: str, num_tokens: int) -> None:
         """Register the full blocks of the first `num_tokens` tokens that some later hit can use."""
@@ -222,7 +227,7 @@ def predicted(core: Core, group: int, plan: Plan, counts: list[int], capped: boo
         if any(core.state.identity.get(block) in core.registered_this_step for block in hit if block != NULL):
             return core.shape.num_blocks + 1  # its state is only computed in this very step
         if rule.align:
-            return core.policy.states(core, group, plan, len(hit) + len(table)) + candidates(hit, counts)
+            return core.policy.states(core, group, plan, counts, capped)
     running = name in core.registered[group] or not rule.cacheable
     skipped = 0 if running else core.skipped_blocks(group, plan.settled)
     kept = hit[max(0, skipped - len(table)) :]
@@ -239,14 +244,42 @@ def capped(rule: Rule, lookahead: int, required: int, entries: int, inside: int)
     return missing if cap is None else min(missing, max(0, cap - inside))
 
 
-def states(core: Core, group: int, plan: Plan, entries: int) -> int:
-    """Align mode: states that the allocation takes. One for a state from outside; the first allocation takes one state
-    and the speculative ones, a later one at most one."""
-    rule, arriving = core.rules[group], bool(plan.op.external)
-    started = (group, plan.op.request) in core.mamba_started
-    if arriving:
-        entries = arith.cdiv(plan.total, rule.b)
-    return arriving + max(0, min(rule.required(plan.main) - entries, 1 if started else 1 + rule.p))
+def states(core: Core, group: int, plan: Plan, counts: list[int], capped: bool) -> int:
+    """Align mode: the same for the states that the allocation takes; with `capped` for all that the request will hold
+    at once, less what it holds (T16)."""
+    table, arriving = core.begun(group, plan)
+    hit = candidates(table, counts)  # tables of running requests have none
+    if capped:
+        return max(0, most_states(core.rules[group], plan.main) - real(table)) + hit
+    table = table + [-1] * arriving
+    return arriving + _arranged(core, group, table, plan, counts).new + hit
+
+
+def _arranged(core: Core, group: int, table: list[int], plan: Plan, counts: list[int]) -> Arrangement:
+    first = core.skipped_blocks(group, plan.settled)
+    own = lambda block: core.is_own(block, counts)  # noqa: E731  # as short as it can be
+    return arrangement(core.rules[group], table, first, plan.total, plan.main, own)
+
+
+def extend_states(core: Core, group: int, table: list[int], plan: Plan) -> None:
+    """Align mode: give a block to each state that the step will write."""
+    empty, moved, dropped = _arranged(core, group, table, plan, core.state.references())
+    table += [NULL] * (max(empty, default=0) + 1 - len(table))
+    blocks = [table[i] for i in moved] + core.state.take(len(empty) - len(moved))
+    for i in moved:
+        table[i] = NULL
+    for i, block in zip(empty, blocks, strict=True):
+        table[i] = block
+    core.null(table, dropped)
+
+
+def null_states(core: Core, group: int, name: str, settled: int) -> None:
+    """Set entries of a Mamba group to null before that of the last settled token: every state that a later step can
+    read stands at or behind the entry of its last token. In align mode there are nulls between them."""
+    table = core.state.tables[group].get(name, [])
+    end = min(core.skipped_blocks(group, settled), len(table))
+    gone = [i for i in range(end) if table[i] != NULL]
+    core.null(table, gone)
 
 
 def admits(core: Core, plan: Plan) -> bool:
@@ -275,7 +308,6 @@ def give_back(core: Core, name: str) -> None:
         else:
             core.state.let_go(blocks)
         core.registered[group].pop(name, None)
-        core.mamba_started.pop((group, name), None)
 
 
 def shared_prefix(core: Core, group: int, name: str, counts: list[int]) -> int:
@@ -310,7 +342,9 @@ class Policy:
     worth: Callable[[Core, int, int, Request], bool] = worth
     predicted: Callable[[Core, int, Plan, list[int], bool], int] = predicted
     capped: Callable[[Rule, int, int, int, int], int] = capped
-    states: Callable[[Core, int, Plan, int], int] = states
+    states: Callable[[Core, int, Plan, list[int], bool], int] = states
+    extend_states: Callable[[Core, int, list[int], Plan], None] = extend_states
+    null_states: Callable[[Core, int, str, int], None] = null_states
     admits: Callable[[Core, Plan], bool] = admits
     attach: Callable[[Core, Plan], None] = attach_all
     give_back: Callable[[Core, str], None] = give_back

@@ -16,8 +16,8 @@ from ...model.scene import Scene
 from .bounds import (
     draftable,
     holds_nothing,
-    keeps_states,
     item_named,
+    keeps_states,
     most_rejected,
     sampled_by_step,
     sampled_late,
