@@ -48,7 +48,7 @@ class Rule:
         return max(0, self.skipped(length)) // self.b
 
     def end(self, length: int) -> int:
-        """The block behind the last one that the hit needs: all its tokens lie before the query, or drafts need them."""
+        """The block behind the last one that the hit needs."""
         return (length + self.behind) // self.b
 
     def required(self, num_tokens: int) -> int:

@@ -159,7 +159,7 @@ class Model(Core):
         if op.gate and not self.policy.admits(self, plan):
             raise Refusal("refused by gate")
         for group in groups:
-            self.null_skipped(group, op.request, kept)
+            self.policy.null_skipped(self, group, op.request, kept)
         predicted = self.predicted(plan)
         if predicted > self.state.num_free() - op.reserved:
             fits = predicted <= self.state.num_free()
@@ -202,7 +202,7 @@ class Model(Core):
         these are."""
         if request := self.requests.get(op.request):
             for group in range(len(self.rules)):
-                self.null_skipped(group, op.request, settled(request, request.computed))
+                self.policy.null_skipped(self, group, op.request, settled(request, request.computed))
 
     # The prefix cache as a whole.
 

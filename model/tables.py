@@ -15,9 +15,10 @@ from .identity import ExtraKey, Identity, extra_keys
 from .ops import FULL_FAMILY, NULL, SLIDING_FAMILY, Shape
 from .requests import Request
 from .state import Key, State, Stored
-from .states import Arrangement, arrangement, most_states
+from .states import arrangement, most_states
 
 BlockIds: TypeAlias = list[list[int]]  # per group
+UNKNOWN = -1  # stands for a block that an allocation is about to take
 
 
 class Plan(NamedTuple):
@@ -73,29 +74,29 @@ class Core:
         return max(0, self.rules[group].skipped(settled)) // self.rules[group].b
 
     def begun(self, group: int, plan: Plan) -> tuple[list[int], int]:
-        """The table as the step finds it, with the hit where there is one, null where no query reads it any more; and
-        how many blocks external tokens still need."""
+        """The table before the step, with the hit, and how many blocks the external tokens still need."""
         name, rule = plan.op.request, self.rules[group]
         table = self.state.tables[group].get(name, [])
         if name in self.registered[group] or not rule.cacheable or not (any(plan.hit) or plan.op.external):
             return table, 0
-        skipped, total = self.skipped_blocks(group, plan.settled), plan.local + plan.op.external
-        external = min(plan.op.external, total - rule.skipped(plan.settled)) if skipped else plan.op.external
+        demand(not table)
+        skipped, external = self.skipped_blocks(group, plan.settled), plan.op.external
+        if skipped:
+            external = min(external, plan.total - rule.skipped(plan.settled))
         start = [NULL] * skipped + plan.hit[group][skipped:]
-        return start, arith.cdiv(total, rule.b) - len(start) if external else 0
+        return start, arith.cdiv(plan.total, rule.b) - len(start) if external else 0
 
     def attach(self, group: int, plan: Plan) -> int:
         """The hit becomes the start of the table (`allocate_new_computed_blocks`).
 
         Returns how many blocks the external tokens still need.
         """
-        name, tables = plan.op.request, self.state.tables[group]
+        name = plan.op.request
         if name in self.registered[group] or not self.rules[group].cacheable:
             return 0
-        demand(not tables.get(name))
-        tables[name], missing = self.begun(group, plan)
         demand(self.shape.caching or not any(plan.hit[group]))
-        self.registered[group][name] = len(tables[name])
+        self.state.tables[group][name], missing = self.begun(group, plan)
+        self.registered[group][name] = len(self.state.tables[group][name])
         return missing
 
     def extend(self, group: int, plan: Plan) -> tuple[int, ...]:
@@ -104,7 +105,7 @@ class Core:
         table = self.state.tables[group].setdefault(name, [])
         before = len(table)
         if isinstance(rule, Mamba) and rule.align:
-            self.policy.extend_states(self, group, table, plan)
+            self.policy.extend_states(self, group, plan, table)
         else:
             self.grow(group, table, arith.missing_blocks(self.required(group, plan), before))
         return tuple(table[before:])
@@ -117,28 +118,12 @@ class Core:
             self.new_block_ids[group] += new
 
     def null_skipped(self, group: int, name: str, settled: int) -> None:
-        """Set entries to null that no query behind the settled tokens reads, from the right up to the first one that is
-        null already (T3)."""
-        if isinstance(self.rules[group], Mamba):
-            self.policy.null_states(self, group, name, settled)
-            return
+        """Entries that no query behind the settled tokens reads become null (T3)."""
         table = self.state.tables[group].get(name, [])
         end = min(self.skipped_blocks(group, settled), len(table))
-        gone = list(takewhile(lambda block: block != NULL, reversed(table[:end])))
-        table[end - len(gone) : end] = [NULL] * len(gone)
+        gone = [block for block in reversed(table[:end]) if block != NULL]
+        table[:end] = [NULL] * end
         self.state.let_go_by_identity(gone)
-
-    def null(self, table: list[int], entries: list[int]) -> None:
-        """Set these entries of a table to null, and let their blocks go, the last one first."""
-        gone = [table[i] for i in reversed(entries)]
-        for i in entries:
-            table[i] = NULL
-        self.state.let_go_by_identity(gone)
-
-    def is_own(self, block: int, counts: list[int]) -> bool:
-        """True if only one table holds the block and no lookup can find it. -1 stands for a block that is not there
-        yet."""
-        return block < 0 or (counts[block] == 1 and block not in self.state.identity)
 
     def register(self, name: str, num_tokens: int) -> None:
         """Register the full blocks of the first `num_tokens` tokens that some later hit can use."""
@@ -245,41 +230,42 @@ def capped(rule: Rule, lookahead: int, required: int, entries: int, inside: int)
 
 
 def states(core: Core, group: int, plan: Plan, counts: list[int], capped: bool) -> int:
-    """Align mode: the same for the states that the allocation takes; with `capped` for all that the request will hold
-    at once, less what it holds (T16)."""
+    """Align mode: blocks that the allocation takes for states and for the hit; the gate counts the most that the
+    request will hold (T7.align, T16)."""
+    rule = core.rules[group]
     table, arriving = core.begun(group, plan)
-    hit = candidates(table, counts)  # tables of running requests have none
     if capped:
-        return max(0, most_states(core.rules[group], plan.main) - real(table)) + hit
-    table = table + [-1] * arriving
-    return arriving + _arranged(core, group, table, plan, counts).new + hit
+        return max(0, most_states(rule, plan.main) - real(table)) + candidates(table, counts)
+    arranged = arrangement(
+        rule,
+        table + [UNKNOWN] * arriving,
+        core.skipped_blocks(group, plan.settled),
+        plan.total,
+        plan.main,
+        lambda block: is_own(core, block, counts),
+    )
+    return arriving + arranged.new + candidates(table, counts)
 
 
-def _arranged(core: Core, group: int, table: list[int], plan: Plan, counts: list[int]) -> Arrangement:
-    first = core.skipped_blocks(group, plan.settled)
-    own = lambda block: core.is_own(block, counts)  # noqa: E731  # as short as it can be
-    return arrangement(core.rules[group], table, first, plan.total, plan.main, own)
-
-
-def extend_states(core: Core, group: int, table: list[int], plan: Plan) -> None:
-    """Align mode: give a block to each state that the step will write."""
-    empty, moved, dropped = _arranged(core, group, table, plan, core.state.references())
+def extend_states(core: Core, group: int, plan: Plan, table: list[int]) -> None:
+    """Align mode: the running state and those of drafts get their blocks (`model.states`)."""
+    counts, first = core.state.references(), core.skipped_blocks(group, plan.settled)
+    empty, moved, dropped = arrangement(
+        core.rules[group], table, first, plan.total, plan.main, lambda block: is_own(core, block, counts)
+    )
     table += [NULL] * (max(empty, default=0) + 1 - len(table))
     blocks = [table[i] for i in moved] + core.state.take(len(empty) - len(moved))
-    for i in moved:
+    gone = [table[i] for i in reversed(dropped)]
+    for i in moved + dropped:
         table[i] = NULL
     for i, block in zip(empty, blocks, strict=True):
         table[i] = block
-    core.null(table, dropped)
+    core.state.let_go_by_identity(gone)
 
 
-def null_states(core: Core, group: int, name: str, settled: int) -> None:
-    """Set entries of a Mamba group to null before that of the last settled token: every state that a later step can
-    read stands at or behind the entry of its last token. In align mode there are nulls between them."""
-    table = core.state.tables[group].get(name, [])
-    end = min(core.skipped_blocks(group, settled), len(table))
-    gone = [i for i in range(end) if table[i] != NULL]
-    core.null(table, gone)
+def is_own(core: Core, block: int, counts: list[int]) -> bool:
+    """True if only one table holds the block, and no lookup finds it."""
+    return block == UNKNOWN or (counts[block] == 1 and block not in core.state.identity)
 
 
 def admits(core: Core, plan: Plan) -> bool:
@@ -343,8 +329,8 @@ class Policy:
     predicted: Callable[[Core, int, Plan, list[int], bool], int] = predicted
     capped: Callable[[Rule, int, int, int, int], int] = capped
     states: Callable[[Core, int, Plan, list[int], bool], int] = states
-    extend_states: Callable[[Core, int, list[int], Plan], None] = extend_states
-    null_states: Callable[[Core, int, str, int], None] = null_states
+    extend_states: Callable[[Core, int, Plan, list[int]], None] = extend_states
+    null_skipped: Callable[[Core, int, str, int], None] = Core.null_skipped
     admits: Callable[[Core, Plan], bool] = admits
     attach: Callable[[Core, Plan], None] = attach_all
     give_back: Callable[[Core, str], None] = give_back

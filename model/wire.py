@@ -21,6 +21,7 @@ _REQUIRED: Mapping[object, list[str]] = {
 def to_json(data: object) -> object:
     """JSON-ready form of a shape, an operation or an outcome; fields at their default are left out.
 
+    >>> from blockproof.model.ops import Allocate
     >>> to_json(Allocate("a", 3, hit=True))
     {'op': 'Allocate', 'request': 'a', 'new_tokens': 3, 'hit': True}
     """

@@ -91,8 +91,6 @@ class DeviatingModel(Model):
         self.declared = tuple(deviations)
         self.deviated: Counter[str] = Counter()
         """Occurrences in this run, by id."""
-        self.kept: dict[tuple[int, str], int | None] = {}
-        """What a target keeps beside the tables, by group and request."""
         self.dead = False
         """True once a deviation has left the state undefined; the run ends there."""
         self.undefined = False

@@ -228,7 +228,7 @@ def policy_of(declared: Collection[str], note: Note) -> Policy:
     if any(deviation.id in declared for deviation in state_deviations.DEVIATIONS):
         of_states = state_deviations.ReleaseStates(declared, note)
         policy = replace(
-            policy, states=of_states.predicted, extend_states=of_states.extend, null_states=of_states.null
+            policy, states=of_states.predicted, extend_states=of_states.extend, null_skipped=of_states.null
         )
     if "common-prefix-unknown" in declared:
         ghosts = _Ghosts(note)

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from ....model import arith
 from ....model.attention import Mamba
 from ....model.ops import NULL
-from ....model.tables import Core, Plan, candidates, extend_states, null_states, real, states
+from ....model.tables import Core, Plan, candidates, extend_states, real, states
 from ...targets.deviations import Deviation, Note
 
 PILE_UP, MOVED_ON = "mamba-states-pile-up", "running-state-moved-on"
@@ -105,12 +105,12 @@ class ReleaseStates:
         new = min(missing, 1 if key in self._before else 1 + rule.p)
         return arriving + (new if NEGATIVE in quirks else max(0, new)) + candidates(hit, counts)
 
-    def extend(self, core: Core, group: int, table: list[int], plan: Plan) -> None:
+    def extend(self, core: Core, group: int, plan: Plan, table: list[int]) -> None:
         """The table grows, if it does, by nulls up to the running state, and the states of drafts move behind it."""
         rule, key = core.rules[group], (group, plan.op.request)
         before, running = len(table), arith.cdiv(plan.main, rule.b) - 1
         if MOVED_ON not in self.declared:
-            extend_states(core, group, table, plan)
+            extend_states(core, group, plan, table)
         elif running + 1 + rule.p > before:
             table += [NULL] * (running - before)
             for old in range(before - rule.p, min(before, running)) if key in self._before else ():
@@ -128,19 +128,20 @@ class ReleaseStates:
         rule, table, key = core.rules[group], core.state.tables[group].get(name, []), (group, name)
         if not table:
             self._before.pop(key, None)
-        if PILE_UP not in self.declared:
-            null_states(core, group, name, settled)
+        if PILE_UP not in self.declared or not isinstance(rule, Mamba):
+            core.null_skipped(group, name, settled)
             return
         computed = max(0, settled - rule.p)
         end = min(core.skipped_blocks(group, computed), len(table))
-        core.null(table, list(range(end - _run_before(table, end), end)))
+        run = _run_before(table, end)
+        gone, table[end - run : end] = table[end - run : end][::-1], [NULL] * run
+        core.state.let_go_by_identity(gone)
         last = self._before.get(key)
         is_past = last is not None and last < arith.cdiv(computed, rule.b) - 1
-        if isinstance(rule, Mamba) and rule.align and last is not None and is_past and table[last] != NULL:
+        if last is not None and is_past and table[last] != NULL:
             block, table[last] = table[last], NULL
             core.state.let_go([block])
-        needed_no_more = table[: core.skipped_blocks(group, settled)]
-        self.note(PILE_UP, any(needed_no_more))
+        self.note(PILE_UP, any(table[: core.skipped_blocks(group, settled)]))
 
 
 def _run_before(table: list[int], end: int) -> int:
