@@ -20,9 +20,8 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(
         PILE_UP,
         reason=(
-            "a state is given back once p tokens more are computed than it takes, and before a null entry only the one "
-            "that is remembered: with drafts, a request can hold more than the 2 + p states that memory is planned for, "
-            "up to its end"
+            "a state is given back p tokens late, and before a null entry only the one that is remembered: with drafts, "
+            "a request can hold more than the 2 + p states that memory is planned for, up to its end"
         ),
         condition="mamba with speculative blocks; or in align mode, a state that is needed no more before a null entry",
         source="Found by proof (T15.leak, T15.any).",
@@ -64,7 +63,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
     ),
     Deviation(
         DROPPED,
-        reason="the eviction candidate of a hit is counted, although a later state comes from outside and it is not used",
+        reason="the eviction candidate of a hit is counted, although a later state comes from outside instead",
         condition="mamba in align mode, external tokens behind a hit on an eviction candidate",
         source="Found by proof (T7.align).",
     ),

@@ -250,7 +250,7 @@ class Shadow(States):
         self.reached["shadow: tokens read back"] += end - start
 
     def _is_known_loss(self, request: EngineRequest, group: int, position: int) -> bool:
-        """True, and counted, if this position has no block because of one of `KNOWN_LOSSES`."""
+        """True, and counted, if this position has no block because of a loss that the target is known for."""
         rule = self.rules[group]
         if request.computed < request.most_computed and position < rule.skipped(request.most_computed):
             return self._is_excused("computed-taken-back")

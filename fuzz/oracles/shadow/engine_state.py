@@ -1,7 +1,7 @@
 """What the simulated engine of the shadow memory knows about its requests, and which tag belongs in which slot."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
@@ -11,17 +11,6 @@ from ....model.attention import Cross, rule_for
 from ....model.ops import Shape
 from ....model.snapshot import Snapshot
 from .memory import GARBAGE, POISON, ListMemory, Memory
-
-KNOWN_LOSSES: Mapping[str, str] = {
-    "chunk-astride-block": "where a block lies astride two chunks, a hit that is cut can end before the chunk for "
-    "which it was made, behind null blocks that the next query reads",
-    "computed-taken-back": "tokens that count as computed no more (drafts rejected late, as with asynchronous "
-    "scheduling; the last token of a prompt that was loaded as a whole) did count when the window was cut, so the next "
-    "query reads behind the cut",
-    "running-state-moved-on": "in Mamba's align mode the running state stands in the entry where the longest step "
-    "would have ended; where drafts of it are rejected and the next step ends in an earlier entry, that one is null",
-}
-"""What a release may be known to lose: where its target declares one of these, it is counted and not reported."""
 
 
 class StateStep(NamedTuple):
@@ -93,7 +82,7 @@ class EngineState:
     def __init__(
         self, shape: Shape, new_memory: Callable[[Shape], Memory] = ListMemory, *, losses: Collection[str] = ()
     ) -> None:
-        """`new_memory` makes the memory for the tags; `losses` names those of `KNOWN_LOSSES` that are excused."""
+        """`new_memory` makes the memory for tags; `losses`: what the target is known for (`targets.base.losing`)."""
         self.shape = shape
         self.memory = new_memory(shape)
         self.losses = frozenset(losses)
