@@ -139,7 +139,7 @@ class MambaManager(SingleTypeKVCacheManager):
     def _to_arrange(
         self, table: Sequence[KVCacheBlock], num_nulls: int, num_computed_tokens: int, num_tokens: int
     ) -> tuple[list[int], list[int]]:
-        """Mode "align": entries in which a step up to `num_tokens` tokens lacks a block, and those that give theirs.
+        """Mode "align": the entries where a step up to `num_tokens` tokens lacks a block, and those that give theirs.
 
         The first `num_nulls` entries are known to be null.
         A block moves if no other request holds it or may come to; the others are given back. This may even be the block

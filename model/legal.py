@@ -2,7 +2,7 @@
 
 A trace may contain only what `allows` accepts; other operations are left out when a trace is replayed. `misuse` are
 calls among these that break a precondition on purpose; a core must answer them with an error that changes nothing
-(core.md, deviation 6).
+(core.md, "What 0.23.0 does otherwise").
 """
 
 from collections import Counter

@@ -32,8 +32,9 @@ from typing import Any, TypeAlias
 
 import z3
 
+from .kernel import Path
 from .refusal import refusal, shown
-from .symbolic_run import DECISIONS_MOST, PATHS_MOST, Path, Run, executing, running, under_way
+from .symbolic_run import DECISIONS_MOST, PATHS_MOST, Run, executing, running, under_way
 
 __all__ = (
     "DECISIONS_MOST",

@@ -6,45 +6,27 @@ answers that is possible. An answer is left out only with a proof that it is imp
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import z3
 
-from .solver import Obligation, ProofError, UndecidedError, has_product, solve
-
-if TYPE_CHECKING:
-    from .symbolic import Condition
+from .kernel import Path, follows, formula
+from .solver import Obligation, ProofError, UndecidedError, has_product
 
 DECISIONS_MOST = 400
 """Questions on one path: a run that asks more does not end, as far as we can tell."""
 PATHS_MOST = 20_000
 
 
-@dataclass
-class Path:
-    """One way through the function: what was assumed and answered, what it came to, what must be proved for it."""
-
-    hypotheses: list[z3.BoolRef]
-    obligations: list[Obligation] = field(default_factory=list)
-    value: Any = None
-    error: Exception | None = None
-    """What the function raised; then there is no value."""
-    decisions: list[bool] = field(default_factory=list)
-    answered: dict[int, bool] = field(default_factory=dict)
-    """The same by the identity of the condition's term, which the hypotheses keep alive: asked again, it is known."""
-
-
 class Run:
     """All paths of one function under some assumptions."""
 
-    def __init__(self, name: str, assumptions: "Sequence[Condition]", unroll: int = 0, seconds: float = 5.0) -> None:
+    def __init__(self, name: str, assumptions: Sequence[Any], unroll: int = 0, seconds: float = 5.0) -> None:
         """`unroll`: most rounds of a loop whose length is symbolic; `seconds`: for each question to the solver."""
         self.rounding = False
         """May true division be taken for exact? A theorem that says so says why it does no harm."""
         self.name = name
-        self.rounding = False
-        self.assumptions = [_formula(assumption) for assumption in assumptions]
+        self.assumptions = [formula(assumption) for assumption in assumptions]
         self.unroll = unroll
         self.seconds = seconds
         self.questions = 0
@@ -95,7 +77,9 @@ class Run:
         else:
             forced = self._forced(condition)
             answer = forced is not False
-            if forced is None:
+            if forced is not None:
+                path.forced.add(step)
+            else:
                 self._open.append([*path.decisions, False])
         path.decisions.append(answer)
         path.hypotheses.append(condition if answer else z3.Not(condition))
@@ -117,11 +101,16 @@ class Run:
             self._laws[claim.get_id()] = claim  # kept, so that no other term gets its identity
             self._path.obligations.append(Obligation(f"{self.name}: law {name}", (), claim))
 
+    def use(self, instance: z3.BoolRef) -> None:
+        """Know what a law says of some values."""
+        self._path.hypotheses.append(instance)
+
     def assume(self, condition: z3.BoolRef) -> None:
         """Define a name made by `fresh_name`: whatever else holds, such a value exists (say why where it is used)."""
         self._path.hypotheses.append(condition)
+        self._path.assumed = True
 
-    def once(self, key: "tuple[object, ...]", make: "Callable[[], Any]") -> Any:
+    def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
         """What `make` gave when it was first called for this key on this path.
 
         Terms in a key are told apart by what they are, never by how they are printed: Z3 shortens long ones.
@@ -131,7 +120,7 @@ class Run:
             self._defined[identity] = key, make()  # the key is kept, so that no other term gets the identity of one
         return self._defined[identity][1]
 
-    def knows(self, key: "tuple[object, ...]") -> bool:
+    def knows(self, key: tuple[object, ...]) -> bool:
         """True if `once` was called for this key on this path."""
         return _identity(key) in self._defined
 
@@ -156,25 +145,18 @@ class Run:
         whole = tuple(self._path.hypotheses)
         light = whole if has_product(condition) else tuple(one for one in whole if not has_product(one))
         for hypotheses in (light, whole) if len(light) < len(whole) else (whole,):
-            for answer, negated in ((False, condition), (True, z3.Not(condition))):
-                if not self._possible(hypotheses, negated):
-                    claim = condition if answer else z3.Not(condition)
-                    self._path.obligations.append(Obligation(self._where("forced"), hypotheses, claim, forced=True))
+            for answer, claim in ((False, z3.Not(condition)), (True, condition)):
+                self.questions += 1
+                obligation = Obligation(self._where("forced"), hypotheses, claim, forced=True)
+                proved, model = follows(obligation, self.seconds)
+                if proved is not None:
+                    self._path.obligations.append(obligation)
+                    self._path.proofs.append(proved)
                     return answer
+                if model is None:
+                    message = f"{self.name}: cannot decide whether {condition} is possible"
+                    raise UndecidedError(message, obligation.smtlib())
         return None
-
-    def _possible(self, hypotheses: tuple[z3.BoolRef, ...], condition: z3.BoolRef) -> bool:
-        self.questions += 1
-        formulas = [*hypotheses, condition]
-        status, _ = solve(formulas, self.seconds)
-        if status == "unknown":
-            smtlib = Obligation(f"{self.name}: can this branch be taken?", tuple(formulas), z3.BoolVal(False)).smtlib()
-            raise UndecidedError(f"{self.name}: cannot decide whether {condition} is possible", smtlib)
-        return status == "sat"
-
-
-def _formula(condition: "Condition") -> z3.BoolRef:
-    return z3.BoolVal(condition) if type(condition) is bool else condition.term
 
 
 def _identity(key: tuple[object, ...]) -> tuple[object, ...]:

@@ -158,7 +158,7 @@ def with_implied(names: frozenset[str]) -> frozenset[str]:
 
 
 def problem_with_names(attribute: str, value: object) -> str | None:
-    """What is wrong with this value of `hides`, `lacks` or `loses`, and what to write instead, in one line; None if nothing."""
+    """What is wrong with this value of one of the three, and what to write instead, in one line; None if nothing."""
     if isinstance(value, str):
         return f"{attribute} is the text {value!r}; write a set of names: {{{value!r}}}"
     if isinstance(value, Mapping) or not isinstance(value, Iterable):

@@ -1,4 +1,4 @@
-"""Where a target is known to differ from the specification, as data (core.md, "Known deviations").
+"""Where a target is known to differ from the specification, as data (core.md, "What 0.23.0 does otherwise").
 
 A deviation of a core replaces an entry of `model.core.Policy` by what the target does instead. Lockstep runs against
 the model with all that are declared for its target, so everything else must still agree exactly, also after a deviation
@@ -121,7 +121,7 @@ MISUSE_UNCHECKED = Deviation(
         "happens and ends the run"
     ),
     condition="an operation that `legal.misuse` names",
-    source="core.md, deviation 6; vllm-project/vllm#42571, vllm-project/vllm#52707, ai-dynamo/dynamo#13398.",
+    source="Found by lockstep; vllm-project/vllm#42571, vllm-project/vllm#52707, ai-dynamo/dynamo#13398.",
     chaos_only=True,
 )
 """Lockstep excuses what follows a broken precondition: no entry is replaced."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..hybrid_scopes import Scope, scopes
 from ..hybrid_search import Counterexample, Search, Tally, exhaust
 from ..hybrid_subjects import WRONG, repaired_search
+from ..kernel import exhausted
 from ..theorem import Statement, Subject, UnavailableError
 from ..theorem import Verdict as Settled
 from ..watched import Watched
@@ -23,7 +24,7 @@ class Exhausted(Statement):
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Settled:
         """Try every cache and limit in every scope. The counterexample is the search itself, run on the real code."""
         start = time.perf_counter()
-        settled = Settled(self.id, subject.name, "proved")
+        settled = Settled(self.id, subject.name, "undecided", bounded=self.bounded)
         try:
             search = subject.find("hybrid_search")
         except UnavailableError as error:
@@ -52,6 +53,8 @@ class Exhausted(Statement):
             settled.status, settled.replayed = "refuted", True
             settled.message = f"{text}: {example}" if example.registered else text
             settled.counterexample = {"limit": example.limit, "found": example.found or 0, "longest": example.longest}
+        else:
+            settled.status = exhausted(self.id, settled.paths, self.bounded)
 
     def _refute(self, name: str, settled: Settled) -> None:
         """The altered search must fail in a scope in which the right one does not."""
@@ -59,7 +62,7 @@ class Exhausted(Statement):
             if not _right(exhaust(scope, WRONG[name](scope))) and _right(exhaust(scope, repaired_search(scope))):
                 settled.controls[name] = "refuted"
                 return
-        settled.controls[name], settled.status = "proved", "undecided"
+        settled.controls[name] = settled.status = "undecided"
         settled.message = f"negative control '{name}' is not refuted. {settled.message}"
 
 

@@ -83,7 +83,7 @@ def exceeded(skipped, cap, divides=False):
 
 
 def reference_chunked_cap(k, b, batched, max_len):
-    """Without the block that a chunk starting inside it drags along (core.md, deviation 3)."""
+    """Without the block that a chunk starting inside it drags along."""
     return arith.cdiv(min(k + batched, max_len), b)
 
 

@@ -40,7 +40,9 @@ class Paths:
     def __init__(self, compute, *names):
         symbols = [symbol(name) for name in names]
         self.terms = [one.term for one in symbols]
-        self.found = list(Run("test", []).paths(lambda: compute(*symbols)))
+        run = Run("test", [])
+        run.rounding = True
+        self.found = list(run.paths(lambda: compute(*symbols)))
 
     def at(self, *values):
         given = list(zip(self.terms, map(z3.IntVal, values), strict=True))

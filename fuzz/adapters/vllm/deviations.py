@@ -1,4 +1,4 @@
-"""Where the reference release is known to differ from the specification (core.md, "Known deviations")."""
+"""Where the reference release is known to differ from the specification (core.md, "What 0.23.0 does otherwise")."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -34,7 +34,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
             "asking for the common prefix of an unknown request leaves an empty table, which counts as one more sharer"
         ),
         condition="CommonPrefix of a request without a table, in a full-attention group",
-        source="core.md, deviation 5.",
+        source="Found by lockstep.",
     ),
     Deviation(
         "chunked-cap",
@@ -43,7 +43,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
             "along"
         ),
         condition="the chunk is no multiple of the block size, and the gate asks for more than the cap",
-        source="core.md, deviation 3; S-13.",
+        source="Theorem T6; S-13.",
     ),
     *state_deviations.DEVIATIONS,
     Deviation(
@@ -84,7 +84,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
             "the constructor of the sink manager lacks a parameter that its caller passes, so no such core can be built"
         ),
         condition="any group with attention sinks",
-        source="core.md, deviation 1; S-18.",
+        source="Found at construction; S-18.",
     ),
     Deviation(
         "chunk-astride-block",

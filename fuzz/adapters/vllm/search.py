@@ -1,4 +1,4 @@
-"""How the reference release searches for a hit, where that is not the longest one (core.md, "Known deviations").
+"""How the reference release searches for a hit, where that is not the longest one (core.md, "What 0.23.0 does otherwise").
 
 It asks one attention type after the other. Each accepts the length found so far or cuts it to what it holds, until a
 round cuts nothing. Each way in which this misses the longest hit, or takes one that is none, is a deviation of its own,

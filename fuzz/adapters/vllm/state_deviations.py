@@ -20,7 +20,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(
         PILE_UP,
         reason=(
-            "a state is given back p tokens late, and before a null entry only the one that is remembered: with drafts, "
+            "a state is given back p tokens late; before a null entry, only the one that is remembered: with drafts, "
             "a request can hold more than the 2 + p states that memory is planned for, up to its end"
         ),
         condition="mamba with speculative blocks; or in align mode, a state that is needed no more before a null entry",
@@ -50,7 +50,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
         NEGATIVE,
         reason="a table longer than needed (drafts became fewer) counts as negative demand and hides another group's",
         condition="mamba in align mode, required entries fewer than held ones",
-        source="core.md, deviation 4.",
+        source="Found by lockstep.",
     ),
     Deviation(
         EXTERNAL,
