@@ -178,7 +178,10 @@ class MambaManager(SingleTypeKVCacheManager):
         """As for every type; in mode "align" also behind entries that are null already.
 
         No state is needed but that after the last token, and those of tokens that are not settled stand further right.
+        All stay for as many tokens more as there can be drafts: where accepted ones have reached the end of a block,
+        its state is registered by the allocation that is about to come.
         """
+        total_computed_tokens = max(0, total_computed_tokens - self.num_speculative_blocks)
         if self.mamba_cache_mode != "align":
             super().remove_skipped_blocks(request_id, total_computed_tokens)
             return

@@ -140,7 +140,7 @@ class ReleaseStates:
         if last is not None and is_past and table[last] != NULL:
             block, table[last] = table[last], NULL
             core.state.let_go([block])
-        self.note(PILE_UP, any(table[: core.skipped_blocks(group, settled)]))
+        self.note(PILE_UP, any(table[: core.skipped_blocks(group, computed)]))
 
 
 def _run_before(table: list[int], end: int) -> int:
