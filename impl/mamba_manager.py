@@ -28,8 +28,6 @@ class MambaManager(SingleTypeKVCacheManager):
         self.num_speculative_blocks = kv_cache_spec.num_speculative_blocks
         self.cached_blocks_this_step: set[BlockHashWithGroupId] = set()
         """States registered in this very step: they are not written yet."""
-        self._num_nulled: dict[str, int] = {}
-        """Align mode: how many leading entries are known to be null, so that no step looks at them again."""
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """All but the last token, whose state contains the rest; -1 for 0."""
@@ -93,8 +91,7 @@ class MambaManager(SingleTypeKVCacheManager):
         if apply_admission_cap:
             most = self.num_speculative_blocks + (2 if num_tokens > self.block_size else 1)
             return max(0, most - sum(not block.is_null for block in table)) + candidates
-        nulls = self._num_nulled.get(request_id, 0)
-        empty, rest = self._to_arrange(table, nulls, total_computed_tokens, num_tokens_main_model)
+        empty, rest = self._to_arrange(table, total_computed_tokens, num_tokens_main_model)
         own = sum(_is_own(table[i]) for i in rest)
         return candidates + arriving + max(0, len(empty) - own)
 
@@ -116,8 +113,7 @@ class MambaManager(SingleTypeKVCacheManager):
         before = len(table)
         if total_computed_tokens is None:
             total_computed_tokens = num_tokens_main_model - self.block_size
-        nulls = self._num_nulled.get(request_id, 0)
-        empty, rest = self._to_arrange(table, nulls, total_computed_tokens, num_tokens_main_model)
+        empty, rest = self._to_arrange(table, total_computed_tokens, num_tokens_main_model)
         if not empty:
             return []
         null = self._null_block
@@ -137,11 +133,10 @@ class MambaManager(SingleTypeKVCacheManager):
         return table[before:]
 
     def _to_arrange(
-        self, table: Sequence[KVCacheBlock], num_nulls: int, num_computed_tokens: int, num_tokens: int
+        self, table: Sequence[KVCacheBlock], num_computed_tokens: int, num_tokens: int
     ) -> tuple[list[int], list[int]]:
         """Mode "align": the entries where a step up to `num_tokens` tokens lacks a block, and those that give theirs.
 
-        The first `num_nulls` entries are known to be null.
         A block moves if no other request holds it or may come to; the others are given back. This may even be the block
         that the step continues from, as it reads before it writes. Only the block of the last computed token stays in
         its place: others may continue from the state there, and drafts that are rejected lead back there.
@@ -153,8 +148,8 @@ class MambaManager(SingleTypeKVCacheManager):
         if not empty:
             return empty, []
         stays = cdiv(num_computed_tokens, self.block_size) - 1
-        others = (i for i in range(num_nulls, len(table)) if i != stays and not running <= i < end)
-        return empty, [i for i in others if not table[i].is_null]
+        held = (i for i, block in enumerate(table) if not block.is_null)
+        return empty, [i for i in held if i != stays and not running <= i < end]
 
     def _give_back(self, blocks: Iterable[KVCacheBlock]) -> None:
         """Blocks without identity will be reused first, since no lookup can find their content."""
@@ -185,22 +180,11 @@ class MambaManager(SingleTypeKVCacheManager):
         if self.mamba_cache_mode != "align":
             super().remove_skipped_blocks(request_id, total_computed_tokens)
             return
-        table = self.req_to_blocks.get(request_id, ())
-        first = self._num_nulled.get(request_id, 0)
-        end = min(self._num_skipped_blocks(total_computed_tokens), len(table))
-        if end <= first:
-            return
-        self._num_nulled[request_id] = end
-        gone = [i for i in range(end - 1, first - 1, -1) if not table[i].is_null]
-        if gone:
-            self._give_back([table[i] for i in gone])
-            for i in gone:
-                table[i] = self._null_block
-
-    def free(self, request_id: str) -> None:
-        """Give back all states."""
-        self._num_nulled.pop(request_id, None)
-        super().free(request_id)
+        table = self.req_to_blocks.get(request_id, [])
+        behind = table[: self._num_skipped_blocks(total_computed_tokens)]
+        if behind.count(self._null_block) < len(behind):
+            table[: len(behind)] = [self._null_block] * len(behind)
+            self._give_back(block for block in reversed(behind) if not block.is_null)
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """Always 0: states are not shared while running."""
