@@ -28,7 +28,7 @@ class BlockPool:
     """All blocks of a device. Block 0 is the null block: never handed out, freed, registered or evicted.
 
     `num_gpu_blocks` counts the null block, `hash_block_size` is in tokens. AssertionError unless `num_gpu_blocks` is a
-    positive int. Misuse raises before anything changes (core.md, "Known deviations" 6).
+    positive int. Misuse raises before anything changes (core.md §5).
     """
 
     def __init__(

@@ -336,7 +336,7 @@ class Workload:
         return _touch(scene, self.draw.choose(((block,), (block,), (block, block), (block, self._block()))))
 
     def misuse(self, scene: Scene) -> Operation | None:
-        """A broken precondition (core.md, deviation 6)."""
+        """A broken precondition (core.md, "What 0.23.0 does otherwise")."""
         draw, num_blocks = self.draw, self.shape.num_blocks
         name = draw.choose([*scene.requests, UNKNOWN_REQUEST])
         counts = scene.state.references()
