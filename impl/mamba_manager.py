@@ -143,12 +143,11 @@ class MambaManager(SingleTypeKVCacheManager):
         """
         running = cdiv(num_tokens, self.block_size) - 1
         end = running + 1 + self.num_speculative_blocks
-        empty = [i for i in range(running, min(end, len(table))) if table[i].is_null]
-        empty += range(max(running, len(table)), end)
+        empty = [i for i in range(running, end) if i >= len(table) or table[i].is_null]
         if not empty:
             return empty, []
         stays = cdiv(num_computed_tokens, self.block_size) - 1
-        held = (i for i, block in enumerate(table) if not block.is_null)
+        held = [i for i, block in enumerate(table) if not block.is_null]
         return empty, [i for i in held if i != stays and not running <= i < end]
 
     def _give_back(self, blocks: Iterable[KVCacheBlock]) -> None:
@@ -184,7 +183,7 @@ class MambaManager(SingleTypeKVCacheManager):
         behind = table[: self._num_skipped_blocks(total_computed_tokens)]
         if behind.count(self._null_block) < len(behind):
             table[: len(behind)] = [self._null_block] * len(behind)
-            self._give_back(block for block in reversed(behind) if not block.is_null)
+            self._give_back([block for block in reversed(behind) if not block.is_null])
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """Always 0: states are not shared while running."""
