@@ -6,7 +6,7 @@ always possible. A search is asked about ever smaller bounds, and remembers what
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from sys import maxsize
@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from .block_hashing import BlockHashList
 from .block_pool import BlockPool
-from .kv_cache_block import KVCacheBlock
+from .kv_cache_block import BlockHash, KVCacheBlock
 
 HitBlocks: TypeAlias = tuple[list[KVCacheBlock], ...]
 """One list per group asked; entry `i` is the block of tokens `i*b .. (i+1)*b - 1`, null where none is read."""
@@ -38,11 +38,11 @@ class HitTerms:
     need: int | None
     """Blocks in a row before a boundary that its query reads, and the one behind; None where it depends on more."""
 
-    def registered(self, hashes: BlockHashList, first: int, end: int) -> list[list[KVCacheBlock]]:
-        """The run of registered blocks that begins at index `first` and ends before `end`."""
+    def registered(self, hashes: Iterable[BlockHash]) -> list[list[KVCacheBlock]]:
+        """The blocks under these hashes, up to the first that is not registered."""
         get_cached_block, group_ids = self.pool.get_cached_block, self.group_ids
         run: list[list[KVCacheBlock]] = []
-        for block_hash in islice(hashes, first, end):
+        for block_hash in hashes:
             found = get_cached_block(block_hash, group_ids)
             if found is None:
                 break
@@ -65,12 +65,12 @@ class HitSearch(ABC):
         """The blocks of a hit of so many tokens, the last answer, which is not 0."""
 
     def _behind_nulls(self, num_nulls: int, found: list[list[KVCacheBlock]]) -> HitBlocks:
-        null = self._terms.pool.null_block
-        rows = tuple([[null] * num_nulls for _ in self._terms.group_ids])
-        if found:
-            for row, blocks in zip(rows, zip(*found, strict=True), strict=True):
-                row.extend(blocks)
-        return rows
+        null, rows = self._terms.pool.null_block, []
+        for i in range(len(self._terms.group_ids)):
+            row = [null] * num_nulls
+            row += [blocks[i] for blocks in found]
+            rows.append(row)
+        return tuple(rows)
 
 
 class PrefixSearch(HitSearch):
@@ -85,7 +85,7 @@ class PrefixSearch(HitSearch):
         if most < per:
             return 0
         if self._run is None:
-            self._run = terms.registered(self._hashes, 0, most + behind)
+            self._run = terms.registered(islice(self._hashes, most + behind))
         return max(0, min(most, len(self._run) - behind)) // per * per * terms.block_size
 
     def blocks(self, length: int) -> HitBlocks:
@@ -111,7 +111,9 @@ class ChunkSearch(HitSearch):
             start = before_chunk(candidate * size, chunk)
             first = start // size
             if first != self._first:
-                self._first, self._run = first, terms.registered(self._hashes, first, candidate + behind)
+                # By index: an iterator would pass over all blocks before.
+                hashes = map(self._hashes.__getitem__, range(first, candidate + behind))
+                self._first, self._run = first, terms.registered(hashes)
             candidate = min(candidate, first + len(self._run) - behind) // per * per
             if candidate * size >= start:
                 return candidate * size
