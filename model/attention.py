@@ -5,7 +5,6 @@ content is registered in every group of the lookup. Indices and lengths of table
 """
 
 from collections.abc import Callable
-from math import gcd
 from typing import TypeAlias
 
 from . import arith
@@ -142,7 +141,7 @@ class Chunked(Rule):
     def cap(self) -> int:
         """See `arith.cap_chunked` (T6)."""
         batched, max_len = self.shape.max_num_batched_tokens, self.shape.max_model_len
-        return arith.cap_chunked(self.k, self.b, gcd(self.k, self.b), batched, max_len)
+        return arith.cap_chunked(self.k, self.b, batched, max_len)
 
     def hit(self, found: Found, limit: int, drop: bool, alignment: int) -> Hit:
         """Blocks before the chunk of position `limit` count as hit; from there on the longest registered run."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
-from ...model.answers import Json
+from ...model.config_json import Json
 from ...model.core import Model
 from ...model.legal import misuse
 from ...model.ops import Allocate, Failed, Operation, Outcome, Shape
