@@ -1,13 +1,13 @@
 """Manager of layers that keep a state per sequence instead of keys and values per token (core.md §7)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .block_pool import BlockPool
 from .extra_keys import CacheableRequest
 from .kv_cache_block import BlockHashWithGroupId, KVCacheBlock
 from .kv_cache_interface import MambaSpec
-from .manager_base import HitBlocks, HitQuery, SingleTypeKVCacheManager
+from .manager_base import SingleTypeKVCacheManager
 from .spec_base import cdiv
 
 
@@ -18,7 +18,7 @@ class MambaManager(SingleTypeKVCacheManager):
     padded with nulls; in the other modes the table grows like that of full attention.
     """
 
-    can_drop_eagle_block = False  # the state after a shorter prefix is not contained in the hit
+    drafts_read_behind = False  # a state is all or nothing: drafts have blocks of their own
 
     def __init__(self, kv_cache_spec: MambaSpec, block_pool: BlockPool, *args: Any, **kwargs: Any) -> None:
         super().__init__(kv_cache_spec, block_pool, *args, **kwargs)
@@ -33,28 +33,21 @@ class MambaManager(SingleTypeKVCacheManager):
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """All but the last token, whose state contains the rest; -1 for 0."""
-        return num_computed_tokens - 1
+        return _before_state(num_computed_tokens)
 
     @classmethod
-    def search(cls, query: HitQuery) -> HitBlocks:
-        """The right-most registered state whose end is aligned, preceded by nulls: one state is enough.
+    def skipped_at(cls, kv_cache_spec: MambaSpec) -> Callable[[int], int]:
+        """All but the last token before a query, whose state contains the rest; -1 at position 0."""
+        return _before_state
 
-        AssertionError with context parallelism.
-        """
-        hashes, limit, groups, pool, spec, _, alignment, ranks = query
-        assert ranks == 1, "mamba does not go with context parallelism: use 1"
-        block_size = spec.block_size
-        hit: HitBlocks = tuple([[] for _ in groups])
-        for i in range(min(limit // block_size, len(hashes)) - 1, -1, -1):
-            if (i + 1) * block_size % alignment:
-                continue
-            found = pool.get_cached_block(hashes[i], groups)
-            if found is not None:
-                for blocks, block in zip(hit, found, strict=True):
-                    blocks.extend([pool.null_block] * i)
-                    blocks.append(block)
-                break
-        return hit
+    @classmethod
+    def read_at_next_boundary(
+        cls, kv_cache_spec: MambaSpec, blocks: range, block_size: int, unit: int
+    ) -> list[bool] | None:
+        """The block ends at the boundary."""
+        if unit == block_size:
+            return None
+        return [(i + 1) * block_size % unit == 0 for i in blocks]
 
     def get_num_blocks_to_allocate(
         self,
@@ -64,6 +57,8 @@ class MambaManager(SingleTypeKVCacheManager):
         total_computed_tokens: int,
         num_tokens_main_model: int,
         apply_admission_cap: bool = False,
+        num_settled_tokens: int | None = None,
+        num_lookahead_tokens: int = 0,
     ) -> int:
         """As for every type; one more than the pool has if the hit is a state that this very step still writes."""
         if any(block.block_hash in self.cached_blocks_this_step for block in new_computed_blocks if not block.is_null):
@@ -76,6 +71,8 @@ class MambaManager(SingleTypeKVCacheManager):
                 total_computed_tokens,
                 num_tokens_main_model,
                 apply_admission_cap,
+                num_settled_tokens,
+                num_lookahead_tokens,
             )
         held = len(new_computed_blocks) + len(self.req_to_blocks.get(request_id, ()))
         arriving = 0
@@ -86,7 +83,13 @@ class MambaManager(SingleTypeKVCacheManager):
         new = max(0, min(self._required(num_tokens_main_model) - held, most))
         return arriving + new + self._get_num_evictable_blocks(new_computed_blocks)
 
-    def allocate_new_blocks(self, request_id: str, num_tokens: int, num_tokens_main_model: int) -> list[KVCacheBlock]:
+    def allocate_new_blocks(
+        self,
+        request_id: str,
+        num_tokens: int,
+        num_tokens_main_model: int,
+        total_computed_tokens: int | None = None,
+    ) -> list[KVCacheBlock]:
         """Extend the table. Returns its part beyond its previous length, nulls and moved blocks included."""
         if self.mamba_cache_mode != "align":
             with_drafts = num_tokens + self.num_speculative_blocks * self.block_size
@@ -148,3 +151,7 @@ class MambaManager(SingleTypeKVCacheManager):
     def _required(self, num_tokens_main_model: int) -> int:
         """Align mode: the length of a table for so many tokens. Lookahead plays no part: drafts have own blocks."""
         return cdiv(num_tokens_main_model, self.block_size) + self.num_speculative_blocks
+
+
+def _before_state(query: int) -> int:
+    return query - 1

@@ -70,20 +70,9 @@ def cap_chunked(k: int, b: int, max_batched: int, max_len: int) -> int:
     return cdiv(min(k + max_batched + b - gcd(b, k), max_len), b)
 
 
-def in_segment_tail(i: int, shift: int, per: int, need: int) -> bool:
-    """True if block `i` is among the last `need` blocks before a multiple of `per` blocks, moved right by `shift`
-    (T10)."""
-    return i >= shift and (i - shift) % per >= per - need
-
-
-def replay_boundary(num_prompt_tokens: int, alignment: int) -> int:
-    """Longest aligned hit that an exact replay of the prompt can have, in tokens (T11)."""
-    return down(num_prompt_tokens - 1, alignment)
-
-
-def in_boundary_tail(i: int, shift: int, boundary: int, need: int) -> bool:
-    """True if block `i` is among the last `need` blocks before block `boundary`, moved right by `shift` (T10)."""
-    return boundary + shift - need <= i < boundary + shift
+def up(x: int, unit: int) -> int:
+    """Smallest multiple of `unit` not below `x`."""
+    return cdiv(x, unit) * unit
 
 
 def usage(num_free: int, num_blocks: int) -> float:

@@ -18,7 +18,7 @@ import z3
 
 from .claims import every
 from .solver import ProofError
-from .symbolic import Number, SymbolicBool, SymbolicInt, running, term
+from .symbolic import Number, SymbolicBool, SymbolicInt, is_plain, running, term
 
 At: TypeAlias = Callable[[Any], Any]
 """A function of an index, plain or symbolic."""
@@ -295,6 +295,6 @@ def repeated(values: list[Any], times: Count) -> SymbolicTable:
     if len(values) != 1:
         raise ProofError(f"{running().name}: a list of {len(values)} values is repeated: only one null block can be")
     null = values[0]
-    if not (getattr(null, "is_null", False) or (isinstance(null, int) and null == 0)):
+    if not (getattr(null, "is_null", False) or (is_plain(null) and null == 0)):
         raise ProofError(f"{running().name}: {null!r} is repeated: only the null block can be")
     return SymbolicTable(times if times > 0 else 0, lambda i: 0, lambda i: 0)

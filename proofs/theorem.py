@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import z3
 
 from .claims import every
+from .kernel import Account, Proved, follows
 from .solver import Obligation, ProofError, UndecidedError, assert_all, has_product, solve
 from .symbolic import Condition, Path, Run, SymbolicBool, symbol, term, truth
 from .symbolic_builtins import symbolic_builtins
@@ -117,9 +118,9 @@ class Statement:
 
     @property
     def number(self) -> tuple[int, str]:
-        """Sort key: `T4.eagle` comes after `T4`."""
+        """Sort key: `T4.eagle` comes after `T4`, and what is about a safety property (`S1`) after all theorems."""
         head, _, rest = self.id[1:].partition(".")
-        return int(head), rest
+        return int(head) + (100 if self.id.startswith("S") else 0), rest
 
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> "Verdict":
         """Prove or refute it for a core; `seconds` bounds each question to the solver.
@@ -141,6 +142,8 @@ class Theorem(Statement):
     controls: tuple[NegativeControl, ...]
     unroll: int = 0
     """Most rounds of a loop over a symbolic bound."""
+    rounding: str = ""
+    """Why it does no harm that Python rounds `a / b`, which is exact in a proof; empty if nothing is divided so."""
 
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> "Verdict":
         """As every statement; a negative control's counterexample is run on the real code as well."""
@@ -169,6 +172,14 @@ class Verdict:
     """Questions of which a second solver must find that they can be satisfied: the assumptions, each counterexample."""
     message: str = ""
     """Why it is undecided or unavailable; how the replay ended."""
+    bounded: str = ""
+    """What is not symbolic (`Statement.bounded`): a proof is one within these bounds."""
+
+    @property
+    def outcome(self) -> str:
+        """The status, for readers: a bounded proof says what bounds it."""
+        bound = self.bounded.rstrip(".") if self.status == "proved" else ""
+        return f"{self.status} (bounded: {bound})" if bound else self.status
 
     def note_control(self, control: NegativeControl, outcome: "Verdict") -> None:
         """Note what came out for a negative control; unless it is refuted on the real code, this is `undecided`."""
@@ -197,12 +208,14 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
         claim, assume = control.claim or claim, control.assume or assume
     functions = Functions(subject.find, control.roles if control is not None else {})
     symbols = Values({name: variable(name, meaning) for name, meaning in theorem.variables.items()})
-    verdict = Verdict(theorem.id, subject.name, "proved")
+    verdict = Verdict(theorem.id, subject.name, "undecided", bounded=theorem.bounded)
     watched = Watched(subject.modules(), ignore=control is not None)
     try:
         assumptions = [condition for condition in assume(symbols) if condition is not True]
         run = Run(f"{theorem.id} on {subject.name}", assumptions, theorem.unroll, seconds)
-        _require_satisfiable(run, verdict)
+        run.rounding = bool(theorem.rounding)
+        account = Account(run.name, run.assumptions, seconds)
+        verdict.satisfiable.append(satisfiable_question(f"{run.name}: the assumptions", run.assumptions))
 
         def body() -> list[Condition]:
             with watched:
@@ -215,8 +228,10 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
         with symbolic_builtins(subject.modules()):
             for path in run.paths(body):
                 verdict.paths += 1
-                if not _settle_path(run, path, theorem, replay, verdict):
+                if not _settle_path(run, path, theorem, replay, verdict, account):
                     break
+            else:
+                verdict.status = account.proved()
         verdict.questions = run.questions
     except UnavailableError as error:
         verdict.status, verdict.message = "unavailable", str(error)
@@ -237,16 +252,9 @@ def conditions(claims: Condition | Iterable[Condition]) -> list[Condition]:
     return [claims] if isinstance(claims, bool | SymbolicBool) else list(claims)
 
 
-def _require_satisfiable(run: Run, verdict: Verdict) -> None:
-    status, _ = solve(run.assumptions, run.seconds)
-    if status != "sat":
-        raise ProofError(f"{run.name}: the assumptions are {status}: a theorem about nothing")
-    verdict.satisfiable.append(satisfiable_question(f"{run.name}: the assumptions", run.assumptions))
-
-
-def _settle_path(run: Run, path: Path, theorem: Theorem, replay: Replay, verdict: Verdict) -> bool:
+def _settle_path(run: Run, path: Path, theorem: Theorem, replay: Replay, verdict: Verdict, account: Account) -> bool:
     """Prove what one path owes. False, with the verdict changed, at the first failure."""
-    obligations = list(path.obligations)
+    obligations, proofs = list(path.obligations), list(path.proofs)
     if path.error is not None:
         if isinstance(path.error, UnavailableError):
             raise path.error
@@ -259,10 +267,13 @@ def _settle_path(run: Run, path: Path, theorem: Theorem, replay: Replay, verdict
     for obligation in obligations:
         if z3.is_true(z3.simplify(obligation.claim)):
             continue
-        # A branch was pruned because the solver had shown this very obligation; only the second solver is asked now.
-        proved, model = (obligation, None) if obligation.forced else _decide(obligation, theorem, run)
+        if obligation.forced:  # proved on the way: only the second solver is asked now
+            verdict.smtlib.append(obligation.smtlib())
+            continue
+        proved, model = _decide(obligation, theorem, run)
         if proved is not None:
-            verdict.smtlib.append(proved.smtlib())
+            proofs.append(proved)
+            verdict.smtlib.append(proved.obligation.smtlib())
             continue
         if model is None:
             raise UndecidedError(f"{obligation.name}: the solver cannot say", obligation.smtlib())
@@ -275,10 +286,11 @@ def _settle_path(run: Run, path: Path, theorem: Theorem, replay: Replay, verdict
         if not verdict.replayed:
             raise ProofError(f"{obligation.name}: {values} is a counterexample, but the real code: {verdict.message}")
         return False
+    account.enter(path, proofs)
     return True
 
 
-def _decide(obligation: Obligation, theorem: Theorem, run: Run) -> tuple[Obligation | None, z3.ModelRef | None]:
+def _decide(obligation: Obligation, theorem: Theorem, run: Run) -> tuple[Proved | None, z3.ModelRef | None]:
     """What was proved, with the hypotheses that it took; or a model in which it fails, small if possible; or neither.
 
     Products that have nothing to do with the claim make a solver wander, so the hypotheses without any are tried too.
@@ -289,9 +301,9 @@ def _decide(obligation: Obligation, theorem: Theorem, run: Run) -> tuple[Obligat
     if not has_product(obligation.claim):
         attempts.insert(0, attempts.pop(1))
     for attempt, seconds in attempts:
-        status, model = solve([*attempt.hypotheses, z3.Not(obligation.claim)], min(seconds, run.seconds))
-        if status == "unsat":
-            return attempt, None
+        proved, model = follows(attempt, min(seconds, run.seconds))
+        if proved is not None:
+            return proved, None
         if attempt is obligation:
             formulas = [*obligation.hypotheses, z3.Not(obligation.claim)]
             small = _smallest(formulas, theorem, run, model)

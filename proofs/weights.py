@@ -10,7 +10,8 @@ _BY_SECONDS: Mapping[float, str] = {
     6.0: "T14",
     5.0: "T7.align",
     4.0: "T6.gap",
-    3.0: "T3.nulled.sliding T7.sliding T15 T15.leak T16.fixed T26.free T26.free.different T26.take T26.touch",
+    3.0: "T3.nulled.sliding T7.sliding T15 T15.leak T16.fixed T26.free T26.free.different T26.take T26.touch "
+    "S1.free S4.register",
     2.5: "T7.chunked",
     2.2: "T8.hit T9.loss",
     2.0: "T3.nulled.chunked T3.nulled.mamba T7.mamba T14.always T16.hit",

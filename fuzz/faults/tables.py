@@ -19,7 +19,11 @@ def _window_never_slides(manager: Any) -> None:
 
 @fault("lookahead tokens get no block", "outcome")
 def _lookahead_ignored(manager: Any) -> None:
-    wrap_each(manager, "allocate_new_blocks", lambda _, allocate, request, tokens, main: allocate(request, main, main))
+    wrap_each(
+        manager,
+        "allocate_new_blocks",
+        lambda _, allocate, request, tokens, main, *rest: allocate(request, main, main, *rest),
+    )
 
 
 @fault("the last two of the new blocks change places in the table", "tables")

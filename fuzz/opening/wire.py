@@ -19,8 +19,9 @@ from collections.abc import Mapping
 from typing import TypeAlias, cast
 
 from ...model.cause import Cause
-from ...model.ops import Done, Failed, Outcome, Refused, Value, cause_from_json, outcome_from_json, to_json
+from ...model.ops import Done, Failed, Outcome, Refused, Value
 from ...model.snapshot import Snapshot
+from ...model.wire import cause_from_json, outcome_from_json, to_json
 from ..findings.finding import LOST
 from ..targets.base import Target, TargetLostError, hidden_fields
 

@@ -15,7 +15,8 @@ from typing import TypeVar
 from ...model.cause import cause_of
 from ...model.ops import Done, Failed, Operation, Outcome, Shape
 from ...model.scene import Scene
-from ...model.snapshot import Snapshot, difference
+from ...model.snapshot import Snapshot
+from ..findings.difference import difference
 from ..findings.finding import CORRUPTION, Finding, Trace
 from ..findings.oracle_names import CONTRACT, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
 from ..oracles.contract import KNOWN_LOSSES, Contract, Violation, unobserved

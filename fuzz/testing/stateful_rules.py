@@ -68,7 +68,7 @@ def evictable(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
 
 def touchable(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
     """One or two blocks that are visible outside the core, or one of them twice."""
-    hidden = set(machine.scene.state.out_of_reach)
+    hidden = set(machine.scene.state.sinks)
     blocks = [block for block in range(1, machine.run.shape.num_blocks) if block not in hidden]
     return st.lists(st.sampled_from(blocks), min_size=1, max_size=2).map(tuple) if blocks else st.just(())
 

@@ -165,14 +165,21 @@ def plain_tokens(trace: Trace) -> Iterator[Trace]:
         if isinstance(op, Submit) and any(op.prompt):
             yield put(trace, ("operations", i, "prompt"), (0,) * len(op.prompt))
         if isinstance(op, Submit) and op.embeds is not None:
-            yield put(trace, ("operations", i), replace(op, prompt=op.embeds, embeds=None))
+            yield put(trace, ("operations", i), replace(op, prompt=_rows(op), embeds=None))
+
+
+def _rows(op: Submit) -> tuple[int, ...]:
+    """The row at each position; the token where there is none."""
+    rows = zip(op.prompt, op.embeds or (), strict=False)
+    return tuple(token if row is None else row for token, row in rows)
 
 
 def _map_tokens(trace: Trace, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Trace:
     changed: list[Operation] = []
     for op in trace.operations:
         if isinstance(op, Submit):
-            op = replace(op, prompt=change(op.prompt), embeds=None if op.embeds is None else change(op.embeds))
+            embeds = None if op.embeds is None else change(_rows(op))
+            op = replace(op, prompt=change(op.prompt), embeds=embeds)
         elif isinstance(op, Advance):
             op = replace(op, sampled=change(op.sampled))
         changed.append(op)

@@ -353,4 +353,4 @@ class Workload:
 
 def _touch(scene: Scene, blocks: tuple[int, ...]) -> Operation | None:
     """One more reference to each block; None if one of them is not visible outside the core."""
-    return None if set(blocks) & set(scene.state.out_of_reach) else ops.Touch(blocks)
+    return None if set(blocks) & set(scene.state.sinks) else ops.Touch(blocks)

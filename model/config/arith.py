@@ -2,12 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..arith import cdiv
-
-
-def up(x: int, unit: int) -> int:
-    """Smallest multiple of `unit` not below `x`."""
-    return cdiv(x, unit) * unit
+from ..arith import cdiv, up
 
 
 def nvfp4_width(width: int) -> int:

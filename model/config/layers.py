@@ -8,10 +8,10 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from ..arith import cap_chunked, cap_sliding, cdiv
+from ..arith import cap_chunked, cap_sliding, cdiv, up
 from ..attention import CoreError, demand
 from ..config_json import FULL, LATENT, MANAGED, MLA, NOT_ATTENTION, PACKED, V4, WINDOWS, Config, Layer, Layers, Spec
-from .arith import nvfp4_width, up
+from .arith import nvfp4_width
 
 
 class LayerRules:

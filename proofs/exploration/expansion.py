@@ -45,7 +45,7 @@ class Expansion:
         )
         self.properties = Properties(scope, self.pair.model, self.pair.contents)
         self.moves = Moves(scope, self.pair.contents)
-        self.reached = self.pair.model.reached
+        self.reached = self.pair.reached
         self._now: Look | None = None
         """What both sides show; None if that is not known."""
         self._quiet = False

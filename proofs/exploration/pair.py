@@ -6,6 +6,7 @@ are taken of every field that is set, so nothing that an operation changed can s
 carried out by the two sides' own methods.
 """
 
+from collections import Counter
 from collections import defaultdict
 from typing import Any
 
@@ -43,6 +44,8 @@ class Pair:
         self._places: list[int] = []
         self._identity: list[tuple[int, Key]] = []
         """As they were restored last: when each block was let go, and which content it was registered as."""
+        self.reached: Counter[str] = Counter()
+        """How often each interesting situation came up."""
         self._methods = {kind: getattr(self.model, name) for kind, name in _METHODS.items()}
         self._submits = {(name, prompt): ops.Submit(name, prompt) for name in self.names for prompt in scope.prompts}
         self._core_look = CoreLook(self.core, self.contents, self.names, self.mamba)
@@ -55,7 +58,7 @@ class Pair:
         try:
             return ("done", self._methods[type(op)](op))
         except Refusal as refusal:
-            self.model.reached[str(refusal)] += 1
+            self.reached[str(refusal)] += 1
             return REFUSED
         except CoreError as error:
             return ("failed", str(error))

@@ -59,7 +59,7 @@ class Properties:
         self.scope, self.contents = scope, contents
         self.rules = model.rules
         self.sinks = list(model.state.sinks)
-        self.alignment = model.coordinator.alignment
+        self.alignment = model.alignment
         self.groups = range(len(model.rules))
         self._needed: dict[tuple[int, int], list[int]] = {}
 
@@ -215,7 +215,7 @@ class Properties:
                 new = after.tables[group].get(name, [])
                 if new == old:
                     continue
-                dead = max(0, rule.removable(before.requests[NAMES.index(name)][1])) // rule.b
+                dead = max(0, rule.skipped(before.requests[NAMES.index(name)][1])) // rule.b
                 if name != op.request or len(new) != len(old) or new[dead:] != old[dead:]:
                     broken.append(("S8", f"{op} was refused and changed the table of {name} from {old} to {new}"))
         if [block for block in before.queue if after.counts[block]]:

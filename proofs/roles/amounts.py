@@ -13,7 +13,7 @@ import z3
 
 from ..claims import lemma
 from ..solver import ProofError
-from ..symbolic import SymbolicInt, running
+from ..symbolic import SymbolicInt, is_plain, running
 
 
 def _oblige(name: str, law: Callable[..., z3.BoolRef]) -> None:
@@ -54,7 +54,7 @@ class BlockSize(Positive):
     __slots__ = ()
 
     def __mul__(self, other: Any) -> Any:
-        return self if isinstance(other, int) and other == 1 else Amount(other, self)
+        return self if is_plain(other) and other == 1 else Amount(other, self)
 
     __rmul__ = __mul__
 
@@ -67,7 +67,7 @@ class BlockSize(Positive):
     def __ne__(self, other: object) -> Any:
         return Amount(1, self) != other if isinstance(other, Amount) else super().__ne__(other)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = SymbolicInt.__hash__
 
 
 class FewBlocks(BlockSize):
@@ -90,7 +90,7 @@ class Amount(SymbolicInt):
         self.count, self.size, self.whole = count, size, rest is None
 
     def __floordiv__(self, other: Any) -> Any:
-        if isinstance(other, Amount) and other.whole and isinstance(self.count, int):
+        if isinstance(other, Amount) and other.whole and is_plain(self.count):
             return self._quotient(self.count, other.count)
         if not isinstance(other, SymbolicInt) or not other.term.eq(self.size.term):
             return super().__floordiv__(other)
@@ -98,7 +98,7 @@ class Amount(SymbolicInt):
         return self.count
 
     def _quotient(self, few: int, many: Any) -> Any:
-        if isinstance(many, int):
+        if is_plain(many):
             quotient = few // many
             _oblige(
                 f"({few}*b + y) // ({many}*b) == {quotient}",
@@ -113,8 +113,8 @@ class Amount(SymbolicInt):
         return 0
 
     def __mul__(self, other: Any) -> Any:
-        if self.whole and isinstance(other, SymbolicInt | int):
-            return Amount(0 if isinstance(other, int) and other == 0 else other * self.count, self.size)
+        if self.whole and isinstance(other, int):
+            return Amount(0 if is_plain(other) and other == 0 else other * self.count, self.size)
         return super().__mul__(other)
 
     __rmul__ = __mul__
@@ -127,19 +127,19 @@ class Amount(SymbolicInt):
 
     def _positive(self) -> bool:
         _oblige("x*b > 0", lambda b, x, y, m: z3.Implies(z3.And(b > 0, x > 0), x * b > 0))
-        return self.whole and (isinstance(self.count, Positive) or (isinstance(self.count, int) and self.count > 0))
+        return self.whole and (isinstance(self.count, Positive) or (is_plain(self.count) and self.count > 0))
 
     def __mod__(self, other: Any) -> Any:
         other = Amount(1, other) if isinstance(other, BlockSize) else other
         if not self._both_whole(other):
             return super().__mod__(other)
         few, many = self.count, other.count
-        if isinstance(many, int) and many == 1:
+        if is_plain(many) and many == 1:
             _oblige("x*b % b == 0", lambda b, x, y, m: z3.Implies(b > 0, (x * b) % b == 0))
             return Amount(0, self.size)
-        if not isinstance(few, int):
+        if not is_plain(few):
             return super().__mod__(other)
-        if isinstance(many, int):
+        if is_plain(many):
             rest = few % many
             _oblige(
                 f"{few}*b % ({many}*b) == {rest}*b",
@@ -159,7 +159,7 @@ class Amount(SymbolicInt):
         return Amount(-self.count, self.size) if self.whole else super().__neg__()
 
     def __eq__(self, other: object) -> Any:
-        if self.whole and isinstance(other, int):
+        if self.whole and is_plain(other):
             _oblige("x*b == 0", lambda b, x, y, m: z3.Implies(b > 0, (x * b == 0) == (x == 0)))
             return self.count == 0 if other == 0 else super().__eq__(other)
         if not self._both_whole(other):
@@ -169,18 +169,18 @@ class Amount(SymbolicInt):
 
     def __ne__(self, other: object) -> Any:
         equal = self == other
-        return not equal if isinstance(equal, bool) else super().__ne__(other)
+        return not equal if is_plain(equal) else super().__ne__(other)
 
     def __bool__(self) -> bool:
         return bool(self != 0)
 
-    __hash__ = None
+    __hash__ = SymbolicInt.__hash__
 
     def __le__(self, other: Any) -> Any:
         if not isinstance(other, Amount):
             return super().__le__(other)
         if not self.whole:
-            if not (isinstance(self.count, int) and isinstance(other.count, int) and self.count < other.count):
+            if not (is_plain(self.count) and is_plain(other.count) and self.count < other.count):
                 return super().__le__(other)
             _oblige(
                 "x*b + y <= m*b",
@@ -208,21 +208,21 @@ class Count(SymbolicInt):
         self.bounds = [-math.inf, math.inf] if bounds is None else bounds  # of the number; its sums share them
 
     def __add__(self, other: Any) -> Any:
-        return Count(self.number, self.added + other, self.bounds) if isinstance(other, int) else super().__add__(other)
+        return Count(self.number, self.added + other, self.bounds) if is_plain(other) else super().__add__(other)
 
     def __neg__(self) -> Any:
         return _NegatedCount(self)
 
     def __rsub__(self, other: Any) -> Any:
         """Plain, unless it is negative."""
-        if isinstance(other, int):
+        if is_plain(other):
             for left in range(other - 1, -1, -1):
                 if self <= other - left:
                     return left
         return super().__rsub__(other)
 
     def __le__(self, other: Any) -> Any:
-        if not isinstance(other, int):
+        if not is_plain(other):
             return super().__le__(other)
         least, most = self.bounds
         limit = other - self.added
@@ -233,7 +233,7 @@ class Count(SymbolicInt):
         return answer
 
     def __gt__(self, other: Any) -> Any:
-        return not self <= other if isinstance(other, int) else super().__gt__(other)
+        return not self <= other if is_plain(other) else super().__gt__(other)
 
 
 class _NegatedCount(SymbolicInt):
@@ -259,7 +259,7 @@ class Window(SymbolicInt):
         self.need, self.rest, self.size = need, rest, size
 
     def __sub__(self, other: Any) -> Any:
-        return _Reach(self) if isinstance(other, int) and other == 1 else super().__sub__(other)
+        return _Reach(self) if is_plain(other) and other == 1 else super().__sub__(other)
 
 
 class _Reach(SymbolicInt):
@@ -286,7 +286,7 @@ class Position(SymbolicInt):
 
     def __rsub__(self, other: Any) -> Any:
         distance = plain(super().__rsub__(other))
-        if isinstance(distance, int):
+        if is_plain(distance):
             return distance
         raise ProofError(
             f"{running().name}: the distance {distance} is not bounded: raise `unroll`, or assume that it is"

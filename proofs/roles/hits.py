@@ -8,10 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from ...model import arith
-from ...model.attention import Chunked, Mamba, Rule, Sliding
-from ...model.core import Model
-from ...model.lookup import Coordinator
+from ...model import arith, lookup, tables
+from ...model.attention import Chunked, Full, Mamba, Rule, Sliding
 from ...model.ops import Shape
 from ..symbolic_builtins import Counted
 from ..theorem import UnavailableError
@@ -25,65 +23,47 @@ _NUM_GROUPS = 2
 """Groups with equal specs are searched together: two show whether all of them get the same."""
 
 
+def _model_rule(kind: type[Rule], b: Any, eagle: Any, **fields: Any) -> Any:
+    """A rule of the model; drafts read on behind its hits, if asked to."""
+    return bare(kind, b=b, behind=b if eagle and kind.needs_behind else 0, **fields)
+
+
 def _model_hit(kind: type[Rule], size: str = "") -> Callable[..., Entries]:
-    """The search of a rule; `size` is the letter of its window or chunk."""
+    """The longest hit of a rule; `size` is the letter of its window or chunk."""
 
     def search(registered: Registered, limit: Any, b: Any, drop: Any, alignment: Any, reach: Any = None) -> Entries:
-        fields = {size: reach} if size else {}
-        shape = bare(Shape, decode_parallel=1, prefill_parallel=1)
-        rule = bare(kind, b=b, shape=shape, **fields)
-        hit = rule.hit(lambda i: registered[i], limit, bool(drop), alignment)
-        return [i if i >= hit.start else None for i in range(hit.stop)]
+        rule = _model_rule(kind, b, drop, **({size: reach} if size else {}))
+        length = lookup.longest_hit([rule], alignment, limit + 1, lambda _, i: registered[i])
+        return [i if i >= rule.first(length) else None for i in range(length // b)]
 
     return search
 
 
 def _model_keeps(i: Any, w: Any, b: Any, eagle: Any, alignment: Any, retention: Any, prompt: Any) -> Any:
-    shape = bare(Shape, scheduler_block_size=alignment, retention_interval=retention)
-    return bare(Sliding, w=w, b=b, shape=shape).keeps(i, bool(eagle), prompt)
+    rule = _model_rule(Sliding, b, eagle, w=w)
+    core = bare(
+        _Record,
+        rules=[rule],
+        alignment=alignment,
+        shape=bare(Shape, retention_interval=retention),
+    )
+    return tables.worth(core, 0, i, bare(_Record, submit=bare(_Record, prompt=Counted(prompt))))
 
 
 def _model_limit(num_tokens: Any) -> Any:
-    """What limit a lookup of the model hands to the search."""
-    asked: list[Any] = []
-
-    def longest_hit(query: Any, reached: Any) -> tuple[int, list[list[int]]]:
-        asked.append(query.limit)
-        return 0, [[]]
-
-    request = bare(
-        _Record, chain=(), tokens=Counted(num_tokens), preemptions=0, submit=bare(_Record, skip_lookup=False)
-    )
-    made = bare(
-        Model,
-        requests={"a": request},
-        shape=bare(Shape, caching=True, groups=(None,)),
-        coordinator=bare(_Record, longest_hit=longest_hit),
-        state=bare(_Record, earliest=dict, hit_before=set()),
-        reached=None,
-        stats=[0] * 7,
-    )
-    made.lookup(bare(_Record, request="a"))
-    return asked[0]
+    """The longest hit that the model's lookup tries, if everything is registered."""
+    return lookup.longest_hit([_model_rule(Full, 1, False)], 1, num_tokens, lambda _, i: True)
 
 
 def _model_registers(n: Any, b: Any, eagle: Any, alignment: Any) -> Any:
     """Tokens up to which one of several groups registers, with `n` computed."""
-    made = bare(
-        Coordinator,
-        rules=[bare(Rule, b=b)] * _NUM_GROUPS,
-        shape=bare(Shape, scheduler_block_size=alignment),
-        eagle_groups={0} if eagle else set(),
-    )
-    return made.cacheable(0, n)
+    return tables.reach(bare(_Record, rules=[_model_rule(Full, b, eagle)], alignment=alignment), 0, n)
 
 
 MODEL: dict[str, Any] = {
-    "need": lambda w, b, eagle: bare(Sliding, w=w, b=b).need(bool(eagle)),
-    "in_segment_tail": arith.in_segment_tail,
+    "need": lambda w, b, eagle: arith.window_blocks(w, b) + bool(eagle),
     "kept": _model_keeps,
-    "cut": lambda blocks, b, alignment: bare(Rule, b=b).aligned(blocks, alignment),
-    "hit_full": _model_hit(Rule),
+    "hit_full": _model_hit(Full),
     "hit_sliding": _model_hit(Sliding, "w"),
     "hit_chunked": _model_hit(Chunked, "k"),
     "hit_mamba": _model_hit(Mamba),

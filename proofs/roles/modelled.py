@@ -1,12 +1,11 @@
 """The model with one request in one group, as `one_request` has a manager."""
 
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import Any
 
-from ...model import attention, core
+from ...model import attention, core, tables
 from ...model.ops import Allocate, Group, Kind, Shape
 from ...model.state import State
 from ..claims import some
@@ -16,7 +15,7 @@ from .bare import bare
 from .one_request import REQUEST, Step, candidates_below, hit_entry, made
 
 _RULES: Mapping[str, tuple[type[attention.Rule], str, Kind]] = {
-    "full": (attention.Rule, "", "full"),
+    "full": (attention.Full, "", "full"),
     "sliding": (attention.Sliding, "w", "sliding"),
     "chunked": (attention.Chunked, "k", "chunked"),
     "mamba": (attention.Mamba, "p", "mamba"),
@@ -62,12 +61,16 @@ class _Counting(State):
 
 
 def seen(**replaced: Any) -> AbstractContextManager[None]:
-    """While it lasts, the model's core sees these under these names."""
-    return seeing(vars(core), replaced)
+    """While it lasts, the model's tables see these under these names."""
+    return seeing(vars(tables), replaced)
 
 
 def _candidates(hit: Any, counts: list[int]) -> Any:
     return hit.marked() if isinstance(hit, SymbolicTable) else _REAL_CANDIDATES(hit, counts)
+
+
+def _real(blocks: Any) -> Any:
+    return blocks.real if isinstance(blocks, SymbolicTable) else _REAL_REAL(blocks)
 
 
 def keep_tables(values: Any = ()) -> Any:
@@ -75,7 +78,8 @@ def keep_tables(values: Any = ()) -> Any:
     return values if isinstance(values, SymbolicTable) else tuple(values)
 
 
-_REAL_CANDIDATES = core._candidates
+_REAL_CANDIDATES = tables.candidates
+_REAL_REAL = tables.real
 
 
 class Modelled:
@@ -103,9 +107,10 @@ class Modelled:
             max_num_batched_tokens=step.batched,
             max_model_len=step.max_len,
         )
-        fields: dict[str, Any] = {size: step.size} if size else {}
+        fields: dict[str, Any] = {"p": 0, "behind": 0} | ({size: step.size} if size else {})
         self.model: Any = bare(
             core.Model,
+            policy=tables.Policy(),
             rules=[bare(rule, group=group, shape=shape, b=step.b, **fields)],
             shape=shape,
             state=self.state,
@@ -113,7 +118,6 @@ class Modelled:
             registered_this_step=set(),
             mamba_started={(0, REQUEST): None} if step.known and kind == "align" else {},
             new_block_ids=[SymbolicTable(0, lambda i: 0, lambda i: 0) if step.symbolic else []],
-            reached=Counter(),
         )
 
     def shape(self, **switches: Any) -> None:
@@ -128,10 +132,10 @@ class Modelled:
             step.symbolic, step.hit, hit_entry(self.kind, step), candidates_below(step), IDS, lambda number: number
         )
 
-    def _plan(self) -> core.Plan:
+    def _plan(self) -> tables.Plan:
         step = self.step
         op = Allocate(REQUEST, step.main - step.total, external=step.external)
-        return core.Plan(op, [self.hit()], step.local, step.total, step.main, step.slots)
+        return tables.Plan(op, [self.hit()], step.local, step.total, step.total, step.main, step.slots)
 
     def _is_candidate(self, number: int) -> bool:
         return bool(self.step.first < number <= self.step.end)
@@ -140,8 +144,8 @@ class Modelled:
         """What the model predicts."""
         step = self.step
         counts = [] if step.symbolic else [int(not self._is_candidate(number)) for number in range(step.hit + 1)]
-        with seen(_candidates=_candidates):
-            return self.model.predicted_in(0, self._plan(), counts, gate)
+        with seen(candidates=_candidates, real=_real):
+            return tables.predicted(self.model, 0, self._plan(), counts, gate)
 
     def taken(self) -> Any:
         """What the allocation takes: new blocks, and the eviction candidates that a table holds after `attach`."""
@@ -154,7 +158,8 @@ class Modelled:
                 if not step.known:
                     real = isinstance(table, SymbolicTable)
                     candidates = table.marked() if real else sum(self._is_candidate(number) for number in table)
-                self.model.make_room(0, plan, missing)
+                if some(missing > 0):
+                    self.model.grow(0, self.state.tables[0][REQUEST], missing)
             self.model.extend(0, plan)
         return self.state.taken + candidates
 
@@ -170,7 +175,7 @@ class Modelled:
         """Room for so many tokens, without lookahead."""
         op = Allocate(REQUEST, 1)
         with seen(tuple=keep_tables):
-            self.model.extend(0, core.Plan(op, [[]], main, main, main, main))
+            self.model.extend(0, tables.Plan(op, [[]], main, main, main, main, main))
 
     def remember(self, last: Any) -> None:
         """Align mode: the running state is at its place, and the one before it at this index."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...model import arith, attention, core
+from ...model import arith, attention, tables
 from ...model.ops import NULL
 from ...model.state import State
 from ..claims import every, some
@@ -191,7 +191,7 @@ def _model_touched(nulls: Any, held: Any) -> tuple[Any, Any]:
     state = State(len(held) + 1, 1)
     state.outside = [block for block, other in enumerate(held, 1) if other]
     hit = [NULL if null else block for block, null in enumerate(nulls, 1)]
-    counted, before = core._candidates(hit, state.references()), state.num_free()
+    counted, before = tables.candidates(hit, state.references()), state.num_free()
     state.tables[0]["request"] = hit
     return counted, before - state.num_free()
 

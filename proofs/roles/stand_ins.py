@@ -13,7 +13,7 @@ from typing import Any
 from ..claims import every
 from ..solver import ProofError
 from ..symbolic import SymbolicInt, running, symbol, term
-from ..symbolic_bytes import seeing
+from ..symbolic_bytes import Integer, seeing
 
 
 class Key(SymbolicInt):
@@ -25,18 +25,13 @@ class Key(SymbolicInt):
 
     __slots__ = ()
 
-    def __hash__(self) -> int:  # type: ignore[override]  # its base has none
+    def __hash__(self) -> int:
         return 1
 
 
 def key(value: Any) -> Any:
     """The same number, hashable."""
     return Key(value.term) if isinstance(value, SymbolicInt) else value
-
-
-def whole(value: Any = 0) -> Any:
-    """`int`: a symbolic integer is one already."""
-    return value if isinstance(value, SymbolicInt) else int(value)
 
 
 def chosen(value: Any, least: int, most: int) -> int:
@@ -78,7 +73,7 @@ def _common(exact: Callable[..., int], relation: Callable[[Any, Any], Any], numb
 
 
 _OURS: Mapping[str, Any] = {
-    "int": whole,
+    "int": Integer,
     "gcd": divisor,
     "lcm": multiple,
     "math": SimpleNamespace(**{**vars(math), "gcd": divisor, "lcm": multiple}),

@@ -221,6 +221,7 @@ T24 = Theorem(
     "themselves "
     "floating-point numbers. It is 1 only for free = 0 as long as 1 - free / usable is not rounded to 1, that is, for "
     "pools below 2**53 blocks.",
+    rounding="See what bounds it.",
 )
 
 THEOREMS = (

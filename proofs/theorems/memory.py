@@ -284,6 +284,7 @@ CONCURRENCY = Theorem(
         ),
     ),
     bounded="One group of two layers.",
+    rounding="What is printed and compared is a ratio of block counts: the nearest floating-point number to it.",
     refuted_on={
         "vllm==0.23.0": "a request that needs no block (cross attention without encoder input) is a ZeroDivisionError "
         "when the engine reports its capacity"

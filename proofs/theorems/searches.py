@@ -8,6 +8,7 @@ from typing import Any
 
 from ..claims import every, implies, negation, same
 from ..roles.amounts import BlockSize, FewBlocks, amount, last_token, plain, positive, window
+from ..symbolic import is_plain
 from ..theorem import NegativeControl, Theorem
 
 _BLOCKS = 3
@@ -60,7 +61,7 @@ def _result(search: Any, reads: Any, v: Any, drop: bool = False, cut: bool = Tru
 
 def _aligned(blocks: int, m: Any) -> bool:
     """True if so small a number of blocks is a multiple of `m`; where `m` stayed symbolic, it exceeds them."""
-    return blocks % m == 0 if isinstance(m, int) else blocks == 0
+    return blocks % m == 0 if is_plain(m) else blocks == 0
 
 
 def _windowed(f: Any, v: Any, drop: bool = False) -> Any:
@@ -158,7 +159,7 @@ def _loss(f: Any, v: Any) -> Any:
     for edge in range(length + 1, _BLOCKS):
         if _aligned(edge, m):
             there = [implies(f.attends_sliding(edge * b, last_token(i, b), w), registered[i]) for i in range(edge)]
-            lost = every(v.need > edge, length >= edge - m) if isinstance(m, int) and m > 1 else False
+            lost = every(v.need > edge, length >= edge - m) if is_plain(m) and m > 1 else False
             claims.append(implies(every(*there, registered[edge]), lost))
     return every(*claims)
 

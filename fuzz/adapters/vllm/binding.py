@@ -146,7 +146,7 @@ class Binding:
             prompt_token_ids=list(submit.prompt) if submit.embeds is None else None,
             sampling_params=self.sampling,
             pooling_params=None,
-            prompt_embeds=None if submit.embeds is None else self.embeddings(submit.embeds),
+            prompt_embeds=None if submit.embeds is None else self.embeddings(tuple(row or 0 for row in submit.embeds)),
             mm_features=[self.item(item) for item in submit.items],
             lora_request=self.adapter(sys.intern(submit.adapter), adapter_number(submit.adapter))
             if submit.adapter is not None

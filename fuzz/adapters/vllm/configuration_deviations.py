@@ -41,13 +41,13 @@ def has_mamba(r: Rules, groups: Sequence[LayerGroup]) -> bool:
 def needed(r: Rules, config: Config, groups: Sequence[LayerGroup]) -> int:
     """No null block; and of several uniform types, a block is taken to cost the first one's page sizes times the most
     tuples."""
-    blocks = sum(r.pages(config, group.spec) for group in groups)
     if not groups or any(group.spec.type != Spec.UNIFORM for group in groups):
-        return r.bytes_per_block(groups) * blocks
+        return r.bytes_per_block(groups) * sum(r.pages(config, group.spec) for group in groups)
     if len(groups) == 1:  # the layers one by one; of a worker without layers, those of all others
         return sum(r.memory(config, x) for x in groups[0].spec.members)
     tuples = max(r.num_layer_tuples(group.spec) for group in groups)
-    return sum({r.page(x) for x in groups[0].spec.members}) * tuples * blocks
+    block = sum({r.page(x) for x in groups[0].spec.members}) * tuples
+    return block * sum(r.pages(config, group.spec) for group in groups)
 
 
 def _name_needed(r: Rules, wanted: object, found: object, config: Config, groups: Sequence[LayerGroup]) -> str:

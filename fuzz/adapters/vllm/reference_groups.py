@@ -8,9 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ....model.arith import cdiv
+from ....model.arith import cdiv, up
 from ....model.attention import CoreError, demand
-from ....model.config.arith import up
 from ....model.config.capacity import Rules
 from ....model.config.layers import table
 from ....model.config_json import (

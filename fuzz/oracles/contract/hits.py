@@ -33,7 +33,7 @@ class Hits:
         self.gives_up = {
             group
             for group in self.groups
-            if record.rules[group].drops and (every or shape.groups[group].spec in flagged)
+            if record.rules[group].needs_behind and (every or shape.groups[group].spec in flagged)
         }
         """Eagle groups: they need one more registered block than the hit has, which they give up."""
         self.wanted = cache(self._wanted)

@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 from ....model import ops
 from ....model.arith import cdiv
 from ....model.ops import NULL, Done, Failed, Operation, Shape
-from ....model.snapshot import Snapshot, difference
+from ....model.snapshot import Snapshot
+from ...findings.difference import difference
 from .moves import Move, hit_row
 from .properties import Break
 from .run_record import RunRecord

@@ -28,7 +28,8 @@ from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape, possible_attention
 from blockproof.model import ops
 from blockproof.model.core import Model
-from blockproof.model.ops import OPERATIONS, Done, Group, Shape, to_json
+from blockproof.model.ops import OPERATIONS, Done, Group, Shape
+from blockproof.model.wire import to_json
 from blockproof.model.snapshot import Snapshot
 
 EVERY_CORE_HAS = {"Submit", "Allocate", "Advance", "Free", "Shape.groups", "Shape.num_blocks", "Shape.max_model_len"}
