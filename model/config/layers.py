@@ -26,12 +26,14 @@ class LayerRules:
 
     def construct(self, x: Layer) -> Layer:
         """§2: refuses specs whose tokens [S-10] or states have no room in the page, and fills in what was left out."""
-        demand(min(x.block_size, x.compress_ratio) >= 1 and x.block_size % x.compress_ratio == 0, "ValueError")
+        demand(x.block_size >= 1, "ValueError")
+        demand(x.compress_ratio >= 1 and x.block_size % x.compress_ratio == 0, "ValueError")
         demand(len(x.shapes) == len(x.dtypes), "ValueError")  # [S-07]
         if x.type in FULL | WINDOWS and x.head_size_v is None:  # [S-19]
             x = replace(x, head_size_v=x.head_size)
-        aligned = x.alignment is not None and self.page(x) != self.real_page(x)
-        return replace(x, page_size_padded=self.page(x)) if aligned else x
+        if x.alignment is None or self.page(x) == self.real_page(x):
+            return x
+        return replace(x, page_size_padded=self.page(x))
 
     def resize(self, x: Layer, block_size: int) -> Layer:
         """§3: the same spec with other blocks: an alignment alone says what is padded [S-06]; members follow [S-12]."""
@@ -46,8 +48,9 @@ class LayerRules:
             return sum(prod(shape) * size for shape, size in zip(x.shapes, x.dtypes, strict=False))
         if x.type in LATENT:
             demand(x.type in MLA or x.model_version in (None, V4))
-            packed = x.cache_dtype_str == PACKED and (x.type in MLA or x.model_version == V4)
-            return stored(x) * ((584 if x.model_version == V4 else 656) if packed else h * d * z)
+            if x.cache_dtype_str == PACKED and (x.type in MLA or x.model_version == V4):
+                return stored(x) * (584 if x.model_version == V4 else 656)
+            return stored(x) * h * d * z
         if x.type == Spec.TQ and x.tq_slot_size > 0:
             return b * h * x.tq_slot_size
         demand(x.type not in NOT_ATTENTION, "NotImplementedError")
@@ -90,8 +93,10 @@ class LayerRules:
             demand(config.parallel == 1)
             return self.cap(x, config.max_num_batched_tokens, config.max_model_len)
         if x.type == Spec.MAMBA:
-            every = cdiv(config.max_model_len, x.block_size)
-            return {"align": 2, "all": every}.get(config.mamba_cache_mode, 1) + x.num_speculative_blocks
+            states = 2 if config.mamba_cache_mode == "align" else 1
+            if config.mamba_cache_mode == "all":
+                states = cdiv(config.max_model_len, x.block_size)
+            return states + x.num_speculative_blocks
         demand(x.type in (Spec.CROSS, Spec.ENCODER), "NotImplementedError")
         return cdiv(config.max_num_encoder_input_tokens, x.block_size) if x.type == Spec.CROSS else 0
 
