@@ -88,7 +88,7 @@ def _latest_instead_of_earliest(manager: Any) -> None:
     wrap(index, "get_one_block", get_one_block)
 
 
-@fault("an evicted identity can still be found", "num_identities")
+@fault("an evicted identity can still be found", "num_identities", "earliest")
 def _stale_key_left(manager: Any) -> None:
     index = manager.block_pool.cached_block_hash_to_block
 

@@ -7,7 +7,7 @@ from ..findings.oracle_names import CONTRACT
 from .registry import fault, wrap, wrap_each
 
 
-@fault("one token too many is skipped", "outcome", "free")
+@fault("one token too many is skipped", "outcome", "free", "ref_cnt")
 def _skipped_off_by_one(manager: Any) -> None:
     wrap_each(manager, "get_num_skipped_tokens", lambda _, skipped, computed: skipped(computed + 1))
 

@@ -51,6 +51,7 @@ _OPERATIONS: Mapping[str, str] = {
 }
 _OPERATION_FIELDS: Mapping[str, str] = {
     "Submit.adapter": "No request names an adapter.",
+    "Submit.adapter_version": "No two adapters have one name.",
     "Submit.salt": "No request has a salt.",
     "Submit.items": "No request has multimodal items.",
     "Submit.embeds": "No request consists of embeddings.",
@@ -91,6 +92,8 @@ _GROUPS: Mapping[str, str] = {
 _FEATURES: Mapping[str, str] = {
     "drafts": "No speculative decoding: behind the known tokens comes one token at a time, and none is rejected.",
     "hybrids": "One group only: no shape with several.",
+    "overlapping_items": "Multimodal items stand one after the other, in this order, on tokens of their own.",
+    "mixed_prompts": "A prompt consists of tokens or of embeddings, never of both.",
 }
 LACKS: Mapping[str, str] = {
     **_OPERATIONS,
@@ -105,6 +108,9 @@ LACKS: Mapping[str, str] = {
 _IMPLIED: Mapping[str, tuple[str, ...]] = {
     "drafts": ("Advance.rejected", "Reject", "Group.speculative_blocks"),
     "Advance.rejected": ("drafts", "Reject", "Group.speculative_blocks"),
+    "Submit.adapter": ("Submit.adapter_version",),
+    "Submit.items": ("overlapping_items",),
+    "Submit.embeds": ("mixed_prompts",),
     "Lookup": ("Allocate.hit",),
     "Arrive": ("Allocate.delay",),
     "Allocate.delay": ("Arrive",),

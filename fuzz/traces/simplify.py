@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeVar, cast, get_args
 
 from ...model.ops import Advance, Allocate, Group, Kind, Operation, Submit
 from ..findings.finding import Trace
+from ..workload.bounds import without_rows
 
 Knob: TypeAlias = Callable[[Trace, int], Trace]
 """Lowers one quantity of a trace by an amount."""
@@ -178,8 +179,10 @@ def _map_tokens(trace: Trace, change: Callable[[tuple[int, ...]], tuple[int, ...
     changed: list[Operation] = []
     for op in trace.operations:
         if isinstance(op, Submit):
-            embeds = None if op.embeds is None else change(_rows(op))
-            op = replace(op, prompt=change(op.prompt), embeds=embeds)
+            embeds = op.embeds and tuple(
+                None if old is None else new for old, new in zip(op.embeds, change(_rows(op)), strict=True)
+            )
+            op = replace(op, prompt=without_rows(change(op.prompt), embeds), embeds=embeds)
         elif isinstance(op, Advance):
             op = replace(op, sampled=change(op.sampled))
         changed.append(op)

@@ -14,9 +14,20 @@ def tokens_of(number: int, count: int, size: int) -> tuple[int, ...]:
     return tuple(tokens)
 
 
+ITEMS = ("p", "q", "*", "+")
+"""Letters of items. The last two stand for one identifier, the last one for its shorter form."""
+
+
 def item_named(letter: str, offset: int, length: int) -> Item:
-    """An item whose identifier holds its length: an identifier stands for one content."""
+    """The item of a letter at a place of at most `length` tokens. Most identifiers hold their length."""
+    if letter in ("*", "+"):
+        return Item("*", offset, length if letter == "*" else max(1, length - 1))
     return Item(f"{letter}{length}", offset, length)
+
+
+def without_rows(prompt: tuple[int, ...], embeds: tuple[int | None, ...] | None) -> tuple[int, ...]:
+    """The prompt with token 0 wherever a row of embeddings is read instead."""
+    return tuple(token if row is None else 0 for token, row in zip(prompt, embeds, strict=True)) if embeds else prompt
 
 
 def draftable(shape: Shape, most: int) -> int:

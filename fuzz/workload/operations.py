@@ -14,6 +14,7 @@ from ...model.ops import Operation, Shape
 from ...model.requests import Request
 from ...model.scene import Scene
 from .bounds import (
+    ITEMS,
     draftable,
     holds_nothing,
     item_named,
@@ -21,12 +22,15 @@ from .bounds import (
     sampled_by_step,
     sampled_late,
     tokens_of,
+    without_rows,
 )
 from .draw import Draw
 
 Action: TypeAlias = Callable[[Scene], Operation | None]
 
-ADAPTERS = ("x", "y")
+NO_ADAPTER: tuple[str | None, str] = (None, "")
+ADAPTERS: tuple[tuple[str | None, str], ...] = (NO_ADAPTER, NO_ADAPTER, ("x", ""), ("y", ""), ("x", "1"))
+"""Name, and what it says of its weights: one was loaded twice under its name."""
 SALTS = ("x", "z")
 """One name is an adapter and a salt, so that identities which confuse the two collide (vllm-project/vllm#44701)."""
 UNKNOWN_REQUEST = "nobody"
@@ -135,7 +139,7 @@ class Workload:
         length = max_len if draw.integer(0, 15) == 0 else draw.integer(1, max_len)
         places = draw.choose(self._layouts) if self._layouts else []
         if places and draw.integer(0, 1):
-            length = min(max_len, sum(places[-1]) + draw.integer(0, 2))  # just behind the last item
+            length = min(max_len, max(map(sum, places)) + draw.integer(0, 2))  # just behind the last item
         family = self._families[0] if draw.integer(0, 2) else draw.choose(self._families)
         fork = length if draw.integer(0, 2) else draw.integer(0, length)
         prompt = family[:fork] + self._tokens(length - fork)
@@ -144,31 +148,43 @@ class Workload:
         skip = draw.integer(0, 15) == 0 and self.has("Submit.skip_lookup")
         if not self._features:
             return ops.Submit(name, prompt, skip_lookup=skip)
-        embeds = tuple(prompt) if draw.integer(0, 5) == 0 and self.has("Submit.embeds") else None
+        embeds = self._embedded(prompt) if self.has("Submit.embeds") else None
+        adapter, version = draw.choose(ADAPTERS) if self.has("Submit.adapter") else NO_ADAPTER
+        items = () if embeds else self._items(places, length)
         return ops.Submit(
             name,
-            (0,) * length if embeds else prompt,
-            adapter=draw.choose((None, None, *ADAPTERS)) if self.has("Submit.adapter") else None,
+            without_rows(prompt, embeds),
+            adapter=adapter,
+            adapter_version=version if self.has("Submit.adapter_version") else "",
             salt=draw.choose((None, None, *SALTS)) if self.has("Submit.salt") else None,
-            items=() if embeds else self._items(places, length),
+            items=items,
             embeds=embeds,
             skip_lookup=skip,
         )
 
+    def _embedded(self, prompt: tuple[int, ...]) -> tuple[int | None, ...] | None:
+        """Rows of embeddings in place of the prompt, or of a part of it; mostly none."""
+        kind = self.draw.integer(0, 5)
+        if kind != 1 or not self.has("mixed_prompts"):
+            return None if kind else prompt
+        bits = self.draw.integer(0, 2 ** len(prompt) - 1)
+        return tuple(row if bits >> at & 1 else None for at, row in enumerate(prompt))
+
     def _layout(self) -> list[tuple[int, int]]:
-        """(offset, length) of each item, in order, without overlap; some are direct neighbours."""
+        """(offset, length) of each item. Some are direct neighbours, some overlap, some are not in order."""
+        gaps = (0, 0, 1, 5, -2, -6) if self.has("overlapping_items") else (0, 0, 1, 5)
         places: list[tuple[int, int]] = []
         start = self.draw.integer(0, self.shape.max_model_len - 1)
         for _ in range(self.draw.choose((1, 2, 3))):
             places.append((start, self.draw.choose((1, 1, 2, 6))))
-            start += places[-1][1] + self.draw.choose((0, 0, 1, 5))
+            start = max(0, start + places[-1][1] + self.draw.choose(gaps))
         return places
 
     def _items(self, places: list[tuple[int, int]], length: int) -> tuple[ops.Item, ...]:
         if self.draw.integer(0, 3) == 0:
             return ()
         return tuple(
-            item_named(self.draw.choose(("p", "q")), offset, size) for offset, size in places if offset + size <= length
+            item_named(self.draw.choose(ITEMS), offset, size) for offset, size in places if offset + size <= length
         )
 
     def work(self, scene: Scene) -> Operation | None:
@@ -317,7 +333,7 @@ class Workload:
         return _touch(scene, self.draw.choose(((block,), (block,), (block, block), (block, self._block()))))
 
     def misuse(self, scene: Scene) -> Operation | None:
-        """A broken precondition (core.md, deviation 6)."""
+        """A broken precondition (core.md, "What 0.23.0 does otherwise")."""
         draw, num_blocks = self.draw, self.shape.num_blocks
         name = draw.choose([*scene.requests, UNKNOWN_REQUEST])
         counts = scene.state.references()

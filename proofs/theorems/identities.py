@@ -160,29 +160,51 @@ T22_STEP = Theorem(
 )
 
 
-def _mixed_injective(f: Any, v: Any) -> Any:
-    one, other = [byte_string(v.n, v.x), byte_string(v.m, v.y)], [byte_string(v.m, v.z), byte_string(v.n, v.u)]
-    equal = f.coarse_hash(one) == f.coarse_hash(other)
-    return implies(equal, every(one[0] == other[0], one[1] == other[1]))
+def _a_digit_more(x: Any, unit: Any, larger: Any) -> Any:
+    return implies(larger == 256 * unit, x * larger == 256 * (x * unit))
+
+
+def _byte_moved(f: Any, v: Any) -> Any:
+    """The first byte of the second hash is moved to the end of the first one."""
+    unit = power(v.n)
+    use(_a_digit_more, v.x, unit, power(v.n + 1))
+    one = [byte_string(v.m, v.x), byte_string(v.n + 1, v.first * unit + v.rest)]
+    other = [byte_string(v.m + 1, v.x * 256 + v.first), byte_string(v.n, v.rest)]
+    return [f.coarse_hash(one) == f.coarse_hash(other), negation(one[0] == other[0]), negation(one[1] == other[1])]
+
+
+def _with_lengths(hashes: Any) -> Any:
+    """A rule that would tell these apart: the hashes with the length of the first one."""
+    first = hashes[0]
+    return (len(first) if isinstance(first, bytes) else first.length, first + hashes[1])
 
 
 T22_MIXED = Theorem(
     id="T22.coarse.mixed",
-    sentence="The hash of a coarser block determines the hashes it is made of, whatever their lengths.",
-    formal="x + y == z + u  =>  x == z and y == u",
-    variables={"n": "bytes of the first and the last hash", "m": "bytes of the two others", **_FOUR},
+    sentence="Hashes of one length are needed: wherever a byte is moved from one hash to the one before it, the hash "
+    "of the coarser block stays the same.",
+    formal="coarse(x, byte + rest) == coarse(x + byte, rest)  and the hashes differ",
+    variables={
+        "m": "bytes of the first hash",
+        "x": "its number",
+        "first": "first byte of the second hash",
+        "n": "its other bytes",
+        "rest": "their number",
+    },
     assume=lambda v: [
-        *(is_bytes(n, number) for n, number in ((v.n, v.x), (v.m, v.y), (v.m, v.z), (v.n, v.u))),
-        v.n >= 1,
-        v.m >= 1,
+        is_bytes(v.m, v.x),
+        is_bytes(v.n, v.rest),
+        power(v.n + 1) == 256 * power(v.n),
+        v.first >= 0,
+        v.first < 256,
     ],
-    claim=_mixed_injective,
-    controls=(NegativeControl("the hashes of one pair only", {"coarse_hash": lambda hashes: hashes[0]}),),
-    refuted_on=dict.fromkeys(
-        ("impl", "vllm==0.23.0"),
-        "a hasher whose digests differ in length lets two contents share a coarser block: one length for all",
+    claim=_byte_moved,
+    controls=(
+        NegativeControl("the hashes of one pair only", {"coarse_hash": lambda hashes: hashes[0]}),
+        NegativeControl("the length of the first hash stands before them", {"coarse_hash": _with_lengths}),
     ),
-    meaning="Every hash function in use has digests of one length (16 or 32 bytes), so the condition holds.",
+    meaning="Every hash function in use has digests of one length (16 or 32 bytes), for which T22.coarse holds. A "
+    "hasher of one's own must have one length, too.",
 )
 
 
@@ -256,24 +278,62 @@ T22_BEYOND = Theorem(
 _TWO_HASHES = {name: _TWO_KEYS[name] for name in ("n", "x", "m", "y")}
 
 
+EVENT_BYTES = 8
+
+
 def _event_injective(f: Any, v: Any) -> Any:
     one, other = byte_string(v.n, v.x), byte_string(v.n, v.y)
     return implies(f.event_hash(one) == f.event_hash(other), one == other)
 
 
+_LOW_HALF = NegativeControl("the low 32 bits", {"event_hash": lambda x: _number(x) % 2**32})
+_TWO_OF_ONE_LENGTH = {"n": "bytes of both hashes", "x": "number of one hash", "y": "number of the other"}
+
 T22_EVENTS = Theorem(
     id="T22.events",
-    sentence="Blocks with different hashes have different numbers in events.",
-    formal="len x == len y and event(x) == event(y)  =>  x == y",
-    variables={"n": "bytes of both hashes", "x": "number of one hash", "y": "number of the other"},
-    assume=lambda v: [is_bytes(v.n, v.x), is_bytes(v.n, v.y)],
+    sentence="Blocks whose hashes have at most 8 bytes, all of one length, have different numbers in events if their "
+    "hashes differ.",
+    formal="len x == len y <= 8 and event(x) == event(y)  =>  x == y",
+    variables=_TWO_OF_ONE_LENGTH,
+    assume=lambda v: [is_bytes(v.n, v.x), is_bytes(v.n, v.y), v.n <= EVENT_BYTES],
     claim=_event_injective,
-    controls=(NegativeControl("the low 32 bits", {"event_hash": lambda x: _number(x) % 2**32}),),
-    refuted_on=dict.fromkeys(
-        ("impl", "vllm==0.23.0"),
-        "24 of 32 bytes are dropped: among n blocks two share a number with probability about n * n / 2**65, 1 % "
-        "at 6.1e8 blocks; a router takes one for the other. VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0 shows all bytes",
+    controls=(
+        _LOW_HALF,
+        NegativeControl(
+            "hashes of 9 bytes",
+            assume=lambda v: [is_bytes(v.n, v.x), is_bytes(v.n, v.y), v.n <= EVENT_BYTES + 1],
+        ),
     ),
+    meaning="A number of 64 bits says no more than that: T22.events.limit.",
+)
+
+
+def _collides(f: Any, v: Any) -> Any:
+    one, other = byte_string(v.n, v.x), byte_string(v.n, v.x + 256**EVENT_BYTES)
+    return [negation(one == other), f.event_hash(one) == f.event_hash(other)]
+
+
+T22_EVENTS_LIMIT = Theorem(
+    id="T22.events.limit",
+    sentence="Of hashes with more than 8 bytes, each shares its number in events with another one.",
+    formal="len x > 8  =>  x and x + 2**64 are different hashes with one number",
+    variables={"n": "bytes of both hashes", "x": "number of the smaller hash"},
+    assume=lambda v: [v.n > EVENT_BYTES, is_bytes(v.n, v.x), is_bytes(v.n, v.x + 256**EVENT_BYTES)],
+    claim=_collides,
+    controls=(NegativeControl("all bytes are shown", {"event_hash": lambda x: x}),),
+    meaning="Of 32 bytes of SHA-256, 24 are not shown: among n blocks two share a number with probability about "
+    "n * n / 2**65, 1 % at 6.1e8 blocks; a router takes one for the other. VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0 shows "
+    "all bytes (T22.events.bytes).",
+)
+
+T22_EVENTS_BYTES = Theorem(
+    id="T22.events.bytes",
+    sentence="Where events show bytes, they show the hash itself, whatever its length.",
+    formal="with VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0: event(x) == x",
+    variables={name: _TWO_KEYS[name] for name in ("n", "x")},
+    assume=lambda v: [is_bytes(v.n, v.x)],
+    claim=lambda f, v: f.event_bytes(byte_string(v.n, v.x)) == byte_string(v.n, v.x),
+    controls=(NegativeControl("the last byte is left out", {"event_bytes": lambda x: x[:-1]}),),
 )
 
 T22_EVENTS_SHORT = Theorem(
@@ -285,30 +345,44 @@ T22_EVENTS_SHORT = Theorem(
     claim=lambda f, v: same(
         f.event_hash(byte_string(v.n, v.x)) == f.event_hash(byte_string(v.m, v.y)), v.x % 2**64 == v.y % 2**64
     ),
-    controls=(NegativeControl("the low 32 bits", {"event_hash": lambda x: _number(x) % 2**32}),),
+    controls=(_LOW_HALF,),
     meaning="Nothing else is lost: hashes of up to 8 bytes keep their identity in events, if they are of one length.",
 )
 
 
-def _event_says_size(f: Any, v: Any) -> Any:
+def _low_bytes_stay(x: Any, unit: Any, quotient: Any, y: Any) -> Any:
+    low = 256**EVENT_BYTES
+    return implies(unit == low * quotient, (x * unit + y) % low == y % low)
+
+
+def _event_of_the_last(f: Any, v: Any) -> Any:
     last = byte_string(v.n, v.y)
-    return f.event_hash(f.coarse_hash([byte_string(v.n, v.x), last])) != f.event_hash(last)
+    use(_low_bytes_stay, v.x, power(v.n), power(v.n - EVENT_BYTES), v.y)
+    return f.event_hash(f.coarse_hash([byte_string(v.n, v.x), last])) == f.event_hash(last)
 
 
 T22_EVENTS_COARSE = Theorem(
     id="T22.events.coarse",
-    sentence="A coarser block and the last small block in it have different numbers in events.",
-    formal="event(x + y) != event(y)",
+    sentence="A coarser block has the number of the last small block in it, for hashes of 8 bytes or more: events must "
+    "be kept apart by their group.",
+    formal="len y >= 8  =>  event(coarse(x, y)) == event(y)",
     variables={"n": "bytes of both hashes", "x": "number of one hash", "y": "number of the next"},
-    assume=lambda v: [v.n >= 8, is_bytes(v.n, v.x), is_bytes(v.n, v.y)],
-    claim=_event_says_size,
-    controls=(NegativeControl("the last hash alone is the coarser one", {"coarse_hash": lambda hashes: hashes[-1]}),),
-    refuted_on=dict.fromkeys(
-        ("impl", "vllm==0.23.0"),
-        "never: with block sizes 16 and 32, the block of tokens 0..31 in one group and that of tokens 16..31 in "
-        "the other are one number in events, for every content. A consumer that does not keep groups apart drops "
-        "both when one is removed",
+    assume=lambda v: [
+        v.n >= EVENT_BYTES,
+        is_bytes(v.n, v.x),
+        is_bytes(v.n, v.y),
+        power(v.n) == 256**EVENT_BYTES * power(v.n - EVENT_BYTES),
+    ],
+    claim=_event_of_the_last,
+    controls=(
+        NegativeControl("the first hash alone is the coarser one", {"coarse_hash": lambda hashes: hashes[0]}),
+        NegativeControl(
+            "hashes of 7 bytes", assume=lambda v: [v.n >= EVENT_BYTES - 1, is_bytes(v.n, v.x), is_bytes(v.n, v.y)]
+        ),
     ),
+    meaning="With block sizes 16 and 32, the block of tokens 0..31 in one group and that of tokens 16..31 in the other "
+    "are one number in events, for every content. A consumer that does not keep groups apart (`group_idx`) drops both "
+    "when one is removed.",
 )
 
 
@@ -378,6 +452,8 @@ THEOREMS = (
     T22_COVER,
     T22_BEYOND,
     T22_EVENTS,
+    T22_EVENTS_LIMIT,
+    T22_EVENTS_BYTES,
     T22_EVENTS_SHORT,
     T22_EVENTS_COARSE,
     T22_CHAIN,

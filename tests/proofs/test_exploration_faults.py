@@ -1,8 +1,11 @@
 """Who checks the checker? Every property finds what is planted for it, and nothing else does."""
 
+from dataclasses import replace
+
 import pytest
 from blockproof.proofs.exploration import reductions
-from blockproof.proofs.exploration.faults import FAULTS, by_property
+from blockproof.proofs.exploration.faults import FAULTS, ONLY_THERE, by_property
+from blockproof.proofs.exploration.planting import CROWDED, SMALL, STEPS, WINDOW
 from blockproof.proofs.exploration.properties import MEANING
 from blockproof.proofs.exploration.search import EXHAUSTED, Search
 
@@ -53,3 +56,17 @@ def test_a_fault_shows_in_several_processes_as_in_one():
     one, two = Search(fault.scope, fault.name).run(), Search(fault.scope, fault.name).run(jobs=2)
     assert one.finding == two.finding
     assert one.states == two.states
+
+
+@pytest.mark.parametrize("name", sorted(ONLY_THERE))
+def test_some_faults_show_in_scopes_of_their_kind_only(name):
+    for scope in (SMALL, STEPS, CROWDED, replace(CROWDED, gate=True), WINDOW):
+        done = Search(scope, name).run()
+        assert (done.ended, done.finding) == (EXHAUSTED, None), scope.name
+
+
+def test_what_both_sides_do_alike_is_seen_as_well():
+    """Both cut a window as if the last token of a prompt from outside were not computed again."""
+    finding = Search(FAULTS["loaded-tokens-cut"].scope, "loaded-tokens-cut").run().finding
+    assert finding.names == ("S6",)
+    assert [type(operation).__name__ for operation in finding.operations] == ["Submit", "Lookup", "Allocate", "Arrive"]

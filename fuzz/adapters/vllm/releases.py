@@ -50,6 +50,8 @@ class Release:
     block, and loads it from outside as well. An allocation with such a hit is refused without calling the core."""
     offers_boundary_states: bool = False
     """In each step the manager offers states at boundaries to a connector, and the scheduler drains the offers."""
+    mixed_prompts: bool = False
+    """A prompt may have tokens and embeddings, and says of each position which of them counts."""
     common_prefix: bool
     """Blocks common to all running requests are counted; else the answer is always 0."""
     caches_unaligned_states: bool
@@ -74,6 +76,7 @@ class Release:
             "Group.mamba_mode": not self.caches_unaligned_states,
             "Shape.prefill_parallel": not self.prefill_parallel,
             "Group.eagle": self.eagle == "whole",
+            "mixed_prompts": not self.mixed_prompts,
         }
         kinds = {f"Group.kind={kind}" for kind in self.kinds_missing}
         return frozenset({name for name, lacking in missing.items() if lacking} | kinds)
@@ -114,6 +117,7 @@ _CHANGES: tuple[dict[str, object], ...] = (
         "retention": "environment",
         "reserved_blocks": True,
         "prepend": True,
+        "mixed_prompts": True,
     },
     {"since": "0.24", "prepend": False},
     {"since": "0.25", "prompt_aware_skipping": True},

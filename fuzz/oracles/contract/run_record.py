@@ -181,7 +181,8 @@ class RunRecord:
     def learn(self, request: Tracked, tokens: Sequence[int]) -> None:
         """Tokens have become known."""
         submit, numbers, contents = request.submit, self._numbers, request.contents
-        before = contents[-1] if contents else self._number(("root", submit.adapter or None, submit.salt or None))
+        root = ("root", submit.adapter or None, submit.adapter_version, submit.salt or None)
+        before = contents[-1] if contents else self._number(root)
         plain = submit.embeds is None and not submit.items
         for token in tokens:
             what: Hashable = (before, token) if plain else (before, token, *self._extras(submit, len(contents)))
@@ -193,9 +194,13 @@ class RunRecord:
 
     def _extras(self, submit: ops.Submit, at: int) -> tuple[Hashable, ...]:
         """What besides the token decides the content of a position (items, embeddings); empty if nothing does."""
-        items = tuple((i.identifier, at - i.offset) for i in submit.items if i.offset <= at < i.offset + i.length)
-        rows = submit.embeds[at : at + 1] if submit.embeds is not None else ()
-        return (items, rows) if items or rows else ()
+        items = tuple(
+            (item.identifier, item.length, at - item.offset)
+            for item in submit.items
+            if item.offset <= at < item.offset + item.length
+        )
+        row = submit.embeds[at] if submit.embeds is not None and at < len(submit.embeds) else None
+        return (items, row) if items or row is not None else ()
 
     def is_copy(self, old: int, new: int) -> bool:
         """True if a table entry may change from block `old` to `new`: the target merges blocks of equal content."""

@@ -99,12 +99,14 @@ class Shadow(States):
         submit, contents = request.submit, request.contents
         for token in tokens:
             at = len(contents)
-            before: Hashable = contents[-1] if at else (submit.adapter, submit.salt)
+            before: Hashable = contents[-1] if at else (submit.adapter, submit.adapter_version, submit.salt)
             row = submit.embeds[at] if submit.embeds is not None and at < len(submit.embeds) else None
-            item = next(
-                ((i.identifier, at - i.offset) for i in submit.items if i.offset <= at < i.offset + i.length), None
+            items = tuple(
+                (item.identifier, item.length, at - item.offset)
+                for item in submit.items
+                if item.offset <= at < item.offset + item.length
             )
-            contents.append(self._number((at, before, token, row, item)))
+            contents.append(self._number((at, before, token, row, items)))
 
     # The engine.
 

@@ -80,7 +80,7 @@ def known_of(scene, sinks=()):
     tables = [{name: list(table) for name, table in rows.items() if table} for rows in scene.state.tables]
     outside = Counter(scene.state.outside)
     registered = sorted(scene.state.identity)
-    return requests, tables, outside, registered, scene.state.references(), scene.just_looked_up, scene.item_lengths
+    return requests, tables, outside, registered, scene.state.references(), scene.just_looked_up
 
 
 @pytest.mark.parametrize("attention", ATTENTION)
