@@ -56,7 +56,8 @@ class ReleasedRules:
         given = self._released(op, inputs)
         seen = frozenset(self.seen)
         if seen and given != answer(op, inputs):
-            self.fired |= {one for one in seen if self._without(one, op, inputs) != given} or seen
+            alone = len(seen) == 1
+            self.fired |= {one for one in seen if alone or self._without(one, op, inputs) != given} or seen
             self.seen = set(seen)
         return given
 
