@@ -1,7 +1,7 @@
 """What our core shows, as plain data, and whether its queue, its index and its blocks contradict each other."""
 
 from .contents import Contents
-from .core_side import CoreSide, leading_nulls
+from .core_side import CoreSide
 from .packing import NOBODY, Look
 
 
@@ -70,15 +70,7 @@ class CoreLook:
             tables = {name: [b.block_id for b in table] for name, table in manager.req_to_blocks.items() if table}
             if tables != look.tables[group]:
                 return False
-        return not self.mamba or (self._this_step() == look.this_step and self._knows_nulls(look))
-
-    def _knows_nulls(self, look: Look) -> bool:
-        """True if mamba groups take no entry for null that is none."""
-        return all(
-            number <= leading_nulls(look.tables[group].get(name, ()))
-            for group in self.mamba
-            for name, number in self._managers[group].num_nulled.items()
-        )
+        return not self.mamba or self._this_step() == look.this_step
 
     def _this_step(self) -> set[int]:
         """What mamba groups have registered in this step."""

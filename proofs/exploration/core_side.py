@@ -178,8 +178,6 @@ class CoreSide:
         own = self.pool.blocks
         rows = {name: [own[block] for block in table] for name, table in tables.items()}
         self.managers[group].req_to_blocks = defaultdict(list, rows)
-        if group in self.mamba:
-            self.managers[group].num_nulled = {name: leading_nulls(table) for name, table in tables.items()}
 
     def set_registered(self, group: int, registered: Mapping[str, int]) -> None:
         """How many leading entries of each table of a group count as registered."""
@@ -213,11 +211,6 @@ class CoreSide:
 def ids(blocks: Any) -> tuple[tuple[int, ...], ...]:
     """Block ids per group."""
     return tuple([tuple([block.block_id for block in row]) for row in blocks.blocks])
-
-
-def leading_nulls(table: Sequence[int]) -> int:
-    """How many entries before the first block are null: the most that a mamba group may know of a table by heart."""
-    return next((entry for entry, block in enumerate(table) if block), len(table))
 
 
 def manager_of(shape: Shape) -> Any:
