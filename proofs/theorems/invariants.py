@@ -79,6 +79,7 @@ def _kept(facts: Facts) -> Callable[[Any, Any], Any]:
         return [problem for problem in after.problems() if problem.startswith(names)]
 
     def claim(f: Any, v: Any) -> Any:
+        _ = f.move_take  # only the model says what an operation is
         if not isinstance(v.move, SymbolicInt):
             return _tried(f, MOVES[v.move], problems)
         world = Later(SymbolicWorld((v.place, v.other, v.p, v.q)))
@@ -111,7 +112,7 @@ def _tried(f: Any, name: str, problems: Callable[[PlainWorld, PlainWorld, Made],
         if all(getattr(f, f"move_{one}") is getattr(moves, one) for one in MOVES):
             check_runs()
     if name not in known:
-        known[name] = first_broken(name, move, problems, 20 if move is getattr(moves, name) else 1)
+        known[name] = first_broken(name, move, problems, 60 if move is getattr(moves, name) else 1)
     if known[name]:
         raise AssertionError(known[name])
     return True
@@ -180,6 +181,7 @@ S1 = HeapTheorem(
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_references),
+    meaning="No block is lost and none has two owners by mistake, however large the pool and however many requests.",
     controls=(
         _wrong("construct", "the null block is free at first", _constructed_with_null),
         _wrong("take", "a block that is handed out stays free", _taken_and_free),
@@ -238,6 +240,7 @@ S2 = HeapTheorem(
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_contents),
+    meaning="A request never reads what another one wrote for other tokens.",
     controls=(
         _wrong("hit", "a hit takes a block whatever it is registered for", _hit_anything),
         _wrong("take", "a block that somebody holds is handed out", _taken_from_holder),
@@ -273,6 +276,7 @@ S4 = HeapTheorem(
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_null),
+    meaning="What stands for nothing is never handed out as memory, and never found as a hit.",
     controls=(
         _wrong("register", "a null entry is registered", _registered_null),
         _wrong("drop", "a null entry is given back", _dropped_null),
@@ -304,6 +308,7 @@ class _First(World):
 
 
 def _grown(f: Any, v: Any) -> Any:
+    _ = f.move_take
     if not isinstance(v.move, SymbolicInt):
         return _tried(f, MOVES[v.move], _changed_too_much)
     name = _chosen(v)
@@ -377,6 +382,7 @@ S5 = HeapTheorem(
     },
     assume=_is_move,
     claim=_grown,
+    meaning="A worker that keeps its own copy of a table needs to be told of new entries only.",
     controls=(
         _wrong("take", "a new block takes the place of another one", _taken_in_the_middle),
         _wrong("drop", "the last entry is cut off", _shortened),
@@ -428,6 +434,7 @@ S6 = HeapTheorem(
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_read),
+    meaning="Cutting a window frees no block that the next query reads; a hit begins where it is read.",
     controls=(
         _wrong("drop", "the window is cut an entry too far", _dropped_too_early),
         _wrong("pad", "null entries stand where a query reads", _padded_anywhere),
