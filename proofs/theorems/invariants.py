@@ -18,7 +18,7 @@ from ..invariants.plain_world import Made, PlainWorld, first_broken
 from ..invariants.symbolic_world import Later, SymbolicWorld
 from ..roles.moves import MOVES
 from ..symbolic import SymbolicInt, running, term
-from ..theorem import NegativeControl
+from ..theorem import NegativeControl, Theorem
 
 _VARIABLES = {
     "move": f"which move: {', '.join(f'{number} {name}' for number, name in enumerate(MOVES))}",
@@ -443,4 +443,50 @@ S6 = HeapTheorem(
     ),
 )
 
-THEOREMS = (S1, S2, S4, S5, S6)
+_ENDS = ("advance", "reject", "arrive")
+
+
+def _never_taken_back(f: Any, v: Any) -> Any:
+    number = 0
+    while v.op != number:
+        number += 1
+    found = f.request_after(_ENDS[number], v.n, v.computed, v.scheduled, v.sampled, v.rejected)
+    if found is None:
+        return True
+    before, after, query = found
+    return [before <= after, after <= query]
+
+
+def _taken_back(kind: str, n: Any, computed: Any, scheduled: Any, sampled: Any, rejected: Any) -> Any:
+    """As if drafts counted as settled."""
+    before, after = computed, computed - (rejected if kind == "reject" else 0)
+    legal = every(kind == "reject", rejected > 0, rejected <= computed - n)
+    return (before, after, after) if legal else None
+
+
+SETTLED = Theorem(
+    id="S6.settled",
+    sentence="What is settled is never taken back: no rejected draft, no step and no arrival lets the next query of a "
+    "request stand before the tokens by which its windows were cut.",
+    formal="settled(request) <= settled(request after the operation) <= position of its next query",
+    variables={
+        "op": f"which operation: {', '.join(f'{number} {name}' for number, name in enumerate(_ENDS))}",
+        "n": "known tokens",
+        "computed": "computed tokens, drafts included",
+        "scheduled": "tokens of the step that runs",
+        "sampled": "tokens that it yields",
+        "rejected": "drafts that are rejected",
+    },
+    assume=lambda v: [v.op >= 0, v.op <= 2, v.n >= 1, v.computed >= 0, v.scheduled >= 0, v.sampled >= 0],
+    claim=_never_taken_back,
+    controls=(
+        NegativeControl(
+            "drafts that may be rejected count as settled",
+            {"request_after": _taken_back},
+            assume=lambda v: [v.op == 1, v.n >= 1, v.computed >= 0],
+        ),
+    ),
+    meaning="Asynchronous scheduling may reject drafts late: the window is still there.",
+)
+
+THEOREMS = (S1, S2, S4, S5, S6, SETTLED)
