@@ -99,7 +99,7 @@ class HeapTheorem(Theorem):
     """A statement about all heaps that a scene allows, and all integers that satisfy the assumptions."""
 
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
-        """As every theorem; it is refuted, too, by an example of a path that does not satisfy the claim on real objects."""
+        """As every theorem; an example of a path that does not satisfy the claim on real objects refutes it, too."""
         start = time.perf_counter()
         verdict = _Settling(self, subject, seconds).verdict
         if with_controls and verdict.status in ("proved", "refuted"):

@@ -52,8 +52,8 @@ def result(theorem, status, subject="impl", disputed=(), **fields):
         (result("T2", "proved"), "T2 on impl: proved, but declared refuted (claim 1 fails)"),
         (
             result("T2", "refuted", counterexample={}, message="raises AssertionError: no"),
-            "T2 on impl: refuted by {}: raises AssertionError: no, but declared to be refuted by another counterexample: "
-            "claim 1 fails",
+            "T2 on impl: refuted by {}: raises AssertionError: no, but declared to be refuted by another "
+            "counterexample: claim 1 fails",
         ),
         (
             result("T4", "unavailable", message="cannot be imported"),
