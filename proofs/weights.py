@@ -19,8 +19,7 @@ _BY_SECONDS: Mapping[float, str] = {
     1.4: "T20.requested",
     1.3: "T8.divides T10 T23.converse",
     1.2: "T10.sharp T10.sparse T23",
-    1.1: "T9.hit T11 T16.step T19.depth T19.sizes T21.refused T21.view T23.only "
-    "T25.prepend_n.any T26.stranger",
+    1.1: "T9.hit T11 T16.step T19.depth T19.sizes T21.refused T21.view T23.only T25.prepend_n.any T26.stranger",
 }
 
 SECONDS = {name: seconds for seconds, names in _BY_SECONDS.items() for name in names.split()}
