@@ -10,6 +10,7 @@ import linecache
 import sys
 from collections.abc import Iterator
 from functools import cache
+from itertools import takewhile
 from types import FrameType
 from typing import TypeAlias
 
@@ -82,10 +83,12 @@ def _messages(path: str) -> tuple[tuple[_Place, _Place], ...]:
         return ()
     made: list[ast.expr | None] = []
     for node in ast.walk(tree):
+        for suite in (getattr(node, "body", None), getattr(node, "orelse", None)):
+            if isinstance(suite, list) and suite and isinstance(suite[-1], ast.Raise):
+                before = takewhile(lambda one: isinstance(one, ast.Assign), reversed(suite[:-1]))
+                made += [one.value for one in before if isinstance(one, ast.Assign)]
         if isinstance(node, ast.Raise):
             made.append(node.exc)
-        elif isinstance(node, ast.If | ast.ExceptHandler) and isinstance(node.body[-1], ast.Raise):
-            made += [one.value for one in node.body if isinstance(one, ast.Assign)]
         elif isinstance(node, ast.Assert):
             made.append(node.msg)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):

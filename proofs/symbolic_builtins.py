@@ -10,6 +10,7 @@ from typing import Any
 
 import z3
 
+from .identity import identity_watched
 from .refusal import refusal
 from .solver import ProofError
 from .symbolic import Number, SymbolicBool, SymbolicInt, SymbolicReal, integer_term, is_plain, running, symbol
@@ -160,7 +161,8 @@ def common_divisor(x: Number, y: Number) -> tuple[Any, Any, Any]:
 
 @contextmanager
 def symbolic_builtins(modules: Sequence[ModuleType]) -> Iterator[None]:
-    """While it lasts, these modules see `range`, `len`, `type`, `id` and `gcd` of this file."""
+    """While it lasts, these modules see `range`, `len`, `type`, `id` and `gcd` of this file, and the `is` of
+    `identity`."""
     ours: tuple[tuple[str, Any, Any], ...] = (
         ("range", range, symbolic_range),
         ("len", len, symbolic_len),
@@ -169,6 +171,7 @@ def symbolic_builtins(modules: Sequence[ModuleType]) -> Iterator[None]:
         ("gcd", math.gcd, symbolic_gcd),
     )
     with ExitStack() as restored:
+        restored.enter_context(identity_watched(modules))
         for module in modules:
             for name, original, function in ours:
                 if vars(module).get(name) is original:

@@ -1,11 +1,15 @@
 """Claims that are false must not come out proved, however the function under proof goes about it."""
 
+import re
+from types import ModuleType
+
+import pytest
 import z3
 from blockproof.proofs.quotients import divisor
 from blockproof.proofs.roles.stand_ins import divisor as common
-from blockproof.proofs.solver import solve
+from blockproof.proofs.solver import ProofError, solve
 from blockproof.proofs.symbolic import Run, SymbolicInt, symbol, term
-from blockproof.proofs.symbolic_builtins import common_divisor
+from blockproof.proofs.symbolic_builtins import common_divisor, symbolic_builtins
 
 
 def deep(x, choices=30):
@@ -39,3 +43,120 @@ def test_two_pairs_that_z3_prints_alike_have_divisors_of_their_own():
     one, other = SymbolicInt(z3.If(y.term > 5, tall + 6, 1)), SymbolicInt(z3.If(y.term > 5, tall + 7, 1))
     for of in (lambda a, b: common_divisor(a, b)[0], common):
         assert not always(lambda of=of: of(one, x) == of(other, x), x >= 1)
+
+
+SOURCE = """
+import logging
+import math
+from numbers import Integral
+
+logger = logging.getLogger("drawn")
+
+def kind(x): return 0 if isinstance(x, int) else 1
+def kind_of_truth(x): return 0 if isinstance(x > 0, bool) and isinstance(x > 0, int) else 1
+def abstract_kind(x): return 0 if isinstance(x, Integral) else 1
+def exact_kind(x): return 0 if type(x) is int else 1
+def matched(x):
+    match x:
+        case int(): return 0
+    return 1
+def truth_is_true(x): return 0 if (x == x) is True else 1
+def negative_is_true(x): return 0 if (x != x) is not True else 1
+def is_text(x): return 0 if x is not "" else 1
+def twice(x):
+    numbers = range(x)
+    return sum(numbers) - sum(numbers)
+def floor(x): return math.floor(x) - x + round(x) - x
+def squared(x): return x ** 2 - x * x
+def chosen(x): return [0, 0][x > 3]
+def of_truth(x): return int(x > 3) * int(x <= 3)
+def complains(x):
+    if x < 100:
+        logger.debug("small: %s", x)
+        return 0
+    text = f"{x} is too much"
+    raise ValueError(text)
+
+def plain(x): return int(x)
+def floating(x): return float(x)
+def divided(x): return 0 if x / 3 * 3 == x else 1
+def text(x): return len(str(x))
+def formatted(x): return len(f"{x}")
+def percent(x): return len("%d" % x)
+def printed(x): return len(repr([x]))
+def hashed(x): return hash(x)
+def in_set(x): return len({x, 3})
+def as_key(x): return {3: 0}.get(x, 1)
+def shifted(x): return x << 1
+def masked(x): return x & 1
+def bits(x): return x.bit_length()
+def asked_for_bits(x): return 0 if hasattr(x, "bit_length") else 1
+def as_bytes(x): return x.to_bytes(8, "big")
+def same(x): return 0 if x is x + 0 else 1
+def identity(x): return id(x)
+def one_and_a_half(x): return 0 if x == 1.5 else 1
+def indexed(x): return [1, 2, 3][x]
+def as_range(x): return range(x)[0]
+def member(x): return x in range(x)
+def caught(x):
+    try:
+        hash(x)
+        return 0
+    except Exception:
+        return 1
+def caught_all(x):
+    try:
+        return int(x) * 0
+    except BaseException:
+        return 1
+def of_factor(x): return math.factorial(x)
+def of_text_before_raise(x):
+    if len(str(x)) > 30:
+        return 1
+    raise ValueError(x)
+"""
+FAITHFUL = tuple(re.findall(r"^def (\w+)", SOURCE.partition("def plain")[0], re.MULTILINE))
+REFUSED = tuple(re.findall(r"^def (\w+)", SOURCE[SOURCE.index("def plain") :], re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory):
+    path = tmp_path_factory.mktemp("drawn") / "drawn_functions.py"
+    path.write_text(SOURCE, encoding="utf-8")
+    module = ModuleType("drawn_functions")
+    module.__file__ = str(path)
+    exec(compile(SOURCE, str(path), "exec"), vars(module))
+    return module
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FAITHFUL)
+def test_what_can_be_told_of_a_symbol_is_what_python_tells_of_a_number(name, functions):
+    x, function = symbol("x"), getattr(functions, name)
+    with symbolic_builtins([functions]):
+        found = list(Run("test", [x >= -3, x <= 3], unroll=4).paths(lambda: function(x) == 0))
+    assert all(
+        solve([*path.hypotheses, z3.Not(term(path.value))], 5)[0] == "unsat" for path in found if path.error is None
+    )
+    assert all(function(plain) == 0 for plain in range(-3, 4))
+    assert not [path.error for path in found if path.error is not None]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_told_of_a_symbol_is_refused_with_the_place(name, functions):
+    x, function = symbol("x"), getattr(functions, name)
+    run = Run("test", [x >= 0], unroll=4)
+    with symbolic_builtins([functions]), pytest.raises(ProofError) as caught:
+        list(run.paths(lambda: function(x) == 0))
+    line = SOURCE[: SOURCE.index(f"def {name}(")].count("\n") + 1
+    said = re.search(r"^(\w+), drawn_functions.py line (\d+): ", str(caught.value))
+    assert said, caught.value
+    assert said[1] == name
+    assert line <= int(said[2]) <= line + 5
+
+
+def test_a_message_may_show_a_symbol_and_nothing_else_may(functions):
+    x = symbol("x")
+    with symbolic_builtins([functions]):
+        errors = [path.error for path in Run("test", []).paths(lambda: functions.complains(x))]
+    assert sorted(type(error).__name__ for error in errors) == ["NoneType", "ValueError"]
