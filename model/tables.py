@@ -118,9 +118,10 @@ class Core:
             self.new_block_ids[group] += new
 
     def null_skipped(self, group: int, name: str, settled: int) -> None:
-        """Entries that no query behind the settled tokens reads become null (T3)."""
+        """Entries that no query behind the settled tokens reads become null (T3). States stay for p tokens more: where
+        accepted drafts have reached the end of a block, its state is registered only now."""
         table = self.state.tables[group].get(name, [])
-        end = min(self.skipped_blocks(group, settled), len(table))
+        end = min(self.skipped_blocks(group, settled - self.rules[group].p), len(table))
         gone = [block for block in reversed(table[:end]) if block != NULL]
         table[:end] = [NULL] * end
         self.state.let_go_by_identity(gone)
@@ -239,7 +240,7 @@ def states(core: Core, group: int, plan: Plan, counts: list[int], capped: bool) 
     arranged = arrangement(
         rule,
         table + [UNKNOWN] * arriving,
-        core.skipped_blocks(group, plan.settled),
+        core.skipped_blocks(group, plan.settled - rule.p),
         plan.total,
         plan.main,
         lambda block: is_own(core, block, counts),
@@ -249,9 +250,10 @@ def states(core: Core, group: int, plan: Plan, counts: list[int], capped: bool) 
 
 def extend_states(core: Core, group: int, plan: Plan, table: list[int]) -> None:
     """Align mode: the running state and those of drafts get their blocks (`model.states`)."""
-    counts, first = core.state.references(), core.skipped_blocks(group, plan.settled)
+    rule, counts = core.rules[group], core.state.references()
+    first = core.skipped_blocks(group, plan.settled - rule.p)
     empty, moved, dropped = arrangement(
-        core.rules[group], table, first, plan.total, plan.main, lambda block: is_own(core, block, counts)
+        rule, table, first, plan.total, plan.main, lambda block: is_own(core, block, counts)
     )
     table += [NULL] * (max(empty, default=0) + 1 - len(table))
     blocks = [table[i] for i in moved] + core.state.take(len(empty) - len(moved))

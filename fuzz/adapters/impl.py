@@ -71,5 +71,5 @@ def bind_impl() -> Binding:
         embeddings=lambda numbers: numpy.array(numbers, dtype=numpy.int64).reshape(len(numbers), 1),
         sampling=None,
         hasher_options={},
-        release=replace(release_of(REFERENCE), retention="keyword"),
+        release=replace(release_of(REFERENCE), retention="keyword", loses=frozenset()),
     )

@@ -43,22 +43,23 @@ def _model_length_ignored(manager: Any) -> None:
     manager.max_model_len *= 2
 
 
-@fault("the speculative states of the last step are dropped, not moved", "outcome")
-def _speculative_states_not_moved(manager: Any) -> None:
-    def allocate(single: Any, original: Callable[..., Any], request: str, *rest: Any) -> Any:
-        single._allocated_block_reqs.discard(request)
-        return original(request, *rest)
+@fault("the block of the last computed token serves for new states, too", "free", "outcome", "ref_cnt", "tables")
+def _last_state_not_kept(manager: Any) -> None:
+    def arrange(single: Any, original: Callable[..., Any], table: Any, computed: int, tokens: int) -> Any:
+        return original(table, 0, tokens)
 
-    wrap_each(manager, "allocate_new_blocks", allocate, having="_allocated_block_reqs")
+    wrap_each(manager, "_to_arrange", arrange, having="_to_arrange")
 
 
-@fault("the state before the current one is never given back", "free", "outcome", "ref_cnt")
-def _last_state_leaks(manager: Any) -> None:
+@fault("states behind an entry that is null already are never given back", "free", "outcome", "ref_cnt")
+def _states_leak(manager: Any) -> None:
     def remove(single: Any, original: Callable[..., Any], request: str, computed: int) -> None:
-        single.last_state_block_idx.pop(request, None)
-        original(request, computed)
+        table = single.req_to_blocks.get(request, ())
+        end = min(single._num_skipped_blocks(computed), len(table))
+        if end and not table[end - 1].is_null:
+            original(request, computed)
 
-    wrap_each(manager, "remove_skipped_blocks", remove, having="last_state_block_idx")
+    wrap_each(manager, "remove_skipped_blocks", remove, having="mamba_cache_mode")
 
 
 @fault("the first two entries of a table change places when it grows", "S5", oracles=(CONTRACT,))

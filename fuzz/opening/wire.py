@@ -3,7 +3,7 @@
 A line is JSON: an array whose first element is its kind. Both sides are of one version, so it may change at any time;
 programs in other languages speak the protocol of `program`, which is documented.
 
-* The child begins with `["ready", version, bytes, lacks, hides, block_sizes]` or `["unavailable", message]`.
+* The child begins with `["ready", version, bytes, lacks, hides, loses, block_sizes]` or `["unavailable", message]`.
 * The harness sends `["start", shape]` and `["step", operation]`.
 * The child answers `["Done", value, snapshot, bytes, notes]` (or `Refused`, `Failed`), or
   `["lost", kind, detail, cause]`. The value of `Failed` is the kind of error, or an object with it (`error`) and with

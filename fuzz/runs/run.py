@@ -30,6 +30,7 @@ from ..targets.base import (
     copies_of,
     hidden_fields,
     lacking,
+    losing,
 )
 from .causes import why_failed, why_not_done
 from .judging import USUAL, Judging
@@ -103,7 +104,9 @@ class Run(ABC):
         self.noted = []
         self.shadow: Shadow | None = None
         if SHADOW in self.oracles:
-            self.shadow = Shadow(shape, self.judging.new_memory, strict=STRICT in self.oracles)
+            self.shadow = Shadow(
+                shape, self.judging.new_memory, losses=() if STRICT in self.oracles else losing(self.target)
+            )
         self.contract: Contract | None = None
         begin = time.monotonic()
         try:

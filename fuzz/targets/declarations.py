@@ -1,4 +1,4 @@
-"""Every name that a target may put into `hides` and `lacks`, each with its effect, and the check of what a target says.
+"""Every name that a target may put into `hides`, `lacks` and `loses`, each with its effect, and the check of these.
 
 The page docs/reference/declarations.md is written from this table.
 """
@@ -30,6 +30,16 @@ HIDES: Mapping[str, str] = {
     "append_only": "The core may exchange a block in a table for another one with the same content.",
 }
 """Legal names of `hides`: the fields of a `Snapshot`, and two kinds of behaviour."""
+
+LOSES: Mapping[str, str] = {
+    "chunk-astride-block": "Where a block lies astride two chunks, a hit can end before the chunk for which it was "
+    "made, behind null blocks that the next query reads.",
+    "computed-taken-back": "Windows are cut by tokens that may be taken back (drafts, the last token of a prompt that "
+    "was loaded as a whole): the next query then reads behind the cut.",
+    "running-state-moved-on": "In Mamba's align mode a step that ends further left than the longest one may find null "
+    "where its running state is written.",
+}
+"""Legal names of `loses`: what a target is known to read wrong. The shadow memory counts it instead of reporting it."""
 
 _OPERATIONS: Mapping[str, str] = {
     "Lookup": "Requests are allocated without a lookup, so nothing is ever hit.",
@@ -127,6 +137,12 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = {
     "Group.sink_len": ("Group.kind=sink",),
 }
 """What else is lacking where this is, all at once."""
+_LEGAL: Mapping[str, Mapping[str, str]] = {"hides": HIDES, "lacks": LACKS, "loses": LOSES}
+_EXAMPLES: Mapping[str, str] = {
+    "hides": '{"events", "stats"}',
+    "lacks": '{"Reset", "Allocate.gate"}',
+    "loses": '{"computed-taken-back"}',
+}
 _NEEDED = ("Submit", "Allocate", "Advance", "Free")
 """Operations without which nothing can be tested."""
 
@@ -142,7 +158,7 @@ def with_implied(names: frozenset[str]) -> frozenset[str]:
 
 
 def problem_with_names(attribute: str, value: object) -> str | None:
-    """What is wrong with this value of `hides` or `lacks`, and what to write instead, in one line; None if nothing."""
+    """What is wrong with this value of one of the three, and what to write instead, in one line; None if nothing."""
     if isinstance(value, str):
         return f"{attribute} is the text {value!r}; write a set of names: {{{value!r}}}"
     if isinstance(value, Mapping) or not isinstance(value, Iterable):
@@ -155,23 +171,23 @@ def problem_with_names(attribute: str, value: object) -> str | None:
 
 @cache
 def _problem_with_names(attribute: str, names: frozenset[str]) -> str | None:
-    legal = HIDES if attribute == "hides" else LACKS
+    legal = _LEGAL[attribute]
     unknown = sorted(names - legal.keys())
     return f"{attribute} names {unknown[0]!r}, {_remedy(unknown[0], attribute, legal)} ({PAGE})" if unknown else None
 
 
 def _remedy(name: str, attribute: str, legal: Mapping[str, str]) -> str:
     """Why the name is wrong, and what may have been meant."""
-    other, names = ("lacks", LACKS) if attribute == "hides" else ("hides", HIDES)
-    if name in names:
-        return f"which is a name of {other}; move it there"
+    for other, names in _LEGAL.items():
+        if name in names:
+            return f"which is a name of {other}; move it there"
     if name in _NEEDED:
         return "without which nothing can be tested; every target has it"
     return f"which is unknown; {did_you_mean(name, legal, 'all names are listed')}"
 
 
 def _example(attribute: str) -> str:
-    return '{"events", "stats"}' if attribute == "hides" else '{"Reset", "Allocate.gate"}'
+    return _EXAMPLES[attribute]
 
 
 def problem_with_sizes(value: object) -> str | None:

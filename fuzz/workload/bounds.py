@@ -1,6 +1,6 @@
 """What a scheduler may ask for in the present state: rules that every generator of operations shares."""
 
-from ...model.ops import Item, Shape
+from ...model.ops import Group, Item, Shape
 from ...model.requests import Request
 from ...model.scene import Scene
 
@@ -31,8 +31,20 @@ def without_rows(prompt: tuple[int, ...], embeds: tuple[int | None, ...] | None)
 
 
 def draftable(shape: Shape, most: int) -> int:
-    """Drafts that a step may have, at most `most`: schedulers do not draft more than Mamba layers have states for."""
-    return min([most, *(group.speculative_blocks for group in shape.groups if group.kind == "mamba")])
+    """Drafts that a step may have, at most `most`: schedulers do not draft more than Mamba layers have states for, and
+    in mode align not so many that a token and its drafts fill more than a block."""
+    return min([most, *(states_for_drafts(group) for group in shape.groups if group.kind == "mamba")])
+
+
+def states_for_drafts(group: Group) -> int:
+    """Drafts of one step of which Mamba layers keep the states."""
+    p = group.speculative_blocks
+    return min(p, group.block_size - 1) if group.mamba_mode == "align" else p
+
+
+def keeps_states(shape: Shape) -> bool:
+    """True if some layers keep states: these allow less than keys and values do."""
+    return any(group.kind == "mamba" for group in shape.groups)
 
 
 def holds_nothing(scene: Scene, name: str) -> bool:

@@ -18,6 +18,7 @@ from .bounds import (
     draftable,
     holds_nothing,
     item_named,
+    keeps_states,
     most_rejected,
     sampled_by_step,
     sampled_late,
@@ -62,10 +63,8 @@ class Workload:
         self._layouts = [self._layout() for _ in range(2)] if self._features and self.has("Submit.items") else []
         """Places of multimodal items. Prompts have different items in the same places, so identities collide if a core
         loses the key of an item."""
-        self._drafts = draw.choose((0, 1, 2, 3))
-        if draw.integer(0, 3) or realistic:
-            self._drafts = draftable(shape, self._drafts)
-        self._drafts *= self.has("drafts")
+        self._drafts = draftable(shape, draw.choose((0, 1, 2, 3))) * self.has("drafts")
+        self._states = keeps_states(shape)
         self._externals = draw.integer(0, 3) == 0 and self.has("Allocate.external")
         self._lookahead = draw.choose((0, 0, 1, 4)) * self.has("Allocate.lookahead")
         self._gates = draw.choose((0, 1, 2)) * self.has("Allocate.gate")
@@ -191,12 +190,13 @@ class Workload:
         """The next operation in the life of some request."""
         if not scene.requests:
             return None
-        request = self.draw.choose(list(scene.requests.values()))
+        draw, request = self.draw, self.draw.choose(list(scene.requests.values()))
         name = request.submit.request
         if request.arriving:
             return ops.Arrive(name)
         if request.scheduled:
-            return self._advance(request)
+            unknown = self._states and self.has("Reject") and request.drafts and draw.integer(0, 1)
+            return ops.Reject(name, draw.integer(1, request.drafts)) if unknown else self._advance(request)
         if request.lead and self.draw.integer(0, 1):
             return self._late_news(request)
         if not request.computed and holds_nothing(scene, name):
@@ -214,6 +214,7 @@ class Workload:
         tokens = len(request.tokens)
         delays = self.has("Allocate.delay")
         missing = tokens - start if delays else tokens - start - 1  # a step without new tokens is one that waits
+        missing -= self._states and missing == tokens - start  # a state is of no use if its last token comes again
         external = draw.integer(0, missing) if fresh and self._externals and start < tokens else 0
         room = max_len - start - external
         delay = external > 0 and (not room or draw.integer(0, 1) == 1) and delays
@@ -227,7 +228,8 @@ class Workload:
         if not new and not external:
             return ops.Free(name)
         if new and not delay and start + external + new >= tokens:
-            new = min(room, new + draw.integer(0, self._drafts))
+            drafts = max(0, self._drafts + 1 - new) if self._states else self._drafts
+            new = min(room, new + draw.integer(0, drafts))
         return ops.Allocate(
             name,
             new,
@@ -250,7 +252,8 @@ class Workload:
         end = request.computed + request.scheduled
         if end < len(request.tokens):
             return ops.Advance(name)
-        if end > len(request.tokens) and draw.integer(0, 1) == 0 and self.has("Reject"):
+        late = not (self._states and request.lead)  # with states, at most one step is ahead of the news
+        if late and end > len(request.tokens) and draw.integer(0, 1) == 0 and self.has("Reject"):
             return ops.Advance(name)  # asynchronous: the news comes later
         rejected = draw.integer(0, most_rejected(request))
         return ops.Advance(name, self._tokens(sampled_by_step(request, rejected, self.shape.max_model_len)), rejected)

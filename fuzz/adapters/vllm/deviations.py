@@ -20,10 +20,10 @@ from ....model.tables import (
     reach,
     settled,
     shared_prefix,
-    states,
     worth,
 )
 from ...targets.deviations import MISUSE_UNCHECKED, Deviation, Note, UndefinedStateError, blamed
+from . import state_deviations
 from .identity_deviations import CHANGES, Keys
 from .search import SEARCH, release_hit
 
@@ -45,21 +45,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
         condition="the chunk is no multiple of the block size, and the gate asks for more than the cap",
         source="Theorem T6; S-13.",
     ),
-    Deviation(
-        "mamba-negative-demand",
-        reason="a table longer than needed (drafts became fewer) counts as negative demand and hides another group's",
-        condition="mamba in align mode, required entries fewer than held ones",
-        source="Found by lockstep.",
-    ),
-    Deviation(
-        "mamba-external-state",
-        reason=(
-            "the block for a state that comes from outside is not predicted: with the pool nearly full the allocation "
-            "raises half-way, after it has taken blocks"
-        ),
-        condition="mamba in align mode, external tokens",
-        source="Found by lockstep; vllm-project/vllm#57050 (b), vllm-project/vllm-ascend#11049.",
-    ),
+    *state_deviations.DEVIATIONS,
     Deviation(
         "hit-not-cut",
         reason=(
@@ -239,6 +225,11 @@ def policy_of(declared: Collection[str], note: Note) -> Policy:
         policy = replace(policy, content_keys=of_release.named, event_keys=of_release.shown)
     if "hit-taken-for-external" in declared or "hit-not-cut" in declared:
         policy = replace(policy, attach=partial(attach_in_turn, "hit-taken-for-external" in declared, note))
+    if any(deviation.id in declared for deviation in state_deviations.DEVIATIONS):
+        of_states = state_deviations.ReleaseStates(declared, note)
+        policy = replace(
+            policy, states=of_states.predicted, extend_states=of_states.extend, null_skipped=of_states.null
+        )
     if "common-prefix-unknown" in declared:
         ghosts = _Ghosts(note)
         policy = replace(policy, shared_prefix=ghosts.shared, give_back=ghosts.give_back)
@@ -332,19 +323,6 @@ def release_admits(quirks: Collection[str], core: Core, plan: Plan) -> bool:
     return admits(core, plan._replace(op=replace(op, reserved=0) if "gate-reserved" in quirks else op))
 
 
-# States of Mamba layers in mode align.
-
-
-def release_states(quirks: Collection[str], core: Core, group: int, plan: Plan, entries: int) -> int:
-    """How many states the release predicts."""
-    if plan.op.external and "mamba-external-state" in quirks:
-        plan = plan._replace(op=replace(plan.op, external=0))
-    missing = core.rules[group].required(plan.main) - entries
-    if missing < 0 and not plan.op.external and "mamba-negative-demand" in quirks:
-        return missing
-    return states(core, group, plan, entries)
-
-
 # Attaching, giving back, sharing.
 
 
@@ -405,6 +383,5 @@ DECISIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "settled": (("cut-by-all-computed",), all_computed),
     "capped": (("gate-behind-hit", "chunked-cap"), release_capped),
     "admits": (("gate-lookahead", "gate-reserved"), release_admits),
-    "states": (("mamba-negative-demand", "mamba-external-state"), release_states),
 }
 """By entry of the policy: the deviations that it has, and the release's decision with some of them."""

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from ...targets.declarations import LOSES
+
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
@@ -60,6 +62,8 @@ class Release:
     """Blocks are also spread over the ranks of prefill context parallelism."""
     events_name_groups: bool = False
     """An event says which group it belongs to."""
+    loses: frozenset[str] = frozenset(LOSES)
+    """What it is known to read wrong (`targets.base.losing`)."""
     kinds_missing: frozenset[str] = frozenset()
     """Kinds of groups for which there is no spec."""
 

@@ -56,6 +56,8 @@ class VllmStyleTarget:
         self.name = name
         self.lacks = binding.release.lacks
         """See `targets.base.lacking` and `Release.lacks`."""
+        self.loses = binding.release.loses
+        """See `targets.base.losing`."""
         self.hides: frozenset[str] = frozenset()
         """See `targets.base.hidden_fields` and `Release.hides`; known once a core is built."""
         self.copies: tuple[tuple[int, int], ...] = ()
