@@ -4,7 +4,6 @@ from typing import Any
 
 from .block_pool import BlockPool
 from .extra_keys import CacheableRequest
-from .hit_search import PrefixSearch
 from .kv_cache_block import KVCacheBlock
 from .kv_cache_interface import SinkFullAttentionSpec
 from .manager_base import SingleTypeKVCacheManager
@@ -13,7 +12,6 @@ from .manager_base import SingleTypeKVCacheManager
 class FullAttentionManager(SingleTypeKVCacheManager):
     """Every token attends to all before it; also MLA and TQ."""
 
-    search_type = PrefixSearch
     spreads_over_ranks = True
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:

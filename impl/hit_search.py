@@ -6,15 +6,15 @@ always possible. A search is asked about ever smaller bounds, and remembers what
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
 from sys import maxsize
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from .block_hashing import BlockHashList
 from .block_pool import BlockPool
-from .kv_cache_block import KVCacheBlock
+from .kv_cache_block import BlockHash, KVCacheBlock
 
 HitBlocks: TypeAlias = tuple[list[KVCacheBlock], ...]
 """One list per group asked; entry `i` is the block of tokens `i*b .. (i+1)*b - 1`, null where none is read."""
@@ -26,6 +26,7 @@ class HitTerms:
 
     group_ids: Sequence[int]
     pool: BlockPool
+    spec: Any
     block_size: int
     """Of a table's entries, in tokens, over all ranks."""
     ranks: int
@@ -34,14 +35,14 @@ class HitTerms:
     """Blocks in an alignment."""
     behind: int
     """1 where drafts need the block behind a hit, else 0."""
-    skipped: Callable[[int], int]
-    """How many leading tokens the query at a position does not read; never falls as the position grows."""
+    need: int | None
+    """Blocks in a row before a boundary that its query reads, and the one behind; None where it depends on more."""
 
-    def registered(self, hashes: BlockHashList, first: int, end: int) -> list[list[KVCacheBlock]]:
-        """The run of registered blocks that begins at index `first` and ends before `end`."""
+    def registered(self, hashes: Iterable[BlockHash]) -> list[list[KVCacheBlock]]:
+        """The blocks under these hashes, up to the first that is not registered."""
         get_cached_block, group_ids = self.pool.get_cached_block, self.group_ids
         run: list[list[KVCacheBlock]] = []
-        for block_hash in islice(hashes, first, end):
+        for block_hash in hashes:
             found = get_cached_block(block_hash, group_ids)
             if found is None:
                 break
@@ -64,12 +65,12 @@ class HitSearch(ABC):
         """The blocks of a hit of so many tokens, the last answer, which is not 0."""
 
     def _behind_nulls(self, num_nulls: int, found: list[list[KVCacheBlock]]) -> HitBlocks:
-        null = self._terms.pool.null_block
-        rows = tuple([[null] * num_nulls for _ in self._terms.group_ids])
-        if found:
-            for row, blocks in zip(rows, zip(*found, strict=True), strict=True):
-                row.extend(blocks)
-        return rows
+        null, rows = self._terms.pool.null_block, []
+        for i in range(len(self._terms.group_ids)):
+            row = [null] * num_nulls
+            row += [blocks[i] for blocks in found]
+            rows.append(row)
+        return tuple(rows)
 
 
 class PrefixSearch(HitSearch):
@@ -84,7 +85,7 @@ class PrefixSearch(HitSearch):
         if most < per:
             return 0
         if self._run is None:
-            self._run = terms.registered(self._hashes, 0, most + behind)
+            self._run = terms.registered(islice(self._hashes, most + behind))
         return max(0, min(most, len(self._run) - behind)) // per * per * terms.block_size
 
     def blocks(self, length: int) -> HitBlocks:
@@ -103,13 +104,16 @@ class ChunkSearch(HitSearch):
         """The end of the run, cut to the alignment, if that lies in the chunk; else the same in the chunk before."""
         terms = self._terms
         size, per, behind = terms.block_size, terms.per, terms.behind
+        chunk: int = terms.spec.attention_chunk_size
         most = min(bound // size, len(self._hashes) - behind)
         while most >= per:
             candidate = most // per * per
-            start = terms.skipped(candidate * size)
+            start = before_chunk(candidate * size, chunk)
             first = start // size
             if first != self._first:
-                self._first, self._run = first, terms.registered(self._hashes, first, candidate + behind)
+                # By index: an iterator would pass over all blocks before.
+                hashes = map(self._hashes.__getitem__, range(first, candidate + behind))
+                self._first, self._run = first, terms.registered(hashes)
             candidate = min(candidate, first + len(self._run) - behind) // per * per
             if candidate * size >= start:
                 return candidate * size
@@ -121,8 +125,8 @@ class ChunkSearch(HitSearch):
         return self._behind_nulls(self._first, self._run[: length // self._terms.block_size - self._first])
 
 
-class RecentPastSearch(HitSearch):
-    """For queries that read the tokens from `skipped(q)` on: looks blocks up from the right to the left.
+class TailSearch(HitSearch):
+    """For queries that read the last blocks before them, always as many: looks blocks up from the right to the left.
 
     Where a boundary lacks block `i`, all boundaries between them lack it too, as they reach at least as far back. So
     the next candidate is the last boundary that ends, with the block behind it, before block `i`.
@@ -135,27 +139,24 @@ class RecentPastSearch(HitSearch):
 
     def longest(self, bound: int) -> int:
         """The first candidate, from the bound to the left, that lacks nothing."""
-        terms, hashes = self._terms, self._hashes
+        terms, hashes, need = self._terms, self._hashes, self._terms.need or 0
         per, behind, get_cached_block, group_ids = terms.per, terms.behind, terms.pool.get_cached_block, terms.group_ids
         most = min(bound // terms.block_size, len(hashes) - behind)
         while most >= per:
             candidate = most // per * per
-            end, first_read = candidate + behind, self._first_read(candidate)
-            if first_read >= end:
-                return candidate * terms.block_size  # a window of one token: it needs nothing
-            if end <= self._first:
+            if not need:
+                return candidate * terms.block_size
+            if candidate + behind <= self._first:
                 # Nothing is known of its last block: go on to a candidate that has this one at least.
-                for i in range(end - 1, behind - 1, -per):
+                for i in range(candidate + behind - 1, behind - 1, -per):
                     found = get_cached_block(hashes[i], group_ids)
                     if found is not None:
                         break
                 else:
                     return 0
+                candidate = i + 1 - behind
                 self._first, self._end, self._found = i, i + 1, [found]
-                if i + 1 < end:
-                    candidate = i + 1 - behind
-                    first_read = self._first_read(candidate)
-            for i in range(self._first - 1, first_read - 1, -1):
+            for i in range(self._first - 1, max(0, candidate + behind - need) - 1, -1):
                 found = get_cached_block(hashes[i], group_ids)
                 if found is None:
                     most = i - behind
@@ -168,15 +169,19 @@ class RecentPastSearch(HitSearch):
 
     def blocks(self, length: int) -> HitBlocks:
         """Nulls for what is not read, then what is."""
-        num_blocks = length // self._terms.block_size
-        first = min(num_blocks, self._first_read(num_blocks))
-        found = self._found[self._end - num_blocks : self._end - first] if first < num_blocks else []
+        terms = self._terms
+        num_blocks = length // terms.block_size
+        first = max(0, num_blocks + terms.behind - (terms.need or 0))
+        if first >= num_blocks:
+            return self._behind_nulls(num_blocks, [])
+        found = self._found[self._end - num_blocks : self._end - first]
         found.reverse()
         return self._behind_nulls(first, found)
 
-    def _first_read(self, num_blocks: int) -> int:
-        """Index of the first block that the query behind so many blocks reads, or `num_blocks` if it reads none."""
-        return max(0, self._terms.skipped(num_blocks * self._terms.block_size)) // self._terms.block_size
+
+def before_chunk(query: int, chunk: int) -> int:
+    """How many leading tokens lie before the chunk of the query at a position."""
+    return query // chunk * chunk
 
 
 def longest_common_hit(searches: Sequence[HitSearch], bound: int) -> int:

@@ -1,10 +1,11 @@
 """Manager of layers that keep a state per sequence instead of keys and values per token (core.md §7)."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .block_pool import BlockPool
 from .extra_keys import CacheableRequest
+from .hit_search import TailSearch
 from .kv_cache_block import BlockHashWithGroupId, KVCacheBlock
 from .kv_cache_interface import MambaSpec
 from .manager_base import SingleTypeKVCacheManager
@@ -20,6 +21,7 @@ class MambaManager(SingleTypeKVCacheManager):
     drafts. In the other modes the table grows like that of full attention.
     """
 
+    search_type = TailSearch
     drafts_read_behind = False  # a state is all or nothing: drafts have blocks of their own
 
     def __init__(self, kv_cache_spec: MambaSpec, block_pool: BlockPool, *args: Any, **kwargs: Any) -> None:
@@ -31,21 +33,12 @@ class MambaManager(SingleTypeKVCacheManager):
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """All but the last token, whose state contains the rest; -1 for 0."""
-        return _before_state(num_computed_tokens)
+        return num_computed_tokens - 1
 
     @classmethod
-    def skipped_at(cls, kv_cache_spec: MambaSpec) -> Callable[[int], int]:
-        """All but the last token before a query, whose state contains the rest; -1 at position 0."""
-        return _before_state
-
-    @classmethod
-    def read_at_next_boundary(
-        cls, kv_cache_spec: MambaSpec, blocks: range, block_size: int, unit: int
-    ) -> list[bool] | None:
-        """The block ends at the boundary."""
-        if unit == block_size:
-            return None
-        return [(i + 1) * block_size % unit == 0 for i in blocks]
+    def blocks_read_before(cls, kv_cache_spec: MambaSpec, block_size: int) -> int:
+        """One: its state contains the rest."""
+        return 1
 
     def get_num_blocks_to_allocate(
         self,
@@ -129,7 +122,7 @@ class MambaManager(SingleTypeKVCacheManager):
         missing = list(places)
         for place, block in zip(missing, self.block_pool.get_new_blocks(len(missing)), strict=True):
             table[place] = block
-        self._give_back(reversed(dropped))
+        self._give_back(dropped[::-1])
         return table[before:]
 
     def _to_arrange(
@@ -149,15 +142,6 @@ class MambaManager(SingleTypeKVCacheManager):
         stays = cdiv(num_computed_tokens, self.block_size) - 1
         held = [i for i, block in enumerate(table) if not block.is_null]
         return empty, [i for i in held if i != stays and not running <= i < end]
-
-    def _give_back(self, blocks: Iterable[KVCacheBlock]) -> None:
-        """Blocks without identity will be reused first, since no lookup can find their content."""
-        registered: list[KVCacheBlock] = []
-        others: list[KVCacheBlock] = []
-        for block in blocks:
-            (others if block.block_hash is None else registered).append(block)
-        self.block_pool.free_blocks(registered)
-        self.block_pool.free_blocks(others, prepend=True)
 
     def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
         """Register the states after full blocks, and note that this step still writes them."""
@@ -197,7 +181,3 @@ class MambaManager(SingleTypeKVCacheManager):
 def _is_own(block: KVCacheBlock) -> bool:
     """Whether the block may be overwritten: nobody else holds it, and no lookup finds it."""
     return block.ref_cnt == 1 and block.block_hash is None
-
-
-def _before_state(query: int) -> int:
-    return query - 1

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import InitVar, dataclass
 from math import lcm
 from typing import Any, ClassVar
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from .block_hashing import BlockHashList
 from .block_pool import BlockPool
 from .extra_keys import CacheableRequest
-from .hit_search import HitBlocks, HitSearch, HitTerms, RecentPastSearch
+from .hit_search import HitBlocks, HitSearch, HitTerms, PrefixSearch
 from .kv_cache_block import KVCacheBlock
 from .kv_cache_interface import (
     FullAttentionSpec,
@@ -37,7 +37,7 @@ class SingleTypeKVCacheManager(ABC):
     """Whether drafts may need the block behind a hit; a running state is no such block."""
     spreads_over_ranks = False
     """Whether hits go with context parallelism."""
-    search_type: ClassVar[type[HitSearch] | None] = RecentPastSearch
+    search_type: ClassVar[type[HitSearch] | None] = PrefixSearch
     """How hits are searched; None for a type that has none."""
 
     kv_cache_spec: KVCacheSpec
@@ -75,11 +75,6 @@ class SingleTypeKVCacheManager(ABC):
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """How many leading tokens no query at position `num_computed_tokens` or later attends to."""
         return 0
-
-    @classmethod
-    def skipped_at(cls, kv_cache_spec: Any) -> Callable[[int], int]:
-        """`get_num_skipped_tokens` of groups with this spec."""
-        return _nothing
 
     def get_num_blocks_to_allocate(
         self,
@@ -251,16 +246,29 @@ class SingleTypeKVCacheManager(ABC):
         if segment:
             mask = cls.read_at_next_boundary(kv_cache_spec, blocks, size, segment)
             if mask is not None and use_eagle:
-                mask = [read or (i > 0 and i * size % segment == 0) for i, read in zip(blocks, mask, strict=True)]
+                per = segment // size
+                mask = [read or (i > 0 and i % per == 0) for i, read in zip(blocks, mask, strict=True)]
         if mask is None:
             return None
         if retention_interval is not None and num_prompt_tokens is not None:
             replay = replay_boundary(num_prompt_tokens, tokens_behind, alignment_tokens)
             if replay > 0:
-                first, behind = max(0, cls.skipped_at(kv_cache_spec)(replay)) // size, 1 if use_eagle else 0
-                for i in range(max(start_block, first), min(end_block, replay // size + behind)):
+                edge = replay // size
+                first, end = cls.first_read(kv_cache_spec, edge, size), edge + 1 if use_eagle else edge
+                for i in range(max(start_block, first), min(end_block, end)):
                     mask[i - start_block] = True
         return mask
+
+    @classmethod
+    def blocks_read_before(cls, kv_cache_spec: Any, block_size: int) -> int | None:
+        """How many blocks before a boundary the query there reads; None if it reads all."""
+        return None
+
+    @classmethod
+    def first_read(cls, kv_cache_spec: Any, num_blocks: int, block_size: int) -> int:
+        """Index of the first block that the query behind so many blocks reads."""
+        need = cls.blocks_read_before(kv_cache_spec, block_size)
+        return 0 if need is None else max(0, num_blocks - need)
 
     @classmethod
     def read_at_next_boundary(cls, kv_cache_spec: Any, blocks: range, block_size: int, unit: int) -> list[bool] | None:
@@ -268,7 +276,10 @@ class SingleTypeKVCacheManager(ABC):
 
         If a query at any multiple does, that one does: the later ones reach less far back. None if all blocks are read.
         """
-        return None
+        need, per = cls.blocks_read_before(kv_cache_spec, block_size), unit // block_size
+        if need is None or need >= per:
+            return None
+        return [i % per >= per - need for i in blocks]
 
     def free(self, request_id: str) -> None:
         """Give back all blocks of a request, the end of its table first. Nothing happens for an unknown one."""
@@ -325,14 +336,17 @@ class SingleTypeKVCacheManager(ABC):
         block_size = kv_cache_spec.block_size * ranks
         if alignment_tokens % block_size:
             alignment_tokens = lcm(alignment_tokens, block_size)
+        behind = 1 if use_eagle and cls.drafts_read_behind else 0
+        need = cls.blocks_read_before(kv_cache_spec, block_size)
         return HitTerms(
             kv_cache_group_ids,
             block_pool,
+            kv_cache_spec,
             block_size,
             ranks,
             alignment_tokens // block_size,
-            1 if use_eagle and cls.drafts_read_behind else 0,
-            cls.skipped_at(kv_cache_spec),
+            behind,
+            None if need is None else need + behind,
         )
 
     @classmethod
@@ -425,10 +439,6 @@ class SingleTypeKVCacheManager(ABC):
             f"running request {request_id} comes with a hit of {len(new_computed_blocks)} blocks: "
             "only a request that is not running can use one"
         )
-
-
-def _nothing(position: int) -> int:
-    return 0
 
 
 def replay_boundary(num_prompt_tokens: int, behind: int, alignment: int) -> int:

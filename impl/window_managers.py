@@ -1,16 +1,17 @@
 """Managers of types whose queries see only the recent past: sliding window and chunks (core.md §§7, 8)."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from .hit_search import ChunkSearch
+from .hit_search import ChunkSearch, TailSearch, before_chunk
 from .kv_cache_interface import ChunkedLocalAttentionSpec, SlidingWindowSpec
 from .manager_base import SingleTypeKVCacheManager
+from .spec_base import cdiv
 
 
 class SlidingWindowManager(SingleTypeKVCacheManager):
     """A token attends to itself and the `sliding_window - 1` tokens before it."""
+
+    search_type = TailSearch
 
     def __init__(self, kv_cache_spec: SlidingWindowSpec, *args: Any, **kwargs: Any) -> None:
         super().__init__(kv_cache_spec, *args, **kwargs)
@@ -18,22 +19,17 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """All tokens before the window of the next one."""
-        return before_window(num_computed_tokens, self.sliding_window)
+        return max(0, num_computed_tokens - self.sliding_window + 1)
 
     @classmethod
-    def skipped_at(cls, kv_cache_spec: SlidingWindowSpec) -> Callable[[int], int]:
-        """All tokens before the window of a query."""
-        return partial(before_window, window=kv_cache_spec.sliding_window)
+    def blocks_read_before(cls, kv_cache_spec: SlidingWindowSpec, block_size: int) -> int:
+        """Those that the window of the boundary reaches into."""
+        return cls._contiguous_blocks_for_hit(kv_cache_spec.sliding_window, block_size, False)
 
     @classmethod
-    def read_at_next_boundary(
-        cls, kv_cache_spec: SlidingWindowSpec, blocks: range, block_size: int, unit: int
-    ) -> list[bool] | None:
-        """The last token of the block lies in the window of the boundary."""
-        before = kv_cache_spec.sliding_window - 1
-        if unit - block_size < before:
-            return None  # even the first block behind a boundary is in the window of the next one
-        return [-(i + 1) * block_size % unit < before for i in blocks]
+    def _contiguous_blocks_for_hit(cls, window_size: int, block_size: int, use_eagle: bool) -> int:
+        """Blocks in a row that a hit needs so that the next token finds its window; one more behind with eagle."""
+        return cdiv(window_size - 1, block_size) + (1 if use_eagle else 0)
 
     def free(self, request_id: str) -> None:
         """Give back all blocks, each part the table's end first: those without identity to the front of the queue."""
@@ -59,9 +55,9 @@ class ChunkedLocalAttentionManager(SingleTypeKVCacheManager):
         return before_chunk(num_computed_tokens, self.attention_chunk_size)
 
     @classmethod
-    def skipped_at(cls, kv_cache_spec: ChunkedLocalAttentionSpec) -> Callable[[int], int]:
-        """All tokens before the chunk of a query."""
-        return partial(before_chunk, chunk=kv_cache_spec.attention_chunk_size)
+    def first_read(cls, kv_cache_spec: ChunkedLocalAttentionSpec, num_blocks: int, block_size: int) -> int:
+        """The block in which the chunk of the query begins."""
+        return before_chunk(num_blocks * block_size, kv_cache_spec.attention_chunk_size) // block_size
 
     @classmethod
     def read_at_next_boundary(
@@ -74,13 +70,3 @@ class ChunkedLocalAttentionManager(SingleTypeKVCacheManager):
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """Always 0: the prefix leaves the chunk."""
         return 0
-
-
-def before_window(query: int, window: int) -> int:
-    """How many leading tokens lie before the window of the query at a position."""
-    return max(0, query - window + 1)
-
-
-def before_chunk(query: int, chunk: int) -> int:
-    """How many leading tokens lie before the chunk of the query at a position."""
-    return query // chunk * chunk

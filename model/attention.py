@@ -4,7 +4,6 @@ Everything here is a pure function of numbers. Lengths are in tokens; a table en
 """
 
 from collections.abc import Sequence
-from math import gcd
 
 from . import arith
 from .ops import FULL_FAMILY, SLIDING_FAMILY, Group, Shape
@@ -97,7 +96,7 @@ class Chunked(Rule):
     def cap(self, lookahead: int = 0) -> int:
         """See `arith.cap_chunked` (T6)."""
         batched, max_len = self.shape.max_num_batched_tokens, self.shape.max_model_len
-        return arith.cap_chunked(self.k, self.b, gcd(self.k, self.b), batched, max_len) + arith.cdiv(lookahead, self.b)
+        return arith.cap_chunked(self.k, self.b, batched, max_len) + arith.cdiv(lookahead, self.b)
 
 
 class Mamba(Rule):

@@ -301,7 +301,7 @@ def _worked_example() -> Iterator[str]:
     yield "| model | window | budget of a step | max length | cap | most held | decoding | given away |"
     yield "|---|---|---|---|---|---|---|---|"
     for name, window, block, layers, heads, size, width in EXAMPLES:
-        bytes_per_block = arith.page_keys_values(block, heads, size, size, width) * layers
+        bytes_per_block = block * heads * (size + size) * width * layers
         for batched in BUDGETS:
             for max_len in MAX_LENS:
                 cap = arith.cap_sliding(window, block, batched, max_len)

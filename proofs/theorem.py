@@ -17,7 +17,7 @@ import z3
 
 from .claims import every
 from .kernel import Account, Proved, follows
-from .solver import Obligation, ProofError, UndecidedError, assert_all, has_product, solve
+from .solver import Obligation, ProofError, UndecidedError, has_product, question, solve
 from .symbolic import Condition, Path, Run, SymbolicBool, symbol, term, truth
 from .symbolic_builtins import symbolic_builtins
 from .watched import Watched
@@ -107,7 +107,7 @@ class Statement:
     bounded: str = ""
     """What is not symbolic, and why that is no loss; empty if everything is."""
     refuted_on: Mapping[str, str] = field(default_factory=dict)
-    """Subjects for which the answer is known to be no, with what that means for a user."""
+    """Cores for which the answer is no, with what that means for a user; `expectations` decides whether it is."""
     meaning: str = ""
     """What it means for a user, in blocks and bytes."""
 
@@ -342,9 +342,7 @@ def fixed_to(name: str, value: int, theorem: Theorem) -> z3.BoolRef:
 
 def satisfiable_question(name: str, formulas: Sequence[z3.BoolRef]) -> str:
     """The question whether the formulas can hold together, as SMT-LIB 2; the answer must be `sat`."""
-    solver = z3.Solver()
-    assert_all(solver, formulas)
-    return f"; {name}: must be sat\n(set-logic ALL)\n{solver.to_smt2()}"
+    return f"; {name}: must be sat\n{question(formulas)}"
 
 
 def _replay(functions: Functions, claim: Claim, values: Mapping[str, int]) -> tuple[bool, str]:

@@ -18,7 +18,7 @@ from ..adapters import forms
 from .options import JsonOption, known_or_usage
 
 if TYPE_CHECKING:
-    from ...proofs.campaign import Campaign, Interpreter, Result
+    from ...proofs.campaign import Campaign, Interpreter, Result, Task
     from ...proofs.theorem import Statement
 
 OURS = ("model", "impl")
@@ -28,8 +28,9 @@ def prove(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="T1 takes T1.full with it.")] = None,
     target: Annotated[list[str] | None, typer.Option(help=f"model, impl, {forms()}; repeatable.")] = None,
     cross_check: Annotated[
-        bool | None, typer.Option("--cross-check/--no-cross-check", help="Ask cvc5 too; by default if it is installed.")
-    ] = None,
+        bool,
+        typer.Option("--cross-check/--no-cross-check", help="Let cvc5 confirm every answer; the result says if not."),
+    ] = True,
     seconds: Annotated[float, typer.Option(min=0.1, help="For each question to a solver.")] = 10.0,
     jobs: Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 takes as many as there are cores.")] = 0,
     export: Annotated[Path | None, typer.Option(help="Write every obligation to this folder, as SMT-LIB 2.")] = None,
@@ -37,20 +38,27 @@ def prove(
         "unsettled"
     ),
     write: Annotated[Path | None, typer.Option(help="Write the theorems up as Markdown pages in this folder.")] = None,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Settle only what runs a function that has changed since the record.")
+    ] = False,
+    write_expected: Annotated[
+        Path | None, typer.Option(help="Write what each theorem came to to this folder: proofs/expected of a checkout.")
+    ] = None,
     list_only: Annotated[bool, typer.Option("--list", help="Only name the theorems.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Prove or refute the theorems for the model, our core, or a real release; refute their negative controls.
 
-    Exits with 0 if each came out as declared, 1 if one did not, or a solver could not say, or the solvers disagree,
-    130 if Ctrl-C ended it before all were settled.
+    What each must come to is declared for model, our core and vLLM 0.23.0. Exits with 0 if each did, 1 if one did
+    not, a solver could not say, or the solvers disagree; for another core, 1 if one is refuted. 3 without cvc5, unless
+    --no-cross-check is given; 130 if Ctrl-C ended it before all were settled.
     """
     from ...proofs import installed
 
     if not installed.z3_installed():
         print(f"blockproof: prove needs the solver z3, which is not installed; {installed.REMEDY}", file=sys.stderr)
         raise typer.Exit(3)
-    from ...proofs import judgement, pages
+    from ...proofs import expectations, judgement, pages
     from ...proofs.campaign import Campaign
     from ...proofs.theorems import THEOREMS
     from ..findings.words import plural
@@ -62,52 +70,80 @@ def prove(
         _print_list(chosen, as_json)
         return
     if cross_check and not installed.cvc5_installed():
-        raise typer.BadParameter(f"--cross-check: cvc5 is not installed; {installed.REMEDY}")
-    checked = installed.cvc5_installed() if cross_check is None else cross_check
-    campaign = Campaign(jobs or os.cpu_count() or 1, seconds, checked)
+        print(
+            "blockproof: cvc5, which confirms every answer, is not installed; "
+            f"{installed.REMEDY}, or add --no-cross-check",
+            file=sys.stderr,
+        )
+        raise typer.Exit(3)
+    campaign = Campaign(jobs or os.cpu_count() or 1, seconds, cross_check)
 
     def tell(result: "Result") -> None:
         if not as_json and not ids:
-            print(_line(result, checked), flush=True)
+            print(_line(result, cross_check), flush=True)
 
-    results, interrupted = _settled(campaign, judgement.longest_first(chosen), target or list(OURS), tell)
+    results, interrupted = _settled(campaign, judgement.longest_first(chosen), target or list(OURS), changed, tell)
     results = judgement.in_order(results, chosen)
-    problems = judgement.problems(results, chosen)
+    if write_expected is not None and not interrupted:
+        expectations.write(write_expected, results, [theorem.id for theorem in THEOREMS])
+    expected = expectations.read([result.verdict.subject for result in results], write_expected or expectations.FOLDER)
+    problems = judgement.problems(results, expected)
     left = [f"left behind: {path}" for path in judgement.keep_unsettled(results, out)]
     if export is not None:
         left.append(f"{plural(judgement.export(results, export), 'question')} written to {export}")
     if write is not None and not interrupted:
-        pages.write(write, chosen, pages.recorded(results, checked))
+        pages.write(write, chosen, pages.recorded(results, cross_check))
     if as_json:
-        print(json.dumps({"results": [_plain(result) for result in results], "problems": problems}, indent=2))
+        plain = [_plain(result) for result in results]
+        print(json.dumps({"cross_checked": cross_check, "results": plain, "problems": problems}, indent=2))
     else:
-        asked = [line for theorem in chosen if ids for line in _written_out(theorem, results, checked)]
-        print("\n".join([*asked, *_summary(results, checked), *left, *problems]))
+        asked = [line for theorem in chosen if ids for line in _written_out(theorem, results, cross_check)]
+        said = [*asked, *_summary(results, cross_check), *judgement.unsaid(results, expected), *left, *problems]
+        print("\n".join(said or ["no function under the theorems has changed since the record"]))
     if interrupted:
         print("interrupted: what is not listed was not settled", file=sys.stderr)
     raise typer.Exit(1 if problems else 130 if interrupted else 0)
 
 
 def _settled(
-    campaign: "Campaign", theorems: "list[Statement]", targets: list[str], tell: "Callable[[Result], None]"
+    campaign: "Campaign",
+    theorems: "list[Statement]",
+    targets: list[str],
+    changed: bool,
+    tell: "Callable[[Result], None]",
 ) -> "tuple[list[Result], bool]":
     """The results in the order in which they came, each told at once, and whether Ctrl-C ended it."""
-    from ...proofs.campaign import Task
     from ..reports.progress import steps
 
     results: list[Result] = []
-    with _interpreters(targets) as places, steps(len(theorems) * len(places), "answer") as show:
+    with _interpreters(targets) as places:
+        tasks = _tasks(theorems, places, changed)
+        with steps(sum(len(task.places) for task in tasks), "answer") as show:
 
-        def done(result: "Result") -> None:
-            results.append(result)
-            show(len(results), result.verdict.theorem)
-            tell(result)
+            def done(result: "Result") -> None:
+                results.append(result)
+                show(len(results), result.verdict.theorem)
+                tell(result)
 
-        try:
-            campaign.run([Task(theorem.id, tuple(places)) for theorem in theorems], done)
-        except KeyboardInterrupt:
-            return results, True
+            try:
+                campaign.run(tasks, done)
+            except KeyboardInterrupt:
+                return results, True
     return results, False
+
+
+def _tasks(theorems: "list[Statement]", places: "list[Interpreter]", changed: bool) -> "list[Task]":
+    """What is to be settled where; with `changed`, only what runs a function that is not as the record has it."""
+    from ...proofs.campaign import Task
+    from ...proofs.changes import stale
+    from ..releases.verify_proofs import RECORD
+
+    wanted = {place.subject: stale(RECORD, place) if changed else None for place in places}
+    tasks = []
+    for theorem in theorems:
+        there = [place for place in places if (names := wanted[place.subject]) is None or theorem.id in names]
+        tasks += [Task(theorem.id, tuple(there))] if there else []
+    return tasks
 
 
 @contextmanager
@@ -138,7 +174,9 @@ def _interpreters(targets: list[str]) -> "Iterator[list[Interpreter]]":
 
 def _line(result: "Result", checked: bool) -> str:
     verdict = result.verdict
-    head = f"{verdict.theorem:16} {verdict.subject:13} {verdict.status:11}"
+    from ...proofs.expectations import outcome
+
+    head = f"{verdict.theorem:16} {verdict.subject:13} {outcome(verdict):16}"
     if verdict.status in ("unavailable", "undecided"):
         return f"{head} {verdict.message}"
     refuted = sum(status == "refuted" for status in verdict.controls.values())
@@ -170,23 +208,26 @@ def _values(counterexample: dict[str, Any]) -> str:
 
 
 def _summary(results: "list[Result]", checked: bool) -> list[str]:
+    from ...proofs.expectations import outcome
+
     lines = []
     for subject in dict.fromkeys(result.verdict.subject for result in results):
         mine = [result for result in results if result.verdict.subject == subject]
-        counts = {status: sum(r.verdict.status == status for r in mine) for status in _STATUSES}
-        said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        outcomes = [outcome(result.verdict) for result in mine]
+        said = ", ".join(f"{outcomes.count(one)} {one}" for one in sorted(set(outcomes)))
         z3, cvc5 = sum(r.verdict.seconds for r in mine), sum(r.opinion_seconds for r in mine)
-        second = f", cvc5 {cvc5:.1f} s" if checked else "; not cross-checked: cvc5 is not installed or not asked"
+        second = f", cvc5 {cvc5:.1f} s" if checked else "; not confirmed by cvc5 (--no-cross-check)"
         obligations = sum(len(result.verdict.smtlib) for result in mine)
         lines.append(f"{subject}: {said}; {obligations:,} obligations; Z3 {z3:.1f} s{second}")
     return lines
 
 
-_STATUSES = ("proved", "refuted", "undecided", "unavailable")
-
-
 def _plain(result: "Result") -> dict[str, object]:
+    from ...proofs.expectations import come_to
+
     verdict = asdict(result.verdict)
+    came_to = come_to(result.verdict)
+    verdict |= {"outcome": came_to.outcome, "witness": came_to.witness}
     verdict["obligations"] = len(verdict.pop("smtlib"))
     del verdict["satisfiable"]
     return verdict | {"confirmed": result.confirmed, "disputed": [said for _, said in result.disputed]}

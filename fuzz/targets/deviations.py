@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from ...model.answers import Json
 from ...model.attention import CoreError
+from ...model.config_json import Json
 from ...model.core import Model
 from ...model.legal import misuse
 from ...model.ops import Allocate, Done, Failed, Operation, Outcome, Shape

@@ -51,7 +51,8 @@ class Known:
             return None
         submit = self.submit
         items = tuple(sorted((item.offset, item.length, item.identifier) for item in submit.items if item.offset < end))
-        embeds = submit.embeds[:end] if submit.embeds is not None else None
+        rows = submit.embeds[:end] if submit.embeds is not None else ()
+        embeds = rows if any(row is not None for row in rows) else None
         rest = tuple(
             getattr(submit, name)
             for name in submit.__dataclass_fields__

@@ -6,6 +6,7 @@ has a quantifier. Assuming too little can only leave a theorem unproved.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from typing import Any
 
 import z3
@@ -23,6 +24,10 @@ _INT, _BOOL = z3.IntSort(), z3.BoolSort()
 
 DEPTH = 2
 """How far points are followed that only what is known of another point has brought up: a chain of them need not end."""
+
+
+_ABOUT_PLACES: dict[tuple[int, ...], tuple[Any, ...]] = {}
+"""By the places of which pairs are looked at: those, what is assumed of them, and which points that brought up."""
 
 
 class Later(World):
@@ -54,13 +59,26 @@ class SymbolicWorld(World):
         self._raw |= {name: z3.Function(f"{name}_of", _INT, _INT, _INT) for name in ("nth", "skip")}
         for name in CHANGING:
             setattr(self, name, Cells(lambda *key, name=name: self._first(name, *key)))
+        self._noted: list[Any] | None = []
+        key = tuple(term(place).get_id() for place in places)
+        if key not in _ABOUT_PLACES:  # the same on every path, and most of the work
+            self._assume_at_first(places)
+            _ABOUT_PLACES[key] = tuple(places), self._noted, dict(self._known), list(self._skips)
+        else:
+            _, formulas, known, skips = _ABOUT_PLACES[key]
+            self._known, self._skips = dict(known), list(skips)
+            for formula in formulas:
+                running().assume(formula)
+        self._noted = None
+
+    def _assume_at_first(self, places: Sequence[Any]) -> None:
         self._assume(safety.null_is_nameless(self))
         for place in places:
             self.meet_place(place)
-            for other in places:
-                self._assume(safety.shared_is_equal(self, place, other))
-                entries = every(self.in_table(place), self.table(place) == self.table(other))
-                self._assume(implies(every(entries, self.index(place) == self.index(other)), place == other))
+        for place, other in combinations(places, 2):
+            self._assume(safety.shared_is_equal(self, place, other))
+            entries = every(self.in_table(place), self.table(place) == self.table(other))
+            self._assume(implies(every(entries, self.index(place) == self.index(other)), place == other))
 
     # What is fixed.
 
@@ -95,7 +113,7 @@ class SymbolicWorld(World):
                     ((c, value.term), (other_c, other)),
                     ((other_c, other), (c, value.term)),
                 ):
-                    running().assume(z3.Implies(z3.And(t == other_t, low <= high), small <= large))
+                    self._assume(SymbolicBool(z3.Implies(z3.And(t == other_t, low <= high), small <= large)))
             self._skips.append((t, c, value.term))
         return value
 
@@ -159,4 +177,7 @@ class SymbolicWorld(World):
             self._depth -= 1
 
     def _assume(self, condition: Any) -> None:
-        running().assume(term(condition))
+        formula = term(condition)
+        if self._noted is not None:
+            self._noted.append(formula)
+        running().assume(formula)

@@ -58,6 +58,9 @@ class BlockSize(Positive):
 
     __rmul__ = __mul__
 
+    def __floordiv__(self, other: Any) -> Any:
+        return Amount(1, self) // other
+
     def __mod__(self, other: Any) -> Any:
         return Amount(1, self) % other
 

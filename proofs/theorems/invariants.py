@@ -18,7 +18,7 @@ from ..invariants.plain_world import Made, PlainWorld, first_broken
 from ..invariants.symbolic_world import Later, SymbolicWorld
 from ..roles.moves import MOVES
 from ..symbolic import SymbolicInt, running, term
-from ..theorem import NegativeControl
+from ..theorem import NegativeControl, Theorem
 
 _VARIABLES = {
     "move": f"which move: {', '.join(f'{number} {name}' for number, name in enumerate(MOVES))}",
@@ -79,6 +79,7 @@ def _kept(facts: Facts) -> Callable[[Any, Any], Any]:
         return [problem for problem in after.problems() if problem.startswith(names)]
 
     def claim(f: Any, v: Any) -> Any:
+        _ = f.move_take  # only the model says what an operation is
         if not isinstance(v.move, SymbolicInt):
             return _tried(f, MOVES[v.move], problems)
         world = Later(SymbolicWorld((v.place, v.other, v.p, v.q)))
@@ -111,7 +112,7 @@ def _tried(f: Any, name: str, problems: Callable[[PlainWorld, PlainWorld, Made],
         if all(getattr(f, f"move_{one}") is getattr(moves, one) for one in MOVES):
             check_runs()
     if name not in known:
-        known[name] = first_broken(name, move, problems, 20 if move is getattr(moves, name) else 1)
+        known[name] = first_broken(name, move, problems, 60 if move is getattr(moves, name) else 1)
     if known[name]:
         raise AssertionError(known[name])
     return True
@@ -180,6 +181,7 @@ S1 = HeapTheorem(
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_references),
+    meaning="No block is lost and none has two owners by mistake, however large the pool and however many requests.",
     controls=(
         _wrong("construct", "the null block is free at first", _constructed_with_null),
         _wrong("take", "a block that is handed out stays free", _taken_and_free),
@@ -238,6 +240,7 @@ S2 = HeapTheorem(
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_contents),
+    meaning="A request never reads what another one wrote for other tokens.",
     controls=(
         _wrong("hit", "a hit takes a block whatever it is registered for", _hit_anything),
         _wrong("take", "a block that somebody holds is handed out", _taken_from_holder),
@@ -273,6 +276,7 @@ S4 = HeapTheorem(
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_null),
+    meaning="What stands for nothing is never handed out as memory, and never found as a hit.",
     controls=(
         _wrong("register", "a null entry is registered", _registered_null),
         _wrong("drop", "a null entry is given back", _dropped_null),
@@ -304,6 +308,7 @@ class _First(World):
 
 
 def _grown(f: Any, v: Any) -> Any:
+    _ = f.move_take
     if not isinstance(v.move, SymbolicInt):
         return _tried(f, MOVES[v.move], _changed_too_much)
     name = _chosen(v)
@@ -377,6 +382,7 @@ S5 = HeapTheorem(
     },
     assume=_is_move,
     claim=_grown,
+    meaning="A worker that keeps its own copy of a table needs to be told of new entries only.",
     controls=(
         _wrong("take", "a new block takes the place of another one", _taken_in_the_middle),
         _wrong("drop", "the last entry is cut off", _shortened),
@@ -428,6 +434,7 @@ S6 = HeapTheorem(
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_read),
+    meaning="Cutting a window frees no block that the next query reads; a hit begins where it is read.",
     controls=(
         _wrong("drop", "the window is cut an entry too far", _dropped_too_early),
         _wrong("pad", "null entries stand where a query reads", _padded_anywhere),
@@ -436,4 +443,50 @@ S6 = HeapTheorem(
     ),
 )
 
-THEOREMS = (S1, S2, S4, S5, S6)
+_ENDS = ("advance", "reject", "arrive")
+
+
+def _never_taken_back(f: Any, v: Any) -> Any:
+    number = 0
+    while v.op != number:
+        number += 1
+    found = f.request_after(_ENDS[number], v.n, v.computed, v.scheduled, v.sampled, v.rejected)
+    if found is None:
+        return True
+    before, after, query = found
+    return [before <= after, after <= query]
+
+
+def _taken_back(kind: str, n: Any, computed: Any, scheduled: Any, sampled: Any, rejected: Any) -> Any:
+    """As if drafts counted as settled."""
+    before, after = computed, computed - (rejected if kind == "reject" else 0)
+    legal = every(kind == "reject", rejected > 0, rejected <= computed - n)
+    return (before, after, after) if legal else None
+
+
+SETTLED = Theorem(
+    id="S6.settled",
+    sentence="What is settled is never taken back: no rejected draft, no step and no arrival lets the next query of a "
+    "request stand before the tokens by which its windows were cut.",
+    formal="settled(request) <= settled(request after the operation) <= position of its next query",
+    variables={
+        "op": f"which operation: {', '.join(f'{number} {name}' for number, name in enumerate(_ENDS))}",
+        "n": "known tokens",
+        "computed": "computed tokens, drafts included",
+        "scheduled": "tokens of the step that runs",
+        "sampled": "tokens that it yields",
+        "rejected": "drafts that are rejected",
+    },
+    assume=lambda v: [v.op >= 0, v.op <= 2, v.n >= 1, v.computed >= 0, v.scheduled >= 0, v.sampled >= 0],
+    claim=_never_taken_back,
+    controls=(
+        NegativeControl(
+            "drafts that may be rejected count as settled",
+            {"request_after": _taken_back},
+            assume=lambda v: [v.op == 1, v.n >= 1, v.computed >= 0],
+        ),
+    ),
+    meaning="Asynchronous scheduling may reject drafts late: the window is still there.",
+)
+
+THEOREMS = (S1, S2, S4, S5, S6, SETTLED)

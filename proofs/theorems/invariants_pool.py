@@ -125,6 +125,7 @@ TOUCH = HeapTheorem(
     variables=_BATCH,
     assume=lambda v: [*_bounds(v, 2), v.m >= 0],
     claim=_touched,
+    meaning="A hit cannot be handed out, however many blocks and references there are.",
     controls=(
         _wrong("touch", "what is free stays in the queue", "remove(block)", "pass"),
         _wrong("touch", "a block that stands in it twice counts once", "block.ref_cnt += 1", "block.ref_cnt = 1"),
@@ -184,6 +185,7 @@ FREE = HeapTheorem(
     variables={**_BATCH, "front": "whether they go to the front"},
     assume=lambda v: [*_bounds(v, 1), v.m >= 0],
     claim=_freed,
+    meaning="What several groups give up in one call is freed when the last reference goes, and once.",
     controls=(
         _wrong("free_blocks", "what is still held is freed", "if references == 1:", "if references >= 1:"),
         _wrong("free_blocks", "the last reference is not given back", "block.ref_cnt = references - 1", "pass"),
@@ -246,6 +248,7 @@ TAKE = HeapTheorem(
     variables={**_PARTS, "k": "blocks asked for", "caching": "whether caching is on"},
     assume=lambda v: [*_bounds(v, 1), v.k >= 0],
     claim=_taken,
+    meaning="No block that is handed out is held, or found as a hit of what was in it before.",
     controls=(
         _wrong("get_new_blocks", "nobody is said to hold them", "block.ref_cnt = 1", "block.ref_cnt = 0"),
         _wrong("get_new_blocks", "they keep their identity", "self._forget_identity(block)", "pass"),
@@ -286,6 +289,7 @@ EVICT = HeapTheorem(
     variables={**_PARTS, "m": "ids in the batch"},
     assume=lambda v: [*_bounds(v, 2), v.m >= 0],
     claim=_evicted,
+    meaning="Eviction by id takes no block from who holds it.",
     controls=(
         _wrong("evict_blocks", "nothing is forgotten", "self._forget_identity(self.blocks[block_id])", "pass"),
         _wrong(
@@ -431,6 +435,7 @@ REGISTER = HeapTheorem(
     },
     assume=lambda v: [*_bounds(v, 2), v.first >= 0, v.hashes >= v.end],
     claim=_registered,
+    meaning="A later hit finds the content that it asks for.",
     controls=(
         _wrong("cache_full_blocks", "it is not registered", "insert(key, block)", "pass"),
         _wrong(
@@ -489,6 +494,7 @@ RESET = HeapTheorem(
     variables=_PARTS,
     assume=lambda v: _bounds(v, 1),
     claim=_reset,
+    meaning="After a reset nothing that was cached is found.",
     controls=(
         _wrong("reset_prefix_cache", "blocks keep their identity", "block.reset_hash()", "pass"),
         _wrong(

@@ -143,13 +143,14 @@ T18_UNIFORM = _monotone(
 )
 
 
-def _found(f: Any, v: Any) -> Any:
-    """A length needs as many bytes; any need that never falls is less than the memory up to some length."""
+def _found(f: Any, v: Any, least: int = 1, most: int = 1) -> Any:
+    """A length needs as many bytes, and from `least` to `most` more: any need that never falls is less than the memory
+    up to some length."""
     longest = f.longest(v.limit, v.memory)
     return [
         every(longest >= 0, longest <= v.limit),
-        implies(longest >= 1, longest <= v.memory),
-        implies(longest < v.limit, longest + 1 > v.memory),
+        implies(longest >= 1, longest + least <= v.memory),
+        implies(longest < v.limit, longest + 1 + most > v.memory),
     ]
 
 
@@ -161,13 +162,31 @@ _SEARCH = {"limit": "most tokens that a request may have", "memory": "bytes of m
 
 T18 = Theorem(
     id="T18",
-    sentence="The search for the longest request that fits finds it; 0 if none does.",
-    formal="longest <= limit; fits(longest) or longest = 0; not fits(longest + 1) or longest = limit",
+    sentence="The search for the longest request that fits beside the null block finds it; 0 if none does.",
+    formal="longest <= limit; longest + 1 <= memory or longest = 0; longest + 2 > memory or longest = limit",
     variables=_SEARCH,
     assume=lambda v: [v.limit >= 1, v.limit <= LONGEST],
     claim=_found,
     controls=(
-        NegativeControl("one less", {"longest": lambda limit, memory: max(0, min(limit, memory) - 1)}),
+        NegativeControl("one less", {"longest": lambda limit, memory: max(0, min(limit, memory - 1) - 1)}),
+        NegativeControl("at least one", {"longest": lambda limit, memory: max(1, min(limit, memory - 1))}),
+        NegativeControl("the null block is forgotten", {"longest": lambda limit, memory: max(0, min(limit, memory))}),
+    ),
+    unroll=LONGEST,
+    bounded=_HALVING,
+    refuted_on={
+        "vllm==0.23.0": "a length is said to fit that needs all blocks of the pool, one of which is the null block"
+    },
+)
+T18_SEARCH = Theorem(
+    id="T18.search",
+    sentence="But for the null block, which may count or not, the search finds the longest request that fits.",
+    formal="longest <= limit; longest <= memory or longest = 0; longest + 2 > memory or longest = limit",
+    variables=_SEARCH,
+    assume=lambda v: [v.limit >= 1, v.limit <= LONGEST],
+    claim=lambda f, v: _found(f, v, least=0),
+    controls=(
+        NegativeControl("two less", {"longest": lambda limit, memory: max(0, min(limit, memory) - 2)}),
         NegativeControl("at least one", {"longest": lambda limit, memory: max(1, min(limit, memory))}),
     ),
     unroll=LONGEST,
@@ -226,6 +245,7 @@ T24 = Theorem(
 
 THEOREMS = (
     T18,
+    T18_SEARCH,
     T18_NOTHING,
     T18_FULL,
     T18_WINDOW,

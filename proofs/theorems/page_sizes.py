@@ -224,7 +224,7 @@ SCALES = Theorem(
     ),
 )
 
-_K6 = "one vector per token, and yet two scales are paid for: 4 bytes per token and head are never used (K-6)"
+_TWO_SCALES = "one vector per token, and yet two scales are paid for: 4 bytes per token and head are never used"
 SCALES_LATENT = Theorem(
     id="T17.scales-latent",
     sentence="A latent layer, which keeps one vector per token and head, pays for one scale for each.",
@@ -232,8 +232,11 @@ SCALES_LATENT = Theorem(
     variables=_TOKENS_HEADS,
     assume=_sensible,
     claim=lambda f, v: f.scales_latent(v.b, v.h) == 4 * v.b * v.h,
-    controls=(NegativeControl("no scale", {"scales_latent": lambda b, h: 0}),),
-    refuted_on={"model": _K6, "impl": _K6, "vllm==0.23.0": _K6},
+    controls=(
+        NegativeControl("no scale", {"scales_latent": lambda b, h: 0}),
+        NegativeControl("one for the key and one for the value", {"scales_latent": lambda b, h: 8 * b * h}),
+    ),
+    refuted_on={"vllm==0.23.0": _TWO_SCALES},
 )
 
 
@@ -254,6 +257,26 @@ RATIO = Theorem(
         "vllm==0.23.0": "blocks of fewer tokens than the ratio have a page of 0 bytes (and divide memory by zero); "
         "otherwise the last tokens of a block have no vector"
     },
+)
+
+
+def _one_for_each(f: Any, v: Any) -> Any:
+    scales = f.scales_compressed(v.b, v.ratio, v.h)
+    return scales is None or scales * v.ratio == 4 * v.b * v.h
+
+
+COMPRESSED_SCALES = Theorem(
+    id="T17.scales-compressed",
+    sentence="A latent layer that keeps one vector for `ratio` tokens pays for one scale for each, or is refused.",
+    formal="refused, or scales_compressed(b, ratio, h) * ratio = 4 * b * h",
+    variables={**_TOKENS_HEADS, "ratio": "tokens per vector"},
+    assume=_sensible,
+    claim=_one_for_each,
+    controls=(
+        NegativeControl("one for each token", {"scales_compressed": lambda b, ratio, h: 4 * b * h}),
+        NegativeControl("none", {"scales_compressed": lambda b, ratio, h: 0}),
+    ),
+    refuted_on={"vllm==0.23.0": "two for each token, though only every `ratio`-th has a vector"},
 )
 
 _ALIGNED = {"b": _WIDTHS["b"], "d": _WIDTHS["d"], "unit": "alignment, in bytes"}
@@ -282,10 +305,10 @@ ALIGNED = Theorem(
 ALIGNED_SCALES = Theorem(
     id="T17.aligned-scales",
     sentence="An aligned page has room for the scales, too.",
-    formal="page = up(b * d + 8 * b, unit)",
+    formal="page = up(b * d + 4 * b, unit)",
     variables=_ALIGNED,
     assume=_sensible,
-    claim=lambda f, v: _smallest_multiple(f.page_aligned_scaled(v.b, v.d, v.unit), v.b * v.d + 8 * v.b, v.unit),
+    claim=lambda f, v: _smallest_multiple(f.page_aligned_scaled(v.b, v.d, v.unit), v.b * v.d + 4 * v.b, v.unit),
     controls=(
         NegativeControl("scales are forgotten", {"page_aligned_scaled": lambda b, d, unit: -(-b * d // unit) * unit}),
     ),
@@ -360,6 +383,7 @@ THEOREMS = (
     PAGE_FOUR_BITS,
     SCALES,
     SCALES_LATENT,
+    COMPRESSED_SCALES,
     RATIO,
     ALIGNED,
     ALIGNED_SCALES,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import blockproof.impl as impl
 import pytest
-from blockproof.impl import hit_search, kv_cache_coordinator, manager_base, window_managers
+from blockproof.impl import hit_search, kv_cache_coordinator, manager_base
 
 ROUNDS = 1500
 TOKENS = 40
@@ -210,20 +210,20 @@ CHUNKED = impl.ChunkedLocalAttentionManager.read_at_next_boundary
 FAULTS: dict[str, tuple[Callable[[Any], Iterator[str]], Any, str, Any]] = {
     "one round over the groups": (wrong_hits, kv_cache_coordinator, "longest_common_hit", one_round),
     "a hit is not aligned": (wrong_hits, hit_search.PrefixSearch, "longest", unaligned),
-    "windows are a token shorter": (
+    "windows are a block shorter": (
         wrong_hits,
-        window_managers,
-        "before_window",
-        lambda query, window: max(0, query - window + 2),
+        impl.SlidingWindowManager,
+        "blocks_read_before",
+        lambda spec, size: max(0, (spec.sliding_window - 1) // size),
     ),
-    "chunks begin at the block": (wrong_hits, window_managers, "before_chunk", lambda query, chunk: query),
+    "chunks begin at the query": (wrong_hits, hit_search, "before_chunk", lambda query, chunk: query),
     "drafts need nothing of windows": (wrong_hits, impl.SlidingWindowManager, "drafts_read_behind", False),
     "drafts need a state behind": (wrong_hits, impl.MambaManager, "drafts_read_behind", True),
     "every block before a boundary is read": (
         wrong_registering,
         impl.SlidingWindowManager,
-        "read_at_next_boundary",
-        lambda spec, blocks, block_size, unit: [True for _ in blocks],
+        "blocks_read_before",
+        lambda spec, size: None,
     ),
     "a chunk is one token longer": (
         wrong_registering,

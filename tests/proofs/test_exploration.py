@@ -237,7 +237,7 @@ def test_ctrl_c_is_noted_between_two_chunks(tmp_path):
     script.write_text(
         "import os, signal\n"
         "from blockproof.proofs.exploration.search import Search\n"
-        "from blockproof.proofs.exploration.faults import SMALL\n"
+        "from blockproof.proofs.exploration.planting import SMALL\n"
         "done = Search(SMALL).run(on_progress=lambda search: os.kill(os.getpid(), signal.SIGINT))\n"
         "print(done.ended, done.states, done.passed)\n"
     )

@@ -4,21 +4,13 @@ import random
 from itertools import permutations
 
 import pytest
-import z3
 from blockproof.impl import BlockPool, FreeKVCacheBlockQueue, KVCacheBlock
 from blockproof.impl.block_hash_map import BlockHashToBlockMap
-from blockproof.proofs import roles
-from blockproof.proofs.cross_check import second_opinion
-from blockproof.proofs.heap_theorem import HeapRun
 from blockproof.proofs.invariants.rounds import parts
 from blockproof.proofs.invariants.small_pools import PoolState, batches, key, real_pool, require, states
 from blockproof.proofs.loops import ReturnedError
 from blockproof.proofs.solver import ProofError
-from blockproof.proofs.symbolic_builtins import symbolic_builtins
-from blockproof.proofs.theorem import Functions, Values, conditions, variable
 from blockproof.proofs.theorems import invariants_pool
-
-THEOREMS = pytest.mark.parametrize("theorem", invariants_pool.THEOREMS, ids=lambda theorem: theorem.id)
 
 
 class Names:
@@ -139,32 +131,6 @@ def test_the_map_of_identities_does_what_is_assumed_of_it():
                     assert len(made) == len(left)
                     for one in range(2):
                         assert (made.get_one_block(key(one)) is not None) == (one in left)
-
-
-@THEOREMS
-def test_both_solvers_agree_on_each_theorem_of_the_pool(theorem):
-    verdict = theorem.settle(roles.impl(), seconds=20)
-    assert verdict.status == "proved", verdict.message
-    assert all(second_opinion(text, 20) == "unsat" for text in verdict.smtlib)
-    assert all(second_opinion(text, 20) == "sat" for text in verdict.satisfiable)
-    assert any("BlockPool" in name for name in verdict.covered)
-
-
-@THEOREMS
-def test_what_is_known_on_each_path_can_be_true(theorem):
-    """A moment whose facts contradict each other would prove anything."""
-    subject = roles.impl()
-    functions = Functions(subject.find, {})
-    symbols = Values({name: variable(name, meaning) for name, meaning in theorem.variables.items()})
-    run = HeapRun(theorem.id, [one for one in theorem.assume(symbols) if one is not True], theorem.unroll, 20.0)
-    rounds = 0
-    with symbolic_builtins(subject.modules()):
-        for path in run.paths(lambda: conditions(theorem.claim(functions, symbols))):
-            solver = z3.Solver()
-            solver.add(*path.hypotheses)
-            assert solver.check() == z3.sat
-            rounds += len(path.value) > 0
-    assert rounds >= 3
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,8 @@ from blockproof.proofs.theorems import (
     free_queue,
     free_queue_any,
     identities,
+    invariants,
+    invariants_pool,
     items,
     references,
     slots,
@@ -25,8 +27,19 @@ from blockproof.proofs.theorems import (
 LONG = 3.5
 """Theorems that take more seconds (`Statement.weight`) are marked slow."""
 NOT_OF_IMPL = {"T10.tail", "T12.rounded", "T17.down", "T17.up", "T19.sizes", "T19.padding"}
+NOT_OF_IMPL |= {theorem.id for theorem in invariants.THEOREMS}
 """Functions that our core has no counterpart of: it writes them out where it needs them."""
-_NOT_OF_MODEL = (free_queue, free_queue_any, references, slots, views, identities, extra_keys, items)
+_NOT_OF_MODEL = (
+    free_queue,
+    free_queue_any,
+    references,
+    slots,
+    views,
+    identities,
+    extra_keys,
+    items,
+    invariants_pool,
+)
 """The model has no links and no memory; it knows neither bytes nor events."""
 _BUT_OF_MODEL = {"T22.chain", "T23", "T23.only", "T23.converse", "T23.items", "T23.items.only", "T23.items.lengths"}
 _BUT_OF_MODEL |= {
