@@ -161,7 +161,8 @@ class Modelled:
     def predicted(self, gate: bool = False) -> Any:
         """What the model predicts."""
         step = self.step
-        counts = [] if step.symbolic else [int(not self._is_candidate(number)) for number in range(step.hit + 1)]
+        blocks = range(0 if step.symbolic else max(step.hit, step.held) + 1)
+        counts = [int(not self._is_candidate(number)) for number in blocks] or self.state.references()
         with seen(candidates=_candidates, real=_real):
             return tables.predicted(self.model, 0, self._plan(), counts, gate)
 
