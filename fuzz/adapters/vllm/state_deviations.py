@@ -24,7 +24,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
             "a request can hold more than the 2 + p states that memory is planned for, up to its end"
         ),
         condition="mamba with speculative blocks; or in align mode, a state that is needed no more before a null entry",
-        source="Found by proof (T15.leak, T15.any).",
+        source="Found by proof (T15).",
     ),
     Deviation(
         MOVED_ON,
