@@ -193,7 +193,9 @@ def _index(families: Sequence[tuple[ModuleType, Sequence[Statement]]], record: R
         "counterexample was found and run on the real code; the page says what it means for a user. *Unavailable* "
         "means that the core has no such function, which is not proved; nor is it if none of the core's functions ran. "
         "Every theorem has negative controls, wrong variants "
-        "which it must refute: one that could not would say nothing."
+        "which it must refute: one that could not would say nothing. The formulas are generated from the claims that "
+        "were settled: `f.role` is a function of the core, `v.name` a variable; what is assumed and what is claimed "
+        "is one condition or a list of them, all of which hold."
     )
     yield ""
     yield from _prose(
@@ -265,9 +267,12 @@ def _section(statement: Statement, record: Record) -> Iterator[str]:
     yield ""
     yield from _prose(statement.sentence)
     yield ""
-    yield "```"
-    yield from wrap(statement.formal, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    yield "```"
+    if statement.stated:
+        yield "```python"
+        yield from statement.stated.splitlines()
+        yield "```"
+    else:
+        yield "In words only: every case is tried, and there is no claim to generate a formula from."
     if isinstance(statement, Theorem):
         yield ""
         yield from _prose(
