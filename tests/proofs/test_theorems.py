@@ -17,6 +17,7 @@ from blockproof.proofs.theorems import (
     free_queue_any,
     identities,
     invariants,
+    invariants_names,
     invariants_pool,
     items,
     references,
@@ -38,6 +39,7 @@ _NOT_OF_MODEL = (
     identities,
     extra_keys,
     items,
+    invariants_names,
     invariants_pool,
 )
 """The model has no links and no memory; it knows neither bytes nor events."""
