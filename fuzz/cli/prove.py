@@ -26,7 +26,9 @@ OURS = ("model", "impl")
 
 def prove(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="T1 takes T1.full with it.")] = None,
-    target: Annotated[list[str] | None, typer.Option(help=f"model, impl, {forms()}; repeatable.")] = None,
+    target: Annotated[
+        list[str] | None, typer.Option(help=f"model, impl, {forms()}, your.module:core; repeatable.")
+    ] = None,
     cross_check: Annotated[
         bool,
         typer.Option("--cross-check/--no-cross-check", help="Let cvc5 confirm every answer; the result says if not."),
@@ -53,11 +55,7 @@ def prove(
     not, a solver could not say, or the solvers disagree; for another core, 1 if one is refuted. 3 without cvc5, unless
     --no-cross-check is given; 130 if Ctrl-C ended it before all were settled.
     """
-    from ...proofs import installed
-
-    if not installed.z3_installed():
-        print(f"blockproof: prove needs the solver z3, which is not installed; {installed.REMEDY}", file=sys.stderr)
-        raise typer.Exit(3)
+    _require_solvers(cross_check, list_only)
     from ...proofs import expectations, judgement, pages
     from ...proofs.campaign import Campaign
     from ...proofs.theorems import THEOREMS
@@ -69,13 +67,6 @@ def prove(
     if list_only:
         _print_list(chosen, as_json)
         return
-    if cross_check and not installed.cvc5_installed():
-        print(
-            "blockproof: cvc5, which confirms every answer, is not installed; "
-            f"{installed.REMEDY}, or add --no-cross-check",
-            file=sys.stderr,
-        )
-        raise typer.Exit(3)
     campaign = Campaign(jobs or os.cpu_count() or 1, seconds, cross_check)
 
     def tell(result: "Result") -> None:
@@ -103,6 +94,20 @@ def prove(
     if interrupted:
         print("interrupted: what is not listed was not settled", file=sys.stderr)
     raise typer.Exit(1 if problems else 130 if interrupted else 0)
+
+
+def _require_solvers(cross_check: bool, list_only: bool) -> None:
+    """Exit with 3, and one line, if a solver is missing."""
+    from ...proofs import installed
+
+    missing = ""
+    if not installed.z3_installed():
+        missing = f"prove needs the solver z3, which is not installed; {installed.REMEDY}"
+    elif cross_check and not list_only and not installed.cvc5_installed():
+        missing = f"cvc5, which confirms every answer, is not installed; {installed.REMEDY}, or add --no-cross-check"
+    if missing:
+        print(f"blockproof: {missing}", file=sys.stderr)
+        raise typer.Exit(3)
 
 
 def _settled(
@@ -151,6 +156,7 @@ def _interpreters(targets: list[str]) -> "Iterator[list[Interpreter]]":
     """Where the theorems about each target are settled."""
     from ...proofs.campaign import Interpreter
     from ..opening.child import environment_of
+    from ..opening.own_code import FORMS, is_factory
     from ..opening.targets import interpreter_of
 
     with tempfile.TemporaryDirectory() as folder:
@@ -161,15 +167,30 @@ def _interpreters(targets: list[str]) -> "Iterator[list[Interpreter]]":
             if target in OURS:
                 places.append(Interpreter(target, environment=environment_of(None, modules)))
                 continue
+            if is_factory(target):
+                places.append(_own(target, environment_of(None, modules)))
+                continue
             try:
                 name, place = interpreter_of(target)
             except ValueError:
-                raise typer.BadParameter(f"--target: {target!r}: write model, impl, {forms()}") from None
+                raise typer.BadParameter(f"--target: {target!r}: write model, impl, {forms()}, {FORMS}") from None
             environment = environment_of(place, modules, (*OURS, "proofs")) | {"VLLM_LOGGING_LEVEL": "ERROR"}
             z3 = find_spec("z3")
             behind = () if place is None or z3 is None or z3.origin is None else (str(Path(z3.origin).parents[1]),)
             places.append(Interpreter(name, str(place.python if place else sys.executable), environment, behind))
         yield places
+
+
+def _own(target: str, environment: dict[str, str]) -> "Interpreter":
+    """Where theorems about a user's own core are settled: here, with its folder on the import path."""
+    from ...proofs.campaign import Interpreter
+
+    place, _, name = target.rpartition(":")
+    folder, module = os.getcwd(), place
+    if place.endswith(".py"):
+        folder, module = str(Path(place).expanduser().resolve().parent), Path(place).stem
+    path = os.pathsep.join([environment["PYTHONPATH"], folder])
+    return Interpreter(f"{module}:{name}", environment=environment | {"PYTHONPATH": path})
 
 
 def _line(result: "Result", checked: bool) -> str:
@@ -189,7 +210,7 @@ def _line(result: "Result", checked: bool) -> str:
 
 def _written_out(theorem: "Statement", results: "list[Result]", checked: bool) -> list[str]:
     """A theorem in words and as a formula, and what came out for each core."""
-    lines = [f"{theorem.id}: {theorem.sentence}", *_wrapped("formula", theorem.formal)]
+    lines = [f"{theorem.id}: {theorem.sentence}", *indent(theorem.stated, "  ").splitlines()]
     lines += _wrapped("not symbolic", theorem.bounded) + _wrapped("for a user", theorem.meaning)
     for result in results:
         if result.verdict.theorem == theorem.id:
@@ -235,7 +256,7 @@ def _plain(result: "Result") -> dict[str, object]:
 
 def _print_list(theorems: "list[Statement]", as_json: bool) -> None:
     if as_json:
-        fields = ("id", "sentence", "formal")
+        fields = ("id", "sentence", "stated")
         print(json.dumps([{name: getattr(theorem, name) for name in fields} for theorem in theorems], indent=2))
         return
     for theorem in theorems:

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from ..claims import every, implies, negation, some
 from ..heap_theorem import HeapTheorem
-from ..invariants import moves, safety
+from ..invariants import moves, safety, wrong_moves
 from ..invariants.drawn import check_runs
 from ..invariants.moves import Cells, NotAllowedError, World
 from ..invariants.plain_world import Made, PlainWorld, first_broken
@@ -139,40 +139,6 @@ def _references(world: World, v: Any) -> list[Any]:
     ]
 
 
-def _constructed_with_null(world: World) -> None:
-    moves.construct(world)
-    world.free = Cells(lambda number: number)
-    world.slot = Cells(lambda x: x)
-
-
-def _taken_and_free(world: World, place: Any, x: Any) -> None:
-    world.demand(every(world.is_block(x), world.is_free(x)), "")
-    world.add_entry(place)
-    world.hold(place, x)
-
-
-def _hit_and_free(world: World, place: Any, x: Any) -> None:
-    world.demand(every(world.is_block(x), world.key[x] != 0, world.key[x] == world.content[place]), "")
-    world.add_entry(place)
-    world.hold(place, x)
-
-
-def _dropped_and_free(world: World, place: Any) -> None:
-    world.demand(world.block[place] != 0, "")
-    world.enter_free(world.let_go(place))
-
-
-def _dropped_and_lost(world: World, place: Any) -> None:
-    world.demand(world.block[place] != 0, "")
-    world.let_go(place)
-
-
-def _held_uncounted(world: World, place: Any, x: Any) -> None:
-    world.demand(every(world.is_block(x), negation(world.in_table(place)), world.count[x] != 0), "")
-    world.add_entry(place)
-    world.block.set(place, x)
-
-
 S1 = HeapTheorem(
     id="S1.inductive",
     sentence="Every block but the null block is free or held, never both, and references and free count are right: "
@@ -183,12 +149,12 @@ S1 = HeapTheorem(
     claim=_kept(_references),
     meaning="No block is lost and none has two owners by mistake, however large the pool and however many requests.",
     controls=(
-        _wrong("construct", "the null block is free at first", _constructed_with_null),
-        _wrong("take", "a block that is handed out stays free", _taken_and_free),
-        _wrong("hit", "a hit leaves its block in the free queue", _hit_and_free),
-        _wrong("drop", "a block is freed while somebody holds it", _dropped_and_free),
-        _wrong("drop", "a block that nobody holds any more is lost", _dropped_and_lost),
-        _wrong("touch", "a holder is not counted", _held_uncounted),
+        _wrong("construct", "the null block is free at first", wrong_moves.constructed_with_null),
+        _wrong("take", "a block that is handed out stays free", wrong_moves.taken_and_free),
+        _wrong("hit", "a hit leaves its block in the free queue", wrong_moves.hit_and_free),
+        _wrong("drop", "a block is freed while somebody holds it", wrong_moves.dropped_and_free),
+        _wrong("drop", "a block that nobody holds any more is lost", wrong_moves.dropped_and_lost),
+        _wrong("touch", "a holder is not counted", wrong_moves.held_uncounted),
     ),
 )
 
@@ -198,38 +164,6 @@ S1 = HeapTheorem(
 
 def _contents(world: World, v: Any) -> list[Any]:
     return [safety.shared_is_equal(world, v.p, v.q), safety.named_by_content(world, v.p)]
-
-
-def _hit_anything(world: World, place: Any, x: Any) -> None:
-    world.demand(every(world.is_block(x), world.key[x] != 0), "")
-    world.add_entry(place)
-    if world.count[x] == 0:
-        world.leave_free(x)
-    world.hold(place, x)
-
-
-def _taken_from_holder(world: World, place: Any, x: Any) -> None:
-    world.demand(every(world.is_block(x), world.count[x] > 0), "")
-    world.add_entry(place)
-    world.key.set(x, 0)
-    world.hold(place, x)
-
-
-def _taken_with_its_name(world: World, place: Any, x: Any) -> None:
-    world.demand(every(world.is_block(x), world.is_free(x)), "")
-    world.add_entry(place)
-    world.leave_free(x)
-    world.hold(place, x)
-
-
-def _registered_as_another(world: World, place: Any) -> None:
-    x = world.block[place]
-    world.demand(every(world.in_table(place), x != 0, world.content[place] != 0, world.key[x] == 0), "")
-    world.key.set(x, world.content[place] + 1)
-
-
-def _renewed_in_use(world: World, place: Any) -> None:
-    world.content.set(place, 0)
 
 
 S2 = HeapTheorem(
@@ -242,11 +176,11 @@ S2 = HeapTheorem(
     claim=_kept(_contents),
     meaning="A request never reads what another one wrote for other tokens.",
     controls=(
-        _wrong("hit", "a hit takes a block whatever it is registered for", _hit_anything),
-        _wrong("take", "a block that somebody holds is handed out", _taken_from_holder),
-        _wrong("take", "a block that is handed out keeps its identity", _taken_with_its_name),
-        _wrong("register", "a block is registered for what is not in it", _registered_as_another),
-        _wrong("renew", "the tokens of a block in use change", _renewed_in_use),
+        _wrong("hit", "a hit takes a block whatever it is registered for", wrong_moves.hit_anything),
+        _wrong("take", "a block that somebody holds is handed out", wrong_moves.taken_from_holder),
+        _wrong("take", "a block that is handed out keeps its identity", wrong_moves.taken_with_its_name),
+        _wrong("register", "a block is registered for what is not in it", wrong_moves.registered_as_another),
+        _wrong("renew", "the tokens of a block in use change", wrong_moves.renewed_in_use),
     ),
 )
 
@@ -256,16 +190,6 @@ S2 = HeapTheorem(
 
 def _null(world: World, v: Any) -> list[Any]:
     return [safety.free_is_counted(world, v.j), safety.null_is_nameless(world)]
-
-
-def _registered_null(world: World, place: Any) -> None:
-    world.demand(every(world.in_table(place), world.content[place] != 0), "")
-    world.key.set(world.block[place], world.content[place])
-
-
-def _dropped_null(world: World, place: Any) -> None:
-    world.demand(world.block[place] == 0, "")
-    world.enter_free(world.block[place])
 
 
 S4 = HeapTheorem(
@@ -278,8 +202,8 @@ S4 = HeapTheorem(
     claim=_kept(_null),
     meaning="What stands for nothing is never handed out as memory, and never found as a hit.",
     controls=(
-        _wrong("register", "a null entry is registered", _registered_null),
-        _wrong("drop", "a null entry is given back", _dropped_null),
+        _wrong("register", "a null entry is registered", wrong_moves.registered_null),
+        _wrong("drop", "a null entry is given back", wrong_moves.dropped_null),
     ),
 )
 
@@ -349,26 +273,6 @@ def _changed_too_much(before: PlainWorld, after: PlainWorld, made: Made) -> list
     ]
 
 
-def _taken_in_the_middle(world: World, place: Any, x: Any) -> None:
-    world.demand(every(world.is_block(x), world.is_free(x), world.in_table(place)), "")
-    inside = world.index(place) < world.length[world.table(place)]
-    world.demand(every(inside, world.block[place] != 0, world.count[world.block[place]] == 1), "")
-    world.enter_free(world.let_go(place))
-    world.leave_free(x)
-    world.hold(place, x)
-
-
-def _closed_in_use(world: World, table: Any, empty: Any) -> None:
-    world.length.set(table + 1, 0)
-
-
-def _shortened(world: World, place: Any) -> None:
-    world.demand(world.in_table(place), "")
-    table = world.table(place)
-    world.demand(every(world.length[table] > 0, negation(world.closing[table])), "")
-    world.length.set(table, world.length[table] - 1)
-
-
 S5 = HeapTheorem(
     id="S5.inductive",
     sentence="Within any operation tables only grow, entries go from a block to null at most (states move between "
@@ -384,9 +288,9 @@ S5 = HeapTheorem(
     claim=_grown,
     meaning="A worker that keeps its own copy of a table needs to be told of new entries only.",
     controls=(
-        _wrong("take", "a new block takes the place of another one", _taken_in_the_middle),
-        _wrong("drop", "the last entry is cut off", _shortened),
-        _wrong("close", "the next table is forgotten", _closed_in_use),
+        _wrong("take", "a new block takes the place of another one", wrong_moves.taken_in_the_middle),
+        _wrong("drop", "the last entry is cut off", wrong_moves.shortened),
+        _wrong("close", "the next table is forgotten", wrong_moves.closed_in_use),
     ),
 )
 
@@ -402,30 +306,6 @@ def _read(world: World, v: Any) -> list[Any]:
     ]
 
 
-def _dropped_too_early(world: World, place: Any) -> None:
-    table = world.table(place)
-    early = some(world.closing[table], world.end(place) - 1 <= world.skip(table, world.cut[table]))
-    world.demand(every(world.in_table(place), world.block[place] != 0, early), "")
-    x = world.let_go(place)
-    if world.count[x] == 0:
-        world.enter_free(x)
-
-
-def _padded_anywhere(world: World, place: Any) -> None:
-    world.demand(world.in_table(place), "")
-    world.add_entry(place)
-
-
-def _cut_ahead(world: World, table: Any, tokens: Any) -> None:
-    world.demand(world.cut[table] <= tokens, "")
-    world.cut.set(table, tokens)
-
-
-def _settled_back(world: World, request: Any, tokens: Any) -> None:
-    world.demand(tokens >= 0, "")
-    world.floor.set(request, tokens - 1)
-
-
 S6 = HeapTheorem(
     id="S6.inductive",
     sentence="Of a table whose entries are read token by token, an entry is null only where no query to come reads: "
@@ -436,10 +316,10 @@ S6 = HeapTheorem(
     claim=_kept(_read),
     meaning="Cutting a window frees no block that the next query reads; a hit begins where it is read.",
     controls=(
-        _wrong("drop", "the window is cut an entry too far", _dropped_too_early),
-        _wrong("pad", "null entries stand where a query reads", _padded_anywhere),
-        _wrong("cut", "a window is cut by tokens that may be taken back", _cut_ahead),
-        _wrong("settle", "settled tokens are taken back", _settled_back),
+        _wrong("drop", "the window is cut an entry too far", wrong_moves.dropped_too_early),
+        _wrong("pad", "null entries stand where a query reads", wrong_moves.padded_anywhere),
+        _wrong("cut", "a window is cut by tokens that may be taken back", wrong_moves.cut_ahead),
+        _wrong("settle", "settled tokens are taken back", wrong_moves.settled_back),
     ),
 )
 

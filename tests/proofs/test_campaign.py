@@ -167,6 +167,31 @@ def test_a_release_that_is_not_installed_is_exit_3(tmp_path, monkeypatch, capsys
     assert "vllm==0.0.1 is not installed; run: blockproof targets install vllm==0.0.1" in capsys.readouterr().err
 
 
+OWN = """
+class SlidingWindowManager:
+    def __init__(self, spec, *args, **kwargs):
+        self.sliding_window = spec.sliding_window
+
+    def get_num_skipped_tokens(self, computed):
+        return max(0, computed - self.sliding_window + {one})
+
+core = None
+"""
+
+
+@pytest.mark.parametrize(("one", "code", "said"), [(1, 0, "1 proved"), (2, 1, "T1 on mine:core: refuted by {'c': 1,")])
+def test_a_users_own_core_fails_on_a_refutation_only_and_what_is_not_known_is_said(one, code, said, tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(OWN.format(one=one))
+    target = f"{tmp_path / 'mine.py'}:core"
+    assert main(["prove", "T1", "T2", "--target", target, "--no-cross-check"]) == code
+    out = capsys.readouterr().out
+    assert said in out
+    assert (
+        "mine:core: no expected results: only a refutation fails; nothing is known of it from T1.full, T1.reads" in out
+    )
+    assert "T2 " in out.partition("nothing is known of it from")[2].partition("\n")[0] + " "
+
+
 def test_json_and_exported_questions(tmp_path, capsys):
     folder = tmp_path / "smt"
     assert main(["prove", "T1.states", "--target", "model", "--no-cross-check", "--json", "--export", str(folder)]) == 0
