@@ -136,12 +136,11 @@ class MambaManager(SingleTypeKVCacheManager):
         """
         running = cdiv(num_tokens, self.block_size) - 1
         end = running + 1 + self.num_speculative_blocks
-        empty = [i for i in range(running, min(end, len(table))) if table[i].is_null]
-        empty += range(max(running, len(table)), end)
+        empty = [i for i in range(running, end) if i >= len(table) or table[i].is_null]
         if not empty:
             return empty, []
         stays = cdiv(num_computed_tokens, self.block_size) - 1
-        held = (i for i, block in enumerate(table) if not block.is_null)
+        held = [i for i, block in enumerate(table) if not block.is_null]
         return empty, [i for i in held if i != stays and not running <= i < end]
 
     def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:

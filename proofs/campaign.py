@@ -12,12 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from tempfile import TemporaryFile
 from typing import Any
 
 from .theorem import Verdict
 
 SETTLE_S = 240.0
 """A theorem that takes longer counts as undecided; its process is ended."""
+SAID_MOST = 4096
+"""Bytes of what a process has written to stderr that are looked at when it is lost."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,11 @@ class Interpreter:
     python: str = sys.executable
     environment: Mapping[str, str] | None = None
     arguments: tuple[str, ...] = ()
+
+    @property
+    def process(self) -> object:
+        """Equal for places that share a process: its solver then answers a question once that both lead to."""
+        return self.python, None if self.environment is None else frozenset(self.environment.items()), self.arguments
 
 
 @dataclass(frozen=True)
@@ -52,18 +60,19 @@ class Result:
 
 
 class WorkerLostError(Exception):
-    """The process ended or gave no answer in time; says which."""
+    """The process ended or gave no answer in time; says which, and what the process said last."""
 
 
 class Worker:
     """A process that answers one request after the other."""
 
     def __init__(self, where: Interpreter) -> None:
+        self._said = TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [where.python, "-m", "blockproof.proofs.worker", *where.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._said,
             env=None if where.environment is None else dict(where.environment),
             start_new_session=True,
         )
@@ -78,25 +87,37 @@ class Worker:
             self._requests.write(json.dumps(request).encode() + b"\n")
             self._requests.flush()
         except OSError as error:
-            self.close()
-            raise WorkerLostError("the process has ended") from error
+            raise self._lost("the process has ended") from error
         while b"\n" not in self._read:
             ready, _, _ = select.select([self._answers], [], [], seconds)
             data = os.read(self._answers.fileno(), 1 << 16) if ready else b""
             if not data:
-                self.close()
-                raise WorkerLostError("the process has ended" if ready else f"no answer within {seconds:g} s")
+                raise self._lost("the process has ended" if ready else f"no answer within {seconds:g} s")
             self._read += data
         line, _, self._read = self._read.partition(b"\n")
         return json.loads(line)
+
+    def _lost(self, how: str) -> WorkerLostError:
+        """The error, with the last line that the process wrote to stderr. Ends the process."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.2)
+        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - SAID_MOST))
+        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        self.close()
+        return WorkerLostError(": ".join([how, *lines[-1:]]))
 
     def close(self) -> None:
         """End the process; does nothing more if it has ended already."""
         self._process.kill()
         self._process.wait()
+        self._said.close()
         with suppress(BrokenPipeError):  # closing writes what is still buffered, and nobody is left to read it
             self._requests.close()
         self._answers.close()
+
+
+Workers = dict[object, Worker]
+"""By `Interpreter.process`."""
 
 
 class Campaign:
@@ -143,7 +164,7 @@ class Campaign:
                 self._failures.append(error)
 
     def _settle_all(self, waiting: "SimpleQueue[Task]", done: Callable[[Result], None]) -> None:
-        workers: dict[str, Worker] = {}
+        workers: Workers = {}
         while not self._stopped:
             try:
                 task = waiting.get_nowait()
@@ -160,21 +181,24 @@ class Campaign:
                 with self._lock:
                     done(result)
 
-    def _settled(self, theorem: str, where: Interpreter, with_controls: bool, workers: dict[str, Worker]) -> Verdict:
+    def _settled(self, theorem: str, where: Interpreter, with_controls: bool, workers: Workers) -> Verdict:
         request = {"settle": theorem, "subject": where.subject, "seconds": self.seconds, "controls": with_controls}
         try:
-            return Verdict(**self._worker(where, workers).ask(request, SETTLE_S))
+            answer = self._worker(where, workers).ask(request, SETTLE_S)
         except WorkerLostError as lost:
-            workers.pop(where.subject, None)
-            return Verdict(theorem, where.subject, "undecided", message=str(lost))
+            workers.pop(where.process, None)
+            answer = {"error": str(lost)}
+        if "error" in answer:
+            return Verdict(theorem, where.subject, "undecided", message=answer["error"])
+        return Verdict(**answer)
 
-    def _worker(self, where: Interpreter, workers: dict[str, Worker]) -> Worker:
-        if where.subject not in workers:
-            workers[where.subject] = Worker(where)
-            self._workers.append(workers[where.subject])
-        return workers[where.subject]
+    def _worker(self, where: Interpreter, workers: Workers) -> Worker:
+        if where.process not in workers:
+            workers[where.process] = Worker(where)
+            self._workers.append(workers[where.process])
+        return workers[where.process]
 
-    def _confirm(self, result: Result, workers: dict[str, Worker]) -> None:
+    def _confirm(self, result: Result, workers: Workers) -> None:
         """Both solvers must agree: on what is proved, and on what can happen."""
         start = time.perf_counter()
         questions = [(text, "unsat") for text in result.verdict.smtlib]
@@ -187,15 +211,16 @@ class Campaign:
                 result.disputed.append((text, said))
         result.opinion_seconds = time.perf_counter() - start
 
-    def _opinion(self, text: str, workers: dict[str, Worker]) -> str:
+    def _opinion(self, text: str, workers: Workers) -> str:
         """What the second solver says; the same question under another name is not asked again."""
         key = hashlib.sha256(text.partition("\n")[2].encode()).hexdigest()
         if key not in self._opinions:
             opinion = Interpreter("second opinion")
             try:
                 request = {"opinion": text, "seconds": self.seconds}
-                self._opinions[key] = str(self._worker(opinion, workers).ask(request, 4 * self.seconds))
+                said = self._worker(opinion, workers).ask(request, 4 * self.seconds)
             except WorkerLostError as lost:
-                workers.pop(opinion.subject, None)
-                self._opinions[key] = f"unknown: {lost}"
+                workers.pop(opinion.process, None)
+                said = {"error": str(lost)}
+            self._opinions[key] = f"unknown: {said['error']}" if isinstance(said, dict) else str(said)
         return self._opinions[key]

@@ -282,6 +282,10 @@ class SymbolicQueue:
         return []
 
 
+class OutOfOrderError(Exception):
+    """The core's own constructor makes a queue in which the invariant does not hold."""
+
+
 class PlainQueue:
     """A scene for a replay: the core's real queue with `n` real blocks, and real blocks that are not in it."""
 
@@ -291,6 +295,7 @@ class PlainQueue:
         self._spares: dict[int, Any] = {}
         self.order = PlainOrder(queued)
         self.queue = f.queue_kind(queued)
+        self._require_order()
 
     def block(self, place: int) -> Any:
         """The block at this place of the queue; below 0, the block of this number among those that are not in it."""
@@ -316,6 +321,13 @@ class PlainQueue:
     def unchanged(self) -> list[bool]:
         """True if links and counter are those of the beginning."""
         return self.reads(self.order)
+
+    def _require_order(self) -> None:
+        """OutOfOrderError unless the queue reads as it should at first: a proof begins with one that does."""
+        if not all(self.reads(self.order)):
+            raise OutOfOrderError(
+                f"the core's constructor makes no queue of {self.order.length} blocks that is in order"
+            )
 
     def _others(self) -> Sequence[Any]:
         """Blocks that were not in the queue."""

@@ -99,7 +99,7 @@ class HeapTheorem(Theorem):
     """A statement about all heaps that a scene allows, and all integers that satisfy the assumptions."""
 
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
-        """As every theorem; a path whose example does not satisfy the claim on real objects makes it `undecided`."""
+        """As every theorem; an example of a path that does not satisfy the claim on real objects refutes it, too."""
         start = time.perf_counter()
         verdict = _Settling(self, subject, seconds).verdict
         if with_controls and verdict.status in ("proved", "refuted"):
@@ -170,9 +170,7 @@ class _Settling:
             proofs.append(proved)
             self.verdict.smtlib.append(proved.obligation.smtlib())
         self._account.enter(path, proofs, [granted])
-        if self.control is None:
-            self._try_example(path)
-        return True
+        return self.control is not None or self._example_holds(path)
 
     def _fails(self, path: Path, claim: z3.BoolRef, name: str) -> bool:
         """Find the counterexample, and run it on real objects. False."""
@@ -192,16 +190,25 @@ class _Settling:
             raise ProofError(f"{name}: {values} is a counterexample, but the real code: {self.verdict.message}")
         return False
 
-    def _try_example(self, path: Path) -> None:
-        """Run the claim on real objects, as they may be on this path."""
+    def _example_holds(self, path: Path) -> bool:
+        """Run the claim on real objects, as they may be on this path. False, with the verdict changed, if it fails.
+
+        The proof then says nothing about the core: it makes its real objects unlike the symbolic ones. Those satisfy
+        the invariant at first, for instance, which a constructor may not bring about.
+        """
         model = self._run.example(path, self._small(SMALL[1]))
         if model is None:
-            return
+            return True
         values = plain_values(model, self.theorem)
         with self._watched:
             fails, how = self._replay(values)
-        if fails:
-            raise ProofError(f"{self._run.name}: path {self.verdict.paths} is proved, but at {values} {how}")
+        if not fails:
+            return True
+        self.verdict.status, self.verdict.counterexample, self.verdict.replayed = "refuted", values, True
+        self.verdict.message = f"{how}, on real objects, though path {self.verdict.paths} is proved on symbolic ones"
+        fixed = [*path.hypotheses, *(fixed_to(unknown, value, self.theorem) for unknown, value in values.items())]
+        self.verdict.satisfiable.append(satisfiable_question(f"{self._run.name}: the counterexample", fixed))
+        return False
 
     def _replay(self, values: dict[str, int]) -> tuple[bool, str]:
         """Run the claim on real objects. Whether it fails, and how."""

@@ -31,7 +31,11 @@ TRUSTED: Final = (
     ("byte strings and names (`symbolic_bytes`)", "test_symbolic_bytes.py"),
     ("linked blocks (`heap`, `free_list`, `pool_scene`)", "test_heap.py"),
     ("a loop cut into its parts is the loop (`loops`)", "test_loops.py"),
+    ("loops one behind the other, and pools at any moment of them (`invariants`)", "test_invariants_pool.py"),
+    ("moves of a core, in plain numbers and in symbols (`invariants.moves`)", "test_invariants.py"),
     ("roles bind each name to the function of the core that plays it (`roles`)", "test_roles.py"),
+    ("`is` as the code under proof asks it (`identity`)", "test_refusals.py"),
+    ("all of it together, on functions and claims drawn at random", "test_fuzzing.py"),
 )
 """What a proof rests on besides this file, and the test in tests/proofs that attacks it."""
 

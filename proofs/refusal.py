@@ -38,6 +38,11 @@ def shown(text: str) -> str:
     return text
 
 
+def asking_frame() -> FrameType | None:
+    """The innermost frame that does not belong to the proofs: what asks something of a symbol."""
+    return next((one for one in _frames() if not str(one.f_globals.get("__name__")).startswith(_OURS)), None)
+
+
 def _where() -> str:
     """Function and line of the innermost frame that does not belong to the machinery of symbols."""
     for frame in _frames():

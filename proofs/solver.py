@@ -41,20 +41,46 @@ class Obligation:
 
     def smtlib(self) -> str:
         """The question whether it can fail, as SMT-LIB 2: `unsat` means proved."""
-        solver = z3.Solver()
-        assert_all(solver, [*self.hypotheses, z3.Not(self.claim)])
-        return f"; {self.name}: unsat means proved\n(set-logic ALL)\n{solver.to_smt2()}"
+        return f"; {self.name}: unsat means proved\n{question([*self.hypotheses, z3.Not(self.claim)])}"
+
+
+def question(formulas: Sequence[z3.BoolRef]) -> str:
+    """The question whether these can hold together, as SMT-LIB 2."""
+    terms = [formula.as_ast() for formula in formulas] or [z3.BoolVal(True).as_ast()]
+    others = (z3.Ast * (len(terms) - 1))(*terms[:-1])
+    name = "benchmark generated from python API"
+    text = z3.Z3_benchmark_to_smtlib_string(
+        z3.main_ctx().ref(), name, "", "unknown", "", len(others), others, terms[-1]
+    )
+    return f"(set-logic ALL)\n{text}"
+
+
+_KNOWN: dict[frozenset[int], tuple[Sequence[z3.BoolRef], str, z3.ModelRef | None, float]] = {}
+"""Answers, and the seconds for which they were looked for, by the identities of the formulas; these are kept, so that
+no other ones get their identities."""
+KNOWN_MOST = 20_000
+QUICK = 50_000
+"""Steps of Z3's plain solver before the ones that choose a strategy are asked: nearly always enough, and no clock."""
 
 
 def solve(formulas: Sequence[z3.BoolRef], seconds: float) -> tuple[str, z3.ModelRef | None]:
-    """`sat` with a model, `unsat`, or `unknown`. A fresh solver each time: incremental ones time out on products."""
-    deadline = max(1, int(seconds * 1000))
-    watching = sys.getprofile()
-    sys.setprofile(None)  # whoever watches which functions run does not mean the solver's
-    try:
-        return _solved(formulas, deadline)
-    finally:
-        sys.setprofile(watching)
+    """`sat` with a model, `unsat`, or `unknown`. A fresh solver each time: incremental ones time out on products.
+
+    A question that was answered already is not asked again: model and core often lead to the very same terms.
+    """
+    key = frozenset([formula.get_id() for formula in formulas])
+    _, status, model, spent = _KNOWN.get(key, ((), "unknown", None, 0.0))
+    if status == "unknown" and seconds > spent:
+        watching = sys.getprofile()
+        sys.setprofile(None)  # whoever watches which functions run does not mean the solver's
+        try:
+            status, model = _solved(formulas, max(1, int(seconds * 1000)))
+        finally:
+            sys.setprofile(watching)
+        if len(_KNOWN) >= KNOWN_MOST:
+            _KNOWN.clear()
+        _KNOWN[key] = list(formulas), status, model, seconds
+    return status, model
 
 
 def assert_all(solver: z3.Solver, formulas: Sequence[z3.BoolRef]) -> None:
@@ -64,10 +90,21 @@ def assert_all(solver: z3.Solver, formulas: Sequence[z3.BoolRef]) -> None:
         z3.Z3_solver_assert(context, solver.solver, formula.as_ast())
 
 
+def _quick() -> z3.Solver:
+    solver = z3.SimpleSolver()
+    solver.set("rlimit", QUICK)
+    return solver
+
+
+def _strategic(logic: str | None, deadline: int) -> z3.Solver:
+    solver = z3.Solver() if logic is None else z3.SolverFor(logic)
+    solver.set("timeout", deadline)
+    return solver
+
+
 def _solved(formulas: Sequence[z3.BoolRef], deadline: int) -> tuple[str, z3.ModelRef | None]:
-    for make in (z3.Solver, lambda: z3.SolverFor("QF_NIA")):
+    for make in (_quick, lambda: _strategic(None, deadline), lambda: _strategic("QF_NIA", deadline)):
         solver = make()
-        solver.set("timeout", deadline)
         assert_all(solver, formulas)
         status = str(solver.check())
         if status != "unknown":

@@ -17,7 +17,8 @@ import z3
 
 from .claims import every
 from .kernel import Account, Proved, follows
-from .solver import Obligation, ProofError, UndecidedError, assert_all, has_product, solve
+from .solver import Obligation, ProofError, UndecidedError, has_product, question, solve
+from .stated import stated
 from .symbolic import Condition, Path, Run, SymbolicBool, symbol, term, truth
 from .symbolic_builtins import symbolic_builtins
 from .watched import Watched
@@ -102,12 +103,12 @@ class Statement:
     """`T4`, or `T4.eagle` for a statement that belongs to T4."""
     sentence: str
     """In words."""
-    formal: str
-    """As a formula."""
+    formal: str = ""
+    """A formula in short, for those who read the source; nobody is shown it (`stated`)."""
     bounded: str = ""
     """What is not symbolic, and why that is no loss; empty if everything is."""
     refuted_on: Mapping[str, str] = field(default_factory=dict)
-    """Subjects for which the answer is known to be no, with what that means for a user."""
+    """Cores for which the answer is no, with what that means for a user; `expectations` decides whether it is."""
     meaning: str = ""
     """What it means for a user, in blocks and bytes."""
 
@@ -115,6 +116,11 @@ class Statement:
     def weight(self) -> float:
         """About how many seconds it takes."""
         return SECONDS.get(self.id, USUAL_S)
+
+    @property
+    def stated(self) -> str:
+        """What is claimed, generated from the claim itself; empty if only the sentence says it."""
+        return ""
 
     @property
     def number(self) -> tuple[int, str]:
@@ -145,6 +151,11 @@ class Theorem(Statement):
     rounding: str = ""
     """Why it does no harm that Python rounds `a / b`, which is exact in a proof; empty if nothing is divided so."""
 
+    @property
+    def stated(self) -> str:
+        """The source of what is assumed and claimed."""
+        return stated(self.assume, self.claim)
+
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> "Verdict":
         """As every statement; a negative control's counterexample is run on the real code as well."""
         return settle(self, subject, seconds, with_controls)
@@ -174,12 +185,6 @@ class Verdict:
     """Why it is undecided or unavailable; how the replay ended."""
     bounded: str = ""
     """What is not symbolic (`Statement.bounded`): a proof is one within these bounds."""
-
-    @property
-    def outcome(self) -> str:
-        """The status, for readers: a bounded proof says what bounds it."""
-        bound = self.bounded.rstrip(".") if self.status == "proved" else ""
-        return f"{self.status} (bounded: {bound})" if bound else self.status
 
     def note_control(self, control: NegativeControl, outcome: "Verdict") -> None:
         """Note what came out for a negative control; unless it is refuted on the real code, this is `undecided`."""
@@ -342,9 +347,7 @@ def fixed_to(name: str, value: int, theorem: Theorem) -> z3.BoolRef:
 
 def satisfiable_question(name: str, formulas: Sequence[z3.BoolRef]) -> str:
     """The question whether the formulas can hold together, as SMT-LIB 2; the answer must be `sat`."""
-    solver = z3.Solver()
-    assert_all(solver, formulas)
-    return f"; {name}: must be sat\n(set-logic ALL)\n{solver.to_smt2()}"
+    return f"; {name}: must be sat\n{question(formulas)}"
 
 
 def _replay(functions: Functions, claim: Claim, values: Mapping[str, int]) -> tuple[bool, str]:

@@ -36,8 +36,6 @@ LOSES: Mapping[str, str] = {
     "made, behind null blocks that the next query reads.",
     "computed-taken-back": "Windows are cut by tokens that may be taken back (drafts, the last token of a prompt that "
     "was loaded as a whole): the next query then reads behind the cut.",
-    "running-state-moved-on": "In Mamba's align mode a step that ends further left than the longest one may find null "
-    "where its running state is written.",
 }
 """Legal names of `loses`: what a target is known to read wrong. The shadow memory counts it instead of reporting it."""
 

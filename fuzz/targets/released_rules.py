@@ -13,7 +13,6 @@ from ...model.config.capacity import Rules
 from ...model.config_json import Json
 from .configuration_answers import answer
 
-RIGHT = Rules()
 ERRORS = (CoreError, ZeroDivisionError, ValueError)
 """What a rule ends with where a core raises."""
 Named: TypeAlias = Callable[..., str]

@@ -83,7 +83,12 @@ def _last_token_hit(expansion: Expansion) -> None:
 @fault("S8", "free hit blocks are not counted in the prediction", CROWDED)
 def _free_hits_uncounted(expansion: Expansion) -> None:
     (single,) = core_of(expansion).coordinator.single_type_managers
-    single._get_num_evictable_blocks = lambda blocks: 0
+
+    def predict(original: Callable[..., int], request: str, tokens: int, hit: Any, *rest: Any, **more: Any) -> int:
+        free = sum(not block.ref_cnt and not block.is_null for block in hit)
+        return original(request, tokens, hit, *rest, **more) - free
+
+    wrap(single, "get_num_blocks_to_allocate", predict)
 
 
 @fault("S9", "blocks are taken from the back of the queue", SMALL)
@@ -105,8 +110,7 @@ def _neighbour_evicted(expansion: Expansion) -> None:
 
     def get_new_blocks(original: Callable[..., Any], count: int) -> Any:
         taken = original(count)
-        for block in pool.free_block_queue.get_all_free_blocks()[:1]:
-            pool._forget_identity(block)
+        pool.evict_blocks([block.block_id for block in pool.free_block_queue.get_all_free_blocks()[:1]])
         return taken
 
     wrap(pool, "get_new_blocks", get_new_blocks)
@@ -116,12 +120,13 @@ def _neighbour_evicted(expansion: Expansion) -> None:
 def _removed_event_missing(expansion: Expansion) -> None:
     pool = core_of(expansion).block_pool
 
-    def forget(original: Callable[..., Any], block: Any) -> None:
+    def get_new_blocks(original: Callable[..., Any], count: int) -> Any:
         events = len(pool.kv_event_queue)
-        original(block)
+        taken = original(count)
         del pool.kv_event_queue[events:]
+        return taken
 
-    wrap(pool, "_forget_identity", forget)
+    wrap(pool, "get_new_blocks", get_new_blocks)
 
 
 @fault("S12", "freeing an unknown request empties the prefix cache", ALONE)
@@ -149,7 +154,7 @@ def _written_while_shared(expansion: Expansion) -> None:
         other = pool.cached_block_hash_to_block.get_one_block(key) if key is not None else None
         if other is not None and other is not table[-1] and other.ref_cnt:
             pool.touch([other])
-            pool._forget_identity(table[-1])
+            pool.evict_blocks([table[-1].block_id])
             pool.free_blocks([table[-1]], prepend=True)
             table[-1] = other
         return new

@@ -17,7 +17,7 @@ GROUPS: Sequence[tuple[Group, ...]] = (
     (Group("full", 2), Group("mamba", 2, mamba_mode="align", speculative_blocks=1)),
 )
 """The groups of the runs."""
-STEPS = 60
+STEPS = 40
 
 
 def check_runs() -> int:

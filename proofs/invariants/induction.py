@@ -7,8 +7,10 @@ runs what comes behind loop `k`, from the moment after its last round: it must l
 or to the end.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import z3
@@ -16,7 +18,8 @@ import z3
 from ..loops import ReturnedError
 from ..solver import ProofError
 from ..symbolic import Condition, SymbolicBool, SymbolicInt, running
-from .pool import ANY_BLOCK, ANY_PLACE, Fields, Gathered, Grown, Listing, Moment, as_term
+from .listings import ANY_BLOCK, ANY_PLACE, Gathered, Grown, Listing, as_term
+from .pool import Fields, Moment
 from .rounds import Numbered, Parts, Range, Reached, parts
 
 
@@ -31,6 +34,10 @@ class Batch:
 
     def __init__(self, length: Any, size: Any, ids: bool = False) -> None:
         self.length, self._size, self.ids = as_term(length), as_term(size), ids
+        self.undo: Callable[[Any], Fields] | None = None
+        """What the pool looks like when so many rounds have been undone."""
+        self._moment: Moment | None = None
+        self.origin = self
         self._at = z3.Function("batch", z3.IntSort(), z3.IntSort())
         self._times = z3.Function("times", z3.IntSort(), z3.IntSort(), z3.IntSort())
 
@@ -55,9 +62,50 @@ class Batch:
         """How many."""
         return SymbolicInt(self.length)
 
+    def at_moment(self, moment: Moment) -> "Batch":
+        """The same batch, its blocks as they are at another moment."""
+        bound = copy(self)
+        bound._moment = moment
+        return bound
+
+    def __getitem__(self, part: slice) -> "_Undone":
+        """What comes before some place: what an operation that refuses goes through to undo it."""
+        if part.start is not None or part.step is not None or self.undo is None or self._moment is None:
+            raise ProofError(f"{running().name}: a part of a batch is asked for, and nothing is known of it")
+        return _Undone(self, self._moment, as_term(part.stop))
+
     def element(self, moment: Moment, i: Any) -> Any:
         """The block, or the id, at a place."""
         return SymbolicInt(self.at(i)) if self.ids else moment.heap.block(self.at(i))
+
+
+class _HalfwayError(Exception):
+    """A round of a loop inside a round has ended: what is claimed of it."""
+
+    def __init__(self, claims: list[Condition]) -> None:
+        super().__init__("a round inside a round has ended")
+        self.claims = claims
+
+
+class _Undone:
+    """The loop inside a round that undoes the rounds before: an induction of its own, on two paths.
+
+    On one a round of it runs, for any place, from the moment before it to that after it; the path ends there. On the
+    other all of its rounds have run.
+    """
+
+    def __init__(self, batch: Batch, moment: Moment, stop: Any) -> None:
+        self._batch, self._moment, self._stop = batch, moment, stop
+
+    def __iter__(self) -> Iterator[Any]:
+        moment, undo, j = self._moment, self._batch.undo, z3.Int("undone")
+        assert undo is not None
+        moment.owed += [claim.term for claim in moment.shows(undo(z3.IntVal(0)))]
+        if running().decide(z3.And(j >= 0, j < self._stop)):
+            moment.become(undo(j))
+            yield self._batch.element(moment, j)
+            raise _HalfwayError(list(moment.shows(undo(j + 1))))
+        moment.become(undo(self._stop))
 
 
 @dataclass(frozen=True)
@@ -74,6 +122,10 @@ class Loop:
     """By variable: what it gathers."""
     inserts: Callable[[Any, Any], Condition] | None = None
     """Whether a block may be registered under this key."""
+    known: Callable[[Any, Any], Any] | None = None
+    """What else holds of each block after so many rounds."""
+    undo: Callable[[Any, Any], Fields] | None = None
+    """What the pool looks like when a round that refuses has undone so many of the rounds before it."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +157,8 @@ def claim(operation: Operation, part: Any, i: Any) -> list[Condition]:
     before = start
     for number, loop in enumerate(operation.loops):
         if part == 2 * number + 1:
-            return _round(cut, number, loop, before, reached, as_term(i))
-        last = before.another(f"after_{number}", loop.pool(as_term(loop.rounds)))
+            return _round(cut, number, loop, before, reached, as_term(i), start)
+        last = before.another(f"after_{number}", loop.pool(as_term(loop.rounds)), _known(loop, as_term(loop.rounds)))
         try:
             reached = cut.behind(number, _moved(loop, before, last, reached, as_term(loop.rounds)))
         except ReturnedError as returned:
@@ -117,16 +169,32 @@ def claim(operation: Operation, part: Any, i: Any) -> list[Condition]:
     raise ProofError(f"{cut.name} goes on behind its last loop")
 
 
-def _round(cut: Parts, number: int, loop: Loop, before: Moment, reached: Reached, i: Any) -> list[Condition]:
+def _round(
+    cut: Parts, number: int, loop: Loop, before: Moment, reached: Reached, i: Any, start: Moment
+) -> list[Condition]:
     if not running().decide(z3.And(i >= 0, i < as_term(loop.rounds))):
         return []  # there is no such round
-    now = before.another(f"round_{number}", loop.pool(i))
+    now = before.another(f"round_{number}", loop.pool(i), _known(loop, i))
     moved = _moved(loop, before, now, reached, i)
+    for batch in moved.values():
+        if isinstance(batch, Batch) and loop.undo is not None:
+            batch.undo = partial(loop.undo, i)
     element = _element(loop, now, i)
-    cut.round(number, moved, (SymbolicInt(i), element) if isinstance(reached.iterated, Numbered) else element)
+    try:
+        cut.round(number, moved, (SymbolicInt(i), element) if isinstance(reached.iterated, Numbered) else element)
+    except _HalfwayError as halfway:
+        return halfway.claims
+    except ValueError:
+        # Nothing has changed since the operation began, if it may refuse at all.
+        return [loop.undo is not None, *now.shows(start.fields)]
     claims: list[Condition] = list(now.shows(loop.pool(i + 1)))
     claims += [moved[name].gathers(lambda x, one=one: one.chosen(i + 1, x)) for name, one in loop.lists.items()]
+    claims += [SymbolicBool(loop.known(i + 1, ANY_BLOCK))] if loop.known is not None else []
     return claims + [loop.inserts is not None and loop.inserts(key, block) for key, block in now.inserted]
+
+
+def _known(loop: Loop, i: Any) -> Callable[[Any], Any] | None:
+    return None if loop.known is None else partial(loop.known, i)
 
 
 def _moved(loop: Loop, before: Moment, now: Moment, reached: Reached, i: Any) -> dict[str, Any]:
@@ -148,9 +216,11 @@ def _begins(loop: Loop, reached: Reached, moment: Moment) -> list[Condition]:
     elif isinstance(iterated, Grown):
         goes = [not iterated.added and iterated.listing is loop.through]
     else:
-        goes = [iterated is (moment.own if loop.through is None else loop.through)]
+        through = moment.own if loop.through is None else loop.through
+        goes = [getattr(iterated, "origin", iterated) is getattr(through, "origin", through)]
     empty = [reached.variables.get(name) == [] for name in loop.lists]
     none = [SymbolicBool(z3.Not(one.chosen(z3.IntVal(0), ANY_BLOCK))) for one in loop.lists.values()]
+    none += [SymbolicBool(loop.known(z3.IntVal(0), ANY_BLOCK))] if loop.known is not None else []
     return [*goes, *empty, *none, *moment.shows(loop.pool(z3.IntVal(0)))]
 
 
@@ -162,5 +232,5 @@ def _element(loop: Loop, moment: Moment, i: Any) -> Any:
     if isinstance(through, Batch):
         return through.element(moment, i)
     if isinstance(through, Listing):
-        return through.element(moment, i)
+        return through.element(moment.heap, i)
     return moment.heap.block(i)

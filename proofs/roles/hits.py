@@ -6,6 +6,7 @@ with an entry for each of its blocks: the index of the block that stands there, 
 
 import sys
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any, TypeAlias
 
 from ...model import arith, lookup, tables
@@ -33,7 +34,7 @@ def _model_hit(kind: type[Rule], size: str = "") -> Callable[..., Entries]:
 
     def search(registered: Registered, limit: Any, b: Any, drop: Any, alignment: Any, reach: Any = None) -> Entries:
         rule = _model_rule(kind, b, drop, **({size: reach} if size else {}))
-        length = lookup.longest_hit([rule], alignment, limit + 1, lambda _, i: registered[i])
+        length = lookup.longest_hit([rule], alignment, limit + 1, lambda _, i: i < len(registered) and registered[i])
         return [i if i >= rule.first(length) else None for i in range(length // b)]
 
     return search
@@ -121,6 +122,7 @@ def _entries(hit: Sequence[Sequence[tuple[int, int] | None]]) -> Entries:
 
 def _api_keeps(names: Any) -> Callable[..., Any]:
     manager, spec = names("SlidingWindowManager"), names("SlidingWindowSpec")
+    says_what_follows = "tokens_behind" in signature(manager.reachable_block_mask).parameters
 
     def keeps(i: Any, w: Any, b: Any, eagle: Any, alignment: Any, retention: Any, prompt: Any) -> Any:
         first = position(i)
@@ -132,6 +134,7 @@ def _api_keeps(names: Any) -> Callable[..., Any]:
             use_eagle=bool(eagle),
             retention_interval=retention,
             num_prompt_tokens=prompt,
+            **({"tokens_behind": b if eagle else 1} if says_what_follows else {}),
         )
         return True if mask is None else mask[0]
 

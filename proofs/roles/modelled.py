@@ -2,11 +2,10 @@
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from types import SimpleNamespace
 from typing import Any
 
 from ...model import attention, core, tables
-from ...model.ops import Allocate, Group, Kind, Shape
+from ...model.ops import NULL, Allocate, Group, Kind, Shape
 from ...model.state import State
 from ..claims import some
 from ..symbolic_bytes import seeing
@@ -33,15 +32,15 @@ class _Counting(State):
         """Free blocks at the start, where somebody asks."""
         self.taken: Any = 0
         self.returned: list[Any] = []
-        self.identity: Any = SimpleNamespace(get=lambda block: None)
+        self.identity: Any = _Identities(step.registered)
 
     def num_free(self) -> Any:
         """Blocks still in the queue."""
         return self.free - self.taken
 
-    def references(self) -> list[int]:
-        """Nobody asks which: hits are counted by their tables."""
-        return []
+    def references(self) -> Any:
+        """One each: that of the table. Hits are counted by their tables."""
+        return _Once()
 
     def take(self, count: Any) -> Any:
         """So many blocks; ValueError for a negative number."""
@@ -60,6 +59,26 @@ class _Counting(State):
         self.returned.extend(blocks)
 
 
+class _Identities:
+    """Which blocks carry an identity: all or none."""
+
+    def __init__(self, registered: Any) -> None:
+        self.registered = registered
+
+    def get(self, block: Any) -> None:
+        """Not one that was registered in this step."""
+
+    def __contains__(self, block: object) -> bool:
+        return bool(self.registered != 0)
+
+
+class _Once(list[int]):
+    """Reference counts: 1 for each block."""
+
+    def __getitem__(self, block: Any) -> Any:
+        return 1
+
+
 def seen(**replaced: Any) -> AbstractContextManager[None]:
     """While it lasts, the model's tables see these under these names."""
     return seeing(vars(tables), replaced)
@@ -70,7 +89,7 @@ def _candidates(hit: Any, counts: list[int]) -> Any:
 
 
 def _real(blocks: Any) -> Any:
-    return blocks.real if isinstance(blocks, SymbolicTable) else _REAL_REAL(blocks)
+    return sum(1 for block in blocks if block != NULL) if isinstance(blocks, SymbolicTable) else _REAL_REAL(blocks)
 
 
 def keep_tables(values: Any = ()) -> Any:
@@ -116,7 +135,6 @@ class Modelled:
             state=self.state,
             registered=[{REQUEST: 0} if step.known else {}],
             registered_this_step=set(),
-            mamba_started={(0, REQUEST): None} if step.known and kind == "align" else {},
             new_block_ids=[SymbolicTable(0, lambda i: 0, lambda i: 0) if step.symbolic else []],
         )
 
@@ -143,7 +161,8 @@ class Modelled:
     def predicted(self, gate: bool = False) -> Any:
         """What the model predicts."""
         step = self.step
-        counts = [] if step.symbolic else [int(not self._is_candidate(number)) for number in range(step.hit + 1)]
+        blocks = range(0 if step.symbolic else max(step.hit, step.held) + 1)
+        counts = [int(not self._is_candidate(number)) for number in blocks] or self.state.references()
         with seen(candidates=_candidates, real=_real):
             return tables.predicted(self.model, 0, self._plan(), counts, gate)
 
@@ -171,16 +190,19 @@ class Modelled:
         """Entries out of sight become null."""
         self.model.null_skipped(0, REQUEST, computed)
 
-    def grow(self, main: Any) -> None:
+    def grow(self, main: Any, computed: Any, settled: Any) -> None:
         """Room for so many tokens, without lookahead."""
-        op = Allocate(REQUEST, 1)
         with seen(tuple=keep_tables):
-            self.model.extend(0, tables.Plan(op, [[]], main, main, main, main, main))
+            self.model.extend(0, self._running(main, computed, settled))
 
-    def remember(self, last: Any) -> None:
-        """Align mode: the running state is at its place, and the one before it at this index."""
-        self.model.mamba_started[0, REQUEST] = last
+    def foreseen(self, main: Any, computed: Any, settled: Any) -> Any:
+        """What the model predicts that this takes."""
+        with seen(candidates=lambda blocks, counts: 0):
+            return tables.states(self.model, 0, self._running(main, computed, settled), self.state.references(), False)
 
-    def remembered(self) -> Any:
-        """That index."""
-        return self.model.mamba_started.get((0, REQUEST))
+    def _running(self, main: Any, computed: Any, settled: Any) -> tables.Plan:
+        return tables.Plan(Allocate(REQUEST, 1), [[]], computed, computed, settled, main, main)
+
+    def taken_so_far(self) -> Any:
+        """Blocks that were new."""
+        return self.state.taken

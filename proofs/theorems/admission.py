@@ -5,6 +5,7 @@ from typing import Any
 from ..claims import every, implies, lemma, same, use
 from ..roles.one_request import Step
 from ..theorem import NegativeControl, Theorem
+from .states import STEP, Case, after_step, any_step
 
 _STEP = {
     "b": "tokens per block",
@@ -327,44 +328,35 @@ T16_COVERS = Theorem(
 # States.
 
 
-def _state_gate(f: Any, v: Any) -> Any:
-    """What the gate counts for a request of layers that keep running states, and what it holds after some steps."""
+def _state_gate(f: Any, v: Any) -> list[Any]:
+    """What the gate counts for a request of layers that keep running states, and what it holds within a block."""
     gate = f.gate_align(Step(v.b, v.p, main=v.length, slots=v.length))
-    held = f.align_run(v.b, v.p, [(0, v.first), (v.first, v.length)])
-    return [real <= gate for real in held]
+    within = [Case(p, (1, 1, 0)[: 1 + p] + (0,) * (2 - p), registered, 0, 0) for p in (0, 1) for registered in (0, 1)]
+    held = [after_step(f, v, case).table.real <= 1 + case.p for case in within]
+    return [implies(v.length > v.b, gate >= 2 + v.p), gate >= 1 + v.p, *held]
 
 
 T16_STATES = Theorem(
     id="T16.states",
-    sentence="A request of layers that keep running states never holds more blocks than the gate counted.",
-    formal="real(table) <= gate(length) after each of two steps",
-    variables={
-        "b": "tokens per block",
-        "p": "speculative blocks",
-        "first": "tokens of the first step",
-        "length": "tokens of the request",
-    },
-    assume=lambda v: [
-        v.b >= 1,
-        v.p >= 0,
-        v.p <= 1,
-        v.first >= 1,
-        v.first <= v.b,
-        v.first < v.length,
-        v.length <= 2 * v.b,
-    ],
+    sentence="The gate counts as many states as a request can hold: 2 + p if it goes beyond one block (T15), and 1 + p "
+    "if not.",
+    formal="gate(length) >= 2 + p if length > b else 1 + p; real(table) <= 1 + p within the first block",
+    variables={**STEP, "p": "speculative blocks", "length": "tokens of the request"},
+    assume=lambda v: [*any_step(v), v.p >= 0, v.length >= 1],
     claim=_state_gate,
     controls=(
-        NegativeControl("one block less", claim=lambda f, v: f.align_run(v.b, v.p, [(0, v.first)])[0] < 1 + v.p),
+        NegativeControl(
+            "one block less", claim=lambda f, v: f.gate_align(Step(v.b, v.p, main=v.length, slots=v.length)) <= v.p
+        ),
+        NegativeControl("what the first step takes", {"gate_align": lambda step: 1 + step.size}),
     ),
-    unroll=3,
-    bounded="two steps of at most a block each; at most one speculative block: a counterexample needs no more",
-    refuted_on=dict.fromkeys(
-        ("model", "impl", "vllm==0.23.0"),
-        "a pool that holds 1 + p states admits a request that can then not take its next step",
-    ),
-    meaning="The gate counts 1 + p states, the request holds 2 + p from its second block on (T15): with a pool of R "
-    "times 1 + p blocks, R requests are admitted and none of them can go on before another gives way.",
+    unroll=6,
+    bounded="what is held within a block: 0 or 1 speculative block",
+    refuted_on={
+        "vllm==0.23.0": "a pool that holds 1 + p states admits a request that can then not take its next step",
+    },
+    meaning="With a gate that counts 1 + p and a pool of R times 1 + p blocks, R requests are admitted and none of "
+    "them can go on before another gives way.",
 )
 
 # The refusal itself.

@@ -11,14 +11,14 @@ from weakref import WeakKeyDictionary
 
 from ..claims import every, implies, negation, some
 from ..heap_theorem import HeapTheorem
-from ..invariants import moves, safety
+from ..invariants import moves, safety, wrong_moves
 from ..invariants.drawn import check_runs
 from ..invariants.moves import Cells, NotAllowedError, World
 from ..invariants.plain_world import Made, PlainWorld, first_broken
 from ..invariants.symbolic_world import Later, SymbolicWorld
 from ..roles.moves import MOVES
 from ..symbolic import SymbolicInt, running, term
-from ..theorem import NegativeControl
+from ..theorem import NegativeControl, Theorem
 
 _VARIABLES = {
     "move": f"which move: {', '.join(f'{number} {name}' for number, name in enumerate(MOVES))}",
@@ -79,6 +79,7 @@ def _kept(facts: Facts) -> Callable[[Any, Any], Any]:
         return [problem for problem in after.problems() if problem.startswith(names)]
 
     def claim(f: Any, v: Any) -> Any:
+        _ = f.move_take  # only the model says what an operation is
         if not isinstance(v.move, SymbolicInt):
             return _tried(f, MOVES[v.move], problems)
         world = Later(SymbolicWorld((v.place, v.other, v.p, v.q)))
@@ -111,7 +112,7 @@ def _tried(f: Any, name: str, problems: Callable[[PlainWorld, PlainWorld, Made],
         if all(getattr(f, f"move_{one}") is getattr(moves, one) for one in MOVES):
             check_runs()
     if name not in known:
-        known[name] = first_broken(name, move, problems, 20 if move is getattr(moves, name) else 1)
+        known[name] = first_broken(name, move, problems, 60 if move is getattr(moves, name) else 1)
     if known[name]:
         raise AssertionError(known[name])
     return True
@@ -138,40 +139,6 @@ def _references(world: World, v: Any) -> list[Any]:
     ]
 
 
-def _constructed_with_null(world: World) -> None:
-    moves.construct(world)
-    world.free = Cells(lambda number: number)
-    world.slot = Cells(lambda x: x)
-
-
-def _taken_and_free(world: World, place: Any, x: Any) -> None:
-    world.demand(every(world.is_block(x), world.is_free(x)), "")
-    world.add_entry(place)
-    world.hold(place, x)
-
-
-def _hit_and_free(world: World, place: Any, x: Any) -> None:
-    world.demand(every(world.is_block(x), world.key[x] != 0, world.key[x] == world.content[place]), "")
-    world.add_entry(place)
-    world.hold(place, x)
-
-
-def _dropped_and_free(world: World, place: Any) -> None:
-    world.demand(world.block[place] != 0, "")
-    world.enter_free(world.let_go(place))
-
-
-def _dropped_and_lost(world: World, place: Any) -> None:
-    world.demand(world.block[place] != 0, "")
-    world.let_go(place)
-
-
-def _held_uncounted(world: World, place: Any, x: Any) -> None:
-    world.demand(every(world.is_block(x), negation(world.in_table(place)), world.count[x] != 0), "")
-    world.add_entry(place)
-    world.block.set(place, x)
-
-
 S1 = HeapTheorem(
     id="S1.inductive",
     sentence="Every block but the null block is free or held, never both, and references and free count are right: "
@@ -180,13 +147,14 @@ S1 = HeapTheorem(
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_references),
+    meaning="No block is lost and none has two owners by mistake, however large the pool and however many requests.",
     controls=(
-        _wrong("construct", "the null block is free at first", _constructed_with_null),
-        _wrong("take", "a block that is handed out stays free", _taken_and_free),
-        _wrong("hit", "a hit leaves its block in the free queue", _hit_and_free),
-        _wrong("drop", "a block is freed while somebody holds it", _dropped_and_free),
-        _wrong("drop", "a block that nobody holds any more is lost", _dropped_and_lost),
-        _wrong("touch", "a holder is not counted", _held_uncounted),
+        _wrong("construct", "the null block is free at first", wrong_moves.constructed_with_null),
+        _wrong("take", "a block that is handed out stays free", wrong_moves.taken_and_free),
+        _wrong("hit", "a hit leaves its block in the free queue", wrong_moves.hit_and_free),
+        _wrong("drop", "a block is freed while somebody holds it", wrong_moves.dropped_and_free),
+        _wrong("drop", "a block that nobody holds any more is lost", wrong_moves.dropped_and_lost),
+        _wrong("touch", "a holder is not counted", wrong_moves.held_uncounted),
     ),
 )
 
@@ -198,38 +166,6 @@ def _contents(world: World, v: Any) -> list[Any]:
     return [safety.shared_is_equal(world, v.p, v.q), safety.named_by_content(world, v.p)]
 
 
-def _hit_anything(world: World, place: Any, x: Any) -> None:
-    world.demand(every(world.is_block(x), world.key[x] != 0), "")
-    world.add_entry(place)
-    if world.count[x] == 0:
-        world.leave_free(x)
-    world.hold(place, x)
-
-
-def _taken_from_holder(world: World, place: Any, x: Any) -> None:
-    world.demand(every(world.is_block(x), world.count[x] > 0), "")
-    world.add_entry(place)
-    world.key.set(x, 0)
-    world.hold(place, x)
-
-
-def _taken_with_its_name(world: World, place: Any, x: Any) -> None:
-    world.demand(every(world.is_block(x), world.is_free(x)), "")
-    world.add_entry(place)
-    world.leave_free(x)
-    world.hold(place, x)
-
-
-def _registered_as_another(world: World, place: Any) -> None:
-    x = world.block[place]
-    world.demand(every(world.in_table(place), x != 0, world.content[place] != 0, world.key[x] == 0), "")
-    world.key.set(x, world.content[place] + 1)
-
-
-def _renewed_in_use(world: World, place: Any) -> None:
-    world.content.set(place, 0)
-
-
 S2 = HeapTheorem(
     id="S2.inductive",
     sentence="A block that stands in two entries holds the same content of one group for both, and a registered one is "
@@ -238,12 +174,13 @@ S2 = HeapTheorem(
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_contents),
+    meaning="A request never reads what another one wrote for other tokens.",
     controls=(
-        _wrong("hit", "a hit takes a block whatever it is registered for", _hit_anything),
-        _wrong("take", "a block that somebody holds is handed out", _taken_from_holder),
-        _wrong("take", "a block that is handed out keeps its identity", _taken_with_its_name),
-        _wrong("register", "a block is registered for what is not in it", _registered_as_another),
-        _wrong("renew", "the tokens of a block in use change", _renewed_in_use),
+        _wrong("hit", "a hit takes a block whatever it is registered for", wrong_moves.hit_anything),
+        _wrong("take", "a block that somebody holds is handed out", wrong_moves.taken_from_holder),
+        _wrong("take", "a block that is handed out keeps its identity", wrong_moves.taken_with_its_name),
+        _wrong("register", "a block is registered for what is not in it", wrong_moves.registered_as_another),
+        _wrong("renew", "the tokens of a block in use change", wrong_moves.renewed_in_use),
     ),
 )
 
@@ -255,16 +192,6 @@ def _null(world: World, v: Any) -> list[Any]:
     return [safety.free_is_counted(world, v.j), safety.null_is_nameless(world)]
 
 
-def _registered_null(world: World, place: Any) -> None:
-    world.demand(every(world.in_table(place), world.content[place] != 0), "")
-    world.key.set(world.block[place], world.content[place])
-
-
-def _dropped_null(world: World, place: Any) -> None:
-    world.demand(world.block[place] == 0, "")
-    world.enter_free(world.block[place])
-
-
 S4 = HeapTheorem(
     id="S4.inductive",
     sentence="The null block is never free, so never handed out, and never registered: from any state of any size, "
@@ -273,9 +200,10 @@ S4 = HeapTheorem(
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_null),
+    meaning="What stands for nothing is never handed out as memory, and never found as a hit.",
     controls=(
-        _wrong("register", "a null entry is registered", _registered_null),
-        _wrong("drop", "a null entry is given back", _dropped_null),
+        _wrong("register", "a null entry is registered", wrong_moves.registered_null),
+        _wrong("drop", "a null entry is given back", wrong_moves.dropped_null),
     ),
 )
 
@@ -304,6 +232,7 @@ class _First(World):
 
 
 def _grown(f: Any, v: Any) -> Any:
+    _ = f.move_take
     if not isinstance(v.move, SymbolicInt):
         return _tried(f, MOVES[v.move], _changed_too_much)
     name = _chosen(v)
@@ -344,26 +273,6 @@ def _changed_too_much(before: PlainWorld, after: PlainWorld, made: Made) -> list
     ]
 
 
-def _taken_in_the_middle(world: World, place: Any, x: Any) -> None:
-    world.demand(every(world.is_block(x), world.is_free(x), world.in_table(place)), "")
-    inside = world.index(place) < world.length[world.table(place)]
-    world.demand(every(inside, world.block[place] != 0, world.count[world.block[place]] == 1), "")
-    world.enter_free(world.let_go(place))
-    world.leave_free(x)
-    world.hold(place, x)
-
-
-def _closed_in_use(world: World, table: Any, empty: Any) -> None:
-    world.length.set(table + 1, 0)
-
-
-def _shortened(world: World, place: Any) -> None:
-    world.demand(world.in_table(place), "")
-    table = world.table(place)
-    world.demand(every(world.length[table] > 0, negation(world.closing[table])), "")
-    world.length.set(table, world.length[table] - 1)
-
-
 S5 = HeapTheorem(
     id="S5.inductive",
     sentence="Within any operation tables only grow, entries go from a block to null at most (states move between "
@@ -377,10 +286,11 @@ S5 = HeapTheorem(
     },
     assume=_is_move,
     claim=_grown,
+    meaning="A worker that keeps its own copy of a table needs to be told of new entries only.",
     controls=(
-        _wrong("take", "a new block takes the place of another one", _taken_in_the_middle),
-        _wrong("drop", "the last entry is cut off", _shortened),
-        _wrong("close", "the next table is forgotten", _closed_in_use),
+        _wrong("take", "a new block takes the place of another one", wrong_moves.taken_in_the_middle),
+        _wrong("drop", "the last entry is cut off", wrong_moves.shortened),
+        _wrong("close", "the next table is forgotten", wrong_moves.closed_in_use),
     ),
 )
 
@@ -396,30 +306,6 @@ def _read(world: World, v: Any) -> list[Any]:
     ]
 
 
-def _dropped_too_early(world: World, place: Any) -> None:
-    table = world.table(place)
-    early = some(world.closing[table], world.end(place) - 1 <= world.skip(table, world.cut[table]))
-    world.demand(every(world.in_table(place), world.block[place] != 0, early), "")
-    x = world.let_go(place)
-    if world.count[x] == 0:
-        world.enter_free(x)
-
-
-def _padded_anywhere(world: World, place: Any) -> None:
-    world.demand(world.in_table(place), "")
-    world.add_entry(place)
-
-
-def _cut_ahead(world: World, table: Any, tokens: Any) -> None:
-    world.demand(world.cut[table] <= tokens, "")
-    world.cut.set(table, tokens)
-
-
-def _settled_back(world: World, request: Any, tokens: Any) -> None:
-    world.demand(tokens >= 0, "")
-    world.floor.set(request, tokens - 1)
-
-
 S6 = HeapTheorem(
     id="S6.inductive",
     sentence="Of a table whose entries are read token by token, an entry is null only where no query to come reads: "
@@ -428,12 +314,59 @@ S6 = HeapTheorem(
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_read),
+    meaning="Cutting a window frees no block that the next query reads; a hit begins where it is read.",
     controls=(
-        _wrong("drop", "the window is cut an entry too far", _dropped_too_early),
-        _wrong("pad", "null entries stand where a query reads", _padded_anywhere),
-        _wrong("cut", "a window is cut by tokens that may be taken back", _cut_ahead),
-        _wrong("settle", "settled tokens are taken back", _settled_back),
+        _wrong("drop", "the window is cut an entry too far", wrong_moves.dropped_too_early),
+        _wrong("pad", "null entries stand where a query reads", wrong_moves.padded_anywhere),
+        _wrong("cut", "a window is cut by tokens that may be taken back", wrong_moves.cut_ahead),
+        _wrong("settle", "settled tokens are taken back", wrong_moves.settled_back),
     ),
 )
 
-THEOREMS = (S1, S2, S4, S5, S6)
+_ENDS = ("advance", "reject", "arrive")
+
+
+def _never_taken_back(f: Any, v: Any) -> Any:
+    number = 0
+    while v.op != number:
+        number += 1
+    found = f.request_after(_ENDS[number], v.n, v.computed, v.scheduled, v.sampled, v.rejected)
+    if found is None:
+        return True
+    before, after, query = found
+    return [before <= after, after <= query]
+
+
+def _taken_back(kind: str, n: Any, computed: Any, scheduled: Any, sampled: Any, rejected: Any) -> Any:
+    """As if drafts counted as settled."""
+    before, after = computed, computed - (rejected if kind == "reject" else 0)
+    legal = every(kind == "reject", rejected > 0, rejected <= computed - n)
+    return (before, after, after) if legal else None
+
+
+SETTLED = Theorem(
+    id="S6.settled",
+    sentence="What is settled is never taken back: no rejected draft, no step and no arrival lets the next query of a "
+    "request stand before the tokens by which its windows were cut.",
+    formal="settled(request) <= settled(request after the operation) <= position of its next query",
+    variables={
+        "op": f"which operation: {', '.join(f'{number} {name}' for number, name in enumerate(_ENDS))}",
+        "n": "known tokens",
+        "computed": "computed tokens, drafts included",
+        "scheduled": "tokens of the step that runs",
+        "sampled": "tokens that it yields",
+        "rejected": "drafts that are rejected",
+    },
+    assume=lambda v: [v.op >= 0, v.op <= 2, v.n >= 1, v.computed >= 0, v.scheduled >= 0, v.sampled >= 0],
+    claim=_never_taken_back,
+    controls=(
+        NegativeControl(
+            "drafts that may be rejected count as settled",
+            {"request_after": _taken_back},
+            assume=lambda v: [v.op == 1, v.n >= 1, v.computed >= 0],
+        ),
+    ),
+    meaning="Asynchronous scheduling may reject drafts late: the window is still there.",
+)
+
+THEOREMS = (S1, S2, S4, S5, S6, SETTLED)

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..claims import every, implies, some
-from ..quotients import tokens
+from ..claims import some
 from ..roles.one_request import Step
 from ..theorem import NegativeControl, Theorem
+from .states import BOUNDED, CASES, STEP, after_step, any_step
 
 
 def _cdiv(x: Any, y: Any) -> Any:
@@ -183,35 +183,35 @@ T7_MAMBA = Theorem(
 )
 
 
-def _foreseen_align(f: Any, v: Any) -> Any:
-    step = fresh(v, tokens)
-    counted_twice = some(False, every(v.external > 0, v.first < v.end))
-    over = f.predicted_align(step) - f.taken_align(step)
-    return [over >= 0, some(counted_twice, over == 0), implies(counted_twice, over == 1)]
-
-
 _NO_ROOM = "the block for a state that comes from outside is not counted: a success that fails for lack of blocks"
 
 T7_ALIGN = Theorem(
     id="T7.align",
     sentence="State-space layers that keep running states only: the first allocation takes as many blocks as "
-    "predicted, or one fewer, which is so exactly if a hit on an eviction candidate and external tokens come together.",
-    formal="predicted - taken == 1 if external > 0 and the state hit is a candidate else 0",
+    "predicted, also where a hit on an eviction candidate and a state from outside come together.",
+    formal="predicted == taken",
     variables={**_FRESH, "size": "speculative blocks"},
-    assume=lambda v: [*any_fresh(v), *_state_hit(v), v.size >= 0, v.external <= 2 * v.b, v.new <= v.b],
-    claim=_foreseen_align,
+    assume=lambda v: [
+        *any_fresh(v),
+        *_state_hit(v),
+        v.size >= 0,
+        v.size <= 1,
+        v.hit <= 1,
+        v.external <= v.b,
+        v.new <= v.b,
+    ],
+    claim=_foreseen("align", fresh),
     controls=(
         NegativeControl(
             "the state that comes from outside needs no block",
             {"predicted_align": lambda step: 1 + step.size + _candidates(step)},
         ),
     ),
-    unroll=3,
-    bounded=_SUMS + _SHORT_HIT + "; at most 2 blocks of tokens come from outside and one is computed, since the "
-    "release pads its table in a loop; all that is padded is null",
+    unroll=6,
+    bounded=_SUMS + _SHORT_HIT + "; a hit of 1 block, at most 1 speculative block, 1 block of tokens from outside "
+    "and 1 that is computed: loops go through entries and drafts",
     refuted_on={"vllm==0.23.0": _NO_ROOM},
-    meaning="The one block too many is the hit itself: nothing reads it once later states have come from outside. A "
-    "request may be refused while there is just enough room, never admitted without.",
+    meaning=T7_FULL.meaning,
 )
 
 # A request that goes on.
@@ -267,48 +267,27 @@ T7_RUNNING = Theorem(
 )
 
 
-def _goes_on(v: Any) -> Step:
-    main = tokens(v.held - v.size, v.y, v.b)
-    return Step(v.b, v.size, held=v.held, known=True, local=main, main=main, slots=main + v.lookahead)
-
-
-def _one_or_none(f: Any, v: Any) -> list[Any]:
-    predicted = f.predicted_align(_goes_on(v))
-    return [predicted == f.taken_align(_goes_on(v)), predicted >= 0, predicted <= 1]
+def _taken_as_foreseen(f: Any, v: Any) -> list[Any]:
+    after = [after_step(f, v, case) for case in CASES if case.p]
+    return [claim for one in after for claim in (one.foreseen == one.taken, one.foreseen >= 0)]
 
 
 T7_RUNNING_ALIGN = Theorem(
     id="T7.running.align",
     sentence="State-space layers that keep running states only: an allocation of a running request takes as many "
-    "blocks as predicted, one or none.",
-    formal="main = (held - p) * b + y: predicted == taken in {0, 1}",
-    variables={
-        "b": "tokens per block",
-        "held": "entries of its table",
-        "y": "tokens after the step beyond the blocks that it has room for; negative where drafts were rejected",
-        "lookahead": "tokens beyond these that drafts may need",
-        "size": "speculative blocks",
-    },
-    assume=lambda v: [
-        v.b >= 1,
-        v.lookahead >= 0,
-        v.size >= 0,
-        v.size <= 2,
-        v.held > v.size,
-        -2 * v.b < v.y,
-        v.y <= 2 * v.b,
-        (v.held - v.size) * v.b + v.y >= 1,
-    ],
-    claim=_one_or_none,
+    "blocks as predicted, and never fewer than none.",
+    formal="predicted == taken >= 0",
+    variables=STEP,
+    assume=any_step,
+    claim=_taken_as_foreseen,
     controls=(
         NegativeControl(
-            "never below zero is forgotten",
-            {"predicted_align": lambda s: min(_cdiv(s.main, s.b) + s.size - s.held, 1)},
+            "what is there is always enough",
+            claim=lambda f, v: [after_step(f, v, case).taken == 0 for case in CASES if case.p],
         ),
     ),
-    unroll=3,
-    bounded="at most 2 speculative blocks, and a step ends at most 2 blocks from where the table ends, since moving "
-    "and padding are loops; each round does the same to another entry",
+    unroll=6,
+    bounded=BOUNDED,
     refuted_on={
         "vllm==0.23.0": "the prediction is negative where drafts were rejected, and hides as many blocks that another "
         "group needs: an allocation is granted and then fails"

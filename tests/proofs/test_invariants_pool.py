@@ -2,15 +2,17 @@
 
 import random
 from itertools import permutations
+from typing import Any
 
 import pytest
 from blockproof.impl import BlockPool, FreeKVCacheBlockQueue, KVCacheBlock
 from blockproof.impl.block_hash_map import BlockHashToBlockMap
+from blockproof.impl.kv_cache_block import BlockHashWithGroupId
 from blockproof.proofs.invariants.rounds import parts
 from blockproof.proofs.invariants.small_pools import PoolState, batches, key, real_pool, require, states
 from blockproof.proofs.loops import ReturnedError
 from blockproof.proofs.solver import ProofError
-from blockproof.proofs.theorems import invariants_pool
+from blockproof.proofs.theorems import invariants_names
 
 
 class Names:
@@ -59,8 +61,9 @@ def test_registering_put_together_again_is_registering():
     cut = parts(BlockPool.cache_full_blocks)
     for first in range(3):
         pools = [real_pool(Names, PoolState((1, 1, 1, 0), (False,) * 4, backwards=False)) for _ in range(2)]
-        for pool, call in zip(pools, (BlockPool.cache_full_blocks, cut.whole), strict=True):
-            request = invariants_pool.FakeRequest([key(100), key(101)])
+        calls: list[Any] = [BlockPool.cache_full_blocks, cut.whole]
+        for pool, call in zip(pools, calls, strict=True):
+            request = invariants_names.FakeRequest([key(100), key(101)])
             call(pool, request, [pool.blocks[1], pool.blocks[2]], first, 2, 1, 0, None)
         assert shown(pools[0]) == shown(pools[1])
 
@@ -113,6 +116,11 @@ def test_a_function_that_ends_before_its_loop_says_so():
         parts(BlockPool.cache_full_blocks).begin(None, None, [], 2, 2, 1, 0)
 
 
+def named(number):
+    """An identity, as the map has it."""
+    return BlockHashWithGroupId(key(number))
+
+
 def test_the_map_of_identities_does_what_is_assumed_of_it():
     blocks = [KVCacheBlock(number) for number in range(3)]
     for held in permutations([(name, block) for name in range(2) for block in blocks], 3):
@@ -123,14 +131,14 @@ def test_the_map_of_identities_does_what_is_assumed_of_it():
                 for block in blocks:
                     made = BlockHashToBlockMap()
                     for one, owner in held[:count]:
-                        made.insert(key(one), owner)
-                    found = made.pop(key(name), block.block_id)
+                        made.insert(named(one), owner)
+                    found = made.pop(named(name), block.block_id)
                     inside = (name, block) in held[:count]
                     assert found is (block if inside else None)
                     left = {one for one, owner in held[:count] if not (inside and (one, owner) == (name, block))}
                     assert len(made) == len(left)
                     for one in range(2):
-                        assert (made.get_one_block(key(one)) is not None) == (one in left)
+                        assert (made.get_one_block(named(one)) is not None) == (one in left)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 import z3
 from blockproof.proofs.quotients import divisor
 from blockproof.proofs.roles.stand_ins import divisor as common
+from blockproof.proofs.roles.stand_ins import key
 from blockproof.proofs.solver import ProofError, solve
 from blockproof.proofs.symbolic import Run, SymbolicInt, symbol, term
 from blockproof.proofs.symbolic_builtins import common_divisor, symbolic_builtins
@@ -62,7 +63,7 @@ def matched(x):
     return 1
 def truth_is_true(x): return 0 if (x == x) is True else 1
 def negative_is_true(x): return 0 if (x != x) is not True else 1
-def is_text(x): return 0 if x is not "" else 1
+def is_a_type(x): return 0 if x is not str else 1
 def twice(x):
     numbers = range(x)
     return sum(numbers) - sum(numbers)
@@ -160,3 +161,53 @@ def test_a_message_may_show_a_symbol_and_nothing_else_may(functions):
     with symbolic_builtins([functions]):
         errors = [path.error for path in Run("test", []).paths(lambda: functions.complains(x))]
     assert sorted(type(error).__name__ for error in errors) == ["NoneType", "ValueError"]
+
+
+KEYED = """
+def pages(x, y): return len({page for page in (x, y)})
+def buckets(x, y):
+    found = {}
+    for page in (x, y, x):
+        found.setdefault(page, []).append(1)
+    return len(found)
+
+def with_number(x, y): return len({x, 3})
+def in_numbers(x, y): return 1 if x in {3, 4} else 0
+def looked_for(x, y): return 1 if 3 in {x, y} else 0
+def as_key(x, y): return {3: 0}.get(x, 1)
+def got(x, y): return {x: 0}.get(3, 1)
+def added(x, y):
+    found = {x}
+    found.add(len("abc"))
+    return 1 if y in found else 0
+"""
+
+
+def keyed(tmp_path, name):
+    path = tmp_path / "keyed.py"
+    path.write_text(KEYED, encoding="utf-8")
+    module = ModuleType("keyed")
+    exec(compile(KEYED, str(path), "exec"), vars(module))
+    return getattr(module, name)
+
+
+@pytest.mark.parametrize("name", ["pages", "buckets"])
+def test_keys_among_keys_are_counted_as_numbers_are(name, tmp_path):
+    function, (x, y) = keyed(tmp_path, name), (symbol("x"), symbol("y"))
+    for path in Run("test", []).paths(lambda: (function(key(x), key(y)), bool(x == y))):
+        counted, equal = path.value
+        assert counted == (1 if equal else 2)
+    assert (function(key(3), key(3)), function(key(3), key(4))) == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["with_number", "in_numbers", "looked_for", "as_key", "got", "added"])
+def test_a_key_among_plain_numbers_is_refused(name, tmp_path):
+    function = keyed(tmp_path, name)
+    with pytest.raises(ProofError, match="plain numbers are keys"):
+        list(Run("test", []).paths(lambda: function(key(symbol("x")), key(symbol("y")))))
+
+
+def test_in_a_proof_a_plain_number_is_made_a_key_as_well(tmp_path):
+    function = keyed(tmp_path, "pages")
+    found = [path.value for path in Run("test", []).paths(lambda: function(key(symbol("x")), key(3)))]
+    assert sorted(found) == [1, 2]

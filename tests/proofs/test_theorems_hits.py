@@ -56,7 +56,6 @@ def test_a_search_finds_the_longest_hit_that_holds_what_is_read_among_up_to_eigh
     [
         ("need", lambda rng: (rng.randint(1, 40), rng.randint(1, 9), rng.random() < 0.5)),
         ("limit", lambda rng: (rng.randint(1, 90),)),
-        ("cut", lambda rng: (rng.randint(0, 30), rng.randint(1, 6), rng.randint(1, 40))),
         (
             "registers",
             lambda rng: (rng.randint(0, 90), b := rng.randint(1, 9), rng.random() < 0.5, rng.randint(1, 4) * b),
@@ -110,7 +109,8 @@ def test_the_mask_of_a_range_is_the_masks_of_its_blocks() -> None:
         alignment, prompt = rng.randint(1, 4) * b, rng.randint(1, 50)
         retention, end = rng.choice([None, 0, 2 * alignment]), start + rng.randint(1, 9)
         spec = bare(SlidingWindowSpec, block_size=b, sliding_window=w)
-        mask = SlidingWindowManager.reachable_block_mask(start, end, alignment, spec, eagle, retention, prompt)
+        asked = (start, end, alignment, spec, eagle, retention, prompt, b if eagle else 1)
+        mask = SlidingWindowManager.reachable_block_mask(*asked)
         single = [kept(i, w, b, eagle, alignment, retention, prompt) for i in range(start, end)]
         assert single == ([True] * (end - start) if mask is None else mask)
 

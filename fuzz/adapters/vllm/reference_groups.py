@@ -47,7 +47,7 @@ def _name_construct(r: Rules, wanted: Layer, made: Layer, x: Layer) -> str:
 
 def page(r: Rules, x: Layer) -> int:
     """The padding is all that counts, whatever the alignment."""
-    return Rules.page(r, replace(x, alignment=None))
+    return Rules.page(r, x if x.alignment is None else replace(x, alignment=None))
 
 
 def _name_page(r: Rules, wanted: object, actual: object, x: Layer) -> str:

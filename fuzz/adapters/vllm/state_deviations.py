@@ -5,11 +5,12 @@ from collections.abc import Collection
 from ....model import arith
 from ....model.attention import Mamba
 from ....model.ops import NULL
-from ....model.tables import Core, Plan, candidates, extend_states, real, states
+from ....model.states import Arrangement, arrangement
+from ....model.tables import Core, Plan, candidates, extend_states, is_own, states
 from ...targets.deviations import Deviation, Note
 
-PILE_UP, MOVED_ON = "mamba-states-pile-up", "running-state-moved-on"
-GATE, NEGATIVE, EXTERNAL, DROPPED = (
+PILE_UP, GATE, NEGATIVE, EXTERNAL, DROPPED = (
+    "mamba-states-pile-up",
     "mamba-gate",
     "mamba-negative-demand",
     "mamba-external-state",
@@ -20,22 +21,11 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(
         PILE_UP,
         reason=(
-            "a state is given back p tokens late; before a null entry, only the one that is remembered: with drafts, "
-            "a request can hold more than the 2 + p states that memory is planned for, up to its end"
+            "a new step gives back no state but the one that is remembered, one step late: with drafts, a request can "
+            "hold more than the 2 + p states that memory is planned for, up to its end"
         ),
         condition="mamba with speculative blocks; or in align mode, a state that is needed no more before a null entry",
-        source="Found by proof (T15.leak, T15.any).",
-    ),
-    Deviation(
-        MOVED_ON,
-        reason=(
-            "tables only grow: where drafts were rejected and the next step ends further left, the entry in which its "
-            "running state is written can be null; a worker that keeps its own row of block ids writes into a block "
-            "that the request may not hold any more"
-        ),
-        condition="mamba in align mode, a step that ends before the one that made the table so long",
-        source="Found by the shadow memory.",
-        corrupts=True,
+        source="Found by proof (T15).",
     ),
     Deviation(
         GATE,
@@ -82,44 +72,56 @@ class ReleaseStates:
     def predicted(self, core: Core, group: int, plan: Plan, counts: list[int], capped: bool) -> int:
         """How many states it predicts."""
         right = states(core, group, plan, counts, capped)
-        quirks = [name for name in (MOVED_ON, NEGATIVE, EXTERNAL, DROPPED) if name in self.declared]
-        if (GATE if capped else MOVED_ON) not in self.declared:
+        if capped and GATE not in self.declared:
             return right
-        given = self._predicted(core, group, plan, counts, quirks)
+        quirks = [name for name in (NEGATIVE, EXTERNAL, DROPPED) if capped or name in self.declared]
+        given = self._predicted(core, group, plan, counts, quirks, right=None if capped else right)
         if capped:
             self.note(GATE, given != right)
-            return given
-        for name in quirks[1:]:
-            without = self._predicted(core, group, plan, counts, [other for other in quirks if other != name])
-            self.note(name, given != without)
+        for name in () if capped else quirks:
+            others = [other for other in quirks if other != name]
+            self.note(name, given != self._predicted(core, group, plan, counts, others, right))
         return given
 
-    def _predicted(self, core: Core, group: int, plan: Plan, counts: list[int], quirks: Collection[str]) -> int:
+    def _predicted(
+        self, core: Core, group: int, plan: Plan, counts: list[int], quirks: Collection[str], right: int | None
+    ) -> int:
+        """The same with some deviations of the prediction. `right`: what is right; None for the release's gate."""
         rule, key = core.rules[group], (group, plan.op.request)
-        table, _ = core.begun(group, plan)
-        hit = plan.hit[group] if DROPPED in quirks else [block for block in plan.hit[group] if block in table]
-        arriving = bool(plan.op.external) and EXTERNAL not in quirks
-        held = len(plan.hit[group]) + len(core.state.tables[group].get(plan.op.request, ()))
-        missing = rule.required(plan.main) - (arith.cdiv(plan.total, rule.b) if arriving else held)
-        new = min(missing, 1 if key in self._before else 1 + rule.p)
-        return arriving + (new if NEGATIVE in quirks else max(0, new)) + candidates(hit, counts)
+        table, arriving = core.begun(group, plan)
+        held = len(table) + arriving
+        missing = rule.required(plan.main) - held
+        if right is None or PILE_UP in self.declared:
+            started = key in self._before and any(core.state.tables[group].get(plan.op.request, ()))
+            new = max(0, min(missing, 1 if started else 1 + rule.p))
+            right = arriving + new + candidates(table, counts)
+        if missing < 0 and NEGATIVE in quirks:
+            right = arriving + missing + candidates(table, counts)
+        if EXTERNAL in quirks and arriving:
+            wanted = rule.required(plan.main) - len(plan.hit[group])
+            right += min(wanted, 1 + rule.p) - max(0, min(missing, 1 + rule.p)) - arriving
+        if DROPPED in quirks:
+            right += candidates([block for block in plan.hit[group] if block not in table], counts)
+        return right
 
     def extend(self, core: Core, group: int, plan: Plan, table: list[int]) -> None:
         """The table grows, if it does, by nulls up to the running state, and the states of drafts move behind it."""
         rule, key = core.rules[group], (group, plan.op.request)
         before, running = len(table), arith.cdiv(plan.main, rule.b) - 1
-        if MOVED_ON not in self.declared:
+        end, started = running + 1 + rule.p, key in self._before
+        if end <= before or PILE_UP not in self.declared:
             extend_states(core, group, plan, table)
-        elif running + 1 + rule.p > before:
+        else:
+            moving = [i for i in range(before - rule.p, min(before, running)) if started]
+            right = _arranged(core, group, plan, table)
+            self.note(PILE_UP, right.moved != moving or bool(right.dropped))
             table += [NULL] * (running - before)
-            for old in range(before - rule.p, min(before, running)) if key in self._before else ():
+            for old in moving:
                 table.append(table[old])
                 table[old] = NULL
-            core.grow(group, table, running + 1 + rule.p - len(table))
-        if len(table) > before:
-            self._before[key] = before - 1 - (rule.p if key in self._before else 0) if before else None
-        self.note(MOVED_ON, NULL in table[running : running + 1 + rule.p])
-        self.note(PILE_UP, real(table) > 2 + rule.p)
+            core.grow(group, table, end - len(table))
+        if end > before:
+            self._before[key] = before - 1 - (rule.p if started else 0) if before else None
 
     def null(self, core: Core, group: int, name: str, settled: int) -> None:
         """States that p tokens less than the computed ones need no more are given back up to the first null entry, and
@@ -141,6 +143,13 @@ class ReleaseStates:
             block, table[last] = table[last], NULL
             core.state.let_go([block])
         self.note(PILE_UP, any(table[: core.skipped_blocks(group, computed)]))
+
+
+def _arranged(core: Core, group: int, plan: Plan, table: list[int]) -> Arrangement:
+    """What is right."""
+    rule, counts = core.rules[group], core.state.references()
+    first = core.skipped_blocks(group, plan.settled - rule.p)
+    return arrangement(rule, table, first, plan.total, plan.main, lambda block: is_own(core, block, counts))
 
 
 def _run_before(table: list[int], end: int) -> int:

@@ -53,8 +53,6 @@ class EngineRequest:
     """Per group of Mamba layers: number of tokens up to which a state is computed, to the block that holds it."""
     started: bool = False
     """True if a step was allocated since the tables were empty."""
-    lost: set[int] = field(default_factory=set)
-    """Groups of Mamba layers whose state is lost in a way that the target is known for."""
     waiting: list[StateStep] = field(default_factory=list)
     """Steps that were allocated before it was known which drafts before them are accepted, the first one first. They
     run when that is known; each draft that is rejected lets them begin one token further left."""
@@ -70,7 +68,6 @@ class EngineRequest:
         self.computed = self.most_computed = self.scheduled = self.lookahead = self.encoder_tokens = 0
         self.attached = 0
         self.arriving, self.started, self.ran = None, False, None
-        self.lost.clear()
         self.waiting.clear()
         for row in (*self.drafts, *self.states):
             row.clear()

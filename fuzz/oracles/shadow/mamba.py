@@ -1,7 +1,5 @@
 """The states of Mamba layers in the simulated engine: which one a step continues from, and where it writes new ones."""
 
-from collections.abc import Sequence
-
 from ....model.arith import cdiv
 from ....model.attention import Mamba
 from ....model.ops import NULL
@@ -66,7 +64,7 @@ class States(EngineState):
     def _read_state(self, request: EngineRequest, group: int, step: StateStep) -> None:
         """Check that the state before the step is where it was written, in a block that the request holds."""
         name, states, start = request.submit.request, request.states[group], step.start
-        if not start or group in request.lost:
+        if not start:
             return
         table = f"its table is {step.tables[group]}"
         if start not in states:
@@ -83,39 +81,16 @@ class States(EngineState):
         """Write the running state, the states at block ends within the step, and those of drafts (core.md §7)."""
         table, known, end = step.tables[group], step.first_draft, step.end
         running = cdiv(end, rule.b) - 1 if rule.align else (known - 1) // rule.b
-        if group not in request.lost and self._misses_states(request, group, step, running):
-            request.lost.add(group)
-        if group in request.lost:
-            self._write_block_ends(request, group, rule, min(end, len(request.contents)), table)
-            return
+        for after in range(known, end + 1):
+            entry = running + after - known
+            if entry >= len(table) or table[entry] == NULL:
+                what = f"has no block for its state: its table is {table}"
+                raise Corruption(request.submit.request, group, after - 1, what)
         for after in range((step.start // rule.b + 1) * rule.b, known + 1, rule.b):
             if after <= len(table) * rule.b:
                 self._put_state(request, group, after, table[after // rule.b - 1])
         for after in range(known, end + 1):
             self._put_state(request, group, after, table[running + after - known], draft=after > known)
-
-    def _misses_states(self, request: EngineRequest, group: int, step: StateStep, running: int) -> bool:
-        """True, and counted, if the running state or a draft's has no block because of a loss that is excused."""
-        rule, table = self.rules[group], step.tables[group]
-        for after in range(step.first_draft, step.end + 1):
-            entry = running + after - step.first_draft
-            if entry < len(table) and table[entry] != NULL:
-                continue
-            if rule.group.mamba_mode == "align" and self._is_excused("running-state-moved-on"):
-                return True
-            what = f"has no block for its state: its table is {table}"
-            raise Corruption(request.submit.request, group, after - 1, what)
-        return False
-
-    def _write_block_ends(
-        self, request: EngineRequest, group: int, rule: Mamba, end: int, table: Sequence[int]
-    ) -> None:
-        """Write the states at block ends of a request whose running state is lost: other requests may hit them."""
-        for entry in range(min(end // rule.b, len(table))):
-            tag = self._tag(request, group, (entry + 1) * rule.b - 1)
-            if tag is not None and table[entry] != NULL and self.memory.read_block(group, table[entry]) != tag:
-                self.memory.write_block(group, table[entry], tag)
-                self._states_of_this_step.add((group, table[entry]))
 
     def _put_state(self, request: EngineRequest, group: int, after: int, block: int, *, draft: bool = False) -> None:
         if block == NULL:

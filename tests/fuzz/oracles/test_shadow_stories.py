@@ -1,8 +1,6 @@
 """The shadow memory, one story at a time: what it notices, and what it counts where a target is known for it."""
 
 import pytest
-from blockproof.fuzz.adapters.vllm.deviations import policy_of
-from blockproof.fuzz.adapters.vllm.state_deviations import MOVED_ON, PILE_UP
 from blockproof.fuzz.oracles.shadow import Corruption
 from blockproof.fuzz.targets.declarations import LOSES
 from blockproof.model.ops import (
@@ -238,28 +236,15 @@ OPTIMISTIC = Policy(settled=lambda request, computed: computed)
 WINDOW = shape(Group("sliding", 1, window=2))
 CUT = (A, Allocate("a", 5), Advance("a", (6,)), Allocate("a", 3), Advance("a"), Allocate("a", 1), Advance("a"))
 TAKEN_BACK = (*CUT, Reject("a", 3), Allocate("a", 1))
-SHORTER = (A, Allocate("a", 5), Advance("a", (6,)), Allocate("a", 3), Advance("a", (7,), rejected=2), Allocate("a", 1))
-STATES = shape(Group("mamba", 1, mamba_mode="align", speculative_blocks=2))
 
 
-def as_the_release():
-    return policy_of({PILE_UP, MOVED_ON}, lambda name, occurred: None)
-
-
-@pytest.mark.parametrize(
-    ("of", "policy", "told", "loss", "wrong"),
-    [
-        (WINDOW, OPTIMISTIC, TAKEN_BACK, "computed-taken-back", "is read, but has no block"),
-        (STATES, as_the_release(), SHORTER, "running-state-moved-on", "has no block for its state"),
-    ],
-)
-def test_a_loss_is_reported_unless_the_target_declares_it_and_the_rule_has_none(of, policy, told, loss, wrong):
-    Story(of)(*told)
-    assert wrong in Story(of, policy=policy).corruption(*told)
-    declared = Story(of, policy=policy, losses=(loss,))(*told)
+def test_a_loss_is_reported_unless_the_target_declares_it_and_the_rule_has_none():
+    loss, wrong = "computed-taken-back", "is read, but has no block"
+    Story(WINDOW)(*TAKEN_BACK)
+    assert wrong in Story(WINDOW, policy=OPTIMISTIC).corruption(*TAKEN_BACK)
+    declared = Story(WINDOW, policy=OPTIMISTIC, losses=(loss,))(*TAKEN_BACK)
     assert declared.shadow.reached[f"shadow: known loss {loss}"] > 0
-    others = LOSES.keys() - {loss}
-    assert wrong in Story(of, policy=policy, losses=others).corruption(*told)
+    assert wrong in Story(WINDOW, policy=OPTIMISTIC, losses=LOSES.keys() - {loss}).corruption(*TAKEN_BACK)
 
 
 def test_a_refused_allocation_has_cut_the_window_too():
