@@ -55,8 +55,9 @@ def question(formulas: Sequence[z3.BoolRef]) -> str:
     return f"(set-logic ALL)\n{text}"
 
 
-_KNOWN: dict[frozenset[int], tuple[Sequence[z3.BoolRef], str, z3.ModelRef | None]] = {}
-"""Answers by the identities of the formulas, which are kept, so that no other ones get their identities."""
+_KNOWN: dict[frozenset[int], tuple[Sequence[z3.BoolRef], str, z3.ModelRef | None, float]] = {}
+"""Answers, and the seconds for which they were looked for, by the identities of the formulas; these are kept, so that
+no other ones get their identities."""
 KNOWN_MOST = 20_000
 QUICK = 50_000
 """Steps of Z3's plain solver before the ones that choose a strategy are asked: nearly always enough, and no clock."""
@@ -68,20 +69,18 @@ def solve(formulas: Sequence[z3.BoolRef], seconds: float) -> tuple[str, z3.Model
     A question that was answered already is not asked again: model and core often lead to the very same terms.
     """
     key = frozenset([formula.get_id() for formula in formulas])
-    if key not in _KNOWN:
-        deadline = max(1, int(seconds * 1000))
+    _, status, model, spent = _KNOWN.get(key, ((), "unknown", None, 0.0))
+    if status == "unknown" and seconds > spent:
         watching = sys.getprofile()
         sys.setprofile(None)  # whoever watches which functions run does not mean the solver's
         try:
-            status, model = _solved(formulas, deadline)
+            status, model = _solved(formulas, max(1, int(seconds * 1000)))
         finally:
             sys.setprofile(watching)
-        if status == "unknown":  # within this time
-            return status, model
         if len(_KNOWN) >= KNOWN_MOST:
             _KNOWN.clear()
-        _KNOWN[key] = list(formulas), status, model
-    return _KNOWN[key][1:]
+        _KNOWN[key] = list(formulas), status, model, seconds
+    return status, model
 
 
 def assert_all(solver: z3.Solver, formulas: Sequence[z3.BoolRef]) -> None:

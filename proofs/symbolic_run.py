@@ -34,6 +34,7 @@ class Run:
         self._planned: Sequence[bool] = ()
         self._open: list[list[bool]] = []
         self._names = 0
+        self._case = _Case()
         self._laws: dict[int, z3.BoolRef] = {}
         self._defined: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
 
@@ -46,6 +47,7 @@ class Run:
             self._path = path = Path(list(self.assumptions))
             self._names = 0
             self._defined = {}
+            self._case = _Case()
             ProofError.latest = None
             try:
                 with executing(self):
@@ -140,12 +142,16 @@ class Run:
     def _forced(self, condition: z3.BoolRef) -> bool | None:
         """The only possible answer, with an obligation that says so; None if both are possible.
 
-        Hypotheses without products are tried first: they mostly suffice, and a solver is quick with them.
+        Hypotheses without products are tried first: they mostly suffice, and a solver is quick with them. What a case
+        of this path shows to be possible is not asked; a wrong case could only leave in an answer that is impossible.
         """
+        possible = self._case.answer(self._path.hypotheses, condition)
         whole = tuple(self._path.hypotheses)
         light = whole if has_product(condition) else tuple(one for one in whole if not has_product(one))
         for hypotheses in (light, whole) if len(light) < len(whole) else (whole,):
             for answer, claim in ((False, z3.Not(condition)), (True, condition)):
+                if possible is not None and answer is not possible:
+                    continue
                 self.questions += 1
                 obligation = Obligation(self._where("forced"), hypotheses, claim, forced=True)
                 proved, model = follows(obligation, self.seconds)
@@ -156,7 +162,27 @@ class Run:
                 if model is None:
                     message = f"{self.name}: cannot decide whether {condition} is possible"
                     raise UndecidedError(message, obligation.smtlib())
+                if hypotheses is whole and not answer:  # where both are possible, the path goes on with True
+                    self._case = _Case(model, len(whole))
         return None
+
+
+class _Case:
+    """Values that satisfy so many of a path's hypotheses; none at first."""
+
+    def __init__(self, model: z3.ModelRef | None = None, known: int = 0) -> None:
+        self._model, self._known = model, known
+
+    def answer(self, hypotheses: Sequence[z3.BoolRef], condition: z3.BoolRef) -> bool | None:
+        """Whether the condition holds in this case; None if it does not satisfy the hypotheses, or cannot say."""
+        if self._model is None:
+            return None
+        new, self._known = hypotheses[self._known :], len(hypotheses)
+        if not all(z3.is_true(self._model.eval(one, model_completion=True)) for one in new):
+            self._model = None
+            return None
+        value = self._model.eval(condition, model_completion=True)
+        return True if z3.is_true(value) else False if z3.is_false(value) else None
 
 
 def _identity(key: tuple[object, ...]) -> tuple[object, ...]:

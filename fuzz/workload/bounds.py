@@ -16,6 +16,8 @@ def tokens_of(number: int, count: int, size: int) -> tuple[int, ...]:
 
 ITEMS = ("p", "q", "*", "+")
 """Letters of items. The last two stand for one identifier, the last one for its shorter form."""
+FIRST_ITEMS = ("p", "p", "p", "*", "+")
+"""Of the first item of a request: mostly the same one, so that what the others do not tell apart collides."""
 
 
 def item_named(letter: str, offset: int, length: int) -> Item:

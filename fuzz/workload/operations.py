@@ -14,6 +14,7 @@ from ...model.ops import Operation, Shape
 from ...model.requests import Request
 from ...model.scene import Scene
 from .bounds import (
+    FIRST_ITEMS,
     ITEMS,
     draftable,
     holds_nothing,
@@ -34,6 +35,8 @@ ADAPTERS: tuple[tuple[str | None, str], ...] = (NO_ADAPTER, NO_ADAPTER, ("x", ""
 """Name, and what it says of its weights: one was loaded twice under its name."""
 SALTS = ("x", "z")
 """One name is an adapter and a salt, so that identities which confuse the two collide (vllm-project/vllm#44701)."""
+SAID = (("adapter", "salt", "items", "embeds"), ("items",), ("items",), ("adapter", "salt"), ("embeds",))
+"""What requests of one run say of themselves: mostly one thing, so that two often agree in all the others."""
 UNKNOWN_REQUEST = "nobody"
 SWARM_WEIGHTS = (0, 0, 1, 1, 4)
 """Swarm testing: for a whole run an action is off, as frequent as usual, or much more frequent."""
@@ -60,7 +63,8 @@ class Workload:
         self._families = [self._tokens(shape.max_model_len) for _ in range(3)]
         """Prefixes that requests share; the first is used most often."""
         self._features = draw.integer(0, 3) == 0 and shape.caching
-        self._layouts = [self._layout() for _ in range(2)] if self._features and self.has("Submit.items") else []
+        self._said = draw.choose(SAID) if self._features else ()
+        self._layouts = [self._layout() for _ in range(2)] if self._says("items") else []
         """Places of multimodal items. Prompts have different items in the same places, so identities collide if a core
         loses the key of an item."""
         self._drafts = draftable(shape, draw.choose((0, 1, 2, 3))) * self.has("drafts")
@@ -69,6 +73,10 @@ class Workload:
         self._lookahead = draw.choose((0, 0, 1, 4)) * self.has("Allocate.lookahead")
         self._gates = draw.choose((0, 1, 2)) * self.has("Allocate.gate")
         self._actions = self._swarm(chaos)
+
+    def _says(self, what: str) -> bool:
+        """True if requests of this run say this of themselves (a field of `Submit`)."""
+        return what in self._said and self.has(f"Submit.{what}")
 
     def has(self, name: str) -> bool:
         """True if the target has this (a name of `declarations.LACKS`)."""
@@ -147,15 +155,15 @@ class Workload:
         skip = draw.integer(0, 15) == 0 and self.has("Submit.skip_lookup")
         if not self._features:
             return ops.Submit(name, prompt, skip_lookup=skip)
-        embeds = self._embedded(prompt) if self.has("Submit.embeds") else None
-        adapter, version = draw.choose(ADAPTERS) if self.has("Submit.adapter") else NO_ADAPTER
+        embeds = self._embedded(prompt) if self._says("embeds") else None
+        adapter, version = draw.choose(ADAPTERS) if self._says("adapter") else NO_ADAPTER
         items = () if embeds else self._items(places, length)
         return ops.Submit(
             name,
             without_rows(prompt, embeds),
             adapter=adapter,
             adapter_version=version if self.has("Submit.adapter_version") else "",
-            salt=draw.choose((None, None, *SALTS)) if self.has("Submit.salt") else None,
+            salt=draw.choose((None, None, *SALTS)) if self._says("salt") else None,
             items=items,
             embeds=embeds,
             skip_lookup=skip,
@@ -170,20 +178,25 @@ class Workload:
         return tuple(row if bits >> at & 1 else None for at, row in enumerate(prompt))
 
     def _layout(self) -> list[tuple[int, int]]:
-        """(offset, length) of each item. Some are direct neighbours, some overlap, some are not in order."""
-        gaps = (0, 0, 1, 5, -2, -6) if self.has("overlapping_items") else (0, 0, 1, 5)
+        """(offset, length) of each item. Some are direct neighbours, some overlap, some are not in order; some reach
+        from one hash block into the next."""
+        block = self.shape.hash_block_size
+        gaps = (0, 0, 1, 5, -2, -block - 1, -2 * block) if self.has("overlapping_items") else (0, 0, 1, 5)
         places: list[tuple[int, int]] = []
-        start = self.draw.integer(0, self.shape.max_model_len - 1)
-        for _ in range(self.draw.choose((1, 2, 3))):
-            places.append((start, self.draw.choose((1, 1, 2, 6))))
+        start = self.draw.integer(0, self.shape.max_model_len - 1) // 2
+        for _ in range(self.draw.choose((1, 2, 2, 3))):
+            places.append((start, self.draw.choose((1, 2, 6, block + 1, 2 * block))))
             start = max(0, start + places[-1][1] + self.draw.choose(gaps))
         return places
 
     def _items(self, places: list[tuple[int, int]], length: int) -> tuple[ops.Item, ...]:
         if self.draw.integer(0, 3) == 0:
             return ()
+        letters = [FIRST_ITEMS, ITEMS, ITEMS]
         return tuple(
-            item_named(self.draw.choose(ITEMS), offset, size) for offset, size in places if offset + size <= length
+            item_named(self.draw.choose(names), offset, size)
+            for names, (offset, size) in zip(letters, places, strict=False)
+            if offset + size <= length
         )
 
     def work(self, scene: Scene) -> Operation | None:

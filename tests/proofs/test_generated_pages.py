@@ -115,7 +115,7 @@ def counts(page):
 
 
 def faults(page):
-    return sorted(name for name in re.findall(r"`([a-z-]+)`", page) if name in FAULTS)
+    return sorted({name for name in re.findall(r"`([a-z-]+)`", page) if name in FAULTS})
 
 
 def test_the_page_of_the_exploration_has_every_scope_property_and_fault():

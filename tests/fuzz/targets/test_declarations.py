@@ -29,8 +29,8 @@ from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape, possible_atte
 from blockproof.model import ops
 from blockproof.model.core import Model
 from blockproof.model.ops import OPERATIONS, Done, Group, Shape
-from blockproof.model.wire import to_json
 from blockproof.model.snapshot import Snapshot
+from blockproof.model.wire import to_json
 
 EVERY_CORE_HAS = {"Submit", "Allocate", "Advance", "Free", "Shape.groups", "Shape.num_blocks", "Shape.max_model_len"}
 EVERY_CORE_HAS |= {"Advance.sampled", "Group.kind"}
@@ -262,11 +262,11 @@ def test_a_run_counts_what_is_not_possible_on_the_target():
 # A target that lacks nothing.
 
 AS_BEFORE = {
-    (1, False, False): "586060cc394c7f61",
-    (1, True, False): "5046a45e5e20c194",
-    (2, False, False): "3d5de9100b760e90",
-    (2, False, True): "1455982a083444ca",
-    (3, True, True): "f53ee0f69b6f44b1",
+    (1, False, False): "f43ad80f7de80635",
+    (1, True, False): "89f6d98f83e519c4",
+    (2, False, False): "af7fedfdf471f88c",
+    (2, False, True): "af7fedfdf471f88c",
+    (3, True, True): "5f7b2897a8b0cafa",
 }
 """By seed, chaos and realism: what is drawn where nothing is lacking, as `digest` has it."""
 
