@@ -9,13 +9,8 @@ from ....model.states import Arrangement, arrangement
 from ....model.tables import Core, Plan, candidates, extend_states, is_own, states
 from ...targets.deviations import Deviation, Note
 
-PILE_UP, GATE, NEGATIVE, EXTERNAL, DROPPED = (
-    "mamba-states-pile-up",
-    "mamba-gate",
-    "mamba-negative-demand",
-    "mamba-external-state",
-    "mamba-dropped-hit",
-)
+PILE_UP, GATE = "mamba-states-pile-up", "mamba-gate"
+NEGATIVE, EXTERNAL = "mamba-negative-demand", "mamba-external-state"
 
 DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(
@@ -45,17 +40,11 @@ DEVIATIONS: tuple[Deviation, ...] = (
     Deviation(
         EXTERNAL,
         reason=(
-            "the block for a state that comes from outside is not predicted: with the pool nearly full the allocation "
-            "raises half-way, after it has taken blocks"
+            "the block for a state that comes from outside is not predicted, but the state of the hit is, which it "
+            "replaces: with the pool nearly full the allocation raises half-way, after it has taken blocks"
         ),
         condition="mamba in align mode, external tokens",
         source="Found by lockstep; vllm-project/vllm#57050 (b), vllm-project/vllm-ascend#11049.",
-    ),
-    Deviation(
-        DROPPED,
-        reason="the eviction candidate of a hit is counted, although a later state comes from outside instead",
-        condition="mamba in align mode, external tokens behind a hit on an eviction candidate",
-        source="Found by proof (T7.align).",
     ),
 )
 """Each with what the release does, when it shows, and where that is known from."""
@@ -74,7 +63,7 @@ class ReleaseStates:
         right = states(core, group, plan, counts, capped)
         if capped and GATE not in self.declared:
             return right
-        quirks = [name for name in (NEGATIVE, EXTERNAL, DROPPED) if capped or name in self.declared]
+        quirks = [name for name in (NEGATIVE, EXTERNAL) if capped or name in self.declared]
         given = self._predicted(core, group, plan, counts, quirks, right=None if capped else right)
         if capped:
             self.note(GATE, given != right)
@@ -100,7 +89,6 @@ class ReleaseStates:
         if EXTERNAL in quirks and arriving:
             wanted = rule.required(plan.main) - len(plan.hit[group])
             right += min(wanted, 1 + rule.p) - max(0, min(missing, 1 + rule.p)) - arriving
-        if DROPPED in quirks:
             right += candidates([block for block in plan.hit[group] if block not in table], counts)
         return right
 
@@ -142,6 +130,7 @@ class ReleaseStates:
         if last is not None and is_past and table[last] != NULL:
             block, table[last] = table[last], NULL
             core.state.let_go([block])
+            self.note(PILE_UP, block not in core.state.identity)
         self.note(PILE_UP, any(table[: core.skipped_blocks(group, computed)]))
 
 
