@@ -17,7 +17,7 @@ class StateStep(NamedTuple):
     """A step of a request, as far as Mamba layers go; lengths in tokens."""
 
     start: int
-    count: int
+    length: int
     known: int  # tokens of it that are no drafts
     tables: list[list[int]]  # per group, the request's table when the step was allocated
 
@@ -29,7 +29,7 @@ class StateStep(NamedTuple):
     @property
     def end(self) -> int:
         """Position behind the step."""
-        return self.start + self.count
+        return self.start + self.length
 
 
 @dataclass
