@@ -19,6 +19,10 @@ from .theorem import Verdict
 
 SETTLE_S = 240.0
 """A theorem that takes longer counts as undecided; its process is ended."""
+BRIEFLY_S = 0.1
+"""For a question with only those hypotheses that the first solver took."""
+PATIENCE_S = 20.0
+"""More than a solver was given, since other processes may take its time."""
 SAID_MOST = 4096
 """Bytes of what a process has written to stderr that are looked at when it is lost."""
 
@@ -204,21 +208,24 @@ class Campaign:
         questions = [(text, "unsat") for text in result.verdict.smtlib]
         questions += [(text, "sat") for text in result.verdict.satisfiable]
         for text, expected in dict.fromkeys(questions):
-            said = self._opinion(text, workers)
+            brief = result.verdict.needed.get(text, text)
+            said = self._opinion(brief, workers, BRIEFLY_S) if brief != text else ""
+            if said != expected:  # fewer hypotheses are quicker to read, but some help
+                said = self._opinion(text, workers, self.seconds)
             if said == expected:
                 result.confirmed += 1
             else:
                 result.disputed.append((text, said))
         result.opinion_seconds = time.perf_counter() - start
 
-    def _opinion(self, text: str, workers: Workers) -> str:
+    def _opinion(self, text: str, workers: Workers, seconds: float) -> str:
         """What the second solver says; the same question under another name is not asked again."""
         key = hashlib.sha256(text.partition("\n")[2].encode()).hexdigest()
         if key not in self._opinions:
             opinion = Interpreter("second opinion")
             try:
-                request = {"opinion": text, "seconds": self.seconds}
-                said = self._worker(opinion, workers).ask(request, 4 * self.seconds)
+                request = {"opinion": text, "seconds": seconds}
+                said = self._worker(opinion, workers).ask(request, 4 * seconds + PATIENCE_S)
             except WorkerLostError as lost:
                 workers.pop(opinion.process, None)
                 said = {"error": str(lost)}

@@ -43,6 +43,12 @@ class Obligation:
         """The question whether it can fail, as SMT-LIB 2: `unsat` means proved."""
         return f"; {self.name}: unsat means proved\n{question([*self.hypotheses, z3.Not(self.claim)])}"
 
+    def needed(self) -> str:
+        """The same for those hypotheses only that Z3 took to prove it, if that is known; else the same."""
+        formulas = [*self.hypotheses, z3.Not(self.claim)]
+        known = _KNOWN.get(_key(formulas))
+        return f"; {self.name}: unsat means proved\n{question(formulas if known is None else known.formulas)}"
+
 
 def question(formulas: Sequence[z3.BoolRef]) -> str:
     """The question whether these can hold together, as SMT-LIB 2."""
@@ -55,12 +61,31 @@ def question(formulas: Sequence[z3.BoolRef]) -> str:
     return f"(set-logic ALL)\n{text}"
 
 
-_KNOWN: dict[frozenset[int], tuple[Sequence[z3.BoolRef], str, z3.ModelRef | None, float]] = {}
-"""Answers, and the seconds for which they were looked for, by the identities of the formulas; these are kept, so that
-no other ones get their identities."""
+@dataclass(frozen=True)
+class _Answer:
+    """What Z3 said to a question."""
+
+    formulas: Sequence[z3.BoolRef]
+    """Those that it takes, if the answer is `unsat`; else all."""
+    status: str
+    model: z3.ModelRef | None
+    seconds: float
+    """For which it was looked for."""
+    asked: Sequence[z3.BoolRef]
+    """All of them, kept so that no other ones get their identities."""
+
+
+_KNOWN: dict[frozenset[int], _Answer] = {}
+"""By the identities of the formulas."""
 KNOWN_MOST = 20_000
+_LABELS: list[z3.BoolRef] = []
+"""Names of the formulas of a question, by which the solver says which of them it took."""
 QUICK = 50_000
 """Steps of Z3's plain solver before the ones that choose a strategy are asked: nearly always enough, and no clock."""
+
+
+def _key(formulas: Sequence[z3.BoolRef]) -> frozenset[int]:
+    return frozenset([formula.get_id() for formula in formulas])
 
 
 def solve(formulas: Sequence[z3.BoolRef], seconds: float) -> tuple[str, z3.ModelRef | None]:
@@ -68,19 +93,19 @@ def solve(formulas: Sequence[z3.BoolRef], seconds: float) -> tuple[str, z3.Model
 
     A question that was answered already is not asked again: model and core often lead to the very same terms.
     """
-    key = frozenset([formula.get_id() for formula in formulas])
-    _, status, model, spent = _KNOWN.get(key, ((), "unknown", None, 0.0))
-    if status == "unknown" and seconds > spent:
+    key = _key(formulas)
+    known = _KNOWN.get(key)
+    if known is None or (known.status == "unknown" and seconds > known.seconds):
         watching = sys.getprofile()
         sys.setprofile(None)  # whoever watches which functions run does not mean the solver's
         try:
-            status, model = _solved(formulas, max(1, int(seconds * 1000)))
+            known = _solved(formulas, seconds)
         finally:
             sys.setprofile(watching)
         if len(_KNOWN) >= KNOWN_MOST:
             _KNOWN.clear()
-        _KNOWN[key] = list(formulas), status, model, seconds
-    return status, model
+        _KNOWN[key] = known
+    return known.status, known.model
 
 
 def assert_all(solver: z3.Solver, formulas: Sequence[z3.BoolRef]) -> None:
@@ -90,26 +115,29 @@ def assert_all(solver: z3.Solver, formulas: Sequence[z3.BoolRef]) -> None:
         z3.Z3_solver_assert(context, solver.solver, formula.as_ast())
 
 
-def _quick() -> z3.Solver:
-    solver = z3.SimpleSolver()
-    solver.set("rlimit", QUICK)
-    return solver
-
-
-def _strategic(logic: str | None, deadline: int) -> z3.Solver:
-    solver = z3.Solver() if logic is None else z3.SolverFor(logic)
-    solver.set("timeout", deadline)
-    return solver
-
-
-def _solved(formulas: Sequence[z3.BoolRef], deadline: int) -> tuple[str, z3.ModelRef | None]:
-    for make in (_quick, lambda: _strategic(None, deadline), lambda: _strategic("QF_NIA", deadline)):
-        solver = make()
-        assert_all(solver, formulas)
+def _solved(formulas: Sequence[z3.BoolRef], seconds: float) -> _Answer:
+    asked = list(formulas)
+    quick = z3.SimpleSolver()
+    quick.set("rlimit", QUICK)
+    while len(_LABELS) < len(asked):
+        _LABELS.append(z3.Bool(f"formula {len(_LABELS)}"))
+    for formula, label in zip(asked, _LABELS, strict=False):
+        z3.Z3_solver_assert_and_track(z3.main_ctx().ref(), quick.solver, formula.as_ast(), label.as_ast())
+    status = str(quick.check())
+    if status == "unsat":
+        core = {label.get_id() for label in quick.unsat_core()}
+        needed = [formula for formula, label in zip(asked, _LABELS, strict=False) if label.get_id() in core]
+        return _Answer(needed, status, None, seconds, asked)
+    if status == "sat":
+        return _Answer(asked, status, quick.model(), seconds, asked)
+    for logic in (None, "QF_NIA"):
+        solver = z3.Solver() if logic is None else z3.SolverFor(logic)
+        solver.set("timeout", max(1, int(seconds * 1000)))
+        assert_all(solver, asked)
         status = str(solver.check())
         if status != "unknown":
-            return status, solver.model() if status == "sat" else None
-    return "unknown", None
+            return _Answer(asked, status, solver.model() if status == "sat" else None, seconds, asked)
+    return _Answer(asked, "unknown", None, seconds, asked)
 
 
 _PRODUCTS: dict[int, tuple[z3.ExprRef, bool]] = {}

@@ -179,12 +179,20 @@ class Verdict:
     controls: dict[str, Status] = field(default_factory=dict)
     smtlib: list[str] = field(default_factory=list)
     """Every obligation that the solver proved."""
+    needed: dict[str, str] = field(default_factory=dict)
+    """For such an obligation the stronger one, with those hypotheses only that the solver took, as far as it said."""
     satisfiable: list[str] = field(default_factory=list)
     """Questions of which a second solver must find that they can be satisfied: the assumptions, each counterexample."""
     message: str = ""
     """Why it is undecided or unavailable; how the replay ended."""
     bounded: str = ""
     """What is not symbolic (`Statement.bounded`): a proof is one within these bounds."""
+
+    def note_proof(self, obligation: Obligation) -> None:
+        """Note an obligation that the solver proved."""
+        text = obligation.smtlib()
+        self.smtlib.append(text)
+        self.needed[text] = obligation.needed()
 
     def note_control(self, control: NegativeControl, outcome: "Verdict") -> None:
         """Note what came out for a negative control; unless it is refuted on the real code, this is `undecided`."""
@@ -273,12 +281,12 @@ def _settle_path(run: Run, path: Path, theorem: Theorem, replay: Replay, verdict
         if z3.is_true(z3.simplify(obligation.claim)):
             continue
         if obligation.forced:  # proved on the way: only the second solver is asked now
-            verdict.smtlib.append(obligation.smtlib())
+            verdict.note_proof(obligation)
             continue
         proved, model = _decide(obligation, theorem, run)
         if proved is not None:
             proofs.append(proved)
-            verdict.smtlib.append(proved.obligation.smtlib())
+            verdict.note_proof(proved.obligation)
             continue
         if model is None:
             raise UndecidedError(f"{obligation.name}: the solver cannot say", obligation.smtlib())

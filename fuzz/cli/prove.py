@@ -250,7 +250,7 @@ def _plain(result: "Result") -> dict[str, object]:
     came_to = come_to(result.verdict)
     verdict |= {"outcome": came_to.outcome, "witness": came_to.witness}
     verdict["obligations"] = len(verdict.pop("smtlib"))
-    del verdict["satisfiable"]
+    del verdict["satisfiable"], verdict["needed"]
     return verdict | {"confirmed": result.confirmed, "disputed": [said for _, said in result.disputed]}
 
 

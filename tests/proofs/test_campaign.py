@@ -8,9 +8,11 @@ from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
+import z3
 from blockproof.fuzz.cli.main import main
 from blockproof.proofs import campaign, expectations, installed
 from blockproof.proofs.campaign import Campaign, Interpreter, Task, Worker
+from blockproof.proofs.solver import Obligation, solve
 from blockproof.proofs.theorems import BY_ID
 
 needs_cvc5 = pytest.mark.skipif(find_spec("cvc5") is None, reason="needs cvc5")
@@ -87,7 +89,7 @@ def test_what_goes_wrong_with_a_result_is_raised_and_not_lost(tmp_path):
 
 
 def test_a_solver_that_disagrees_is_a_failure_that_leaves_its_question_behind(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(Campaign, "_opinion", lambda self, text, workers: "unknown")
+    monkeypatch.setattr(Campaign, "_opinion", lambda self, text, workers, seconds: "unknown")
     monkeypatch.setattr(installed, "cvc5_installed", lambda: True)
     assert main(["prove", "T1.full", "--target", "model", "--out", str(tmp_path / "left")]) == 1
     said = capsys.readouterr().out
@@ -129,6 +131,7 @@ def test_an_error_in_a_target_is_told_with_type_message_and_place(tmp_path):
     changed = """
 from blockproof.impl.window_managers import SlidingWindowManager as Manager
 Manager.get_num_skipped_tokens = property(lambda self: undefined_here)
+from blockproof.proofs.solver import Obligation, solve
 from blockproof.proofs.theorems import BY_ID
 object.__setattr__(BY_ID["T2"], "assume", lambda v: undefined_here)
 """
@@ -190,6 +193,14 @@ def test_a_users_own_core_fails_on_a_refutation_only_and_what_is_not_known_is_sa
         "mine:core: no expected results: only a refutation fails; nothing is known of it from T1.full, T1.reads" in out
     )
     assert "T2 " in out.partition("nothing is known of it from")[2].partition("\n")[0] + " "
+
+
+def test_a_proof_is_confirmed_from_the_hypotheses_that_it_took():
+    x, y = z3.Ints("x y")
+    obligation = Obligation("o", (x > 1, y > 2, x < 5), x > 0)
+    assert obligation.needed() == obligation.smtlib(), "nothing is known of it yet"
+    assert solve([*obligation.hypotheses, z3.Not(obligation.claim)], 5.0) == ("unsat", None)
+    assert obligation.needed() == Obligation("o", (x > 1,), x > 0).smtlib()
 
 
 def test_json_and_exported_questions(tmp_path, capsys):
