@@ -82,7 +82,6 @@ COLLISION = (
 T23 = Theorem(
     id="T23",
     sentence="Extra keys determine adapter, salt and embeddings of a block.",
-    formal="keys(x) == keys(y)  =>  adapter, rows and (in the first block) salt of x and y are equal",
     **_TEXTS,
     claim=lambda f, v: _texts_told_apart(f.extra_keys, v),
     controls=(
@@ -114,8 +113,6 @@ T23_ONLY = Theorem(
     id="T23.only",
     sentence="Of adapter, salt and embeddings, extra keys confuse at most a salt and an adapter, each alone, in the "
     "first block.",
-    formal="keys(x) == keys(y)  =>  x and y are equal, or start == 0 and one's adapter is the other's salt, and "
-    "neither has the other thing",
     **_TEXTS,
     claim=lambda f, v: implies(
         _equal(f.extra_keys, _plain_contents(v), v),
@@ -132,7 +129,6 @@ T23_ONLY = Theorem(
 T23_CONVERSE = Theorem(
     id="T23.converse",
     sentence="Contents that are equal have equal keys; the salt counts in the first block only.",
-    formal="adapter, rows and (in the first block) salt of x and y are equal  =>  keys(x) == keys(y)",
     **_TEXTS,
     claim=lambda f, v: implies(
         every(v.adapter == v.adapter2, v.rows == v.rows2, some(v.salt == v.salt2, v.start > 0)),
@@ -172,8 +168,6 @@ T23_RELOADED = Theorem(
     id="T23.reloaded",
     sentence="Two adapters have equal keys exactly if they agree in name and in what tells their weights apart: the "
     "version that they state, or else the path that they were read from.",
-    formal="keys(x) == keys(y)  <=>  name(x) == name(y) and version(x) == version(y) and (version(x) or path(x) == "
-    "path(y))",
     variables={**_two(_SAID), **_BLOCK},
     assume=lambda v: [
         *(value >= 1 for value in (v.name, v.name2, v.path, v.path2)),
@@ -250,8 +244,6 @@ T23_EMBEDDINGS = Theorem(
     id="T23.embeddings",
     sentence="Two prompts have equal keys of embeddings exactly if the same positions of the block are embedded, with "
     "the same numbers.",
-    formal="keys(x) == keys(y)  <=>  each position is embedded in both or neither, with equal rows, dtype and row "
-    "length where it is",
     variables={**_two(_POSITIONS), **_BLOCK},
     assume=_block,
     claim=lambda f, v: same(_equal(f.extra_keys, _embedded_twice(v), v), _same_rows(v)),
@@ -291,7 +283,6 @@ _NOTHING = (NegativeControl("nothing has keys", {"extra_keys": lambda content, s
 T23_DTYPE = Theorem(
     id="T23.dtype",
     sentence="Requests whose embeddings have the same bytes but other numbers have different keys.",
-    formal="same bytes and keys(x) == keys(y)  =>  dtype(x) == dtype(y)",
     variables={"one": "dtype of the rows in one request, 1 or 2", "other": "dtype in the other", **_BLOCK},
     assume=_one_or_two,
     claim=_told_apart("dtype", lambda dtype: embedded(1)),
@@ -305,7 +296,6 @@ T23_DTYPE = Theorem(
 T23_MASK = Theorem(
     id="T23.mask",
     sentence="Requests of which other positions are embedded have different keys.",
-    formal="same tokens and rows and keys(x) == keys(y)  =>  mask(x) == mask(y)",
     variables={
         "one": "position of the block that is embedded in one request, 1 or 2",
         "other": "position that is embedded in the other",

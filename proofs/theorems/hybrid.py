@@ -79,8 +79,6 @@ T14 = Exhausted(
     id="T14",
     sentence="A lookup finds the longest hit that all groups have in common: behind it every token that the next query "
     "reads is cached and, where drafts need it, the block behind; its rows hold these blocks and nulls.",
-    formal="longest_hit(limit) == max {L <= limit: every group has all that the query at L reads, aligned}; "
-    "len(row) * b == L in every group",
     wrong=(
         "ends after one round",
         "gives up no block",

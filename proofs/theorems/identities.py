@@ -40,7 +40,6 @@ def _packed_in(size: int) -> Any:
 T22 = Theorem(
     id="T22",
     sentence="The key of a block determines its hash and its group, also for hashes of different lengths.",
-    formal="packed(x, g) == packed(y, h)  =>  x == y and g == h",
     variables=_TWO_KEYS,
     assume=_two_keys,
     claim=_injective,
@@ -70,7 +69,6 @@ _ONE_KEY = {name: _TWO_KEYS[name] for name in ("n", "x", "g")}
 T22_INVERSE = Theorem(
     id="T22.inverse",
     sentence="Hash and group are read back from a key as they were put in.",
-    formal="hash(packed(x, g)) == x and group(packed(x, g)) == g",
     variables=_ONE_KEY,
     assume=lambda v: [is_bytes(v.n, v.x), _group(v.g)],
     claim=_unpacks,
@@ -97,7 +95,6 @@ def _refuses(f: Any, v: Any) -> Any:
 T22_RANGE = Theorem(
     id="T22.range",
     sentence="A group id that four bytes do not hold is refused, not cut.",
-    formal="g < 0 or g >= 2**32  =>  packed(x, g) raises OverflowError",
     variables=_ONE_KEY,
     assume=lambda v: [is_bytes(v.n, v.x), negation(_group(v.g))],
     claim=_refuses,
@@ -127,7 +124,6 @@ _FOUR = {"x": "number of a hash", "y": "number of the next", "z": "number of ano
 T22_COARSE = Theorem(
     id="T22.coarse",
     sentence="The hash of a coarser block determines the hashes it is made of, if these are of one length.",
-    formal="len x == len y == len z == len u and x + y == z + u  =>  x == z and y == u",
     variables={"n": "bytes of every hash", **_FOUR},
     assume=lambda v: [is_bytes(v.n, number) for number in (v.x, v.y, v.z, v.u)],
     claim=_coarse_injective,
@@ -152,7 +148,6 @@ def _step_injective(f: Any, v: Any) -> Any:
 T22_STEP = Theorem(
     id="T22.coarse.step",
     sentence="A string of hashes and one more hash: equal wholes have equal parts if the parts are of equal length.",
-    formal="len x == len z and len y == len u and x + y == z + u  =>  x == z and y == u",
     variables={"m": "bytes of all hashes but the last", "n": "bytes of the last", **_FOUR},
     assume=lambda v: [is_bytes(v.m, v.x), is_bytes(v.m, v.z), is_bytes(v.n, v.y), is_bytes(v.n, v.u)],
     claim=_step_injective,
@@ -183,7 +178,6 @@ T22_MIXED = Theorem(
     id="T22.coarse.mixed",
     sentence="Hashes of one length are needed: wherever a byte is moved from one hash to the one before it, the hash "
     "of the coarser block stays the same.",
-    formal="coarse(x, byte + rest) == coarse(x + byte, rest)  and the hashes differ",
     variables={
         "m": "bytes of the first hash",
         "x": "its number",
@@ -235,7 +229,6 @@ def _wrong_cover(step: int, shift: int) -> Any:
 T22_COVER = Theorem(
     id="T22.cover",
     sentence="Item i of the coarser view consists of the hashes of exactly the tokens of block i.",
-    formal="items(i) == [i * scale, ..., i * scale + scale - 1]  where i < known // scale",
     variables=_COVER,
     assume=lambda v: [v.i >= 0, v.scale >= 1, v.scale <= SCALE, v.fine >= 1, v.known >= v.i * v.scale + v.scale],
     claim=_covers,
@@ -252,7 +245,6 @@ T22_COVER = Theorem(
 T22_BEYOND = Theorem(
     id="T22.beyond",
     sentence="The coarser view has no item behind its last full one.",
-    formal="i >= known // scale  =>  items(i) raises IndexError",
     variables=_COVER,
     assume=lambda v: [
         v.i >= 0,
@@ -293,7 +285,6 @@ T22_EVENTS = Theorem(
     id="T22.events",
     sentence="Blocks whose hashes have at most 8 bytes, all of one length, have different numbers in events if their "
     "hashes differ.",
-    formal="len x == len y <= 8 and event(x) == event(y)  =>  x == y",
     variables=_TWO_OF_ONE_LENGTH,
     assume=lambda v: [is_bytes(v.n, v.x), is_bytes(v.n, v.y), v.n <= EVENT_BYTES],
     claim=_event_injective,
@@ -316,7 +307,6 @@ def _collides(f: Any, v: Any) -> Any:
 T22_EVENTS_LIMIT = Theorem(
     id="T22.events.limit",
     sentence="Of hashes with more than 8 bytes, each shares its number in events with another one.",
-    formal="len x > 8  =>  x and x + 2**64 are different hashes with one number",
     variables={"n": "bytes of both hashes", "x": "number of the smaller hash"},
     assume=lambda v: [v.n > EVENT_BYTES, is_bytes(v.n, v.x), is_bytes(v.n, v.x + 256**EVENT_BYTES)],
     claim=_collides,
@@ -329,7 +319,6 @@ T22_EVENTS_LIMIT = Theorem(
 T22_EVENTS_BYTES = Theorem(
     id="T22.events.bytes",
     sentence="Where events show bytes, they show the hash itself, whatever its length.",
-    formal="with VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0: event(x) == x",
     variables={name: _TWO_KEYS[name] for name in ("n", "x")},
     assume=lambda v: [is_bytes(v.n, v.x)],
     claim=lambda f, v: f.event_bytes(byte_string(v.n, v.x)) == byte_string(v.n, v.x),
@@ -339,7 +328,6 @@ T22_EVENTS_BYTES = Theorem(
 T22_EVENTS_SHORT = Theorem(
     id="T22.events.low",
     sentence="The numbers of two blocks in events are equal exactly if the last 8 bytes of their hashes are.",
-    formal="event(x) == event(y)  <=>  x mod 2**64 == y mod 2**64",
     variables=_TWO_HASHES,
     assume=lambda v: [is_bytes(v.n, v.x), is_bytes(v.m, v.y)],
     claim=lambda f, v: same(
@@ -365,7 +353,6 @@ T22_EVENTS_COARSE = Theorem(
     id="T22.events.coarse",
     sentence="A coarser block has the number of the last small block in it, for hashes of 8 bytes or more: events must "
     "be kept apart by their group.",
-    formal="len y >= 8  =>  event(coarse(x, y)) == event(y)",
     variables={"n": "bytes of both hashes", "x": "number of one hash", "y": "number of the next"},
     assume=lambda v: [
         v.n >= EVENT_BYTES,
@@ -403,7 +390,6 @@ def _chained(f: Any, v: Any) -> Any:
 T22_CHAIN = Theorem(
     id="T22.chain",
     sentence="Two blocks have one identity exactly if parents, tokens and extra keys are equal.",
-    formal="identity(p, (a, b), e) == identity(q, (c, d), o)  <=>  p == q and a == c and b == d and e == o",
     variables={
         "p": "number of a parent's identity, 0 for none",
         "a": "first token",

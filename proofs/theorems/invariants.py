@@ -143,7 +143,6 @@ S1 = HeapTheorem(
     id="S1.inductive",
     sentence="Every block but the null block is free or held, never both, and references and free count are right: "
     "from any state of any size, every move leads to one of which that is true.",
-    formal="count(x) = |{p : block(p) = x}| and free = {x : count(x) = 0} and num_free = |free|",
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_references),
@@ -170,7 +169,6 @@ S2 = HeapTheorem(
     id="S2.inductive",
     sentence="A block that stands in two entries holds the same content of one group for both, and a registered one is "
     "registered for just that: from any state of any size, every move leads to one of which that is true.",
-    formal="block(p) = block(q) = x, p != q  =>  content(p) = content(q) != none; key(x) = none or content(p)",
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_contents),
@@ -196,7 +194,6 @@ S4 = HeapTheorem(
     id="S4.inductive",
     sentence="The null block is never free, so never handed out, and never registered: from any state of any size, "
     "every move leads to one of which that is true.",
-    formal="0 not in free and key(0) = none",
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_null),
@@ -278,7 +275,6 @@ S5 = HeapTheorem(
     sentence="Within any operation tables only grow, entries go from a block to null at most (states move between "
     "entries of their table), and no table of another request changes: whatever moves have been made, and whatever the "
     "size, the next one keeps that.",
-    formal="block'(p) in {block(p), null} for every entry p, length' >= length; the tables of others are as they were",
     variables={
         **_VARIABLES,
         "request": "whose operation it is",
@@ -310,7 +306,6 @@ S6 = HeapTheorem(
     id="S6.inductive",
     sentence="Of a table whose entries are read token by token, an entry is null only where no query to come reads: "
     "from any state of any size, every move leads to one of which that is true.",
-    formal="block(p) = null  =>  end(p) <= skip(table, cut), cut <= the least position of a query to come",
     variables=_VARIABLES,
     assume=_is_move,
     claim=_kept(_read),
@@ -348,7 +343,6 @@ SETTLED = Theorem(
     id="S6.settled",
     sentence="What is settled is never taken back: no rejected draft, no step and no arrival lets the next query of a "
     "request stand before the tokens by which its windows were cut.",
-    formal="settled(request) <= settled(request after the operation) <= position of its next query",
     variables={
         "op": f"which operation: {', '.join(f'{number} {name}' for number, name in enumerate(_ENDS))}",
         "n": "known tokens",

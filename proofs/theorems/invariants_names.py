@@ -136,7 +136,6 @@ REGISTER = HeapTheorem(
     id="S4.register",
     sentence="`cache_full_blocks` names any number of blocks, each after the content of its own entry, never the null "
     "block, registers exactly what it names, and moves no block.",
-    formal="identity'(table[i]) = content(i) for wanted i with table[i] not null; count' = count; free' = free",
     variables={
         **PARTS,
         "first": "entries registered before",
@@ -201,7 +200,6 @@ def _reset_small(f: Any, reset_prefix_cache: Any, state: PoolState) -> None:
 RESET = HeapTheorem(
     id="S4.reset",
     sentence="`reset_prefix_cache`, with all blocks free, takes every identity and moves no block.",
-    formal="identity' = none; count' = count; free' = free",
     variables=PARTS,
     assume=lambda v: parts_of(v, 1),
     claim=_reset,

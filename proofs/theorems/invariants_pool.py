@@ -125,7 +125,6 @@ def plain_part(part: Any) -> int:
 TOUCH = HeapTheorem(
     id="S1.touch",
     sentence="`touch` keeps S1 and S4 in a pool of any size, for a batch of any length, whatever stands in it twice.",
-    formal="count'(x) = count(x) + entries of x; free' = {x : count'(x) = 0}; identities as before",
     variables=_BATCH,
     assume=lambda v: [*parts_of(v, 2), v.m >= 0],
     claim=_touched,
@@ -187,7 +186,6 @@ FREE = HeapTheorem(
     id="S1.free",
     sentence="`free_blocks` keeps S1 and S4 in a pool of any size, for a batch of any length; where a block stands in "
     "it more often than it is held, it raises ValueError, and everything is as before.",
-    formal="count'(x) = count(x) - entries of x >= 0, free' = {x : count'(x) = 0}; or ValueError, state' = state",
     variables={**_BATCH, "front": "whether they go to the front"},
     assume=lambda v: [*parts_of(v, 1), v.m >= 0],
     claim=_freed,
@@ -252,7 +250,6 @@ TAKE = HeapTheorem(
     id="S1.take",
     sentence="`get_new_blocks` keeps S1 and S4 in a pool of any size, for any number of blocks: it hands out the front "
     "of the queue, nobody holds it already, and nobody finds it any more.",
-    formal="taken = order[:k]; count'(x in taken) = 1, identity'(x in taken) = none; free' = free - taken",
     variables={**PARTS, "k": "blocks asked for", "caching": "whether caching is on"},
     assume=lambda v: [*parts_of(v, 1), v.k >= 0],
     claim=_taken,
@@ -295,7 +292,6 @@ def _evict_small(f: Any, evict_blocks: Any, state: PoolState) -> None:
 EVICT = HeapTheorem(
     id="S1.evict",
     sentence="`evict_blocks` takes the identity of any number of blocks, held or free, and moves no block.",
-    formal="identity'(x in ids) = none; count' = count; free' = free",
     variables={**PARTS, "m": "ids in the batch"},
     assume=lambda v: [*parts_of(v, 2), v.m >= 0],
     claim=_evicted,

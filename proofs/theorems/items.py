@@ -157,8 +157,6 @@ T23_ITEMS = Theorem(
     id="T23.items",
     sentence="Extra keys determine which part of which item fills each position of a block, if an identifier always "
     "has one length.",
-    formal="start <= t < start + b  =>  (item i fills t with its token t - offset)  <=>  some key (name, d) with that "
-    "name, d = offset - start and the length of that name says so",
     variables=_TWO_ITEMS["variables"],
     assume=lambda v: [*_in_order(_items(v, "1", "2")), *_one_length(_items(v, "1", "2")), *_within(v)],
     claim=_items_said,
@@ -192,7 +190,6 @@ def _neighbours_too(content: Content, start: Any, end: Any) -> tuple[Any, ...]:
 T23_NOTHING_ELSE = Theorem(
     id="T23.items.only",
     sentence="Items without a token in the block do not count, and no item counts twice.",
-    formal="len(keys) == number of items with a token in the block, and each key is (name, offset - start) of one",
     variables={**_item_variables("12"), **_BLOCK},
     assume=lambda v: [*_in_order(_items(v, "1", "2")), *_block(v)],
     claim=_nothing_else,
@@ -210,7 +207,6 @@ T23_LENGTHS = Theorem(
     id="T23.items.lengths",
     sentence="Extra keys determine which part of which item fills each position of a block, also where one identifier "
     "may have several lengths.",
-    formal="keys(x) == keys(y) and start <= t < start + b  =>  an item fills t in x exactly if one does in y",
     variables=_TWO_ITEMS["variables"],
     assume=lambda v: [*_in_order(_items(v, "1")), *_in_order(_items(v, "2")), *_within(v)],
     claim=_lengths_told_apart,
@@ -257,7 +253,6 @@ T23_ANY = Theorem(
     id="T23.items.any",
     sentence="The keys of a block name each item that has a token in it, with its place and its length, in the order "
     "of the request, and no other: in whatever order items stand, and however they overlap or nest.",
-    formal="keys == [(name, offset - start, length) of each item with offset < start + b and offset + length > start]",
     variables={**_item_variables("12"), **_BLOCK},
     assume=lambda v: [*_well_formed(v), *_block(v)],
     claim=lambda f, v: _exactly_those(
@@ -288,7 +283,6 @@ def _overlapping_told_apart(f: Any, v: Any) -> Any:
 T23_OVERLAP = Theorem(
     id="T23.overlap",
     sentence="Two requests that differ in an item of the block have different keys, also where items overlap.",
-    formal="item 2 has a token in the block and name2 != other  =>  keys(1, 2) != keys(1, other)",
     variables={**_item_variables("12"), "other": "number of the identifier in place of item 2", **_BLOCK},
     assume=lambda v: [*_block(v), *_well_formed(v), v.other >= 1, _inside(v, _items(v, "2")[0], v.start)],
     claim=_overlapping_told_apart,
@@ -331,8 +325,6 @@ def _wrong_scan(content: Content, start: Any, end: Any, index: int) -> tuple[Any
 T23_SCAN = Theorem(
     id="T23.scan",
     sentence="Where the scan of the block before has stopped is early enough for the next one.",
-    formal="i < index(block)  =>  item i ends with the block or before; all items before i end at or before start  =>  "
-    "keys(block, i) == keys(block, 0)",
     variables={**_item_variables("12"), **_BLOCK},
     assume=lambda v: [*_well_formed(v), *_block(v)],
     claim=_scan_goes_on,
@@ -344,8 +336,6 @@ T23_SCAN = Theorem(
 T23_RESUMED = Theorem(
     id="T23.resumed",
     sentence="The keys of a block that generated tokens have filled name each item that has a token in it, no other.",
-    formal="keys == [(name, offset - known * b, ...) of each item with offset < (known + 1) * b and offset + length > "
-    "known * b]",
     variables={**_item_variables("12"), "known": "blocks hashed before", "b": "tokens per block"},
     assume=lambda v: [*_well_formed(v), v.b >= 1, v.known >= 1],
     claim=lambda f, v: _exactly_those(

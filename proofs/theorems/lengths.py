@@ -41,7 +41,6 @@ def _monotone(
     return Theorem(
         id=f"T18.{kind}",
         sentence=f"The memory that a request needs never falls when it grows longer: {what}.",
-        formal="need(length) <= need(length + more)",
         variables={
             "length": "tokens of the longest request",
             "more": "further tokens",
@@ -163,7 +162,6 @@ _SEARCH = {"limit": "most tokens that a request may have", "memory": "bytes of m
 T18 = Theorem(
     id="T18",
     sentence="The search for the longest request that fits beside the null block finds it; 0 if none does.",
-    formal="longest <= limit; longest + 1 <= memory or longest = 0; longest + 2 > memory or longest = limit",
     variables=_SEARCH,
     assume=lambda v: [v.limit >= 1, v.limit <= LONGEST],
     claim=_found,
@@ -181,7 +179,6 @@ T18 = Theorem(
 T18_SEARCH = Theorem(
     id="T18.search",
     sentence="But for the null block, which may count or not, the search finds the longest request that fits.",
-    formal="longest <= limit; longest <= memory or longest = 0; longest + 2 > memory or longest = limit",
     variables=_SEARCH,
     assume=lambda v: [v.limit >= 1, v.limit <= LONGEST],
     claim=lambda f, v: _found(f, v, least=0),
@@ -195,7 +192,6 @@ T18_SEARCH = Theorem(
 T18_NOTHING = Theorem(
     id="T18.nothing",
     sentence="The search for the longest request finds 0 where no length is allowed.",
-    formal="limit = 0  =>  longest = 0",
     variables=_SEARCH,
     assume=lambda v: [v.limit == 0],
     claim=_found,
@@ -221,7 +217,6 @@ def _used(f: Any, v: Any) -> Any:
 T24 = Theorem(
     id="T24",
     sentence="Usage is the share of the blocks in use, the null block aside: from 0, all free, to 1, none free.",
-    formal="0 <= usage <= 1; usage * (num_blocks - 1) = num_blocks - 1 - free; 0 for a pool of the null block alone",
     variables={"free": "free blocks", "blocks": "blocks of the pool, the null block included"},
     assume=lambda v: [v.blocks >= 1, v.free >= 0, v.free <= v.blocks - 1],
     claim=_used,

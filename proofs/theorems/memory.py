@@ -39,7 +39,6 @@ def _shared_out(f: Any, v: Any) -> Any:
 T17 = Theorem(
     id="T17",
     sentence="The number of blocks is the largest whose pages in all layers fit the memory; it is 0 where none fits.",
-    formal="n * layers * page <= memory < (n + 1) * layers * page, or memory < 0 and n = 0",
     variables={"memory": _MEMORY, "page": "bytes of a page", "layers": "layers that share the memory"},
     assume=lambda v: [v.page >= 1, v.layers >= 1],
     claim=_shared_out,
@@ -72,7 +71,6 @@ def _two_buffers(f: Any, v: Any) -> Any:
 T17_SHARED = Theorem(
     id="T17.shared",
     sentence="Groups of two layers and of one share two buffers: their bytes are those of the blocks that fit.",
-    formal="total = n * 2 * p, n the largest that fits",
     variables={"memory": _MEMORY, "p": _PAGES["p"]},
     assume=lambda v: [v.p >= 1],
     claim=_two_buffers,
@@ -90,7 +88,6 @@ T17_SHARED = Theorem(
 T17_ONE_TYPE = Theorem(
     id="T17.one-type",
     sentence="One group of layers with pages of their own: the bytes of its buffers are those of the blocks that fit.",
-    formal="total = n * (p + q), n the largest that fits, 0 for negative memory",
     variables={"memory": _MEMORY, **_PAGES},
     assume=lambda v: [v.p >= 1, v.q >= 1],
     claim=lambda f, v: _sized(f, v, "size_one_type", v.p + v.q, v.p, v.q),
@@ -113,7 +110,6 @@ T17_SEVERAL_TYPES = Theorem(
     id="T17.several-types",
     sentence="Groups of several types share a buffer wherever their pages are equal; the blocks that fit are counted "
     "so.",
-    formal="total = n * (2 * p + q) for p != q, n * 2 * p for p = q; n the largest that fits, 0 for negative memory",
     variables={"memory": _MEMORY, **_PAGES},
     assume=lambda v: [v.p >= 1, v.q >= 1],
     claim=lambda f, v: _sized(f, v, "size_several_types", _several_block(v), v.p, v.q),
@@ -187,7 +183,6 @@ T17_CHECK = Theorem(
     id="T17.check",
     sentence="The check passes only if the pool has the blocks that one request needs, and it does if there is one "
     "more.",
-    formal=_ENOUGH.format("n + m"),
     variables={"memory": _MEMORY, "p": _PAGES["p"], **_BLOCKS},
     assume=_positive,
     claim=lambda f, v: _plain(f, v, _capacity),
@@ -207,7 +202,6 @@ T17_CHECK = Theorem(
 T17_CHECK_ONE_TYPE = Theorem(
     id="T17.check-one-type",
     sentence="So it does for one group of layers with pages of their own.",
-    formal=_ENOUGH.format("n"),
     variables={"memory": _MEMORY, **_PAGES, "n": _BLOCKS["n"]},
     assume=_positive,
     claim=lambda f, v: _one(f, v, _capacity),
@@ -223,7 +217,6 @@ T17_CHECK_ONE_TYPE = Theorem(
 T17_CHECK_SEVERAL = Theorem(
     id="T17.check-several-types",
     sentence="So it does for groups of several types.",
-    formal=_ENOUGH.format("n + m"),
     variables={"memory": _MEMORY, **_PAGES, **_BLOCKS},
     assume=_positive,
     claim=lambda f, v: _several(f, v, _capacity),
@@ -248,7 +241,6 @@ T17_CHECK_SEVERAL = Theorem(
 T17_CHECK_STAGE = Theorem(
     id="T17.check-stage",
     sentence="So it does for a pipeline stage whose first group has small pages only.",
-    formal=_ENOUGH.format("n + m"),
     variables={"memory": _MEMORY, **_PAGES, **_BLOCKS},
     assume=_positive,
     claim=lambda f, v: _capacity(f, v, "check_stage", [v.p, v.q], v.n + v.m, v.p + v.q if v.p != v.q else v.p),
@@ -278,7 +270,6 @@ def _null_block(
     return Theorem(
         id="T17.null-block" + (f"-{suffix}" if suffix else ""),
         sentence=f"The check passes exactly if one request has all its blocks beside the null block{of}.",
-        formal=f"needed <= memory  <=>  num_blocks - 1 >= {blocks}",
         variables={
             "memory": _MEMORY,
             **{page: _PAGES[page] for page in pages},
@@ -337,7 +328,6 @@ CONCURRENCY = Theorem(
     id="T17.concurrency",
     sentence="The requests that fit at once are the blocks beside the null block by the blocks that one needs; "
     "infinitely many if it needs none.",
-    formal="concurrency * n = num_blocks - 1, or n = 0 and concurrency is infinite",
     variables={"blocks": "blocks of the pool", "page": "bytes of a page", "n": "blocks that a request needs"},
     assume=lambda v: [v.blocks >= 1, v.page >= 1, v.n >= 0],
     claim=_at_once,
@@ -365,7 +355,6 @@ def _split_evenly(f: Any, v: Any) -> Any:
 BLOCKS_FULL = Theorem(
     id="T17.ranks",
     sentence="Full attention takes the fewest blocks that hold the whole sequence on all ranks together.",
-    formal="(n - 1) * b * ranks < length <= n * b * ranks",
     variables={"length": "tokens of the longest request", "ranks": "context-parallel ranks", "b": "tokens per block"},
     assume=lambda v: [v.length >= 0, v.ranks >= 1, v.b >= 1],
     claim=_split_evenly,

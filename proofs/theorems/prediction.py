@@ -96,7 +96,6 @@ def _wrongly(skipped: Any, *, all_candidates: bool = False, taken_anyway: bool =
 T7_FULL = Theorem(
     id="T7.full",
     sentence="Full attention: the first allocation of a request takes as many blocks as predicted.",
-    formal="predicted == candidates touched + blocks taken for external tokens + blocks taken for the step",
     variables=_FRESH,
     assume=any_fresh,
     claim=_foreseen("full", fresh),
@@ -128,7 +127,6 @@ def _past(kind: str, what: str, size: str, wrong: dict[str, Callable[[Step], Any
     return Theorem(
         id=f"T7.{kind}",
         sentence=f"{what}: the first allocation of a request takes as many blocks as predicted.",
-        formal=T7_FULL.formal,
         variables={**_FRESH, "size": size},
         assume=lambda v: [*any_fresh(v), v.size >= 1],
         claim=_foreseen(kind, fresh),
@@ -167,7 +165,6 @@ T7_MAMBA = Theorem(
     id="T7.mamba",
     sentence="State-space layers that keep every state: the first allocation of a request takes as many blocks as "
     "predicted.",
-    formal=T7_FULL.formal + "; slots counts p blocks more",
     variables={**_FRESH, "size": "speculative blocks"},
     assume=lambda v: [*any_fresh(v), *_state_hit(v), v.size >= 0],
     claim=_foreseen("mamba", fresh),
@@ -189,7 +186,6 @@ T7_ALIGN = Theorem(
     id="T7.align",
     sentence="State-space layers that keep running states only: the first allocation takes as many blocks as "
     "predicted, also where a hit on an eviction candidate and a state from outside come together.",
-    formal="predicted == taken",
     variables={**_FRESH, "size": "speculative blocks"},
     assume=lambda v: [
         *any_fresh(v),
@@ -248,7 +244,6 @@ T7_RUNNING = Theorem(
     id="T7.running",
     sentence="Every type but one: an allocation of a running request takes as many blocks as predicted, also where its "
     "table is longer than needed, since drafts were rejected.",
-    formal="predicted == max(cdiv(slots, b) - held, 0) == taken; with speculative blocks p more are required",
     variables={**_RUNNING, "size": "window, in tokens, and speculative blocks"},
     assume=lambda v: [*_any_running(v), v.size >= 1],
     claim=_foreseen_running,
@@ -276,7 +271,6 @@ T7_RUNNING_ALIGN = Theorem(
     id="T7.running.align",
     sentence="State-space layers that keep running states only: an allocation of a running request takes as many "
     "blocks as predicted, and never fewer than none.",
-    formal="predicted == taken >= 0",
     variables=STEP,
     assume=any_step,
     claim=_taken_as_foreseen,
@@ -298,7 +292,6 @@ T7_RUNNING_ALIGN = Theorem(
 T7_UNCACHED = Theorem(
     id="T7.uncached",
     sentence="With caching off a running request is not known as one, and is predicted rightly all the same.",
-    formal="known = False, hit = 0, cdiv(c, b) <= held: predicted == taken",
     variables={
         "b": "tokens per block",
         "held": "entries of its table",
@@ -339,7 +332,6 @@ def _touched(f: Any, v: Any) -> Any:
 T7_CANDIDATES = Theorem(
     id="T7.candidates",
     sentence="The eviction candidates counted in a hit are the blocks that leave the free queue when it is used.",
-    formal="candidates(hit) == free before - free after",
     variables={
         **{f"null_{place}": f"whether entry {place} of the hit is null" for place in _PLACES},
         **{f"held_{place}": f"whether somebody holds block {place} of the hit already" for place in _PLACES},
@@ -371,7 +363,6 @@ def _missing(f: Any, v: Any) -> list[Any]:
 T7_MISSING = Theorem(
     id="T7.missing",
     sentence="The blocks missing from a table are the fewest that make it long enough, and never negative.",
-    formal="missing >= 0; present + missing >= required; missing == 0 or present + missing == required",
     variables={"required": "entries needed", "present": "entries there"},
     assume=lambda v: [v.required >= 0, v.present >= 0],
     claim=_missing,
@@ -390,7 +381,6 @@ def _fits(f: Any, v: Any) -> list[Any]:
 T7_FITS = Theorem(
     id="T7.fits",
     sentence="A request that begins gets as many blocks as its tokens fill, and not one more.",
-    formal="(entries - 1) * b < main <= entries * b",
     variables={"b": "tokens per block", "main": "tokens after the step"},
     assume=lambda v: [v.b >= 1, v.main >= 1],
     claim=_fits,

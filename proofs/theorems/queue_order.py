@@ -178,7 +178,6 @@ ORDER = Agreement(
     id="T25.order",
     sentence="The free queue reads as a plain list would, after any operations: taken from the front, hit in "
     "the middle, given back to an end in the given order.",
-    formal="take: order[k:]; hit: order without the block; give: order + blocks; give to front: blocks + order",
     bounded="all sequences of 5 steps on 2 blocks and of 4 on 3 blocks, with batches of one; every order that the "
     "queue of 4 blocks can have, and every step from there, with batches of any length. For the linked lists this is "
     "proved for any length by the other theorems of T25; the model has no links, and its queue is tied to theirs here",

@@ -79,7 +79,6 @@ T15 = Theorem(
     sentence="A request holds at most 2 + p running states, whatever its steps are: with drafts accepted or rejected, "
     "before or after the next step is allocated. Each state that the step writes has a block, and that of the last "
     "computed token keeps its own.",
-    formal="real(table) <= 2 + p; table[running .. running + p] != null; table[cdiv(c, b) - 1] unchanged",
     variables=STEP,
     assume=any_step,
     claim=_in_order,

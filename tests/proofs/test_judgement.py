@@ -11,8 +11,8 @@ from blockproof.proofs.theorem import Statement, Verdict
 from blockproof.proofs.theorems import THEOREMS
 from blockproof.proofs.weights import SECONDS
 
-HELD = Statement(id="T1", sentence="", formal="")
-BROKEN = Statement(id="T2", sentence="", formal="")
+HELD = Statement(id="T1", sentence="")
+BROKEN = Statement(id="T2", sentence="")
 RAN = {"core:f": "hash", "core:g": "hash"}
 EXPECTED = {
     "impl": {
