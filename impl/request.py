@@ -54,7 +54,7 @@ class Request:
         self.prompt_token_ids = prompt_token_ids
         self.prompt_embeds = prompt_embeds
         self.prompt_is_token_ids = prompt_is_token_ids
-        self._prompt_embeds_per_block_hashes: dict[tuple[int, int], bytes] = {}
+        self._prompt_embeds_per_block_hashes: dict[object, bytes] = {}
         self.mm_features = mm_features or []
         self.lora_request = lora_request
         self.cache_salt = cache_salt

@@ -8,6 +8,8 @@ from ...model import attention, core, tables
 from ...model.ops import NULL, Allocate, Group, Kind, Shape
 from ...model.state import State
 from ..claims import some
+from ..solver import ProofError
+from ..symbolic import running
 from ..symbolic_bytes import seeing
 from ..symbolic_table import IDS, SymbolicTable
 from .bare import bare
@@ -88,8 +90,29 @@ def _candidates(hit: Any, counts: list[int]) -> Any:
     return hit.marked() if isinstance(hit, SymbolicTable) else _REAL_CANDIDATES(hit, counts)
 
 
-def _real(blocks: Any) -> Any:
-    return sum(1 for block in blocks if block != NULL) if isinstance(blocks, SymbolicTable) else _REAL_REAL(blocks)
+class _Real:
+    """The real entries of a symbolic table, `count` of them; where they are gone through, those that are marked."""
+
+    def __init__(self, table: SymbolicTable, count: Any) -> None:
+        self._table, self._count = table, count
+
+    def symbolic_len(self) -> Any:
+        """How many."""
+        return self._count
+
+    def __getitem__(self, index: slice) -> list[Any]:
+        """All of them, the last first. ProofError if there may be more than `Run.unroll`, or for another slice."""
+        found: list[Any] = []
+        run, table = running(), self._table
+        if index != slice(None, None, -1):
+            raise ProofError(f"{run.name}: real entries can be had from the end only, not as {index}")
+        i = table.symbolic_len()
+        while table.below(i) > 0:
+            if len(found) == run.unroll:
+                raise ProofError(f"{run.name}: a table has more than {len(found)} real entries: bound it")
+            i = i - 1
+            found.append(table[i])
+        return [block for block in found if block != NULL]
 
 
 def keep_tables(values: Any = ()) -> Any:
@@ -163,8 +186,18 @@ class Modelled:
         step = self.step
         blocks = range(0 if step.symbolic else max(step.hit, step.held) + 1)
         counts = [int(not self._is_candidate(number)) for number in blocks] or self.state.references()
-        with seen(candidates=_candidates, real=_real):
+        with seen(candidates=_candidates, real=self._real):
             return tables.predicted(self.model, 0, self._plan(), counts, gate)
+
+    def _real(self, blocks: Any) -> Any:
+        """The real entries: of a table those that are marked, of a hit (whose marks are eviction candidates) all."""
+        if not isinstance(blocks, SymbolicTable):
+            return _REAL_REAL(blocks)
+        if blocks is self.state.tables[0][REQUEST]:
+            return _Real(blocks, blocks.marked())
+        if self.kind in ("mamba", "align"):
+            raise ProofError("the hit of a state has null entries, too: they cannot be told from its real one here")
+        return _Real(blocks, blocks.symbolic_len())
 
     def taken(self) -> Any:
         """What the allocation takes: new blocks, and the eviction candidates that a table holds after `attach`."""
@@ -188,7 +221,8 @@ class Modelled:
 
     def null(self, computed: Any) -> None:
         """Entries out of sight become null."""
-        self.model.null_skipped(0, REQUEST, computed)
+        with seen(real=lambda blocks: _Real(blocks, None) if isinstance(blocks, SymbolicTable) else _REAL_REAL(blocks)):
+            self.model.null_skipped(0, REQUEST, computed)
 
     def grow(self, main: Any, computed: Any, settled: Any) -> None:
         """Room for so many tokens, without lookahead."""

@@ -299,7 +299,8 @@ def test_events_show_the_keys_that_are_hashed(reference_keys: bool) -> None:
     source = request(12, hasher, mm_features=features, lora_request=adapter("x"), cache_salt="s")
     pool.cache_full_blocks(source, pool.get_new_blocks(3), 0, 3, 4, 0)
     (event,) = pool.take_events()
-    assert event.extra_keys == hashed  # type: ignore[union-attr]
+    assert isinstance(event, impl.BlockStored)
+    assert event.extra_keys == hashed
     assert len(hashed) == 3
 
 

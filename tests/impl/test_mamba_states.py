@@ -3,8 +3,8 @@
 from random import Random
 from typing import Any
 
+import blockproof.impl as impl
 import pytest
-from blockproof import impl
 
 
 def real(table: list[int]) -> int:
@@ -29,7 +29,8 @@ class Run:
     @property
     def table(self) -> list[int]:
         """Ids of the request's table."""
-        return self.manager.get_block_ids("a")[0]
+        ids: list[int] = self.manager.get_block_ids("a")[0]
+        return ids
 
     def allocate(self, new: int) -> None:
         """A step of so many tokens, drafts included; what is predicted must be taken."""

@@ -31,6 +31,7 @@ def test_all_others_are_told_in_words():
 
 def test_another_claim_is_stated_otherwise():
     theorem = BY_ID["T4"]
+    assert isinstance(theorem, Theorem)
     other = replace(theorem, claim=lambda f, v: f.cap_sliding(v.w, v.b, v.batched, v.max_len) >= v.c)
     assert other.stated != theorem.stated
     assert "f.cap_sliding(v.w, v.b, v.batched, v.max_len) >= v.c" in other.stated
@@ -41,7 +42,9 @@ def test_values_that_a_claim_was_made_with_are_told():
     def made(limit):
         return lambda f, v: v.c <= limit
 
-    assert "where limit = 3" in replace(BY_ID["T4"], claim=made(3)).stated
+    theorem = BY_ID["T4"]
+    assert isinstance(theorem, Theorem)
+    assert "where limit = 3" in replace(theorem, claim=made(3)).stated
 
 
 def test_no_formula_written_by_hand_is_shown():

@@ -6,6 +6,7 @@ import operator
 import random
 from fractions import Fraction
 from types import ModuleType
+from typing import Any
 
 import pytest
 import z3
@@ -126,7 +127,7 @@ def test_min_max_and_chained_comparisons_fork_as_python_decides():
 
 def test_truth_values_count_as_zero_and_one():
     run = Run("test", [])
-    flag = truth("flag")
+    flag: Any = truth("flag")
     for path in run.paths(lambda: (bool(flag), 3 + flag, 3 - flag, flag + 3, flag - 3, 2 * flag, flag * 2, flag == 1)):
         chosen, *numbers = path.value
         _, model = solve(path.hypotheses, 5)
