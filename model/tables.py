@@ -122,9 +122,9 @@ class Core:
         accepted drafts have reached the end of a block, its state is registered only now."""
         table = self.state.tables[group].get(name, [])
         end = min(self.skipped_blocks(group, settled - self.rules[group].p), len(table))
-        gone = [block for block in reversed(table[:end]) if block != NULL]
+        gone = real(table[:end])
         table[:end] = [NULL] * end
-        self.state.let_go_by_identity(gone)
+        self.state.let_go_by_identity(gone[::-1])
 
     def register(self, name: str, num_tokens: int) -> None:
         """Register the full blocks of the first `num_tokens` tokens that some later hit can use."""
@@ -220,7 +220,7 @@ def predicted(core: Core, group: int, plan: Plan, counts: list[int], capped: boo
     required, entries = core.required(group, plan), max(skipped, len(hit) + len(table))
     if not capped:
         return arith.missing_blocks(required, entries) + candidates(kept, counts)
-    inside = real(table) + real(kept)
+    inside = len(real(table)) + len(real(kept))
     return core.policy.capped(rule, plan.op.lookahead, required, entries, inside) + candidates(kept, counts)
 
 
@@ -236,7 +236,7 @@ def states(core: Core, group: int, plan: Plan, counts: list[int], capped: bool) 
     rule = core.rules[group]
     table, arriving = core.begun(group, plan)
     if capped:
-        return max(0, most_states(rule, plan.main) - real(table)) + candidates(table, counts)
+        return max(0, most_states(rule, plan.main) - len(real(table))) + candidates(table, counts)
     arranged = arrangement(
         rule,
         table + [UNKNOWN] * arriving,
@@ -306,9 +306,9 @@ def shared_prefix(core: Core, group: int, name: str, counts: list[int]) -> int:
     return len(list(takewhile(lambda block: counts[block] == len(tables), tables.get(name, ()))))
 
 
-def real(blocks: list[int]) -> int:
+def real(blocks: list[int]) -> list[int]:
     """Entries that are not null."""
-    return len(blocks) - blocks.count(NULL)
+    return [block for block in blocks if block != NULL]
 
 
 def candidates(blocks: list[int], counts: list[int]) -> int:
