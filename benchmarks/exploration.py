@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
+from textwrap import wrap
 
 from blockproof.fuzz.findings.words import operation_text, shape_text
 from blockproof.proofs.exploration import reductions
@@ -157,7 +158,12 @@ def path_lines(name: str) -> list[str]:
     if finding is None:
         sys.exit(f"{name}: nothing was found, so the page would say something wrong")
     steps = [f"    {operation_text(operation)}" for operation in finding.operations]
-    return [f"`{name}`: {finding.names[0]}, {finding.broken[0][1]}.", "", *steps]
+    return [*wrapped(f"`{name}`: {finding.names[0]}, {finding.broken[0][1]}."), "", *steps]
+
+
+def wrapped(sentence: str) -> list[str]:
+    """A sentence in lines that can be read."""
+    return wrap(sentence, 110, break_on_hyphens=False)
 
 
 def pin() -> None:
@@ -217,7 +223,9 @@ def page(command: str, load: float, done: Sequence[Exploration]) -> str:
             "",
             *path_lines("external-before-hits"),
             "",
-            f"Only scopes with tokens from outside, reserved blocks, no prefix cache or three groups show {only}.",
+            *wrapped(
+                f"Only scopes with tokens from outside, reserved blocks, no prefix cache or three groups show {only}."
+            ),
             "",
         ]
     )
