@@ -86,6 +86,10 @@ class LockstepRun(Run):
             return None
         return self._judge_target(operation, actual, before, theirs)
 
+    def _shadow_losses(self) -> frozenset[str]:
+        """None: here the deviations of the target say after what a request may read wrong content."""
+        return frozenset()
+
     def _judge_target(
         self, operation: Operation, actual: Outcome, before: Snapshot | None, theirs: Snapshot
     ) -> Finding | None:
