@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..adapters import forms
-from .options import JsonOption, known_or_usage
+from .options import JsonOption, known_or_usage, seed_or_drawn
 
 if TYPE_CHECKING:
     from ...proofs.campaign import Campaign, Interpreter, Result, Task
+    from ...proofs.expectations import Expectations
     from ...proofs.theorem import Statement
 
 OURS = ("model", "impl")
@@ -47,23 +48,26 @@ def prove(
         Path | None, typer.Option(help="Write what each theorem came to to this folder: proofs/expected of a checkout.")
     ] = None,
     list_only: Annotated[bool, typer.Option("--list", help="Only name the theorems.")] = False,
+    fuzz: Annotated[
+        int, typer.Option(min=0, help="Attack the prover itself with so many claims about random programs.")
+    ] = 0,
+    seed: Annotated[int | None, typer.Option(help="With --fuzz: same seed, same programs; drawn by default.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Prove or refute the theorems for the model, our core, or a real release; refute their negative controls.
 
     What each must come to is declared for model, our core and vLLM 0.23.0. Exits with 0 if each did, 1 if one did
     not, a solver could not say, or the solvers disagree; for another core, 1 if one is refuted. 3 without cvc5, unless
-    --no-cross-check is given; 130 if Ctrl-C ended it before all were settled.
+    --no-cross-check is given; 130 if Ctrl-C ended it before all were settled. With --fuzz, 1 if an answer is wrong.
     """
-    _require_solvers(cross_check, list_only)
-    from ...proofs import expectations, judgement, pages
+    _require_solvers(cross_check and not list_only and not fuzz)
+    if fuzz:
+        raise typer.Exit(_attack(fuzz, seed_or_drawn(seed), as_json))
+    from ...proofs import judgement, pages
     from ...proofs.campaign import Campaign
-    from ...proofs.theorems import THEOREMS
     from ..findings.words import plural
 
-    names = {name: None for theorem in THEOREMS for name in (theorem.id.partition(".")[0], theorem.id)}
-    known_or_usage("no theorem", ids or [], names, "see blockproof prove --list")
-    chosen = judgement.chosen(THEOREMS, ids or [])
+    chosen = _chosen(ids or [])
     if list_only:
         _print_list(chosen, as_json)
         return
@@ -75,9 +79,7 @@ def prove(
 
     results, interrupted = _settled(campaign, judgement.longest_first(chosen), target or list(OURS), changed, tell)
     results = judgement.in_order(results, chosen)
-    if write_expected is not None and not interrupted:
-        expectations.write(write_expected, results, [theorem.id for theorem in THEOREMS])
-    expected = expectations.read([result.verdict.subject for result in results], write_expected or expectations.FOLDER)
+    expected = _expected(results, None if interrupted else write_expected)
     problems = judgement.problems(results, expected)
     left = [f"left behind: {path}" for path in judgement.keep_unsettled(results, out)]
     if export is not None:
@@ -91,19 +93,68 @@ def prove(
         asked = [line for theorem in chosen if ids for line in _written_out(theorem, results, cross_check)]
         said = [*asked, *_summary(results, cross_check), *judgement.unsaid(results, expected), *left, *problems]
         print("\n".join(said or ["no function under the theorems has changed since the record"]))
+    raise typer.Exit(_code(bool(problems), interrupted))
+
+
+def _code(wrong: bool, interrupted: bool) -> int:
+    """The exit code, after a line if it was interrupted."""
     if interrupted:
         print("interrupted: what is not listed was not settled", file=sys.stderr)
-    raise typer.Exit(1 if problems else 130 if interrupted else 0)
+    return 1 if wrong else 130 if interrupted else 0
 
 
-def _require_solvers(cross_check: bool, list_only: bool) -> None:
+def _attack(claims: int, seed: int, as_json: bool) -> int:
+    """Attack the prover, say what came of it, and return the exit code."""
+    from ...proofs.fuzzing.attack import attack
+    from ...proofs.fuzzing.trial import Tally
+    from ..reports.progress import steps
+
+    tally, interrupted = Tally(), False
+    with steps(claims, "claim") as show:
+        try:
+            for tally in attack(claims, seed):
+                show(min(tally.cases, claims), f"seed {seed}")
+        except KeyboardInterrupt:
+            interrupted = True
+    counts = {status: tally.statuses[status] for status in ("proved", "refuted", "undecided")}
+    wrong = [str(one) for one in tally.wrong]
+    if as_json:
+        plain = {"seed": seed, "claims": tally.cases, **counts, "wrong": wrong}
+        print(json.dumps(plain, indent=2))
+    else:
+        said = ", ".join(f"{number:,} {status}" for status, number in counts.items())
+        print("\n".join([*wrong, f"seed {seed}: {tally.cases:,} claims: {said}; {len(wrong)} wrong"]))
+    return _code(bool(wrong), interrupted)
+
+
+def _chosen(ids: list[str]) -> "list[Statement]":
+    """The theorems of these names, all without any; a usage error for a name that none has."""
+    from ...proofs import judgement
+    from ...proofs.theorems import THEOREMS
+
+    names = {name: None for theorem in THEOREMS for name in (theorem.id.partition(".")[0], theorem.id)}
+    known_or_usage("no theorem", ids, names, "see blockproof prove --list")
+    return judgement.chosen(THEOREMS, ids)
+
+
+def _expected(results: "list[Result]", write: Path | None) -> "Expectations":
+    """What each theorem must come to; written to a folder first, if one is given."""
+    from ...proofs import expectations
+    from ...proofs.theorems import THEOREMS
+
+    if write is not None:
+        expectations.write(write, results, [theorem.id for theorem in THEOREMS])
+    return expectations.read([result.verdict.subject for result in results], write or expectations.FOLDER)
+
+
+def _require_solvers(both: bool) -> None:
     """Exit with 3, and one line, if a solver is missing."""
     from ...proofs import installed
 
     missing = ""
     if not installed.z3_installed():
         missing = f"prove needs the solver z3, which is not installed; {installed.REMEDY}"
-    elif cross_check and not list_only and not installed.cvc5_installed():
+    elif both and not installed.cvc5_installed():
         missing = f"cvc5, which confirms every answer, is not installed; {installed.REMEDY}, or add --no-cross-check"
     if missing:
         print(f"blockproof: {missing}", file=sys.stderr)

@@ -1,7 +1,10 @@
 """The prover is attacked with random functions and claims; faults that it could have are planted, and must be found."""
 
+import json
+
 import pytest
 import z3
+from blockproof.fuzz.cli.main import main
 from blockproof.proofs import symbolic, symbolic_run
 from blockproof.proofs.fuzzing.functions import draw
 from blockproof.proofs.fuzzing.structures import fuzz_structures
@@ -53,6 +56,25 @@ def test_the_same_seed_draws_the_same_function():
     assert draw(5) != draw(6)
     one, other = fuzz(30, seed=3), fuzz(30, seed=3)
     assert (one.statuses, one.reasons) == (other.statuses, other.reasons)
+
+
+def test_the_command_attacks_until_there_are_so_many_claims(capsys):
+    assert main(["prove", "--fuzz", "100", "--seed", "4"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert main(["prove", "--fuzz", "100", "--seed", "4", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["wrong"] == []
+    assert 100 <= told["claims"] == told["proved"] + told["refuted"] + told["undecided"]
+    said = ", ".join(f"{told[status]} {status}" for status in ("proved", "refuted", "undecided"))
+    assert last == f"seed 4: {told['claims']} claims: {said}; 0 wrong"
+
+
+def test_the_command_ends_with_the_program_at_the_first_wrong_answer(monkeypatch, capsys):
+    monkeypatch.setattr(symbolic, "_divided", truncated)
+    assert main(["prove", "--fuzz", "600", "--seed", "0"]) == 1
+    *wrong, last = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("def f(") for line in wrong)
+    assert last.endswith(f"; {sum(line.startswith('seed ') for line in wrong)} wrong")
 
 
 def printed_identity(key):
