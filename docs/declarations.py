@@ -38,10 +38,12 @@ target*.
 `Submit`, `Allocate`, `Advance` and `Free` have to be there.
 """
 LOSES = """\
-## `loses`: what it is known to read wrong
+## `loses`: what a target is known to do wrong
 
-The shadow memory counts it (`shadow: known loss NAME`) instead of reporting it, for this target only. With
-`--oracle ...,strict` it is a finding again. Our core loses nothing.
+The contract and the shadow memory count it (`contract: known loss NAME`) instead of reporting it, for this
+target only. With `--oracle ...,strict` it is a finding again. Each begins with the properties of
+[the contract](contract.md) that it breaks. Our core loses nothing; what a release of vLLM loses stands in
+[fuzz/adapters/vllm/releases.py](../../fuzz/adapters/vllm/releases.py).
 """
 SIZES = """\
 ## `block_sizes`: the only block sizes that can be built

@@ -32,12 +32,31 @@ HIDES: Mapping[str, str] = {
 """Legal names of `hides`: the fields of a `Snapshot`, and two kinds of behaviour."""
 
 LOSES: Mapping[str, str] = {
-    "chunk-astride-block": "Where a block lies astride two chunks, a hit can end before the chunk for which it was "
-    "made, behind null blocks that the next query reads.",
-    "computed-taken-back": "Windows are cut by tokens that may be taken back (drafts, the last token of a prompt that "
-    "was loaded as a whole): the next query then reads behind the cut.",
+    "computed-taken-back": "S6, S13, S15: Windows are cut by tokens that may be taken back (drafts, the last token of "
+    "a prompt that was loaded as a whole); where they are, the next query reads, and its step writes, behind the cut "
+    "(vllm-project/vllm#47728).",
+    "skipped-on-optimistic-count": "S13: The same while they are not taken back: entries are given up that the steps "
+    "still running read or write; one device queue hides it, a second reader or a rejected draft does not "
+    "(vllm-project/vllm#47728).",
+    "chunk-astride-block": "S6, S7: Where a block lies astride two chunks, a hit begins at the chunk of the longest "
+    "possible hit, and can end before it, behind null entries that the next query reads.",
+    "chunked-refuses": "S8: A lookup with chunked local attention fails where a draft model reads it, or where hits do "
+    "not end wherever its blocks do.",
+    "window-of-one": "S14: A window of one token reads no block, yet a hit demands a registered one.",
+    "eagle-cut-twice": "S14: An eagle window in smaller blocks than the alignment is cut before and after its last "
+    "block is given up where it reaches back to the start, and loses one alignment (T9.loss).",
+    "eagle-asked-in-turn": "S14: Where one of several eagle types shrinks the length, a window among them is asked "
+    "again without the block that it may give up, and then wants another one before it (T14).",
+    "eagle-last-block": "S14: The block behind a hit must end before the last token, though only the draft model reads "
+    "it: a request of whole blocks loses one block.",
+    "boundary-without-eagle": "S14: With a retention interval the boundary that is kept is that of a search without "
+    "eagle, one alignment behind the one at which an eagle search lands (T11.lost).",
+    "window-kept-for-scheduler": "S14: A single window group registers by the scheduler's block size, but looks up by "
+    "its own: only the boundaries by the former are there.",
 }
-"""Legal names of `loses`: what a target is known to read wrong. The shadow memory counts it instead of reporting it."""
+"""Legal names of `loses`: what a target is known to do wrong, each with the properties of the contract that it breaks
+(the shadow memory sees some of them, too). The oracles count it for a target that declares it; for any other it is a
+finding."""
 
 _OPERATIONS: Mapping[str, str] = {
     "Lookup": "Requests are allocated without a lookup, so nothing is ever hit.",

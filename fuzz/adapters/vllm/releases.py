@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from ...targets.declarations import LOSES
-
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
@@ -62,8 +60,8 @@ class Release:
     """Blocks are also spread over the ranks of prefill context parallelism."""
     events_name_groups: bool = False
     """An event says which group it belongs to."""
-    loses: frozenset[str] = frozenset(LOSES)
-    """What it is known to read wrong (`targets.base.losing`)."""
+    loses: frozenset[str]
+    """What it is known to do wrong (`targets.base.losing`)."""
     kinds_missing: frozenset[str] = frozenset()
     """Kinds of groups for which there is no spec."""
 
@@ -99,8 +97,18 @@ class Release:
 
 
 _IDENTITIES = {"labels", "earliest", "num_identities", "registered", "events"}
+_LOSES = frozenset(
+    {
+        *("computed-taken-back", "skipped-on-optimistic-count", "chunk-astride-block", "chunked-refuses"),
+        "window-of-one",
+    }
+)
+"""What every release is known to do wrong."""
+_LOSES_WITH_EAGLE = frozenset({"eagle-cut-twice", "eagle-asked-in-turn", "eagle-last-block"})
+"""The same of a search that gives up the block behind a hit."""
 _FIRST = Release(
     since="0.19",
+    loses=_LOSES | _LOSES_WITH_EAGLE,
     common_prefix=True,
     caches_unaligned_states=True,
     prefill_parallel=True,
@@ -122,6 +130,7 @@ _CHANGES: tuple[dict[str, object], ...] = (
         "reserved_blocks": True,
         "prepend": True,
         "mixed_prompts": True,
+        "loses": _LOSES | _LOSES_WITH_EAGLE | {"boundary-without-eagle", "window-kept-for-scheduler"},
     },
     {"since": "0.24", "prepend": False},
     {"since": "0.25", "prompt_aware_skipping": True},
@@ -137,7 +146,12 @@ _CHANGES: tuple[dict[str, object], ...] = (
     {"since": "0.28", "kinds_missing": frozenset({"tq"})},
     {"since": "0.29", "retention": "configuration", "offers_boundary_states": True},
     {"since": "0.32", "common_prefix": False},
-    {"since": "0.33", "eagle": "lookahead", "caches_unaligned_states": False},
+    {
+        "since": "0.33",
+        "eagle": "lookahead",
+        "caches_unaligned_states": False,
+        "loses": _LOSES | {"window-kept-for-scheduler"},
+    },
 )
 
 

@@ -24,12 +24,13 @@ class Contract:
         self,
         shape: Shape,
         hides: Collection[str] = (),
-        without: Collection[str] = (),
+        losses: Collection[str] = (),
         passing: Collection[str] = (),
     ) -> None:
-        """`hides`: what the target cannot show. `without`: known losses that are not excused. `passing`: properties of
-        `oracle_names.PASSABLE` whose violations are gathered (`passed`), so that they hide nothing that comes later."""
-        self.record = RunRecord(shape, hides, without, passing)
+        """`hides`: what the target cannot show. `losses`: what it is known for (`targets.base.losing`), which is
+        counted. `passing`: properties of `oracle_names.PASSABLE` whose violations are gathered (`passed`), so that they
+        hide nothing that comes later."""
+        self.record = RunRecord(shape, hides, losses, passing)
         self.hits = Hits(self.record)
         self.reached: Counter[str] = self.record.reached
         self._mirror = Mirror(self.record) if shape.events and self.record.shows("labels", "events") else None
@@ -142,7 +143,7 @@ class Contract:
     def _allocated(self, operation: ops.Allocate, move: Move, held: Counter[int]) -> None:
         request, after, record = move.request, move.after, self.record
         assert request is not None
-        in_flight = request.finished < request.computed
+        in_flight = request.settled < request.computed
         start = request.computed + operation.external
         if operation.hit and request.hit is not None:
             start += request.hit[0]
@@ -154,7 +155,6 @@ class Contract:
         record.follow(operation, Done(), after.tables)
         if operation.delay:
             return
-        request.longest = max(request.longest, start + operation.new_tokens)
         check_needed(record, request, after)
         if in_flight:
             check_in_flight(record, request, after, request.computed)
