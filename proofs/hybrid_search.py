@@ -2,8 +2,9 @@
 
 A *scope* is a set of groups and a greatest limit. `exhaust` goes through every limit up to it and, for each, through
 every set of registered blocks that lie within the limit; a block that ends one token behind the limit is always
-registered, since a search that looks too far is tempted most by it (of a group that drafts need, both is tried). Each
-answer is held against a definition that asks attention about tokens and knows no search:
+registered, since a search that looks too far is tempted most by it (of a group that drafts need, both is tried). A
+search that says which blocks it asked about is run once for all sets that agree in these: it answers the same to all.
+Each answer is held against a definition that asks attention about tokens and knows no search:
 
 * a length `L` is *sound* (S7) if it is a multiple of the scheduler block size, at most the limit, and in every group
   each block with a token that the query at position `L` attends to is registered; a Mamba query reads the state of
@@ -14,7 +15,7 @@ answer is held against a definition that asks attention about tokens and knows n
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -30,11 +31,17 @@ Registered: TypeAlias = tuple[int, ...]
 """Per group, a number whose bit `i` says that block `i` is registered."""
 
 
+Asked: TypeAlias = tuple[tuple[int, int], ...]
+"""Group and block, in the order in which a search asked whether it is registered; some perhaps more than once."""
+
+
 class Answer(NamedTuple):
     """What a search found: tokens, and block ids per group (0: null)."""
 
     length: int
     rows: tuple[tuple[int, ...], ...]
+    asked: Asked | None = None
+    """All that it has looked at of what is registered; None if that is not known."""
 
 
 class Search(Protocol):
@@ -193,30 +200,95 @@ def exhaust(scope: Scope, search: Search) -> Tally:
     definition, tally = Definition(scope), Tally(scope)
     sizes = [group.block_size for group in scope.groups]
     for limit in range(scope.tokens + 1):
-        inside = [1 << (limit + drop) // size for size, drop in zip(sizes, definition.gives_up, strict=True)]
-        behind = [(1 << (limit + 1) // size) - free for size, free in zip(sizes, inside, strict=True)]
-        for choice in product(*map(range, inside)):
-            registered = tuple([blocks | more for blocks, more in zip(choice, behind, strict=True)])
-            _judge(definition, tally, search, limit, registered)
+        inside = [(1 << (limit + drop) // size) - 1 for size, drop in zip(sizes, definition.gives_up, strict=True)]
+        behind = [((1 << (limit + 1) // size) - 1) & ~free for size, free in zip(sizes, inside, strict=True)]
+        waiting = [_Caches(tuple(behind), tuple(inside))]
+        while waiting:
+            caches = waiting.pop()
+            answer = _answer(search, limit, caches.registered)
+            for group, i in _asked(answer, inside):
+                if caches.free[group] >> i & 1:
+                    waiting.append(caches.fixed(group, i, True))
+                    caches = caches.fixed(group, i, False)
+            _judge_all(definition, tally, answer, limit, caches)
     return tally
 
 
-def _judge(definition: Definition, tally: Tally, search: Search, limit: int, registered: Registered) -> None:
-    common = definition.common(limit, registered)
-    longest = common.bit_length() - 1
-    answer: Answer | None
+class _Caches(NamedTuple):
+    """Sets of registered blocks: these, and of the free ones any."""
+
+    registered: Registered
+    free: Registered
+
+    def fixed(self, group: int, i: int, registered: bool) -> "_Caches":
+        """Those of them in which this block is registered, or is not."""
+        bit = 1 << i
+        others = [blocks & ~bit if g == group else blocks for g, blocks in enumerate(self.free)]
+        more = [blocks | bit if registered and g == group else blocks for g, blocks in enumerate(self.registered)]
+        return _Caches(tuple(more), tuple(others))
+
+    def count(self) -> int:
+        """How many these are."""
+        return 1 << sum(blocks.bit_count() for blocks in self.free)
+
+    def each(self) -> Iterator[Registered]:
+        """One after the other."""
+        for more in product(*map(_subsets, self.free)):
+            yield tuple([blocks | one for blocks, one in zip(self.registered, more, strict=True)])
+
+
+def _subsets(blocks: int) -> list[int]:
+    return [one for one in range(blocks + 1) if not one & ~blocks]
+
+
+def _answer(search: Search, limit: int, registered: Registered) -> Answer | None:
+    """What the search answers; None if it raises."""
     try:
-        answer = search(limit, registered)
+        return search(limit, registered)
     except Exception:
-        answer, verdict = None, Verdict.RAISED
-    else:
-        tally.untidy += not definition.tidy(answer)
-        if not definition.sound(answer, limit, registered):
-            verdict = Verdict.UNSOUND
-        elif not common >> answer.length & 1:
-            verdict = Verdict.UNBACKED
-        else:
-            verdict = Verdict.LONGEST if answer.length == longest else Verdict.SHORTER
+        return None
+
+
+def _asked(answer: Answer | None, inside: Sequence[int]) -> Asked:
+    """The blocks on which an answer may depend."""
+    if answer is not None and answer.asked is not None:
+        return answer.asked
+    return tuple((group, i) for group, blocks in enumerate(inside) for i in range(blocks.bit_length()))
+
+
+def _judge_all(definition: Definition, tally: Tally, answer: Answer | None, limit: int, caches: _Caches) -> None:
+    """Judge an answer that is given to all of these.
+
+    What is registered can only make more lengths a hit. So an answer that is right with none of the free blocks and
+    with all of them is right with any.
+    """
+    everything = tuple([some | more for some, more in zip(caches.registered, caches.free, strict=True)])
+    ends = [_verdict(definition, answer, limit, registered) for registered in {caches.registered, everything}]
+    if answer is not None and set(ends) == {Verdict.LONGEST}:
+        tally.verdicts[Verdict.LONGEST] += caches.count()
+        tally.untidy += 0 if definition.tidy(answer) else caches.count()
+        return
+    for registered in caches.each():
+        _note(definition, tally, answer, limit, registered)
+
+
+def _verdict(definition: Definition, answer: Answer | None, limit: int, registered: Registered) -> Verdict:
+    """What an answer is worth; None: the search raised."""
+    if answer is None:
+        return Verdict.RAISED
+    if not definition.sound(answer, limit, registered):
+        return Verdict.UNSOUND
+    common = definition.common(limit, registered)
+    if not common >> answer.length & 1:
+        return Verdict.UNBACKED
+    return Verdict.LONGEST if answer.length == common.bit_length() - 1 else Verdict.SHORTER
+
+
+def _note(definition: Definition, tally: Tally, answer: Answer | None, limit: int, registered: Registered) -> None:
+    """Count what an answer is worth for one cache, and remember it if it is bad."""
+    verdict = _verdict(definition, answer, limit, registered)
+    longest = definition.common(limit, registered).bit_length() - 1
+    tally.untidy += answer is not None and not definition.tidy(answer)
     tally.verdicts[verdict] += 1
     if verdict is Verdict.SHORTER and answer:
         tally.most_lost = max(tally.most_lost, longest - answer.length)

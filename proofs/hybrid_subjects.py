@@ -4,7 +4,7 @@ All of them look a hit up in a cache that is set directly, one entry for each re
 history of requests leads to are tried as well.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -33,8 +33,10 @@ class ModelSearch:
     def __call__(self, limit: int, registered: Registered) -> Answer:
         """The hit of a request of one token more than the limit."""
         known = [(limit + 1) // rule.b for rule in self._rules]
+        asked: list[tuple[int, int]] = []
 
         def found(group: int, i: int) -> bool:
+            asked.append((group, i))
             return i < known[group] and bool(registered[group] >> i & 1)
 
         length = self._longest(self._scope, self._rules, limit + 1, found)
@@ -42,7 +44,7 @@ class ModelSearch:
         for group, rule in enumerate(self._rules):
             first, entries = rule.first(length), range(length // rule.b)
             rows.append(tuple([self._scope.block_id(group, i) if i >= first else NULL for i in entries]))
-        return Answer(length, tuple(rows))
+        return Answer(length, tuple(rows), tuple(asked))
 
 
 class CoreSearch:
@@ -70,13 +72,18 @@ class CoreSearch:
             [key(block_hash, i) for block_hash in self._hashes(names, group)] for i, group in enumerate(scope.groups)
         ]
         self._cache = _Cache(scope, self._insert, self._remove)
+        self._registered = type(self._pool.cached_block_hash_to_block)()
+        self._seen = _Seen(self._registered, self._keys)
+        self._pool.cached_block_hash_to_block = self._seen
 
     def __call__(self, limit: int, registered: Registered) -> Answer:
         """The core's answer."""
         self._cache.become(registered)
+        self._seen.asked.clear()
         chain = self._chain[: (limit + 1) // self._hash_block_size]
         rows, length = self._coordinator.find_longest_cache_hit(chain, limit)
-        return Answer(length, tuple([tuple([block.block_id for block in row]) for row in rows]))
+        answer = tuple([tuple([block.block_id for block in row]) for row in rows])
+        return Answer(length, answer, tuple(self._seen.asked))
 
     def _hashes(self, names: Names, group: Group) -> Any:
         if group.block_size == self._hash_block_size:
@@ -85,10 +92,29 @@ class CoreSearch:
         return [hashes[i] for i in range(len(hashes))]
 
     def _insert(self, group: int, i: int, block: int) -> None:
-        self._pool.cached_block_hash_to_block.insert(self._keys[group][i], self._pool.blocks[block])
+        self._registered.insert(self._keys[group][i], self._pool.blocks[block])
 
     def _remove(self, group: int, i: int, block: int) -> None:
-        self._pool.cached_block_hash_to_block.pop(self._keys[group][i], block)
+        self._registered.pop(self._keys[group][i], block)
+
+
+class _Seen:
+    """All that a core can see of what is registered: the block of a key. Notes what it looks at.
+
+    It has nothing else, so that a core that looks in another way raises, and whoever kept what it replaces finds
+    nothing there.
+    """
+
+    def __init__(self, registered: Any, keys: Sequence[Sequence[Any]]) -> None:
+        self._registered = registered
+        self._places = {key: (group, i) for group, row in enumerate(keys) for i, key in enumerate(row)}
+        self.asked: list[tuple[int, int]] = []
+
+    def get_one_block(self, key: Any) -> Any:
+        """The core's own answer for this key."""
+        if key in self._places:
+            self.asked.append(self._places[key])
+        return self._registered.get_one_block(key)
 
 
 class _Cache:

@@ -1,6 +1,7 @@
 """T14 by exhaustion: the hit of several groups is the longest one they have in common, on every small cache."""
 
 import pytest
+from blockproof import impl
 from blockproof.fuzz.adapters.impl import bind_impl
 from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
 from blockproof.model.arith import cdiv
@@ -8,7 +9,14 @@ from blockproof.model.core import Model
 from blockproof.model.ops import Allocate, Done, Evict, Lookup, Submit
 from blockproof.proofs.hybrid_scopes import ASTRIDE, Scope, chunked, full, latent, mamba, scopes, sliding
 from blockproof.proofs.hybrid_search import Answer, Definition, Verdict, exhaust, needed_blocks, reads, story
-from blockproof.proofs.hybrid_subjects import WRONG, impl_search, model_search, named_search, repaired_search
+from blockproof.proofs.hybrid_subjects import (
+    WRONG,
+    AnyElement,
+    impl_search,
+    model_search,
+    named_search,
+    repaired_search,
+)
 
 SUBJECTS = {"model": model_search, "impl": impl_search, "rounds": repaired_search}
 FEW = (
@@ -69,6 +77,36 @@ def test_a_search_that_raises_is_counted_and_shown():
     tally = exhaust(Scope((full(1), mamba(1)), 1), search)
     assert tally.verdicts == {Verdict.RAISED: 5}
     assert tally.smallest[Verdict.RAISED].found is None
+
+
+@pytest.mark.parametrize("subject", [*SUBJECTS.values(), *WRONG.values()], ids=[*SUBJECTS, *WRONG])
+def test_one_run_for_all_caches_that_agree_in_what_was_asked_finds_what_a_run_for_each_finds(subject):
+    for scope in scopes([((full(2), sliding(1, 2)), 4), ((full(1), chunked(1, 2), mamba(1)), 2)]):
+        search, limits = subject(scope), []
+
+        def blind(limit, registered, search=search, limits=limits):
+            limits.append(limit)
+            return search(limit, registered)._replace(asked=None)
+
+        together, apart = exhaust(scope, search), exhaust(scope, blind)
+        assert together == apart
+        assert len(limits) == apart.searches
+
+
+class LooksElsewhere(impl.KVCacheManager):
+    """Its lookup reads what is registered in a way that nobody notes."""
+
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        pool = self.block_pool
+        pool.get_cached_block = lambda key, groups: pool.cached_block_hash_to_block.blocks_of(key) or None
+
+
+def test_a_core_that_looks_at_what_is_registered_in_another_way_is_not_believed():
+    names = {"KVCacheManager": LooksElsewhere}
+    search = named_search(lambda name: names.get(name) or getattr(impl, name), AnyElement())
+    tally = exhaust(Scope((full(1), sliding(1, 2)), 3), search(Scope((full(1), sliding(1, 2)), 3)))
+    assert tally.verdicts == {Verdict.LONGEST: 1, Verdict.RAISED: 84}
 
 
 @pytest.mark.parametrize(
