@@ -63,7 +63,7 @@ UNTAGGED = Deviation(
     "untagged-extra-keys",
     reason="adapter and salt enter the hash as bare strings, so an adapter named like a salt shares its blocks",
     condition="equal tokens with the same names of adapter and salt in another role",
-    source="core.md, deviation 2; vllm-project/vllm#44701.",
+    source="core.md, section 3; vllm-project/vllm#44701.",
     corrupts=True,
 )
 
