@@ -45,8 +45,14 @@ class UndefinedStateError(Exception):
     """A deviation leaves the core in a state of which no rule says anything."""
 
 
-Note: TypeAlias = Callable[[str, bool], None]
-"""Counts a deviation, by its id, if it has occurred."""
+class Note(Protocol):
+    """Counts a deviation, by its id, if it has occurred."""
+
+    def __call__(self, name: str, occurred: bool, harmless: bool = False) -> None:
+        """See `DeviatingModel.note`."""
+        ...
+
+
 PolicyOf: TypeAlias = Callable[[Collection[str], Note], Policy]
 """Makes the policy of a core that has the deviations with these ids."""
 
@@ -91,15 +97,18 @@ class DeviatingModel(Model):
         self.declared = tuple(deviations)
         self.deviated: Counter[str] = Counter()
         """Occurrences in this run, by id."""
+        self.harmful: Counter[str] = Counter()
+        """Those of them after which a request may read wrong content, if the deviation `corrupts`."""
         self.dead = False
         """True once a deviation has left the state undefined; the run ends there."""
         self.undefined = False
         """True if it was the last operation that did so: there is nothing to compare its result with."""
         super().__init__(shape, policy_of({deviation.id for deviation in deviations}, self.note))
 
-    def note(self, name: str, occurred: bool) -> None:
-        """Count the deviation with this id if it has occurred."""
+    def note(self, name: str, occurred: bool, harmless: bool = False) -> None:
+        """Count the deviation with this id if it has occurred; `harmless`: only in what is shown."""
         self.deviated[name] += occurred
+        self.harmful[name] += occurred and not harmless
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """As the model's. An allocation that fails after it was promised leaves half of its work behind: no rule
@@ -131,7 +140,7 @@ def corrupting(model: Model) -> list[Deviation]:
     """The deviations that have occurred in this run and after which a request may read wrong content."""
     if not isinstance(model, DeviatingModel):
         return []
-    return [deviation for deviation in model.declared if deviation.corrupts and model.deviated[deviation.id]]
+    return [deviation for deviation in model.declared if deviation.corrupts and model.harmful[deviation.id]]
 
 
 class DeviatingRules(Protocol):

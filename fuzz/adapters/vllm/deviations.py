@@ -9,7 +9,6 @@ from typing import Any
 from ....model import arith, lookup
 from ....model.attention import Chunked, CoreError, Rule, Sliding
 from ....model.identity import extra_keys
-from ....model.ops import Submit
 from ....model.requests import Request
 from ....model.tables import (
     Core,
@@ -121,15 +120,6 @@ DEVIATIONS: tuple[Deviation, ...] = (
         ),
         condition="eagle, a sliding window, and an alignment of more than its block",
         source="Theorem T9.loss.",
-    ),
-    Deviation(
-        "second-round-missing",
-        reason=(
-            "with full attention and one other type the search ends after one round, although the second type's "
-            "cut may ask for another"
-        ),
-        condition="full attention with one other type whose search for a shorter length finds less",
-        source="Theorem T14.",
     ),
     Deviation(
         "eagle-in-turn",
@@ -248,19 +238,21 @@ class _Keys:
         self._seen: dict[object, Keys] = {}
 
     def named(self, request: Request, start: int, end: int) -> Keys:
-        """Those of a block that gets its identity."""
-        return self._changed(request.submit, start, end, start > 0 and end > len(request.submit.prompt))
-
-    def shown(self, request: Request, start: int, end: int) -> Keys:
-        """Those that an event shows."""
-        return self._changed(request.submit, start, end, False)
-
-    def _changed(self, submit: Submit, start: int, end: int, late: bool) -> Keys:
-        keys = extra_keys(submit, start, end)
+        """Those of a block that gets its identity. `late`: naming goes on behind the prompt."""
+        keys, late = extra_keys(request.submit, start, end), start > 0 and end > len(request.submit.prompt)
         for name in self.quirks:
-            changed = CHANGES[name][1](keys, submit, start, end, late)
+            changed = CHANGES[name][1](keys, request.submit, start, end, late)
             made_from, made = self._seen.setdefault((name, "of", changed), keys), (name, "to", keys)
             self.note(name, made_from != keys or self._seen.setdefault(made, changed) != changed)
+            keys = changed
+        return keys
+
+    def shown(self, request: Request, start: int, end: int) -> Keys:
+        """Those that an event shows, without their tags."""
+        keys = extra_keys(request.submit, start, end)
+        for name in self.quirks:
+            changed = CHANGES[name][1](keys, request.submit, start, end, False)
+            self.note(name, [value for _, value in changed] != [value for _, value in keys], harmless=True)
             keys = changed
         return keys
 

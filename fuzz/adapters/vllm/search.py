@@ -1,4 +1,4 @@
-"""How the reference release searches for a hit, where that is not the longest one (core.md, "What 0.23.0 does otherwise").
+"""How the reference release searches for a hit, where that is not the longest one (core.md, last section).
 
 It asks one attention type after the other. Each accepts the length found so far or cuts it to what it holds, until a
 round cuts nothing. Each way in which this misses the longest hit, or takes one that is none, is a deviation of its own,
@@ -25,7 +25,6 @@ SEARCH = (
     "chunked-refuses",
     "window-of-one",
     "eagle-cut-twice",
-    "second-round-missing",
     "eagle-in-turn",
     "eagle-last-block",
     "mamba-eagle-margin",
@@ -77,8 +76,7 @@ class Search:
         bound = limit if "eagle-last-block" in self.quirks else limit + 1
         length, hits = limit, {}  # type: int, dict[SpecGroup, Hit]
         dropped: set[SpecGroup] = set()
-        two_types = len(self.spec_groups) <= 1 + self.spec_groups[0].rule.is_full
-        one_round = two_types and (len(self.spec_groups) == 1 or "second-round-missing" in self.quirks)
+        one_round = len(self.spec_groups) <= 1 + self.spec_groups[0].rule.is_full
         while True:
             before = length
             for spec_group in self.spec_groups:
