@@ -60,10 +60,15 @@ class Count(SymbolicInt):
         return count(SymbolicInt.__rfloordiv__(self, other))
 
     def __or__(self, other: Any) -> Any:
-        """With a plain 0, the number itself; of other bits nothing is known here."""
+        """With a plain 0, the number itself; of two symbolic ones, some number that is negative if one of them is."""
         if not isinstance(other, SymbolicInt) and other == 0:
             return self
-        raise ProofError(f"{running().name}: the bits of a symbolic number are joined with {other!r}")
+        if not isinstance(other, SymbolicInt):
+            raise ProofError(f"{running().name}: the bits of a symbolic number are joined with {other!r}")
+        bits = z3.Int(running().fresh_name("bits"))
+        # What Python gives is such a number, so this assumes nothing; no more is known of it.
+        running().assume((bits < 0) == z3.Or(self.term < 0, other.term < 0))
+        return Count(bits)
 
     __ror__ = __or__
 

@@ -73,13 +73,144 @@ class BlockSize(Positive):
     __hash__ = SymbolicInt.__hash__
 
 
-class FewBlocks(BlockSize):
-    """A block size into which everything goes a few times only: quotients are plain, and the run forks over them."""
+class Few(Positive):
+    """A positive divisor that goes into everything a few times only.
+
+    What is divided by it is compared with its multiples, with forks, so that quotients are plain numbers and solvers
+    have none to think about. A quotient beyond `Run.unroll` is a number of which only that is known.
+    """
+
+    __slots__ = ()
+
+    def __mul__(self, other: Any) -> Any:
+        return Multiple(other, self) if is_plain(other) and other >= 1 else super().__mul__(other)
+
+    __rmul__ = __mul__
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _times(_term(other), self.term)
+
+    def __rmod__(self, other: Any) -> Any:
+        return SymbolicInt(_term(other)) - _times(_term(other), self.term) * SymbolicInt(self.term)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return other.__rfloordiv__(self) if isinstance(other, Positive) else super().__floordiv__(other)
+
+    def __mod__(self, other: Any) -> Any:
+        return other.__rmod__(self) if isinstance(other, Positive) else super().__mod__(other)
+
+    def __neg__(self) -> Any:
+        return _NegativeFew(-self.term)
+
+
+class _NegativeFew(SymbolicInt):
+    """Minus such a divisor: `x // -b == -x // b`."""
 
     __slots__ = ()
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return plain(super().__rfloordiv__(other))
+        return _times(-_term(other), z3.simplify(-self.term))
+
+
+class Multiple(Few):
+    """So many times such a divisor, and more than 0 times. Where `times` is symbolic, assume that it is positive."""
+
+    __slots__ = ("of", "times")
+
+    def __init__(self, times: Any, of: Few) -> None:
+        super().__init__(_term(times) * of.term)
+        self.times, self.of = times, of
+        lemma(self > 0, "a multiple of a positive number is positive")
+
+    def __mul__(self, other: Any) -> Any:
+        return Multiple(other * self.times, self.of) if is_plain(other) and other >= 1 else super().__mul__(other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Any:
+        if isinstance(other, Few) and other.term.eq(self.of.term):
+            _oblige("x*b // b == x", lambda b, x, y, m: z3.Implies(b > 0, (x * b) / b == x))
+            return self.times
+        return super().__floordiv__(other)
+
+    def __mod__(self, other: Any) -> Any:
+        if isinstance(other, Few) and other.term.eq(self.of.term):
+            _oblige("x*b % b == 0", lambda b, x, y, m: z3.Implies(b > 0, (x * b) % b == 0))
+            return 0
+        return super().__mod__(other)
+
+
+class Chunk(Positive):
+    """The size of chunks, a positive divisor of which only the borders matter: `x // k * k` is an integer of its own.
+
+    Of a border is known in which chunk it is, and how it lies to the other borders; no product is left for solvers to
+    think about.
+    """
+
+    __slots__ = ()
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _ChunkNumber(z3.simplify(_term(other)), self.term)
+
+
+class _ChunkNumber(SymbolicInt):
+    """The number of the chunk of a token."""
+
+    __slots__ = ("token", "unit")
+
+    def __init__(self, token: Any, unit: Any) -> None:
+        super().__init__(token / unit)
+        self.token, self.unit = token, unit
+
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Chunk) and other.term.eq(self.unit):
+            return SymbolicInt(_border(self.token, self.unit))
+        return super().__mul__(other)
+
+
+def _border(x: Any, unit: Any) -> Any:
+    """Where the chunk of a token begins."""
+    run = running()
+    known: list[tuple[Any, Any]] = run.once(("borders", unit), lambda: [(z3.IntVal(0), z3.IntVal(0))])
+
+    def defined() -> Any:
+        border = z3.Int(run.fresh_name("border"))
+        # `x // unit * unit` is such a number, for a positive unit: this assumes nothing.
+        run.assume(z3.And(border <= x, x < border + unit))
+        for y, other in known:
+            run.assume(z3.Implies(z3.And(border <= y, y < border + unit), other == border))
+            run.assume(z3.Implies(border < other, border + unit <= other))
+            run.assume(z3.Implies(other < border, other + unit <= border))
+        known.append((x, border))
+        return border
+
+    return run.once(("border", x, unit), defined)
+
+
+def _times(x: Any, unit: Any) -> Any:
+    """How often a positive unit goes into `x`, found by comparing."""
+    run, x = running(), z3.simplify(x)
+
+    def found() -> Any:
+        times = 0
+        while run.decide(x >= (times + 1) * unit):
+            times += 1
+            if times > run.unroll:
+                return _beyond(lambda quotient: quotient >= times)
+        while not run.decide(x >= times * unit):
+            times -= 1
+            if times < -run.unroll:
+                return _beyond(lambda quotient: quotient < times + 1)
+        return times
+
+    def _beyond(bound: Callable[[Any], Any]) -> Any:
+        quotient = z3.Int(run.fresh_name("times"))
+        # For a positive unit there is exactly one such number, so this assumes nothing.
+        run.assume(z3.And(quotient * unit <= x, x < quotient * unit + unit))
+        run.lemma(bound(quotient), "so many times at least, or at most")
+        return SymbolicInt(quotient)
+
+    return run.once(("times", x, unit), found)
 
 
 class Amount(SymbolicInt):

@@ -52,8 +52,8 @@ def _model_keeps(i: Any, w: Any, b: Any, eagle: Any, alignment: Any, retention: 
 
 
 def _model_limit(num_tokens: Any) -> Any:
-    """The longest hit that the model's lookup tries, if everything is registered."""
-    return lookup.longest_hit([_model_rule(Full, 1, False)], 1, num_tokens, lambda _, i: True)
+    """The longest hit that the model's lookup tries: the one it finds where nothing needs to be registered."""
+    return lookup.longest_hit([_model_rule(Sliding, 1, False, w=1)], 1, num_tokens, lambda _, i: False)
 
 
 def _model_registers(n: Any, b: Any, eagle: Any, alignment: Any) -> Any:

@@ -175,7 +175,7 @@ class Modelled:
 
     def _plan(self) -> tables.Plan:
         step = self.step
-        op = Allocate(REQUEST, step.main - step.total, external=step.external)
+        op = Allocate(REQUEST, step.main - step.total, external=step.external, lookahead=step.lookahead)
         return tables.Plan(op, [self.hit()], step.local, step.total, step.total, step.main, step.slots)
 
     def _is_candidate(self, number: int) -> bool:

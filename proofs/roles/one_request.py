@@ -51,6 +51,8 @@ class Step(NamedTuple):
     """What the admission cap is made of."""
     registered: Any = 1
     """0 if no block of the table carries an identity."""
+    lookahead: Any = 0
+    """Of the tokens that need a slot, those for drafts, where the gate is asked."""
 
     @property
     def total(self) -> Any:
@@ -216,7 +218,10 @@ class Managed:
         if gate and manager._max_admission_blocks_per_request is not None:
             cap = manager._max_admission_blocks_per_request(step.batched, step.max_len)
             manager._max_admission_blocks_per_request = cap
-        return manager.get_num_blocks_to_allocate(REQUEST, step.slots, self.hit(), step.total, step.main, gate)
+        predict = manager.get_num_blocks_to_allocate
+        told = "num_lookahead_tokens" in signature(predict).parameters
+        lookahead = {"num_lookahead_tokens": step.lookahead} if told else {}
+        return predict(REQUEST, step.slots, self.hit(), step.total, step.main, gate, **lookahead)
 
     def taken(self) -> Any:
         """What the allocation takes; begun tables are attached to only if there is a hit or external tokens."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..claims import every, implies, lemma, same, use
+from ..claims import every, implies, lemma, multiples_ordered, quotients_ordered, same, use
 from ..roles.one_request import Step
 from ..theorem import NegativeControl, Theorem
 from .states import STEP, Case, after_step, any_step
@@ -35,9 +35,11 @@ def _any_step(v: Any) -> list[Any]:
     ]
 
 
-def _reserved(f: Any, v: Any) -> Any:
-    """What the gate counts for a request of which nothing is there yet."""
-    return f.gate_sliding(Step(v.b, v.w, main=v.length, slots=v.length, batched=v.batched, max_len=v.max_len))
+def _gate(gate: Any, v: Any, size: Any) -> Any:
+    """What the gate counts for a request of which nothing is there yet, or behind a hit that nobody else holds."""
+    hit, lookahead, whole = (getattr(v, *known) for known in (("hit", 0), ("lookahead", 0), ("whole", getattr(v, "length", 0))))
+    told = Step(v.b, size, hit=hit, end=hit, local=hit * v.b, main=whole, slots=whole, lookahead=lookahead)
+    return gate(told._replace(batched=v.batched, max_len=v.max_len))
 
 
 def _next(v: Any, lookahead: Any = 0) -> Step:
@@ -61,6 +63,11 @@ def _span(x: Any, y: Any, b: Any) -> Any:
     return implies(b > 0, _cdiv(x, b) - y // b <= _cdiv(x - y, b) + 1)
 
 
+def _apart(x: Any, y: Any, b: Any) -> Any:
+    """Law: tokens together need no more blocks than each part for itself."""
+    return implies(b > 0, _cdiv(x + y, b) <= _cdiv(x, b) + _cdiv(y, b))
+
+
 def _spelt_out(v: Any) -> None:
     use(_span, v.c + v.n, v.c - v.w + 1, v.b)
     use(_ordered, v.w - 1 + v.n, v.w - 1 + v.batched, v.b)
@@ -68,19 +75,16 @@ def _spelt_out(v: Any) -> None:
     use(_ordered, v.c, v.c + v.n, v.b)
 
 
-_WITHIN = "held + predicted <= gate, and predicted == taken"
-
-
 def _within(f: Any, v: Any) -> Any:
     _spelt_out(v)
-    return _held(f, v) + f.predicted_sliding(_next(v)) <= _reserved(f, v)
+    return _held(f, v) + f.predicted_sliding(_next(v)) <= _gate(f.gate_sliding, v, v.w)
 
 
 T16_STEP = Theorem(
     id="T16.step",
     sentence="Sliding window: at no step does a request hold more blocks than the gate counted for it when it began "
     "without a hit.",
-    formal=_WITHIN + " for c + n <= length <= max_len, n <= batched",
+    formal="held + predicted <= gate, and predicted == taken, for c + n <= length <= max_len, n <= batched",
     variables=_STEP,
     assume=_any_step,
     claim=_within,
@@ -112,7 +116,7 @@ def _room(f: Any, v: Any) -> Any:
     """If all reservations fit the pool, so does the step."""
     _spelt_out(v)
     held, predicted = _held(f, v), f.predicted_sliding(_next(v))
-    reserved = _reserved(f, v)
+    reserved = _gate(f.gate_sliding, v, v.w)
     lemma(held + predicted <= reserved, "T16.step")
     return implies(reserved + v.others <= v.blocks, predicted <= v.blocks - v.others_hold - held)
 
@@ -132,10 +136,11 @@ T16 = Theorem(
         ),
     ),
     meaning="Any number of requests, as their reservations and holdings are sums; blocks shared between requests only "
-    "leave more room. With full attention the window is as long as the request.",
+    "leave more room. With full attention the window is as long as the request. What each type holds behind a hit and "
+    "with lookahead is T16.hit, T16.chunked and T16.full.",
 )
 
-# What the gate does not count.
+# Two requests.
 
 _TWO = {
     "b": "tokens per block",
@@ -147,159 +152,224 @@ _TWO = {
 }
 
 
-def _whole(v: Any, length: Any) -> Step:
-    return Step(v.b, main=length, slots=length)
+def _both_end(f: Any, v: Any, reserves: int = 1) -> Any:
+    """The second is admitted while what the first still needs is reserved; the last step of each finds its blocks."""
+    first = f.allocated_full(v.b, 0, 0, v.one_step, v.blocks, v.one)
+    if first.refused:
+        return True
+    free = v.blocks - first.taken
+    still = f.predicted_full(_last(v.b, first.taken, v.one_step, v.one))
+    second = f.allocated_full(v.b, 0, 0, v.other_step, free, v.other, reserves * still)
+    if second.refused:
+        return True
+    left = free - second.taken
+    return [still <= left, f.predicted_full(_last(v.b, second.taken, v.other_step, v.other)) <= left - still]
 
 
-def _all_at_once(f: Any, v: Any) -> Any:
-    """Two requests pass the gate one after the other; the first one's last step."""
-    held = f.taken_full(_whole(v, v.one_step))
-    admitted = f.gate_full(_whole(v, v.one)) <= v.blocks
-    held_other = f.taken_full(_whole(v, v.other_step))
-    admitted_other = f.gate_full(_whole(v, v.other)) <= v.blocks - held
-    last = f.predicted_full(Step(v.b, held=held, known=True, local=v.one_step, main=v.one, slots=v.one))
-    return implies(every(admitted, admitted_other), last <= v.blocks - held - held_other)
+def _last(b: Any, held: Any, computed: Any, length: Any) -> Step:
+    """All that is left of a request in one step."""
+    return Step(b, held=held, known=True, local=computed, main=length, slots=length)
 
-
-_OVERCOMMITTED = "requests that were all admitted preempt one another and are prefilled again"
 
 T16_OVERCOMMIT = Theorem(
     id="T16.overcommit",
-    sentence="Two requests that each passed the gate can both be allocated to their ends.",
-    formal="gate(one) <= blocks, gate(other) <= blocks - held(one) => the last step of one <= blocks - held",
+    sentence="Two requests of which the second was admitted while what the first still needed was reserved can both "
+    "be allocated to their ends.",
+    formal="gate(one) <= blocks, gate(other) <= free - reserved => the last steps of both together <= free",
     variables=_TWO,
     assume=lambda v: [
         v.b >= 1,
         v.blocks >= 0,
         v.one_step >= 1,
-        v.one_step < v.one,
+        v.one_step <= v.one,
+        v.one <= 1_000_000,
         v.other_step >= 1,
         v.other_step <= v.other,
+        v.other <= 1_000_000,
     ],
-    claim=_all_at_once,
-    controls=(NegativeControl("even one request alone", claim=lambda f, v: f.gate_full(_whole(v, v.one)) <= v.blocks),),
-    refuted_on=dict.fromkeys(("model", "impl", "vllm==0.23.0"), _OVERCOMMITTED),
-    meaning="The gate compares with the blocks that are free now, not with those that nobody else will need. Blocks of "
-    "one token and a pool of 2: the first request of 2 tokens takes one block, the second of 1 token passes and takes "
-    "the other, and the first one's second step is refused. T16 says what to compare with instead.",
+    claim=_both_end,
+    controls=(
+        NegativeControl(
+            "nothing is reserved",
+            claim=lambda f, v: _both_end(f, v, reserves=0),
+        ),
+    ),
+    refuted_on={
+        "vllm==0.23.0": "the gate does not leave what is reserved for others in the pool: requests that were all "
+        "admitted preempt one another and are prefilled again"
+    },
+    meaning="A scheduler that hands in, as `reserved_blocks`, what those that run may still take never has to preempt "
+    "one of them for another.",
 )
 
-_HIT = {**_STEP, "hit": "blocks of its hit, all of them eviction candidates"}
+# Behind a hit, with lookahead, and with tokens that may be taken back.
+
+_HIT = {
+    **{name: meaning for name, meaning in _STEP.items() if name != "length"},
+    "hit": "blocks of its hit, all of them eviction candidates",
+    "settled": "computed tokens that cannot be taken back",
+    "lookahead": "tokens beyond the step that drafts may need",
+    "slots": "tokens for which the step needs room",
+    "whole": "tokens for which the gate looks for room",
+}
 
 
-def _gate_after_hit(f: Any, v: Any) -> Any:
-    local = v.hit * v.b
-    return f.gate_sliding(
-        Step(
-            v.b,
-            v.w,
-            hit=v.hit,
-            end=v.hit,
-            local=local,
-            main=v.length,
-            slots=v.length,
-            batched=v.batched,
-            max_len=v.max_len,
-        )
-    )
+def _any_hit(v: Any, budgeted: Any = None) -> list[Any]:
+    """`budgeted`: tokens that must fit the budget of a step; those computed that are not settled, and the step's."""
+    return [
+        *_limits(v),
+        v.hit >= 0,
+        v.hit * v.b <= v.settled,
+        v.settled <= v.c,
+        v.n >= 1,
+        (v.c - v.settled + v.n if budgeted is None else budgeted) <= v.batched,
+        v.slots <= v.c + v.n + v.lookahead,
+        v.slots <= v.whole,
+        v.lookahead >= 0,
+    ]
 
 
-def _needed(f: Any, v: Any) -> Any:
-    """Blocks held while the step runs."""
-    return _cdiv(v.c + v.n, v.b) - f.skipped_sliding(v.c, v.w) // v.b
+def _limits(v: Any) -> list[Any]:
+    return [v.b >= 1, v.batched >= 1, v.c + v.n <= v.max_len, v.whole <= v.max_len]
 
 
-def _any_hit(v: Any) -> list[Any]:
-    return [*_any_step(v), v.hit >= 0, v.hit * v.b <= v.c]
+def _reserved_for_all(v: Any, skipped: Any, before: Any, cap: Any, gate: Any) -> Any:
+    """Blocks held while the step runs, those up to its last slot less those left behind, are within the gate.
+
+    `before`: tokens that the query behind the hit does not read; `cap`: most blocks without lookahead.
+    """
+    use(_apart, v.c + v.n, v.lookahead, v.b)
+    use(_ordered, v.slots, v.c + v.n + v.lookahead, v.b)
+    use(_ordered, v.slots, v.whole, v.b)
+    quotients_ordered(before, skipped, v.b)
+    without = _cdiv(v.c + v.n, v.b) - skipped // v.b <= cap
+    return implies(without, _cdiv(v.slots, v.b) - skipped // v.b <= gate)
 
 
-_STARVED = (
-    "the gate takes a table's length for the blocks in it: behind a hit longer than the cap it counts no new blocks at "
-    "all, though a step may need as many as a step has tokens"
-)
+def _sliding_within(f: Any, v: Any) -> Any:
+    gate = _gate(f.gate_sliding, v, v.w)
+    skipped, before = f.skipped_sliding(v.settled, v.w), f.skipped_sliding(v.hit * v.b, v.w)
+    cap = f.cap_sliding(v.w, v.b, v.batched, v.max_len)
+    use(_span, v.c + v.n, v.settled - v.w + 1, v.b)
+    use(_ordered, v.w - 1 + v.c - v.settled + v.n, v.w - 1 + v.batched, v.b)
+    use(_ordered, v.c + v.n, v.max_len, v.b)
+    lemma(_cdiv(v.c + v.n, v.b) - skipped // v.b <= cap, "T4")
+    return _reserved_for_all(v, skipped, before, cap, gate)
+
 
 T16_HIT = Theorem(
     id="T16.hit",
-    sentence="Behind a hit, too, a sliding-window request never holds more blocks than the gate counted.",
-    formal="blocks held at any later step <= gate(hit)",
+    sentence="Sliding window: behind a hit, too, and with lookahead for drafts and tokens that may still be taken "
+    "back, a request never holds more blocks than the gate counted.",
+    formal="cdiv(slots, b) - skipped(settled) // b <= gate(hit, lookahead) for hit * b <= settled <= c, "
+    "c - settled + n <= batched, slots <= min(c + n + lookahead, whole)",
     variables=_HIT,
-    assume=_any_hit,
-    claim=lambda f, v: _needed(f, v) <= _gate_after_hit(f, v),
-    controls=(NegativeControl("one block less", claim=lambda f, v: _needed(f, v) < _reserved(f, v)),),
-    refuted_on=dict.fromkeys(("model", "impl", "vllm==0.23.0"), _STARVED),
-    meaning="Window 1024, blocks of 16, 8192 tokens a step, a hit of 9232 tokens: the gate counts 64 blocks, the next "
-    "step holds 576.",
+    assume=lambda v: [*_any_hit(v), v.w >= 1],
+    claim=_sliding_within,
+    controls=(
+        NegativeControl(
+            "a table's length is taken for the blocks in it",
+            {
+                "gate_sliding": lambda s: (
+                    s.hit
+                    - min(max(0, s.local - s.size + 1) // s.b, s.hit)
+                    + max(0, min(_cdiv(s.slots, s.b), _cdiv(s.size - 1 + s.batched, s.b) + 1) - s.hit)
+                )
+            },
+        ),
+        NegativeControl(
+            "unsettled tokens do not count in the budget of a step",
+            assume=lambda v: [*_any_hit(v, v.n), v.w >= 1],
+        ),
+    ),
+    refuted_on={
+        "vllm==0.23.0": "the gate takes a table's length for the blocks in it: behind a hit longer than the cap it "
+        "counts no new blocks at all, though a step may need as many as a step has tokens"
+    },
+    meaning="Window 1024, blocks of 16, 8192 tokens a step, a hit of 9232 tokens: the next step holds 576 blocks, and "
+    "that is what the gate counts.",
 )
 
 
-def _fixed(v: Any, cap: Any) -> Any:
-    """What a gate would count that told the blocks in a table from its length."""
-    local = v.hit * v.b
-    gone = max(0, local - v.w + 1) // v.b
-    inside = v.hit - min(gone, v.hit)
-    return inside + max(0, min(_cdiv(v.length, v.b) - v.hit, cap - inside))
+def _chunks_within(f: Any, v: Any) -> Any:
+    gate = _gate(f.gate_chunked, v, v.k)
+    skipped, before = f.skipped_chunked(v.settled, v.k), f.skipped_chunked(v.hit * v.b, v.k)
+    quotients_ordered(v.hit * v.b, v.settled, v.k)
+    multiples_ordered(v.hit * v.b // v.k, v.settled // v.k, v.k)
+    lemma(before <= skipped, "what is left behind is never taken back")
+    return _reserved_for_all(v, skipped, before, f.cap_chunked(v.k, v.b, v.batched, v.max_len), gate)
 
 
-def _hit_within(f: Any, v: Any) -> Any:
-    use(_span, v.c + v.n, v.c - v.w + 1, v.b)
-    use(_ordered, v.w - 1 + v.n, v.w - 1 + v.batched, v.b)
-    use(_ordered, v.c + v.n, v.length, v.b)
-    cap = f.cap_sliding(v.w, v.b, v.batched, v.max_len)
-    return _needed(f, v) <= _fixed(v, cap)
-
-
-T16_FIXED = Theorem(
-    id="T16.fixed",
-    sentence="A gate that caps the blocks in the table, not its length, counts enough behind every hit.",
-    formal="inside = hit - min(skipped(hit * b) // b, hit): held <= inside + max(0, min(cdiv(length, b) - hit, "
-    "cap - inside))",
-    variables=_HIT,
-    assume=_any_hit,
-    claim=_hit_within,
+T16_CHUNKED = Theorem(
+    id="T16.chunked",
+    sentence="Chunks: behind a hit, with lookahead and with tokens that may still be taken back, a request never holds "
+    "more blocks than the gate counted, as it holds no more than the cap without lookahead (T6).",
+    formal="as T16.hit",
+    variables={**{name: meaning for name, meaning in _HIT.items() if name != "w"}, "k": "chunk, in tokens"},
+    assume=lambda v: [*_any_hit(v), v.k >= 1],
+    claim=_chunks_within,
     controls=(
-        NegativeControl(
-            "the cap as it is compared today",
-            claim=lambda f, v: (
-                _needed(f, v)
-                <= v.hit
-                - min(max(0, v.hit * v.b - v.w + 1) // v.b, v.hit)
-                + max(0, min(_cdiv(v.length, v.b), f.cap_sliding(v.w, v.b, v.batched, v.max_len)) - v.hit)
-            ),
-        ),
+        NegativeControl("what the chunk alone holds", {"gate_chunked": lambda s: _cdiv(s.size, s.b) + 1}),
     ),
-    meaning="What to change: the two numbers that are compared must both count blocks.",
+    refuted_on={"vllm==0.23.0": "as T16.hit; and the cap is one block too small where blocks lie astride chunks (T6)"},
+    meaning=T16_HIT.meaning,
+)
+
+
+def _whole_within(f: Any, v: Any) -> Any:
+    use(_ordered, v.slots, v.whole, v.b)
+    return _cdiv(v.slots, v.b) <= _gate(f.gate_full, v, 0)
+
+
+T16_FULL = Theorem(
+    id="T16.full",
+    sentence="Full attention: behind a hit and with lookahead a request never holds more blocks than the gate counted.",
+    formal="cdiv(slots, b) <= gate(hit, lookahead)",
+    variables={name: meaning for name, meaning in _HIT.items() if name != "w"},
+    assume=_any_hit,
+    claim=_whole_within,
+    controls=(NegativeControl("the hit counts as held", {"gate_full": lambda s: _cdiv(s.slots, s.b) - s.hit}),),
+    meaning="A hit of eviction candidates takes blocks out of the free queue like new ones.",
 )
 
 
 def _lookahead_within(f: Any, v: Any) -> Any:
-    return _held(f, v) + f.predicted_sliding(_next(v, v.lookahead)) <= _reserved(f, v)
+    use(_apart, v.c + v.n, v.lookahead, v.b)
+    use(_ordered, v.c + v.n + v.lookahead, v.length, v.b)
+    _spelt_out(v)
+    lemma(_cdiv(v.c + v.n, v.b) - f.skipped_sliding(v.c, v.w) // v.b <= _cdiv(v.w - 1 + v.batched, v.b) + 1, "T4")
+    return _held(f, v) + f.predicted_sliding(_next(v, v.lookahead)) <= _gate(f.gate_sliding, v, v.w)
 
 
 T16_LOOKAHEAD = Theorem(
     id="T16.lookahead",
-    sentence="With lookahead for drafts, too, a request never holds more blocks than the gate counted.",
+    sentence="With lookahead for drafts, too, a request never holds more blocks than the gate counted for it when it "
+    "began without a hit.",
     formal="held + predicted(main + lookahead) <= gate",
     variables={**_STEP, "lookahead": "tokens beyond the step that drafts may need"},
     assume=lambda v: [*_any_step(v), v.lookahead >= 0, v.c + v.n + v.lookahead <= v.length],
     claim=_lookahead_within,
     controls=(
         NegativeControl(
-            "one block less", claim=lambda f, v: _held(f, v) + f.predicted_sliding(_next(v, 0)) < _reserved(f, v)
+            "lookahead is not counted",
+            {
+                "gate_sliding": lambda s: min(
+                    _cdiv(s.slots, s.b), _cdiv(min(s.size - 1 + s.batched, s.max_len), s.b) + 1
+                )
+            },
         ),
     ),
-    refuted_on=dict.fromkeys(
-        ("model", "impl", "vllm==0.23.0"),
-        "with speculative decoding a request can hold more blocks than the gate counted: the sum of reservations "
-        "no longer guarantees that a step fits (L2)",
-    ),
-    meaning="The cap counts a step's budget, which does not include the lookahead; with n + lookahead <= batched it is "
-    "T16.step.",
+    refuted_on={
+        "vllm==0.23.0": "with speculative decoding a request can hold more blocks than the gate counted: the sum of "
+        "reservations no longer guarantees that a step fits (L2)"
+    },
+    meaning="A window of 1024 with blocks of 16 and 5 draft tokens: one block more is reserved.",
 )
 
 
 def _covers(f: Any, v: Any) -> Any:
     """The first step against the gate, for a request without hit."""
-    return f.predicted_sliding(Step(v.b, v.w, main=v.n, slots=v.n)) <= _reserved(f, v)
+    return f.predicted_sliding(Step(v.b, v.w, main=v.n, slots=v.n)) <= _gate(f.gate_sliding, v, v.w)
 
 
 T16_COVERS = Theorem(
@@ -402,7 +472,8 @@ THEOREMS = (
     T16_COVERS,
     T16_OVERCOMMIT,
     T16_HIT,
-    T16_FIXED,
+    T16_CHUNKED,
+    T16_FULL,
     T16_LOOKAHEAD,
     T16_STATES,
 )
