@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -192,25 +193,24 @@ def test_states_do_not_pile_up(core):
 
 
 @cores
-def test_behind_a_long_hit_the_gate_admits_a_request_that_has_no_room(core):
-    """T16.hit: with 4 blocks left, 9 are reserved without hit; behind one of 12 blocks, the gate asks for 2."""
+def test_the_gate_lets_in_who_has_room_for_all_its_steps_and_nobody_else(core):
+    """T16.hit: the request will hold 9 blocks, behind a hit of 12 blocks, too; there, vLLM 0.23.0 asks for 2."""
     group = Group("sliding", 1, window=3)
-    for hit in (False, True):
+    for hit, free in product((False, True), (8, 9)):
         run = core(a_shape(group, num_blocks=17, max_model_len=20, max_num_batched_tokens=6))
         run(Submit("first", prompt(12)), Allocate("first", 6), Advance("first"), Allocate("first", 6))
-        run(Advance("first"), Free("first"), Take(12), Submit("again", prompt(20)))
+        run(Advance("first"), Free("first"), Take(16 - free), Submit("again", prompt(20)))
         outcome, _ = run(Lookup("again"), Allocate("again", 1, hit=hit, gate=True))
-        assert isinstance(outcome, Done) == hit
+        assert isinstance(outcome, Done) == (free == 9)
     outcome, _ = run(Advance("again"), Allocate("again", 6))
-    assert outcome == Refused()
+    assert isinstance(outcome, Done)
 
 
-def test_the_gate_counts_fewer_blocks_than_the_first_step_takes():
-    """The smallest counterexample of T16.hit."""
+def test_the_gate_counts_what_the_first_step_takes():
+    """The smallest counterexample of T16.hit on vLLM 0.23.0, where the gate counts 2."""
     step = Step(1, 3, hit=5, first=3, end=5, local=5, main=6, slots=6, batched=1, max_len=6)
     for subject in (roles.model(), roles.impl()):
-        assert subject.find("gate_sliding")(step) == 2
-        assert subject.find("taken_sliding")(step) == 3
+        assert subject.find("gate_sliding")(step) == subject.find("taken_sliding")(step) == 3
 
 
 @cores
@@ -223,11 +223,11 @@ def test_the_gate_counts_the_second_state(core):
     assert outcome == Done(outcome.value)
 
 
-def test_the_gate_of_a_real_shape_counts_64_blocks_where_576_are_held():
-    """The figures of T16.hit."""
+def test_the_gate_of_a_real_shape_counts_577_blocks_where_576_are_held():
+    """The figures of T16.hit; vLLM 0.23.0 counts 64."""
     hit = 577
     local = hit * 16
     step = Step(16, 1024, hit=hit, end=hit, local=local, main=32768, slots=32768, batched=8192, max_len=131072)
-    assert roles.impl().find("gate_sliding")(step) == 64
+    assert roles.impl().find("gate_sliding")(step) == 577
     skipped = roles.impl().find("skipped_sliding")(local, 1024)
     assert -(-(local + 8192) // 16) - skipped // 16 == 576
