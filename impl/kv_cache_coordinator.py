@@ -2,6 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cache
+from inspect import signature
 from math import lcm
 from typing import Any, NamedTuple
 
@@ -14,6 +16,13 @@ from .kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheSpec, S
 from .kv_cache_metrics import KVCacheMetricsCollector
 from .manager_base import SingleTypeKVCacheManager
 from .single_type_kv_cache_manager import get_manager_for_kv_cache_spec
+
+
+@cache
+def _takes(kind: type[SingleTypeKVCacheManager], method: str, argument: str) -> bool:
+    """True if managers of this type take an argument that those of vLLM 0.23.0, for which others have written theirs,
+    do not."""
+    return argument in signature(getattr(kind, method)).parameters
 
 
 class KVCacheCoordinator(ABC):
@@ -67,6 +76,9 @@ class KVCacheCoordinator(ABC):
             for i, group in enumerate(groups)
         )
         self._skipping_managers = [manager for manager in self.single_type_managers if manager.may_skip]
+        kinds = [type(manager) for manager in self.single_type_managers]
+        self._told_settled = [_takes(kind, "get_num_blocks_to_allocate", "num_settled_tokens") for kind in kinds]
+        self._told_start = [_takes(kind, "allocate_new_blocks", "total_computed_tokens") for kind in kinds]
         block_sizes = [manager.block_size for manager in self.single_type_managers]
         assert scheduler_block_size % lcm(hash_block_size, *block_sizes) == 0, (
             f"scheduler_block_size {scheduler_block_size} is no multiple of the hash block size {hash_block_size} and "
@@ -91,7 +103,7 @@ class KVCacheCoordinator(ABC):
         See `SingleTypeKVCacheManager.get_num_blocks_to_allocate` for what the admission cap and the last two change.
         """
         demand = 0
-        for manager, hit in zip(self.single_type_managers, new_computed_blocks, strict=True):
+        for manager, hit, told in zip(self.single_type_managers, new_computed_blocks, self._told_settled, strict=True):
             if manager.sized_by_encoder:
                 demand += manager.get_num_blocks_to_allocate(
                     request_id, num_encoder_tokens, (), 0, num_encoder_tokens, apply_admission_cap
@@ -104,8 +116,7 @@ class KVCacheCoordinator(ABC):
                     total_computed_tokens,
                     num_tokens_main_model,
                     apply_admission_cap,
-                    num_settled_tokens,
-                    num_lookahead_tokens,
+                    *((num_settled_tokens, num_lookahead_tokens) if told else ()),
                 )
         return demand
 
@@ -144,8 +155,10 @@ class KVCacheCoordinator(ABC):
             [
                 manager.allocate_new_blocks(request_id, num_encoder_tokens, num_encoder_tokens)
                 if manager.sized_by_encoder
-                else manager.allocate_new_blocks(request_id, num_tokens, num_tokens_main_model, total_computed_tokens)
-                for manager in self.single_type_managers
+                else manager.allocate_new_blocks(
+                    request_id, num_tokens, num_tokens_main_model, *((total_computed_tokens,) if told else ())
+                )
+                for manager, told in zip(self.single_type_managers, self._told_start, strict=True)
             ]
         )
 
