@@ -227,7 +227,7 @@ class _Caches(NamedTuple):
         more = [blocks | bit if registered and g == group else blocks for g, blocks in enumerate(self.registered)]
         return _Caches(tuple(more), tuple(others))
 
-    def count(self) -> int:
+    def how_many(self) -> int:
         """How many these are."""
         return 1 << sum(blocks.bit_count() for blocks in self.free)
 
@@ -265,8 +265,8 @@ def _judge_all(definition: Definition, tally: Tally, answer: Answer | None, limi
     everything = tuple([some | more for some, more in zip(caches.registered, caches.free, strict=True)])
     ends = [_verdict(definition, answer, limit, registered) for registered in {caches.registered, everything}]
     if answer is not None and set(ends) == {Verdict.LONGEST}:
-        tally.verdicts[Verdict.LONGEST] += caches.count()
-        tally.untidy += 0 if definition.tidy(answer) else caches.count()
+        tally.verdicts[Verdict.LONGEST] += caches.how_many()
+        tally.untidy += 0 if definition.tidy(answer) else caches.how_many()
         return
     for registered in caches.each():
         _note(definition, tally, answer, limit, registered)

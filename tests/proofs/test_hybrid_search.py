@@ -1,5 +1,7 @@
 """T14 by exhaustion: the hit of several groups is the longest one they have in common, on every small cache."""
 
+from typing import Any
+
 import pytest
 from blockproof import impl
 from blockproof.fuzz.adapters.impl import bind_impl
@@ -98,7 +100,7 @@ class LooksElsewhere(impl.KVCacheManager):
 
     def __init__(self, *arguments, **named):
         super().__init__(*arguments, **named)
-        pool = self.block_pool
+        pool: Any = self.block_pool
         pool.get_cached_block = lambda key, groups: pool.cached_block_hash_to_block.blocks_of(key) or None
 
 

@@ -1,5 +1,7 @@
 """A release's rules: an entry stands in the place of a rule, and what it changes is put down to it, and to it alone."""
 
+from typing import Any
+
 import pytest
 from blockproof.fuzz.targets.configuration_answers import answer
 from blockproof.fuzz.targets.released_rules import Entry, ReleasedRules
@@ -28,14 +30,15 @@ def one_block_more(r, config, x):
     return Rules.blocks(r, config, x) + 1
 
 
-def asked(question, *entries):
+def asked(question, *entries) -> tuple[Any, set[str]]:
     rules = ReleasedRules(entries)
     return rules.answer(*question), rules.fired
 
 
 def test_an_entry_is_called_wherever_the_rule_was():
     page, fired = asked(PAGE, Entry("real_page", one_byte_more, "more"))
-    assert page["output"]["page_size_bytes"] == answer(*PAGE)["output"]["page_size_bytes"] + 1
+    right: Any = answer(*PAGE)
+    assert page["output"]["page_size_bytes"] == right["output"]["page_size_bytes"] + 1
     assert fired == {"more"}
     memory, fired = asked(MEMORY, Entry("real_page", one_byte_more, "more"), Entry("blocks", one_block_more, "blocks"))
     assert memory == {"output": [2 * (512 + 1)]}
