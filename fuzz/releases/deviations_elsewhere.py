@@ -22,6 +22,7 @@ from ..targets.deviations import Deviation
 from ..traces.replay import replay
 from ..traces.trace_file import read_trace
 from .known_deviations import trace_names
+from .markdown import prose
 
 SAME = "same as the rule"
 ALIKE = "deviates as the reference"
@@ -157,13 +158,16 @@ def page(found: Sequence[Elsewhere], reference: str, other: str, command: str) -
     lines = [
         f"# What {other} makes of the deviations of {reference}",
         "",
-        f"Written by `{command}`.",
+        "This page is written by",
+        f"`{command}`",
         "",
-        f"{other} has no lockstep: nothing is declared for it. So each [trace of a deviation](deviations.md) is",
-        f"replayed on the model, on {reference} and on {other}. Compared are outcomes, tables (null or not), counts of",
-        "free blocks and of contents that can be hit, and statistics; where these show no deviation of the reference",
-        "either, all that is shown, block ids included. Where there is a trace of corruption, the shadow memory says",
-        "whether a request reads wrong content in that one, which is a trace of its own.",
+        *prose(
+            f"{other} has no lockstep: nothing is declared for it. So each [trace of a deviation](deviations.md) is "
+            f"replayed on the model, on {reference} and on {other}. Compared are outcomes, tables (null or not), "
+            "counts of free blocks and of contents that can be hit, and statistics; where these show no deviation of "
+            "the reference either, all that is shown, block ids included. Where there is a trace of corruption, the "
+            "shadow memory says whether a request reads wrong content in that one, which is a trace of its own."
+        ),
         "",
         f"* **{SAME}**: in this trace; a larger one may show it still.",
         f"* **{ALIKE}**: both do the same.",
