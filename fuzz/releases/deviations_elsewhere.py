@@ -166,7 +166,9 @@ def page(found: Sequence[Elsewhere], reference: str, other: str, command: str) -
             f"replayed on the model, on {reference} and on {other}. Compared are outcomes, tables (null or not), "
             "counts of free blocks and of contents that can be hit, and statistics; where these show no deviation of "
             "the reference either, all that is shown, block ids included. Where there is a trace of corruption, the "
-            "shadow memory says whether a request reads wrong content in that one, which is a trace of its own."
+            "shadow memory says whether a request reads wrong content in that one, which is a trace of its own. "
+            f"What {other} does wrong and {reference} does not is not looked for here: "
+            "[findings](findings.md) have that."
         ),
         "",
         f"* **{SAME}**: in this trace; a larger one may show it still.",
@@ -175,8 +177,11 @@ def page(found: Sequence[Elsewhere], reference: str, other: str, command: str) -
         f"* **{OTHERWISE}**: with the first difference to the rule.",
         f"* **{NOT_TAKEN}**: left out for it, or not to be seen of it.",
         "",
-        f"| deviation of {reference} | {other} |",
-        "| --- | --- |",
-        *(f"| [{one.id}](deviations.md#{one.id}) | {one.text()} |" for one in found),
+        f"| deviation of {reference} | trace | {other} |",
+        "| --- | --- | --- |",
+        *(
+            f"| [{one.id}](deviations.md#{one.id}) | [trace](deviations/{one.id}.json) | {one.text()} |"
+            for one in found
+        ),
     ]
     return "\n".join([*lines, ""])

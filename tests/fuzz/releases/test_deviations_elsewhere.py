@@ -93,4 +93,5 @@ def test_the_page_has_a_row_for_each():
     found = look_elsewhere(DECLARED[:2], Path(KEPT), REFERENCE, Rule(DEVIATING, "another"))
     written = page(found, RELEASE, "another", "a command")
     assert written.startswith(f"# What another makes of the deviations of {RELEASE}\n")
-    assert f"| [{DECLARED[0].id}](deviations.md#{DECLARED[0].id}) | {ALIKE} |" in written
+    name = DECLARED[0].id
+    assert f"| [{name}](deviations.md#{name}) | [trace](deviations/{name}.json) | {ALIKE} |" in written
