@@ -89,6 +89,8 @@ def test_a_deviation_makes_a_difference_where_its_trace_ends_and_only_there(devi
     theirs, ours = views(every, trace), views(without, trace)
     assert theirs[-1] != ours[-1]
     assert theirs[:-1] == ours[: len(theirs) - 1]
+    assert isinstance(every, DeviatingModel)
+    assert isinstance(without, DeviatingModel)
     assert every.deviated[deviation.id] > 0
     assert deviation.id not in without.deviated
 
@@ -172,7 +174,7 @@ def test_the_list_names_those_of_the_core_and_those_of_the_configuration_arithme
 
 @pytest.mark.parametrize("deviation", IN_MODEL, ids=ids)
 def test_a_deviation_replaces_some_decision(deviation):
-    replaced = POLICY_OF({deviation.id}, lambda name, occurred: None)
+    replaced = POLICY_OF({deviation.id}, lambda name, occurred, harmless=False: None)
     assert any(getattr(replaced, entry.name) is not getattr(Policy(), entry.name) for entry in fields(Policy))
 
 
@@ -219,6 +221,7 @@ def test_an_allocation_that_fails_half_way_ends_the_run():
     trace = trace_of(next(deviation for deviation in DECLARED if deviation.id == "mamba-external-state"))
     model = model_for(RELEASE, trace.shape)
     assert views(model, trace)[-1][0] == Failed("ValueError")
+    assert isinstance(model, DeviatingModel)
     assert model.dead
 
 
