@@ -42,10 +42,10 @@ Written by `{command}`;
 * {day}, {machine}, Python {python} on {system}, blockproof {blockproof}; the counts are the same on every machine
 * window {window:,}, chunk {chunk:,}, {drafts} drafts; at most {running} requests at once, {budget:,} tokens a step
 
-**Hit**: tokens of the prompts, of all that were asked for, that need not be computed. **Not there**: tokens that the
-core counts as hit although a block that the next query reads is missing from the table, or has other content; they
-are in no other column, and a request that gets them goes on with wrong content. **Ratio**: tokens hit by ours for
-each one of {target}.
+**Hit**: tokens of the prompts, of all that were asked for, that need not be computed. **Not there**: tokens
+that the core counts as hit although a block that the next query reads is missing from the table, or has
+other content; they are in no other column, and a request that gets them goes on with wrong content.
+**Ratio**: tokens hit by ours for each one of {target}.
 """
 
 
