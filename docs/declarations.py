@@ -63,7 +63,9 @@ def page() -> str:
 
 
 def _table(names: Mapping[str, str]) -> str:
-    rows = (f"| `{name}` | {effect} |" for name, effect in names.items())
+    from blockproof.fuzz.releases.markdown import linked
+
+    rows = (f"| `{name}` | {linked(effect)} |" for name, effect in names.items())
     return "\n".join(["| name | effect |", "| --- | --- |", *rows, ""])
 
 
