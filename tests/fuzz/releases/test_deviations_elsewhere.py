@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening.known_deviations import declared_for, model_for
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases.deviations_elsewhere import (
@@ -82,6 +83,11 @@ def test_another_difference_is_told_with_its_place():
     (one,) = look_elsewhere(declared, Path(KEPT), REFERENCE, AlwaysHits(Model, "eager"))
     assert one.verdict == OTHERWISE
     assert "at Lookup (operation" in one.text()
+
+
+def test_another_release_needs_the_traces(capsys):
+    assert main(["deviations", "--also", "vllm==0.33.0"]) == 2
+    assert "add --check DIR" in capsys.readouterr().err
 
 
 def test_the_kept_page_has_a_row_for_each_deviation():
