@@ -7,7 +7,7 @@ from collections import Counter
 
 from ...model import lookup
 from ...model.core import Model
-from ...model.ops import NULL, Advance, Done, Lookup, Operation, Outcome, Preempt, Refused, Reset
+from ...model.ops import NULL, Advance, Allocate, Done, Lookup, Operation, Outcome, Preempt, Refused, Reset
 from ...model.snapshot import Snapshot
 
 
@@ -22,8 +22,9 @@ class Situations:
     def see(self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> None:
         """The model has made a step."""
         match operation, outcome:
-            case _, Refused():
+            case Allocate(), Refused():
                 self.reached[self.model.refusal] += 1
+                self.reached["same-step refusal"] += self._waits_for_state(operation)
             case Lookup(name), Done():
                 self._see_lookup(name)
             case Advance(), Done():
@@ -42,6 +43,12 @@ class Situations:
             self._see_tables(before, after)
         if after.free and after.free[0] not in before.free and len(after.free) > 1:
             self.reached["freed to the front"] += 1
+
+    def _waits_for_state(self, operation: Allocate) -> bool:
+        """True if the hit that the allocation uses has a state that is only computed in this scheduler step."""
+        request, state = self.model.requests[operation.request], self.model.state
+        rows = request.hit[1] if operation.hit and request.hit else []
+        return any(state.identity.get(block) in self.model.registered_this_step for row in rows for block in row)
 
     def _see_lookup(self, name: str) -> None:
         model, request = self.model, self.model.requests[name]
