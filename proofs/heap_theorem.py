@@ -49,7 +49,7 @@ class HeapRun(Run):
         super().__init__(name, assumptions, unroll, seconds)
         self.granted: list[z3.BoolRef] = []
         self._only: set[tuple[bool, ...]] = set()
-        self._solver = z3.Solver()
+        self._solver = z3.SimpleSolver()
         self._told = 0
         self._of: Path | None = None
 
@@ -84,7 +84,7 @@ class HeapRun(Run):
 
     def _tell(self, path: Path) -> None:
         if self._of is not path:
-            self._of, self._told, self._solver, self.granted = path, 0, z3.Solver(), []
+            self._of, self._told, self._solver, self.granted = path, 0, z3.SimpleSolver(), []
             self._solver.set("timeout", max(1, int(self.seconds * 1000)))
         self._solver.add(*path.hypotheses[self._told :])
         self._told = len(path.hypotheses)

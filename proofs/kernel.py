@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 
 import z3
 
-from .solver import Obligation, ProofError, assert_all, solve
+from .solver import Obligation, ProofError, assert_all, forget_course, solve
 
 TRUSTED: Final = (
     ("Z3 answers `unsat` only where nothing satisfies; cvc5 is asked the same", "test_judgement.py"),
@@ -70,7 +70,7 @@ def each_follows(
 ) -> Iterator[Proved | None]:
     """The proof of each claim from those hypotheses that it takes, with one solver for all; None, and no more, for the
     first that has none."""
-    solver = z3.Solver()
+    solver = z3.SimpleSolver()
     solver.set("timeout", max(1, int(seconds * 1000)))
     switches = [z3.Bool(f"hypothesis {number}") for number in range(len(hypotheses))]
     assert_all(solver, [z3.Implies(switch, one) for switch, one in zip(switches, hypotheses, strict=True)])
@@ -115,6 +115,7 @@ class Account:
         """ProofError if the assumptions cannot be satisfied, as far as Z3 can say."""
         self._name, self._seconds = name, seconds
         self._leaves: dict[tuple[bool, ...], frozenset[int]] = {}
+        forget_course()
         self._satisfiable("the assumptions", assumptions)
 
     def enter(self, path: Path, proofs: Sequence[Proved], granted: Sequence[Any] = ()) -> None:

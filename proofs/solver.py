@@ -79,6 +79,8 @@ _KNOWN: dict[frozenset[int], _Answer] = {}
 KNOWN_MOST = 20_000
 _LABELS: list[z3.BoolRef] = []
 """Names of the formulas of a question, by which the solver says which of them it took."""
+_QUICK: list[z3.Solver] = []
+"""The plain solver, once it is made."""
 QUICK = 50_000
 """Steps of Z3's plain solver before the ones that choose a strategy are asked: nearly always enough, and no clock."""
 
@@ -88,7 +90,8 @@ def _key(formulas: Sequence[z3.BoolRef]) -> frozenset[int]:
 
 
 def solve(formulas: Sequence[z3.BoolRef], seconds: float) -> tuple[str, z3.ModelRef | None]:
-    """`sat` with a model, `unsat`, or `unknown`. A fresh solver each time: incremental ones time out on products.
+    """`sat` with a model, `unsat`, or `unknown`. What the plain solver cannot say in a few steps goes to a fresh one:
+    incremental ones time out on products.
 
     A question that was answered already is not asked again: model and core often lead to the very same terms.
     """
@@ -109,21 +112,43 @@ def assert_all(solver: z3.Solver, formulas: Sequence[z3.BoolRef]) -> None:
         z3.Z3_solver_assert(context, solver.solver, formula.as_ast())
 
 
-def _solved(formulas: Sequence[z3.BoolRef], seconds: float) -> _Answer:
-    asked = list(formulas)
-    quick = z3.SimpleSolver()
-    quick.set("rlimit", QUICK)
+def forget_course() -> None:
+    """Let the plain solver begin anew: what it makes of a theorem then does not depend on those before."""
+    _QUICK.clear()
+
+
+def _quick() -> z3.Solver:
+    if not _QUICK:
+        _QUICK.append(z3.SimpleSolver())
+        _QUICK[0].set("rlimit", QUICK)
+    return _QUICK[0]
+
+
+def _quickly_solved(asked: Sequence[z3.BoolRef], seconds: float) -> _Answer | None:
+    """What Z3's plain solver says, which stays the same one: making it takes as long as most of the answers. None if it
+    cannot say within its steps."""
+    quick, context = _quick(), z3.main_ctx().ref()
     while len(_LABELS) < len(asked):
         _LABELS.append(z3.Bool(f"formula {len(_LABELS)}"))
-    for formula, label in zip(asked, _LABELS, strict=False):
-        z3.Z3_solver_assert_and_track(z3.main_ctx().ref(), quick.solver, formula.as_ast(), label.as_ast())
-    status = str(quick.check())
-    if status == "unsat":
-        core = {label.get_id() for label in quick.unsat_core()}
-        needed = [formula for formula, label in zip(asked, _LABELS, strict=False) if label.get_id() in core]
-        return _Answer(needed, status, None, seconds, asked)
-    if status == "sat":
-        return _Answer(asked, status, quick.model(), seconds, asked)
+    quick.push()
+    try:
+        for formula, label in zip(asked, _LABELS, strict=False):
+            z3.Z3_solver_assert_and_track(context, quick.solver, formula.as_ast(), label.as_ast())
+        status = str(quick.check())
+        if status == "unsat":
+            core = {label.get_id() for label in quick.unsat_core()}
+            needed = [formula for formula, label in zip(asked, _LABELS, strict=False) if label.get_id() in core]
+            return _Answer(needed, status, None, seconds, asked)
+        return _Answer(asked, status, quick.model(), seconds, asked) if status == "sat" else None
+    finally:
+        quick.pop()
+
+
+def _solved(formulas: Sequence[z3.BoolRef], seconds: float) -> _Answer:
+    asked = list(formulas)
+    known = _quickly_solved(asked, seconds)
+    if known is not None:
+        return known
     for logic in (None, "QF_NIA"):
         solver = z3.Solver() if logic is None else z3.SolverFor(logic)
         solver.set("timeout", max(1, int(seconds * 1000)))
