@@ -44,13 +44,13 @@ LOSES: Mapping[str, str] = {
     "not end wherever its blocks do.",
     "window-of-one": "S14: A window of one token reads no block, yet a hit demands a registered one.",
     "eagle-cut-twice": "S14: An eagle window in smaller blocks than the alignment is cut before and after its last "
-    "block is given up where it reaches back to the start, and loses one alignment (T9.loss).",
+    "block is given up where it reaches back to the start, and loses one alignment (T9.hit).",
     "eagle-asked-in-turn": "S14: Where one of several eagle types shrinks the length, a window among them is asked "
     "again without the block that it may give up, and then wants another one before it (T14).",
     "eagle-last-block": "S14: The block behind a hit must end before the last token, though only the draft model reads "
     "it: a request of whole blocks loses one block.",
     "boundary-without-eagle": "S14: With a retention interval the boundary that is kept is that of a search without "
-    "eagle, one alignment behind the one at which an eagle search lands (T11.lost).",
+    "eagle, one alignment behind the one at which an eagle search lands (T11).",
     "window-kept-for-scheduler": "S14: A single window group registers by the scheduler's block size, but looks up by "
     "its own: only the boundaries by the former are there.",
 }

@@ -28,7 +28,7 @@ from blockproof.proofs.theorems import (
 
 LONG = 3.5
 """Theorems that take more seconds (`Statement.weight`) are marked slow."""
-NOT_OF_IMPL = {"T10.tail", "T12.rounded", "T17.down", "T17.up", "T19.sizes", "T19.padding"}
+NOT_OF_IMPL = {"T12.rounded", "T17.down", "T17.up", "T19.sizes", "T19.padding"}
 NOT_OF_IMPL |= {theorem.id for theorem in invariants.THEOREMS}
 """Functions that our core has no counterpart of: it writes them out where it needs them."""
 _NOT_OF_MODEL = (

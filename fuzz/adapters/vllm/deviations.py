@@ -110,7 +110,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
             "a window of one token reads nothing from the cache, yet a hit demands a registered block, and none ever is"
         ),
         condition="a sliding window of one token, without eagle",
-        source="Theorem T8.one.",
+        source="Theorem T8.hit.",
     ),
     Deviation(
         "eagle-cut-twice",
@@ -119,7 +119,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
             "up: up to one alignment is lost"
         ),
         condition="eagle, a sliding window, and an alignment of more than its block",
-        source="Theorem T9.loss.",
+        source="Theorem T9.hit.",
     ),
     Deviation(
         "eagle-in-turn",
@@ -146,7 +146,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
             "the first block of an eagle window, blocks of full attention behind the only boundary that is kept"
         ),
         condition="several groups, chunks, eagle, or retention interval 0",
-        source="Theorems T10.exact and T11.short.",
+        source="Theorems T10 and T11.",
     ),
     Deviation(
         "registers-by-scheduler-block",
@@ -164,7 +164,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
             "never hits"
         ),
         condition="a retention interval, eagle, and less than a block behind the last boundary of the prompt",
-        source="Theorem T11.lost.",
+        source="Theorem T11.",
     ),
     Deviation(
         "cut-by-all-computed",
@@ -173,7 +173,7 @@ DEVIATIONS: tuple[Deviation, ...] = (
             "loaded whole): the next query then reads null entries"
         ),
         condition="windows or chunks, with drafts rejected late or a prompt that comes from outside as a whole",
-        source="Theorem T3.optimistic; vllm-project/vllm#47728.",
+        source="Theorem T3.settled; vllm-project/vllm#47728.",
         corrupts=True,
     ),
     Deviation(
