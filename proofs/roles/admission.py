@@ -30,9 +30,7 @@ def _length(table: Any) -> Any:
     return table.symbolic_len() if isinstance(table, SymbolicTable) else len(table)
 
 
-def _model_allocated(
-    b: Any, held: Any, c: Any, n: Any, free: Any, known: Any = None, reserved: Any = 0
-) -> Allocated:
+def _model_allocated(b: Any, held: Any, c: Any, n: Any, free: Any, known: Any = None, reserved: Any = 0) -> Allocated:
     """Full attention, caching off as far as registering goes; with the gate where `known` tokens are said, all that the
     request has."""
     b, held, c, n, free, reserved = map(count, (b, held, c, n, free, reserved))
@@ -110,9 +108,7 @@ def _api_allocated(names: Any) -> Any:
             empty_kv_cache_blocks=blocks_class(((),)),
         )
         request = _Request(c, c if known is None else count(known))
-        answer = manager.allocate_slots(
-            request, n, full_sequence_must_fit=known is not None, reserved_blocks=reserved
-        )
+        answer = manager.allocate_slots(request, n, full_sequence_must_fit=known is not None, reserved_blocks=reserved)
         return Allocated(answer is None, one.pool.taken, _length(one.after()))
 
     return allocated

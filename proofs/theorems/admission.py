@@ -37,7 +37,9 @@ def _any_step(v: Any) -> list[Any]:
 
 def _gate(gate: Any, v: Any, size: Any) -> Any:
     """What the gate counts for a request of which nothing is there yet, or behind a hit that nobody else holds."""
-    hit, lookahead, whole = (getattr(v, *known) for known in (("hit", 0), ("lookahead", 0), ("whole", getattr(v, "length", 0))))
+    hit, lookahead, whole = (
+        getattr(v, *known) for known in (("hit", 0), ("lookahead", 0), ("whole", getattr(v, "length", 0)))
+    )
     told = Step(v.b, size, hit=hit, end=hit, local=hit * v.b, main=whole, slots=whole, lookahead=lookahead)
     return gate(told._replace(batched=v.batched, max_len=v.max_len))
 
@@ -84,7 +86,6 @@ T16_STEP = Theorem(
     id="T16.step",
     sentence="Sliding window: at no step does a request hold more blocks than the gate counted for it when it began "
     "without a hit.",
-    formal="held + predicted <= gate, and predicted == taken, for c + n <= length <= max_len, n <= batched",
     variables=_STEP,
     assume=_any_step,
     claim=_within,
@@ -125,7 +126,6 @@ T16 = Theorem(
     id="T16",
     sentence="If what the gate counted for each admitted request is reserved for it and the sum fits the pool, every "
     "step of every one of them can be allocated.",
-    formal="sum of reservations <= blocks => predicted <= blocks - sum of held",
     variables=_POOL,
     assume=_any_pool,
     claim=_room,
@@ -175,7 +175,6 @@ T16_OVERCOMMIT = Theorem(
     id="T16.overcommit",
     sentence="Two requests of which the second was admitted while what the first still needed was reserved can both "
     "be allocated to their ends.",
-    formal="gate(one) <= blocks, gate(other) <= free - reserved => the last steps of both together <= free",
     variables=_TWO,
     assume=lambda v: [
         v.b >= 1,
@@ -261,8 +260,6 @@ T16_HIT = Theorem(
     id="T16.hit",
     sentence="Sliding window: behind a hit, too, and with lookahead for drafts and tokens that may still be taken "
     "back, a request never holds more blocks than the gate counted.",
-    formal="cdiv(slots, b) - skipped(settled) // b <= gate(hit, lookahead) for hit * b <= settled <= c, "
-    "c - settled + n <= batched, slots <= min(c + n + lookahead, whole)",
     variables=_HIT,
     assume=lambda v: [*_any_hit(v), v.w >= 1],
     claim=_sliding_within,
@@ -304,13 +301,10 @@ T16_CHUNKED = Theorem(
     id="T16.chunked",
     sentence="Chunks: behind a hit, with lookahead and with tokens that may still be taken back, a request never holds "
     "more blocks than the gate counted, as it holds no more than the cap without lookahead (T6).",
-    formal="as T16.hit",
     variables={**{name: meaning for name, meaning in _HIT.items() if name != "w"}, "k": "chunk, in tokens"},
     assume=lambda v: [*_any_hit(v), v.k >= 1],
     claim=_chunks_within,
-    controls=(
-        NegativeControl("what the chunk alone holds", {"gate_chunked": lambda s: _cdiv(s.size, s.b) + 1}),
-    ),
+    controls=(NegativeControl("what the chunk alone holds", {"gate_chunked": lambda s: _cdiv(s.size, s.b) + 1}),),
     refuted_on={"vllm==0.23.0": "as T16.hit; and the cap is one block too small where blocks lie astride chunks (T6)"},
     meaning=T16_HIT.meaning,
 )
@@ -324,7 +318,6 @@ def _whole_within(f: Any, v: Any) -> Any:
 T16_FULL = Theorem(
     id="T16.full",
     sentence="Full attention: behind a hit and with lookahead a request never holds more blocks than the gate counted.",
-    formal="cdiv(slots, b) <= gate(hit, lookahead)",
     variables={name: meaning for name, meaning in _HIT.items() if name != "w"},
     assume=_any_hit,
     claim=_whole_within,
@@ -345,7 +338,6 @@ T16_LOOKAHEAD = Theorem(
     id="T16.lookahead",
     sentence="With lookahead for drafts, too, a request never holds more blocks than the gate counted for it when it "
     "began without a hit.",
-    formal="held + predicted(main + lookahead) <= gate",
     variables={**_STEP, "lookahead": "tokens beyond the step that drafts may need"},
     assume=lambda v: [*_any_step(v), v.lookahead >= 0, v.c + v.n + v.lookahead <= v.length],
     claim=_lookahead_within,
@@ -375,16 +367,8 @@ def _covers(f: Any, v: Any) -> Any:
 T16_COVERS = Theorem(
     id="T16.covers",
     sentence="Who passes the gate without a hit is not refused by the check of its first step.",
-    formal="predicted(n) <= gate(length) for n <= length, n <= batched",
     variables={name: _STEP[name] for name in ("b", "w", "batched", "max_len", "length", "n")},
-    assume=lambda v: [
-        v.b >= 1,
-        v.w >= 1,
-        v.n >= 1,
-        v.n <= v.batched,
-        v.n <= v.length,
-        v.length <= v.max_len,
-    ],
+    assume=lambda v: [v.b >= 1, v.w >= 1, v.n >= 1, v.n <= v.batched, v.n <= v.length, v.length <= v.max_len],
     claim=_covers,
     controls=(
         NegativeControl(
@@ -410,7 +394,6 @@ T16_STATES = Theorem(
     id="T16.states",
     sentence="The gate counts as many states as a request can hold: 2 + p if it goes beyond one block (T15), and 1 + p "
     "if not.",
-    formal="gate(length) >= 2 + p if length > b else 1 + p; real(table) <= 1 + p within the first block",
     variables={**STEP, "p": "speculative blocks", "length": "tokens of the request"},
     assume=lambda v: [*any_step(v), v.p >= 0, v.length >= 1],
     claim=_state_gate,
@@ -446,7 +429,6 @@ def _rightly_refused(f: Any, v: Any) -> list[Any]:
 T16_REFUSAL = Theorem(
     id="T16.refusal",
     sentence="A step is refused exactly if it would take more blocks than are free, and a refusal takes none.",
-    formal="allocate_slots(n) is None <=> taken > free; refused => nothing taken, table unchanged",
     variables={
         "b": "tokens per block",
         "held": "entries of the table",

@@ -42,7 +42,9 @@ def _asked(search: Any, v: Any, drop: bool, reads: Any) -> Any:
     hit = search(registered, _BLOCKS * b + v.rest, b, drop, Multiple(m, b) if isinstance(b, Few) else m * b)
     length = len(hit)
     claims = [_aligned(length, m), length + (drop and length > 0) <= _BLOCKS]
-    claims += [implies(reads(length * b, i * b + b - 1), registered[i] if hit[i] == i else False) for i in range(length)]
+    claims += [
+        implies(reads(length * b, i * b + b - 1), registered[i] if hit[i] == i else False) for i in range(length)
+    ]
     claims += [registered[length]] if drop and length else []
     for edge in range(length + 1, _BLOCKS + 1 - drop):
         if _aligned(edge, m):
@@ -80,9 +82,8 @@ def _scan(need: Any, aligns: bool = True, behind: int = 1) -> Callable[..., list
     def hit(registered: Any, limit: Any, b: Any, drop: Any, alignment: Any, *size: Any) -> list[int | None]:
         needed = need(b, *size) if callable(need) else need
         for end in range(len(registered) - (behind if drop else 0), 0, -1):
-            if aligns and some(*(end * b == times * alignment for times in range(1, end + 1))) is not True:
-                if not some(*(end * b == times * alignment for times in range(1, end + 1))):
-                    continue
+            if aligns and not some(*(end * b == times * alignment for times in range(1, end + 1))):
+                continue
             first = next((i for i in range(end) if needed >= end - i), end)
             if all(registered[i] for i in range(first, end + (behind if drop else 0))):
                 return [i if i >= first else None for i in range(end)]
@@ -114,11 +115,6 @@ def _theorem(number: str, who: str, reads: str, claim: Any, size: dict[str, str]
         **more,
     )
 
-
-_LAST = (
-    "the block behind a hit must end before the request's last token, and cutting to the alignment twice loses up to "
-    "one alignment"
-)
 
 T8_HIT = _theorem(
     "T8.hit",
@@ -183,7 +179,6 @@ T9_MAMBA = _theorem(
     _states,
     {},
     controls=(NegativeControl("a block more", {"hit_mamba": _scan(1)}),),
-    refuted_on={"vllm==0.23.0": "PLACEHOLDER"},
 )
 _CHUNK = {"k": "chunk, in tokens"}
 T8_CHUNKED = _theorem(
