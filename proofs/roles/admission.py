@@ -97,7 +97,12 @@ def _api_allocated(names: Any) -> Any:
         one.pool.free = free
         one.manager.enable_caching = False
         coordinator = bare(
-            coordinator_class, single_type_managers=(one.manager,), block_pool=one.pool, _skipping_managers=[]
+            coordinator_class,
+            single_type_managers=(one.manager,),
+            block_pool=one.pool,
+            _skipping_managers=[],
+            _told_settled=[True],
+            _told_start=[True],
         )
         manager = bare(
             manager_class,
