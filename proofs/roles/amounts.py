@@ -132,10 +132,14 @@ class _Segments(SymbolicInt):
         run, size = running(), other.size.term
 
         def defined() -> Any:
-            times, blocks = (z3.Int(run.fresh_name(stem)) for stem in ("times", "blocks"))
-            # `x // (m*b)` and `x // (m*b) * m` are such numbers, for positive `m` and `b`: this assumes nothing.
+            blocks = z3.Int(run.fresh_name("blocks"))
+            # `x // (m*b) * m` is such a number, for positive `m` and `b`: this assumes nothing.
             run.assume(z3.And(blocks * size <= self.tokens, self.tokens < blocks * size + other.term))
-            run.assume(blocks == times * _term(other.blocks))
+            _multiple(blocks, _term(other.blocks))
+            known: list[Any] = run.once(("all segments", other.term), list)
+            for tokens, same in known:
+                run.assume(z3.Implies(tokens == self.tokens, same == blocks))
+            known.append((self.tokens, blocks))
             return blocks
 
         return Length(SymbolicInt(run.once(("segments", self.tokens, other.term), defined)), other.size)
@@ -247,6 +251,13 @@ class _ChunkNumber(SymbolicInt):
         return super().__mul__(other)
 
 
+def _multiple(number: Any, unit: Any) -> None:
+    """Know of a multiple of a positive unit that it is 0, the unit, or further away, on either side."""
+    for least in (0, unit):
+        running().assume(z3.Implies(number > least, number >= least + unit))
+        running().assume(z3.Implies(number < -least, number <= -least - unit))
+
+
 def _border(x: Any, unit: Any) -> Any:
     """Where the chunk of a token begins."""
     run = running()
@@ -257,14 +268,8 @@ def _border(x: Any, unit: Any) -> Any:
         # `x // unit * unit` is such a number, for a positive unit: this assumes nothing.
         run.assume(z3.And(border <= x, x < border + unit))
         for other in known:
-            for apart in (border - other, border + other):  # a multiple of the unit
-                for least in (0, unit):
-                    run.assume(
-                        z3.And(
-                            z3.Implies(apart > least, apart >= least + unit),
-                            z3.Implies(apart < -least, apart <= -least - unit),
-                        )
-                    )
+            for apart in (border - other, border + other):
+                _multiple(apart, unit)
         known.append(border)
         return border
 
