@@ -285,18 +285,18 @@ def _times(x: Any, unit: Any) -> Any:
         while run.decide(x >= (times + 1) * unit):
             times += 1
             if times > run.unroll:
-                return _beyond(lambda quotient, most=times: quotient >= most)
+                return _beyond(times)
         while not run.decide(x >= times * unit):
             times -= 1
             if times < -run.unroll:
-                return _beyond(lambda quotient, least=times: quotient <= least)
+                return _beyond(times)
         return times
 
-    def _beyond(bound: Callable[[Any], Any]) -> Any:
+    def _beyond(reached: int) -> Any:
         quotient = z3.Int(run.fresh_name("times"))
         # For a positive unit there is exactly one such number, so this assumes nothing.
         run.assume(z3.And(quotient * unit <= x, x < quotient * unit + unit))
-        run.lemma(bound(quotient), "so many times at least, or at most")
+        run.lemma(quotient >= reached if reached > 0 else quotient <= reached, "as often, or further from 0")
         return SymbolicInt(quotient)
 
     return run.once(("times", x, unit), found)

@@ -193,7 +193,7 @@ T8_CHUNKED = _theorem(
     ),
     refuted_on={
         "vllm==0.23.0": "the hit begins at the chunk of the limit, but may end in the chunk before, whose tokens the "
-        "next query reads from null blocks: wrong output, silently"
+        "next query reads from null blocks: wrong output, silently; other alignments than the block are refused"
     },
     meaning="That a query reads its chunk up to itself, which is said here by the chunk's border, is T1.reads.",
 )
