@@ -15,12 +15,17 @@ from queue import Empty, SimpleQueue
 from tempfile import TemporaryFile
 from typing import Any
 
+from .cross_check import together
 from .theorem import Verdict
 
 SETTLE_S = 240.0
 """A theorem that takes longer counts as undecided; its process is ended."""
 BRIEFLY_S = 0.1
 """For a question with only those hypotheses that the first solver took."""
+TOGETHER = 12
+"""So many short questions are asked as one at first."""
+SHORT = 2000
+"""Characters of a short question."""
 PATIENCE_S = 20.0
 """More than a solver was given, since other processes may take its time."""
 SAID_MOST = 4096
@@ -207,6 +212,7 @@ class Campaign:
         start = time.perf_counter()
         questions = [(text, "unsat") for text in result.verdict.smtlib]
         questions += [(text, "sat") for text in result.verdict.satisfiable]
+        self._agree_on_many(result, workers)
         for text, expected in dict.fromkeys(questions):
             brief = result.verdict.needed.get(text, text)
             said = self._opinion(brief, workers, BRIEFLY_S) if brief != text else ""
@@ -218,9 +224,26 @@ class Campaign:
                 result.disputed.append((text, said))
         result.opinion_seconds = time.perf_counter() - start
 
+    def _agree_on_many(self, result: Result, workers: Workers) -> None:
+        """Ask about short questions together, whether any can be answered `sat`: much of the time goes into beginning.
+        What the second solver does not agree on so is asked one by one."""
+        briefs = [result.verdict.needed.get(text, text) for text in result.verdict.smtlib]
+        new = {self._key(text): text for text in briefs if len(text) <= SHORT and self._key(text) not in self._opinions}
+        keys = list(new)
+        for begin in range(0, len(keys), TOGETHER):
+            some = keys[begin : begin + TOGETHER]
+            text = together([new[key] for key in some]) if len(some) > 1 else ""
+            if text and self._opinion(text, workers, 2 * BRIEFLY_S) == "unsat":
+                self._opinions |= dict.fromkeys(some, "unsat")
+
+    @staticmethod
+    def _key(text: str) -> str:
+        """The same for a question under another name."""
+        return hashlib.sha256(text.partition("\n")[2].encode()).hexdigest()
+
     def _opinion(self, text: str, workers: Workers, seconds: float) -> str:
         """What the second solver says; the same question under another name is not asked again."""
-        key = hashlib.sha256(text.partition("\n")[2].encode()).hexdigest()
+        key = self._key(text)
         if key not in self._opinions:
             opinion = Interpreter("second opinion")
             try:

@@ -12,6 +12,7 @@ import z3
 from blockproof.fuzz.cli.main import main
 from blockproof.proofs import campaign, expectations, installed
 from blockproof.proofs.campaign import Campaign, Interpreter, Task, Worker
+from blockproof.proofs.cross_check import second_opinion, together
 from blockproof.proofs.solver import Obligation, solve
 from blockproof.proofs.theorems import BY_ID
 
@@ -53,6 +54,20 @@ def test_the_second_solver_is_told_nothing_of_the_first_ones_answer():
         assert worker.ask({"opinion": f"; x\n{declared}(assert (> a a))(check-sat)", "seconds": 5}, 20) == "unsat"
     finally:
         worker.close()
+
+
+@needs_cvc5
+def test_questions_asked_together_are_unsat_only_if_each_is():
+    x, y, far = z3.Int("x"), z3.Bool("a name"), z3.Function("far", z3.IntSort(), z3.BoolSort())
+    right = [Obligation("sum", (x > 2,), x + x > 5), Obligation("case", (far(x), z3.Implies(far(x), y)), y)]
+    wrong = Obligation("wrong", (x > 2,), x > 3)
+    assert second_opinion(together([one.smtlib() for one in right])) == "unsat"
+    for place in range(3):
+        mixed = [*right[:place], wrong, *right[place:]]
+        assert second_opinion(together([one.smtlib() for one in mixed])) == "sat"
+    other = Obligation("another x", (), z3.Or(z3.Bool("x"), z3.Not(z3.Bool("x"))))
+    assert together([right[0].smtlib(), other.smtlib()]) == ""
+    assert together([right[0].smtlib(), "(check-sat)"]) == ""
 
 
 @pytest.mark.parametrize(
