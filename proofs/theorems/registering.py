@@ -5,6 +5,7 @@ A hit may end at a boundary: a multiple of the alignment, `m` blocks, or, with a
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ..claims import every, implies, multiples_ordered, same, some
@@ -152,7 +153,10 @@ def _replayed(number: str, kind: Kind, *controls: NegativeControl, **more: Any) 
         assume=lambda v: [*_any_block(kind, v), *_any_prompt(v)],
         claim=_of_replay(kind),
         unroll=1,
-        controls=(NegativeControl("everything is kept", {f"kept_{kind.name}": lambda *a: True}), *controls),
+        controls=tuple(
+            replace(control, assume=lambda v: [*_any_block(kind, v), *_any_prompt(v), v.p < 2 * v.m * v.b])
+            for control in (NegativeControl("everything is kept", {f"kept_{kind.name}": lambda *a: True}), *controls)
+        ),
         **more,
     )
 
@@ -281,7 +285,9 @@ T10_REGISTERS = Theorem(
     claim=sized(_registers),
     controls=(
         NegativeControl(
-            "eagle gets no block more", {"registers": lambda n, b, eagle, alignment: n // alignment * alignment}
+            "eagle gets no block more",
+            {"registers": lambda n, b, eagle, alignment: n // alignment * alignment},
+            assume=lambda v: [v.b >= 1, v.m >= 1, v.i >= 0, v.n >= 0, v.n < 2 * v.m * v.b],
         ),
         NegativeControl("all is registered", {"registers": lambda n, b, eagle, alignment: n}),
     ),
