@@ -13,7 +13,7 @@ HEAD = """\
 Written by `python docs/declarations.py --write docs/reference/declarations.md` from the table in
 [fuzz/targets/declarations.py](../../fuzz/targets/declarations.py). A test compares the two.
 
-Three attributes of a target, all optional, each a collection of names or sizes (`{"Reset"}`, never a text
+Four attributes of a target, all optional, each a collection of names or sizes (`{"Reset"}`, never a text
 alone). They are checked when the target is opened, and `hides` again after each `start`, since it may depend
 on the core. An unknown name ends the command with exit code 3 and one line that says which name was meant.
 
@@ -37,6 +37,14 @@ target*.
 
 `Submit`, `Allocate`, `Advance` and `Free` have to be there.
 """
+LOSES = """\
+## `loses`: what a target is known to do wrong
+
+The contract and the shadow memory count it (`contract: known loss NAME`) instead of reporting it, for this
+target only. With `--oracle ...,strict` it is a finding again. Each begins with the properties of
+[the contract](contract.md) that it breaks. Our core loses nothing; what a release of vLLM loses stands in
+[fuzz/adapters/vllm/releases.py](../../fuzz/adapters/vllm/releases.py).
+"""
 SIZES = """\
 ## `block_sizes`: the only block sizes that can be built
 
@@ -49,12 +57,15 @@ def page() -> str:
     """The page as Markdown."""
     from blockproof.fuzz.targets.declarations import HIDES as FIELDS
     from blockproof.fuzz.targets.declarations import LACKS as NAMES
+    from blockproof.fuzz.targets.declarations import LOSES as LOSSES
 
-    return "\n".join([HEAD, HIDES, _table(FIELDS), LACKS, _table(NAMES), SIZES])
+    return "\n".join([HEAD, HIDES, _table(FIELDS), LACKS, _table(NAMES), LOSES, _table(LOSSES), SIZES])
 
 
 def _table(names: Mapping[str, str]) -> str:
-    rows = (f"| `{name}` | {effect} |" for name, effect in names.items())
+    from blockproof.fuzz.releases.markdown import linked
+
+    rows = (f"| `{name}` | {linked(effect)} |" for name, effect in names.items())
     return "\n".join(["| name | effect |", "| --- | --- |", *rows, ""])
 
 

@@ -11,8 +11,8 @@ from typing import Any, Self
 from .quant_mode import KVQuantMode
 from .spec_base import DType, KVCacheSpec, cdiv, padded_page_size
 
-SCALE_BYTES = 8
-"""Per token and head, in a per-token-head mode: one float32 for the key and one for the value."""
+SCALE_BYTES = 4
+"""A float32, in a per-token-head mode for every vector that is stored: key or value of a token and head, or both."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,13 @@ class AttentionSpec(KVCacheSpec):
     @property
     def least_page_size(self) -> int:
         """Bytes of keys, values and scales, without padding."""
-        scales = SCALE_BYTES * self.block_size * self.num_kv_heads if self.kv_quant_mode.is_per_token_head else 0
-        return self.real_page_size_bytes + scales
+        vectors = self.stored_vectors * self.num_kv_heads if self.kv_quant_mode.is_per_token_head else 0
+        return self.real_page_size_bytes + SCALE_BYTES * vectors
+
+    @property
+    def stored_vectors(self) -> int:
+        """Keys and values that a block stores for one head."""
+        return 2 * self.block_size
 
     def _key_value_bytes(self, value_size: int) -> int:
         elements = self.stored_elements(self.head_size) + self.stored_elements(value_size)
@@ -258,6 +263,15 @@ class _LatentSpec(AttentionSpec):
         """Compressed vectors per block."""
         return self.block_size // self.compress_ratio
 
+    @property
+    def stored_vectors(self) -> int:
+        """Compressed vectors that a block stores for one head.
+
+        Each has one scale, where vLLM 0.23.0 reserves two for every token [S-20]. None of its kernels for latent layers
+        writes such scales, and a backend that does takes as many as `page_layout` has.
+        """
+        return self.storage_block_size
+
     def copy_with_new_block_size(self, block_size: int) -> Self:
         """The same spec for other blocks; with an alignment the padding is found anew from it alone [S-06]."""
         padded = self.page_size_padded if self.alignment is None else None
@@ -267,6 +281,12 @@ class _LatentSpec(AttentionSpec):
 @dataclass(frozen=True)
 class MLAAttentionSpec(_LatentSpec, FullAttentionSpec):
     """Full attention to compressed vectors (multi-head latent attention)."""
+
+    @property
+    def stored_vectors(self) -> int:
+        """Compressed vectors that a block stores for one head; the layout of 656 bytes a token compresses nothing."""
+        whole = self.cache_dtype_str == "fp8_ds_mla" and self.model_version != "deepseek_v4"
+        return self.block_size if whole else self.storage_block_size
 
     @property
     def real_page_size_bytes(self) -> int:

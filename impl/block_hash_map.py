@@ -22,6 +22,13 @@ class BlockHashToBlockMap:
             return next(iter(found.values()))
         return found
 
+    def blocks_of(self, key: BlockHashWithGroupId) -> list[KVCacheBlock]:
+        """All blocks registered under the key, earliest first."""
+        found = self._cache.get(key)
+        if isinstance(found, dict):
+            return list(found.values())
+        return [] if found is None else [found]
+
     def insert(self, key: BlockHashWithGroupId, block: KVCacheBlock) -> None:
         """Register a block; registering it again changes nothing."""
         found = self._cache.setdefault(key, block)

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import SupportsIndex, TypeAlias, overload
 
-from .extra_keys import CacheableRequest, ExtraKeys, generate_block_hash_extra_keys
+from .extra_keys import CacheableRequest, ExtraKeys, extra_keys_of_blocks, need_extra_keys
 from .hash_functions import HashFunction, sha256_cbor
 from .kv_cache_block import BlockHash, BlockHashWithGroupId
+from .reference_keys import reference_keys_of_blocks
 
 ExternalBlockHash: TypeAlias = bytes | int
 """A hash as events show it."""
@@ -83,13 +84,18 @@ def hash_block_tokens(
 
 
 def get_request_block_hasher(
-    block_size: int, caching_hash_fn: HashFunction, tag_extra_keys: bool = False
+    block_size: int, caching_hash_fn: HashFunction, reference_keys: bool = False
 ) -> Callable[[CacheableRequest], list[BlockHash]]:
     """A function from a request to the hashes of its full blocks of `block_size` tokens that are not hashed yet.
 
-    `len(request.block_hashes)` blocks count as hashed. With `tag_extra_keys` each extra key carries its kind, which
-    makes identities injective but different from those of the reference (core.md, "Known deviations" 2).
+    `len(request.block_hashes)` blocks count as hashed. With `reference_keys` the hashes are those of vLLM 0.23.0, which
+    name too little of the content (`reference_keys.py`): for caches and routers that are shared with it.
     """
+
+    def keys_of_blocks(request: CacheableRequest, starts: Sequence[int]) -> Iterator[ExtraKeys | None]:
+        if reference_keys:
+            return reference_keys_of_blocks(request, starts, block_size, resumed=bool(request.block_hashes))
+        return extra_keys_of_blocks(request, starts, block_size)
 
     def hash_new_blocks(request: CacheableRequest) -> list[BlockHash]:
         known = request.block_hashes
@@ -98,21 +104,13 @@ def get_request_block_hasher(
             return []
         tokens = request.all_token_ids
         parent = known[-1] if known else None
-        # From the first feature on, also behind the prompt: several may lie in its last, partial block.
-        mm_idx = 0
-        has_keys = bool(
-            request.lora_request is not None
-            or request.mm_features
-            or request.cache_salt
-            or request.prompt_embeds is not None
-        )
-        keys: ExtraKeys | None = None
+        starts = range(first * block_size, full * block_size, block_size)
+        has_keys = need_extra_keys(request) or request.prompt_embeds is not None
+        keys_of = keys_of_blocks(request, starts) if has_keys else None
         hashes: list[BlockHash] = []
-        for start in range(first * block_size, full * block_size, block_size):
-            end = start + block_size
-            if has_keys:
-                keys, mm_idx = generate_block_hash_extra_keys(request, start, end, mm_idx, tag_extra_keys)
-            parent = hash_block_tokens(caching_hash_fn, parent, tokens[start:end], keys)
+        for start in starts:
+            keys = None if keys_of is None else next(keys_of)
+            parent = hash_block_tokens(caching_hash_fn, parent, tokens[start : start + block_size], keys)
             hashes.append(parent)
         return hashes
 

@@ -14,11 +14,12 @@ from .block_hashing import (
     make_block_hash_with_group_id,
     maybe_convert_block_hash,
 )
-from .extra_keys import CacheableRequest, ExtraKeys, generate_block_hash_extra_keys
+from .extra_keys import CacheableRequest, extra_keys_of_blocks
 from .free_queue import FreeKVCacheBlockQueue
 from .kv_cache_block import BlockHash, KVCacheBlock
 from .kv_cache_metrics import KVCacheMetricsCollector
 from .kv_events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
+from .reference_keys import reference_keys_of_blocks
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ class BlockPool:
     """All blocks of a device. Block 0 is the null block: never handed out, freed, registered or evicted.
 
     `num_gpu_blocks` counts the null block, `hash_block_size` is in tokens. AssertionError unless `num_gpu_blocks` is a
-    positive int. Misuse raises before anything changes (core.md, "Known deviations" 6).
+    positive int. Misuse raises before anything changes (core.md §5).
     """
 
     def __init__(
@@ -50,6 +51,8 @@ class BlockPool:
         self.null_block.is_null = True
         self.enable_kv_cache_events = enable_kv_cache_events
         self.kv_event_queue: list[KVCacheEvent] = []
+        self.reference_keys = False
+        """Set it where the block hasher has `reference_keys`: events then show the keys that it hashes."""
         self.metrics_collector = metrics_collector
 
     def get_cached_block(self, block_hash: BlockHash, kv_cache_group_ids: Sequence[int]) -> list[KVCacheBlock] | None:
@@ -258,11 +261,12 @@ class BlockPool:
     ) -> None:
         """Tell of the registered blocks `chosen` in the range `first .. end - 1`."""
         parent: ExternalBlockHash | None = maybe_convert_block_hash(hashes[first - 1]) if first else None
-        keys: list[ExtraKeys | None] = []
-        mm_idx = 0
-        for i in chosen:
-            key, mm_idx = generate_block_hash_extra_keys(request, i * block_size, (i + 1) * block_size, mm_idx)
-            keys.append(key)
+        starts = [i * block_size for i in chosen]
+        keys = (
+            reference_keys_of_blocks(request, starts, block_size, resumed=False)
+            if self.reference_keys
+            else extra_keys_of_blocks(request, starts, block_size)
+        )
         adapter = request.lora_request
         self.kv_event_queue.append(
             BlockStored(
@@ -273,7 +277,7 @@ class BlockPool:
                 lora_id=adapter.adapter_id if adapter is not None else None,
                 medium=MEDIUM_GPU,
                 lora_name=adapter.name if adapter is not None else None,
-                extra_keys=keys or None,
+                extra_keys=list(keys) or None,
                 group_idx=group_id,
             )
         )

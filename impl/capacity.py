@@ -125,14 +125,16 @@ def _blocks_in_group(vllm_config: Any, spec: KVCacheSpec) -> int:
 
 
 def _max_memory_usage_bytes_from_groups(vllm_config: Any, kv_cache_groups: Sequence[KVCacheGroupSpec]) -> int:
-    """Bytes of the blocks that one request needs on a worker with these groups, padding included [C-08]."""
-    return _pool_bytes_per_block(kv_cache_groups) * _request_blocks(vllm_config, kv_cache_groups)
+    """Bytes of the blocks that one request needs on a worker with these groups, padding included [C-08], and of the
+    null block, which no request can use [C-17]."""
+    return _pool_bytes_per_block(kv_cache_groups) * (_request_blocks(vllm_config, kv_cache_groups) + 1)
 
 
 def get_max_concurrency_for_kv_cache_config(vllm_config: Any, kv_cache_config: KVCacheConfig) -> float:
-    """Requests of `max_model_len` tokens that the blocks suffice for [C-08]; infinity if one needs none [C-16]."""
+    """Requests of `max_model_len` tokens that the blocks beside the null block suffice for [C-08, C-17]; infinity if
+    one needs none [C-16]."""
     blocks = _request_blocks(vllm_config, kv_cache_config.kv_cache_groups)
-    return kv_cache_config.num_blocks / blocks if blocks else inf
+    return max(0, kv_cache_config.num_blocks - 1) / blocks if blocks else inf
 
 
 # Lengths that fit.
@@ -141,11 +143,19 @@ def get_max_concurrency_for_kv_cache_config(vllm_config: Any, kv_cache_config: K
 def estimate_max_model_len(vllm_config: Any, kv_cache_spec: Layers, available_memory: int) -> int:
     """The largest length in tokens, up to `max_model_len`, at which one request fits; 0 if none does [C-15].
 
-    Counts as `max_memory_usage_bytes`. `max_model_len` is the same afterwards, also when a spec raises.
+    Counts as `check_enough_kv_cache_memory`. `max_model_len` is the same afterwards, also when a spec raises.
     """
-    return _largest_length(
-        vllm_config, lambda: max_memory_usage_bytes(vllm_config, kv_cache_spec.values()) <= available_memory
-    )
+    return _largest_length(vllm_config, lambda: _bytes_without_groups(vllm_config, kv_cache_spec) <= available_memory)
+
+
+def _bytes_without_groups(vllm_config: Any, layers: Layers) -> int:
+    """What `max_memory_usage_bytes` says, and the null block [C-17]."""
+    return max_memory_usage_bytes(vllm_config, layers.values()) + _null_block(layers)
+
+
+def _null_block(layers: Layers) -> int:
+    """Bytes of one block of every layer."""
+    return sum(spec.page_size_bytes for spec in layers.values())
 
 
 def _estimate_max_model_len_from_groups(
@@ -185,20 +195,21 @@ def _restored_max_model_len(vllm_config: Any) -> Iterator[int]:
 
 
 def check_enough_kv_cache_memory(
-    vllm_config: Any, kv_cache_spec: Layers, available_memory: int, *, strict: bool = False
+    vllm_config: Any, kv_cache_spec: Layers, available_memory: int, *, strict: bool = True
 ) -> None:
     """ValueError, with the length that would fit, unless a request of `max_model_len` tokens does; no layers always do.
 
-    Counts as `max_memory_usage_bytes`. With `strict` one block of every layer more, for the null block (K-1).
+    Counts as `max_memory_usage_bytes`, and one block of every layer more, for the null block [C-17]; without `strict`
+    that block does not count, as in vLLM 0.23.0.
     """
     if not kv_cache_spec:
         return
-    null_block = sum(spec.page_size_bytes for spec in kv_cache_spec.values()) if strict else 0
+    uncounted = 0 if strict else _null_block(kv_cache_spec)
     _check_enough_kv_cache_memory(
         available_memory,
-        lambda: max_memory_usage_bytes(vllm_config, kv_cache_spec.values()) + null_block,
+        lambda: _bytes_without_groups(vllm_config, kv_cache_spec) - uncounted,
         vllm_config.model_config.max_model_len,
-        lambda memory: estimate_max_model_len(vllm_config, kv_cache_spec, memory - null_block),
+        lambda memory: estimate_max_model_len(vllm_config, kv_cache_spec, memory + uncounted),
     )
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from .kv_cache_block import BlockHash
@@ -40,30 +40,62 @@ def need_extra_keys(request: CacheableRequest) -> bool:
 
 
 def generate_block_hash_extra_keys(
-    request: CacheableRequest, start_token_idx: int, end_token_idx: int, start_mm_idx: int, tagged: bool = False
+    request: CacheableRequest, start_token_idx: int, end_token_idx: int, start_mm_idx: int
 ) -> tuple[ExtraKeys | None, int]:
     """Extra keys of the tokens `start_token_idx .. end_token_idx - 1`, and the feature index for the next block.
 
-    The keys are, in this order: the adapter's name; a pair (identifier, offset relative to the block) per overlapping
-    feature; the salt, in the first block only; the digest of the block's prompt embeddings. None if there are none.
-    `tagged` puts the kind of each key before it, so that an adapter and a salt of the same name differ
-    (core.md, "Known deviations" 2).
+    The keys are those of `extra_keys_of_blocks`, None if there are none; identities and events are made of the same.
+    Features before `start_mm_idx` are taken to end before the block, as those before the index that the call for an
+    earlier block has returned do. 0 is always right, and a negative index, which means the last feature to the
+    reference, counts as 0: an earlier feature may reach as far.
     """
-    features, next_mm_idx = _feature_keys(request, start_token_idx, end_token_idx, start_mm_idx)
-    by_kind: tuple[tuple[str, list[Any]], ...] = (
-        ("adapter", [_shared(request.lora_request.lora_name)] if request.lora_request is not None else []),
-        ("feature", features),
-        ("salt", [_shared(request.cache_salt)] if not start_token_idx and request.cache_salt else []),
-        ("embeddings", list(_embedding_keys(request, start_token_idx, end_token_idx))),
-    )
-    if tagged:
-        keys: list[Any] = [(kind, key) for kind, found in by_kind for key in found]
-    else:
-        keys = [key for _, found in by_kind for key in found]
-    return (tuple(keys) if keys else None), next_mm_idx
+    features = request.mm_features or ()
+    index = max(0, start_mm_idx)
+    (items,) = _item_keys(features[index:], [start_token_idx], end_token_idx - start_token_idx)
+    while index < len(features) and _feature_end(features[index]) <= end_token_idx:
+        index += 1
+    return _all_keys(request, items, start_token_idx, end_token_idx), index
 
 
-def _shared(text: str) -> str:
+def extra_keys_of_blocks(request: CacheableRequest, starts: Iterable[int], size: int) -> Iterator[ExtraKeys | None]:
+    """The extra keys of the blocks of `size` tokens that begin at `starts`, in rising order; None for a block without.
+
+    A key is a tuple that begins with its kind. In this order:
+    ("lora", name, path) or, for an adapter that states one, ("lora_version", name, content version);
+    ("mm", identifier, offset relative to the block, length) for each feature that has a token in the block, in the
+    order of the request, however features overlap; ("cache_salt", salt) in the block at 0; ("prompt_embeds", digest) if
+    a position of the block is embedded.
+    """
+    blocks = list(starts)
+    for start, items in zip(blocks, _item_keys(request.mm_features or (), blocks, size), strict=True):
+        yield _all_keys(request, items, start, start + size)
+
+
+def _all_keys(request: CacheableRequest, items: list[ExtraKeys], start: int, end: int) -> ExtraKeys | None:
+    keys = items
+    if request.lora_request is not None:
+        keys = [_adapter_key(request.lora_request), *keys]
+    if not start and request.cache_salt:
+        keys = [*keys, ("cache_salt", shared_text(request.cache_salt))]
+    if request.prompt_embeds is not None:
+        keys = [*keys, *_embedding_keys(request, start, end)]
+    return tuple(keys) or None
+
+
+def _adapter_key(adapter: Any) -> ExtraKeys:
+    """The adapter by name and by what tells other weights of that name apart.
+
+    That is its `content_version` (a text or a number), where the caller has given it one: it is the same on every
+    machine that has these weights. Else it is the path. The adapter's integer id differs from process to process, so it
+    would keep equal blocks apart.
+    """
+    version = getattr(adapter, "content_version", None)
+    if version is not None:
+        return "lora_version", shared_text(adapter.lora_name), shared_text(version)
+    return "lora", shared_text(adapter.lora_name), shared_text(getattr(adapter, "lora_path", None))
+
+
+def shared_text(text: Any) -> Any:
     """The same text as one object: pickle writes a text that it has met before differently from an equal copy of it.
 
     Without this the identity would depend on which texts happen to be one object in memory.
@@ -71,24 +103,24 @@ def _shared(text: str) -> str:
     return sys.intern(text) if type(text) is str else text
 
 
-def _feature_keys(request: CacheableRequest, start: int, end: int, mm_idx: int) -> tuple[list[Any], int]:
-    """Keys of the features that overlap `[start, end)`, scanning from feature `mm_idx`, and where the scan stopped."""
-    features = request.mm_features
-    if not features or _feature_end(features[-1]) <= start:
-        return [], mm_idx
-    if mm_idx < 0:
-        mm_idx += len(features)
-    keys: list[Any] = []
-    while mm_idx < len(features):
-        feature = features[mm_idx]
-        if feature.mm_position.offset >= end:
-            break
-        if _feature_end(feature) > start:
-            keys.append((_shared(feature.identifier), feature.mm_position.offset - start))
-            if _feature_end(feature) > end:
-                break  # it goes on in the next block, which has to see it again
-        mm_idx += 1
-    return keys, mm_idx
+def _item_keys(features: Sequence[Any], starts: Sequence[int], size: int) -> Iterator[list[ExtraKeys]]:
+    """Of each block, the keys of the features that have a token in it."""
+    first = next(iter(starts), 0)
+    found = [
+        (place.offset, number, end, shared_text(feature.identifier))
+        for number, feature in enumerate(features)
+        if (end := (place := feature.mm_position).offset + place.length) > first
+    ]
+    waiting = sorted(found, reverse=True)  # the one that begins first is the last, where it is taken from
+    inside: list[tuple[int, int, int, Any]] = []
+    for start in starts:
+        inside = [feature for feature in inside if feature[2] > start]
+        while waiting and waiting[-1][0] < start + size:
+            offset, number, end, identifier = waiting.pop()
+            if end > start:
+                inside.append((number, offset, end, identifier))
+        inside.sort()  # the order of the request: it may decide which of two features on one token counts
+        yield [("mm", identifier, offset - start, end - offset) for _, offset, end, identifier in inside]
 
 
 def _feature_end(feature: Any) -> int:
@@ -96,17 +128,37 @@ def _feature_end(feature: Any) -> int:
     return end
 
 
-def _embedding_keys(request: CacheableRequest, start: int, end: int) -> Iterator[bytes]:
-    if request.prompt_embeds is None:
-        return
-    memo: dict[tuple[int, int], bytes] = getattr(request, "_prompt_embeds_per_block_hashes", {})
-    digest = memo.get((start, end))
+def _embedding_keys(request: CacheableRequest, start: int, end: int) -> Iterator[ExtraKeys]:
+    """The digest of the rows that are read at `start .. end - 1`: their places, dtype, shape and bytes.
+
+    No key where all positions are tokens (`request.prompt_is_token_ids`), so that text has the same identity in a
+    prompt with embeddings as in one without.
+    """
+    memo: dict[object, bytes] = getattr(request, "_prompt_embeds_per_block_hashes", {})
+    place = "rows", start, end  # (start, end) is where vLLM's own functions keep their digest of the same block
+    digest = memo.get(place)
     if digest is None:
-        digest = memo[start, end] = hashlib.sha256(_raw_bytes(request.prompt_embeds[start:end])).digest()
-    yield digest
+        digest = memo[place] = _digest_of_rows(request, start, end)
+    if digest:
+        yield "prompt_embeds", digest
 
 
-def _raw_bytes(rows: Any) -> bytes:
+def _digest_of_rows(request: CacheableRequest, start: int, end: int) -> bytes:
+    """The digest, empty if no position is embedded."""
+    mask = getattr(request, "prompt_is_token_ids", None)
+    rows = request.prompt_embeds[start:end]
+    embedded = b"\1" * len(rows)
+    if mask is not None:
+        embedded = bytes(0 if is_token else 1 for is_token in mask[start:end]).rstrip(b"\0")
+        rows = rows[[place for place, is_row in enumerate(embedded) if is_row]]
+    if not embedded:
+        return b""
+    dtype = str(rows.dtype).removeprefix("torch.")
+    meaning = repr((embedded.hex(), dtype, tuple(rows.shape[1:]))).encode()  # says where it ends: the rows follow
+    return hashlib.sha256(meaning + raw_bytes(rows)).digest()
+
+
+def raw_bytes(rows: Any) -> bytes:
     """The bytes of a torch or numpy slice in row-major order, whatever its dtype, device or strides."""
     torch = sys.modules.get("torch")  # a tensor can only come from a torch that is loaded already
     if torch is not None and isinstance(rows, torch.Tensor):

@@ -1,32 +1,18 @@
 """Managers of types that hold their blocks to the end: full attention, sinks, cross attention (core.md §7)."""
 
-from itertools import islice
 from typing import Any
 
 from .block_pool import BlockPool
 from .extra_keys import CacheableRequest
 from .kv_cache_block import KVCacheBlock
 from .kv_cache_interface import SinkFullAttentionSpec
-from .manager_base import HitBlocks, HitQuery, SingleTypeKVCacheManager, cut_to_aligned
+from .manager_base import SingleTypeKVCacheManager
 
 
 class FullAttentionManager(SingleTypeKVCacheManager):
     """Every token attends to all before it; also MLA and TQ."""
 
-    @classmethod
-    def search(cls, query: HitQuery) -> HitBlocks:
-        """The longest run of registered blocks from the left."""
-        hashes, limit, groups, pool, spec, drop, alignment, ranks = query
-        block_size = spec.block_size * ranks
-        hit: HitBlocks = tuple([[] for _ in groups])
-        for block_hash in islice(hashes, limit // block_size):
-            found = pool.get_cached_block(block_hash, groups)
-            if found is None:
-                break
-            for group, block in enumerate(found):
-                hit[group].append(block)
-        cut_to_aligned(hit, drop, block_size, alignment)
-        return hit
+    spreads_over_ranks = True
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """Leading blocks whose reference count equals the number of tables; 0 for an unknown request."""
@@ -64,6 +50,7 @@ class CrossAttentionManager(SingleTypeKVCacheManager):
     """
 
     sized_by_encoder = True
+    search_type = None
 
     def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
         """Always ValueError."""

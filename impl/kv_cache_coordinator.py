@@ -2,17 +2,27 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cache
+from inspect import signature
 from math import lcm
 from typing import Any, NamedTuple
 
 from .block_hashing import BlockHashList, BlockHashListWithBlockSize
 from .block_pool import BlockPool
 from .extra_keys import CacheableRequest
+from .hit_search import HitBlocks, HitSearch, HitTerms, longest_common_hit
 from .kv_cache_block import BlockHash, KVCacheBlock
 from .kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheSpec, SlidingWindowSpec
 from .kv_cache_metrics import KVCacheMetricsCollector
-from .manager_base import HitBlocks, SingleTypeKVCacheManager, cut_to
+from .manager_base import SingleTypeKVCacheManager
 from .single_type_kv_cache_manager import get_manager_for_kv_cache_spec
+
+
+@cache
+def _takes(kind: type[SingleTypeKVCacheManager], method: str, argument: str) -> bool:
+    """True if managers of this type take an argument that those of vLLM 0.23.0, for which others have written theirs,
+    do not."""
+    return argument in signature(getattr(kind, method)).parameters
 
 
 class KVCacheCoordinator(ABC):
@@ -50,7 +60,7 @@ class KVCacheCoordinator(ABC):
         groups = kv_cache_config.kv_cache_groups
         flagged = {i for i, group in enumerate(groups) if group.is_eagle_group}
         self.eagle_group_ids = flagged or (set(range(len(groups))) if use_eagle else set())
-        """Groups whose hits give up their last block; a model that flags none means all."""
+        """Groups that drafts read; a model that flags none means all."""
         self.single_type_managers: tuple[SingleTypeKVCacheManager, ...] = tuple(
             get_manager_for_kv_cache_spec(
                 group.kv_cache_spec,
@@ -66,6 +76,9 @@ class KVCacheCoordinator(ABC):
             for i, group in enumerate(groups)
         )
         self._skipping_managers = [manager for manager in self.single_type_managers if manager.may_skip]
+        kinds = [type(manager) for manager in self.single_type_managers]
+        self._told_settled = [_takes(kind, "get_num_blocks_to_allocate", "num_settled_tokens") for kind in kinds]
+        self._told_start = [_takes(kind, "allocate_new_blocks", "total_computed_tokens") for kind in kinds]
         block_sizes = [manager.block_size for manager in self.single_type_managers]
         assert scheduler_block_size % lcm(hash_block_size, *block_sizes) == 0, (
             f"scheduler_block_size {scheduler_block_size} is no multiple of the hash block size {hash_block_size} and "
@@ -82,17 +95,28 @@ class KVCacheCoordinator(ABC):
         total_computed_tokens: int,
         num_tokens_main_model: int,
         apply_admission_cap: bool = False,
+        num_settled_tokens: int | None = None,
+        num_lookahead_tokens: int = 0,
     ) -> int:
-        """How many blocks the allocation takes from the free queue, over all groups. Lengths are in tokens."""
+        """How many blocks the allocation takes from the free queue, over all groups. Lengths are in tokens.
+
+        See `SingleTypeKVCacheManager.get_num_blocks_to_allocate` for what the admission cap and the last two change.
+        """
         demand = 0
-        for manager, hit in zip(self.single_type_managers, new_computed_blocks, strict=True):
+        for manager, hit, told in zip(self.single_type_managers, new_computed_blocks, self._told_settled, strict=True):
             if manager.sized_by_encoder:
                 demand += manager.get_num_blocks_to_allocate(
                     request_id, num_encoder_tokens, (), 0, num_encoder_tokens, apply_admission_cap
                 )
             else:
                 demand += manager.get_num_blocks_to_allocate(
-                    request_id, num_tokens, hit, total_computed_tokens, num_tokens_main_model, apply_admission_cap
+                    request_id,
+                    num_tokens,
+                    hit,
+                    total_computed_tokens,
+                    num_tokens_main_model,
+                    apply_admission_cap,
+                    *((num_settled_tokens, num_lookahead_tokens) if told else ()),
                 )
         return demand
 
@@ -102,28 +126,39 @@ class KVCacheCoordinator(ABC):
         new_computed_blocks: Sequence[Sequence[KVCacheBlock]],
         num_local_computed_tokens: int,
         num_external_computed_tokens: int,
+        num_settled_tokens: int | None = None,
     ) -> None:
         """Begin the tables of a request with its hit and room for external tokens; a running one is left alone.
 
-        All groups hold their hits before any takes a block for external tokens: that block could be one of a hit.
+        `num_settled_tokens` of the computed ones cannot be taken back, all where it is None. All groups hold their hits
+        before any takes a block for external tokens: that block could be one of a hit.
         """
         missing = [
-            manager.attach_computed_blocks(request_id, hit, num_local_computed_tokens, num_external_computed_tokens)
+            manager.attach_computed_blocks(
+                request_id, hit, num_local_computed_tokens, num_external_computed_tokens, num_settled_tokens
+            )
             for manager, hit in zip(self.single_type_managers, new_computed_blocks, strict=True)
         ]
         for manager, count in zip(self.single_type_managers, missing, strict=True):
             manager.allocate_external_blocks(request_id, count)
 
     def allocate_new_blocks(
-        self, request_id: str, num_tokens: int, num_tokens_main_model: int, num_encoder_tokens: int = 0
+        self,
+        request_id: str,
+        num_tokens: int,
+        num_tokens_main_model: int,
+        num_encoder_tokens: int = 0,
+        total_computed_tokens: int | None = None,
     ) -> HitBlocks:
         """Extend the tables to the tokens that need a slot. Returns the added blocks per group."""
         return tuple(
             [
                 manager.allocate_new_blocks(request_id, num_encoder_tokens, num_encoder_tokens)
                 if manager.sized_by_encoder
-                else manager.allocate_new_blocks(request_id, num_tokens, num_tokens_main_model)
-                for manager in self.single_type_managers
+                else manager.allocate_new_blocks(
+                    request_id, num_tokens, num_tokens_main_model, *((total_computed_tokens,) if told else ())
+                )
+                for manager, told in zip(self.single_type_managers, self._told_start, strict=True)
             ]
         )
 
@@ -142,7 +177,7 @@ class KVCacheCoordinator(ABC):
         return [manager.get_num_common_prefix_blocks(running_request_id) for manager in self.single_type_managers]
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
-        """Free the blocks that no query from the computed tokens on attends to."""
+        """Free the blocks that no query from the computed tokens on attends to; none of these may be taken back."""
         for manager in self._skipping_managers:
             manager.remove_skipped_blocks(request_id, total_computed_tokens)
 
@@ -212,7 +247,11 @@ class UnitaryKVCacheCoordinator(KVCacheCoordinator):
         self.block_size = manager.block_size
         self.dcp_world_size = manager.dcp_world_size
         self.pcp_world_size = manager.pcp_world_size
-        manager.use_eagle = 0 in self.eagle_group_ids
+        # Hits of a single group end at its own blocks, whatever the scheduler counts in.
+        use_eagle = bool(self.eagle_group_ids) and manager.drafts_read_behind
+        manager.expect_hits(self.block_size, use_eagle, self.block_size if use_eagle else 1)
+        ranks = self.dcp_world_size * self.pcp_world_size
+        self._terms = manager.hit_terms((0,), self.block_pool, self.kv_cache_spec, use_eagle, self.block_size, ranks)
         hash_block_size = self.block_pool.hash_block_size
         assert not self.enable_caching or hash_block_size == self.block_size, (
             f"hash_block_size {hash_block_size} differs from the only group's block size {self.block_size}: use that"
@@ -220,19 +259,9 @@ class UnitaryKVCacheCoordinator(KVCacheCoordinator):
 
     def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
         """The longest hit of the group."""
-        manager = self.single_type_managers[0]
-        hit = manager.find_longest_cache_hit(
-            block_hashes,
-            max_cache_hit_length,
-            [0],
-            self.block_pool,
-            self.kv_cache_spec,
-            manager.use_eagle,
-            self.block_size,
-            self.dcp_world_size,
-            self.pcp_world_size,
-        )
-        return hit, len(hit[0]) * self.block_size
+        search = self.single_type_managers[0].search(self._terms, block_hashes)
+        length = search.longest(max_cache_hit_length)
+        return (search.blocks(length) if length else ([],)), length
 
 
 class SpecGroup(NamedTuple):
@@ -242,6 +271,7 @@ class SpecGroup(NamedTuple):
     group_ids: list[int]
     manager_cls: type[SingleTypeKVCacheManager]
     use_eagle: bool
+    terms: HitTerms
 
 
 class HybridKVCacheCoordinator(KVCacheCoordinator):
@@ -263,7 +293,7 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
         self.verify_and_split_kv_cache_groups()
 
     def verify_and_split_kv_cache_groups(self) -> None:
-        """Find the distinct specs, full attention first: its hits only ever shrink, so one search of it is enough."""
+        """Find the distinct specs, full attention first: its search bounds the others' at little cost."""
         ids_by_spec: list[tuple[KVCacheSpec, list[int]]] = []
         for i, group in enumerate(self.kv_cache_config.kv_cache_groups):
             ids = next((ids for spec, ids in ids_by_spec if spec == group.kv_cache_spec), None)
@@ -275,16 +305,19 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
             f"{len(ids_by_spec)} distinct specs: a hybrid model has at least two; put equal layers into one group"
         )
         ids_by_spec.sort(key=lambda item: not isinstance(item[0], FullAttentionSpec))
-        self.attention_groups = [
-            SpecGroup(spec, ids, type(self.single_type_managers[ids[0]]), not self.eagle_group_ids.isdisjoint(ids))
-            for spec, ids in ids_by_spec
-        ]
+        self.attention_groups = []
+        for spec, ids in ids_by_spec:
+            manager_cls = type(self.single_type_managers[ids[0]])
+            use_eagle = manager_cls.drafts_read_behind and not self.eagle_group_ids.isdisjoint(ids)
+            terms = manager_cls.hit_terms(ids, self.block_pool, spec, use_eagle, self.scheduler_block_size)
+            self.attention_groups.append(SpecGroup(spec, ids, manager_cls, use_eagle, terms))
+        behind = max([alike.spec.block_size for alike in self.attention_groups if alike.use_eagle], default=1)
         for alike in self.attention_groups:
             for i in alike.group_ids:
-                self.single_type_managers[i].use_eagle = alike.use_eagle
+                self.single_type_managers[i].expect_hits(self.scheduler_block_size, alike.use_eagle, behind)
 
     def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
-        """Register up to the last place where a hit can end; an eagle group the block behind it, too."""
+        """Register up to the last place where a hit can end; where drafts need it, the block behind, too."""
         aligned = num_computed_tokens // self.scheduler_block_size * self.scheduler_block_size
         for manager in self.single_type_managers:
             reach = aligned
@@ -293,59 +326,22 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
             manager.cache_blocks(request, reach, self.retention_interval)
 
     def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
-        """The longest length that every spec accepts: each in turn accepts or shrinks it, until all accept.
-
-        An eagle spec is searched one block further and gives up the last one, once for each length that comes up.
-        """
+        """The longest length that all specs can serve."""
+        searches = [self.search(group, block_hashes) for group in self.attention_groups]
+        length = longest_common_hit(searches, max_cache_hit_length)
         hits: list[list[KVCacheBlock]] = [[] for _ in self.single_type_managers]
-        searched: set[int] = set()
-        dropped: set[int] = set()
-        first = self.attention_groups[0]
-        one_round = len(self.attention_groups) == 2 and isinstance(first.spec, FullAttentionSpec)
-        length = max_cache_hit_length
-        while True:
-            candidate = length
-            for index, group in enumerate(self.attention_groups):
-                block_size = group.spec.block_size
-                if index in searched and isinstance(group.spec, FullAttentionSpec):
-                    candidate = candidate // block_size * block_size
-                    continue
-                drop = group.use_eagle and group.manager_cls.can_drop_eagle_block and index not in dropped
-                reach = min(candidate + block_size, max_cache_hit_length) if drop else candidate
-                found = self._search(group, block_hashes, reach, drop)
-                searched.add(index)
-                found_length = len(found[0]) * block_size
-                if drop:
-                    dropped.add(index)
-                elif found_length < candidate:
-                    dropped.clear()
-                candidate = found_length
-                for i, blocks in zip(group.group_ids, found, strict=True):
+        if length:
+            for group, search in zip(self.attention_groups, searches, strict=True):
+                for i, blocks in zip(group.group_ids, search.blocks(length), strict=True):
                     hits[i] = blocks
-            if candidate >= length:
-                break
-            length = candidate
-            if one_round:
-                break
-        for group in self.attention_groups:
-            cut_to(tuple(hits[i] for i in group.group_ids), length // group.spec.block_size)
         return tuple(hits), length
 
-    def _search(
-        self, group: SpecGroup, block_hashes: list[BlockHash], max_length: int, drop_eagle_block: bool
-    ) -> HitBlocks:
+    def search(self, group: SpecGroup, block_hashes: list[BlockHash]) -> HitSearch:
+        """The search of the groups with one spec."""
         hashes: BlockHashList = block_hashes
         if group.spec.block_size != self.hash_block_size:
             hashes = BlockHashListWithBlockSize(block_hashes, self.hash_block_size, group.spec.block_size)
-        return group.manager_cls.find_longest_cache_hit(
-            hashes,
-            max_length,
-            group.group_ids,
-            self.block_pool,
-            group.spec,
-            drop_eagle_block,
-            self.scheduler_block_size,
-        )
+        return group.manager_cls.search(group.terms, hashes)
 
 
 def get_kv_cache_coordinator(

@@ -84,8 +84,8 @@ def page_layout(name: str, spec: KVCacheSpec) -> PageLayout:
     | Mamba | `state0`, `state1`, ... with the shapes of the spec |
     | classes that lay out their pages otherwise | `raw`, all bytes but padding |
 
-    In a per-token-head mode `key_scales` and `value_scales` (block_size, num_kv_heads) follow in float32; MLA and TQ
-    layers, which keep one vector, have one `scales` and leave the rest of what is reserved for them unused (K-6).
+    In a per-token-head mode `key_scales` and `value_scales` (block_size, num_kv_heads) follow in float32; MLA layers,
+    which keep one vector, have one `scales` [S-20], and so have TQ layers, which leave half of what is reserved unused.
     """
     try:
         page_size = spec.page_size_bytes

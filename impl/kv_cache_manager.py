@@ -143,6 +143,9 @@ class KVCacheManager:
         `new_computed_blocks`), tokens that come from outside, the new ones, and the lookahead for drafts. What is
         certain to be computed is registered, unless `delay_cache_blocks` says that it arrives later.
         `full_sequence_must_fit` refuses unless the whole sequence finds room; `reserved_blocks` are left in the pool.
+        A block out of sight counts as needed until no token before it can be taken back: tokens of steps that still
+        run can (`request.num_in_flight_tokens`, none where the request does not say), and all from the last known
+        token on, which is computed again where it came from outside.
         ValueError, with nothing changed, for a negative count or if there are neither new nor external tokens. A
         refusal changes nothing but that blocks out of every query's sight are given back.
         """
@@ -167,28 +170,41 @@ class KVCacheManager:
         hit = (self.empty_kv_cache_blocks if new_computed_blocks is None else new_computed_blocks).blocks
         local_tokens = request.num_computed_tokens + num_new_computed_tokens
         total_computed = min(local_tokens + num_external_computed_tokens, max_model_len)
+        num_tokens = request.num_tokens
+        settled = total_computed - getattr(request, "num_in_flight_tokens", 0)
+        if settled >= num_tokens:
+            settled = num_tokens - 1
         if full_sequence_must_fit:
-            sequence = min(request.num_tokens, max_model_len)
             needed = coordinator.get_num_blocks_to_allocate(
-                request_id, sequence, hit, num_encoder_tokens, total_computed, sequence, apply_admission_cap=True
+                request_id,
+                min(num_tokens + num_lookahead_tokens, max_model_len),
+                hit,
+                num_encoder_tokens,
+                total_computed,
+                min(num_tokens, max_model_len),
+                apply_admission_cap=True,
+                num_settled_tokens=settled,
+                num_lookahead_tokens=num_lookahead_tokens,
             )
-            if needed > pool.get_num_free_blocks():
+            if needed > pool.get_num_free_blocks() - reserved_blocks:
                 return None
         main_tokens = total_computed + num_new_tokens
         slots = min(main_tokens + num_lookahead_tokens, max_model_len)
         # Even a refused request gives back what it no longer needs, so that others can use it.
-        coordinator.remove_skipped_blocks(request_id, total_computed)
+        coordinator.remove_skipped_blocks(request_id, settled)
         needed = coordinator.get_num_blocks_to_allocate(
-            request_id, slots, hit, num_encoder_tokens, total_computed, main_tokens
+            request_id, slots, hit, num_encoder_tokens, total_computed, main_tokens, num_settled_tokens=settled
         )
         if needed > pool.get_num_free_blocks() - reserved_blocks:
             return None
         if any(hit) or num_external_computed_tokens:
-            coordinator.allocate_new_computed_blocks(request_id, hit, local_tokens, num_external_computed_tokens)
-        new_blocks = coordinator.allocate_new_blocks(request_id, slots, main_tokens, num_encoder_tokens)
+            coordinator.allocate_new_computed_blocks(
+                request_id, hit, local_tokens, num_external_computed_tokens, settled
+            )
+        new_blocks = coordinator.allocate_new_blocks(request_id, slots, main_tokens, num_encoder_tokens, total_computed)
         if self.enable_caching and not delay_cache_blocks:
             # Drafts may be rejected, hence never beyond the tokens that the request really has.
-            coordinator.cache_blocks(request, min(main_tokens, request.num_tokens))
+            coordinator.cache_blocks(request, min(main_tokens, num_tokens))
         return self.create_kv_cache_blocks(new_blocks)
 
     def free(self, request: CacheableRequest) -> None:
@@ -196,7 +212,10 @@ class KVCacheManager:
         self.coordinator.free(request.request_id)
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
-        """Take back the blocks that no query from the computed tokens on attends to."""
+        """Take back the blocks that no query from the computed tokens on attends to.
+
+        None of these tokens may be taken back later, unlike in `allocate_slots`, which finds out itself.
+        """
         self.coordinator.remove_skipped_blocks(request_id, total_computed_tokens)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:

@@ -5,20 +5,24 @@ from typing import Any
 
 from .block_pool import BlockPool
 from .extra_keys import CacheableRequest
+from .hit_search import TailSearch
 from .kv_cache_block import BlockHashWithGroupId, KVCacheBlock
 from .kv_cache_interface import MambaSpec
-from .manager_base import HitBlocks, HitQuery, SingleTypeKVCacheManager
+from .manager_base import SingleTypeKVCacheManager
 from .spec_base import cdiv
 
 
 class MambaManager(SingleTypeKVCacheManager):
     """Entry `i` of a table holds the state after block `i`.
 
-    In mode "align" only the running state and those of `num_speculative_blocks` drafts are held, at the end of a table
-    padded with nulls; in the other modes the table grows like that of full attention.
+    In mode "align" a step writes its running state into the entry of its last token and those of drafts into the
+    `num_speculative_blocks` entries behind, and continues from a state that stands at or behind the entry of the last
+    token that cannot be taken back. Everything else is null: a request never holds more than 2 blocks beside those of
+    drafts. In the other modes the table grows like that of full attention.
     """
 
-    can_drop_eagle_block = False  # the state after a shorter prefix is not contained in the hit
+    search_type = TailSearch
+    drafts_read_behind = False  # a state is all or nothing: drafts have blocks of their own
 
     def __init__(self, kv_cache_spec: MambaSpec, block_pool: BlockPool, *args: Any, **kwargs: Any) -> None:
         super().__init__(kv_cache_spec, block_pool, *args, **kwargs)
@@ -26,35 +30,15 @@ class MambaManager(SingleTypeKVCacheManager):
         self.num_speculative_blocks = kv_cache_spec.num_speculative_blocks
         self.cached_blocks_this_step: set[BlockHashWithGroupId] = set()
         """States registered in this very step: they are not written yet."""
-        self.last_state_block_idx: dict[str, int] = {}
-        """Align mode: table index of the state before the running one."""
-        self._allocated_block_reqs: set[str] = set()
-        """Align mode: requests that hold their running state and its drafts."""
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """All but the last token, whose state contains the rest; -1 for 0."""
         return num_computed_tokens - 1
 
     @classmethod
-    def search(cls, query: HitQuery) -> HitBlocks:
-        """The right-most registered state whose end is aligned, preceded by nulls: one state is enough.
-
-        AssertionError with context parallelism.
-        """
-        hashes, limit, groups, pool, spec, _, alignment, ranks = query
-        assert ranks == 1, "mamba does not go with context parallelism: use 1"
-        block_size = spec.block_size
-        hit: HitBlocks = tuple([[] for _ in groups])
-        for i in range(min(limit // block_size, len(hashes)) - 1, -1, -1):
-            if (i + 1) * block_size % alignment:
-                continue
-            found = pool.get_cached_block(hashes[i], groups)
-            if found is not None:
-                for blocks, block in zip(hit, found, strict=True):
-                    blocks.extend([pool.null_block] * i)
-                    blocks.append(block)
-                break
-        return hit
+    def blocks_read_before(cls, kv_cache_spec: MambaSpec, block_size: int) -> int:
+        """One: its state contains the rest."""
+        return 1
 
     def get_num_blocks_to_allocate(
         self,
@@ -64,8 +48,14 @@ class MambaManager(SingleTypeKVCacheManager):
         total_computed_tokens: int,
         num_tokens_main_model: int,
         apply_admission_cap: bool = False,
+        num_settled_tokens: int | None = None,
+        num_lookahead_tokens: int = 0,
     ) -> int:
-        """As for every type; one more than the pool has if the hit is a state that this very step still writes."""
+        """As for every type; one more than the pool has if the hit is a state that this very step still writes.
+
+        In mode "align" lookahead plays no part, since drafts have blocks of their own; with `apply_admission_cap` the
+        most states are counted that a request of `num_tokens` tokens will hold.
+        """
         if any(block.block_hash in self.cached_blocks_this_step for block in new_computed_blocks if not block.is_null):
             return self.block_pool.num_gpu_blocks + 1
         if self.mamba_cache_mode != "align":
@@ -76,39 +66,82 @@ class MambaManager(SingleTypeKVCacheManager):
                 total_computed_tokens,
                 num_tokens_main_model,
                 apply_admission_cap,
+                num_settled_tokens,
+                num_lookahead_tokens,
             )
-        held = len(new_computed_blocks) + len(self.req_to_blocks.get(request_id, ()))
-        arriving = 0
-        if request_id not in self.num_cached_block and total_computed_tokens > held * self.block_size:
-            # More tokens than the hit has: they come from outside, and the state after them needs a block of its own.
-            arriving, held = 1, cdiv(total_computed_tokens, self.block_size)
-        most = 1 if request_id in self._allocated_block_reqs else 1 + self.num_speculative_blocks
-        new = max(0, min(self._required(num_tokens_main_model) - held, most))
-        return arriving + new + self._get_num_evictable_blocks(new_computed_blocks)
+        table = self.req_to_blocks.get(request_id, [])
+        candidates = arriving = 0
+        if request_id not in self.num_cached_block and not table:
+            settled = total_computed_tokens if num_settled_tokens is None else num_settled_tokens
+            behind = self._num_skipped_blocks(settled)
+            table = [self._null_block] * behind
+            table += new_computed_blocks[behind:]
+            candidates = self._get_num_evictable_blocks(table)
+            if not apply_admission_cap and total_computed_tokens > len(new_computed_blocks) * self.block_size:
+                # More tokens than the hit has: they come from outside, and their state needs a block of its own.
+                arriving = cdiv(total_computed_tokens, self.block_size) - len(table)
+                table += [KVCacheBlock(-1, ref_cnt=1) for _ in range(arriving)]
+        if apply_admission_cap:
+            most = self.num_speculative_blocks + (2 if num_tokens > self.block_size else 1)
+            return max(0, most - sum(not block.is_null for block in table)) + candidates
+        empty, rest = self._to_arrange(table, total_computed_tokens, num_tokens_main_model)
+        own = sum(_is_own(table[i]) for i in rest)
+        return candidates + arriving + max(0, len(empty) - own)
 
-    def allocate_new_blocks(self, request_id: str, num_tokens: int, num_tokens_main_model: int) -> list[KVCacheBlock]:
-        """Extend the table. Returns its part beyond its previous length, nulls and moved blocks included."""
+    def allocate_new_blocks(
+        self,
+        request_id: str,
+        num_tokens: int,
+        num_tokens_main_model: int,
+        total_computed_tokens: int | None = None,
+    ) -> list[KVCacheBlock]:
+        """Extend the table. Returns its part beyond its previous length, nulls and moved blocks included.
+
+        In mode "align" the step begins behind `total_computed_tokens`; None means one in the block before its last one.
+        """
         if self.mamba_cache_mode != "align":
             with_drafts = num_tokens + self.num_speculative_blocks * self.block_size
             return super().allocate_new_blocks(request_id, with_drafts, num_tokens_main_model)
         table = self.req_to_blocks[request_id]
-        before, required = len(table), self._required(num_tokens_main_model)
-        if required <= before:
+        before = len(table)
+        if total_computed_tokens is None:
+            total_computed_tokens = num_tokens_main_model - self.block_size
+        empty, rest = self._to_arrange(table, total_computed_tokens, num_tokens_main_model)
+        if not empty:
             return []
-        running = required - self.num_speculative_blocks - 1
-        started = request_id in self._allocated_block_reqs
-        if started:
-            self.last_state_block_idx[request_id] = before - 1 - self.num_speculative_blocks
-        elif before:
-            self.last_state_block_idx[request_id] = before - 1
-        table.extend([self._null_block] * (running - before))
-        if started:
-            for i in range(before - self.num_speculative_blocks, min(before, running)):
-                table.append(table[i])
-                table[i] = self._null_block
-        self._grow(table, required - len(table))
-        self._allocated_block_reqs.add(request_id)
+        null = self._null_block
+        table.extend([null] * (empty[-1] + 1 - before))
+        places, dropped = iter(empty), []
+        for i in rest:
+            block, table[i] = table[i], null
+            place = next(places, None) if _is_own(block) else None
+            if place is None:
+                dropped.append(block)
+            else:
+                table[place] = block
+        missing = list(places)
+        for place, block in zip(missing, self.block_pool.get_new_blocks(len(missing)), strict=True):
+            table[place] = block
+        self._give_back(dropped[::-1])
         return table[before:]
+
+    def _to_arrange(
+        self, table: Sequence[KVCacheBlock], num_computed_tokens: int, num_tokens: int
+    ) -> tuple[list[int], list[int]]:
+        """Mode "align": the entries where a step up to `num_tokens` tokens lacks a block, and those that give theirs.
+
+        A block moves if no other request holds it or may come to; the others are given back. This may even be the block
+        that the step continues from, as it reads before it writes. Only the block of the last computed token stays in
+        its place: others may continue from the state there, and drafts that are rejected lead back there.
+        """
+        running = cdiv(num_tokens, self.block_size) - 1
+        end = running + 1 + self.num_speculative_blocks
+        empty = [i for i in range(running, end) if i >= len(table) or table[i].is_null]
+        if not empty:
+            return empty, []
+        stays = cdiv(num_computed_tokens, self.block_size) - 1
+        held = [i for i, block in enumerate(table) if not block.is_null]
+        return empty, [i for i in held if i != stays and not running <= i < end]
 
     def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
         """Register the states after full blocks, and note that this step still writes them."""
@@ -120,22 +153,21 @@ class MambaManager(SingleTypeKVCacheManager):
                 self.cached_blocks_this_step.add(block.block_hash)
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
-        """As for every type, but as if the last `num_speculative_blocks` computed tokens were drafts to be rejected."""
-        computed = max(0, total_computed_tokens - self.num_speculative_blocks)
-        super().remove_skipped_blocks(request_id, computed)
-        last = self.last_state_block_idx.get(request_id)
-        if last is None or last >= cdiv(computed, self.block_size) - 1:
-            return
-        table = self.req_to_blocks[request_id]
-        if not table[last].is_null:
-            self.block_pool.free_blocks([table[last]])
-            table[last] = self._null_block
+        """As for every type; in mode "align" also behind entries that are null already.
 
-    def free(self, request_id: str) -> None:
-        """Give back all states."""
-        self._allocated_block_reqs.discard(request_id)
-        self.last_state_block_idx.pop(request_id, None)
-        super().free(request_id)
+        No state is needed but that after the last token, and those of tokens that are not settled stand further right.
+        All stay for as many tokens more as there can be drafts: where accepted ones have reached the end of a block,
+        its state is registered by the allocation that is about to come.
+        """
+        total_computed_tokens = max(0, total_computed_tokens - self.num_speculative_blocks)
+        if self.mamba_cache_mode != "align":
+            super().remove_skipped_blocks(request_id, total_computed_tokens)
+            return
+        table = self.req_to_blocks.get(request_id, [])
+        behind = table[: self._num_skipped_blocks(total_computed_tokens)]
+        if behind.count(self._null_block) < len(behind):
+            table[: len(behind)] = [self._null_block] * len(behind)
+            self._give_back([block for block in reversed(behind) if not block.is_null])
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """Always 0: states are not shared while running."""
@@ -145,6 +177,7 @@ class MambaManager(SingleTypeKVCacheManager):
         """What the last step registered is written now."""
         self.cached_blocks_this_step.clear()
 
-    def _required(self, num_tokens_main_model: int) -> int:
-        """Align mode: the length of a table for so many tokens. Lookahead plays no part: drafts have own blocks."""
-        return cdiv(num_tokens_main_model, self.block_size) + self.num_speculative_blocks
+
+def _is_own(block: KVCacheBlock) -> bool:
+    """Whether the block may be overwritten: nobody else holds it, and no lookup finds it."""
+    return block.ref_cnt == 1 and block.block_hash is None

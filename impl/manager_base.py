@@ -4,11 +4,13 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass
-from typing import Any, TypeAlias
+from math import lcm
+from typing import Any, ClassVar
 
 from .block_hashing import BlockHashList
 from .block_pool import BlockPool
 from .extra_keys import CacheableRequest
+from .hit_search import HitBlocks, HitSearch, HitTerms, PrefixSearch
 from .kv_cache_block import KVCacheBlock
 from .kv_cache_interface import (
     FullAttentionSpec,
@@ -18,13 +20,6 @@ from .kv_cache_interface import (
 )
 from .spec_base import cdiv
 
-HitBlocks: TypeAlias = tuple[list[KVCacheBlock], ...]
-"""One list per group asked; entry `i` is the block of tokens `i*b .. (i+1)*b - 1`, null where none is needed."""
-
-HitQuery: TypeAlias = tuple[BlockHashList, int, list[int], BlockPool, Any, bool, int, int]
-"""What `find_longest_cache_hit` is asked, in the order of its parameters; the last entry is how many context-parallel
-ranks a block spreads over. A plain tuple: one with names takes longer to make than a block to look up."""
-
 _SPECS_WITH_NEW_BLOCK_IDS = (FullAttentionSpec, TQFullAttentionSpec, MLAAttentionSpec)
 
 
@@ -32,13 +27,18 @@ _SPECS_WITH_NEW_BLOCK_IDS = (FullAttentionSpec, TQFullAttentionSpec, MLAAttentio
 class SingleTypeKVCacheManager(ABC):
     """Block tables of the requests in one group.
 
-    `block_size` counts tokens over all context-parallel ranks; `scheduler_block_size` is what hits are aligned to.
+    `block_size` counts tokens over all context-parallel ranks; `scheduler_block_size` is what hits are aligned to,
+    unless `expect_hits` says otherwise.
     """
 
     sized_by_encoder = False
     """Whether a table has room for the encoder's tokens, not for those of the request."""
-    can_drop_eagle_block = True
-    """Whether a hit can give up its last block, so that its search may reach one block further."""
+    drafts_read_behind = True
+    """Whether drafts may need the block behind a hit; a running state is no such block."""
+    spreads_over_ranks = False
+    """Whether hits go with context parallelism."""
+    search_type: ClassVar[type[HitSearch] | None] = PrefixSearch
+    """How hits are searched; None for a type that has none."""
 
     kv_cache_spec: KVCacheSpec
     block_pool: BlockPool
@@ -52,6 +52,9 @@ class SingleTypeKVCacheManager(ABC):
     def __post_init__(self, max_admission_blocks_per_request: int | None) -> None:
         self.block_size = self.kv_cache_spec.block_size * self.dcp_world_size * self.pcp_world_size
         self.use_eagle = False
+        """Whether drafts need the block behind a hit."""
+        self.alignment = self.scheduler_block_size
+        self.tokens_behind = 1
         self.req_to_blocks: defaultdict[str, list[KVCacheBlock]] = defaultdict(list)
         self.num_cached_block: dict[str, int] = {}
         """How many leading entries count as registered; the keys are the running requests."""
@@ -61,6 +64,13 @@ class SingleTypeKVCacheManager(ABC):
         self._null_block = self.block_pool.null_block
         # Full attention skips nothing, ever; to know that spares a coordinator two calls in every step.
         self.may_skip = type(self).get_num_skipped_tokens is not SingleTypeKVCacheManager.get_num_skipped_tokens
+
+    def expect_hits(self, alignment: int, use_eagle: bool, tokens_behind: int) -> None:
+        """Say what hits will look like: multiples of `alignment` tokens, with or without need of the block behind.
+
+        `tokens_behind` of the prompt must be left behind a hit of a replay, on account of any group.
+        """
+        self.alignment, self.use_eagle, self.tokens_behind = alignment, use_eagle, tokens_behind
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """How many leading tokens no query at position `num_computed_tokens` or later attends to."""
@@ -74,22 +84,28 @@ class SingleTypeKVCacheManager(ABC):
         total_computed_tokens: int,
         num_tokens_main_model: int,
         apply_admission_cap: bool = False,
+        num_settled_tokens: int | None = None,
+        num_lookahead_tokens: int = 0,
     ) -> int:
         """How many blocks `allocate_new_computed_blocks` and `allocate_new_blocks` will take from the free queue.
 
-        `num_tokens` and `num_tokens_main_model` are the tokens that need a slot with and without lookahead. With
-        `apply_admission_cap` no more than the blocks a request can hold at once are counted. Changes nothing.
+        `num_tokens` and `num_tokens_main_model` are the tokens that need a slot with and without lookahead;
+        `num_settled_tokens` are the computed ones that cannot be taken back, all where it is None. With
+        `apply_admission_cap` no more new blocks are counted than a request with so much lookahead can hold at once,
+        beside those of the hit. Changes nothing.
         """
         required = cdiv(num_tokens, self.block_size)
-        if apply_admission_cap and self._max_admission_blocks_per_request is not None:
-            required = min(required, self._max_admission_blocks_per_request)
-        held = len(self.req_to_blocks.get(request_id, ()))
+        table = self.req_to_blocks.get(request_id, ())
         if request_id in self.num_cached_block:
             self._check_no_hit(request_id, new_computed_blocks)
-            return max(required - held, 0)
-        skipped = self._num_skipped_blocks(total_computed_tokens)
-        new = max(required - max(skipped, len(new_computed_blocks) + held), 0)
-        return new + self._get_num_evictable_blocks(new_computed_blocks[max(0, skipped - held) :])
+            new = max(required - len(table), 0)
+            return self._capped(new, table, (), num_lookahead_tokens) if apply_admission_cap else new
+        skipped = self._num_skipped_blocks(total_computed_tokens if num_settled_tokens is None else num_settled_tokens)
+        new = max(required - max(skipped, len(table) + len(new_computed_blocks)), 0)
+        kept = new_computed_blocks[max(0, skipped - len(table)) :]
+        if apply_admission_cap:
+            new = self._capped(new, table, kept, num_lookahead_tokens)
+        return new + self._get_num_evictable_blocks(kept)
 
     def allocate_new_computed_blocks(
         self,
@@ -97,13 +113,18 @@ class SingleTypeKVCacheManager(ABC):
         new_computed_blocks: Sequence[KVCacheBlock],
         num_local_computed_tokens: int,
         num_external_computed_tokens: int,
+        num_settled_tokens: int | None = None,
     ) -> None:
         """Begin the table of a request: `attach_computed_blocks`, then `allocate_external_blocks`.
 
         Only right for a core of one group: with several, all attach before any allocates.
         """
         missing = self.attach_computed_blocks(
-            request_id, new_computed_blocks, num_local_computed_tokens, num_external_computed_tokens
+            request_id,
+            new_computed_blocks,
+            num_local_computed_tokens,
+            num_external_computed_tokens,
+            num_settled_tokens,
         )
         self.allocate_external_blocks(request_id, missing)
 
@@ -113,11 +134,13 @@ class SingleTypeKVCacheManager(ABC):
         new_computed_blocks: Sequence[KVCacheBlock],
         num_local_computed_tokens: int,
         num_external_computed_tokens: int,
+        num_settled_tokens: int | None = None,
     ) -> int:
         """Begin the table of a request: nulls for what is skipped already, and the hit.
 
-        Returns how many blocks the external tokens still need. A running request, and one whose table is sized by its
-        encoder, is left alone; AssertionError if it comes with a hit.
+        `num_settled_tokens` of the local and external tokens cannot be taken back, all where it is None. Returns how
+        many blocks the external tokens still need. A running request, and one whose table is sized by its encoder, is
+        left alone; AssertionError if it comes with a hit.
         """
         if self.sized_by_encoder:
             assert not new_computed_blocks, f"request {request_id}: cross attention has no hits"
@@ -128,10 +151,11 @@ class SingleTypeKVCacheManager(ABC):
         table = self.req_to_blocks[request_id]
         assert not table, f"request {request_id} is not running but holds {len(table)} blocks: free it first"
         total = num_local_computed_tokens + num_external_computed_tokens
-        skipped = self._num_skipped_blocks(total)
+        settled = total if num_settled_tokens is None else num_settled_tokens
+        skipped = self._num_skipped_blocks(settled)
         if skipped > 0:
             new_computed_blocks = new_computed_blocks[skipped:]
-            still_needed = total - self.get_num_skipped_tokens(total)
+            still_needed = total - self.get_num_skipped_tokens(settled)
             num_external_computed_tokens = min(still_needed, num_external_computed_tokens)
         if self.enable_caching:
             self.block_pool.touch(new_computed_blocks)
@@ -147,8 +171,17 @@ class SingleTypeKVCacheManager(ABC):
         if count > 0:
             self._grow(self.req_to_blocks[request_id], count)
 
-    def allocate_new_blocks(self, request_id: str, num_tokens: int, num_tokens_main_model: int) -> list[KVCacheBlock]:
-        """Extend the table to hold `num_tokens` tokens. Returns the added blocks."""
+    def allocate_new_blocks(
+        self,
+        request_id: str,
+        num_tokens: int,
+        num_tokens_main_model: int,
+        total_computed_tokens: int | None = None,
+    ) -> list[KVCacheBlock]:
+        """Extend the table to hold `num_tokens` tokens. Returns the added blocks.
+
+        `total_computed_tokens` says where the step begins; only states have use for it.
+        """
         table = self.req_to_blocks[request_id]
         missing = cdiv(num_tokens, self.block_size) - len(table)
         return self._grow(table, missing) if missing > 0 else []
@@ -174,11 +207,13 @@ class SingleTypeKVCacheManager(ABC):
             self.reachable_block_mask(
                 registered,
                 full,
-                self.scheduler_block_size,
+                self.alignment,
                 self.kv_cache_spec,
                 self.use_eagle,
                 retention_interval,
                 request.num_prompt_tokens,
+                self.tokens_behind,
+                self.block_size,
             ),
         )
         self.num_cached_block[request.request_id] = full
@@ -193,34 +228,58 @@ class SingleTypeKVCacheManager(ABC):
         use_eagle: bool,
         retention_interval: int | None = None,
         num_prompt_tokens: int | None = None,
+        tokens_behind: int = 1,
+        block_size: int | None = None,
     ) -> list[bool] | None:
         """For each block `start_block .. end_block - 1` whether a hit can use it; None if all can (core.md §8).
 
-        A block counts if it is one of `blocks_before_a_hit` before some place where a hit can end.
+        A hit ends at a boundary, never at token 0: a multiple of `alignment_tokens`, or, with a retention interval, a
+        multiple of that and the replay boundary. It uses the blocks that the query at its end reads, and with
+        `use_eagle` the block behind. `block_size` is that of a table's entries if the spec's is not.
         """
-        need = cls.blocks_before_a_hit(kv_cache_spec, use_eagle)
-        if need is None or alignment_tokens is None:
+        if alignment_tokens is None:
             return None
-        block_size = kv_cache_spec.block_size
-        shift = 1 if use_eagle else 0
+        size = kv_cache_spec.block_size if block_size is None else block_size
         segment = alignment_tokens if retention_interval is None else retention_interval
-        per_segment = segment // block_size
-        if segment and need >= per_segment:
+        blocks = range(start_block, end_block)
+        mask: list[bool] | None = [False for _ in blocks]
+        if segment:
+            mask = cls.read_at_next_boundary(kv_cache_spec, blocks, size, segment)
+            if mask is not None and use_eagle:
+                per = segment // size
+                mask = [read or (i > 0 and i % per == 0) for i, read in zip(blocks, mask, strict=True)]
+        if mask is None:
             return None
-        mask = [
-            bool(segment) and i >= shift and (i - shift) % per_segment >= per_segment - need
-            for i in range(start_block, end_block)
-        ]
         if retention_interval is not None and num_prompt_tokens is not None:
-            boundary = (num_prompt_tokens - 1) // alignment_tokens * alignment_tokens // block_size + shift
-            for i in range(max(start_block, boundary - need), min(end_block, boundary)):
-                mask[i - start_block] = True
+            replay = replay_boundary(num_prompt_tokens, tokens_behind, alignment_tokens)
+            if replay > 0:
+                edge = replay // size
+                first, end = cls.first_read(kv_cache_spec, edge, size), edge + 1 if use_eagle else edge
+                for i in range(max(start_block, first), min(end_block, end)):
+                    mask[i - start_block] = True
         return mask
 
     @classmethod
-    def blocks_before_a_hit(cls, kv_cache_spec: KVCacheSpec, use_eagle: bool) -> int | None:
-        """How many blocks before its end a hit needs; None if it needs all."""
+    def blocks_read_before(cls, kv_cache_spec: Any, block_size: int) -> int | None:
+        """How many blocks before a boundary the query there reads; None if it reads all."""
         return None
+
+    @classmethod
+    def first_read(cls, kv_cache_spec: Any, num_blocks: int, block_size: int) -> int:
+        """Index of the first block that the query behind so many blocks reads."""
+        need = cls.blocks_read_before(kv_cache_spec, block_size)
+        return 0 if need is None else max(0, num_blocks - need)
+
+    @classmethod
+    def read_at_next_boundary(cls, kv_cache_spec: Any, blocks: range, block_size: int, unit: int) -> list[bool] | None:
+        """For each block whether the query at the first multiple of `unit` tokens at or after its end reads it.
+
+        If a query at any multiple does, that one does: the later ones reach less far back. None if all blocks are read.
+        """
+        need, per = cls.blocks_read_before(kv_cache_spec, block_size), unit // block_size
+        if need is None or need >= per:
+            return None
+        return [i % per >= per - need for i in blocks]
 
     def free(self, request_id: str) -> None:
         """Give back all blocks of a request, the end of its table first. Nothing happens for an unknown one."""
@@ -246,49 +305,79 @@ class SingleTypeKVCacheManager(ABC):
     ) -> HitBlocks:
         """The longest hit of at most `max_length` tokens that ends at a multiple of `alignment_tokens`.
 
-        A block counts as registered if it is in every group asked. `drop_eagle_block` gives up the last block matched,
-        whose hidden state the draft model needs. Changes nothing. NotImplementedError for a type that has no hits.
+        A block counts as registered if it is in every group asked. With `drop_eagle_block` the block behind the hit
+        must be registered as well, since drafts need it; it is no part of the hit, and `max_length` does not bound it.
+        Changes nothing. NotImplementedError for a type that has no hits, AssertionError for one that does not go with
+        context parallelism.
         """
-        ranks = dcp_world_size * pcp_world_size
-        return cls.search(
-            (
-                block_hashes,
-                max_length,
-                kv_cache_group_ids,
-                block_pool,
-                kv_cache_spec,
-                drop_eagle_block,
-                alignment_tokens,
-                ranks,
-            )
+        terms = cls.hit_terms(
+            kv_cache_group_ids,
+            block_pool,
+            kv_cache_spec,
+            drop_eagle_block,
+            alignment_tokens,
+            dcp_world_size * pcp_world_size,
+        )
+        search = cls.search(terms, block_hashes)
+        length = search.longest(max_length)
+        return search.blocks(length) if length else tuple([[] for _ in kv_cache_group_ids])
+
+    @classmethod
+    def hit_terms(
+        cls,
+        kv_cache_group_ids: Sequence[int],
+        block_pool: BlockPool,
+        kv_cache_spec: Any,
+        use_eagle: bool,
+        alignment_tokens: int,
+        ranks: int = 1,
+    ) -> HitTerms:
+        """What hits need in these groups, which have the same spec; good for every lookup."""
+        block_size = kv_cache_spec.block_size * ranks
+        if alignment_tokens % block_size:
+            alignment_tokens = lcm(alignment_tokens, block_size)
+        behind = 1 if use_eagle and cls.drafts_read_behind else 0
+        need = cls.blocks_read_before(kv_cache_spec, block_size)
+        return HitTerms(
+            kv_cache_group_ids,
+            block_pool,
+            kv_cache_spec,
+            block_size,
+            ranks,
+            alignment_tokens // block_size,
+            behind,
+            None if need is None else need + behind,
         )
 
     @classmethod
-    def search(cls, query: HitQuery) -> HitBlocks:
-        """What `find_longest_cache_hit` gives, for one type of attention."""
-        raise NotImplementedError(f"{cls.__name__} has no prefix cache: switch caching off for this model")
+    def search(cls, terms: HitTerms, block_hashes: BlockHashList) -> HitSearch:
+        """A lookup, to be asked about several lengths; errors as for `find_longest_cache_hit`."""
+        if cls.search_type is None:
+            raise NotImplementedError(f"{cls.__name__} has no prefix cache: switch caching off for this model")
+        assert terms.ranks == 1 or cls.spreads_over_ranks, (
+            f"{cls.__name__} does not go with context parallelism over {terms.ranks} ranks: use 1"
+        )
+        return cls.search_type(terms, block_hashes)
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """Null the table's entries that no query from the computed tokens on attends to, and free their blocks.
 
-        Blocks without identity go to the front of the queue, since no lookup can find their content.
+        None of `total_computed_tokens` may be taken back later: that is the caller's to know. Blocks without identity
+        go to the front of the queue, since no lookup can find their content.
         """
         skipped = self._num_skipped_blocks(total_computed_tokens)
         table = self.req_to_blocks.get(request_id)
         if not skipped or not table:
             return
-        registered: list[KVCacheBlock] = []
-        others: list[KVCacheBlock] = []
+        gone: list[KVCacheBlock] = []
         for i in range(min(skipped, len(table)) - 1, -1, -1):
             block = table[i]
             if block is self._null_block:
                 break  # everything before was removed earlier
-            (others if block.block_hash is None else registered).append(block)
+            gone.append(block)
             table[i] = self._null_block
-        if registered:
-            self.block_pool.free_blocks(registered)
-        if others:
-            self.block_pool.free_blocks(others, prepend=True)
+        if gone:
+            self._give_back(gone)
 
     def new_step_starts(self) -> None:  # noqa: B027  # most types have nothing to do
         """A scheduler step begins."""
@@ -320,6 +409,24 @@ class SingleTypeKVCacheManager(ABC):
     def _num_skipped_blocks(self, num_computed_tokens: int) -> int:
         return max(0, self.get_num_skipped_tokens(num_computed_tokens)) // self.block_size
 
+    def _capped(
+        self, new: int, table: Sequence[KVCacheBlock], kept: Sequence[KVCacheBlock], num_lookahead_tokens: int
+    ) -> int:
+        """Of `new` blocks, as many as a request can hold at once beside those in its table and of its hit."""
+        cap = self._max_admission_blocks_per_request
+        if cap is None:
+            return new
+        inside = sum([not block.is_null for block in table]) + len(kept)
+        return min(new, max(cap + cdiv(num_lookahead_tokens, self.block_size) - inside, 0))
+
+    def _give_back(self, blocks: Sequence[KVCacheBlock]) -> None:
+        """Free blocks in this order: those without identity go to the front, since no lookup can find their content."""
+        registered = [block for block in blocks if block.block_hash is not None]
+        if registered:
+            self.block_pool.free_blocks(registered)
+        if len(registered) < len(blocks):
+            self.block_pool.free_blocks([block for block in blocks if block.block_hash is None], prepend=True)
+
     def _grow(self, table: list[KVCacheBlock], count: int) -> list[KVCacheBlock]:
         new = self.block_pool.get_new_blocks(count)
         table.extend(new)
@@ -334,22 +441,6 @@ class SingleTypeKVCacheManager(ABC):
         )
 
 
-def cut_to_aligned(hit: HitBlocks, drop_eagle_block: bool, block_size: int, alignment_tokens: int) -> None:
-    """Give up the last block if asked to, and what then ends at no multiple of `alignment_tokens`."""
-    found = len(hit[0])
-    kept = aligned(found - 1 if drop_eagle_block and found else found, block_size, alignment_tokens)
-    if kept < found:
-        cut_to(hit, kept)
-
-
-def cut_to(hit: HitBlocks, length: int) -> None:
-    """Keep the first `length` entries of every group's list."""
-    for blocks in hit:
-        del blocks[length:]
-
-
-def aligned(num_blocks: int, block_size: int, alignment_tokens: int) -> int:
-    """The most blocks, up to `num_blocks`, that end at a multiple of `alignment_tokens`."""
-    while num_blocks * block_size % alignment_tokens:
-        num_blocks -= 1
-    return num_blocks
+def replay_boundary(num_prompt_tokens: int, behind: int, alignment: int) -> int:
+    """The longest hit of the same prompt again, `behind` tokens of which must follow it; 0 or less if it has none."""
+    return (num_prompt_tokens - behind) // alignment * alignment

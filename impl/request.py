@@ -10,9 +10,10 @@ from .kv_cache_block import BlockHash
 class Request:
     """Tokens of a request and the hashes of its full blocks, which follow as tokens arrive.
 
-    Give `prompt_token_ids` or `prompt_embeds` (one row per token; token ids are then 0). ValueError for neither, or for
-    lengths that differ. Parameters of sampling, pooling and tracing are kept for the caller; the core does not need
-    them.
+    Give `prompt_token_ids` or `prompt_embeds` (one row per token), or both with `prompt_is_token_ids`, which says of
+    each position whether its token or its row is read. Token ids where rows are read are 0. ValueError for no prompt,
+    or for lengths that differ. Parameters of sampling, pooling and tracing are kept for the caller; the core does not
+    need them.
     """
 
     def __init__(
@@ -37,11 +38,12 @@ class Request:
         abort_immediately: bool = False,
         skip_reading_prefix_cache: bool | None = None,
     ) -> None:
-        lengths = {len(part) for part in (prompt_token_ids, prompt_embeds) if part is not None}
-        if len(lengths) != 1:
+        parts = [part for part in (prompt_token_ids, prompt_embeds) if part is not None]
+        lengths = {len(part) for part in (*parts, prompt_is_token_ids) if part is not None}
+        if not parts or len(lengths) != 1:
             raise ValueError(
-                f"request {request_id}: prompt_token_ids and prompt_embeds have lengths {sorted(lengths)}: give one of "
-                "them, or both with the same length"
+                f"request {request_id}: prompt_token_ids, prompt_embeds and prompt_is_token_ids have lengths "
+                f"{sorted(lengths)}: give one of the first two, or all of the same length"
             )
         self.request_id = request_id
         self.client_index = client_index
@@ -52,7 +54,7 @@ class Request:
         self.prompt_token_ids = prompt_token_ids
         self.prompt_embeds = prompt_embeds
         self.prompt_is_token_ids = prompt_is_token_ids
-        self._prompt_embeds_per_block_hashes: dict[tuple[int, int], bytes] = {}
+        self._prompt_embeds_per_block_hashes: dict[object, bytes] = {}
         self.mm_features = mm_features or []
         self.lora_request = lora_request
         self.cache_salt = cache_salt
@@ -63,7 +65,9 @@ class Request:
         self.abort_immediately = abort_immediately
         self.skip_reading_prefix_cache = _skips_lookup(skip_reading_prefix_cache, sampling_params, pooling_params)
         self.num_prompt_tokens = lengths.pop()
-        self._all_token_ids = list(prompt_token_ids) if prompt_token_ids is not None else [0] * self.num_prompt_tokens
+        tokens = prompt_token_ids if prompt_token_ids is not None else [0] * self.num_prompt_tokens
+        is_token = prompt_is_token_ids or [True] * self.num_prompt_tokens
+        self._all_token_ids = [token if kept else 0 for token, kept in zip(tokens, is_token, strict=True)]
         self.spec_token_ids: list[int] = []
         self.num_computed_tokens = 0
         self.num_preemptions = 0

@@ -25,13 +25,14 @@ logger = logging.getLogger(__name__)
 
 
 def get_kv_cache_configs(
-    vllm_config: Any, kv_cache_specs: Sequence[Layers], available_memory: Sequence[int], *, strict: bool = False
+    vllm_config: Any, kv_cache_specs: Sequence[Layers], available_memory: Sequence[int], *, strict: bool = True
 ) -> list[KVCacheConfig]:
     """The configuration of every worker, from its layers and its memory in bytes; all have as many blocks.
 
-    With `original_max_model_len` -1 `max_model_len` is lowered to what fits on every worker. With `strict` the null
-    block counts, too, where a request of that length must fit (K-1). A worker without layers, where others have some,
-    gets the common number of blocks and groups without layers [C-10].
+    With `original_max_model_len` -1 `max_model_len` is lowered to what fits on every worker. The null block counts,
+    too, where a request of that length must fit [C-17]; without `strict` it does not, as in vLLM 0.23.0, and such a
+    request may stall. A worker without layers, where others have some, gets the common number of blocks and groups
+    without layers [C-10].
 
     ValueError if a layer's spec has no manager, if a request does not fit, or if the lists differ in length [C-14];
     AssertionError if workers disagree about a layer.
@@ -47,15 +48,15 @@ def get_kv_cache_configs(
     projected = [_project_kv_cache_groups_to_worker(groups, own) for own in kv_cache_specs]
     working = [worker for worker, own in enumerate(kv_cache_specs) if own]
     memory = {worker: _budget(vllm_config, projected[worker], available_memory[worker]) for worker in working}
-    null_blocks = {worker: _pool_bytes_per_block(projected[worker]) if strict else 0 for worker in working}
+    uncounted = {worker: 0 if strict else _pool_bytes_per_block(projected[worker]) for worker in working}
     if vllm_config.model_config.original_max_model_len == -1:
         _auto_fit_max_model_len(
             vllm_config,
             [projected[worker] for worker in working],
-            [memory[worker] - null_blocks[worker] for worker in working],
+            [memory[worker] + uncounted[worker] for worker in working],
         )
     for worker in working:
-        _check_worker(vllm_config, projected[worker], memory[worker], null_blocks[worker])
+        _check_worker(vllm_config, projected[worker], memory[worker], uncounted[worker])
     configs = [
         _worker_config(vllm_config, worker, own, projected[worker], memory.get(worker, 0))
         for worker, own in enumerate(kv_cache_specs)
@@ -130,13 +131,13 @@ def _auto_fit_max_model_len(
         logger.info("max_model_len stays %d, which fits into the KV cache", model.max_model_len)
 
 
-def _check_worker(vllm_config: Any, groups: Sequence[KVCacheGroupSpec], memory: int, null_block: int) -> None:
-    """ValueError unless a request of `max_model_len` tokens fits into so many bytes, those of the null block aside."""
+def _check_worker(vllm_config: Any, groups: Sequence[KVCacheGroupSpec], memory: int, uncounted: int) -> None:
+    """ValueError unless a request of `max_model_len` tokens fits into so many bytes, those that do not count aside."""
     _check_enough_kv_cache_memory(
         memory,
-        lambda: _max_memory_usage_bytes_from_groups(vllm_config, groups) + null_block,
+        lambda: _max_memory_usage_bytes_from_groups(vllm_config, groups) - uncounted,
         vllm_config.model_config.max_model_len,
-        lambda available: _estimate_max_model_len_from_groups(vllm_config, groups, available - null_block),
+        lambda available: _estimate_max_model_len_from_groups(vllm_config, groups, available + uncounted),
     )
 
 

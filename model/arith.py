@@ -1,10 +1,10 @@
 """Every closed form of the core, as plain arithmetic on integers.
 
-These functions use only `+ - * // %`, `min`, `max` and comparisons, so that the proofs can run them on symbolic
+These functions use only `+ - * // %`, `min`, `max`, `gcd` and comparisons, so that the proofs can run them on symbolic
 integers. Letters as in core.md: `b` tokens per block table entry, `c` computed tokens, `w` window, `k` chunk.
 """
 
-from collections.abc import Sequence
+from math import gcd
 
 
 def cdiv(x: int, y: int) -> int:
@@ -62,85 +62,17 @@ def cap_sliding(w: int, b: int, max_batched: int, max_len: int) -> int:
     return cdiv(min(w - 1 + max_batched, max_len), b) + 1
 
 
-def cap_chunked(k: int, b: int, common: int, max_batched: int, max_len: int) -> int:
-    """Most blocks a chunked-local request holds at once; `common` is gcd(b, k) (T6, S-13).
+def cap_chunked(k: int, b: int, max_batched: int, max_len: int) -> int:
+    """Most blocks a chunked-local request holds at once (T6, S-13).
 
-    A chunk that starts inside a block drags up to `b - common` dead tokens along.
+    A chunk that starts inside a block drags up to `b - gcd(b, k)` dead tokens along.
     """
-    return cdiv(min(k + max_batched + b - common, max_len), b)
-
-
-def in_segment_tail(i: int, shift: int, per: int, need: int) -> bool:
-    """True if block `i` is among the last `need` blocks before a multiple of `per` blocks, moved right by `shift`
-    (T10)."""
-    return i >= shift and (i - shift) % per >= per - need
-
-
-def replay_boundary(num_prompt_tokens: int, alignment: int) -> int:
-    """Longest aligned hit that an exact replay of the prompt can have, in tokens (T11)."""
-    return down(num_prompt_tokens - 1, alignment)
-
-
-def in_boundary_tail(i: int, shift: int, boundary: int, need: int) -> bool:
-    """True if block `i` is among the last `need` blocks before block `boundary`, moved right by `shift` (T10)."""
-    return boundary + shift - need <= i < boundary + shift
+    return cdiv(min(k + max_batched + b - gcd(b, k), max_len), b)
 
 
 def up(x: int, unit: int) -> int:
     """Smallest multiple of `unit` not below `x`."""
     return cdiv(x, unit) * unit
-
-
-def nvfp4_width(width: int) -> int:
-    """Bytes of `width` 4-bit numbers and of one scale byte for 16 of them (specs-and-config.md §3, S-11)."""
-    return cdiv(width, 2) + cdiv(width, 16)
-
-
-def page_keys_values(b: int, h: int, d: int, v: int, z: int) -> int:
-    """Bytes of `b` tokens with `h` heads, a key `d` and a value `v` wide each, `z` bytes a number (§3)."""
-    return b * h * (d + v) * z
-
-
-def page_latent(t: int, h: int, d: int, z: int) -> int:
-    """Bytes of `t` stored tokens with one compressed vector `d` wide for each of `h` heads (§3)."""
-    return t * h * d * z
-
-
-def scale_bytes(b: int, h: int) -> int:
-    """Bytes of two float32 scales for each of `b` tokens and `h` heads (§3)."""
-    return 8 * b * h
-
-
-def blocks_full(max_len: int, parallel: int, b: int) -> int:
-    """Blocks of a whole sequence that is spread over `parallel` ranks (§3, I12)."""
-    return cdiv(cdiv(max_len, parallel), b)
-
-
-def blocks_that_fit(memory: int, block_bytes: int) -> int:
-    """Blocks of so many bytes in so much memory; none where there is less than none (§11, I1, C-11)."""
-    return max(0, memory // block_bytes)
-
-
-def blocks_per_layer(memory: int, page: int, num_layers: int) -> int:
-    """Blocks for each of `num_layers` layers that share the memory evenly (§11)."""
-    return max(0, memory // page // num_layers)
-
-
-def group_size(lo: int, hi: int) -> int:
-    """Layers of a group where the rarest type has `lo` layers and the most frequent one `hi` (§10.1)."""
-    return hi if 2 * hi < 3 * lo else lo
-
-
-def padding(values: Sequence[int], unit: int) -> int:
-    """Sum of what must be added to the values to make each a multiple of `unit` (§10.2)."""
-    return sum(up(x, unit) - x for x in values)
-
-
-def approximate_gcd(values: Sequence[int], lower_bound: int) -> int:
-    """The unit from `lower_bound` to the largest value with the least padding, the largest such unit on ties; the
-    lower bound where it exceeds every value (§10.2, I6). Values and bound are positive."""
-    units = range(lower_bound, max(values) + 1)
-    return min(units, key=lambda unit: (padding(values, unit), -unit), default=lower_bound)
 
 
 def usage(num_free: int, num_blocks: int) -> float:

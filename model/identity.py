@@ -45,12 +45,16 @@ def overlapping_items(items: Sequence[Item], start: int, end: int) -> list[Item]
 def extra_keys(submit: Submit, start: int, end: int) -> tuple[ExtraKey, ...]:
     """What besides the tokens decides the content of the block `start .. end - 1`: (tag, value) pairs.
 
-    Multimodal items count with their offset relative to the block, since text tokens may equal the placeholder
-    (vllm-project/vllm#36708). The salt is a key of the first block only: all others inherit it.
+    An item counts with its place relative to the block, since text tokens may equal the placeholder
+    (vllm-project/vllm#36708), and with its length, since an identifier may have several. Rows count with their places:
+    where no row stands, the token is content. The salt is a key of the first block only: all others inherit it.
     """
-    items = overlapping_items(submit.items, start, end)
-    adapter: list[ExtraKey] = [("adapter", submit.adapter)] if submit.adapter else []
-    item_keys: list[ExtraKey] = [("item", (item.identifier, item.offset - start)) for item in items]
+    adapter: list[ExtraKey] = [("adapter", (submit.adapter, submit.adapter_version))] if submit.adapter else []
+    items: list[ExtraKey] = [
+        ("item", (item.identifier, item.offset - start, item.length))
+        for item in overlapping_items(submit.items, start, end)
+    ]
     salt: list[ExtraKey] = [("salt", submit.salt)] if submit.salt and start == 0 else []
-    embeds: list[ExtraKey] = [("embeds", submit.embeds[start:end])] if submit.embeds is not None else []
-    return (*adapter, *item_keys, *salt, *embeds)
+    embeds = submit.embeds[start:end] if submit.embeds is not None else ()
+    rows = tuple((place, row) for place, row in enumerate(embeds) if row is not None)
+    return (*adapter, *items, *salt, *([("embeds", rows)] if rows else []))

@@ -1,136 +1,67 @@
-"""Coordination of the groups: the longest hit that all groups have, and how far each registers (core.md §§8, 9)."""
+"""What a prefix cache is for: which hit a lookup finds, and which blocks are worth registering for it (core.md §§8, 9).
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+A hit may end at a *boundary*, a multiple of the alignment. It needs, in every group, the blocks from `Rule.first` to
+`Rule.end`: those that the query behind it reads and, where a draft model reads on, the block behind it.
+"""
+
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
-from . import arith
-from .attention import Hit, Rule, demand
-from .identity import Identity
-from .ops import NULL, SLIDING_FAMILY, Shape
-from .state import Key
+from .arith import down, up
+from .attention import Rule, demand
+from .ops import SLIDING_FAMILY, Shape
 
 
-class SpecGroup(NamedTuple):
-    """Groups with equal specs: they are looked up together."""
+def check(shape: Shape, rules: Sequence[Rule]) -> None:
+    """CoreError unless the block sizes and the retention interval of the shape go together (core.md §9)."""
+    unit = shape.scheduler_block_size
+    demand(unit % shape.hash_block_size == 0 and all(unit % rule.b == 0 for rule in rules))
+    retention = shape.retention_interval
+    if retention is not None:
+        windows = any(group.kind in SLIDING_FAMILY for group in shape.groups)
+        demand(windows and retention >= 0 and retention % unit == 0, "ValueError")
+    if shape.caching and len(rules) == 1:
+        demand(rules[0].b == shape.hash_block_size)
+    elif shape.caching:
+        demand(all(rule.group.block_size % shape.hash_block_size == 0 for rule in rules))
+        demand(shape.parallel == 1 and len({group.spec for group in shape.groups}) > 1)
 
-    rule: Rule
-    groups: tuple[int, ...]
-    eagle: bool
+
+def alignment(shape: Shape, rules: Sequence[Rule]) -> int:
+    """Hits end at multiples of so many tokens: the scheduler block size; with one group, its own."""
+    return rules[0].b if len(rules) == 1 else shape.scheduler_block_size
 
 
-class Query(NamedTuple):
-    """The inputs of a lookup."""
-
-    chain: Sequence[Identity]  # content of the request's hash blocks
-    limit: int  # most tokens that the hit may have
-    earliest: Mapping[Key, int]  # what is registered
+def least_behind(rules: Sequence[Rule]) -> int:
+    """Tokens that lie behind every hit: the last one, which is always computed again (T13), or a block for drafts."""
+    return max([1, *(rule.behind for rule in rules)])
 
 
-class Coordinator:
-    """The groups of one core, taken together."""
+def longest_hit(rules: Sequence[Rule], unit: int, num_tokens: int, found: Callable[[int, int], bool]) -> int:
+    """Tokens of the longest hit in a request of so many tokens, 0 if there is none (T14).
 
-    def __init__(self, shape: Shape, rules: Sequence[Rule]) -> None:
-        self.shape = shape
-        self.rules = rules
-        self.alignment = rules[0].b if len(rules) == 1 else shape.scheduler_block_size
-        """Hits end at multiples of so many tokens; with a single group, at the ends of its blocks."""
-        demand(shape.scheduler_block_size % shape.hash_block_size == 0)
-        demand(all(shape.scheduler_block_size % rule.b == 0 for rule in rules))
-        retention = shape.retention_interval
-        if retention is not None:
-            windows = any(group.kind in SLIDING_FAMILY for group in shape.groups)
-            demand(windows and retention >= 0 and retention % shape.scheduler_block_size == 0, "ValueError")
-        by_spec: dict[tuple[object, ...], list[int]] = {}
-        for index, group in enumerate(shape.groups):
-            by_spec.setdefault(group.spec, []).append(index)
-        flagged = {index for index, group in enumerate(shape.groups) if group.eagle}
-        if shape.eagle and not flagged:
-            flagged = set(range(len(rules)))
-        specs = [SpecGroup(rules[same[0]], tuple(same), not flagged.isdisjoint(same)) for same in by_spec.values()]
-        self.spec_groups = sorted(specs, key=lambda spec_group: not spec_group.rule.is_full)
-        self.eagle_groups = {index for spec_group in specs if spec_group.eagle for index in spec_group.groups}
-        if shape.caching and len(rules) == 1:
-            demand(rules[0].b == shape.hash_block_size)
-        elif shape.caching:
-            demand(all(rule.group.block_size % shape.hash_block_size == 0 for rule in rules))
-            demand(shape.parallel == 1 and len(specs) > 1)
+    It is a multiple of `unit`, and `found(group, i)` is true for every block `i` that it needs in any group.
+    """
+    length = down(num_tokens - least_behind(rules), unit)
+    while length > 0 and not all(served(rule, length, partial(found, group)) for group, rule in enumerate(rules)):
+        length -= unit
+    return max(0, length)
 
-    def identity(self, chain: Sequence[Identity], rule: Rule, i: int) -> Identity:
-        """The identity of block `i` of a table with this rule: the content up to the block's end."""
-        return chain[(i + 1) * rule.b // self.shape.hash_block_size - 1]
 
-    def cacheable(self, group: int, num_tokens: int) -> int:
-        """Leading tokens that a group may register: up to the last common boundary; with eagle one block more."""
-        if len(self.rules) == 1:
-            return num_tokens
-        aligned = arith.down(num_tokens, self.shape.scheduler_block_size)
-        if aligned and group in self.eagle_groups:
-            return min(num_tokens, aligned + self.rules[group].b)
-        return aligned
+def served(rule: Rule, length: int, found: Callable[[int], bool]) -> bool:
+    """True if one group has every block that a hit of so many tokens needs."""
+    return all(found(i) for i in range(rule.first(length), rule.end(length)))
 
-    def longest_hit(self, query: Query, reached: Counter[str]) -> tuple[int, list[list[int]]]:
-        """Tokens of the longest hit, and its blocks per group, null where not needed."""
-        length, hits = self.common_hit(query)
-        blocks: list[list[int]] = [[] for _ in self.rules]
-        for spec_group, hit in hits.items():
-            entries = range(self.end(spec_group, hit, length))
-            named = [(i >= hit.start, self.identity(query.chain, spec_group.rule, i)) for i in entries]
-            for group in spec_group.groups:
-                blocks[group] = [query.earliest[group, identity] if real else NULL for real, identity in named]
-        self._note(query, length, hits, reached)
-        return length, blocks
 
-    def _note(self, query: Query, length: int, hits: Mapping[SpecGroup, Hit], reached: Counter[str]) -> None:
-        """Count the interesting situations of a lookup."""
-        reached["hit"] += length > 0
-        reached["hit with null entries"] += any(hit.start > 0 for hit in hits.values())
-        reached["hit cut by another group"] += any(hit.stop * spec.rule.b > length for spec, hit in hits.items())
-        first = self.spec_groups[0]
-        whole = self.hit(first, query, query.limit, False).stop
-        kept = self.hit(first, query, query.limit, first.eagle and first.rule.drops).stop
-        reached["eagle drop"] += kept < whole
-        if first.rule.is_full:
-            registered = first.rule.run(partial(self.found, first, query), 0, query.limit)
-            reached["hit cut by the alignment"] += whole < registered
+def replay_boundary(rules: Sequence[Rule], unit: int, num_prompt_tokens: int) -> int:
+    """Where the hit of an exact replay of the prompt can end at most (T11); below 1 if it can have none."""
+    return down(num_prompt_tokens - least_behind(rules), unit)
 
-    def end(self, spec_group: SpecGroup, hit: Hit, length: int) -> int:
-        """Number of entries of a hit that belong to the common length, in every group (vllm-project/vllm#40868)."""
-        return min(hit.stop, length // spec_group.rule.b)
 
-    def common_hit(self, query: Query) -> tuple[int, dict[SpecGroup, Hit]]:
-        """Each type in turn accepts the candidate length or shrinks it, until a round shrinks nothing (T14).
+def worth_registering(rule: Rule, i: int, interval: int, replay: int) -> bool:
+    """True if a hit at some boundary needs block `i`: one at a multiple of `interval`, or at the boundary `replay`.
 
-        An eagle type may reach a block beyond the candidate and gives one up; once for each candidate, so it does so
-        again after another type has shrunk the length. One round is enough for full attention and one other type.
-        """
-        length, hits = query.limit, {}  # type: int, dict[SpecGroup, Hit]
-        dropped: set[SpecGroup] = set()
-        one_round = len(self.spec_groups) <= 1 + self.spec_groups[0].rule.is_full
-        while True:
-            before = length
-            for spec_group in self.spec_groups:
-                rule = spec_group.rule
-                if spec_group.rule.is_full and spec_group in hits:
-                    length = arith.down(length, rule.b)
-                    continue
-                drop = spec_group.eagle and rule.drops and spec_group not in dropped
-                reach = min(length + rule.b, query.limit) if drop else length
-                hits[spec_group] = hit = self.hit(spec_group, query, reach, drop)
-                if drop:
-                    dropped.add(spec_group)
-                elif hit.stop * rule.b < length:
-                    dropped.clear()
-                length = hit.stop * rule.b
-            if one_round or length >= before:
-                return length, hits
-
-    def found(self, spec_group: SpecGroup, query: Query, i: int) -> bool:
-        """True if block `i` of the content is registered in every group of the type."""
-        identity = self.identity(query.chain, spec_group.rule, i)
-        return all((group, identity) in query.earliest for group in spec_group.groups)
-
-    def hit(self, spec_group: SpecGroup, query: Query, limit: int, drop: bool) -> Hit:
-        """The longest hit of one type within `limit` tokens."""
-        return spec_group.rule.hit(partial(self.found, spec_group, query), limit, drop, self.alignment)
+    If any multiple does, the next one on either side of the block does (T10). An interval of 0 stands for none.
+    """
+    nearest = [down(i * rule.b, interval), up((i + 1) * rule.b, interval)] if interval else []
+    return any(rule.first(length) <= i < rule.end(length) for length in (*nearest, replay) if length > 0)

@@ -7,13 +7,12 @@ frozen data and survive a round trip through JSON unchanged, so a list of operat
 Units: lengths and counts of tokens are in tokens, ids and counts of blocks in blocks. Block 0 is the null block.
 """
 
-import types
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from math import lcm
-from typing import Literal, Protocol, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
+from typing import Literal, Protocol, TypeAlias, TypeVar, get_args
 
-from .cause import Cause, Frame, cause_of
+from .cause import Cause, cause_of
 
 Kind: TypeAlias = Literal["full", "mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross"]
 MambaMode: TypeAlias = Literal["none", "all", "align"]
@@ -124,9 +123,10 @@ class Submit(OnRequest):
 
     prompt: tuple[int, ...]
     adapter: str | None = None
+    adapter_version: str = ""  # tells weights apart that were loaded under one name, where the caller can say so
     salt: str | None = None
-    items: tuple[Item, ...] = ()
-    embeds: tuple[int, ...] | None = None  # content of the embedding rows, a number a token; all token ids are then 0
+    items: tuple[Item, ...] = ()  # may overlap, nest and stand in any order
+    embeds: tuple[int | None, ...] | None = None  # content of the embedding row at each position; None: the token
     skip_lookup: bool = False
 
 
@@ -276,109 +276,3 @@ def error_kind(error: BaseException) -> str:
 def failed(error: BaseException) -> Failed:
     """The outcome of a call that raised this exception, with its cause. To be called where the exception is caught."""
     return Failed(error_kind(error), cause_of(error))
-
-
-# JSON, read strictly: what a field may hold is what its annotation says.
-
-Record: TypeAlias = Group | Shape | Item | Operation | Frame | Cause | Outcome
-_RECORDS: tuple[type[Record], ...] = (Group, Shape, Item, Frame, Cause, *OPERATIONS.values(), *OUTCOMES.values())
-_HINTS: Mapping[object, Mapping[str, object]] = {kind: get_type_hints(kind) for kind in _RECORDS}
-_REQUIRED: Mapping[object, list[str]] = {
-    kind: [field.name for field in fields(kind) if field.default is MISSING] for kind in _RECORDS
-}
-
-
-def to_json(data: object) -> object:
-    """JSON-ready form of a shape, an operation or an outcome; fields at their default are left out.
-
-    >>> to_json(Allocate("a", 3, hit=True))
-    {'op': 'Allocate', 'request': 'a', 'new_tokens': 3, 'hit': True}
-    """
-    if isinstance(data, tuple):
-        return [to_json(element) for element in data]
-    if not isinstance(data, Record):
-        return data
-    name = type(data).__name__
-    tag: dict[str, object] = {"op": name} if name in OPERATIONS else {"outcome": name} if name in OUTCOMES else {}
-    values = {field: getattr(data, field.name) for field in fields(data)}
-    return tag | {field.name: to_json(value) for field, value in values.items() if value != field.default}
-
-
-def shape_from_json(raw: object) -> Shape:
-    """The shape that `to_json` wrote. ValueError says what is wrong and where in the document."""
-    return _record(Shape, raw, "shape")
-
-
-def operation_from_json(raw: object, where: str = "operation") -> Operation:
-    """The operation that `to_json` wrote. ValueError says what is wrong and where.
-
-    >>> operation_from_json({"op": "Reset"})
-    Reset()
-    """
-    return _tagged("op", OPERATIONS, raw, where)
-
-
-def outcome_from_json(raw: object, where: str = "outcome") -> Outcome:
-    """The outcome that `to_json` wrote. ValueError says what is wrong and where."""
-    return _tagged("outcome", OUTCOMES, raw, where)
-
-
-def cause_from_json(raw: object, where: str = "cause") -> Cause:
-    """The cause that `to_json` wrote. ValueError says what is wrong and where."""
-    return _record(Cause, raw, where)
-
-
-def _wrong(where: str, expected: str, raw: object) -> ValueError:
-    return ValueError(f"{where}: expected {expected}, got {type(raw).__name__}")
-
-
-def _tagged(tag: str, kinds: Mapping[str, type[T]], raw: object, where: str) -> T:
-    """The record whose kind stands in its field `tag`."""
-    if not isinstance(raw, dict):
-        raise _wrong(where, "an object", raw)
-    name = raw.get(tag)
-    if not isinstance(name, str) or name not in kinds:
-        raise ValueError(f"{where}.{tag}: expected one of {', '.join(kinds)}, got {name!r}")
-    return _record(kinds[name], {key: value for key, value in raw.items() if key != tag}, where)
-
-
-def _record(kind: type[T], raw: object, where: str) -> T:
-    if not isinstance(raw, dict):
-        raise _wrong(where, "an object", raw)
-    hints = _HINTS[kind]
-    for name in raw:
-        if name not in hints:
-            raise ValueError(f"{where}: unknown field {name!r}; {kind.__name__} has {', '.join(hints) or 'none'}")
-    for name in _REQUIRED[kind]:
-        if name not in raw:
-            raise ValueError(f"{where}: field {name!r} of {kind.__name__} is missing")
-    return kind(**{name: _typed(hints[name], value, f"{where}.{name}") for name, value in raw.items()})
-
-
-def _typed(hint: object, raw: object, where: str) -> object:
-    """`raw` as the annotated type, or ValueError; a bool is no int."""
-    origin, choices = get_origin(hint), get_args(hint)
-    if hint is _HINTS[Done]["value"]:
-        return _value(raw, where)
-    if origin is types.UnionType:  # always "… or None"
-        return None if raw is None else _typed(choices[0], raw, where)
-    if origin is tuple:
-        if not isinstance(raw, list):
-            raise _wrong(where, "an array", raw)
-        return tuple(_typed(choices[0], element, f"{where}[{i}]") for i, element in enumerate(raw))
-    if isinstance(hint, type) and hint in _HINTS:
-        return _record(hint, raw, where)
-    if origin is Literal:
-        if raw not in choices:
-            raise ValueError(f"{where}: expected one of {', '.join(choices)}, got {raw!r}")
-    elif type(raw) is not hint:
-        raise _wrong(where, getattr(hint, "__name__", str(hint)), raw)
-    return raw
-
-
-def _value(raw: object, where: str) -> Value:
-    if isinstance(raw, list):
-        return tuple(_value(element, f"{where}[{i}]") for i, element in enumerate(raw))
-    if raw is None or isinstance(raw, bool | int | float | str):
-        return raw
-    raise _wrong(where, "a number, a text, a truth value, null or an array", raw)

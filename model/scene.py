@@ -24,8 +24,8 @@ class Holdings(Protocol):
         ...
 
     @property
-    def out_of_reach(self) -> Sequence[int]:
-        """Blocks that are not visible outside the core, so that no operation may touch them."""
+    def sinks(self) -> Sequence[int]:
+        """Blocks that the core has set aside for ever, so that no operation may touch them."""
         ...
 
     @property
@@ -49,11 +49,6 @@ class Scene(Protocol):
     @property
     def requests(self) -> Mapping[str, Request]:
         """Requests that were submitted and not freed yet."""
-        ...
-
-    @property
-    def item_lengths(self) -> Mapping[str, int]:
-        """Lengths in tokens of the multimodal items seen so far, by identifier."""
         ...
 
     @property

@@ -1,12 +1,11 @@
-"""The snapshot: what can be observed of a core after an operation; and the difference between two snapshots.
+"""The snapshot: what can be observed of a core after an operation.
 
 Model and targets fill in the same record, so that snapshots are compared with `==`. Identities (content in the model,
 digests in a target) appear in it as *labels*: small integers, numbered in the order in which a side first shows an
 identity. Both sides are read in the same order, so if all labels agree, contents and digests correspond one to one.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from .identity import ExtraKey
@@ -71,38 +70,3 @@ def event_value(event: Event, labels: Labels, groups: Sequence[Group] = ()) -> V
 def _plain_keys(keys: tuple[ExtraKey, ...], labels: Labels) -> Value:
     """Extra keys without their tags, as events show them; embeddings, shown as a digest, become a label."""
     return tuple(("bytes", labels(("bytes", value))) if tag == "embeds" else value for tag, value in keys) or None
-
-
-def first_difference(ours: Snapshot, theirs: Snapshot) -> str | None:
-    """Name of the first field in which two snapshots differ, or None."""
-    if ours == theirs:
-        return None
-    return next(name for name in Snapshot._fields if getattr(ours, name) != getattr(theirs, name))
-
-
-def difference(before: Snapshot, after: Snapshot) -> list[str]:
-    """What changed, one line each, in the reader's terms.
-
-    >>> blank = Snapshot([1, 2], 2, 0.0, [0, 0, 0], [{}], [{}], [None] * 3, [None] * 3, 0, (), [[]], None)
-    >>> difference(blank, blank._replace(free=[2], num_free=1))
-    ['free: [1, 2] -> [2]', 'num_free: 2 -> 1']
-    """
-    return [line for name in Snapshot._fields for line in _changes(name, getattr(before, name), getattr(after, name))]
-
-
-def _changes(name: str, old: object, new: object) -> Iterator[str]:
-    if old == new:
-        return
-    if name in ("ref_cnt", "labels", "earliest") and isinstance(old, list) and isinstance(new, list):
-        pairs = zip_longest(old, new)
-        changed = (f"{block}: {was} -> {now}" for block, (was, now) in enumerate(pairs) if was != now)
-        yield f"{name}: block " + ", ".join(changed)
-    elif name in ("tables", "registered") and isinstance(old, list) and isinstance(new, list):
-        for group, (was, now) in enumerate(zip(old, new, strict=True)):
-            for request in sorted(was.keys() | now.keys()):
-                if was.get(request) != now.get(request):
-                    yield f"{name}: group {group}, {request}: {was.get(request)} -> {now.get(request)}"
-    elif isinstance(old, list | tuple) and isinstance(new, list | tuple) and new[: len(old)] == old:
-        yield f"{name}: ... + {new[len(old) :]}"
-    else:
-        yield f"{name}: {old} -> {new}"

@@ -4,7 +4,6 @@ Nothing is stored that follows from something else: a block's reference count is
 block is free if nothing holds it, and the free queue is the free blocks in the order in which they were freed.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -48,13 +47,10 @@ class State:
     def __init__(self, num_blocks: int, num_groups: int) -> None:
         self.num_blocks = num_blocks
         self.tables: list[dict[str, list[int]]] = [{} for _ in range(num_groups)]
-        self.out_of_reach: list[int] = []  # always empty here: the model also says what happens to sinks
         self.outside: list[int] = []  # held by outside holders (connectors), once per reference
         self.sinks: list[int] = []  # set aside for ever (core.md §7, sink)
         self.identity: dict[int, Key] = {}  # of registered blocks, in the order in which they were registered
         self.events: list[Event] = []  # what happened to identities and was not drained yet, in order (core.md §5)
-        self.reached: Counter[str] = Counter()  # how often each interesting situation came up
-        self.hit_before: set[int] = set()  # registered blocks that were part of some hit
         self._let_go_at = list(range(num_blocks))
         self._front = 0
         self._back = num_blocks
@@ -98,10 +94,6 @@ class State:
         if block in self.identity:
             group, identity = self.identity.pop(block)
             self.events.append(Removed(identity, group))
-            self.reached["registered block evicted"] += 1
-            if block not in self.hit_before:
-                self.reached["evicted without ever being hit"] += 1
-            self.hit_before.discard(block)
 
     def let_go(self, blocks: Sequence[int], front: bool = False) -> None:
         """One reference to each of `blocks` has been dropped. Blocks that nothing holds now enter the free queue.
@@ -114,7 +106,6 @@ class State:
         freed = [block for block in last_places if block != NULL and not counts[block]]
         if front:
             self._front -= len(freed)
-            self.reached["freed to the front"] += bool(freed)
         for place, block in enumerate(freed, self._front if front else self._back):
             self._let_go_at[block] = place
         if not front:
@@ -136,5 +127,4 @@ class State:
     def register(self, block: int, key: Key) -> None:
         """Give the block this identity. AssertionError if it has one already."""
         demand(block not in self.identity)
-        self.reached["second block under one identity"] += key in self.identity.values()
         self.identity[block] = key

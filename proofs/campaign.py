@@ -12,12 +12,24 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from tempfile import TemporaryFile
 from typing import Any
 
+from .cross_check import together
 from .theorem import Verdict
 
 SETTLE_S = 240.0
 """A theorem that takes longer counts as undecided; its process is ended."""
+BRIEFLY_S = 0.1
+"""For a question with only those hypotheses that the first solver took."""
+TOGETHER = 12
+"""So many short questions are asked as one at first."""
+SHORT = 2000
+"""Characters of a short question."""
+PATIENCE_S = 20.0
+"""More than a solver was given, since other processes may take its time."""
+SAID_MOST = 4096
+"""Bytes of what a process has written to stderr that are looked at when it is lost."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +41,11 @@ class Interpreter:
     python: str = sys.executable
     environment: Mapping[str, str] | None = None
     arguments: tuple[str, ...] = ()
+
+    @property
+    def process(self) -> object:
+        """Equal for places that share a process: its solver then answers a question once that both lead to."""
+        return self.python, None if self.environment is None else frozenset(self.environment.items()), self.arguments
 
 
 @dataclass(frozen=True)
@@ -52,18 +69,19 @@ class Result:
 
 
 class WorkerLostError(Exception):
-    """The process ended or gave no answer in time; says which."""
+    """The process ended or gave no answer in time; says which, and what the process said last."""
 
 
 class Worker:
     """A process that answers one request after the other."""
 
     def __init__(self, where: Interpreter) -> None:
+        self._said = TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             [where.python, "-m", "blockproof.proofs.worker", *where.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._said,
             env=None if where.environment is None else dict(where.environment),
             start_new_session=True,
         )
@@ -78,25 +96,37 @@ class Worker:
             self._requests.write(json.dumps(request).encode() + b"\n")
             self._requests.flush()
         except OSError as error:
-            self.close()
-            raise WorkerLostError("the process has ended") from error
+            raise self._lost("the process has ended") from error
         while b"\n" not in self._read:
             ready, _, _ = select.select([self._answers], [], [], seconds)
             data = os.read(self._answers.fileno(), 1 << 16) if ready else b""
             if not data:
-                self.close()
-                raise WorkerLostError("the process has ended" if ready else f"no answer within {seconds:g} s")
+                raise self._lost("the process has ended" if ready else f"no answer within {seconds:g} s")
             self._read += data
         line, _, self._read = self._read.partition(b"\n")
         return json.loads(line)
+
+    def _lost(self, how: str) -> WorkerLostError:
+        """The error, with the last line that the process wrote to stderr. Ends the process."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(0.2)
+        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - SAID_MOST))
+        lines = self._said.read().decode(errors="replace").strip().splitlines()
+        self.close()
+        return WorkerLostError(": ".join([how, *lines[-1:]]))
 
     def close(self) -> None:
         """End the process; does nothing more if it has ended already."""
         self._process.kill()
         self._process.wait()
+        self._said.close()
         with suppress(BrokenPipeError):  # closing writes what is still buffered, and nobody is left to read it
             self._requests.close()
         self._answers.close()
+
+
+Workers = dict[object, Worker]
+"""By `Interpreter.process`."""
 
 
 class Campaign:
@@ -143,7 +173,7 @@ class Campaign:
                 self._failures.append(error)
 
     def _settle_all(self, waiting: "SimpleQueue[Task]", done: Callable[[Result], None]) -> None:
-        workers: dict[str, Worker] = {}
+        workers: Workers = {}
         while not self._stopped:
             try:
                 task = waiting.get_nowait()
@@ -160,42 +190,67 @@ class Campaign:
                 with self._lock:
                     done(result)
 
-    def _settled(self, theorem: str, where: Interpreter, with_controls: bool, workers: dict[str, Worker]) -> Verdict:
+    def _settled(self, theorem: str, where: Interpreter, with_controls: bool, workers: Workers) -> Verdict:
         request = {"settle": theorem, "subject": where.subject, "seconds": self.seconds, "controls": with_controls}
         try:
-            return Verdict(**self._worker(where, workers).ask(request, SETTLE_S))
+            answer = self._worker(where, workers).ask(request, SETTLE_S)
         except WorkerLostError as lost:
-            workers.pop(where.subject, None)
-            return Verdict(theorem, where.subject, "undecided", message=str(lost))
+            workers.pop(where.process, None)
+            answer = {"error": str(lost)}
+        if "error" in answer:
+            return Verdict(theorem, where.subject, "undecided", message=answer["error"])
+        return Verdict(**answer)
 
-    def _worker(self, where: Interpreter, workers: dict[str, Worker]) -> Worker:
-        if where.subject not in workers:
-            workers[where.subject] = Worker(where)
-            self._workers.append(workers[where.subject])
-        return workers[where.subject]
+    def _worker(self, where: Interpreter, workers: Workers) -> Worker:
+        if where.process not in workers:
+            workers[where.process] = Worker(where)
+            self._workers.append(workers[where.process])
+        return workers[where.process]
 
-    def _confirm(self, result: Result, workers: dict[str, Worker]) -> None:
+    def _confirm(self, result: Result, workers: Workers) -> None:
         """Both solvers must agree: on what is proved, and on what can happen."""
         start = time.perf_counter()
         questions = [(text, "unsat") for text in result.verdict.smtlib]
         questions += [(text, "sat") for text in result.verdict.satisfiable]
+        self._agree_on_many(result, workers)
         for text, expected in dict.fromkeys(questions):
-            said = self._opinion(text, workers)
+            brief = result.verdict.needed.get(text, text)
+            said = self._opinion(brief, workers, BRIEFLY_S) if brief != text else ""
+            if said != expected:  # fewer hypotheses are quicker to read, but some help
+                said = self._opinion(text, workers, self.seconds)
             if said == expected:
                 result.confirmed += 1
             else:
                 result.disputed.append((text, said))
         result.opinion_seconds = time.perf_counter() - start
 
-    def _opinion(self, text: str, workers: dict[str, Worker]) -> str:
+    def _agree_on_many(self, result: Result, workers: Workers) -> None:
+        """Ask about short questions together, whether any can be answered `sat`: much of the time goes into beginning.
+        What the second solver does not agree on so is asked one by one."""
+        briefs = [result.verdict.needed.get(text, text) for text in result.verdict.smtlib]
+        new = {self._key(text): text for text in briefs if len(text) <= SHORT and self._key(text) not in self._opinions}
+        keys = list(new)
+        for begin in range(0, len(keys), TOGETHER):
+            some = keys[begin : begin + TOGETHER]
+            text = together([new[key] for key in some]) if len(some) > 1 else ""
+            if text and self._opinion(text, workers, 2 * BRIEFLY_S) == "unsat":
+                self._opinions |= dict.fromkeys(some, "unsat")
+
+    @staticmethod
+    def _key(text: str) -> str:
+        """The same for a question under another name."""
+        return hashlib.sha256(text.partition("\n")[2].encode()).hexdigest()
+
+    def _opinion(self, text: str, workers: Workers, seconds: float) -> str:
         """What the second solver says; the same question under another name is not asked again."""
-        key = hashlib.sha256(text.partition("\n")[2].encode()).hexdigest()
+        key = self._key(text)
         if key not in self._opinions:
             opinion = Interpreter("second opinion")
             try:
-                request = {"opinion": text, "seconds": self.seconds}
-                self._opinions[key] = str(self._worker(opinion, workers).ask(request, 4 * self.seconds))
+                request = {"opinion": text, "seconds": seconds}
+                said = self._worker(opinion, workers).ask(request, 4 * seconds + PATIENCE_S)
             except WorkerLostError as lost:
-                workers.pop(opinion.subject, None)
-                self._opinions[key] = f"unknown: {lost}"
+                workers.pop(opinion.process, None)
+                said = {"error": str(lost)}
+            self._opinions[key] = f"unknown: {said['error']}" if isinstance(said, dict) else str(said)
         return self._opinions[key]

@@ -72,7 +72,7 @@ def use(law: Callable[..., Any], *values: Number) -> None:
     run = running()
     general = [symbol(f"any_{number}") for number in range(len(values))]
     run.law(law.__name__, _without_forks(law, general))
-    run.assume(_without_forks(law, values))
+    run.use(_without_forks(law, values))
 
 
 def _without_forks(law: Callable[..., Any], values: Sequence[Any]) -> z3.BoolRef:

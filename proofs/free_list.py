@@ -156,7 +156,7 @@ class SymbolicQueue:
             z3.Function(f"{stem}_{name}", z3.IntSort(), z3.IntSort()) for stem in ("at", "place", "spare", "number")
         )
         self._at, self._place, self._spare, self._number = at, place, spare, number
-        self._key = (type(self), name, str(self._n), str(self._gap))
+        self._of = (self._n, self._gap)
         self._places_met: dict[int, Any] = {}
         self.order = SymbolicOrder(n, at, place, lambda i: [i])
         self.heap = Heap(f.block_kind, name, self._assume_reference)
@@ -243,10 +243,10 @@ class SymbolicQueue:
 
     def _instance(self, name: str, fact: Callable[[Any], Any], x: Any) -> Any:
         """A fact for `x`. It is built once for a variable, which is then replaced: that is quicker by far."""
-        key = (name, *self._key)
+        key = (name, type(self), self._name, *(None if one is None else one.get_id() for one in self._of))
         if key not in _FACTS:
-            _FACTS[key] = fact(_VARIABLE)
-        return z3.substitute(_FACTS[key], (_VARIABLE, x))
+            _FACTS[key] = self._of, fact(_VARIABLE)  # terms are kept, so that no other one gets their identities
+        return z3.substitute(_FACTS[key][1], (_VARIABLE, x))
 
     def _fact_of_place(self, i: Any) -> Any:
         here, heap = self._at(i), self.heap
@@ -282,6 +282,10 @@ class SymbolicQueue:
         return []
 
 
+class OutOfOrderError(Exception):
+    """The core's own constructor makes a queue in which the invariant does not hold."""
+
+
 class PlainQueue:
     """A scene for a replay: the core's real queue with `n` real blocks, and real blocks that are not in it."""
 
@@ -291,6 +295,7 @@ class PlainQueue:
         self._spares: dict[int, Any] = {}
         self.order = PlainOrder(queued)
         self.queue = f.queue_kind(queued)
+        self._require_order()
 
     def block(self, place: int) -> Any:
         """The block at this place of the queue; below 0, the block of this number among those that are not in it."""
@@ -316,6 +321,13 @@ class PlainQueue:
     def unchanged(self) -> list[bool]:
         """True if links and counter are those of the beginning."""
         return self.reads(self.order)
+
+    def _require_order(self) -> None:
+        """OutOfOrderError unless the queue reads as it should at first: a proof begins with one that does."""
+        if not all(self.reads(self.order)):
+            raise OutOfOrderError(
+                f"the core's constructor makes no queue of {self.order.length} blocks that is in order"
+            )
 
     def _others(self) -> Sequence[Any]:
         """Blocks that were not in the queue."""

@@ -12,12 +12,13 @@ what a theorem covers is measured there.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import z3
 
 from .claims import every
+from .kernel import Account, each_follows
 from .solver import Obligation, ProofError, UndecidedError, solve
 from .symbolic import DECISIONS_MOST, Condition, Path, Run, symbol, term
 from .symbolic_builtins import symbolic_builtins
@@ -48,7 +49,7 @@ class HeapRun(Run):
         super().__init__(name, assumptions, unroll, seconds)
         self.granted: list[z3.BoolRef] = []
         self._only: set[tuple[bool, ...]] = set()
-        self._solver = z3.Solver()
+        self._solver = z3.SimpleSolver()
         self._told = 0
         self._of: Path | None = None
 
@@ -68,28 +69,13 @@ class HeapRun(Run):
             answer = self._seems_possible(condition)
             if not answer or not self._seems_possible(z3.Not(condition)):
                 self._only.add((*path.decisions, answer))
+                path.forced.add(step)
             else:
                 self._open.append([*path.decisions, False])
         path.decisions.append(answer)
         taken = condition if answer else z3.Not(condition)
         (self.granted if tuple(path.decisions) in self._only else path.hypotheses).append(taken)
         return answer
-
-    def follows(self, path: Path, claims: Sequence[z3.BoolRef]) -> Iterator[tuple[z3.BoolRef, ...] | None]:
-        """For each claim, facts and chosen answers from which it follows, most of the others left out; None if it does
-        not."""
-        solver = z3.Solver()
-        solver.set("timeout", max(1, int(self.seconds * 1000)))
-        labels = {f"hypothesis_{number}": formula for number, formula in enumerate(path.hypotheses)}
-        for label, formula in labels.items():
-            solver.add(z3.Implies(z3.Bool(label), formula))
-        switches = [z3.Bool(label) for label in labels]
-        for claim in claims:
-            if solver.check(*switches, z3.Not(claim)) != z3.unsat:
-                yield None
-                return
-            core = {str(formula) for formula in solver.unsat_core() if z3.is_const(formula)}
-            yield tuple(formula for label, formula in labels.items() if label in core)
 
     def example(self, path: Path, more: Sequence[z3.BoolRef]) -> z3.ModelRef | None:
         """Some heap of the path, if one is found at once."""
@@ -98,7 +84,7 @@ class HeapRun(Run):
 
     def _tell(self, path: Path) -> None:
         if self._of is not path:
-            self._of, self._told, self._solver, self.granted = path, 0, z3.Solver(), []
+            self._of, self._told, self._solver, self.granted = path, 0, z3.SimpleSolver(), []
             self._solver.set("timeout", max(1, int(self.seconds * 1000)))
         self._solver.add(*path.hypotheses[self._told :])
         self._told = len(path.hypotheses)
@@ -113,7 +99,7 @@ class HeapTheorem(Theorem):
     """A statement about all heaps that a scene allows, and all integers that satisfy the assumptions."""
 
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
-        """As every theorem; a path whose example does not satisfy the claim on real objects makes it `undecided`."""
+        """As every theorem; an example of a path that does not satisfy the claim on real objects refutes it, too."""
         start = time.perf_counter()
         verdict = _Settling(self, subject, seconds).verdict
         if with_controls and verdict.status in ("proved", "refuted"):
@@ -135,7 +121,7 @@ class _Settling:
 
     def __post_init__(self) -> None:
         theorem, control = self.theorem, self.control
-        self.verdict = Verdict(theorem.id, self.subject.name, "proved")
+        self.verdict = Verdict(theorem.id, self.subject.name, "undecided", bounded=theorem.bounded)
         self._watched = Watched(self.subject.modules(), ignore=control is not None)
         self._claim = control.claim if control is not None and control.claim is not None else theorem.claim
         assume = control.assume if control is not None and control.assume is not None else theorem.assume
@@ -144,12 +130,16 @@ class _Settling:
         try:
             assumptions = [condition for condition in assume(symbols) if condition is not True]
             self._run = HeapRun(f"{theorem.id} on {self.subject.name}", assumptions, theorem.unroll, self.seconds)
-            self._require_something()
+            self._account = Account(self._run.name, self._run.assumptions, self.seconds)
+            question = satisfiable_question(f"{self._run.name}: the assumptions", self._run.assumptions)
+            self.verdict.satisfiable.append(question)
             with symbolic_builtins(self.subject.modules()):
                 for path in self._run.paths(lambda: conditions(self._claim(self._functions, symbols))):
                     self.verdict.paths += 1
                     if not self._settled(path):
                         break
+                else:
+                    self.verdict.status = self._account.proved()
             self.verdict.questions = self._run.questions
         except UnavailableError as error:
             self.verdict.status, self.verdict.message = "unavailable", str(error)
@@ -158,13 +148,6 @@ class _Settling:
             self.verdict.smtlib += [error.smtlib] if isinstance(error, UndecidedError) else []
         self.verdict.covered = self._watched.functions()
 
-    def _require_something(self) -> None:
-        run = self._run
-        status, _ = solve(run.assumptions, run.seconds)
-        if status != "sat":
-            raise ProofError(f"{run.name}: the assumptions are {status}: a theorem about nothing")
-        self.verdict.satisfiable.append(satisfiable_question(f"{run.name}: the assumptions", run.assumptions))
-
     def _settled(self, path: Path) -> bool:
         """Prove what the path owes. False, with the verdict changed, if it does not hold."""
         name = f"{self._run.name}: path {self.verdict.paths}"
@@ -172,20 +155,22 @@ class _Settling:
             raise path.error
         if path.obligations:
             raise ProofError(f"{name}: lemmas and laws have no place in a claim about a heap")
-        claims = [z3.And(*self._run.granted)]
+        granted = z3.And(*self._run.granted)
+        claims, proofs = [granted], []
         if path.error is None:
             claims += map(term, path.value)
         else:
             name += f" raises {type(path.error).__name__}: {path.error}"
             claims.append(z3.BoolVal(False))
         claims = [claim for claim in claims if not z3.is_true(z3.simplify(claim))]
-        for number, (claim, needed) in enumerate(zip(claims, self._run.follows(path, claims), strict=False)):
-            if needed is None:
+        found = each_follows(name, path.hypotheses, claims, self.seconds)
+        for number, (claim, proved) in enumerate(zip(claims, found, strict=False)):
+            if proved is None:
                 return self._fails(path, claim, f"{name}, claim {number}")
-            self.verdict.smtlib.append(Obligation(f"{name}, claim {number}", needed, claim).smtlib())
-        if self.control is None:
-            self._try_example(path)
-        return True
+            proofs.append(proved)
+            self.verdict.smtlib.append(proved.obligation.smtlib())
+        self._account.enter(path, proofs, [granted])
+        return self.control is not None or self._example_holds(path)
 
     def _fails(self, path: Path, claim: z3.BoolRef, name: str) -> bool:
         """Find the counterexample, and run it on real objects. False."""
@@ -205,16 +190,25 @@ class _Settling:
             raise ProofError(f"{name}: {values} is a counterexample, but the real code: {self.verdict.message}")
         return False
 
-    def _try_example(self, path: Path) -> None:
-        """Run the claim on real objects, as they may be on this path."""
+    def _example_holds(self, path: Path) -> bool:
+        """Run the claim on real objects, as they may be on this path. False, with the verdict changed, if it fails.
+
+        The proof then says nothing about the core: it makes its real objects unlike the symbolic ones. Those satisfy
+        the invariant at first, for instance, which a constructor may not bring about.
+        """
         model = self._run.example(path, self._small(SMALL[1]))
         if model is None:
-            return
+            return True
         values = plain_values(model, self.theorem)
         with self._watched:
             fails, how = self._replay(values)
-        if fails:
-            raise ProofError(f"{self._run.name}: path {self.verdict.paths} is proved, but at {values} {how}")
+        if not fails:
+            return True
+        self.verdict.status, self.verdict.counterexample, self.verdict.replayed = "refuted", values, True
+        self.verdict.message = f"{how}, on real objects, though path {self.verdict.paths} is proved on symbolic ones"
+        fixed = [*path.hypotheses, *(fixed_to(unknown, value, self.theorem) for unknown, value in values.items())]
+        self.verdict.satisfiable.append(satisfiable_question(f"{self._run.name}: the counterexample", fixed))
+        return False
 
     def _replay(self, values: dict[str, int]) -> tuple[bool, str]:
         """Run the claim on real objects. Whether it fails, and how."""

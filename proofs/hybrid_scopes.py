@@ -63,7 +63,7 @@ class Scope:
         return everybody or any(self.groups[i].eagle for i in self.alike(group))
 
     def gives_up(self, group: int) -> bool:
-        """True if the group matches one block more than it uses. A Mamba group cannot: it uses one state."""
+        """True if drafts need the block behind a hit in this group. A Mamba group has none: it uses one state."""
         return self.is_eagle(group) and self.groups[group].kind != "mamba"
 
     def block_id(self, group: int, i: int) -> int:
@@ -78,10 +78,10 @@ def _group_name(group: Group, eagle: bool) -> str:
 
 
 def _flagged(groups: Sequence[Group], tokens: int) -> Iterator[Scope]:
-    """The groups without eagle, with each one flagged, and with all; chunked groups know no eagle."""
+    """The groups without eagle, with each one flagged, and with all."""
     yield Scope(tuple(groups), tokens)
-    able = [i for i, group in enumerate(groups) if group.kind != "chunked"]
-    for flags in [[flag] for flag in able] + [able] * (len(able) > 1):
+    every = list(range(len(groups)))
+    for flags in [[flag] for flag in every] + [every]:
         if len(flags) == len(groups):
             yield Scope(tuple(groups), tokens, eagle=True)
         else:

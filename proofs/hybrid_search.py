@@ -2,27 +2,20 @@
 
 A *scope* is a set of groups and a greatest limit. `exhaust` goes through every limit up to it and, for each, through
 every set of registered blocks that lie within the limit; a block that ends one token behind the limit is always
-registered, since a search that looks too far is tempted most by it. Each answer is held against a definition of a
-common hit that asks attention and knows no search:
+registered, since a search that looks too far is tempted most by it (of a group that drafts need, both is tried). A
+search that says which blocks it asked about is run once for all sets that agree in these: it answers the same to all.
+Each answer is held against a definition that asks attention about tokens and knows no search:
 
 * a length `L` is *sound* (S7) if it is a multiple of the scheduler block size, at most the limit, and in every group
   each block with a token that the query at position `L` attends to is registered; a Mamba query reads the state of
   token `L - 1`;
-* it is *backed* if, moreover, each eagle group has block `L / b` registered too, and that block ends within the limit:
-  the block that is matched and given up (core.md §§7, 9). Mamba has nothing to give up. A window of one token without
-  eagle needs block `L / b - 1`, which no query reads (core.md §7);
+* it is *backed* if, moreover, each group that drafts need has block `L / b` registered too, which may end with the
+  request's last token;
 * length 0 is both. The *longest common hit* is the greatest sound and backed length.
-
-Why a descent is right at all. Let `V` be the valid lengths of a type and `s(L)` its answer to a candidate `L`. If for
-every type (1) each valid `v <= L` has `v <= s(L) <= L`, and (2) `s(L) = L` only for a valid `L`, then rounds that go on
-until nothing shrinks end at the longest common hit: by (1) no step passes below it, by (2) all types accept the end.
-One round is enough for full attention and one other type if (3) `s(L)` is valid itself, since the valid lengths of full
-attention are closed downwards. So every question that a search puts to one type is held against the greatest valid
-length within reach, and a `Flaw` says which of (1), (2), (3) an answer breaks.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
@@ -38,21 +31,17 @@ Registered: TypeAlias = tuple[int, ...]
 """Per group, a number whose bit `i` says that block `i` is registered."""
 
 
-class Ask(NamedTuple):
-    """One question that the search put to one attention type."""
-
-    group: int  # the first of its groups
-    reach: int  # tokens that it might look at
-    drop: bool  # was it to give up its last block?
-    length: int  # its answer, in tokens
+Asked: TypeAlias = tuple[tuple[int, int], ...]
+"""Group and block, in the order in which a search asked whether it is registered; some perhaps more than once."""
 
 
 class Answer(NamedTuple):
-    """What a search found: tokens, block ids per group (0: null), and how it got there."""
+    """What a search found: tokens, and block ids per group (0: null)."""
 
     length: int
     rows: tuple[tuple[int, ...], ...]
-    asks: tuple[Ask, ...]  # empty where a subject cannot show them
+    asked: Asked | None = None
+    """All that it has looked at of what is registered; None if that is not known."""
 
 
 class Search(Protocol):
@@ -70,14 +59,6 @@ class Verdict(StrEnum):
     UNBACKED = "an eagle group has no block to give up"
     SHORTER = "a hit, but a longer one exists"
     LONGEST = "the longest common hit"
-
-
-class Flaw(StrEnum):
-    """How the answer of a single type differs from its greatest valid length within reach."""
-
-    TOO_SHORT = "shorter, against (1): the common hit may become too short"
-    INVALID = "not valid but below the candidate, against (3): another round puts it right"
-    KEPT = "the candidate itself, which is not valid, against (2): no round puts it right"
 
 
 class Counterexample(NamedTuple):
@@ -103,11 +84,6 @@ class Tally:
     """The least one of each bad verdict, by limit, then by the number of registered blocks."""
     most_lost: int = 0  # tokens by which a hit was too short
     untidy: int = 0  # answers with a row of another length than the hit, or a real block that is not needed
-    asks: int = 0  # questions to single types that were seen
-    growing: int = 0  # searches in which the candidate grew on the way
-    rounds: int = 0  # most often that one type was asked in one search
-    flaws: Counter[tuple[str, Flaw]] = field(default_factory=Counter)
-    """Answers of single types that are not their greatest valid length within reach, by kind of attention."""
 
     @property
     def searches(self) -> int:
@@ -116,8 +92,8 @@ class Tally:
 
     @property
     def holds(self) -> bool:
-        """True if every answer is the longest common hit, tidy, and reached by a descent."""
-        return self.verdicts[Verdict.LONGEST] == self.searches and not self.untidy and not self.growing
+        """True if every answer is the longest common hit, and tidy."""
+        return self.verdicts[Verdict.LONGEST] == self.searches and not self.untidy
 
     def note(self, verdict: Verdict, example: Counterexample) -> None:
         """Remember a bad answer if it is smaller than the one known."""
@@ -145,15 +121,10 @@ def reads(group: Group, length: int) -> frozenset[int]:
 
 
 def needed_blocks(group: Group, length: int, gives_up: bool) -> frozenset[int]:
-    """Blocks that must be registered for a hit of `length` tokens: what is read, and what eagle gives up."""
-    end = length // group.block_size
+    """Blocks that must be registered for a hit of `length` tokens: what is read, and the block behind for drafts."""
     if not length:
         return frozenset()
-    if gives_up:
-        return reads(group, length) | {end}
-    if group.kind in SLIDING_FAMILY and group.window <= 1:
-        return frozenset({end - 1})
-    return reads(group, length)
+    return reads(group, length) | ({length // group.block_size} if gives_up else frozenset())
 
 
 class Definition:
@@ -161,25 +132,18 @@ class Definition:
 
     def __init__(self, scope: Scope) -> None:
         self.scope, self.alignment = scope, scope.alignment
-        self.alike = [scope.alike(group) for group in range(len(scope.groups))]
         self.gives_up = [scope.gives_up(group) for group in range(len(scope.groups))]
         # One cache for each definition, so that they go together.
         self.read = cache(lambda group, length: bits(reads(scope.groups[group], length)))
         self.needed = cache(lambda group, length, drop: bits(needed_blocks(scope.groups[group], length, drop)))
         self.tidy_row = cache(self._tidy_row)
-        self.best = cache(self._best)
         self.lengths_of = cache(self._lengths_of)
 
     def valid(self, group: int, length: int, drop: bool, limit: int, registered: int) -> bool:
         """True if an aligned length is a hit of one group within the limit."""
-        margin = self.scope.groups[group].block_size if drop and length else 0
+        margin = self.scope.groups[group].block_size - 1 if drop and length else 0
         need = self.needed(group, length, drop)
         return length + margin <= limit and registered & need == need
-
-    def _best(self, group: int, drop: bool, reach: int, registered: int) -> int:
-        """The greatest valid length of one group within reach."""
-        lengths = range(arith.down(reach, self.alignment), -1, -self.alignment)
-        return next(n for n in lengths if self.valid(group, n, drop, reach, registered))
 
     def _lengths_of(self, group: int, limit: int, registered: int) -> int:
         """The valid lengths of one group within the limit."""
@@ -236,30 +200,95 @@ def exhaust(scope: Scope, search: Search) -> Tally:
     definition, tally = Definition(scope), Tally(scope)
     sizes = [group.block_size for group in scope.groups]
     for limit in range(scope.tokens + 1):
-        inside = [1 << limit // size for size in sizes]
-        behind = [(1 << (limit + 1) // size) - (1 << limit // size) for size in sizes]
-        for choice in product(*map(range, inside)):
-            registered = tuple([blocks | more for blocks, more in zip(choice, behind, strict=True)])
-            _judge(definition, tally, search, limit, registered)
+        inside = [(1 << (limit + drop) // size) - 1 for size, drop in zip(sizes, definition.gives_up, strict=True)]
+        behind = [((1 << (limit + 1) // size) - 1) & ~free for size, free in zip(sizes, inside, strict=True)]
+        waiting = [_Caches(tuple(behind), tuple(inside))]
+        while waiting:
+            caches = waiting.pop()
+            answer = _answer(search, limit, caches.registered)
+            for group, i in _asked(answer, inside):
+                if caches.free[group] >> i & 1:
+                    waiting.append(caches.fixed(group, i, True))
+                    caches = caches.fixed(group, i, False)
+            _judge_all(definition, tally, answer, limit, caches)
     return tally
 
 
-def _judge(definition: Definition, tally: Tally, search: Search, limit: int, registered: Registered) -> None:
-    common = definition.common(limit, registered)
-    longest = common.bit_length() - 1
-    answer: Answer | None
+class _Caches(NamedTuple):
+    """Sets of registered blocks: these, and of the free ones any."""
+
+    registered: Registered
+    free: Registered
+
+    def fixed(self, group: int, i: int, registered: bool) -> "_Caches":
+        """Those of them in which this block is registered, or is not."""
+        bit = 1 << i
+        others = [blocks & ~bit if g == group else blocks for g, blocks in enumerate(self.free)]
+        more = [blocks | bit if registered and g == group else blocks for g, blocks in enumerate(self.registered)]
+        return _Caches(tuple(more), tuple(others))
+
+    def how_many(self) -> int:
+        """How many these are."""
+        return 1 << sum(blocks.bit_count() for blocks in self.free)
+
+    def each(self) -> Iterator[Registered]:
+        """One after the other."""
+        for more in product(*map(_subsets, self.free)):
+            yield tuple([blocks | one for blocks, one in zip(self.registered, more, strict=True)])
+
+
+def _subsets(blocks: int) -> list[int]:
+    return [one for one in range(blocks + 1) if not one & ~blocks]
+
+
+def _answer(search: Search, limit: int, registered: Registered) -> Answer | None:
+    """What the search answers; None if it raises."""
     try:
-        answer = search(limit, registered)
+        return search(limit, registered)
     except Exception:
-        answer, verdict = None, Verdict.RAISED
-    else:
-        _watch(definition, tally, limit, registered, answer)
-        if not definition.sound(answer, limit, registered):
-            verdict = Verdict.UNSOUND
-        elif not common >> answer.length & 1:
-            verdict = Verdict.UNBACKED
-        else:
-            verdict = Verdict.LONGEST if answer.length == longest else Verdict.SHORTER
+        return None
+
+
+def _asked(answer: Answer | None, inside: Sequence[int]) -> Asked:
+    """The blocks on which an answer may depend."""
+    if answer is not None and answer.asked is not None:
+        return answer.asked
+    return tuple((group, i) for group, blocks in enumerate(inside) for i in range(blocks.bit_length()))
+
+
+def _judge_all(definition: Definition, tally: Tally, answer: Answer | None, limit: int, caches: _Caches) -> None:
+    """Judge an answer that is given to all of these.
+
+    What is registered can only make more lengths a hit. So an answer that is right with none of the free blocks and
+    with all of them is right with any.
+    """
+    everything = tuple([some | more for some, more in zip(caches.registered, caches.free, strict=True)])
+    ends = [_verdict(definition, answer, limit, registered) for registered in {caches.registered, everything}]
+    if answer is not None and set(ends) == {Verdict.LONGEST}:
+        tally.verdicts[Verdict.LONGEST] += caches.how_many()
+        tally.untidy += 0 if definition.tidy(answer) else caches.how_many()
+        return
+    for registered in caches.each():
+        _note(definition, tally, answer, limit, registered)
+
+
+def _verdict(definition: Definition, answer: Answer | None, limit: int, registered: Registered) -> Verdict:
+    """What an answer is worth; None: the search raised."""
+    if answer is None:
+        return Verdict.RAISED
+    if not definition.sound(answer, limit, registered):
+        return Verdict.UNSOUND
+    common = definition.common(limit, registered)
+    if not common >> answer.length & 1:
+        return Verdict.UNBACKED
+    return Verdict.LONGEST if answer.length == common.bit_length() - 1 else Verdict.SHORTER
+
+
+def _note(definition: Definition, tally: Tally, answer: Answer | None, limit: int, registered: Registered) -> None:
+    """Count what an answer is worth for one cache, and remember it if it is bad."""
+    verdict = _verdict(definition, answer, limit, registered)
+    longest = definition.common(limit, registered).bit_length() - 1
+    tally.untidy += answer is not None and not definition.tidy(answer)
     tally.verdicts[verdict] += 1
     if verdict is Verdict.SHORTER and answer:
         tally.most_lost = max(tally.most_lost, longest - answer.length)
@@ -267,29 +296,6 @@ def _judge(definition: Definition, tally: Tally, search: Search, limit: int, reg
         indices = tuple(tuple(i for i in range(blocks.bit_length()) if blocks >> i & 1) for blocks in registered)
         found, rows = (answer.length, answer.rows) if answer else (None, ())
         tally.note(verdict, Counterexample(limit, indices, found, longest, rows))
-
-
-def _watch(definition: Definition, tally: Tally, limit: int, registered: Registered, answer: Answer) -> None:
-    """Look at the rows and at the way to the answer."""
-    scope = definition.scope
-    tally.untidy += not definition.tidy(answer)
-    tally.asks += len(answer.asks)
-    candidate, times, grew = limit, [0] * len(scope.groups), False
-    for ask in answer.asks:
-        before, candidate = candidate, ask.length
-        grew |= candidate > before
-        times[ask.group] += 1
-        together = -1
-        for group in definition.alike[ask.group]:
-            together &= registered[group]
-        drops = ask.drop and scope.groups[ask.group].kind != "mamba"
-        best = definition.best(ask.group, drops, ask.reach, together)
-        if ask.length != best:
-            kept = ask.length == before
-            flaw = Flaw.TOO_SHORT if ask.length < best else Flaw.KEPT if kept else Flaw.INVALID
-            tally.flaws[scope.groups[ask.group].kind, flaw] += 1
-    tally.growing += grew
-    tally.rounds = max(tally.rounds, *times)
 
 
 def story(scope: Scope, example: Counterexample) -> tuple[Operation, ...] | None:

@@ -4,81 +4,47 @@ All of them look a hit up in a cache that is set directly, one entry for each re
 history of requests leads to are tried as well.
 """
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
 from .. import impl
-from ..model.attention import Chunked, Found, Hit, Rule, Sliding, rule_for
-from ..model.identity import Identities, Identity
-from ..model.lookup import Coordinator, Query, SpecGroup
-from ..model.ops import Group, Shape
-from ..model.state import Key
+from ..model import lookup
+from ..model.attention import Mamba, Rule, rules_for
+from ..model.ops import NULL, Group
 from .hybrid_scopes import Scope
-from .hybrid_search import Answer, Ask, Registered, Search
+from .hybrid_search import Answer, Registered, Search
 
 Subject: TypeAlias = Callable[[Scope], Search]
 Names: TypeAlias = Callable[[str], Any]
 """A core's class or function by its name in vLLM 0.23; AttributeError if it has none."""
 
 
-class Watched(Coordinator):
-    """The model's coordinator, and what its last search asked the types."""
-
-    path: tuple[Ask, ...] = ()
-
-    def __init__(self, shape: Shape, rules: list[Rule]) -> None:
-        super().__init__(shape, rules)
-        self._asked: list[Ask] = []
-
-    def common_hit(self, query: Query) -> tuple[int, dict[SpecGroup, Hit]]:
-        """As the model's."""
-        self._asked.clear()
-        found = self.descend(query)
-        self.path = tuple(self._asked)
-        return found
-
-    def descend(self, query: Query) -> tuple[int, dict[SpecGroup, Hit]]:
-        """The model's search itself."""
-        return super().common_hit(query)
-
-    def hit(self, spec_group: SpecGroup, query: Query, limit: int, drop: bool) -> Hit:
-        """As the model's."""
-        found = super().hit(spec_group, query, limit, drop)
-        self._asked.append(Ask(spec_group.groups[0], limit, drop, found.stop * spec_group.rule.b))
-        return found
+Found: TypeAlias = Callable[[int, int], bool]
+"""True if this block is registered in this group."""
 
 
 class ModelSearch:
-    """The model's lookup, or that of an altered coordinator, over a dictionary of what is registered."""
+    """A search over what is registered, by the model's rules; `longest` is the model's own or an altered one."""
 
-    def __init__(self, scope: Scope, coordinator: type[Watched], rule: Callable[[Group, Shape], Rule]) -> None:
-        shape = scope.shape
-        self._coordinator = coordinator(shape, [rule(group, shape) for group in scope.groups])
-        self._earliest: dict[Key, int] = {}
-        identities, parent = Identities(), None  # type: Identities, Identity | None
-        self._chain: list[Identity] = []
-        for i in range((scope.tokens + 1) // scope.hash_block_size):
-            parent = identities(parent, (i,), ())
-            self._chain.append(parent)
-        self._cache = _Cache(scope, self._insert, self._remove)
+    def __init__(self, scope: Scope, longest: Callable[[Scope, list[Rule], int, Found], int]) -> None:
+        self._scope, self._longest, self._rules = scope, longest, rules_for(scope.shape)
 
     def __call__(self, limit: int, registered: Registered) -> Answer:
-        """The model's answer."""
-        self._cache.become(registered)
-        chain = self._chain[: (limit + 1) // self._coordinator.shape.hash_block_size]
-        length, rows = self._coordinator.longest_hit(Query(chain, limit, self._earliest), Counter())
-        return Answer(length, tuple(map(tuple, rows)), self._coordinator.path)
+        """The hit of a request of one token more than the limit."""
+        known = [(limit + 1) // rule.b for rule in self._rules]
+        asked: list[tuple[int, int]] = []
 
-    def _insert(self, group: int, i: int, block: int) -> None:
-        self._earliest[self._key(group, i)] = block
+        def found(group: int, i: int) -> bool:
+            asked.append((group, i))
+            return i < known[group] and bool(registered[group] >> i & 1)
 
-    def _remove(self, group: int, i: int, block: int) -> None:
-        del self._earliest[self._key(group, i)]
-
-    def _key(self, group: int, i: int) -> Key:
-        return group, self._coordinator.identity(self._chain, self._coordinator.rules[group], i)
+        length = self._longest(self._scope, self._rules, limit + 1, found)
+        rows = []
+        for group, rule in enumerate(self._rules):
+            first, entries = rule.first(length), range(length // rule.b)
+            rows.append(tuple([self._scope.block_id(group, i) if i >= first else NULL for i in entries]))
+        return Answer(length, tuple(rows), tuple(asked))
 
 
 class CoreSearch:
@@ -105,19 +71,19 @@ class CoreSearch:
         self._keys = [
             [key(block_hash, i) for block_hash in self._hashes(names, group)] for i, group in enumerate(scope.groups)
         ]
-        self._asked: list[Ask] = []
-        self._coordinator.attention_groups = [
-            group._replace(manager_cls=self._watched(group.manager_cls)) for group in self._coordinator.attention_groups
-        ]
         self._cache = _Cache(scope, self._insert, self._remove)
+        self._registered = type(self._pool.cached_block_hash_to_block)()
+        self._seen = _Seen(self._registered, self._keys)
+        self._pool.cached_block_hash_to_block = self._seen
 
     def __call__(self, limit: int, registered: Registered) -> Answer:
         """The core's answer."""
         self._cache.become(registered)
-        self._asked.clear()
+        self._seen.asked.clear()
         chain = self._chain[: (limit + 1) // self._hash_block_size]
         rows, length = self._coordinator.find_longest_cache_hit(chain, limit)
-        return Answer(length, tuple([tuple([block.block_id for block in row]) for row in rows]), tuple(self._asked))
+        answer = tuple([tuple([block.block_id for block in row]) for row in rows])
+        return Answer(length, answer, tuple(self._seen.asked))
 
     def _hashes(self, names: Names, group: Group) -> Any:
         if group.block_size == self._hash_block_size:
@@ -126,34 +92,29 @@ class CoreSearch:
         return [hashes[i] for i in range(len(hashes))]
 
     def _insert(self, group: int, i: int, block: int) -> None:
-        self._pool.cached_block_hash_to_block.insert(self._keys[group][i], self._pool.blocks[block])
+        self._registered.insert(self._keys[group][i], self._pool.blocks[block])
 
     def _remove(self, group: int, i: int, block: int) -> None:
-        self._pool.cached_block_hash_to_block.pop(self._keys[group][i], block)
-
-    def _watched(self, manager: Any) -> Any:
-        """The manager class, unchanged but for a note of each search."""
-        search, asked = manager.find_longest_cache_hit, self._asked
-
-        def find_longest_cache_hit(_: Any, *args: Any, **kwargs: Any) -> Any:
-            found = search(*args, **kwargs)
-            given = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
-            length = len(found[0]) * given["kv_cache_spec"].block_size
-            asked.append(Ask(given["kv_cache_group_ids"][0], given["max_length"], given["drop_eagle_block"], length))
-            return found
-
-        return type(manager.__name__, (manager,), {"find_longest_cache_hit": classmethod(find_longest_cache_hit)})
+        self._registered.pop(self._keys[group][i], block)
 
 
-_PARAMETERS = (
-    "block_hashes",
-    "max_length",
-    "kv_cache_group_ids",
-    "block_pool",
-    "kv_cache_spec",
-    "drop_eagle_block",
-    "alignment_tokens",
-)
+class _Seen:
+    """All that a core can see of what is registered: the block of a key. Notes what it looks at.
+
+    It has nothing else, so that a core that looks in another way raises, and whoever kept what it replaces finds
+    nothing there.
+    """
+
+    def __init__(self, registered: Any, keys: Sequence[Sequence[Any]]) -> None:
+        self._registered = registered
+        self._places = {key: (group, i) for group, row in enumerate(keys) for i, key in enumerate(row)}
+        self.asked: list[tuple[int, int]] = []
+
+    def get_one_block(self, key: Any) -> Any:
+        """The core's own answer for this key."""
+        if key in self._places:
+            self.asked.append(self._places[key])
+        return self._registered.get_one_block(key)
 
 
 class _Cache:
@@ -205,9 +166,13 @@ class AnyElement:
     itemsize = 1
 
 
+def _longest(scope: Scope, rules: list[Rule], num_tokens: int, found: Found) -> int:
+    return lookup.longest_hit(rules, scope.alignment, num_tokens, found)
+
+
 def model_search(scope: Scope) -> Search:
     """The model's lookup (model/lookup.py)."""
-    return ModelSearch(scope, Watched, rule_for)
+    return ModelSearch(scope, _longest)
 
 
 def impl_search(scope: Scope) -> Search:
@@ -220,140 +185,69 @@ def named_search(names: Names, dtype: object) -> Subject:
     return lambda scope: CoreSearch(scope, names, dtype)
 
 
-class ExactSliding(Sliding):
-    """A window whose answer is its greatest valid length: an edge near the start is not cut a second time."""
+class _Altered:
+    """A lookup by rounds, each group in turn, with one fault."""
 
-    def hit(self, found: Found, limit: int, drop: bool, alignment: int) -> Hit:
-        """The last aligned edge before which all that is demanded is registered."""
-        need = max(1, self.need(drop))
-        for end in range(limit // self.b, 0, -1):
-            first = max(0, end - need)
-            if (end - drop) * self.b % alignment == 0 and all(found(i) for i in range(first, end)):
-                return range(first, end - drop)
-        return range(0)
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
 
-
-class ExactChunked(Chunked):
-    """Chunks whose answer is their greatest valid length: what is out of sight is so for the hit found."""
-
-    def hit(self, found: Found, limit: int, drop: bool, alignment: int) -> Hit:
-        """The last edge before which all blocks of its chunk are registered."""
-        for end in range(limit // self.b, 0, -1):
-            first = self.skipped(end * self.b) // self.b
-            if end * self.b % alignment == 0 and all(found(i) for i in range(first, end)):
-                return range(first, end)
-        return range(0)
-
-
-def exact_rule(group: Group, shape: Shape) -> Rule:
-    """The model's rule, with the two types replaced whose answers are not exact."""
-    exact = {"sliding": ExactSliding, "chunked": ExactChunked}.get(group.kind)
-    return exact(group, shape) if exact else rule_for(group, shape)
-
-
-class Descent(Watched):
-    """A search without memory: an eagle type is asked one block beyond each candidate, always.
-
-    It accepts a length that it has accepted before, so nothing has to be remembered about who has given a block up.
-    """
-
-    def descend(self, query: Query) -> tuple[int, dict[SpecGroup, Hit]]:
-        """Every type is asked again until a whole round leaves the candidate alone."""
-        length, hits = query.limit, {}  # type: int, dict[SpecGroup, Hit]
+    def __call__(self, scope: Scope, rules: list[Rule], num_tokens: int, found: Found) -> int:
+        """Tokens of the hit that it finds."""
+        more = self.fault == "leaves no token to compute"
+        length, given_up = num_tokens - 1 + more, set[int]()
         while True:
             before = length
-            for spec_group in self.spec_groups:
-                drop = spec_group.eagle and spec_group.rule.drops
-                hits[spec_group] = hit = self.hit(spec_group, query, self.reach(spec_group, query, length), drop)
-                length = hit.stop * spec_group.rule.b
-            if self.ends(before, length):
-                return length, hits
+            for group, rule in enumerate(rules):
+                behind = self._behind(group, rule, given_up)
+                length = self._best(scope, rule, length + self._beyond(rule), behind, partial(found, group))
+                given_up.add(group)
+            if self.fault == "ends after one round" or length >= before:
+                return length
 
-    def reach(self, spec_group: SpecGroup, query: Query, length: int) -> int:
-        """How far a type may look for a candidate length, in tokens."""
-        drop = spec_group.eagle and spec_group.rule.drops
-        return min(length + drop * spec_group.rule.b, query.limit)
+    def _behind(self, group: int, rule: Rule, given_up: set[int]) -> int:
+        once = self.fault == "gives up a block in the first round only" and group in given_up
+        return 0 if once or self.fault == "gives up no block" else rule.behind
 
-    def ends(self, before: int, length: int) -> bool:
-        """True if the search ends after a round that led from one candidate to another."""
-        return length >= before
+    def _beyond(self, rule: Rule) -> int:
+        states = isinstance(rule, Mamba) and rule.eagle and self.fault == "looks for states beyond the candidate"
+        return rule.b if states else 0
 
-
-def descent_search(scope: Scope) -> Search:
-    """The model's types under the search without memory: what the loop alone puts right."""
-    return ModelSearch(scope, Descent, rule_for)
-
-
-def exact_search(scope: Scope) -> Search:
-    """A search that is right in every scope: what the defects of the others cost is the difference."""
-    return ModelSearch(scope, Descent, exact_rule)
+    def _best(self, scope: Scope, rule: Rule, limit: int, behind: int, found: Callable[[int], bool]) -> int:
+        """The longest hit of one group."""
+        for length in range(limit // scope.alignment * scope.alignment, 0, -scope.alignment):
+            end = (length + behind) // rule.b
+            first = rule.first(length) + (self.fault == "forgets the first block that is read")
+            if all(found(i) for i in range(first, end)):
+                return length
+        return 0
 
 
-class _OneRound(Descent):
-    def ends(self, before: int, length: int) -> bool:
-        return True
+def _not_cut(scope: Scope) -> Search:
+    """Hands out more blocks than the hit has."""
+    right = model_search(scope)
+
+    def search(limit: int, registered: Registered) -> Answer:
+        answer = right(limit, registered)
+        return answer._replace(rows=(*answer.rows[:-1], (*answer.rows[-1], NULL)))
+
+    return search
 
 
-class _DropsAgain(Descent):
-    def reach(self, spec_group: SpecGroup, query: Query, length: int) -> int:
-        return length
-
-
-class _StaleEagle(Descent):
-    """Gives a block up in the first round only."""
-
-    def descend(self, query: Query) -> tuple[int, dict[SpecGroup, Hit]]:
-        self.first = True
-        return super().descend(query)
-
-    def hit(self, spec_group: SpecGroup, query: Query, limit: int, drop: bool) -> Hit:
-        return super().hit(spec_group, query, limit, drop and self.first)
-
-    def reach(self, spec_group: SpecGroup, query: Query, length: int) -> int:
-        return super().reach(spec_group, query, length) if self.first else length
-
-    def ends(self, before: int, length: int) -> bool:
-        self.first = False
-        return super().ends(before, length)
-
-
-class _NotCut(Watched):
-    def end(self, spec_group: SpecGroup, hit: Hit, length: int) -> int:
-        return hit.stop
-
-
-class _StatesBeyond(Descent):
-    """Looks for the state of an eagle Mamba group one block beyond the candidate."""
-
-    def reach(self, spec_group: SpecGroup, query: Query, length: int) -> int:
-        return min(length + spec_group.eagle * spec_group.rule.b, query.limit)
-
-
-class _NothingGivenUp(Descent):
-    def hit(self, spec_group: SpecGroup, query: Query, limit: int, drop: bool) -> Hit:
-        return super().hit(spec_group, query, limit, False)
-
-    def reach(self, spec_group: SpecGroup, query: Query, length: int) -> int:
-        return length
-
-
-class _NothingLeft(Descent):
-    """Leaves no token to compute."""
-
-    def longest_hit(self, query: Query, reached: Counter[str]) -> tuple[int, list[list[int]]]:
-        return super().longest_hit(query._replace(limit=query.limit + 1), reached)
-
-
+_FAULTS = (
+    "ends after one round",
+    "gives up no block",
+    "gives up a block in the first round only",
+    "leaves no token to compute",
+    "looks for states beyond the candidate",
+    "forgets the first block that is read",
+)
 WRONG: dict[str, Subject] = {
-    name: partial(ModelSearch, coordinator=coordinator, rule=exact_rule)
-    for name, coordinator in {
-        "ends after one round": _OneRound,
-        "gives up a block in every round": _DropsAgain,
-        "gives up a block in the first round only": _StaleEagle,
-        "does not cut to the common length": _NotCut,
-        "looks for states beyond the candidate": _StatesBeyond,
-        "gives up no block": _NothingGivenUp,
-        "leaves no token to compute": _NothingLeft,
-    }.items()
+    **{fault: partial(ModelSearch, longest=_Altered(fault)) for fault in _FAULTS},
+    "does not cut to the common length": _not_cut,
 }
 """Searches with one fault each, which `exhaust` must refute."""
+
+
+def repaired_search(scope: Scope) -> Search:
+    """The search by rounds without a fault: it is right, so what is refuted of `WRONG` is the fault."""
+    return ModelSearch(scope, _Altered(""))

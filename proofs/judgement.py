@@ -1,10 +1,11 @@
-"""Whether what a run settled is what the theorems declare, and the questions that it leaves behind as files."""
+"""Whether what a run settled is what is expected, and the questions that it leaves behind as files."""
 
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from .campaign import Result
+from .expectations import AGAIN, NONE_RAN, Expectations, differences, outcome
 from .theorem import Statement
 
 
@@ -30,28 +31,41 @@ def in_order(results: Sequence[Result], theorems: Sequence[Statement]) -> list[R
     return sorted(results, key=lambda result: (order[result.verdict.theorem], result.verdict.subject))
 
 
-def problems(results: Sequence[Result], theorems: Sequence[Statement]) -> list[str]:
-    """What is not as it was declared, a line each; a run with any has failed.
+def problems(results: Sequence[Result], expected: Expectations) -> list[str]:
+    """What is not as it is expected, a line each; a run with any has failed.
 
-    These are: a theorem that could not be settled; a refutation that `Statement.refuted_on` does not declare; a
-    declared one that did not come about; a question to which the two solvers give different answers.
+    These are: a theorem that could not be settled; one that came to anything else than its core's file says, or that
+    the file does not know; a refutation for a core without a file; a question to which the two solvers give different
+    answers.
     """
-    by_id = {theorem.id: theorem for theorem in theorems}
-    return [problem for result in results for problem in _problems(result, by_id[result.verdict.theorem])]
+    return [problem for result in results for problem in _problems(result, expected)]
 
 
-def _problems(result: Result, theorem: Statement) -> list[str]:
-    verdict, found = result.verdict, []
-    where = f"{verdict.theorem} on {verdict.subject}"
-    declared = theorem.refuted_on.get(verdict.subject)
+def _problems(result: Result, expected: Expectations) -> list[str]:
+    verdict = result.verdict
+    found = [f"cvc5 says {said} to: {text.splitlines()[0]}" for text, said in result.disputed]
     if verdict.status == "undecided":
-        found.append(f"{where}: undecided: {verdict.message}")
-    if verdict.status == "refuted" and declared is None:
-        found.append(f"{where}: refuted by {verdict.counterexample}: {verdict.message}")
-    if verdict.status == "proved" and declared is not None:
-        found.append(f"{where}: proved, but declared refuted ({declared}): the declaration is stale")
-    found += [f"{where}: cvc5 says {said} to: {text.splitlines()[0]}" for text, said in result.disputed]
-    return found
+        found.append(f"undecided: {verdict.message}")
+    elif verdict.subject not in expected:
+        if verdict.status == "refuted":
+            found.append(f"refuted by {verdict.counterexample}: {verdict.message}")
+    elif verdict.theorem not in expected[verdict.subject]:
+        found.append(f"{outcome(verdict)}, and nothing is declared; {AGAIN}")
+    else:
+        found += differences(verdict, expected[verdict.subject][verdict.theorem])
+    return [f"{verdict.theorem} on {verdict.subject}: {problem}" for problem in found]
+
+
+def unsaid(results: Sequence[Result], expected: Expectations) -> list[str]:
+    """For each core without a file: that nothing is expected of it, and of what nothing is known."""
+    lines = []
+    for subject in dict.fromkeys(result.verdict.subject for result in results):
+        if subject not in expected:
+            mine = [result.verdict for result in results if result.verdict.subject == subject]
+            silent = [verdict.theorem for verdict in mine if outcome(verdict) in ("unavailable", NONE_RAN)]
+            said = f"; nothing is known of it from {', '.join(silent)}" if silent else ""
+            lines.append(f"{subject}: no expected results: only a refutation fails{said}")
+    return lines
 
 
 def keep_unsettled(results: Sequence[Result], folder: Path) -> list[Path]:

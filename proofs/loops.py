@@ -86,18 +86,18 @@ def cut(function: FunctionType) -> Cut:
     assert isinstance(reached.value, ast.Call)
     reached.value.args[1] = loop.iter
     first = ast.Assign(targets=[loop.target], value=ast.Name("element", ast.Load()))
-    before = _compiled(function, [*tree.body[:at], reached], {"reached": _Reached, "range": Rounds})
-    one = _compiled(function, [first, *loop.body, *ast.parse("return locals()").body], {"element": UNSET})
-    last = _compiled(function, tree.body[at + 1 :] or [ast.Pass()], {})
+    before = compiled_part(function, [*tree.body[:at], reached], {"reached": _Reached, "range": Rounds})
+    one = compiled_part(function, [first, *loop.body, *ast.parse("return locals()").body], {"element": UNSET})
+    last = compiled_part(function, tree.body[at + 1 :] or [ast.Pass()], {})
 
     def run_before(*values: Any) -> Locals:
         result = before(**dict(zip(arguments, values, strict=True)))
         if not isinstance(result, _Reached):
             raise ReturnedError(result)
-        return {**_variables(result.state, function), "iterated": result.iterated}
+        return {**own_variables(result.state, function), "iterated": result.iterated}
 
     def run_round(state: Mapping[str, Any], element: Any) -> Locals:
-        return _variables(one(**state, element=element), function)
+        return own_variables(one(**state, element=element), function)
 
     return Cut(run_before, run_round, lambda state: last(**state), _carried(loop))
 
@@ -120,13 +120,13 @@ class _Reached:
     iterated: Any
 
 
-def _variables(state: Locals, function: FunctionType) -> Locals:
+def own_variables(state: Locals, function: FunctionType) -> Locals:
     """The function's own local variables, as far as they have a value."""
     own = function.__code__.co_varnames
     return {name: value for name, value in state.items() if value is not UNSET and name in own}
 
 
-def _compiled(function: FunctionType, body: list[ast.stmt], extra: Locals) -> Callable[..., Any]:
+def compiled_part(function: FunctionType, body: list[ast.stmt], extra: Locals) -> Callable[..., Any]:
     """A function of all local variables, by name, that runs these statements where the function would."""
     defaults: Locals = {**dict.fromkeys(function.__code__.co_varnames, UNSET), **extra}
     arguments = ast.arguments(

@@ -19,8 +19,9 @@ from typing import Any
 
 from ..model import arith
 from .campaign import Result
+from .expectations import BOUNDED, NONE_RAN
 from .theorem import Statement, Theorem
-from .theorems import FAMILIES, windows
+from .theorems import BY_ID, FAMILIES, windows
 from .watched import source_hash
 
 RECORD = "functions.json"
@@ -133,9 +134,9 @@ def write(folder: Path, statements: Sequence[Statement], record: Record) -> None
 
 
 def updated(old: Record, new: Record) -> Record:
-    """The old record with what the new one says in its place."""
+    """The old record with what the new one says in its place, without theorems that there are no more."""
     subjects = tuple(dict.fromkeys((*old.subjects, *new.subjects)))
-    names = dict.fromkeys((*old.settled, *new.settled))
+    names = [name for name in dict.fromkeys((*old.settled, *new.settled)) if name in BY_ID]
     settled = {name: {**old.settled.get(name, {}), **new.settled.get(name, {})} for name in names}
     return Record(new.date, new.made_with, subjects, settled)
 
@@ -188,10 +189,13 @@ def _index(families: Sequence[tuple[ModuleType, Sequence[Statement]]], record: R
     yield from _prose(
         "A theorem is about the functions that run: they are executed unmodified on symbolic integers, every path of "
         "them (`proofs/symbolic.py`), and what follows is left to the solver. *Proved* is meant for all integers, "
-        "unless the theorem is *bounded*: its page then says what was not symbolic. *Refuted* means that a "
+        "unless it says *bounded*: its page then says what was not symbolic. *Refuted* means that a "
         "counterexample was found and run on the real code; the page says what it means for a user. *Unavailable* "
-        "means that the core has no such function, which is not proved. Every theorem has negative controls, wrong "
-        "variants which it must refute: one that could not would say nothing."
+        "means that the core has no such function, which is not proved; nor is it if none of the core's functions ran. "
+        "Every theorem has negative controls, wrong variants "
+        "which it must refute: one that could not would say nothing. The formulas are generated from the claims that "
+        "were settled: `f.role` is a function of the core, `v.name` a variable; what is assumed and what is claimed "
+        "is one condition or a list of them, all of which hold."
     )
     yield ""
     yield from _prose(
@@ -213,10 +217,10 @@ def _index(families: Sequence[tuple[ModuleType, Sequence[Statement]]], record: R
 
 
 def _count(subject: str, record: Record) -> str:
-    mine = [of[subject] for of in record.settled.values() if subject in of]
-    numbers = {status: sum(one.status == status for one in mine) for status in ("proved", "refuted", "unavailable")}
-    said = ", ".join(f"{number} {status}" for status, number in numbers.items() if number)
-    confirmed = sum(one.confirmed for one in mine)
+    mine = {name: of[subject] for name, of in record.settled.items() if subject in of and name in BY_ID}
+    outcomes = [_status(BY_ID[name], one) for name, one in mine.items()]
+    said = ", ".join(f"{outcomes.count(one)} {one}" for one in sorted(set(outcomes)))
+    confirmed = sum(one.confirmed for one in mine.values())
     return said + (f"; cvc5 gives the same answer to {confirmed:,} questions" if confirmed else "")
 
 
@@ -224,7 +228,17 @@ def _mark(statement: Statement, record: Record, subject: str) -> str:
     settled = record.settled[statement.id].get(subject)
     if settled is None:
         return ""
-    return f"**{settled.status}**" if settled.status in ("refuted", "undecided") else settled.status
+    status = _status(statement, settled)
+    return f"**{status}**" if status in ("refuted", "undecided") else status
+
+
+def _status(statement: Statement, settled: Settled) -> str:
+    """The outcome, as `expectations` calls it."""
+    if settled.status != "proved":
+        return settled.status
+    if not settled.functions:
+        return NONE_RAN
+    return BOUNDED if statement.bounded else settled.status
 
 
 def _anchor(name: str) -> str:
@@ -253,9 +267,12 @@ def _section(statement: Statement, record: Record) -> Iterator[str]:
     yield ""
     yield from _prose(statement.sentence)
     yield ""
-    yield "```"
-    yield from wrap(statement.formal, WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    yield "```"
+    if statement.stated:
+        yield "```python"
+        yield from statement.stated.splitlines()
+        yield "```"
+    else:
+        yield "In words only: every case is tried, and there is no claim to generate a formula from."
     if isinstance(statement, Theorem):
         yield ""
         yield from _prose(
@@ -283,7 +300,7 @@ def _outcome(statement: Statement, subject: str, settled: Settled) -> str:
         reason = statement.refuted_on.get(subject, "not expected")
         return f"**refuted**: {reason}. Run on the real code: {values} ({settled.message})"
     if settled.status == "proved":
-        return f"proved; {settled.paths:,} paths, {settled.obligations:,} obligations"
+        return f"{_status(statement, settled)}; {settled.paths:,} paths, {settled.obligations:,} obligations"
     return f"{settled.status}: {settled.message}"
 
 
@@ -301,7 +318,7 @@ def _worked_example() -> Iterator[str]:
     yield "| model | window | budget of a step | max length | cap | most held | decoding | given away |"
     yield "|---|---|---|---|---|---|---|---|"
     for name, window, block, layers, heads, size, width in EXAMPLES:
-        bytes_per_block = arith.page_keys_values(block, heads, size, size, width) * layers
+        bytes_per_block = block * heads * (size + size) * width * layers
         for batched in BUDGETS:
             for max_len in MAX_LENS:
                 cap = arith.cap_sliding(window, block, batched, max_len)

@@ -135,6 +135,7 @@ class PlainPool(PlainQueue):
             pool.cached_block_hash_to_block.insert(key, block)
         self._counts = [block.ref_cnt for block in pool.blocks]
         self._strange: list[tuple[Any, int]] = []
+        self._require_order()
 
     def holding(self, place: int, count: int) -> Any:
         """The block with this place or number, which has so many references."""

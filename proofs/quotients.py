@@ -1,9 +1,9 @@
 """Two ways to divide by a symbolic block size that leave solvers no product to think about.
 
-With a `Divisor`, `x // b` becomes an integer named after `x` and `b`, of which is known that `q * b <= x < q * b + b`:
-for `b > 0`, which is proved once where the divisor is made, there is exactly one such integer, so this assumes nothing.
-That is enough where a goal does not depend on what the quotient is, but only on its being the same one everywhere.
-Equal dividends must be written alike to get the same name; they are simplified first.
+With a `Divisor`, `x // b` becomes an integer of its own, of which is known that `q * b <= x < q * b + b`: for `b > 0`,
+which is proved once where the divisor is made, there is exactly one such integer, so this assumes nothing. That is
+enough where a goal does not depend on what the quotient is, but only on its being the same one everywhere. It is the
+same one for the same two terms, which are simplified first; two ways to write one dividend may get two quotients.
 
 `Tokens` are so many whole blocks and a rest of a few blocks more or less, and are divided by looking at the rest:
 `(q * b + r) // b == q + r // b`, and what `r // b` is, is found by comparing `r` with multiples of `b`, with forks.
@@ -60,9 +60,14 @@ def _term(value: Any) -> Any:
 
 def _quotient(x: Any, b: Any) -> Count:
     x, b = z3.simplify(x), z3.simplify(b)
-    quotient = z3.Int(f"({x} // {b})".replace("\n", " ").replace("|", "!"))
-    running().assume(z3.And(quotient * b <= x, x < quotient * b + b))
-    return Count(quotient)
+    run = running()
+
+    def defined() -> z3.ArithRef:
+        quotient = z3.Int(run.fresh_name("quotient"))
+        run.assume(z3.And(quotient * b <= x, x < quotient * b + b))
+        return quotient
+
+    return Count(run.once(("quotient", x, b), defined))
 
 
 FAR = 8

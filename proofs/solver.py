@@ -1,14 +1,23 @@
 """What is asked of Z3: obligations, and one question at a time with a fresh solver."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import z3
 
 
 class ProofError(Exception):
-    """The run cannot go on without guessing: the theorem is neither proved nor refuted."""
+    """The run cannot go on without guessing: the theorem is neither proved nor refuted.
+
+    The latest one is remembered: a function under proof that catches it does not get away with it (`Run.paths`).
+    """
+
+    latest: ClassVar["ProofError | None"] = None
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        ProofError.latest = self
 
 
 class UndecidedError(ProofError):
@@ -31,20 +40,69 @@ class Obligation:
 
     def smtlib(self) -> str:
         """The question whether it can fail, as SMT-LIB 2: `unsat` means proved."""
-        solver = z3.Solver()
-        assert_all(solver, [*self.hypotheses, z3.Not(self.claim)])
-        return f"; {self.name}: unsat means proved\n(set-logic ALL)\n{solver.to_smt2()}"
+        return f"; {self.name}: unsat means proved\n{question([*self.hypotheses, z3.Not(self.claim)])}"
+
+    def needed(self) -> str:
+        """The same for those hypotheses only that Z3 took to prove it, if that is known; else the same."""
+        formulas = [*self.hypotheses, z3.Not(self.claim)]
+        known = _KNOWN.get(_key(formulas))
+        return f"; {self.name}: unsat means proved\n{question(formulas if known is None else known.formulas)}"
+
+
+def question(formulas: Sequence[z3.BoolRef]) -> str:
+    """The question whether these can hold together, as SMT-LIB 2."""
+    terms = [formula.as_ast() for formula in formulas] or [z3.BoolVal(True).as_ast()]
+    others = (z3.Ast * (len(terms) - 1))(*terms[:-1])
+    name = "benchmark generated from python API"
+    text = z3.Z3_benchmark_to_smtlib_string(
+        z3.main_ctx().ref(), name, "", "unknown", "", len(others), others, terms[-1]
+    )
+    return f"(set-logic ALL)\n{text}"
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What Z3 said to a question."""
+
+    formulas: Sequence[z3.BoolRef]
+    """Those that it takes, if the answer is `unsat`; else all."""
+    status: str
+    model: z3.ModelRef | None
+    seconds: float
+    """For which it was looked for."""
+    asked: Sequence[z3.BoolRef]
+    """All of them, kept so that no other ones get their identities."""
+
+
+_KNOWN: dict[frozenset[int], _Answer] = {}
+"""By the identities of the formulas."""
+KNOWN_MOST = 20_000
+_LABELS: list[z3.BoolRef] = []
+"""Names of the formulas of a question, by which the solver says which of them it took."""
+_QUICK: list[z3.Solver] = []
+"""The plain solver, once it is made."""
+QUICK = 50_000
+"""Steps of Z3's plain solver before the ones that choose a strategy are asked: nearly always enough, and no clock."""
+
+
+def _key(formulas: Sequence[z3.BoolRef]) -> frozenset[int]:
+    return frozenset([formula.get_id() for formula in formulas])
 
 
 def solve(formulas: Sequence[z3.BoolRef], seconds: float) -> tuple[str, z3.ModelRef | None]:
-    """`sat` with a model, `unsat`, or `unknown`. A fresh solver each time: incremental ones time out on products."""
-    deadline = max(1, int(seconds * 1000))
-    watching = sys.getprofile()
-    sys.setprofile(None)  # whoever watches which functions run does not mean the solver's
-    try:
-        return _solved(formulas, deadline)
-    finally:
-        sys.setprofile(watching)
+    """`sat` with a model, `unsat`, or `unknown`. What the plain solver cannot say in a few steps goes to a fresh one:
+    incremental ones time out on products.
+
+    A question that was answered already is not asked again: model and core often lead to the very same terms.
+    """
+    key = _key(formulas)
+    known = _KNOWN.get(key)
+    if known is None or (known.status == "unknown" and seconds > known.seconds):
+        known = _solved(formulas, seconds)
+        if len(_KNOWN) >= KNOWN_MOST:
+            _KNOWN.clear()
+        _KNOWN[key] = known
+    return known.status, known.model
 
 
 def assert_all(solver: z3.Solver, formulas: Sequence[z3.BoolRef]) -> None:
@@ -54,15 +112,51 @@ def assert_all(solver: z3.Solver, formulas: Sequence[z3.BoolRef]) -> None:
         z3.Z3_solver_assert(context, solver.solver, formula.as_ast())
 
 
-def _solved(formulas: Sequence[z3.BoolRef], deadline: int) -> tuple[str, z3.ModelRef | None]:
-    for make in (z3.Solver, lambda: z3.SolverFor("QF_NIA")):
-        solver = make()
-        solver.set("timeout", deadline)
-        assert_all(solver, formulas)
+def forget_course() -> None:
+    """Let the plain solver begin anew: what it makes of a theorem then does not depend on those before."""
+    _QUICK.clear()
+
+
+def _quick() -> z3.Solver:
+    if not _QUICK:
+        _QUICK.append(z3.SimpleSolver())
+        _QUICK[0].set("rlimit", QUICK)
+    return _QUICK[0]
+
+
+def _quickly_solved(asked: Sequence[z3.BoolRef], seconds: float) -> _Answer | None:
+    """What Z3's plain solver says, which stays the same one: making it takes as long as most of the answers. None if it
+    cannot say within its steps."""
+    quick, context = _quick(), z3.main_ctx().ref()
+    while len(_LABELS) < len(asked):
+        _LABELS.append(z3.Bool(f"formula {len(_LABELS)}"))
+    quick.push()
+    try:
+        for formula, label in zip(asked, _LABELS, strict=False):
+            z3.Z3_solver_assert_and_track(context, quick.solver, formula.as_ast(), label.as_ast())
+        status = str(quick.check())
+        if status == "unsat":
+            core = {label.get_id() for label in quick.unsat_core()}
+            needed = [formula for formula, label in zip(asked, _LABELS, strict=False) if label.get_id() in core]
+            return _Answer(needed, status, None, seconds, asked)
+        return _Answer(asked, status, quick.model(), seconds, asked) if status == "sat" else None
+    finally:
+        quick.pop()
+
+
+def _solved(formulas: Sequence[z3.BoolRef], seconds: float) -> _Answer:
+    asked = list(formulas)
+    known = _quickly_solved(asked, seconds)
+    if known is not None:
+        return known
+    for logic in (None, "QF_NIA"):
+        solver = z3.Solver() if logic is None else z3.SolverFor(logic)
+        solver.set("timeout", max(1, int(seconds * 1000)))
+        assert_all(solver, asked)
         status = str(solver.check())
         if status != "unknown":
-            return status, solver.model() if status == "sat" else None
-    return "unknown", None
+            return _Answer(asked, status, solver.model() if status == "sat" else None, seconds, asked)
+    return _Answer(asked, "unknown", None, seconds, asked)
 
 
 _PRODUCTS: dict[int, tuple[z3.ExprRef, bool]] = {}

@@ -1,6 +1,8 @@
-"""What the modules under proof see in place of `range`, `len` and `math.gcd`, which demand plain integers."""
+"""What the modules under proof see in place of `range`, `len`, `type`, `id` and `math.gcd`, which need plain values."""
 
+import builtins
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import ModuleType
@@ -8,8 +10,10 @@ from typing import Any
 
 import z3
 
+from .identity import identity_watched
+from .refusal import refusal
 from .solver import ProofError
-from .symbolic import Number, SymbolicBool, SymbolicInt, integer_term, running, symbol
+from .symbolic import Number, SymbolicBool, SymbolicInt, SymbolicReal, integer_term, is_plain, running, symbol
 
 
 def symbolic_len(sequence: Any) -> Any:
@@ -37,9 +41,78 @@ def symbolic_range(*arguments: Any) -> Any:
     if not any(isinstance(argument, SymbolicInt | SymbolicBool) for argument in arguments):
         return range(*arguments)
     start, stop, step = (0, arguments[0], 1) if len(arguments) == 1 else (*arguments, 1)[:3]
-    if not isinstance(step, int) or step == 0:
+    if not is_plain(step) or step == 0:
         raise ProofError(f"{running().name}: a range with step {step!r} cannot be followed: only plain steps")
-    return unrolled(start, stop, step)
+    return SymbolicRange(start, stop, step)
+
+
+class SymbolicRange:
+    """A range with a symbolic bound: it can be gone through, as often as wanted, and asked whether there is anything
+    in it. Whatever else a range can do is refused."""
+
+    __slots__ = ("_start", "_step", "_stop")
+
+    def __init__(self, start: Any, stop: Any, step: Any) -> None:
+        self._start, self._stop, self._step = start, stop, step
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        """What `isinstance` goes by."""
+        return range
+
+    def __iter__(self) -> Iterator[Any]:
+        return unrolled(self._start, self._stop, self._step)
+
+    def __bool__(self) -> bool:
+        return bool(self._start < self._stop if self._step > 0 else self._start > self._stop)
+
+    def symbolic_len(self) -> Any:
+        """How many numbers."""
+        if not self:
+            return 0
+        span = self._stop - self._start if self._step > 0 else self._start - self._stop
+        return -(-span // abs(self._step))
+
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(range, name):
+            raise refusal(f"`{name}` of a range")
+        raise AttributeError(f"'range' object has no attribute {name!r}")
+
+    def _refused(self, *arguments: Any) -> Any:
+        raise refusal("any use but a loop of a range")
+
+    __len__ = __getitem__ = __reversed__ = __contains__ = __eq__ = __hash__ = __repr__ = _refused
+
+
+class _Types(type):
+    """`type` that says of a symbol what it stands for."""
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, builtins.type)
+
+    def __call__(cls, *arguments: Any, **named: Any) -> Any:
+        if len(arguments) == 1 and not named:
+            if not issubclass(builtins.type(arguments[0]), STAND_FOR):
+                return builtins.type(arguments[0])
+            if sys._getframe(1).f_globals.get("int", int) is not int:  # whoever asks may compare it with another `int`
+                raise refusal("the type")
+            return arguments[0].__class__
+        return builtins.type(*arguments, **named)
+
+
+class SymbolicType(metaclass=_Types):
+    """What modules under proof see for `type`."""
+
+
+def symbolic_id(value: Any) -> int:
+    """`id`: equal integers may be one object or two, and a symbol is neither."""
+    if isinstance(value, int) and not is_plain(value):
+        raise refusal("the identity")
+    return id(value)
+
+
+STAND_FOR = (SymbolicInt, SymbolicBool, SymbolicReal, SymbolicRange)
+"""Classes whose values stand for those of a class of Python's own."""
 
 
 def unrolled(start: Any, stop: Any, step: int) -> Iterator[Any]:
@@ -72,23 +145,33 @@ def common_divisor(x: Number, y: Number) -> tuple[Any, Any, Any]:
     run, left, right = running(), integer_term(x), integer_term(y)
     if run.decide(z3.Or(left <= 0, right <= 0)):
         raise ProofError(f"{run.name}: gcd of a number that may be 0 or negative: assume that it is positive")
-    if (str(right), str(left)) in run.divisors:
-        common, y_part, x_part = run.divisors[str(right), str(left)]
-        return common, x_part, y_part
-    if (str(left), str(right)) not in run.divisors:
-        parts = [symbol(run.fresh_name(stem)) for stem in ("gcd", "times", "times")]
-        common, x_part, y_part = parts
+
+    def defined() -> tuple[Any, Any, Any]:
+        common, x_part, y_part = [symbol(run.fresh_name(stem)) for stem in ("gcd", "times", "times")]
         # The greatest common divisor is such a number, so this assumes nothing.
         run.assume(z3.And(common.term >= 1, left == (common * x_part).term, right == (common * y_part).term))
-        run.divisors[str(left), str(right)] = common, x_part, y_part
-    return run.divisors[str(left), str(right)]
+        return common, x_part, y_part
+
+    if run.knows(("gcd", right, left)):
+        common, y_part, x_part = run.once(("gcd", right, left), defined)
+        return common, x_part, y_part
+    found: tuple[Any, Any, Any] = run.once(("gcd", left, right), defined)
+    return found
 
 
 @contextmanager
 def symbolic_builtins(modules: Sequence[ModuleType]) -> Iterator[None]:
-    """While it lasts, these modules see `range`, `len` and `gcd` of this file."""
-    ours = (("range", range, symbolic_range), ("len", len, symbolic_len), ("gcd", math.gcd, symbolic_gcd))
+    """While it lasts, these modules see `range`, `len`, `type`, `id` and `gcd` of this file, and the `is` of
+    `identity`."""
+    ours: tuple[tuple[str, Any, Any], ...] = (
+        ("range", range, symbolic_range),
+        ("len", len, symbolic_len),
+        ("type", type, SymbolicType),
+        ("id", id, symbolic_id),
+        ("gcd", math.gcd, symbolic_gcd),
+    )
     with ExitStack() as restored:
+        restored.enter_context(identity_watched(modules))
         for module in modules:
             for name, original, function in ours:
                 if vars(module).get(name) is original:

@@ -18,7 +18,7 @@ import z3
 
 from .claims import every
 from .solver import ProofError
-from .symbolic import Number, SymbolicBool, SymbolicInt, running, term
+from .symbolic import Number, SymbolicBool, SymbolicInt, is_plain, running, term
 
 At: TypeAlias = Callable[[Any], Any]
 """A function of an index, plain or symbolic."""
@@ -60,10 +60,15 @@ class Count(SymbolicInt):
         return count(SymbolicInt.__rfloordiv__(self, other))
 
     def __or__(self, other: Any) -> Any:
-        """With a plain 0, the number itself; of other bits nothing is known here."""
+        """With a plain 0, the number itself; of two symbolic ones, some number that is negative if one of them is."""
         if not isinstance(other, SymbolicInt) and other == 0:
             return self
-        raise ProofError(f"{running().name}: the bits of a symbolic number are joined with {other!r}")
+        if not isinstance(other, SymbolicInt):
+            raise ProofError(f"{running().name}: the bits of a symbolic number are joined with {other!r}")
+        bits = z3.Int(running().fresh_name("bits"))
+        # What Python gives is such a number, so this assumes nothing; no more is known of it.
+        running().assume((bits < 0) == z3.Or(self.term < 0, other.term < 0))
+        return Count(bits)
 
     __ror__ = __or__
 
@@ -154,11 +159,9 @@ class SymbolicTable:
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             start, stop = self._bounds(index)
+            entry, below = self.entry, self.below  # a slice is a copy: it does not follow what happens to the table
             return SymbolicTable(
-                stop - start,
-                lambda i: self.entry(start + i),
-                lambda i: self.below(start + i) - self.below(start),
-                self.codec,
+                stop - start, lambda i: entry(start + i), lambda i: below(start + i) - below(start), self.codec
             )
         return self.codec.read(count(self.entry(self._index(index))))
 
@@ -180,6 +183,10 @@ class SymbolicTable:
                 raise ProofError(f"{run.name}: a table read from its end goes on after {rounds} entries: bound it")
             yield self.codec.read(count(self.entry(self._length - 1 - rounds)))
             rounds += 1
+
+    def count(self, value: Any) -> int:
+        """How many entries are this one, found by going through them."""
+        return sum(1 for entry in self if entry is value or entry == value)
 
     def _index(self, index: Any) -> Any:
         if index < 0:
@@ -241,6 +248,8 @@ class SymbolicTable:
 
     def extend(self, values: Any) -> None:
         """More entries: a list or a table."""
+        if self.codec is IDS and isinstance(values, SymbolicTable):
+            self.codec = values.codec  # padding is made before it is known what it stands before
         more = as_table(values, self.codec)
         length, entry, below = self._length, self.entry, self.below
         self._length = count(length + more.symbolic_len())
@@ -291,10 +300,12 @@ def as_table(values: Any, codec: Codec) -> SymbolicTable:
 
 
 def repeated(values: list[Any], times: Count) -> SymbolicTable:
-    """`values * times`, for a list of one null entry: it is padding that methods multiply."""
+    """`values * times`, for a list of one null entry or one id: it is padding that methods multiply."""
     if len(values) != 1:
         raise ProofError(f"{running().name}: a list of {len(values)} values is repeated: only one null block can be")
     null = values[0]
-    if not (getattr(null, "is_null", False) or (isinstance(null, int) and null == 0)):
+    if is_plain(null) and null != 0:
+        return SymbolicTable(times if times > 0 else 0, lambda i: null, lambda i: i)
+    if not (getattr(null, "is_null", False) or (is_plain(null) and null == 0)):
         raise ProofError(f"{running().name}: {null!r} is repeated: only the null block can be")
     return SymbolicTable(times if times > 0 else 0, lambda i: 0, lambda i: 0)

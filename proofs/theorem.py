@@ -16,7 +16,9 @@ from typing import Any, Literal, TypeAlias
 import z3
 
 from .claims import every
-from .solver import Obligation, ProofError, UndecidedError, assert_all, has_product, solve
+from .kernel import Account, Proved, follows
+from .solver import Obligation, ProofError, UndecidedError, has_product, question, solve
+from .stated import stated
 from .symbolic import Condition, Path, Run, SymbolicBool, symbol, term, truth
 from .symbolic_builtins import symbolic_builtins
 from .watched import Watched
@@ -101,12 +103,12 @@ class Statement:
     """`T4`, or `T4.eagle` for a statement that belongs to T4."""
     sentence: str
     """In words."""
-    formal: str
-    """As a formula."""
+    formal: str = ""
+    """A formula in short, for those who read the source; nobody is shown it (`stated`)."""
     bounded: str = ""
     """What is not symbolic, and why that is no loss; empty if everything is."""
     refuted_on: Mapping[str, str] = field(default_factory=dict)
-    """Subjects for which the answer is known to be no, with what that means for a user."""
+    """Cores for which the answer is no, with what that means for a user; `expectations` decides whether it is."""
     meaning: str = ""
     """What it means for a user, in blocks and bytes."""
 
@@ -116,10 +118,15 @@ class Statement:
         return SECONDS.get(self.id, USUAL_S)
 
     @property
+    def stated(self) -> str:
+        """What is claimed, generated from the claim itself; empty if only the sentence says it."""
+        return ""
+
+    @property
     def number(self) -> tuple[int, str]:
-        """Sort key: `T4.eagle` comes after `T4`."""
+        """Sort key: `T4.eagle` comes after `T4`, and what is about a safety property (`S1`) after all theorems."""
         head, _, rest = self.id[1:].partition(".")
-        return int(head), rest
+        return int(head) + (100 if self.id.startswith("S") else 0), rest
 
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> "Verdict":
         """Prove or refute it for a core; `seconds` bounds each question to the solver.
@@ -141,6 +148,13 @@ class Theorem(Statement):
     controls: tuple[NegativeControl, ...]
     unroll: int = 0
     """Most rounds of a loop over a symbolic bound."""
+    rounding: str = ""
+    """Why it does no harm that Python rounds `a / b`, which is exact in a proof; empty if nothing is divided so."""
+
+    @property
+    def stated(self) -> str:
+        """The source of what is assumed and claimed."""
+        return stated(self.assume, self.claim)
 
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> "Verdict":
         """As every statement; a negative control's counterexample is run on the real code as well."""
@@ -165,10 +179,20 @@ class Verdict:
     controls: dict[str, Status] = field(default_factory=dict)
     smtlib: list[str] = field(default_factory=list)
     """Every obligation that the solver proved."""
+    needed: dict[str, str] = field(default_factory=dict)
+    """For such an obligation the stronger one, with those hypotheses only that the solver took, as far as it said."""
     satisfiable: list[str] = field(default_factory=list)
     """Questions of which a second solver must find that they can be satisfied: the assumptions, each counterexample."""
     message: str = ""
     """Why it is undecided or unavailable; how the replay ended."""
+    bounded: str = ""
+    """What is not symbolic (`Statement.bounded`): a proof is one within these bounds."""
+
+    def note_proof(self, obligation: Obligation) -> None:
+        """Note an obligation that the solver proved."""
+        text = obligation.smtlib()
+        self.smtlib.append(text)
+        self.needed[text] = obligation.needed()
 
     def note_control(self, control: NegativeControl, outcome: "Verdict") -> None:
         """Note what came out for a negative control; unless it is refuted on the real code, this is `undecided`."""
@@ -197,12 +221,14 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
         claim, assume = control.claim or claim, control.assume or assume
     functions = Functions(subject.find, control.roles if control is not None else {})
     symbols = Values({name: variable(name, meaning) for name, meaning in theorem.variables.items()})
-    verdict = Verdict(theorem.id, subject.name, "proved")
+    verdict = Verdict(theorem.id, subject.name, "undecided", bounded=theorem.bounded)
     watched = Watched(subject.modules(), ignore=control is not None)
     try:
         assumptions = [condition for condition in assume(symbols) if condition is not True]
         run = Run(f"{theorem.id} on {subject.name}", assumptions, theorem.unroll, seconds)
-        _require_satisfiable(run, verdict)
+        run.rounding = bool(theorem.rounding)
+        account = Account(run.name, run.assumptions, seconds)
+        verdict.satisfiable.append(satisfiable_question(f"{run.name}: the assumptions", run.assumptions))
 
         def body() -> list[Condition]:
             with watched:
@@ -215,8 +241,10 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
         with symbolic_builtins(subject.modules()):
             for path in run.paths(body):
                 verdict.paths += 1
-                if not _settle_path(run, path, theorem, replay, verdict):
+                if not _settle_path(run, path, theorem, replay, verdict, account):
                     break
+            else:
+                verdict.status = account.proved()
         verdict.questions = run.questions
     except UnavailableError as error:
         verdict.status, verdict.message = "unavailable", str(error)
@@ -237,16 +265,9 @@ def conditions(claims: Condition | Iterable[Condition]) -> list[Condition]:
     return [claims] if isinstance(claims, bool | SymbolicBool) else list(claims)
 
 
-def _require_satisfiable(run: Run, verdict: Verdict) -> None:
-    status, _ = solve(run.assumptions, run.seconds)
-    if status != "sat":
-        raise ProofError(f"{run.name}: the assumptions are {status}: a theorem about nothing")
-    verdict.satisfiable.append(satisfiable_question(f"{run.name}: the assumptions", run.assumptions))
-
-
-def _settle_path(run: Run, path: Path, theorem: Theorem, replay: Replay, verdict: Verdict) -> bool:
+def _settle_path(run: Run, path: Path, theorem: Theorem, replay: Replay, verdict: Verdict, account: Account) -> bool:
     """Prove what one path owes. False, with the verdict changed, at the first failure."""
-    obligations = list(path.obligations)
+    obligations, proofs = list(path.obligations), list(path.proofs)
     if path.error is not None:
         if isinstance(path.error, UnavailableError):
             raise path.error
@@ -259,10 +280,13 @@ def _settle_path(run: Run, path: Path, theorem: Theorem, replay: Replay, verdict
     for obligation in obligations:
         if z3.is_true(z3.simplify(obligation.claim)):
             continue
-        # A branch was pruned because the solver had shown this very obligation; only the second solver is asked now.
-        proved, model = (obligation, None) if obligation.forced else _decide(obligation, theorem, run)
+        if obligation.forced:  # proved on the way: only the second solver is asked now
+            verdict.note_proof(obligation)
+            continue
+        proved, model = _decide(obligation, theorem, run)
         if proved is not None:
-            verdict.smtlib.append(proved.smtlib())
+            proofs.append(proved)
+            verdict.note_proof(proved.obligation)
             continue
         if model is None:
             raise UndecidedError(f"{obligation.name}: the solver cannot say", obligation.smtlib())
@@ -275,10 +299,11 @@ def _settle_path(run: Run, path: Path, theorem: Theorem, replay: Replay, verdict
         if not verdict.replayed:
             raise ProofError(f"{obligation.name}: {values} is a counterexample, but the real code: {verdict.message}")
         return False
+    account.enter(path, proofs)
     return True
 
 
-def _decide(obligation: Obligation, theorem: Theorem, run: Run) -> tuple[Obligation | None, z3.ModelRef | None]:
+def _decide(obligation: Obligation, theorem: Theorem, run: Run) -> tuple[Proved | None, z3.ModelRef | None]:
     """What was proved, with the hypotheses that it took; or a model in which it fails, small if possible; or neither.
 
     Products that have nothing to do with the claim make a solver wander, so the hypotheses without any are tried too.
@@ -289,9 +314,9 @@ def _decide(obligation: Obligation, theorem: Theorem, run: Run) -> tuple[Obligat
     if not has_product(obligation.claim):
         attempts.insert(0, attempts.pop(1))
     for attempt, seconds in attempts:
-        status, model = solve([*attempt.hypotheses, z3.Not(obligation.claim)], min(seconds, run.seconds))
-        if status == "unsat":
-            return attempt, None
+        proved, model = follows(attempt, min(seconds, run.seconds))
+        if proved is not None:
+            return proved, None
         if attempt is obligation:
             formulas = [*obligation.hypotheses, z3.Not(obligation.claim)]
             small = _smallest(formulas, theorem, run, model)
@@ -330,9 +355,7 @@ def fixed_to(name: str, value: int, theorem: Theorem) -> z3.BoolRef:
 
 def satisfiable_question(name: str, formulas: Sequence[z3.BoolRef]) -> str:
     """The question whether the formulas can hold together, as SMT-LIB 2; the answer must be `sat`."""
-    solver = z3.Solver()
-    assert_all(solver, formulas)
-    return f"; {name}: must be sat\n(set-logic ALL)\n{solver.to_smt2()}"
+    return f"; {name}: must be sat\n{question(formulas)}"
 
 
 def _replay(functions: Functions, claim: Claim, values: Mapping[str, int]) -> tuple[bool, str]:

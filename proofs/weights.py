@@ -6,20 +6,21 @@ USUAL_S = 1.0
 """No more than this for all that are not named."""
 
 _BY_SECONDS: Mapping[float, str] = {
-    12.0: "T15.spaced",
+    8.0: "T15",
     6.0: "T14",
-    5.0: "T7.align",
     4.0: "T6.gap",
-    3.0: "T3.nulled.sliding T7.sliding T15 T15.leak T16.fixed T26.free T26.free.different T26.take T26.touch",
+    3.0: "T3.nulled.sliding T7.sliding T26.free T26.free.different T26.take T26.touch "
+    "S1.inductive S2.inductive S4.inductive S5.inductive S6.inductive S4.register",
     2.5: "T7.chunked",
-    2.2: "T8.hit T9.loss",
-    2.0: "T3.nulled.chunked T3.nulled.mamba T7.mamba T14.always T16.hit",
-    1.5: "T15.first T16",
+    12.0: "T10.chunked T10.sparse.chunked T16.chunked",
+    5.0: "T7.align T10 T10.sparse T16.hit T11",
+    2.2: "T8.hit T9.hit T9.chunked",
+    2.0: "T3.nulled.chunked T3.nulled.mamba T7.mamba S1.free",
+    1.5: "T16",
     1.4: "T20.requested",
-    1.3: "T8.divides T10 T23.converse",
-    1.2: "T10.sharp T10.sparse T23",
-    1.1: "T9.hit T11 T16.step T19.depth T19.sizes T21.refused T21.view T23.only "
-    "T23.tagged T25.prepend_n.any T26.stranger",
+    1.3: "T23.converse",
+    1.2: "T23",
+    1.1: "T16.step T19.depth T19.sizes T21.refused T21.view T23.only T25.prepend_n.any T26.stranger",
 }
 
 SECONDS = {name: seconds for seconds, names in _BY_SECONDS.items() for name in names.split()}

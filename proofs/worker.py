@@ -9,7 +9,9 @@ import json
 import os
 import signal
 import sys
+import traceback
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 
@@ -23,8 +25,21 @@ def main() -> None:
 
     z3.z3.Z3_DEBUG = False  # checks of argument types in the bindings: a fifth of the time, and the tests run with them
     for line in sys.stdin:
-        answers.write(json.dumps(answer(json.loads(line))) + "\n")
+        try:
+            said: object = answer(json.loads(line))
+        except Exception as error:  # a target's code may raise anything, when it is imported or when it runs
+            traceback.print_exc()
+            said = {"error": described(error)}
+        answers.write(json.dumps(said) + "\n")
         answers.flush()
+
+
+def described(error: Exception) -> str:
+    """Type and message of an error, and where it was raised: the innermost place outside of this package, if any."""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent]
+    places = [f", in {frame.name}, {frame.filename} line {frame.lineno}" for frame in (outside or frames)[-1:]]
+    return f"{type(error).__name__}: {error}{''.join(places)}"
 
 
 def answer(request: dict[str, Any]) -> object:

@@ -60,7 +60,9 @@ def bind_impl() -> Binding:
         names=names,
         dtype=numpy.dtype("float32"),
         adapter=cache(
-            lambda name, number: SimpleNamespace(lora_name=name, name=name, lora_int_id=number, adapter_id=number)
+            lambda name, number, path: SimpleNamespace(
+                lora_name=name, name=name, lora_int_id=number, adapter_id=number, lora_path=path
+            )
         ),
         item=lambda item: SimpleNamespace(
             identifier=sys.intern(item.identifier),
@@ -68,6 +70,6 @@ def bind_impl() -> Binding:
         ),
         embeddings=lambda numbers: numpy.array(numbers, dtype=numpy.int64).reshape(len(numbers), 1),
         sampling=None,
-        hasher_options={"tag_extra_keys": True},
-        release=replace(release_of(REFERENCE), retention="keyword"),
+        hasher_options={},
+        release=replace(release_of(REFERENCE), retention="keyword", loses=frozenset()),
     )

@@ -19,6 +19,10 @@ def deviations(
     target: Annotated[str, typer.Option(help="The release.", autocompletion=release_names)] = references()[0],
     write: Annotated[Path | None, typer.Option(help="Find the smallest trace of each and write it there.")] = None,
     check: Annotated[Path | None, typer.Option(help="Replay the traces that lie there.")] = None,
+    also: Annotated[
+        str | None,
+        typer.Option(help="With --check: what this release does in the traces.", autocompletion=release_names),
+    ] = None,
     page: Annotated[Path | None, typer.Option(help="Write them up as a Markdown page.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to look for each.")] = 60.0,
     as_json: JsonOption = False,
@@ -40,10 +44,16 @@ def deviations(
             f"--target: no deviations of {target!r} are declared; there are {', '.join(references())}"
         )
     declared = known.deviations
-    if write is None and check is None:
+    if write is None and check is None and also is None:
         if page is not None:
             raise typer.BadParameter("--page needs the traces: add --check DIR or --write DIR")
         _print_list([*declared, *known.configuration_deviations], as_json)
+        return
+
+    if also is not None:
+        if check is None:
+            raise typer.BadParameter("--also needs the traces: add --check DIR")
+        _look_elsewhere(target, also, check, page, as_json)
         return
 
     def say(line: str) -> None:
@@ -70,3 +80,21 @@ def _print_list(declared: "list[Deviation]", as_json: bool) -> None:
         return
     for deviation in declared:
         print(f"{deviation.id}\n  when: {deviation.condition}\n  what: {deviation.reason}")
+
+
+def _look_elsewhere(target: str, also: str, folder: Path, page: Path | None, as_json: bool) -> None:
+    """What another release does in the traces of the reference's deviations."""
+    from ..opening.known_deviations import declared_for
+    from ..opening.targets import open_target
+    from ..releases.deviations_elsewhere import look_elsewhere
+    from ..releases.deviations_elsewhere import page as page_of
+
+    with closing(open_target(target)) as reference, closing(open_target(also)) as other:
+        found = look_elsewhere(declared_for(target), folder, reference, other)
+    if page is not None:
+        command = f"blockproof deviations --target {target} --check {folder} --also {also} --page {page}"
+        page.write_text(page_of(found, target, also, command), encoding="utf-8")
+    if as_json:
+        print(json.dumps([{"id": one.id, "verdict": one.verdict, "text": one.text()} for one in found], indent=2))
+    else:
+        print("\n".join(f"{one.id:34} {one.text()}" for one in found))

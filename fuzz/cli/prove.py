@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..adapters import forms
-from .options import JsonOption, known_or_usage
+from .options import JsonOption, known_or_usage, seed_or_drawn
 
 if TYPE_CHECKING:
-    from ...proofs.campaign import Campaign, Interpreter, Result
+    from ...proofs.campaign import Campaign, Interpreter, Result, Task
+    from ...proofs.expectations import Expectations
     from ...proofs.theorem import Statement
 
 OURS = ("model", "impl")
@@ -26,10 +27,13 @@ OURS = ("model", "impl")
 
 def prove(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="T1 takes T1.full with it.")] = None,
-    target: Annotated[list[str] | None, typer.Option(help=f"model, impl, {forms()}; repeatable.")] = None,
-    cross_check: Annotated[
-        bool | None, typer.Option("--cross-check/--no-cross-check", help="Ask cvc5 too; by default if it is installed.")
+    target: Annotated[
+        list[str] | None, typer.Option(help=f"model, impl, {forms()}, your.module:core; repeatable.")
     ] = None,
+    cross_check: Annotated[
+        bool,
+        typer.Option("--cross-check/--no-cross-check", help="Let cvc5 confirm every answer; the result says if not."),
+    ] = True,
     seconds: Annotated[float, typer.Option(min=0.1, help="For each question to a solver.")] = 10.0,
     jobs: Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 takes as many as there are cores.")] = 0,
     export: Annotated[Path | None, typer.Option(help="Write every obligation to this folder, as SMT-LIB 2.")] = None,
@@ -37,77 +41,165 @@ def prove(
         "unsettled"
     ),
     write: Annotated[Path | None, typer.Option(help="Write the theorems up as Markdown pages in this folder.")] = None,
+    changed: Annotated[
+        bool, typer.Option("--changed", help="Settle only what runs a function that has changed since the record.")
+    ] = False,
+    write_expected: Annotated[
+        Path | None, typer.Option(help="Write what each theorem came to to this folder: proofs/expected of a checkout.")
+    ] = None,
     list_only: Annotated[bool, typer.Option("--list", help="Only name the theorems.")] = False,
+    fuzz: Annotated[
+        int, typer.Option(min=0, help="Attack the prover itself with so many claims about random programs.")
+    ] = 0,
+    seed: Annotated[int | None, typer.Option(help="With --fuzz: same seed, same programs; drawn by default.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Prove or refute the theorems for the model, our core, or a real release; refute their negative controls.
 
-    Exits with 0 if each came out as declared, 1 if one did not, or a solver could not say, or the solvers disagree,
-    130 if Ctrl-C ended it before all were settled.
+    What each must come to is declared for model, our core and vLLM 0.23.0. Exits with 0 if each did, 1 if one did
+    not, a solver could not say, or the solvers disagree; for another core, 1 if one is refuted. 3 without cvc5, unless
+    --no-cross-check is given; 130 if Ctrl-C ended it before all were settled. With --fuzz, 1 if an answer is wrong.
     """
-    from ...proofs import installed
-
-    if not installed.z3_installed():
-        print(f"blockproof: prove needs the solver z3, which is not installed; {installed.REMEDY}", file=sys.stderr)
-        raise typer.Exit(3)
+    _require_solvers(cross_check and not list_only and not fuzz)
+    if fuzz:
+        raise typer.Exit(_attack(fuzz, seed_or_drawn(seed), as_json))
     from ...proofs import judgement, pages
     from ...proofs.campaign import Campaign
-    from ...proofs.theorems import THEOREMS
     from ..findings.words import plural
 
-    names = {name: None for theorem in THEOREMS for name in (theorem.id.partition(".")[0], theorem.id)}
-    known_or_usage("no theorem", ids or [], names, "see blockproof prove --list")
-    chosen = judgement.chosen(THEOREMS, ids or [])
+    chosen = _chosen(ids or [])
     if list_only:
         _print_list(chosen, as_json)
         return
-    if cross_check and not installed.cvc5_installed():
-        raise typer.BadParameter(f"--cross-check: cvc5 is not installed; {installed.REMEDY}")
-    checked = installed.cvc5_installed() if cross_check is None else cross_check
-    campaign = Campaign(jobs or os.cpu_count() or 1, seconds, checked)
+    campaign = Campaign(jobs or os.cpu_count() or 1, seconds, cross_check)
 
     def tell(result: "Result") -> None:
         if not as_json and not ids:
-            print(_line(result, checked), flush=True)
+            print(_line(result, cross_check), flush=True)
 
-    results, interrupted = _settled(campaign, judgement.longest_first(chosen), target or list(OURS), tell)
+    results, interrupted = _settled(campaign, judgement.longest_first(chosen), target or list(OURS), changed, tell)
     results = judgement.in_order(results, chosen)
-    problems = judgement.problems(results, chosen)
+    expected = _expected(results, None if interrupted else write_expected)
+    problems = judgement.problems(results, expected)
     left = [f"left behind: {path}" for path in judgement.keep_unsettled(results, out)]
     if export is not None:
         left.append(f"{plural(judgement.export(results, export), 'question')} written to {export}")
     if write is not None and not interrupted:
-        pages.write(write, chosen, pages.recorded(results, checked))
+        pages.write(write, chosen, pages.recorded(results, cross_check))
     if as_json:
-        print(json.dumps({"results": [_plain(result) for result in results], "problems": problems}, indent=2))
+        plain = [_plain(result) for result in results]
+        print(json.dumps({"cross_checked": cross_check, "results": plain, "problems": problems}, indent=2))
     else:
-        asked = [line for theorem in chosen if ids for line in _written_out(theorem, results, checked)]
-        print("\n".join([*asked, *_summary(results, checked), *left, *problems]))
+        asked = [line for theorem in chosen if ids for line in _written_out(theorem, results, cross_check)]
+        said = [*asked, *_summary(results, cross_check), *judgement.unsaid(results, expected), *left, *problems]
+        print("\n".join(said or ["no function under the theorems has changed since the record"]))
+    raise typer.Exit(_code(bool(problems), interrupted))
+
+
+def _code(wrong: bool, interrupted: bool) -> int:
+    """The exit code, after a line if it was interrupted."""
     if interrupted:
         print("interrupted: what is not listed was not settled", file=sys.stderr)
-    raise typer.Exit(1 if problems else 130 if interrupted else 0)
+    return 1 if wrong else 130 if interrupted else 0
+
+
+def _attack(claims: int, seed: int, as_json: bool) -> int:
+    """Attack the prover, say what came of it, and return the exit code."""
+    from ...proofs.fuzzing.attack import attack
+    from ...proofs.fuzzing.trial import Tally
+    from ..reports.progress import steps
+
+    tally, interrupted = Tally(), False
+    with steps(claims, "claim") as show:
+        try:
+            for tally in attack(claims, seed):
+                show(min(tally.cases, claims), f"seed {seed}")
+        except KeyboardInterrupt:
+            interrupted = True
+    counts = {status: tally.statuses[status] for status in ("proved", "refuted", "undecided")}
+    wrong = [str(one) for one in tally.wrong]
+    if as_json:
+        plain = {"seed": seed, "claims": tally.cases, **counts, "wrong": wrong}
+        print(json.dumps(plain, indent=2))
+    else:
+        said = ", ".join(f"{number:,} {status}" for status, number in counts.items())
+        print("\n".join([*wrong, f"seed {seed}: {tally.cases:,} claims: {said}; {len(wrong)} wrong"]))
+    return _code(bool(wrong), interrupted)
+
+
+def _chosen(ids: list[str]) -> "list[Statement]":
+    """The theorems of these names, all without any; a usage error for a name that none has."""
+    from ...proofs import judgement
+    from ...proofs.theorems import THEOREMS
+
+    names = {name: None for theorem in THEOREMS for name in (theorem.id.partition(".")[0], theorem.id)}
+    known_or_usage("no theorem", ids, names, "see blockproof prove --list")
+    return judgement.chosen(THEOREMS, ids)
+
+
+def _expected(results: "list[Result]", write: Path | None) -> "Expectations":
+    """What each theorem must come to; written to a folder first, if one is given."""
+    from ...proofs import expectations
+    from ...proofs.theorems import THEOREMS
+
+    if write is not None:
+        expectations.write(write, results, [theorem.id for theorem in THEOREMS])
+    return expectations.read([result.verdict.subject for result in results], write or expectations.FOLDER)
+
+
+def _require_solvers(both: bool) -> None:
+    """Exit with 3, and one line, if a solver is missing."""
+    from ...proofs import installed
+
+    missing = ""
+    if not installed.z3_installed():
+        missing = f"prove needs the solver z3, which is not installed; {installed.REMEDY}"
+    elif both and not installed.cvc5_installed():
+        missing = f"cvc5, which confirms every answer, is not installed; {installed.REMEDY}, or add --no-cross-check"
+    if missing:
+        print(f"blockproof: {missing}", file=sys.stderr)
+        raise typer.Exit(3)
 
 
 def _settled(
-    campaign: "Campaign", theorems: "list[Statement]", targets: list[str], tell: "Callable[[Result], None]"
+    campaign: "Campaign",
+    theorems: "list[Statement]",
+    targets: list[str],
+    changed: bool,
+    tell: "Callable[[Result], None]",
 ) -> "tuple[list[Result], bool]":
     """The results in the order in which they came, each told at once, and whether Ctrl-C ended it."""
-    from ...proofs.campaign import Task
     from ..reports.progress import steps
 
     results: list[Result] = []
-    with _interpreters(targets) as places, steps(len(theorems) * len(places), "answer") as show:
+    with _interpreters(targets) as places:
+        tasks = _tasks(theorems, places, changed)
+        with steps(sum(len(task.places) for task in tasks), "answer") as show:
 
-        def done(result: "Result") -> None:
-            results.append(result)
-            show(len(results), result.verdict.theorem)
-            tell(result)
+            def done(result: "Result") -> None:
+                results.append(result)
+                show(len(results), result.verdict.theorem)
+                tell(result)
 
-        try:
-            campaign.run([Task(theorem.id, tuple(places)) for theorem in theorems], done)
-        except KeyboardInterrupt:
-            return results, True
+            try:
+                campaign.run(tasks, done)
+            except KeyboardInterrupt:
+                return results, True
     return results, False
+
+
+def _tasks(theorems: "list[Statement]", places: "list[Interpreter]", changed: bool) -> "list[Task]":
+    """What is to be settled where; with `changed`, only what runs a function that is not as the record has it."""
+    from ...proofs.campaign import Task
+    from ...proofs.changes import stale
+    from ..releases.verify_proofs import RECORD
+
+    wanted = {place.subject: stale(RECORD, place) if changed else None for place in places}
+    tasks = []
+    for theorem in theorems:
+        there = [place for place in places if (names := wanted[place.subject]) is None or theorem.id in names]
+        tasks += [Task(theorem.id, tuple(there))] if there else []
+    return tasks
 
 
 @contextmanager
@@ -115,6 +207,7 @@ def _interpreters(targets: list[str]) -> "Iterator[list[Interpreter]]":
     """Where the theorems about each target are settled."""
     from ...proofs.campaign import Interpreter
     from ..opening.child import environment_of
+    from ..opening.own_code import FORMS, is_factory
     from ..opening.targets import interpreter_of
 
     with tempfile.TemporaryDirectory() as folder:
@@ -125,10 +218,13 @@ def _interpreters(targets: list[str]) -> "Iterator[list[Interpreter]]":
             if target in OURS:
                 places.append(Interpreter(target, environment=environment_of(None, modules)))
                 continue
+            if is_factory(target):
+                places.append(_own(target, environment_of(None, modules)))
+                continue
             try:
                 name, place = interpreter_of(target)
             except ValueError:
-                raise typer.BadParameter(f"--target: {target!r}: write model, impl, {forms()}") from None
+                raise typer.BadParameter(f"--target: {target!r}: write model, impl, {forms()}, {FORMS}") from None
             environment = environment_of(place, modules, (*OURS, "proofs")) | {"VLLM_LOGGING_LEVEL": "ERROR"}
             z3 = find_spec("z3")
             behind = () if place is None or z3 is None or z3.origin is None else (str(Path(z3.origin).parents[1]),)
@@ -136,9 +232,23 @@ def _interpreters(targets: list[str]) -> "Iterator[list[Interpreter]]":
         yield places
 
 
+def _own(target: str, environment: dict[str, str]) -> "Interpreter":
+    """Where theorems about a user's own core are settled: here, with its folder on the import path."""
+    from ...proofs.campaign import Interpreter
+
+    place, _, name = target.rpartition(":")
+    folder, module = os.getcwd(), place
+    if place.endswith(".py"):
+        folder, module = str(Path(place).expanduser().resolve().parent), Path(place).stem
+    path = os.pathsep.join([environment["PYTHONPATH"], folder])
+    return Interpreter(f"{module}:{name}", environment=environment | {"PYTHONPATH": path})
+
+
 def _line(result: "Result", checked: bool) -> str:
     verdict = result.verdict
-    head = f"{verdict.theorem:16} {verdict.subject:13} {verdict.status:11}"
+    from ...proofs.expectations import outcome
+
+    head = f"{verdict.theorem:16} {verdict.subject:13} {outcome(verdict):16}"
     if verdict.status in ("unavailable", "undecided"):
         return f"{head} {verdict.message}"
     refuted = sum(status == "refuted" for status in verdict.controls.values())
@@ -151,7 +261,7 @@ def _line(result: "Result", checked: bool) -> str:
 
 def _written_out(theorem: "Statement", results: "list[Result]", checked: bool) -> list[str]:
     """A theorem in words and as a formula, and what came out for each core."""
-    lines = [f"{theorem.id}: {theorem.sentence}", *_wrapped("formula", theorem.formal)]
+    lines = [f"{theorem.id}: {theorem.sentence}", *indent(theorem.stated, "  ").splitlines()]
     lines += _wrapped("not symbolic", theorem.bounded) + _wrapped("for a user", theorem.meaning)
     for result in results:
         if result.verdict.theorem == theorem.id:
@@ -170,31 +280,34 @@ def _values(counterexample: dict[str, Any]) -> str:
 
 
 def _summary(results: "list[Result]", checked: bool) -> list[str]:
+    from ...proofs.expectations import outcome
+
     lines = []
     for subject in dict.fromkeys(result.verdict.subject for result in results):
         mine = [result for result in results if result.verdict.subject == subject]
-        counts = {status: sum(r.verdict.status == status for r in mine) for status in _STATUSES}
-        said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        outcomes = [outcome(result.verdict) for result in mine]
+        said = ", ".join(f"{outcomes.count(one)} {one}" for one in sorted(set(outcomes)))
         z3, cvc5 = sum(r.verdict.seconds for r in mine), sum(r.opinion_seconds for r in mine)
-        second = f", cvc5 {cvc5:.1f} s" if checked else "; not cross-checked: cvc5 is not installed or not asked"
+        second = f", cvc5 {cvc5:.1f} s" if checked else "; not confirmed by cvc5 (--no-cross-check)"
         obligations = sum(len(result.verdict.smtlib) for result in mine)
         lines.append(f"{subject}: {said}; {obligations:,} obligations; Z3 {z3:.1f} s{second}")
     return lines
 
 
-_STATUSES = ("proved", "refuted", "undecided", "unavailable")
-
-
 def _plain(result: "Result") -> dict[str, object]:
+    from ...proofs.expectations import come_to
+
     verdict = asdict(result.verdict)
+    came_to = come_to(result.verdict)
+    verdict |= {"outcome": came_to.outcome, "witness": came_to.witness}
     verdict["obligations"] = len(verdict.pop("smtlib"))
-    del verdict["satisfiable"]
+    del verdict["satisfiable"], verdict["needed"]
     return verdict | {"confirmed": result.confirmed, "disputed": [said for _, said in result.disputed]}
 
 
 def _print_list(theorems: "list[Statement]", as_json: bool) -> None:
     if as_json:
-        fields = ("id", "sentence", "formal")
+        fields = ("id", "sentence", "stated")
         print(json.dumps([{name: getattr(theorem, name) for name in fields} for theorem in theorems], indent=2))
         return
     for theorem in theorems:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ...model.answers import Rules
 from ..opening.known_deviations import known_of
 from ..targets.base import Calculator, TargetLostError
+from ..targets.configuration_answers import answer as right_answer
 from ..workload.draw import Draw, SeededDraw
 from .draw import Answer, Configuration, draw_configuration
 from .findings import LOCKSTEP, LOST, MODELS, ConfigurationFinding
@@ -72,7 +72,7 @@ def run(
 
 def draw_case(draw: Draw) -> tuple[Configuration, list[Question]]:
     """A configuration and what is asked about it."""
-    configuration = draw_configuration(draw, Rules().answer)
+    configuration = draw_configuration(draw, right_answer)
     return configuration, draw_questions(draw, configuration)
 
 
@@ -96,7 +96,6 @@ class Judge:
         self.target = target
         self.reach = reach or Reach(target.name)
         self.oracle = oracle
-        self.rules = Rules()
         known = known_of(target.name)
         self.reference = None if known is None else known.rules()
         self.reach.declared = () if known is None else known.configuration_deviations
@@ -180,7 +179,7 @@ class Judge:
     def _compare(self, op: str, inputs: Mapping[str, object], answer: Answer) -> bool:
         """False if the answer is right, True if it is a known deviation, FoundError if it is neither."""
         if self.reference is None:
-            if (expected := self.rules.answer(op, inputs)) != answer:
+            if (expected := right_answer(op, inputs)) != answer:
                 raise self._found(LOCKSTEP, op, inputs, expected, answer)
             return False
         self.reference.fired.clear()
@@ -189,7 +188,7 @@ class Judge:
             raise self._found(LOCKSTEP, op, inputs, deviating, answer)
         if not self.reference.fired and self.reach.configurations % BOTH_MODELS_EVERY:
             return False
-        expected = self.rules.answer(op, inputs)
+        expected = right_answer(op, inputs)
         if expected == deviating:
             return False
         if not self.reference.fired:
@@ -210,7 +209,7 @@ class Judge:
     def _found(
         self, oracle: str, op: str, inputs: Mapping[str, object], expected: object, actual: object
     ) -> FoundError:
-        side = type(self.reference or self.rules).__name__
+        side = type(self.reference).__name__ if self.reference else "Rules"
         model = oracle if oracle in INVARIANTS else "Rules" if oracle == MODELS else side
         sides = (model, self.target.name)
         return FoundError(ConfigurationFinding(oracle, op, inputs, expected, actual, sides, self._seed))

@@ -114,7 +114,8 @@ def balanced_groups(configuration: Configuration, ask: Ask) -> Iterator[str]:
 
 
 def check_means_capacity(configuration: Configuration, ask: Ask) -> Iterator[str]:
-    """I7: what is needed fits exactly if the pool holds a full-length request; auto-fit finds the largest that does."""
+    """I7: what is needed fits exactly if the pool holds a full-length request beside the null block; auto-fit finds the
+    largest that does."""
     settings = dict(configuration.vllm_config)
     overridden = settings.pop("num_gpu_blocks_override", None) is not None
     fitted = settings.pop("original_max_model_len", None) == -1
@@ -125,7 +126,8 @@ def check_means_capacity(configuration: Configuration, ask: Ask) -> Iterator[str
         return
     fits, blocks = needed["from_groups"] <= memory, made["num_blocks"]
     concurrency = ask("max_concurrency", {**about, "num_blocks": blocks}).get("output")
-    if concurrency is not None and memory >= 0 and fits != (float(concurrency) >= 1):
+    enough = blocks >= 1 and concurrency is not None and float(concurrency) >= 1
+    if concurrency is not None and memory >= 0 and fits != enough:
         yield f"{needed['from_groups']} bytes needed, {memory} there, but {blocks} blocks serve {concurrency} requests"
     if fitted and not overridden and len(configuration.workers) == 1:
         answer = ask("configs", configuration.about_workers()).get("output")
@@ -138,8 +140,10 @@ def lengths_that_fit(configuration: Configuration, ask: Ask) -> Iterator[str]:
     about = configuration.about_layers(vllm_config=dict(configuration.vllm_config))
     memory = configuration.one_memory
     answer = ask("estimate", {**about, "available_memory": memory}).get("output")
-    if answer:
-        yield from _largest("estimate", answer["estimate"], "sum_over_layers", about, memory, ask)
+    pages = [ask("page", {"spec": configuration.specs[name]}).get("output") for _, name in configuration.layers]
+    if answer and all(pages):
+        null_block = sum(page["page_size_bytes"] for page in pages if page)
+        yield from _largest("estimate", answer["estimate"], "sum_over_layers", about, memory - null_block, ask)
     length = ask("estimate_from_groups", {**about, "available_memory": memory}).get("output")
     if length is not None:
         yield from _largest("grouped estimate", length, "from_groups", about, memory, ask)

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 
 from ..findings.oracle_names import CONTRACT, EVERY
 from ..findings.words import did_you_mean
-from . import allocation, configuration, liveness, pool, registration, reporting, tables, tensors
+from . import allocation, configuration, identities, liveness, pool, registration, reporting, tables, tensors
 from .registry import Fault, Part
 
 __all__ = ["FAULTS", "MODULES", "Fault", "Part", "fault_named", "faults_in"]
 
-MODULES = (pool, tables, registration, allocation, reporting, liveness, tensors, configuration)
+MODULES = (pool, tables, registration, identities, allocation, reporting, liveness, tensors, configuration)
 """Where they are written."""
 
 LIST = "see blockproof mutants --list"

@@ -63,7 +63,7 @@ def _gate_uncapped(manager: Any) -> None:
 
 @fault("the allocation in a running step counts at most the cap", "outcome")
 def _cap_in_every_step(manager: Any) -> None:
-    wrap_each(manager, "get_num_blocks_to_allocate", lambda _, predict, *args: predict(*args[:5], True))
+    wrap_each(manager, "get_num_blocks_to_allocate", lambda _, predict, *args: predict(*args[:5], True, *args[6:]))
 
 
 @fault("a state registered in this very step is handed on", "outcome")
@@ -87,8 +87,8 @@ def _hybrid_hit_not_cut(manager: Any) -> None:
         first = coordinator.attention_groups[0]
         if "Full" not in type(first.spec).__name__ or not tokens:
             return hit, tokens
-        uncut = coordinator._search(first, hashes, length, False)
-        rows = dict(zip(first.group_ids, uncut, strict=True))
+        search = coordinator.search(first, hashes)
+        rows = dict(zip(first.group_ids, search.blocks(search.longest(length)), strict=True))
         return tuple(rows.get(group, row) for group, row in enumerate(hit)), tokens
 
     wrap(coordinator, "find_longest_cache_hit", find)

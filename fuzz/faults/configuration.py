@@ -137,8 +137,8 @@ def _foreign_layers_kept(inputs: Inputs, output: Any) -> Any:
 
 @_fault("max_concurrency", "concurrency counts one block more than there is", "I7")
 def _concurrency_of_one_block_more(inputs: Inputs, output: Any) -> Any:
-    if isinstance(output, float) and inputs["num_blocks"]:
-        return output / inputs["num_blocks"] * (inputs["num_blocks"] + 1)
+    if isinstance(output, float) and inputs["num_blocks"] > 1:
+        return output / (inputs["num_blocks"] - 1) * inputs["num_blocks"]
     return output
 
 

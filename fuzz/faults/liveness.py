@@ -19,9 +19,8 @@ def _predicting(manager: Any, change: Callable[[int, bool, str], int]) -> None:
     """Change what is predicted to leave the free queue: `change` gets the number, whether the admission gate asks, and
     the request."""
 
-    def predict(original: Callable[..., int], request: str, *args: Any, apply_admission_cap: bool = False) -> int:
-        count = original(request, *args, apply_admission_cap=apply_admission_cap)
-        return change(count, apply_admission_cap, request)
+    def predict(original: Callable[..., int], request: str, *args: Any, **more: Any) -> int:
+        return change(original(request, *args, **more), more.get("apply_admission_cap", False), request)
 
     wrap(manager.coordinator, "get_num_blocks_to_allocate", predict)
 

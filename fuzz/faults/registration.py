@@ -88,14 +88,14 @@ def _latest_instead_of_earliest(manager: Any) -> None:
     wrap(index, "get_one_block", get_one_block)
 
 
-@fault("an evicted identity can still be found", "num_identities")
+@fault("an evicted identity leaves an entry behind", "num_identities")
 def _stale_key_left(manager: Any) -> None:
     index = manager.block_pool.cached_block_hash_to_block
 
     def pop(original: Callable[..., Any], key: Any, block_id: int) -> Any:
         block = original(key, block_id)
         if block is not None and key not in index._cache:
-            index._cache[key] = {-1: None}
+            index._cache[b"stale" + key] = block
         return block
 
     wrap(index, "pop", pop)

@@ -7,7 +7,7 @@ from ..findings.oracle_names import CONTRACT
 from .registry import fault, wrap, wrap_each
 
 
-@fault("one token too many is skipped", "outcome", "free")
+@fault("one token too many is skipped", "outcome", "free", "ref_cnt")
 def _skipped_off_by_one(manager: Any) -> None:
     wrap_each(manager, "get_num_skipped_tokens", lambda _, skipped, computed: skipped(computed + 1))
 
@@ -19,7 +19,11 @@ def _window_never_slides(manager: Any) -> None:
 
 @fault("lookahead tokens get no block", "outcome")
 def _lookahead_ignored(manager: Any) -> None:
-    wrap_each(manager, "allocate_new_blocks", lambda _, allocate, request, tokens, main: allocate(request, main, main))
+    wrap_each(
+        manager,
+        "allocate_new_blocks",
+        lambda _, allocate, request, tokens, main, *rest: allocate(request, main, main, *rest),
+    )
 
 
 @fault("the last two of the new blocks change places in the table", "tables")
@@ -39,22 +43,23 @@ def _model_length_ignored(manager: Any) -> None:
     manager.max_model_len *= 2
 
 
-@fault("the speculative states of the last step are dropped, not moved", "outcome")
-def _speculative_states_not_moved(manager: Any) -> None:
-    def allocate(single: Any, original: Callable[..., Any], request: str, *rest: Any) -> Any:
-        single._allocated_block_reqs.discard(request)
-        return original(request, *rest)
+@fault("the block of the last computed token serves for new states, too", "free", "outcome", "ref_cnt", "tables")
+def _last_state_not_kept(manager: Any) -> None:
+    def arrange(single: Any, original: Callable[..., Any], table: Any, computed: int, tokens: int) -> Any:
+        return original(table, 0, tokens)
 
-    wrap_each(manager, "allocate_new_blocks", allocate, having="_allocated_block_reqs")
+    wrap_each(manager, "_to_arrange", arrange, having="_to_arrange")
 
 
-@fault("the state before the current one is never given back", "free", "outcome", "ref_cnt")
-def _last_state_leaks(manager: Any) -> None:
+@fault("states behind an entry that is null already are never given back", "free", "outcome", "ref_cnt")
+def _states_leak(manager: Any) -> None:
     def remove(single: Any, original: Callable[..., Any], request: str, computed: int) -> None:
-        single.last_state_block_idx.pop(request, None)
-        original(request, computed)
+        table = single.req_to_blocks.get(request, ())
+        end = min(single._num_skipped_blocks(computed), len(table))
+        if end and not table[end - 1].is_null:
+            original(request, computed)
 
-    wrap_each(manager, "remove_skipped_blocks", remove, having="last_state_block_idx")
+    wrap_each(manager, "remove_skipped_blocks", remove, having="mamba_cache_mode")
 
 
 @fault("the first two entries of a table change places when it grows", "S5", oracles=(CONTRACT,))

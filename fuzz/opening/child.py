@@ -13,8 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Generic, NamedTuple, TypeVar, cast
 
-from ...model.ops import Operation, Outcome, Shape, to_json
+from ...model.ops import Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
+from ...model.wire import to_json
 from ..targets.base import TargetLostError, TargetUnavailableError
 from .process import Launch, Limits, Process
 from .wire import Notes, answer_of, answers_of, line_of, lost_of, message_of
@@ -39,6 +40,7 @@ class Served(Process):
     version: str
     lacks: frozenset[str]
     hides: frozenset[str]
+    loses: frozenset[str] = frozenset()
     block_sizes: tuple[int, ...] = ()
 
     def ask(self, about: Shape | Operation, deadline_s: float) -> tuple[Outcome, Snapshot | None, Notes]:
@@ -94,6 +96,11 @@ class TargetInChild(_InChild[Served]):
     def hides(self) -> frozenset[str]:
         """See `targets.base.hidden_fields`. Launches the child if it does not run; errors as for `start`."""
         return self._launched().hides
+
+    @property
+    def loses(self) -> frozenset[str]:
+        """See `targets.base.losing`. Launches the child if it does not run; errors as for `start`."""
+        return self._launched().loses
 
     @property
     def block_sizes(self) -> tuple[int, ...]:
@@ -186,11 +193,12 @@ class _Python(Served):
             raise
 
     def _await_ready(self, spec: str) -> None:
-        """Wait until the child has opened its target; store the version, and what the target lacks and hides."""
+        """Wait until the child has opened its target; store the version, and what the target says of itself."""
         match message := self.first(message_of):
-            case ["ready", str(version), int(resident), list(lacks), list(hides), list(sizes)]:
+            case ["ready", str(version), int(resident), list(lacks), list(hides), list(loses), list(sizes)]:
                 self.version, self.resident_at_start = version, resident
                 self.lacks, self.hides = frozenset(map(str, lacks)), frozenset(map(str, hides))
+                self.loses = frozenset(map(str, loses))
                 self.block_sizes = tuple(map(int, sizes))
                 return
             case ["unavailable", str(why)]:

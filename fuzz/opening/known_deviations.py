@@ -5,7 +5,7 @@ from collections.abc import Collection
 from ...model.core import Model
 from ...model.ops import Shape
 from ..adapters import family_of
-from ..targets.deviations import Deviation
+from ..targets.deviations import DeviatingModel, Deviation
 from ..targets.family import Known
 
 
@@ -26,5 +26,5 @@ def declared_for(target_name: str) -> tuple[Deviation, ...]:
 def model_for(target_name: str, shape: Shape, without: Collection[str] = ()) -> Model:
     """The model to compare a target with: it has the target's known deviations, except those with ids in `without`."""
     known = known_of(target_name)
-    mixins = tuple(model for model in known.models if model.deviation.id not in without) if known else ()
-    return type("DeclaredModel", mixins, {})(shape) if mixins else Model(shape)
+    declared = [deviation for deviation in known.deviations if deviation.id not in without] if known else []
+    return DeviatingModel(shape, declared, known.policy_of) if known and declared else Model(shape)

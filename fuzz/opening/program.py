@@ -13,8 +13,9 @@ from functools import partial
 from os.path import expanduser
 from typing import Any
 
-from ...model.ops import Failed, Operation, Outcome, Shape, outcome_from_json
+from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
+from ...model.wire import outcome_from_json
 from ..targets.base import TargetUnavailableError
 from ..targets.declarations import problem_with_names, problem_with_sizes
 from .child import Served, TargetInChild

@@ -3,7 +3,7 @@
 A line is JSON: an array whose first element is its kind. Both sides are of one version, so it may change at any time;
 programs in other languages speak the protocol of `program`, which is documented.
 
-* The child begins with `["ready", version, bytes, lacks, hides, block_sizes]` or `["unavailable", message]`.
+* The child begins with `["ready", version, bytes, lacks, hides, loses, block_sizes]` or `["unavailable", message]`.
 * The harness sends `["start", shape]` and `["step", operation]`.
 * The child answers `["Done", value, snapshot, bytes, notes]` (or `Refused`, `Failed`), or
   `["lost", kind, detail, cause]`. The value of `Failed` is the kind of error, or an object with it (`error`) and with
@@ -19,8 +19,9 @@ from collections.abc import Mapping
 from typing import TypeAlias, cast
 
 from ...model.cause import Cause
-from ...model.ops import Done, Failed, Outcome, Refused, Value, cause_from_json, outcome_from_json, to_json
+from ...model.ops import Done, Failed, Outcome, Refused, Value
 from ...model.snapshot import Snapshot
+from ...model.wire import cause_from_json, outcome_from_json, to_json
 from ..findings.finding import LOST
 from ..targets.base import Target, TargetLostError, hidden_fields
 

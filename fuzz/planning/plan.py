@@ -85,7 +85,7 @@ class Plan:
     fits: bool
     """On paper: what the check of the target says."""
     fits_with_null_block: bool
-    """Also with the null block counted, which nobody can use (K-1)."""
+    """Also with the null block counted, which nobody can use (C-17)."""
     longest_fit_tokens: int
     """The greatest length that fits, up to `limit_tokens`, on paper."""
     longest_usable_tokens: int
@@ -214,7 +214,10 @@ def _plan(
     own = [questions.num_blocks(m, b, limit) if b else None for m, b in zip(memory, block_bytes, strict=True)]
     num_blocks = min(blocks for blocks in own if blocks is not None)
     longest = questions.longest(memory, limit)
-    usable = questions.longest(memory, limit, num_gpu_blocks_override=max(num_blocks - 1, 0))
+    usable = longest
+    if sum(questions.request_blocks(spec, longest) for _, spec in specs) >= num_blocks:
+        # Such a request would need the null block, too: the target does not count it (C-17).
+        usable = questions.longest(memory, limit, num_gpu_blocks_override=max(num_blocks - 1, 0))
     length = serving.max_model_len or (usable if deployment.strict else longest) or 1
     configs = _configs_that_fit(questions, memory, length)
     rank = sum(block_bytes[:: serving.tensor_parallel])
@@ -341,7 +344,7 @@ def _warnings(plan: Plan) -> list[str]:
         warnings.append(
             f"a request of {length:,} tokens needs {plan.request_blocks:,} blocks and the pool has as many, but one is "
             f"the null block: it fits on paper and stalls before its end. {plan.longest_usable_tokens:,} tokens do fit "
-            "(K-1; --strict makes this a failure)"
+            "(C-17; --strict makes this a failure)"
         )
     blocks = {worker.own_blocks for worker in plan.workers if worker.own_blocks is not None}
     if len(blocks) > 1:

@@ -51,8 +51,9 @@ def verdict(plan: Plan) -> str:
         word = "fits" if plan.fits_with_null_block else "fits on paper only"
         return f"{word}: {_times(plan.concurrency, plan.max_model_len_tokens)}"
     longest = plan.longest_usable_tokens if plan.strict else plan.longest_fit_tokens
-    needed = plan.request_blocks + (1 if plan.strict else 0)
-    null = ", the null block counted" if plan.strict else ""
+    counted = plan.strict or plan.request_blocks == plan.num_blocks
+    needed = plan.request_blocks + counted
+    null = ", the null block counted" if counted else ""
     remedy = f"the longest that fits is {longest:,} tokens" if longest else "not even one token fits"
     return (
         f"does not fit: a request of {length} tokens needs {needed:,} blocks{null}, the pool has {plan.num_blocks:,}; "

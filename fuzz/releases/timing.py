@@ -15,7 +15,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from ...model.ops import to_json
+from ...model.wire import to_json
 from ..adapters import family_of
 from ..findings.finding import Trace
 from ..opening.child import Place, environment_of

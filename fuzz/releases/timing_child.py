@@ -10,7 +10,8 @@ import os
 import sys
 import time
 
-from ...model.ops import Operation, Shape, operation_from_json, shape_from_json
+from ...model.ops import Operation, Shape
+from ...model.wire import operation_from_json, shape_from_json
 from ..opening.targets import open_here
 from ..targets.base import Target
 

@@ -10,13 +10,15 @@ from collections.abc import Mapping
 from ...model.core import Model
 from ...model.legal import misuse
 from ...model.ops import Done, Operation, Outcome, Shape, TakeEvents, TakeNewBlockIds, TakeStats
-from ...model.snapshot import Snapshot, difference, first_difference
+from ...model.snapshot import Snapshot
+from ..findings.difference import difference, first_difference
 from ..findings.finding import Finding
 from ..opening.known_deviations import model_for
 from ..targets.answers import problem_with_answer
 from ..targets.base import TargetLostError
-from ..targets.deviations import MisuseUnchecked, corrupting
+from ..targets.deviations import MISUSE_UNCHECKED, DeviatingModel, corrupting
 from .run import Run, ask
+from .situations import Situations
 
 _DRAINED: Mapping[type[Operation], str] = {TakeEvents: "events", TakeNewBlockIds: "new_block_ids", TakeStats: "stats"}
 """By operation that drains something: the field of a snapshot with what was not drained yet."""
@@ -33,15 +35,17 @@ class LockstepRun(Run):
     @property
     def dead(self) -> bool:
         """True once a known deviation has left the state undefined; the run ends there."""
-        return self.model.dead
+        return self._dead or (isinstance(self.model, DeviatingModel) and self.model.dead)
 
     @property
     def situations(self) -> Counter[str]:
         """How often the model met each interesting situation."""
-        return self.model.reached
+        return self._situations.reached
 
     def _start(self, shape: Shape) -> Finding | None:
         self.model = model_for(self.target.name, shape, self.judging.without)
+        self._dead = False
+        self._situations = Situations(self.model)
         self._ours: Snapshot | None = None  # the model's last snapshot
         self._theirs: Snapshot | None = None  # the target's
         expected, ours = self.model.construction, self.model.snapshot()
@@ -62,11 +66,13 @@ class LockstepRun(Run):
         misused = misuse(self.model, operation)
         expected, ours = self.model.step(operation)
         self.outcomes.append(expected)
+        if self._ours is not None:
+            self._situations.see(operation, expected, self._ours, ours)
         try:
             actual, theirs = ask(self.target.step, operation)
             if self.hidden:
                 theirs, actual = self._visible(ours, theirs), self._told(operation, expected, actual)
-            if self.model.undefined:
+            if isinstance(self.model, DeviatingModel) and self.model.undefined:
                 return None
             before = self._theirs
             finding = self._compare(operation, expected, actual, ours, theirs)
@@ -76,9 +82,13 @@ class LockstepRun(Run):
             return self._lost(lost, operation, expected)
         if finding is not None:
             return finding
-        if self.model.dead or misused or theirs is None:  # oracles judge no misuse: engines do not do that
+        if self.dead or misused or theirs is None:  # oracles judge no misuse: engines do not do that
             return None
         return self._judge_target(operation, actual, before, theirs)
+
+    def _shadow_losses(self) -> frozenset[str]:
+        """None: here the deviations of the target say after what a request may read wrong content."""
+        return frozenset()
 
     def _judge_target(
         self, operation: Operation, actual: Outcome, before: Snapshot | None, theirs: Snapshot
@@ -91,20 +101,20 @@ class LockstepRun(Run):
         for deviation in corrupting(self.model):
             if f"{deviation.id}.corruption" not in self.judging.without:
                 self.seen[f"{finding.oracle}: {finding.observable} after {deviation.id}"] += 1
-                self.model.dead = True
+                self._dead = True
                 return None
         self.found = finding
         return finding
 
     def _excuse_misuse(self, operation: Operation, finding: Finding) -> Finding | None:
         """The finding at a misuse. If the target is known not to check misuse, it is counted and the run ends."""
-        if not isinstance(self.model, MisuseUnchecked):
+        if not isinstance(self.model, DeviatingModel) or MISUSE_UNCHECKED not in self.model.declared:
             return finding
         results = [getattr(side, "error", type(side).__name__) for side in (finding.actual, finding.expected)]
         what = f"{type(operation).__name__}: {finding.observable} differs, {results[0]} instead of {results[1]}"
-        self.model.note(MisuseUnchecked.deviation, True)
+        self.model.note(MISUSE_UNCHECKED.id, True)
         self.misuse[what] += 1
-        self.model.dead, self.found = True, None
+        self._dead, self.found = True, None
         return None
 
     def _visible(self, ours: Snapshot, theirs: Snapshot | None) -> Snapshot | None:

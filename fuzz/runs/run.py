@@ -15,10 +15,11 @@ from typing import TypeVar
 from ...model.cause import cause_of
 from ...model.ops import Done, Failed, Operation, Outcome, Shape
 from ...model.scene import Scene
-from ...model.snapshot import Snapshot, difference
+from ...model.snapshot import Snapshot
+from ..findings.difference import difference
 from ..findings.finding import CORRUPTION, Finding, Trace
 from ..findings.oracle_names import CONTRACT, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
-from ..oracles.contract import KNOWN_LOSSES, Contract, Violation, unobserved
+from ..oracles.contract import Contract, Violation, unobserved
 from ..oracles.shadow import Corruption, Shadow, check_block_ids
 from ..targets.answers import outcome_and_snapshot, raised_by_target
 from ..targets.base import (
@@ -29,6 +30,7 @@ from ..targets.base import (
     copies_of,
     hidden_fields,
     lacking,
+    losing,
 )
 from .causes import why_failed, why_not_done
 from .judging import USUAL, Judging
@@ -102,7 +104,7 @@ class Run(ABC):
         self.noted = []
         self.shadow: Shadow | None = None
         if SHADOW in self.oracles:
-            self.shadow = Shadow(shape, self.judging.new_memory, strict=STRICT in self.oracles)
+            self.shadow = Shadow(shape, self.judging.new_memory, losses=self._shadow_losses())
         self.contract: Contract | None = None
         begin = time.monotonic()
         try:
@@ -147,12 +149,19 @@ class Run(ABC):
             self.not_built = why_failed(outcome)
         return outcome, snapshot
 
+    def _losses(self) -> frozenset[str]:
+        """What is counted instead of reported: what the target declares, unless all is to be reported."""
+        return frozenset() if STRICT in self.oracles else losing(self.target)
+
+    def _shadow_losses(self) -> frozenset[str]:
+        """The same for the shadow memory."""
+        return self._losses()
+
     def _start_contract(self, snapshot: Snapshot) -> None:
         """Start the contract oracle. Not before the core is built: only then the target says what it hides."""
         if CONTRACT in self.oracles:
-            not_excused = KNOWN_LOSSES if STRICT in self.oracles else ()
             passing = PASSABLE if self._notes else left_out(self.oracles)
-            self.contract = Contract(self.shape, self.hidden, not_excused, passing)
+            self.contract = Contract(self.shape, self.hidden, self._losses(), passing)
             self.contract.start(snapshot)
 
     def _lost(self, lost: TargetLostError, operation: Operation | None, expected: Outcome | None) -> Finding:

@@ -22,7 +22,6 @@ class SchedulerView:
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
         self.requests: dict[str, Request] = {}
-        self.item_lengths: dict[str, int] = {}
         self.state = ShownHoldings(shape)
         self.registered: Sequence[Mapping[str, int]] = [{} for _ in shape.groups]
         self.last: tuple[Operation, Outcome] | None = None
@@ -47,7 +46,7 @@ class SchedulerView:
     def start(self, snapshot: Snapshot, *, shows_free: bool = True) -> None:
         """The core has been built. Blocks that are not free now are set aside for ever (sinks)."""
         free = set(snapshot.free) if shows_free else set(range(self.shape.num_blocks))
-        self.state.out_of_reach = [block for block in range(1, self.shape.num_blocks) if block not in free]
+        self.state.sinks = [block for block in range(1, self.shape.num_blocks) if block not in free]
         self.look(snapshot)
 
     def look(self, snapshot: Snapshot) -> None:
@@ -60,7 +59,6 @@ class SchedulerView:
         match operation:
             case ops.Submit(name):
                 self.requests[name] = Request(operation, list(operation.prompt))
-                self.item_lengths.update((item.identifier, item.length) for item in operation.items)
             case ops.Take():
                 self.state.outside += _blocks(outcome.value, self.shape)
             case ops.Touch(blocks):
@@ -105,7 +103,7 @@ class ShownHoldings:
         empty: list[dict[str, list[int]]] = [{} for _ in shape.groups]
         self.snapshot = Snapshot([], 0, 0.0, [], empty, [], [], [], 0, (), [], None)
         self.outside: list[int] = []
-        self.out_of_reach: list[int] = []
+        self.sinks: list[int] = []
 
     @property
     def tables(self) -> Sequence[Mapping[str, Sequence[int]]]:

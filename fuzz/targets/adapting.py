@@ -3,9 +3,10 @@
 from collections.abc import Collection
 from dataclasses import fields, replace
 from functools import cache
+from itertools import accumulate
 from typing import Any
 
-from ...model.ops import OPERATIONS, Group, Operation, Shape
+from ...model.ops import OPERATIONS, Group, Operation, Shape, Submit
 from .declarations import with_implied
 
 
@@ -94,7 +95,19 @@ def adapted(operation: Operation, lacks: Collection[str]) -> Operation | None:
         return None
     defaults = _defaults(kind, frozenset(lacks))
     changed = {name: value for name, value in defaults if getattr(operation, name) != value}
-    return replace(operation, **changed) if changed else operation
+    operation = replace(operation, **changed) if changed else operation
+    return _adapted_prompt(operation, lacks) if isinstance(operation, Submit) else operation
+
+
+def _adapted_prompt(submit: Submit, lacks: Collection[str]) -> Submit:
+    """The request with rows of zeros in place of tokens beside embeddings, and without items on tokens of others."""
+    if "mixed_prompts" in lacks and submit.embeds is not None and None in submit.embeds:
+        submit = replace(submit, prompt=(0,) * len(submit.prompt), embeds=tuple(row or 0 for row in submit.embeds))
+    if "overlapping_items" in lacks:
+        ends = [0, *accumulate((item.offset + item.length for item in submit.items), max)]
+        apart = tuple(item for item, end in zip(submit.items, ends, strict=False) if item.offset >= end)
+        submit = replace(submit, items=apart) if apart != submit.items else submit
+    return submit
 
 
 @cache

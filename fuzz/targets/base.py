@@ -93,6 +93,14 @@ def lacking(target: Target) -> frozenset[str]:
     return with_implied(frozenset(_declared(target, "lacks")))
 
 
+def losing(target: Target) -> frozenset[str]:
+    """What the target is known to read wrong: its attribute `loses`, empty if it has none.
+
+    The names and their effects are `declarations.LOSES`. TargetUnavailableError for anything else.
+    """
+    return frozenset(_declared(target, "loses"))
+
+
 def block_sizes_of(target: Target) -> tuple[int, ...]:
     """The only block sizes, in tokens and in order, of which the target builds groups: its attribute `block_sizes`.
 
@@ -113,12 +121,13 @@ def _declared(target: Target, attribute: str) -> Iterable[str]:
 
 
 def check_declarations(target: Target) -> None:
-    """TargetUnavailableError, in one line, if the target's name, `hides`, `lacks` or `block_sizes` cannot be used."""
+    """TargetUnavailableError, in one line, if the target's name, `hides`, `lacks`, `loses` or `block_sizes`
+    cannot be used."""
     if not isinstance(target.name, str) or not target.name:
         raise TargetUnavailableError(
             f"the target's name is {target.name!r}, a {type(target.name).__name__}; give it a text"
         )
-    for read in (hidden_fields, lacking, block_sizes_of):
+    for read in (hidden_fields, lacking, losing, block_sizes_of):
         read(target)
 
 

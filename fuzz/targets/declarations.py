@@ -1,4 +1,4 @@
-"""Every name that a target may put into `hides` and `lacks`, each with its effect, and the check of what a target says.
+"""Every name that a target may put into `hides`, `lacks` and `loses`, each with its effect, and the check of these.
 
 The page docs/reference/declarations.md is written from this table.
 """
@@ -31,6 +31,33 @@ HIDES: Mapping[str, str] = {
 }
 """Legal names of `hides`: the fields of a `Snapshot`, and two kinds of behaviour."""
 
+LOSES: Mapping[str, str] = {
+    "computed-taken-back": "S6, S13, S15: Windows are cut by tokens that may be taken back (drafts, the last token of "
+    "a prompt that was loaded as a whole); where they are, the next query reads, and its step writes, behind the cut "
+    "(vllm-project/vllm#47728).",
+    "skipped-on-optimistic-count": "S13: The same while they are not taken back: entries are given up that the steps "
+    "still running read or write; one device queue hides it, a second reader or a rejected draft does not "
+    "(vllm-project/vllm#47728).",
+    "chunk-astride-block": "S6, S7: Where a block lies astride two chunks, a hit begins at the chunk of the longest "
+    "possible hit, and can end before it, behind null entries that the next query reads.",
+    "chunked-refuses": "S8: A lookup with chunked local attention fails where a draft model reads it, or where hits do "
+    "not end wherever its blocks do.",
+    "window-of-one": "S14: A window of one token reads no block, yet a hit demands a registered one.",
+    "eagle-cut-twice": "S14: An eagle window in smaller blocks than the alignment is cut before and after its last "
+    "block is given up where it reaches back to the start, and loses one alignment (T9.hit).",
+    "eagle-asked-in-turn": "S14: Where one of several eagle types shrinks the length, a window among them is asked "
+    "again without the block that it may give up, and then wants another one before it (T14).",
+    "eagle-last-block": "S14: The block behind a hit must end before the last token, though only the draft model reads "
+    "it: a request of whole blocks loses one block.",
+    "boundary-without-eagle": "S14: With a retention interval the boundary that is kept is that of a search without "
+    "eagle, one alignment behind the one at which an eagle search lands (T11).",
+    "window-kept-for-scheduler": "S14: A single window group registers by the scheduler's block size, but looks up by "
+    "its own: only the boundaries by the former are there.",
+}
+"""Legal names of `loses`: what a target is known to do wrong, each with the properties of the contract that it breaks
+(the shadow memory sees some of them, too). The oracles count it for a target that declares it; for any other it is a
+finding."""
+
 _OPERATIONS: Mapping[str, str] = {
     "Lookup": "Requests are allocated without a lookup, so nothing is ever hit.",
     "Reject": "Which drafts were rejected is told with the step (`Advance.rejected`), never later.",
@@ -51,6 +78,7 @@ _OPERATIONS: Mapping[str, str] = {
 }
 _OPERATION_FIELDS: Mapping[str, str] = {
     "Submit.adapter": "No request names an adapter.",
+    "Submit.adapter_version": "No two adapters have one name.",
     "Submit.salt": "No request has a salt.",
     "Submit.items": "No request has multimodal items.",
     "Submit.embeds": "No request consists of embeddings.",
@@ -91,6 +119,8 @@ _GROUPS: Mapping[str, str] = {
 _FEATURES: Mapping[str, str] = {
     "drafts": "No speculative decoding: behind the known tokens comes one token at a time, and none is rejected.",
     "hybrids": "One group only: no shape with several.",
+    "overlapping_items": "Multimodal items stand one after the other, in this order, on tokens of their own.",
+    "mixed_prompts": "A prompt consists of tokens or of embeddings, never of both.",
 }
 LACKS: Mapping[str, str] = {
     **_OPERATIONS,
@@ -105,6 +135,9 @@ LACKS: Mapping[str, str] = {
 _IMPLIED: Mapping[str, tuple[str, ...]] = {
     "drafts": ("Advance.rejected", "Reject", "Group.speculative_blocks"),
     "Advance.rejected": ("drafts", "Reject", "Group.speculative_blocks"),
+    "Submit.adapter": ("Submit.adapter_version",),
+    "Submit.items": ("overlapping_items",),
+    "Submit.embeds": ("mixed_prompts",),
     "Lookup": ("Allocate.hit",),
     "Arrive": ("Allocate.delay",),
     "Allocate.delay": ("Arrive",),
@@ -121,6 +154,12 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = {
     "Group.sink_len": ("Group.kind=sink",),
 }
 """What else is lacking where this is, all at once."""
+_LEGAL: Mapping[str, Mapping[str, str]] = {"hides": HIDES, "lacks": LACKS, "loses": LOSES}
+_EXAMPLES: Mapping[str, str] = {
+    "hides": '{"events", "stats"}',
+    "lacks": '{"Reset", "Allocate.gate"}',
+    "loses": '{"computed-taken-back"}',
+}
 _NEEDED = ("Submit", "Allocate", "Advance", "Free")
 """Operations without which nothing can be tested."""
 
@@ -136,7 +175,7 @@ def with_implied(names: frozenset[str]) -> frozenset[str]:
 
 
 def problem_with_names(attribute: str, value: object) -> str | None:
-    """What is wrong with this value of `hides` or `lacks`, and what to write instead, in one line; None if nothing."""
+    """What is wrong with this value of one of the three, and what to write instead, in one line; None if nothing."""
     if isinstance(value, str):
         return f"{attribute} is the text {value!r}; write a set of names: {{{value!r}}}"
     if isinstance(value, Mapping) or not isinstance(value, Iterable):
@@ -149,23 +188,23 @@ def problem_with_names(attribute: str, value: object) -> str | None:
 
 @cache
 def _problem_with_names(attribute: str, names: frozenset[str]) -> str | None:
-    legal = HIDES if attribute == "hides" else LACKS
+    legal = _LEGAL[attribute]
     unknown = sorted(names - legal.keys())
     return f"{attribute} names {unknown[0]!r}, {_remedy(unknown[0], attribute, legal)} ({PAGE})" if unknown else None
 
 
 def _remedy(name: str, attribute: str, legal: Mapping[str, str]) -> str:
     """Why the name is wrong, and what may have been meant."""
-    other, names = ("lacks", LACKS) if attribute == "hides" else ("hides", HIDES)
-    if name in names:
-        return f"which is a name of {other}; move it there"
+    for other, names in _LEGAL.items():
+        if name in names:
+            return f"which is a name of {other}; move it there"
     if name in _NEEDED:
         return "without which nothing can be tested; every target has it"
     return f"which is unknown; {did_you_mean(name, legal, 'all names are listed')}"
 
 
 def _example(attribute: str) -> str:
-    return '{"events", "stats"}' if attribute == "hides" else '{"Reset", "Allocate.gate"}'
+    return _EXAMPLES[attribute]
 
 
 def problem_with_sizes(value: object) -> str | None:

@@ -1,22 +1,26 @@
-"""Where a target is known to differ from the specification, as data (core.md, "Known deviations").
+"""Where a target is known to differ from the specification, as data (core.md, "What 0.23.0 does otherwise").
 
-For each deviation of a core there is the model with one rule replaced by what the target does instead. Lockstep runs
-against the model with all that are declared for its target, so everything else must still agree exactly, also after a
-deviation has occurred. Those of the arithmetic of configurations are in rules of their own (`DeviatingRules`). Each
-occurrence is counted under the deviation's id; one that never occurs in a long run is reported as stale. An adapter
-declares those of its reference release.
+A deviation of a core replaces an entry of `model.core.Policy` by what the target does instead. Lockstep runs against
+the model with all that are declared for its target, so everything else must still agree exactly, also after a deviation
+has occurred. Those of the arithmetic of configurations are in rules of their own (`DeviatingRules`). Each occurrence is
+counted under the deviation's id; one that never occurs in a long run is reported as stale. An adapter declares those of
+its reference release.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from ...model.answers import Json
+from ...model.attention import CoreError
+from ...model.config_json import Json
 from ...model.core import Model
 from ...model.legal import misuse
-from ...model.ops import Allocate, Failed, Operation, Outcome, Shape
+from ...model.ops import Allocate, Done, Failed, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
+from ...model.tables import Policy
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -37,50 +41,106 @@ class Deviation:
     """True if a request can read wrong content after it. What the shadow memory sees then is put down to it."""
 
 
+class UndefinedStateError(Exception):
+    """A deviation leaves the core in a state of which no rule says anything."""
+
+
+class Note(Protocol):
+    """Counts a deviation, by its id, if it has occurred."""
+
+    def __call__(self, name: str, occurred: bool, harmless: bool = False) -> None:
+        """See `DeviatingModel.note`."""
+        ...
+
+
+PolicyOf: TypeAlias = Callable[[Collection[str], Note], Policy]
+"""Makes the policy of a core that has the deviations with these ids."""
+
+
+def blamed(compute: Callable[..., T], right: Callable[..., T], names: Collection[str], note: Note) -> Callable[..., T]:
+    """What a core decides that has several deviations in one decision: `compute(names, ...)`.
+
+    Where that is not what `right(...)` says, it is put down to those deviations without any one of which the decision
+    would have been another. A decision may also be an error. Not for what changes the model.
+    """
+
+    def answer(names: Collection[str], *args: Any) -> T | CoreError:
+        try:
+            return compute(names, *args)
+        except CoreError as error:
+            return error
+
+    def decide(*args: Any) -> T:
+        given = answer(names, *args)
+        if not _same(given, right(*args)):
+            causes = [name for name in names if not _same(answer([n for n in names if n != name], *args), given)]
+            for name in causes or names:
+                note(name, True)
+        if isinstance(given, CoreError):
+            raise given
+        return given
+
+    return decide
+
+
+def _same(one: object, other: object) -> bool:
+    """Equal answers, or errors of one kind."""
+    if isinstance(one, CoreError) and isinstance(other, CoreError):
+        return str(one) == str(other)
+    return one == other
+
+
 class DeviatingModel(Model):
-    """The model with declared deviations: a subclass for each, mixed together for a target."""
+    """The model with declared deviations."""
 
-    deviation: ClassVar[Deviation]
-
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, deviations: Sequence[Deviation], policy_of: PolicyOf) -> None:
+        self.declared = tuple(deviations)
         self.deviated: Counter[str] = Counter()
         """Occurrences in this run, by id."""
-        super().__init__(shape)
+        self.harmful: Counter[str] = Counter()
+        """Those of them after which a request may read wrong content, if the deviation `corrupts`."""
+        self.dead = False
+        """True once a deviation has left the state undefined; the run ends there."""
+        self.undefined = False
+        """True if it was the last operation that did so: there is nothing to compare its result with."""
+        super().__init__(shape, policy_of({deviation.id for deviation in deviations}, self.note))
 
-    def note(self, deviation: Deviation, occurred: bool) -> None:
-        """Count the deviation if it has occurred."""
-        self.deviated[deviation.id] += occurred
+    def note(self, name: str, occurred: bool, harmless: bool = False) -> None:
+        """Count the deviation with this id if it has occurred; `harmless`: only in what is shown."""
+        self.deviated[name] += occurred
+        self.harmful[name] += occurred and not harmless
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """As the model's. An allocation that fails after it was promised leaves half of its work behind: no rule
         says what follows, so the run ends there."""
-        outcome, snapshot = super().step(operation)
+        try:
+            outcome, snapshot = super().step(operation)
+        except UndefinedStateError:
+            self.dead = self.undefined = True
+            return Done(), self.snapshot()
         self.dead |= isinstance(operation, Allocate) and isinstance(outcome, Failed) and not misuse(self, operation)
         return outcome, snapshot
 
 
-class MisuseUnchecked(DeviatingModel):
-    """Lockstep excuses what follows a broken precondition: no rule of the model is replaced."""
-
-    deviation = Deviation(
-        "misuse-unchecked",
-        reason=(
-            "broken preconditions of the pool (a block freed more often than it is held, a negative count, the null "
-            "block touched) are carried out, which corrupts the free queue or its counter; lockstep reports what "
-            "happens and ends the run"
-        ),
-        condition="an operation that `legal.misuse` names",
-        source="core.md, deviation 6; vllm-project/vllm#42571, vllm-project/vllm#52707, ai-dynamo/dynamo#13398.",
-        chaos_only=True,
-    )
+MISUSE_UNCHECKED = Deviation(
+    "misuse-unchecked",
+    reason=(
+        "broken preconditions of the pool (a block freed more often than it is held, a negative count, the null "
+        "block touched) are carried out, which corrupts the free queue or its counter; lockstep reports what "
+        "happens and ends the run"
+    ),
+    condition="an operation that `legal.misuse` names",
+    source="Found by lockstep; vllm-project/vllm#42571, vllm-project/vllm#52707, ai-dynamo/dynamo#13398.",
+    chaos_only=True,
+)
+"""Lockstep excuses what follows a broken precondition: no entry is replaced."""
 
 
 def corrupting(model: Model) -> list[Deviation]:
     """The deviations that have occurred in this run and after which a request may read wrong content."""
     if not isinstance(model, DeviatingModel):
         return []
-    declared = [vars(kind)["deviation"] for kind in type(model).__mro__ if "deviation" in vars(kind)]
-    return [deviation for deviation in declared if deviation.corrupts and model.deviated[deviation.id]]
+    return [deviation for deviation in model.declared if deviation.corrupts and model.harmful[deviation.id]]
 
 
 class DeviatingRules(Protocol):

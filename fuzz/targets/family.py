@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from .base import Calculator, Target
 
 if TYPE_CHECKING:
-    from .deviations import DeviatingModel, DeviatingRules, Deviation
+    from .deviations import DeviatingRules, Deviation, PolicyOf
 
 _VERSION = r"\d+(?:\.\d+)+(?:(?:a|b|rc|\.post|\.dev)\d+)?"
 
@@ -25,17 +25,14 @@ _VERSION = r"\d+(?:\.\d+)+(?:(?:a|b|rc|\.post|\.dev)\d+)?"
 class Known:
     """Known deviations of the reference release: where it differs from the model."""
 
-    models: "tuple[type[DeviatingModel], ...]"
-    """For each deviation of the core, the model that has it."""
+    deviations: "tuple[Deviation, ...]"
+    """Deviations of the core."""
+    policy_of: "PolicyOf"
+    """What a core with these deviations decides."""
     configuration_deviations: "tuple[Deviation, ...]"
     """Deviations of the arithmetic of configurations."""
     rules: "Callable[[], DeviatingRules]"
     """Makes the rules of that arithmetic with these deviations in them."""
-
-    @property
-    def deviations(self) -> "tuple[Deviation, ...]":
-        """Deviations of the core."""
-        return tuple(model.deviation for model in self.models)
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from hypothesis.stateful import Bundle, MultipleResults, consumes, multiple, pre
 from hypothesis.strategies import SearchStrategy
 
 from ...model import ops
-from ..workload.bounds import most_rejected, new_tokens_for, sampled_by_step, sampled_late
-from ..workload.operations import UNKNOWN_REQUEST
+from ..workload.bounds import most_rejected, new_tokens_for, sampled_by_step, sampled_late, without_rows
+from ..workload.operations import NO_ADAPTER, UNKNOWN_REQUEST
 from .stateful_phases import (
     MOST_OUTSIDE,
     arriving,
@@ -34,10 +34,11 @@ from .stateful_phases import (
     with_blocks,
 )
 from .stateful_run import Handle, MachineRun
-from .stateful_strategies import ADAPTER_NAMES, SALT_NAMES, TOKENS, item_rows, of_machine, prompts
+from .stateful_strategies import ADAPTED, SALT_NAMES, TOKENS, item_rows, of_machine, prompts
 
 MOST_TOKENS = 64
 """Of a step: more than most requests have, so that whole prompts come often."""
+EMBEDDED = st.sampled_from((0,) * 6 + (1, 2))
 SELDOM = st.sampled_from((False,) * 7 + (True,))
 FEW = st.integers(1, 8)
 NEW_TOKENS = FEW | st.just(MOST_TOKENS)
@@ -68,7 +69,7 @@ def evictable(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
 
 def touchable(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
     """One or two blocks that are visible outside the core, or one of them twice."""
-    hidden = set(machine.scene.state.out_of_reach)
+    hidden = set(machine.scene.state.sinks)
     blocks = [block for block in range(1, machine.run.shape.num_blocks) if block not in hidden]
     return st.lists(st.sampled_from(blocks), min_size=1, max_size=2).map(tuple) if blocks else st.just(())
 
@@ -92,26 +93,36 @@ class KVCacheMachine(MachineRun):
     @rule(
         target=requests,
         prompt=of_machine(prompts_of),
-        adapter=ADAPTER_NAMES,
+        adapter=ADAPTED,
         salt=SALT_NAMES,
         items=of_machine(items_of),
-        embedded=SELDOM,
+        embedded=EMBEDDED,
     )
     def submit_with(
         self,
         prompt: tuple[int, ...],
-        adapter: str | None = None,
+        adapter: tuple[str | None, str] = NO_ADAPTER,
         salt: str | None = None,
         items: tuple[ops.Item, ...] = (),
-        embedded: bool = False,
+        embedded: int = 0,
     ) -> Handle | MultipleResults[Handle]:
-        """A request with an adapter, a cache salt, multimodal items or, `embedded`, embeddings instead of tokens."""
+        """A request with an adapter (name and version), a cache salt, multimodal items or, where `embedded` is not 0, a
+        row of embeddings at every `embedded`-th position instead of the token."""
+        embeds = None
         if embedded:
-            return self._submitted(
-                ops.Submit(self.next_name(), (0,) * len(prompt), adapter=adapter, salt=salt, embeds=prompt)
-            )
-        inside = tuple(item for item in items if item.offset + item.length <= len(prompt))
-        return self._submitted(ops.Submit(self.next_name(), prompt, adapter=adapter, salt=salt, items=inside))
+            embeds = tuple(None if at % embedded else token for at, token in enumerate(prompt))
+            items = ()
+        name, version = adapter
+        submit = ops.Submit(
+            self.next_name(),
+            without_rows(prompt, embeds),
+            adapter=name,
+            adapter_version=version,
+            salt=salt,
+            items=tuple(item for item in items if item.offset + item.length <= len(prompt)),
+            embeds=embeds,
+        )
+        return self._submitted(submit)
 
     def _submitted(self, submit: ops.Submit) -> Handle | MultipleResults[Handle]:
         self.ask(submit)

@@ -8,7 +8,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 
 from ...model.ops import Item, Shape
 from ..targets.base import adapted_shape
-from ..workload.bounds import item_named, tokens_of
+from ..workload.bounds import ITEMS, item_named, tokens_of
 from ..workload.operations import ADAPTERS, SALTS
 from ..workload.shapes import ATTENTION, draw_shape, possible_attention
 
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 ALPHABET = 2
 """Distinct tokens: few, so that requests share prefixes."""
-ADAPTER_NAMES = st.sampled_from((None, *ADAPTERS))
+ADAPTED = st.sampled_from(ADAPTERS)
 SALT_NAMES = st.sampled_from((None, *SALTS))
 TOKENS = st.integers(0, ALPHABET - 1)
 
@@ -87,15 +87,16 @@ def prompts(draw: DrawFn, most: int, unit: int) -> tuple[int, ...]:
 
 @st.composite
 def item_rows(draw: DrawFn, most: int) -> tuple[Item, ...]:
-    """Up to three multimodal items in the first `most` tokens, in order, some of them direct neighbours."""
+    """Up to three multimodal items in the first `most` tokens, some of them neighbours, on the same tokens or not in
+    order."""
     items: list[Item] = []
     start = draw(st.integers(0, most - 1))
     for _ in range(draw(st.integers(0, 3))):
         size = draw(st.sampled_from((1, 2, 6)))
         if start + size > most:
             break
-        items.append(item_named(draw(st.sampled_from("pq")), start, size))
-        start += size + draw(st.sampled_from((0, 1, 5)))
+        items.append(item_named(draw(st.sampled_from(ITEMS)), start, size))
+        start = max(0, start + size + draw(st.sampled_from((0, 1, 5, -2, -6))))
     return tuple(items)
 
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model.ops import Operation, Outcome, Shape
-from ...model.snapshot import Snapshot, difference
+from ...model.snapshot import Snapshot
+from ..findings.difference import difference
 from ..targets.base import Target
 
 

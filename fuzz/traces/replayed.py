@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ...model.ops import Failed, to_json
+from ...model.ops import Failed
+from ...model.wire import to_json
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import LIVENESS, LOCKSTEP
 from ..findings.words import outcome_text, plural, shape_text

@@ -12,7 +12,8 @@ from functools import partial
 from typing import TypeAlias
 
 from ...model.core import Model
-from ...model.ops import Done, Shape, to_json
+from ...model.ops import Done, Shape
+from ...model.wire import to_json
 from ..findings.finding import Finding, Trace
 from ..oracles.liveness import simpler_scripts
 from ..runs.judging import USUAL, Judging

@@ -13,6 +13,7 @@ from typing import TypeAlias, TypeVar, cast, get_args
 
 from ...model.ops import Advance, Allocate, Group, Kind, Operation, Submit
 from ..findings.finding import Trace
+from ..workload.bounds import without_rows
 
 Knob: TypeAlias = Callable[[Trace, int], Trace]
 """Lowers one quantity of a trace by an amount."""
@@ -165,14 +166,23 @@ def plain_tokens(trace: Trace) -> Iterator[Trace]:
         if isinstance(op, Submit) and any(op.prompt):
             yield put(trace, ("operations", i, "prompt"), (0,) * len(op.prompt))
         if isinstance(op, Submit) and op.embeds is not None:
-            yield put(trace, ("operations", i), replace(op, prompt=op.embeds, embeds=None))
+            yield put(trace, ("operations", i), replace(op, prompt=_rows(op), embeds=None))
+
+
+def _rows(op: Submit) -> tuple[int, ...]:
+    """The row at each position; the token where there is none."""
+    rows = zip(op.prompt, op.embeds or (), strict=False)
+    return tuple(token if row is None else row for token, row in rows)
 
 
 def _map_tokens(trace: Trace, change: Callable[[tuple[int, ...]], tuple[int, ...]]) -> Trace:
     changed: list[Operation] = []
     for op in trace.operations:
         if isinstance(op, Submit):
-            op = replace(op, prompt=change(op.prompt), embeds=None if op.embeds is None else change(op.embeds))
+            embeds = op.embeds and tuple(
+                None if old is None else new for old, new in zip(op.embeds, change(_rows(op)), strict=True)
+            )
+            op = replace(op, prompt=without_rows(change(op.prompt), embeds), embeds=embeds)
         elif isinstance(op, Advance):
             op = replace(op, sampled=change(op.sampled))
         changed.append(op)

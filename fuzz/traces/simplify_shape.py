@@ -7,11 +7,14 @@ so that most steps change several of them at once.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from math import gcd
+from typing import TypeVar
 
 from ...model.ops import Advance, Allocate, Group, Operation, Shape, Submit
 from ..findings.finding import Trace
 from .simplify import EXHAUSTIVE, KINDS, variants
 from .trace_file import shape_problems
+
+T = TypeVar("T")
 
 
 def simpler_shapes(trace: Trace) -> Iterator[Trace]:
@@ -81,7 +84,7 @@ def _scaled_shape(shape: Shape, scale: Callable[[int], int]) -> Shape:
 def _scaled(op: Operation, scale: Callable[[int], int], old: int, new: int) -> Operation:
     """The operation with its token counts in proportion; of each block the first tokens stay."""
 
-    def sample(tokens: tuple[int, ...]) -> tuple[int, ...]:
+    def sample(tokens: tuple[T, ...]) -> tuple[T, ...]:
         places = (i // new * old + i % new for i in range(scale(len(tokens))))
         return tuple(tokens[place] for place in places if place < len(tokens))
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ...model.ops import Done, Shape
-from ...model.snapshot import difference
+from ..findings.difference import difference
 from ..findings.finding import Trace
 from ..findings.words import operation_text, outcome_text
 from ..opening.known_deviations import model_for

@@ -12,7 +12,8 @@ from typing import Annotated
 import msgspec
 
 from ...model.cause import Cause
-from ...model.ops import FULL_FAMILY, Operation, Shape, operation_from_json, shape_from_json, to_json
+from ...model.ops import FULL_FAMILY, Operation, Shape
+from ...model.wire import operation_from_json, shape_from_json, to_json
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import ADDITIONS, EVERY
 from .files import MAX_FILE_BYTES, Form, TraceError, decode, envelope, read_file, write_file

@@ -1,6 +1,6 @@
 """What a scheduler may ask for in the present state: rules that every generator of operations shares."""
 
-from ...model.ops import Item, Shape
+from ...model.ops import Group, Item, Shape
 from ...model.requests import Request
 from ...model.scene import Scene
 
@@ -14,14 +14,39 @@ def tokens_of(number: int, count: int, size: int) -> tuple[int, ...]:
     return tuple(tokens)
 
 
+ITEMS = ("p", "q", "*", "+")
+"""Letters of items. The last two stand for one identifier, the last one for its shorter form."""
+FIRST_ITEMS = ("p", "p", "p", "*", "+")
+"""Of the first item of a request: mostly the same one, so that what the others do not tell apart collides."""
+
+
 def item_named(letter: str, offset: int, length: int) -> Item:
-    """An item whose identifier holds its length: an identifier stands for one content."""
+    """The item of a letter at a place of at most `length` tokens. Most identifiers hold their length."""
+    if letter in ("*", "+"):
+        return Item("*", offset, length if letter == "*" else max(1, length - 1))
     return Item(f"{letter}{length}", offset, length)
 
 
+def without_rows(prompt: tuple[int, ...], embeds: tuple[int | None, ...] | None) -> tuple[int, ...]:
+    """The prompt with token 0 wherever a row of embeddings is read instead."""
+    return tuple(token if row is None else 0 for token, row in zip(prompt, embeds, strict=True)) if embeds else prompt
+
+
 def draftable(shape: Shape, most: int) -> int:
-    """Drafts that a step may have, at most `most`: schedulers do not draft more than Mamba layers have states for."""
-    return min([most, *(group.speculative_blocks for group in shape.groups if group.kind == "mamba")])
+    """Drafts that a step may have, at most `most`: schedulers do not draft more than Mamba layers have states for, and
+    in mode align not so many that a token and its drafts fill more than a block."""
+    return min([most, *(states_for_drafts(group) for group in shape.groups if group.kind == "mamba")])
+
+
+def states_for_drafts(group: Group) -> int:
+    """Drafts of one step of which Mamba layers keep the states."""
+    p = group.speculative_blocks
+    return min(p, group.block_size - 1) if group.mamba_mode == "align" else p
+
+
+def keeps_states(shape: Shape) -> bool:
+    """True if some layers keep states: these allow less than keys and values do."""
+    return any(group.kind == "mamba" for group in shape.groups)
 
 
 def holds_nothing(scene: Scene, name: str) -> bool:

@@ -14,21 +14,29 @@ from ...model.ops import Operation, Shape
 from ...model.requests import Request
 from ...model.scene import Scene
 from .bounds import (
+    FIRST_ITEMS,
+    ITEMS,
     draftable,
     holds_nothing,
     item_named,
+    keeps_states,
     most_rejected,
     sampled_by_step,
     sampled_late,
     tokens_of,
+    without_rows,
 )
 from .draw import Draw
 
 Action: TypeAlias = Callable[[Scene], Operation | None]
 
-ADAPTERS = ("x", "y")
+NO_ADAPTER: tuple[str | None, str] = (None, "")
+ADAPTERS: tuple[tuple[str | None, str], ...] = (NO_ADAPTER, NO_ADAPTER, ("x", ""), ("y", ""), ("x", "1"))
+"""Name, and what it says of its weights: one was loaded twice under its name."""
 SALTS = ("x", "z")
 """One name is an adapter and a salt, so that identities which confuse the two collide (vllm-project/vllm#44701)."""
+SAID = (("adapter", "salt", "items", "embeds"), ("items",), ("items",), ("adapter", "salt"), ("embeds",))
+"""What requests of one run say of themselves: mostly one thing, so that two often agree in all the others."""
 UNKNOWN_REQUEST = "nobody"
 SWARM_WEIGHTS = (0, 0, 1, 1, 4)
 """Swarm testing: for a whole run an action is off, as frequent as usual, or much more frequent."""
@@ -55,17 +63,20 @@ class Workload:
         self._families = [self._tokens(shape.max_model_len) for _ in range(3)]
         """Prefixes that requests share; the first is used most often."""
         self._features = draw.integer(0, 3) == 0 and shape.caching
-        self._layouts = [self._layout() for _ in range(2)] if self._features and self.has("Submit.items") else []
+        self._said = draw.choose(SAID) if self._features else ()
+        self._layouts = [self._layout() for _ in range(2)] if self._says("items") else []
         """Places of multimodal items. Prompts have different items in the same places, so identities collide if a core
         loses the key of an item."""
-        self._drafts = draw.choose((0, 1, 2, 3))
-        if draw.integer(0, 3) or realistic:
-            self._drafts = draftable(shape, self._drafts)
-        self._drafts *= self.has("drafts")
+        self._drafts = draftable(shape, draw.choose((0, 1, 2, 3))) * self.has("drafts")
+        self._states = keeps_states(shape)
         self._externals = draw.integer(0, 3) == 0 and self.has("Allocate.external")
         self._lookahead = draw.choose((0, 0, 1, 4)) * self.has("Allocate.lookahead")
         self._gates = draw.choose((0, 1, 2)) * self.has("Allocate.gate")
         self._actions = self._swarm(chaos)
+
+    def _says(self, what: str) -> bool:
+        """True if requests of this run say this of themselves (a field of `Submit`)."""
+        return what in self._said and self.has(f"Submit.{what}")
 
     def has(self, name: str) -> bool:
         """True if the target has this (a name of `declarations.LACKS`)."""
@@ -135,7 +146,7 @@ class Workload:
         length = max_len if draw.integer(0, 15) == 0 else draw.integer(1, max_len)
         places = draw.choose(self._layouts) if self._layouts else []
         if places and draw.integer(0, 1):
-            length = min(max_len, sum(places[-1]) + draw.integer(0, 2))  # just behind the last item
+            length = min(max_len, max(map(sum, places)) + draw.integer(0, 2))  # just behind the last item
         family = self._families[0] if draw.integer(0, 2) else draw.choose(self._families)
         fork = length if draw.integer(0, 2) else draw.integer(0, length)
         prompt = family[:fork] + self._tokens(length - fork)
@@ -144,43 +155,61 @@ class Workload:
         skip = draw.integer(0, 15) == 0 and self.has("Submit.skip_lookup")
         if not self._features:
             return ops.Submit(name, prompt, skip_lookup=skip)
-        embeds = tuple(prompt) if draw.integer(0, 5) == 0 and self.has("Submit.embeds") else None
+        embeds = self._embedded(prompt) if self._says("embeds") else None
+        adapter, version = draw.choose(ADAPTERS) if self._says("adapter") else NO_ADAPTER
+        items = () if embeds else self._items(places, length)
         return ops.Submit(
             name,
-            (0,) * length if embeds else prompt,
-            adapter=draw.choose((None, None, *ADAPTERS)) if self.has("Submit.adapter") else None,
-            salt=draw.choose((None, None, *SALTS)) if self.has("Submit.salt") else None,
-            items=() if embeds else self._items(places, length),
+            without_rows(prompt, embeds),
+            adapter=adapter,
+            adapter_version=version if self.has("Submit.adapter_version") else "",
+            salt=draw.choose((None, None, *SALTS)) if self._says("salt") else None,
+            items=items,
             embeds=embeds,
             skip_lookup=skip,
         )
 
+    def _embedded(self, prompt: tuple[int, ...]) -> tuple[int | None, ...] | None:
+        """Rows of embeddings in place of the prompt, or of a part of it; mostly none."""
+        kind = self.draw.integer(0, 5)
+        if kind != 1 or not self.has("mixed_prompts"):
+            return None if kind else prompt
+        bits = self.draw.integer(0, 2 ** len(prompt) - 1)
+        return tuple(row if bits >> at & 1 else None for at, row in enumerate(prompt))
+
     def _layout(self) -> list[tuple[int, int]]:
-        """(offset, length) of each item, in order, without overlap; some are direct neighbours."""
+        """(offset, length) of each item. Some are direct neighbours, some overlap, some are not in order; some reach
+        from one hash block into the next."""
+        block = self.shape.hash_block_size
+        gaps = (0, 0, 1, 5, -2, -block - 1, -2 * block) if self.has("overlapping_items") else (0, 0, 1, 5)
         places: list[tuple[int, int]] = []
-        start = self.draw.integer(0, self.shape.max_model_len - 1)
-        for _ in range(self.draw.choose((1, 2, 3))):
-            places.append((start, self.draw.choose((1, 1, 2, 6))))
-            start += places[-1][1] + self.draw.choose((0, 0, 1, 5))
+        start = self.draw.integer(0, self.shape.max_model_len - 1) // 2
+        for _ in range(self.draw.choose((1, 2, 2, 3))):
+            places.append((start, self.draw.choose((1, 2, 6, block + 1, 2 * block))))
+            start = max(0, start + places[-1][1] + self.draw.choose(gaps))
         return places
 
     def _items(self, places: list[tuple[int, int]], length: int) -> tuple[ops.Item, ...]:
         if self.draw.integer(0, 3) == 0:
             return ()
+        letters = [FIRST_ITEMS, ITEMS, ITEMS]
         return tuple(
-            item_named(self.draw.choose(("p", "q")), offset, size) for offset, size in places if offset + size <= length
+            item_named(self.draw.choose(names), offset, size)
+            for names, (offset, size) in zip(letters, places, strict=False)
+            if offset + size <= length
         )
 
     def work(self, scene: Scene) -> Operation | None:
         """The next operation in the life of some request."""
         if not scene.requests:
             return None
-        request = self.draw.choose(list(scene.requests.values()))
+        draw, request = self.draw, self.draw.choose(list(scene.requests.values()))
         name = request.submit.request
         if request.arriving:
             return ops.Arrive(name)
         if request.scheduled:
-            return self._advance(request)
+            unknown = self._states and self.has("Reject") and request.drafts and draw.integer(0, 1)
+            return ops.Reject(name, draw.integer(1, request.drafts)) if unknown else self._advance(request)
         if request.lead and self.draw.integer(0, 1):
             return self._late_news(request)
         if not request.computed and holds_nothing(scene, name):
@@ -198,6 +227,7 @@ class Workload:
         tokens = len(request.tokens)
         delays = self.has("Allocate.delay")
         missing = tokens - start if delays else tokens - start - 1  # a step without new tokens is one that waits
+        missing -= self._states and missing == tokens - start  # a state is of no use if its last token comes again
         external = draw.integer(0, missing) if fresh and self._externals and start < tokens else 0
         room = max_len - start - external
         delay = external > 0 and (not room or draw.integer(0, 1) == 1) and delays
@@ -211,7 +241,8 @@ class Workload:
         if not new and not external:
             return ops.Free(name)
         if new and not delay and start + external + new >= tokens:
-            new = min(room, new + draw.integer(0, self._drafts))
+            drafts = max(0, self._drafts + 1 - new) if self._states else self._drafts
+            new = min(room, new + draw.integer(0, drafts))
         return ops.Allocate(
             name,
             new,
@@ -234,7 +265,8 @@ class Workload:
         end = request.computed + request.scheduled
         if end < len(request.tokens):
             return ops.Advance(name)
-        if end > len(request.tokens) and draw.integer(0, 1) == 0 and self.has("Reject"):
+        late = not (self._states and request.lead)  # with states, at most one step is ahead of the news
+        if late and end > len(request.tokens) and draw.integer(0, 1) == 0 and self.has("Reject"):
             return ops.Advance(name)  # asynchronous: the news comes later
         rejected = draw.integer(0, most_rejected(request))
         return ops.Advance(name, self._tokens(sampled_by_step(request, rejected, self.shape.max_model_len)), rejected)
@@ -317,7 +349,7 @@ class Workload:
         return _touch(scene, self.draw.choose(((block,), (block,), (block, block), (block, self._block()))))
 
     def misuse(self, scene: Scene) -> Operation | None:
-        """A broken precondition (core.md, deviation 6)."""
+        """A broken precondition (core.md, "What 0.23.0 does otherwise")."""
         draw, num_blocks = self.draw, self.shape.num_blocks
         name = draw.choose([*scene.requests, UNKNOWN_REQUEST])
         counts = scene.state.references()
@@ -353,4 +385,4 @@ class Workload:
 
 def _touch(scene: Scene, blocks: tuple[int, ...]) -> Operation | None:
     """One more reference to each block; None if one of them is not visible outside the core."""
-    return None if set(blocks) & set(scene.state.out_of_reach) else ops.Touch(blocks)
+    return None if set(blocks) & set(scene.state.sinks) else ops.Touch(blocks)

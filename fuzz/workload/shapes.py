@@ -53,14 +53,13 @@ def possible_attention(names: Sequence[str], lacks: Collection[str]) -> tuple[st
 def draw_shape(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = ()) -> Shape:
     """A shape with groups of these kinds, of these block sizes only if there are any. Every correct core accepts it."""
     caching = "cross" not in kinds and draw.integer(0, 9) > 0
-    same_size = "chunked" in kinds or draw.integer(0, 1) == 0
+    same_size = draw.integer(0, 1) == 0
     hash_block_size = draw.choose((1, 2, 3, 4)) if len(kinds) > 1 else draw.choose((1, 2, 3, 4, 5, 8))
     sizes = [hash_block_size * (1 if same_size else draw.choose((1, 2, 3, 4))) for _ in kinds]
     if block_sizes:
         sizes = [draw.choose(block_sizes)] * len(kinds) if same_size else [draw.choose(block_sizes) for _ in kinds]
         hash_block_size = gcd(*sizes)
-    chunked = "chunked" in kinds
-    eagle = not chunked and draw.integer(0, 2) == 0
+    eagle = draw.integer(0, 2) == 0
     groups = [_group(draw, kind, size) for kind, size in zip(kinds, sizes, strict=True)]
     groups = _with_repeated_specs(draw, groups)
     groups = _with_distinct_specs(groups) if caching else groups
@@ -76,7 +75,7 @@ def draw_shape(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = (
         hash_block_size = unit
     elif same_size and draw.integer(0, 1):
         hash_block_size = gcd(*sizes)
-    scheduler = unit * (1 if chunked else draw.choose((1, 1, 2)))
+    scheduler = unit * draw.choose((1, 1, 2))
     others = (3 * unit - 1, 3 * unit, 4 * unit) if block_sizes else (24, 40, 64)
     max_model_len = draw.choose((unit + 1, 2 * unit, 4 * unit + 1, *others))
     windows = any(kind in SLIDING_FAMILY for kind in kinds)

@@ -13,7 +13,9 @@ from ...impl import block_hashing
 from ...impl.block_hashing import get_request_block_hasher, init_none_hash, make_block_hash_with_group_id
 from ...impl.hash_functions import sha256
 from ...impl.kv_cache_block import BlockHash, BlockHashWithGroupId
-from ...model.identity import Identities, Identity
+from ...model.core import Model
+from ...model.identity import Identity
+from ...model.ops import Free, Submit
 from ...model.state import Key
 from .scope import MAX_CODE, Scope, ScopeError
 
@@ -37,7 +39,7 @@ class Contents:
     Sequence 0 stands for no request, content 0 for none. ScopeError if there are too many for a byte.
     """
 
-    def __init__(self, scope: Scope, identities: Identities) -> None:
+    def __init__(self, scope: Scope, model: Model) -> None:
         self.scope, shape = scope, scope.shape
         if not hasattr(block_hashing, "NONE_HASH"):  # the parent of first blocks; any will do
             init_none_hash(sha256)
@@ -51,7 +53,7 @@ class Contents:
         self.prefix_of_identity: dict[Identity | None, int] = {None: 0}
         self.prefix_of_hash: dict[bytes | int | None, int] = {None: 0}
         """As events show hashes: whole, or their low 64 bits as an int."""
-        self._number_sequences(identities)
+        self._number_sequences(model)
         self.token_lists = [list(tokens) for tokens, _ in self.sequences]
         self.keys: list[tuple[int, tuple[int, ...]]] = [(-1, ())]
         """Group and tokens of what a block can be registered as."""
@@ -73,20 +75,19 @@ class Contents:
         """Tokens of a request, and how many of them are its prompt."""
         return self.sequences[number]
 
-    def _number_sequences(self, identities: Identities) -> None:
-        size, caching = self.scope.shape.hash_block_size, self.scope.shape.caching
+    def _number_sequences(self, model: Model) -> None:
         for prompt, tokens in _sequences(self.scope):
             self.number[prompt, tokens] = len(self.sequences)
             self.sequences.append((tokens, prompt))
             hashes = CoreRequest("", list(tokens), block_hasher=self.hasher).block_hashes
             self.hashes.append(list(hashes))
-            chain: list[Identity] = []
-            for start in range(0, len(tokens) - size + 1, size) if caching else ():
-                chain.append(identities(chain[-1] if chain else None, tokens[start : start + size], ()))
-                prefix = self.prefix_of_identity.setdefault(chain[-1], len(self.prefix_of_identity))
-                digest = hashes[len(chain) - 1]
-                self.prefix_of_hash[digest] = self.prefix_of_hash[int.from_bytes(digest, "big")] = prefix
+            model.step(Submit("", tokens))
+            chain = model.requests[""].chain
+            model.step(Free(""))
             self.chains.append(chain)
+            for identity, digest in zip(chain, hashes, strict=True):
+                prefix = self.prefix_of_identity.setdefault(identity, len(self.prefix_of_identity))
+                self.prefix_of_hash[digest] = self.prefix_of_hash[int.from_bytes(digest, "big")] = prefix
 
     def _number_keys(self) -> None:
         shape = self.scope.shape

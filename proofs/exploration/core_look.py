@@ -1,12 +1,8 @@
 """What our core shows, as plain data, and whether its queue, its index and its blocks contradict each other."""
 
-from collections.abc import Sequence
-
 from .contents import Contents
 from .core_side import CoreSide
-from .packing import Look
-
-_NOBODY = (0, 0, 0)
+from .packing import NOBODY, Look
 
 
 class UnreadableError(Exception):
@@ -16,10 +12,9 @@ class UnreadableError(Exception):
 class CoreLook:
     """Looks at one core from its construction to its end."""
 
-    def __init__(self, core: CoreSide, contents: Contents, names: str, mamba: Sequence[int]) -> None:
-        self.core, self.contents, self.names, self.mamba = core, contents, names, mamba
-        self._managers = core.manager.coordinator.single_type_managers
-        self._pool = core.manager.block_pool
+    def __init__(self, core: CoreSide, contents: Contents, names: str) -> None:
+        self.core, self.contents, self.names, self.mamba = core, contents, names, core.mamba
+        self._managers, self._pool = core.managers, core.pool
 
     def shows(self, look: Look) -> bool:
         """True if our core shows exactly this: the same as `look() == look`, in a third of the time."""
@@ -27,21 +22,20 @@ class CoreLook:
         blocks, core_keys = pool.blocks, contents.core_keys
         counts = [block.ref_cnt for block in blocks]
         counts[0] = 0
-        keys = [block._block_hash for block in blocks]
+        keys = [block.block_hash for block in blocks]
         if counts != look.counts or keys != [core_keys[code] for code in look.codes]:
             return False
-        index = pool.cached_block_hash_to_block._cache
-        if look.duplicates:
-            if self._duplicates(look.codes) != look.duplicates:
+        index = pool.cached_block_hash_to_block
+        registered = len(keys) - keys.count(None)
+        for code, duplicates in look.duplicates.items():
+            if [block.block_id for block in index.blocks_of(core_keys[code])] != duplicates:
                 return False
-        elif len(index) + keys.count(None) != len(keys):
+            registered -= len(duplicates) - 1
+        if len(index) != registered:
             return False
-        else:
-            for block, key in zip(blocks, keys, strict=True):
-                if key is not None:
-                    found = index.get(key)
-                    if found is not block and (type(found) is not dict or list(found.values()) != [block]):
-                        return False
+        for block, code in zip(blocks, look.codes, strict=True):
+            if code and code not in look.duplicates and index.blocks_of(core_keys[code]) != [block]:
+                return False
         free = pool.free_block_queue
         before = free.fake_free_list_head
         for number in look.queue:
@@ -65,7 +59,7 @@ class CoreLook:
             if (
                 request.num_computed_tokens != computed
                 or live.scheduled != scheduled
-                or request._all_token_ids != contents.token_lists[number]
+                or request.all_token_ids != contents.token_lists[number]
                 or request.block_hashes != contents.hashes[number]
                 or request.num_prompt_tokens != contents.sequences[number][1]
             ):
@@ -76,19 +70,12 @@ class CoreLook:
             tables = {name: [b.block_id for b in table] for name, table in manager.req_to_blocks.items() if table}
             if tables != look.tables[group]:
                 return False
-        return not self.mamba or self._states_and_step() == (look.states, look.this_step)
+        return not self.mamba or self._this_step() == look.this_step
 
-    def _states_and_step(self) -> tuple[list[dict[str, int]], set[int]]:
-        """What mamba groups remember beyond tables: started tables, and what this step registered."""
-        states: list[dict[str, int]] = [{} for _ in self._managers]
-        this_step: set[int] = set()
+    def _this_step(self) -> set[int]:
+        """What mamba groups have registered in this step."""
         code_of = self.contents.code_of_core_key
-        for group in self.mamba:
-            manager = self._managers[group]
-            last = manager.last_state_block_idx
-            states[group] = {name: last.get(name, -1) for name in manager._allocated_block_reqs}
-            this_step.update([code_of[key] for key in manager.cached_blocks_this_step])
-        return states, this_step
+        return {code_of[key] for group in self.mamba for key in self._managers[group].cached_blocks_this_step}
 
     def look(self) -> Look:
         """What our core shows. UnreadableError if its queue or its index contradict themselves."""
@@ -96,22 +83,22 @@ class CoreLook:
         code_of = contents.code_of_core_key
         blocks = pool.blocks
         try:
-            codes = [code_of[block._block_hash] for block in blocks]
+            codes = [code_of[block.block_hash] for block in blocks]
             counts = [block.ref_cnt for block in blocks]
             counts[0] = 0
             requests = []
             for name in self.names:
                 live = self.core.live.get(name)
                 if live is None:
-                    requests.append(_NOBODY)
+                    requests.append(NOBODY)
                     continue
                 request = live.request
-                number = contents.number[request.num_prompt_tokens, tuple(request._all_token_ids)]
+                number = contents.number[request.num_prompt_tokens, tuple(request.all_token_ids)]
                 if request.block_hashes != contents.hashes[number]:
                     raise UnreadableError(f"the core gives {name} the hashes {request.block_hashes}")
                 requests.append((number, request.num_computed_tokens, live.scheduled))
             duplicates = self._duplicates(codes)
-            states, this_step = self._states_and_step()
+            this_step = self._this_step()
         except KeyError as error:
             raise UnreadableError(f"the core shows {error}") from None
         return Look(
@@ -125,7 +112,6 @@ class CoreLook:
             counts,
             codes,
             duplicates,
-            states,
             this_step,
         )
 
@@ -145,19 +131,15 @@ class CoreLook:
 
     def _duplicates(self, codes: list[int]) -> dict[int, list[int]]:
         """Contents with several blocks, from the index; it must have exactly the blocks that carry an identity."""
-        code_of = self.contents.code_of_core_key
+        index, keys = self._pool.cached_block_hash_to_block, self.contents.core_keys
         duplicates: dict[int, list[int]] = {}
-        entries = 0
-        for key, found in self._pool.cached_block_hash_to_block._cache.items():
-            if type(found) is not dict:
-                entries += found._block_hash == key
-                continue
-            code = code_of[key]
-            entries += sum([codes[block] == code for block in found])
+        contents = sorted({code for code in codes if code})
+        for code in contents:
+            found = [block.block_id for block in index.blocks_of(keys[code])]
+            if sorted(found) != [block for block, own in enumerate(codes) if own == code]:
+                raise UnreadableError(f"the core's index has the blocks {found} for {keys[code]!r}, they carry {codes}")
             if len(found) > 1:
-                duplicates[code] = list(found)
-            elif not found:
-                raise UnreadableError(f"the core's index has {key!r} with no block")
-        if entries != len(codes) - codes.count(0) or len(self._pool.cached_block_hash_to_block) > entries:
-            raise UnreadableError("the core's index and the blocks' own identities differ")
+                duplicates[code] = found
+        if len(index) != len(contents):
+            raise UnreadableError(f"the core's index has {len(index)} contents, its blocks carry {len(contents)}")
         return duplicates

@@ -1,14 +1,18 @@
-"""Our core as one side of the pair: built from a shape, moved by the operations of the model's language."""
+"""Our core as one side of the pair: built from a shape, put into a state, moved by the operations of the model."""
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy
 
 from ... import impl
 from ...impl import Request
+from ...impl.block_hash_map import BlockHashToBlockMap
 from ...model import ops
 from ...model.ops import Group, Kind, Operation, Shape
+from .contents import Contents
+from .packing import ARRIVING, Look
 
 _SPECS: Mapping[Kind, Callable[[Group], tuple[Any, dict[str, object]]]] = {
     "full": lambda group: (impl.FullAttentionSpec, {}),
@@ -27,12 +31,14 @@ REFUSED: Answer = ("refused",)
 class Live:
     """A request as the scheduler's side remembers it."""
 
-    __slots__ = ("hit", "hit_tokens", "request", "scheduled")
+    __slots__ = ("hit", "hit_tokens", "number", "request", "scheduled")
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, scheduled: int = 0, number: int = 0) -> None:
         self.request = request
-        self.scheduled = 0
-        """Tokens of the allocated step that has not run yet."""
+        self.number = number
+        """Of the token sequence that the request was given; 0 if it was submitted."""
+        self.scheduled = scheduled
+        """Tokens of the allocated step that has not run yet; ARRIVING while tokens are to come from outside."""
         self.hit: Any = None
         """Blocks of the last lookup's hit, as the core gave them."""
         self.hit_tokens = 0
@@ -41,15 +47,21 @@ class Live:
 class CoreSide:
     """A `KVCacheManager` and the requests it is called with."""
 
-    def __init__(self, shape: Shape, hasher: Any) -> None:
+    def __init__(self, shape: Shape, contents: Contents) -> None:
         self.manager = manager_of(shape)
-        self.hasher = hasher
+        self.contents = contents
+        self.pool = self.manager.block_pool
+        self.managers = self.manager.coordinator.single_type_managers
+        self.mamba = [group for group, spec in enumerate(shape.groups) if spec.kind == "mamba"]
         self.live: dict[str, Live] = {}
+        self._requests: dict[tuple[str, int], Request] = {}
+        """Requests that have the tokens of a sequence, by name and the number of the sequence."""
         self._handlers: dict[type[Operation], Callable[[Any], Any]] = {
             ops.Submit: self._submit,
             ops.Lookup: self._lookup,
             ops.Allocate: self._allocate,
             ops.Advance: self._advance,
+            ops.Arrive: self._arrive,
             ops.Free: self._free,
             ops.Preempt: self._preempt,
             ops.Evict: lambda op: self.manager.evict_blocks(op.blocks),
@@ -66,7 +78,7 @@ class CoreSide:
         return REFUSED if value is REFUSED else ("done", value)
 
     def _submit(self, op: ops.Submit) -> int:
-        request = Request(op.request, list(op.prompt), block_hasher=self.hasher)
+        request = Request(op.request, list(op.prompt), block_hasher=self.contents.hasher)
         self.live[op.request] = Live(request)
         return len(request.block_hashes)
 
@@ -84,12 +96,15 @@ class CoreSide:
             hit_tokens,
             hit,
             num_lookahead_tokens=op.lookahead,
+            num_external_computed_tokens=op.external,
+            delay_cache_blocks=op.delay,
             full_sequence_must_fit=op.gate,
+            reserved_blocks=op.reserved,
         )
         if new is None:
             return REFUSED
-        live.request.num_computed_tokens += hit_tokens
-        live.scheduled = op.new_tokens
+        live.request.num_computed_tokens += hit_tokens + op.external
+        live.scheduled = ARRIVING if op.delay else op.new_tokens
         return ids(new)
 
     def _advance(self, op: ops.Advance) -> int:
@@ -98,7 +113,15 @@ class CoreSide:
         live.scheduled = 0
         if op.sampled:
             live.request.append_output_token_ids(list(op.sampled))
+            self._requests.pop((op.request, live.number), None)
         return len(live.request.block_hashes)
+
+    def _arrive(self, op: ops.Arrive) -> None:
+        live = self.live[op.request]
+        request = live.request
+        self.manager.cache_blocks(request, request.num_computed_tokens)
+        request.num_computed_tokens -= request.num_computed_tokens == request.num_tokens
+        live.scheduled = 0
 
     def _free(self, op: ops.Free) -> None:
         live = self.live.pop(op.request, None)
@@ -108,6 +131,81 @@ class CoreSide:
         live = self.live[op.request]
         self.manager.free(live.request)
         live.request.num_computed_tokens = live.scheduled = 0
+
+    def new_block_ids(self) -> list[list[int]]:
+        """Drain the ids of newly handed out blocks, per group."""
+        return [manager.take_new_block_ids() for manager in self.managers]
+
+    # Putting it into a state.
+
+    def set_request(self, name: str, number: int, computed: int, scheduled: int) -> None:
+        """The request of this name has the tokens of a sequence and is so far; for sequence 0 there is none."""
+        if not number:
+            self.live.pop(name, None)
+            return
+        request = self._requests.get((name, number))
+        if request is None:
+            tokens, prompt = self.contents.sequences[number]
+            request = Request(name, list(tokens[:prompt]), block_hasher=self.contents.hasher)
+            request.append_output_token_ids(list(tokens[prompt:]))
+            self._requests[name, number] = request
+        request.num_computed_tokens = computed
+        self.live[name] = Live(request, scheduled, number)
+
+    def set_hit(self, name: str, tokens: int, rows: Sequence[Sequence[int]]) -> None:
+        """The last operation was a lookup of this request, which found these blocks."""
+        live, own = self.live[name], self.pool.blocks
+        live.hit_tokens = tokens
+        live.hit = self.manager.create_kv_cache_blocks(tuple([[own[block] for block in row] for row in rows]))
+
+    def set_contents(self, look: Look) -> None:
+        """Which block is registered as what."""
+        keys, blocks = self.contents.core_keys, self.pool.blocks
+        index = self.pool.cached_block_hash_to_block = BlockHashToBlockMap()
+        again = {block for duplicates in look.duplicates.values() for block in duplicates}
+        for block, code in zip(blocks, look.codes, strict=True):
+            block.reset_hash()
+            if key := keys[code]:
+                block.block_hash = key
+                if block.block_id not in again:
+                    index.insert(key, block)
+        for duplicates in look.duplicates.values():
+            for number in duplicates:
+                index.insert(blocks[number].block_hash, blocks[number])
+
+    def set_tables(self, group: int, tables: Mapping[str, Sequence[int]]) -> None:
+        """The tables of a group."""
+        own = self.pool.blocks
+        rows = {name: [own[block] for block in table] for name, table in tables.items()}
+        self.managers[group].req_to_blocks = defaultdict(list, rows)
+
+    def set_registered(self, group: int, registered: Mapping[str, int]) -> None:
+        """How many leading entries of each table of a group count as registered."""
+        self.managers[group].num_cached_block = dict(registered)
+
+    def set_blocks(self, look: Look) -> None:
+        """References, and the free queue."""
+        blocks, free = self.pool.blocks, self.pool.free_block_queue
+        for block, count in zip(blocks, look.counts, strict=True):
+            block.ref_cnt = count
+            if count:
+                block.prev_free_block = block.next_free_block = None
+        last = free.fake_free_list_head
+        for number in look.queue:
+            block = blocks[number]
+            last.next_free_block = block
+            block.prev_free_block = last
+            last = block
+        tail = free.fake_free_list_tail
+        last.next_free_block = tail
+        tail.prev_free_block = last
+        free.num_free_blocks = len(look.queue)
+
+    def set_step(self, group: int, this_step: Iterable[int]) -> None:
+        """Which states of a mamba group were registered in this step."""
+        contents = self.contents
+        keys = [contents.core_keys[code] for code in this_step if contents.keys[code][0] == group]
+        self.managers[group].cached_blocks_this_step = set(keys)
 
 
 def ids(blocks: Any) -> tuple[tuple[int, ...], ...]:

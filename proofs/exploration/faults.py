@@ -2,107 +2,35 @@
 
 Each is one small mistake in our core, in both sides at once, or in the exploration itself, and must be found by the
 property it is written for and by no other (lockstep apart, which sees every difference). The same scope without the
-fault shows nothing.
+fault shows nothing. Those that only scopes of a certain kind can show are in `scope_faults`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
-from ...model.ops import Group
+from . import scope_faults
 from .expansion import Expansion
 from .moves import Move
-from .packing import Focus, Look, Packed
-from .scope import Scope, shape_of
+from .packing import Focus, Look, Pool, View
+from .planting import ALONE, CROWDED, FAULTS, SMALL, STATES, STEPS, WINDOW, Fault, core_of, decide, fault, wrap
 
+__all__ = ["FAULTS", "ONLY_THERE", "by_property"]
 
-@dataclass(frozen=True)
-class Fault:
-    """One planted mistake."""
-
-    name: str
-    describe: str
-    found_by: str
-    """Id of the property that says what is wrong."""
-    scope: Scope
-    plant: Callable[[Expansion], None]
-
-
-FAULTS: dict[str, Fault] = {}
-"""All planted faults by name."""
-SMALL = Scope(
-    "small",
-    shape_of([Group("full", 2)], blocks=5, max_len=5, batched=5),
-    requests=2,
-    prompts=((0, 0, 0), (0, 1, 0), (0, 0)),
-    outputs=1,
-    chunks=(2,),
-)
-ALONE = Scope(
-    "alone",
-    shape_of([Group("full", 2)], blocks=5, max_len=6, batched=6),
-    requests=1,
-    prompts=((0, 0, 0, 1), (0, 1)),
-    outputs=2,
-    chunks=(2,),
-    abort=False,
-)
-STEPS = replace(
-    ALONE,
-    name="steps",
-    requests=2,
-    prompts=((0, 1),),
-    abort=True,
-    shape=replace(ALONE.shape, num_blocks=4),
-)
-TINY = replace(SMALL, name="tiny", shape=replace(SMALL.shape, num_blocks=4))
-CROWDED = replace(SMALL, name="crowded", shape=replace(SMALL.shape, num_blocks=3))
-WINDOW = replace(
-    SMALL,
-    name="window",
-    shape=shape_of([Group("sliding", 2, window=2)], blocks=5, max_len=7, batched=7),
-    prompts=((0, 0, 0, 1), (0, 1)),
-    outputs=2,
-)
-STATES = replace(
-    SMALL,
-    name="states",
-    shape=shape_of([Group("mamba", 2, mamba_mode="align")], blocks=5, max_len=7, batched=7),
-    prompts=((0, 0, 0, 1), (0, 1)),
-    chunks=(4,),
-)
-
-
-def _fault(found_by: str, describe: str, scope: Scope) -> Callable[[Callable[[Expansion], None]], Callable[..., None]]:
-    def add(plant: Callable[[Expansion], None]) -> Callable[[Expansion], None]:
-        name = plant.__name__.strip("_").replace("_", "-")
-        FAULTS[name] = Fault(name, describe, found_by, scope, plant)
-        return plant
-
-    return add
-
-
-def _wrap(owner: Any, name: str, change: Callable[..., Any]) -> None:
-    """Replace a method of one object: `change` gets the original and the call's arguments."""
-    setattr(owner, name, partial(change, getattr(owner, name)))
-
-
-def _core(expansion: Expansion) -> Any:
-    return expansion.pair.core.manager
-
+ONLY_THERE = frozenset(scope_faults.NAMES)
+"""Faults that no scope without tokens from outside, reserved blocks and so on can show."""
 
 # One for each property of states and transitions, in our core.
 
 
-@_fault("S1", "the first of the blocks that are given back keeps its reference", SMALL)
+@fault("S1", "the first of the blocks that are given back keeps its reference", SMALL)
 def _block_leaks(expansion: Expansion) -> None:
-    _wrap(_core(expansion).block_pool, "free_blocks", lambda free, blocks, prepend=False: free([*blocks][1:], prepend))
+    wrap(core_of(expansion).block_pool, "free_blocks", lambda free, blocks, prepend=False: free([*blocks][1:], prepend))
 
 
-@_fault("S2", "a request holds another one's first block in place of its hit", SMALL)
+@fault("S2", "a request holds another one's first block in place of its hit", SMALL)
 def _wrong_block_shared(expansion: Expansion) -> None:
-    manager = _core(expansion)
+    manager = core_of(expansion)
     (single,) = manager.coordinator.single_type_managers
 
     def attach(original: Callable[..., Any], request: str, hits: Any, *rest: Any) -> Any:
@@ -111,24 +39,24 @@ def _wrong_block_shared(expansion: Expansion) -> None:
         wrong = [block for block in others if first is not None and block.block_hash != first.block_hash]
         return original(request, ([wrong[0], *more],) if wrong else hits, *rest)
 
-    _wrap(manager.coordinator, "allocate_new_computed_blocks", attach)
+    wrap(manager.coordinator, "allocate_new_computed_blocks", attach)
 
 
-@_fault("S4", "null blocks are registered like others", STATES)
+@fault("S4", "null blocks are registered like others", STATES)
 def _null_registered(expansion: Expansion) -> None:
-    pool = _core(expansion).block_pool
+    pool = core_of(expansion).block_pool
 
     def cache(original: Callable[..., Any], *args: Any) -> None:
         pool.null_block.is_null = False
         original(*args)
         pool.null_block.is_null = True
 
-    _wrap(pool, "cache_full_blocks", cache)
+    wrap(pool, "cache_full_blocks", cache)
 
 
-@_fault("S5", "the first two entries of a table change places in every later step", ALONE)
+@fault("S5", "the first two entries of a table change places in every later step", ALONE)
 def _entries_swapped(expansion: Expansion) -> None:
-    (single,) = _core(expansion).coordinator.single_type_managers
+    (single,) = core_of(expansion).coordinator.single_type_managers
 
     def allocate(original: Callable[..., Any], request: str, *rest: Any) -> Any:
         table = single.req_to_blocks.get(request, [])
@@ -136,29 +64,36 @@ def _entries_swapped(expansion: Expansion) -> None:
             table[0], table[1] = table[1], table[0]
         return original(request, *rest)
 
-    _wrap(single, "allocate_new_blocks", allocate)
+    wrap(single, "allocate_new_blocks", allocate)
 
 
-@_fault("S6", "one token too many is skipped", WINDOW)
+@fault("S6", "one token too many is skipped", WINDOW)
 def _skipped_off_by_one(expansion: Expansion) -> None:
-    (single,) = _core(expansion).coordinator.single_type_managers
-    _wrap(single, "get_num_skipped_tokens", lambda skipped, computed: skipped(computed + 1))
+    (single,) = core_of(expansion).coordinator.single_type_managers
+    wrap(single, "get_num_skipped_tokens", lambda skipped, computed: skipped(computed + 1))
 
 
-@_fault("S7", "a hit may cover the last token", SMALL)
+@fault("S7", "a hit may cover the last token", SMALL)
 def _last_token_hit(expansion: Expansion) -> None:
-    _wrap(_core(expansion).coordinator, "find_longest_cache_hit", lambda find, hashes, length: find(hashes, length + 1))
+    wrap(
+        core_of(expansion).coordinator, "find_longest_cache_hit", lambda find, hashes, length: find(hashes, length + 1)
+    )
 
 
-@_fault("S8", "free hit blocks are not counted in the prediction", CROWDED)
+@fault("S8", "free hit blocks are not counted in the prediction", CROWDED)
 def _free_hits_uncounted(expansion: Expansion) -> None:
-    (single,) = _core(expansion).coordinator.single_type_managers
-    single._get_num_evictable_blocks = lambda blocks: 0
+    (single,) = core_of(expansion).coordinator.single_type_managers
+
+    def predict(original: Callable[..., int], request: str, tokens: int, hit: Any, *rest: Any, **more: Any) -> int:
+        free = sum(not block.ref_cnt and not block.is_null for block in hit)
+        return original(request, tokens, hit, *rest, **more) - free
+
+    wrap(single, "get_num_blocks_to_allocate", predict)
 
 
-@_fault("S9", "blocks are taken from the back of the queue", SMALL)
+@fault("S9", "blocks are taken from the back of the queue", SMALL)
 def _taken_from_the_back(expansion: Expansion) -> None:
-    queue = _core(expansion).block_pool.free_block_queue
+    queue = core_of(expansion).block_pool.free_block_queue
 
     def popleft_n(original: Callable[..., Any], n: int) -> Any:
         taken = queue.get_all_free_blocks()[-n:] if n else []
@@ -166,37 +101,37 @@ def _taken_from_the_back(expansion: Expansion) -> None:
             queue.remove(block)
         return taken
 
-    _wrap(queue, "popleft_n", popleft_n)
+    wrap(queue, "popleft_n", popleft_n)
 
 
-@_fault("S10", "with a block that is taken the next one in the queue loses its content, too", SMALL)
+@fault("S10", "with a block that is taken the next one in the queue loses its content, too", SMALL)
 def _neighbour_evicted(expansion: Expansion) -> None:
-    pool = _core(expansion).block_pool
+    pool = core_of(expansion).block_pool
 
     def get_new_blocks(original: Callable[..., Any], count: int) -> Any:
         taken = original(count)
-        for block in pool.free_block_queue.get_all_free_blocks()[:1]:
-            pool._forget_identity(block)
+        pool.evict_blocks([block.block_id for block in pool.free_block_queue.get_all_free_blocks()[:1]])
         return taken
 
-    _wrap(pool, "get_new_blocks", get_new_blocks)
+    wrap(pool, "get_new_blocks", get_new_blocks)
 
 
-@_fault("S11", "the eviction of a block is not announced", SMALL)
+@fault("S11", "the eviction of a block is not announced", SMALL)
 def _removed_event_missing(expansion: Expansion) -> None:
-    pool = _core(expansion).block_pool
+    pool = core_of(expansion).block_pool
 
-    def forget(original: Callable[..., Any], block: Any) -> None:
+    def get_new_blocks(original: Callable[..., Any], count: int) -> Any:
         events = len(pool.kv_event_queue)
-        original(block)
+        taken = original(count)
         del pool.kv_event_queue[events:]
+        return taken
 
-    _wrap(pool, "_forget_identity", forget)
+    wrap(pool, "get_new_blocks", get_new_blocks)
 
 
-@_fault("S12", "freeing an unknown request empties the prefix cache", ALONE)
+@fault("S12", "freeing an unknown request empties the prefix cache", ALONE)
 def _unknown_free_resets(expansion: Expansion) -> None:
-    manager = _core(expansion)
+    manager = core_of(expansion)
 
     def free(original: Callable[..., Any], request: Any) -> None:
         known = any(manager.get_block_ids(request.request_id))
@@ -204,12 +139,12 @@ def _unknown_free_resets(expansion: Expansion) -> None:
         if not known:
             manager.reset_prefix_cache()
 
-    _wrap(manager, "free", free)
+    wrap(manager, "free", free)
 
 
-@_fault("S15", "a block with the content that is about to be computed is used in place of a new one", SMALL)
+@fault("S15", "a block with the content that is about to be computed is used in place of a new one", SMALL)
 def _written_while_shared(expansion: Expansion) -> None:
-    manager = _core(expansion)
+    manager = core_of(expansion)
     pool, (single,) = manager.block_pool, manager.coordinator.single_type_managers
 
     def allocate(original: Callable[..., Any], request: Any, *rest: Any, **more: Any) -> Any:
@@ -219,17 +154,17 @@ def _written_while_shared(expansion: Expansion) -> None:
         other = pool.cached_block_hash_to_block.get_one_block(key) if key is not None else None
         if other is not None and other is not table[-1] and other.ref_cnt:
             pool.touch([other])
-            pool._forget_identity(table[-1])
+            pool.evict_blocks([table[-1].block_id])
             pool.free_blocks([table[-1]], prepend=True)
             table[-1] = other
         return new
 
-    _wrap(manager, "allocate_slots", allocate)
+    wrap(manager, "allocate_slots", allocate)
 
 
-@_fault("quiet", "a lookup moves what it finds to the back of the queue", SMALL)
+@fault("quiet", "a lookup moves what it finds to the back of the queue", SMALL)
 def _lookup_reorders(expansion: Expansion) -> None:
-    manager = _core(expansion)
+    manager = core_of(expansion)
     queue = manager.block_pool.free_block_queue
 
     def get(original: Callable[..., Any], request: Any) -> Any:
@@ -240,63 +175,73 @@ def _lookup_reorders(expansion: Expansion) -> None:
                 queue.append(block)
         return hit, tokens
 
-    _wrap(manager, "get_computed_blocks", get)
+    wrap(manager, "get_computed_blocks", get)
 
 
 # What only the comparison with the model shows.
 
 
-@_fault("lockstep", "blocks without identity go to the back like all others", WINDOW)
+@fault("lockstep", "blocks without identity go to the back like all others", WINDOW)
 def _hashless_to_the_back(expansion: Expansion) -> None:
-    _wrap(_core(expansion).block_pool, "free_blocks", lambda free, blocks, prepend=False: free(blocks))
+    wrap(core_of(expansion).block_pool, "free_blocks", lambda free, blocks, prepend=False: free(blocks))
 
 
-@_fault("lockstep", "the model forgets that a request in front of the gate may be refused", replace(CROWDED, gate=True))
+@fault("lockstep", "the model forgets that a request in front of the gate may be refused", replace(CROWDED, gate=True))
 def _model_without_gate(expansion: Expansion) -> None:
-    _wrap(
-        expansion.pair.model,
-        "predicted",
-        lambda predicted, plan, *, capped: 0 if capped else predicted(plan, capped=False),
-    )
+    decide(expansion, admits=lambda core, plan: True)
 
 
 # What both sides do alike.
 
 
-@_fault("L1", "both sides want a block more than they take, so who needs the whole pool never gets it", CROWDED)
+@fault("L1", "both sides want a block more than they take, so who needs the whole pool never gets it", CROWDED)
 def _one_block_too_many(expansion: Expansion) -> None:
-    _wrap(expansion.pair.model, "predicted", lambda predicted, plan, *, capped: predicted(plan, capped=capped) + 1)
-    coordinator = _core(expansion).coordinator
-    _wrap(coordinator, "get_num_blocks_to_allocate", lambda predict, *args, **more: predict(*args, **more) + 1)
+    predicted = expansion.pair.model.policy.predicted
+    decide(expansion, predicted=lambda *asked: predicted(*asked) + 1)
+    coordinator = core_of(expansion).coordinator
+    wrap(coordinator, "get_num_blocks_to_allocate", lambda predict, *args, **more: predict(*args, **more) + 1)
 
 
 # In the exploration itself.
 
 
-@_fault("symmetry", "the order of the free queue is left out of a state", CROWDED)
+@fault("symmetry", "the order of the free queue is left out of a state", CROWDED)
 def _queue_order_forgotten(expansion: Expansion) -> None:
-    def pack(original: Callable[..., Any], look: Look, focus: Focus, *rest: Any, **more: Any) -> Packed:
-        by_content = sorted(look.queue, key=look.codes.__getitem__)
-        packed: Packed = original(look._replace(queue=by_content), focus, *rest, **more)
-        return packed
-
     if expansion.canonical:
-        _wrap(expansion.packer, "pack", pack)
+        wrap(expansion.packer, "part", lambda part, look, *rest, **more: part(_by_content(look), *rest, **more))
 
 
-@_fault("one at a time", "a request is never preempted in the middle of a step", STEPS)
+@fault("once", "the order of the free queue is left out of what a request sees of the pool", CROWDED)
+def _queue_order_unseen(expansion: Expansion) -> None:
+    packer = expansion.packer
+
+    def view(original: Callable[..., View], pool: Pool, look: Look, slot: int) -> View:
+        seen = original(pool, look, slot)
+        order = tuple(sorted(packer.slots, key=seen.place.__getitem__))
+        unordered = packer.part(_by_content(look), Focus(), order, rename=True)
+        return seen._replace(part=seen.part._replace(pool=unordered.pool))
+
+    wrap(packer, "view", view)
+
+
+def _by_content(look: Look) -> Look:
+    """With a free queue whose order says nothing."""
+    return look._replace(queue=sorted(look.queue, key=look.codes.__getitem__))
+
+
+@fault("one at a time", "a request is never preempted in the middle of a step", STEPS)
 def _no_preemption_in_a_step(expansion: Expansion) -> None:
     def ends_of_step(original: Callable[..., Any], look: Look, slot: int) -> list[Move]:
         moves: list[Move] = original(look, slot)
         return moves[:-1] or moves
 
     if expansion.reduced:
-        _wrap(expansion.moves, "ends_of_step", ends_of_step)
+        wrap(expansion.moves, "ends_of_step", ends_of_step)
 
 
 def by_property() -> Mapping[str, list[Fault]]:
     """The faults of each property."""
     found: dict[str, list[Fault]] = {}
-    for fault in FAULTS.values():
-        found.setdefault(fault.found_by, []).append(fault)
+    for each in FAULTS.values():
+        found.setdefault(each.found_by, []).append(each)
     return found

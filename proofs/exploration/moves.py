@@ -14,12 +14,26 @@ same tokens one is as good as another, and of free names as well.
 `everything` is the same without this reduction. `reductions` holds the two against each other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from ...model.ops import Advance, Allocate, Evict, Free, Lookup, Operation, Preempt, Reset, StepStart, Submit
+from ...model.ops import (
+    Advance,
+    Allocate,
+    Arrive,
+    Evict,
+    Free,
+    Lookup,
+    OnRequest,
+    Operation,
+    Preempt,
+    Reset,
+    StepStart,
+    Submit,
+)
 from .contents import Contents
-from .packing import ALLOCATED, LOOKED_UP, SUBMITTED, Focus, Look
+from .packing import ALLOCATED, ARRIVING, LOOKED_UP, RESTING, SUBMITTED, Focus, Look
 from .scope import NAMES, Scope
 
 
@@ -29,6 +43,17 @@ class Move(NamedTuple):
     operation: Operation
     own: bool
     """True if the scheduler makes it by itself; it may then lead towards the end of all requests (L1)."""
+    slot: int
+    """Of its request; -1 if it has none."""
+    code: int
+    """A number of the operation, the name of its request left out: no other one of the scope has it."""
+    phase: int
+    """What it leaves its request in the middle of, if it succeeds."""
+    alone: bool
+    """True if no core is called: a submission and the end of a step change their own request only."""
+
+
+_PHASES: Mapping[type[Operation], int] = {Submit: SUBMITTED, Lookup: LOOKED_UP, Allocate: ALLOCATED}
 
 
 class Moves:
@@ -37,6 +62,18 @@ class Moves:
     def __init__(self, scope: Scope, contents: Contents) -> None:
         self.scope, self.contents = scope, contents
         self._known: dict[object, list[Move]] = {}
+        self._codes: dict[Operation, int] = {}
+
+    def move(self, operation: Operation, own: bool) -> Move:
+        """An operation, with what follows from it."""
+        slot, anonymous = -1, operation
+        if isinstance(operation, OnRequest):
+            slot, anonymous = NAMES.index(operation.request), replace(operation, request="")
+        phase = _PHASES.get(type(operation), RESTING)
+        if isinstance(operation, Allocate) and operation.delay:
+            phase = RESTING  # others may act until the tokens arrive
+        code = self._codes.setdefault(anonymous, len(self._codes))
+        return Move(operation, own, slot, code, phase, isinstance(operation, Submit | Advance))
 
     def of(self, look: Look, focus: Focus) -> list[Move]:
         """The moves in a state, in an order that depends on the packed state alone."""
@@ -49,9 +86,9 @@ class Moves:
 
     def _find(self, look: Look, focus: Focus, registered: Sequence[int]) -> list[Move]:
         if focus.phase == SUBMITTED:
-            return [Move(Lookup(NAMES[focus.slot]), True)]
+            return [self.move(Lookup(NAMES[focus.slot]), True)]
         if focus.phase == LOOKED_UP:
-            return self.allocations(look, focus.slot, focus.hit_tokens, first=True)
+            return self.first_allocations(look, focus.slot, focus.hit_tokens)
         if focus.phase == ALLOCATED:
             return self.ends_of_step(look, focus.slot)
         moves: list[Move] = []
@@ -67,32 +104,43 @@ class Moves:
         for slot, (number, _, scheduled) in enumerate(look.requests):
             if not number:
                 continue
-            if scheduled:
-                moves += [*self.ends_of_step(look, slot), Move(Preempt(NAMES[slot]), True)]
-                moves += [Move(Free(NAMES[slot]), False)] if self.scope.abort else []
+            if scheduled and scheduled != ARRIVING:
+                moves += [*self.ends_of_step(look, slot), self.move(Preempt(NAMES[slot]), True)]
+                moves += [self.move(Free(NAMES[slot]), False)] if self.scope.abort else []
                 continue
             moves += self.between(look, slot)
-            moves += [Move(Free(NAMES[slot]), False)] if self.scope.abort else []
+            moves += [self.move(Free(NAMES[slot]), False)] if self.scope.abort else []
             if focus.phase == LOOKED_UP and focus.slot == slot:
-                moves += self.allocations(look, slot, focus.hit_tokens, first=True)
+                moves += self.first_allocations(look, slot, focus.hit_tokens)
         registered = [block for block, code in enumerate(look.codes) if code] if self.scope.evict else []
         return moves + self.others(look, registered)
 
-    def allocations(self, look: Look, slot: int, hit_tokens: int, first: bool) -> list[Move]:
-        """Room for the next step of a request, of each size that the scope has."""
+    def first_allocations(self, look: Look, slot: int, hit_tokens: int) -> list[Move]:
+        """Room for the first step of a request behind its hit, and for what it gets from outside."""
+        scope = self.scope
+        left = len(self.contents.sequence(look.requests[slot][0])[0]) - hit_tokens
+        first = Allocate(NAMES[slot], 0, hit=True, gate=scope.gate)
+        found: list[Allocate] = []
+        for external in (0, *(tokens for tokens in scope.external if tokens <= left)):
+            sizes = {min(chunk, left - external) for chunk in scope.chunks} - {0}
+            found += [
+                replace(first, new_tokens=size, external=external, lookahead=scope.lookahead) for size in sorted(sizes)
+            ]
+            if external and scope.delay:
+                found.append(replace(first, external=external, delay=True))
+        return [self.move(replace(op, reserved=reserved), True) for op in found for reserved in scope.reserved]
+
+    def allocations(self, look: Look, slot: int) -> list[Move]:
+        """Room for the next step of a running request, of each size that the scope has."""
         scope = self.scope
         number, computed, _ = look.requests[slot]
         tokens, prompt = self.contents.sequence(number)
-        left = len(tokens) - computed - hit_tokens
+        left = len(tokens) - computed
         sizes = {min(chunk, left) for chunk in scope.chunks}
-        if left == 1 and len(tokens) > prompt and not first:
+        if left == 1 and len(tokens) > prompt:
             drafts = min(scope.drafts, prompt + scope.outputs - len(tokens) - 1)
             sizes |= {1 + draft for draft in range(1, drafts + 1)}
-        gate = scope.gate and first
-        return [
-            Move(Allocate(NAMES[slot], size, hit=first, lookahead=scope.lookahead, gate=gate), True)
-            for size in sorted(sizes)
-        ]
+        return [self.move(Allocate(NAMES[slot], size, lookahead=scope.lookahead), True) for size in sorted(sizes)]
 
     def ends_of_step(self, look: Look, slot: int) -> list[Move]:
         """What may come of the step that was allocated: tokens sampled, drafts rejected, the request preempted."""
@@ -100,29 +148,31 @@ class Moves:
         number, computed, scheduled = look.requests[slot]
         drafts = computed + scheduled - len(self.contents.sequence(number)[0])
         if drafts < 0:  # in the middle of the prompt
-            return [Move(Advance(name), True)]
+            return [self.move(Advance(name), True)]
         ends = [
-            Move(Advance(name, (value,) * (accepted + 1), drafts - accepted), True)
+            self.move(Advance(name, (value,) * (accepted + 1), drafts - accepted), True)
             for accepted in range(drafts + 1)
             for value in self.scope.sampled
         ]
-        return [*ends, Move(Preempt(name), True)]
+        return [*ends, self.move(Preempt(name), True)]
 
     def between(self, look: Look, slot: int) -> list[Move]:
         """What may happen to a request that is in the middle of nothing."""
         name = NAMES[slot]
-        number, computed, _ = look.requests[slot]
+        number, computed, scheduled = look.requests[slot]
         tokens, prompt = self.contents.sequence(number)
+        if scheduled == ARRIVING:
+            return [self.move(Arrive(name), True), self.move(Preempt(name), True)]
         if len(tokens) >= prompt + self.scope.outputs:
-            return [Move(Free(name), True)]
+            return [self.move(Free(name), True)]
         if not computed:
-            return [Move(Lookup(name), True), *([Move(Free(name), False)] if self.scope.abort else [])]
-        return [*self.allocations(look, slot, 0, first=False), Move(Preempt(name), True)]
+            return [self.move(Lookup(name), True), *([self.move(Free(name), False)] if self.scope.abort else [])]
+        return [*self.allocations(look, slot), self.move(Preempt(name), True)]
 
     def others(self, look: Look, registered: Sequence[int]) -> list[Move]:
         """What comes from outside, and the beginning of a step if it makes a difference."""
         absent = [slot for slot, request in enumerate(look.requests) if not request[0]][:1]  # one is like another
-        moves = [Move(Submit(NAMES[slot], prompt), False) for slot in absent for prompt in self.scope.prompts]
-        moves += [Move(Evict((block,)), False) for block in registered]
-        moves += [Move(Reset(), False)] if registered else []
-        return moves + ([Move(StepStart(), True)] if look.this_step else [])
+        moves = [self.move(Submit(NAMES[slot], prompt), False) for slot in absent for prompt in self.scope.prompts]
+        moves += [self.move(Evict((block,)), False) for block in registered]
+        moves += [self.move(Reset(), False)] if registered else []
+        return moves + ([self.move(StepStart(), True)] if look.this_step else [])

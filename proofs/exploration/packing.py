@@ -23,6 +23,10 @@ from .scope import NAMES
 
 RESTING, SUBMITTED, LOOKED_UP, ALLOCATED = range(4)
 """What the last operation left a request in the middle of; the next one is about the same request (`moves`)."""
+ARRIVING = 255
+"""In place of scheduled tokens: the request waits for tokens from outside (`Allocate.delay`)."""
+NOBODY = (0, 0, 0)
+"""In place of a request: there is none in this slot."""
 _KEPT_POOLS = 20_000
 Tables: TypeAlias = list[dict[str, list[int]]]
 
@@ -32,16 +36,13 @@ class Look(NamedTuple):
 
     requests: list[
         tuple[int, int, int]
-    ]  # by slot: number of the token sequence (0: nobody), computed, scheduled tokens
+    ]  # by slot: number of the token sequence (0: nobody), computed, scheduled tokens or ARRIVING
     tables: Tables  # per group; 0 is the null block
     registered: list[dict[str, int]]  # per group: leading entries that count as registered
     queue: list[int]  # the free queue, the next block to be reused in front
     counts: list[int]  # references per block
     codes: list[int]  # per block: number of the content it is registered as, or 0
     duplicates: dict[int, list[int]]  # contents that several blocks are registered as; the blocks, earliest first
-    states: list[
-        dict[str, int]
-    ]  # per group: mamba tables that were started, and the entry before the current one or -1
     this_step: set[int]  # contents registered in this step by mamba groups
 
 
@@ -54,28 +55,52 @@ class Focus(NamedTuple):
     hit: tuple[tuple[int, ...], ...] = ()
 
 
+_REST = Focus()
+Order: TypeAlias = tuple[int, ...]
+"""Slot `i` of a packed state is slot `order[i]` of the state that was packed."""
+
+
 class Pool(NamedTuple):
     """The part of a state that operations on a request alone leave as it is: everything but requests and focus."""
 
     packed: bytes
+    views: dict[int, "View"]
+    """The pool as the request in each slot sees it, as far as somebody asked (`Packer.view`)."""
+    reordered: dict[Order, "Part"]
+    """The pool with its slots in another order, as far as somebody asked (`Packer.reordered`)."""
     tables: Tables
     registered: list[dict[str, int]]
     queue: list[int]
     counts: list[int]
     codes: list[int]
     duplicates: dict[int, list[int]]
-    states: list[dict[str, int]]
     this_step: set[int]
+
+
+class Part(NamedTuple):
+    """A packed state without its requests."""
+
+    pool: bytes
+    hit: bytes
+    """The hit of a lookup that was the last operation."""
+    names: list[int]
+    """Block `b` of the state that was packed is block `names[b]` of the packed state."""
+
+
+class View(NamedTuple):
+    """A pool as one request sees it: its own tables first, then those of the others, whoever they are."""
+
+    part: Part
+    place: list[int]
+    """Slot `i` stands at `place[i]` of the view."""
 
 
 class Packed(NamedTuple):
     """A packed state, and what its renaming was."""
 
     state: bytes
-    order: tuple[int, ...]
-    """Slot `i` of the packed state is slot `order[i]` of the state that was packed."""
+    order: Order
     names: list[int]
-    """Block `b` of the state that was packed is block `names[b]` of the packed state."""
 
 
 class Packer:
@@ -93,8 +118,10 @@ class Packer:
         for name, block in enumerate(sinks, 1):
             self.nameless[block] = name
             self.counts[name] = 1
-        self._orders: dict[object, list[tuple[int, ...]]] = {}
+        self._orders: dict[object, list[Order]] = {}
         self._pools: dict[bytes, Pool] = {}
+        self._older_pools: dict[bytes, Pool] = {}
+        """Those met before the last so many others: forgotten next."""
 
     def canonical(self, look: Look, focus: Focus) -> Packed:
         """The state up to renaming of blocks and requests."""
@@ -107,7 +134,7 @@ class Packer:
         """The state as it is, with nothing renamed."""
         return self.pack(look, focus, self.slots, rename=False)
 
-    def orders(self, requests: Sequence[tuple[int, int, int]], focus: Focus) -> list[tuple[int, ...]]:
+    def orders(self, requests: Sequence[tuple[int, int, int]], focus: Focus) -> list[Order]:
         """Orders of the slots that are to be tried: one, unless running requests are alike in all but their tables."""
         mark = focus.slot if focus.phase else -1
         found = self._orders.get((*requests, mark))
@@ -115,7 +142,7 @@ class Packer:
             found = self._orders[(*requests, mark)] = self._find_orders(requests, mark)
         return found
 
-    def _find_orders(self, requests: Sequence[tuple[int, int, int]], mark: int) -> list[tuple[int, ...]]:
+    def _find_orders(self, requests: Sequence[tuple[int, int, int]], mark: int) -> list[Order]:
         keys = [(not request[0], request, slot == mark) for slot, request in enumerate(requests)]
         order = tuple(sorted(self.slots, key=keys.__getitem__))
         if not any(keys[a] == keys[b] and requests[a][1] for a, b in pairwise(order)):
@@ -123,27 +150,22 @@ class Packer:
         ordered = [keys[slot] for slot in order]
         return [other for other in permutations(order) if [keys[slot] for slot in other] == ordered]
 
-    def again(self, pool: Pool, look: Look, focus: Focus) -> bytes | None:
-        """A state that has the pool of a canonical state. None if the slots change places or might do so."""
-        orders = self.orders(look.requests, focus)
-        if len(orders) > 1 or orders[0] != self.slots:
-            return None
-        head = bytes(_head(look, focus, self.slots))
-        return (
-            head + pool.packed + bytes(_tail(focus, self.unnamed)) if focus.phase == LOOKED_UP else head + pool.packed
-        )
-
-    def pack(self, look: Look, focus: Focus, order: tuple[int, ...], rename: bool) -> Packed:
+    def pack(self, look: Look, focus: Focus, order: Order, rename: bool) -> Packed:
         """The bytes of a state with its slots in this order."""
-        _, tables, registered, queue, _, codes, duplicates, states, this_step = look
-        out = _head(look, focus, order)
+        part = self.part(look, focus, order, rename)
+        return Packed(head(look.requests, focus, order) + part.pool + part.hit, order, part.names)
+
+    def part(self, look: Look, focus: Focus, order: Order, rename: bool) -> Part:
+        """The bytes of everything but the requests, with their slots in this order."""
+        _, tables, registered, queue, _, codes, duplicates, this_step = look
+        out: list[int] = []
         names, count = (self.nameless[:], len(self.sinks)) if rename else (self.unnamed, 0)
         for group in range(self.num_groups):
-            of_group, registered_of, states_of = tables[group], registered[group], states[group]
+            of_group, registered_of = tables[group], registered[group]
             for i in order:
                 name = NAMES[i]
                 table = of_group.get(name, ())
-                out += (len(table), registered_of.get(name, -1) + 1, states_of.get(name, -2) + 2)
+                out += (len(table), registered_of.get(name, -1) + 1)
                 if not rename:
                     out += table
                     continue
@@ -153,18 +175,17 @@ class Packer:
                         count += 1
                         name_of = names[block] = count
                     out.append(name_of)
+        out.append(len(queue))
         if rename:
             for block in queue:
                 count += 1
                 names[block] = count
-            out.append(len(queue))
             renamed = [0] * self.num_blocks
             for block, code in enumerate(codes):
                 if code:
                     renamed[names[block]] = code
             out += renamed
         else:
-            out.append(len(queue))
             out += queue
             out += codes
         out.append(len(this_step))
@@ -174,37 +195,75 @@ class Packer:
             out.append(len(duplicates[code]))
             out += [names[block] for block in duplicates[code]]
         out.append(0)
-        return Packed(bytes(out + _tail(focus, names)), order, names)
+        return Part(bytes(out), self.hit(focus, names), names)
+
+    def hit(self, focus: Focus, names: Sequence[int]) -> bytes:
+        """The bytes of the hit of a lookup."""
+        if focus.phase != LOOKED_UP:
+            return b""
+        tail = [focus.hit_tokens]
+        for row in focus.hit:
+            tail.append(len(row))
+            tail += [names[block] for block in row]
+        tail.append(len(tail) + 1)  # read from the end, it says where the hit begins
+        return bytes(tail)
+
+    def reordered(self, pool: Pool, look: Look, order: Order) -> Part:
+        """The pool of a canonical state with its slots in another order."""
+        part = pool.reordered.get(order)
+        if part is None:
+            part = pool.reordered[order] = self.part(look, Focus(), order, rename=True)
+        return part
+
+    def turned(self, packed: bytes, hit: bytes, order: Order) -> tuple[bytes, bytes]:
+        """A packed pool and hit with their slots in another order."""
+        pool = self.pool(packed, renamed=True)
+        part = self.reordered(pool, Look([], *pool[3:]), order)
+        return part.pool, self.hit(self.focus(LOOKED_UP, 0, hit, 0), part.names) if hit else hit
+
+    def view(self, pool: Pool, look: Look, slot: int) -> View:
+        """The pool of a canonical state as the request in this slot sees it."""
+        view = pool.views.get(slot)
+        if view is None:
+            others = sorted((other for other in self.slots if other != slot), key=lambda other: _tables_of(look, other))
+            order = (slot, *others)
+            place = [order.index(own) for own in self.slots]
+            view = pool.views[slot] = View(self.reordered(pool, look, order), place)
+        return view
 
     def unpack(self, state: bytes, renamed: bool) -> tuple[Look, Focus, Pool]:
         """What was packed, canonically if `renamed`. What comes back is shared: change nothing in it."""
         phase, slot = state[0] >> 4, state[0] & 15
-        head = 1 + 3 * self.num_slots
+        begin = 1 + 3 * self.num_slots
         end = len(state)
         if phase == LOOKED_UP:
             end -= state[-1]
-        packed = state[head:end]
+        pool = self.pool(state[begin:end], renamed)
+        requests = [(state[i], state[i + 1], state[i + 2]) for i in range(1, begin, 3)]
+        focus = self.focus(phase, slot, state, end) if phase else _REST
+        return Look(requests, *pool[3:]), focus, pool
+
+    def pool(self, packed: bytes, renamed: bool) -> Pool:
+        """What was packed as the part of a state without requests and hit."""
         pool = self._pools.get(packed)
         if pool is None:
+            pool = self._older_pools.get(packed) or self._unpack_pool(packed, renamed)
             if len(self._pools) > _KEPT_POOLS:
-                self._pools.clear()
-            pool = self._pools[packed] = self._unpack_pool(packed, renamed)
-        requests = [(state[i], state[i + 1], state[i + 2]) for i in range(1, head, 3)]
-        return Look(requests, *pool[1:]), self._focus(phase, slot, state, end), pool
+                self._pools, self._older_pools = {}, self._pools
+            self._pools[packed] = pool
+        return pool
 
     def _unpack_pool(self, state: bytes, renamed: bool) -> Pool:
         num_blocks, at = self.num_blocks, 0
         tables: Tables = []
         registered: list[dict[str, int]] = []
-        states: list[dict[str, int]] = []
         counts = self.counts[:]
         for _ in range(self.num_groups):
             of_group: dict[str, list[int]] = {}
             registered_of: dict[str, int] = {}
-            states_of: dict[str, int] = {}
             for name in self.names:
-                length, known, started = state[at : at + 3]
-                at += 3
+                length, known = state[at : at + 2]
+                at += 2
                 if length:
                     of_group[name] = table = list(state[at : at + length])
                     at += length
@@ -212,11 +271,8 @@ class Packer:
                         counts[block] += 1
                 if known:
                     registered_of[name] = known - 1
-                if started:
-                    states_of[name] = started - 2
             tables.append(of_group)
             registered.append(registered_of)
-            states.append(states_of)
         counts[0] = 0
         length = state[at]
         at += 1
@@ -235,9 +291,10 @@ class Packer:
             blocks = list(state[at + 1 : at + 1 + length])
             duplicates[codes[blocks[0]]] = blocks
             at += 1 + length
-        return Pool(state, tables, registered, queue, counts, codes, duplicates, states, this_step)
+        return Pool(state, {}, {}, tables, registered, queue, counts, codes, duplicates, this_step)
 
-    def _focus(self, phase: int, slot: int, state: bytes, at: int) -> Focus:
+    def focus(self, phase: int, slot: int, state: bytes, at: int) -> Focus:
+        """What a state is in the middle of; the hit of a lookup is packed at `at`."""
         if phase != LOOKED_UP:
             return Focus(phase, slot)
         tokens, at = state[at], at + 1
@@ -248,21 +305,19 @@ class Packer:
         return Focus(phase, slot, tokens, tuple(hit))
 
 
-def _head(look: Look, focus: Focus, order: tuple[int, ...]) -> list[int]:
-    """Focus and requests."""
-    head = [focus.phase << 4 | order.index(focus.slot)] if focus.phase else [0]
+def head(requests: Sequence[tuple[int, int, int]], focus: Focus, order: Order) -> bytes:
+    """The bytes of focus and requests."""
+    out = [focus.phase << 4 | order.index(focus.slot)] if focus.phase else [0]
     for slot in order:
-        head += look.requests[slot]
-    return head
+        out += requests[slot]
+    return bytes(out)
 
 
-def _tail(focus: Focus, names: list[int]) -> list[int]:
-    """The hit of a lookup."""
-    tail: list[int] = []
-    if focus.phase == LOOKED_UP:
-        tail.append(focus.hit_tokens)
-        for row in focus.hit:
-            tail.append(len(row))
-            tail += [names[block] for block in row]
-        tail.append(len(tail) + 1)  # read from the end, it says where the tail begins
-    return tail
+def _tables_of(look: Look, slot: int) -> list[object]:
+    """What the tables of a request consist of, the names of blocks left out."""
+    name = NAMES[slot]
+    found: list[object] = []
+    for tables, registered in zip(look.tables, look.registered, strict=True):
+        blocks = [(block > 0, look.codes[block], look.counts[block]) for block in tables.get(name, ())]
+        found += [registered.get(name, -1), blocks]
+    return found

@@ -6,24 +6,20 @@ are taken of every field that is set, so nothing that an operation changed can s
 carried out by the two sides' own methods.
 """
 
-from collections import defaultdict
 from typing import Any
 
-from ...impl import Request as CoreRequest
 from ...model import ops
-from ...model.attention import CoreError, Mamba
-from ...model.core import _METHODS, Model, Refusal
-from ...model.ops import Operation
+from ...model.core import Model
+from ...model.ops import Done, Operation, Refused
 from ...model.requests import Request
 from ...model.state import Cleared, Key, Removed
 from .contents import Contents
 from .core_look import CoreLook, UnreadableError
-from .core_side import REFUSED, Answer, CoreSide, Live
-from .packing import LOOKED_UP, Focus, Look
+from .core_side import REFUSED, Answer, CoreSide
+from .packing import ARRIVING, LOOKED_UP, NOBODY, Focus, Look
 from .properties import EventValue
 from .scope import NAMES, Scope
 
-_NOBODY = (0, 0, 0)
 _NOTHING: list[EventValue] = []
 
 
@@ -32,33 +28,24 @@ class Pair:
 
     def __init__(self, scope: Scope) -> None:
         shape = scope.shape
-        self.model = Model(shape)
-        self.contents = Contents(scope, self.model.identities)
-        self.core = CoreSide(shape, self.contents.hasher)
+        self.model = model = Model(shape)
+        self.contents = Contents(scope, model)
+        self.core = CoreSide(shape, self.contents)
         self.names = NAMES[: scope.requests]
         self.groups = range(len(shape.groups))
-        self.mamba = [group for group in self.groups if isinstance(self.model.rules[group], Mamba)]
-        self._managers = self.core.manager.coordinator.single_type_managers
-        self._pool = self.core.manager.block_pool
-        self._places: list[int] = []
         self._identity: list[tuple[int, Key]] = []
-        """As they were restored last: when each block was let go, and which content it was registered as."""
-        self._methods = {kind: getattr(self.model, name) for kind, name in _METHODS.items()}
+        """As it was restored last: which content each block was registered as."""
         self._submits = {(name, prompt): ops.Submit(name, prompt) for name in self.names for prompt in scope.prompts}
-        self._core_look = CoreLook(self.core, self.contents, self.names, self.mamba)
-        self._spare = {name: CoreRequest(name, [0], block_hasher=self.contents.hasher) for name in self.names}
+        self._core_look = CoreLook(self.core, self.contents, self.names)
 
     # One operation.
 
     def step_model(self, op: Operation) -> Answer:
-        """Carry an operation out on the model (as `Model.step`, without its snapshot)."""
-        try:
-            return ("done", self._methods[type(op)](op))
-        except Refusal as refusal:
-            self.model.reached[str(refusal)] += 1
-            return REFUSED
-        except CoreError as error:
-            return ("failed", str(error))
+        """Carry an operation out on the model."""
+        outcome = self.model.apply(op)
+        if isinstance(outcome, Done):
+            return ("done", outcome.value)
+        return REFUSED if isinstance(outcome, Refused) else ("failed", outcome.error)
 
     def step_core(self, op: Operation) -> Answer:
         """Carry an operation out on our core."""
@@ -67,7 +54,7 @@ class Pair:
     def events(self) -> tuple[list[EventValue], list[EventValue]]:
         """Drain the events of both sides, as plain data: contents by their numbers."""
         ours = self.model.state.events
-        if not ours and not self._pool.kv_event_queue:
+        if not ours and not self.core.pool.kv_event_queue:
             return _NOTHING, _NOTHING
         prefix, other = self.contents.prefix_of_identity, self.contents.prefix_of_hash
         model: list[EventValue] = []
@@ -100,12 +87,9 @@ class Pair:
 
     def new_block_ids(self) -> tuple[list[list[int]], list[list[int]]]:
         """Drain the ids of newly handed out blocks of both sides, per group."""
-        model = self.model.new_block_ids
-        core = [manager.new_block_ids for manager in self._managers]
-        if any(model) or any(core):
+        model, core = self.model.new_block_ids, self.core.new_block_ids()
+        if any(model):
             self.model.new_block_ids = [[] for _ in model]
-            for manager in self._managers:
-                manager.new_block_ids = []
         return model, core
 
     # Putting both sides into a state.
@@ -114,7 +98,6 @@ class Pair:
         """Put both sides into a state; `now` is what they show, None if that is not known."""
         if now is None or now.codes is not look.codes or now.tables is not look.tables:
             self._restore_pool(look, now)
-            self._places = self.model.state._let_go_at[:]
             self._identity = [*self.model.state.identity.items()]
         if now is None or now.requests != look.requests:
             for slot, request in enumerate(look.requests):
@@ -123,106 +106,56 @@ class Pair:
         if focus.phase == LOOKED_UP:
             name = NAMES[focus.slot]
             self.model.requests[name].hit = focus.hit_tokens, [list(row) for row in focus.hit]
-            live, own = self.core.live[name], self._pool.blocks
-            live.hit_tokens = focus.hit_tokens
-            blocks = tuple([[own[block] for block in row] for row in focus.hit])
-            live.hit = self.core.manager.create_kv_cache_blocks(blocks)
+            self.core.set_hit(name, focus.hit_tokens, focus.hit)
 
     def _restore_pool(self, look: Look, now: Look | None) -> None:
         """Everything but the requests."""
-        model, state = self.model, self.model.state
+        model, state, core = self.model, self.model.state, self.core
         if now is None or now.codes != look.codes or now.duplicates != look.duplicates:
             self._restore_contents(look)
+            core.set_contents(look)
+        for group in self.groups:
+            if now is None or now.tables[group] != look.tables[group]:
+                state.tables[group] = {name: blocks[:] for name, blocks in look.tables[group].items()}
+                core.set_tables(group, look.tables[group])
+            if now is None or now.registered[group] != look.registered[group]:
+                model.registered[group] = look.registered[group].copy()
+                core.set_registered(group, look.registered[group])
         if now is None or now.queue != look.queue or now.counts != look.counts:
-            self._restore_blocks(look)
-        own = self._pool.blocks
-        for group, manager in enumerate(self._managers):
-            table = look.tables[group]
-            if now is None or state.tables[group] != table or len(manager.req_to_blocks) != len(table):
-                state.tables[group] = {name: blocks[:] for name, blocks in table.items()}
-                tables = {name: [own[block] for block in blocks] for name, blocks in table.items()}
-                manager.req_to_blocks = defaultdict(list, tables)
-            known = look.registered[group]
-            if now is None or model.registered[group] != known:
-                model.registered[group] = known.copy()
-                manager.num_cached_block = known.copy()
-        if self.mamba and (now is None or now.states != look.states or now.this_step != look.this_step):
-            self._restore_states(look)
+            state.let_go(look.queue)
+            core.set_blocks(look)
+        if self.core.mamba and (now is None or now.this_step != look.this_step):
+            self._restore_step(look)
 
     def _restore_request(self, name: str, number: int, computed: int, scheduled: int) -> None:
         if not number:
             self.model.requests.pop(name, None)
-            self.core.live.pop(name, None)
-            return
-        contents = self.contents
-        tokens, prompt = contents.sequences[number]
-        submit = self._submits[name, tokens[:prompt]]
-        chain = contents.chains[number][:]
-        self.model.requests[name] = Request(submit, list(tokens), computed, scheduled, chain=chain)
-        request = self._spare[name]
-        request._all_token_ids = list(tokens)
-        request.num_prompt_tokens = prompt
-        request.block_hashes = contents.hashes[number][:]
-        request.num_computed_tokens = computed
-        self.core.live[name] = live = Live(request)
-        live.scheduled = scheduled
+        else:
+            tokens, prompt = self.contents.sequences[number]
+            arriving = scheduled == ARRIVING
+            self.model.requests[name] = Request(
+                self._submits[name, tokens[:prompt]],
+                list(tokens),
+                computed,
+                0 if arriving else scheduled,
+                arriving,
+                chain=self.contents.chains[number][:],
+            )
+        self.core.set_request(name, number, computed, scheduled)
 
     def _restore_contents(self, look: Look) -> None:
-        model_keys, core_keys, blocks = self.contents.model_keys, self.contents.core_keys, self._pool.blocks
-        identity: dict[int, Any] = {}
-        index: dict[Any, Any] = {}
-        for block, code in enumerate(look.codes):
-            own = blocks[block]
-            own._block_hash = key = core_keys[code]
-            if code:
-                identity[block] = model_keys[code]
-                index[key] = own
-        for code, duplicates in look.duplicates.items():
-            index[core_keys[code]] = {block: blocks[block] for block in duplicates}
+        keys = self.contents.model_keys
+        identity: dict[int, Any] = {block: keys[code] for block, code in enumerate(look.codes) if code}
+        for duplicates in look.duplicates.values():
             for block in duplicates:
                 identity[block] = identity.pop(block)  # to the end: the order of registration
         self.model.state.identity = identity
-        self._pool.cached_block_hash_to_block._cache = index
 
-    def _restore_blocks(self, look: Look) -> None:
-        state, blocks, free = self.model.state, self._pool.blocks, self._pool.free_block_queue
-        for block, count in zip(blocks, look.counts, strict=True):
-            block.ref_cnt = count
-            if count:
-                block.prev_free_block = block.next_free_block = None
-        last = free.fake_free_list_head
-        place = 0
-        for number in look.queue:
-            state._let_go_at[number] = place
-            place += 1
-            block = blocks[number]
-            last.next_free_block = block
-            block.prev_free_block = last
-            last = block
-        state._front, state._back = 0, place
-        tail = free.fake_free_list_tail
-        last.next_free_block = tail
-        tail.prev_free_block = last
-        free.num_free_blocks = place
-
-    def _restore_states(self, look: Look) -> None:
-        keys, core_keys = self.contents.model_keys, self.contents.core_keys
-        started: dict[tuple[int, str], int | None] = {}
-        this_step: set[Key] = set()
-        for group in self.mamba:
-            manager, states = self._managers[group], look.states[group]
-            manager._allocated_block_reqs = set(states)
-            manager.last_state_block_idx = {name: last for name, last in states.items() if last >= 0}
-            for name, last in states.items():
-                started[group, name] = None if last < 0 else last
-            manager.cached_blocks_this_step = set()
-        for code in look.this_step:
-            key = keys[code]
-            assert key is not None
-            this_step.add(key)
-            self._managers[key[0]].cached_blocks_this_step.add(core_keys[code])
-        self.model.mamba_started = started
-        self.model.registered_this_step = this_step
+    def _restore_step(self, look: Look) -> None:
+        keys = [self.contents.model_keys[code] for code in look.this_step]
+        self.model.registered_this_step = {key for key in keys if key is not None}
+        for group in self.core.mamba:
+            self.core.set_step(group, look.this_step)
 
     # What can be seen.
 
@@ -231,13 +164,11 @@ class Pair:
         the very object from there. UnreadableError if the model shows content that nobody can have.
         """
         model, state, contents = self.model, self.model.state, self.contents
-        if before is not None and state.tables == before.tables and state._let_go_at == self._places:
+        counts = state.references()
+        queue = state.queue(counts)
+        if before is not None and queue == before.queue and state.tables == before.tables:
             counts, queue = before.counts, before.queue
-        else:
-            counts = state.references()
-            queue = state.queue(counts)
         requests: list[tuple[int, int, int]] = []
-        states: list[dict[str, int]] = [{} for _ in self.groups]
         this_step: set[int] = set()
         try:
             if before is not None and [*state.identity.items()] == self._identity:
@@ -247,20 +178,18 @@ class Pair:
             for name in self.names:
                 request = model.requests.get(name)
                 if request is None:
-                    requests.append(_NOBODY)
+                    requests.append(NOBODY)
                     continue
                 number = contents.number[len(request.submit.prompt), tuple(request.tokens)]
                 if request.chain != contents.chains[number]:
                     raise UnreadableError(f"the model gives {name} the chain {request.chain}")
-                requests.append((number, request.computed, request.scheduled))
-            if self.mamba:
-                for (group, name), last in model.mamba_started.items():
-                    states[group][name] = -1 if last is None else last
+                requests.append((number, request.computed, ARRIVING if request.arriving else request.scheduled))
+            if self.core.mamba:
                 this_step = {contents.code_of_model_key[key] for key in model.registered_this_step}
         except KeyError as error:
             raise UnreadableError(f"the model shows {error}") from None
         tables = [of_group if all(of_group.values()) else _filled(of_group) for of_group in state.tables]
-        return Look(requests, tables, model.registered, queue, counts, codes, duplicates, states, this_step)
+        return Look(requests, tables, [*model.registered], queue, counts, codes, duplicates, this_step)
 
     def _codes(self) -> tuple[list[int], dict[int, list[int]]]:
         """Which content each block of the model is registered as, and which contents are registered more than once."""

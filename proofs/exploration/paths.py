@@ -16,13 +16,14 @@ def operations(expansion: Expansion, steps: Sequence[tuple[bytes, int]]) -> tupl
     path: list[Operation] = []
     for state, move in steps:
         look, focus, _ = expansion.packer.unpack(state, expansion.canonical)
-        op = expansion.moves_of(look, focus)[move].operation
+        made = expansion.moves_of(look, focus)[move]
+        op = made.operation
         if isinstance(op, Submit):
             names[NAMES.index(op.request)] = f"r{submitted}"
             submitted += 1
         path.append(_renamed(op, names, blocks))
         try:
-            after, left = expansion.make(look, focus, op)
+            after, left, _ = expansion.make(look, focus, made)
         except BrokenError:
             break  # the move that is the finding
         packed = expansion.pack(after, left)

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from ...model import ops
-from ...model.attention import Mamba
-from ...model.core import Model
+from ...model.attention import Mamba, Rule
 from ...model.ops import Operation
 from .contents import Contents
 from .core_side import Answer
-from .packing import ALLOCATED, Focus, Look
+from .packing import Look
 from .scope import NAMES, Scope
 
 Broken: TypeAlias = tuple[str, str]
@@ -33,12 +32,15 @@ MEANING = {
     "S10": "registered content stays until its block is taken, evicted or the cache is reset",
     "S11": "the events of a transition lead from the registered contents before to those after",
     "S12": "freeing an unknown request changes nothing",
-    "S15": "every position that a step writes is in a block that nobody else holds when the step is allocated",
+    "S15": "every position that a step or a connector writes is in a block that nobody else holds when it is allocated",
+    "arrival": "what comes from outside later is registered when it has arrived",
+    "gate": "behind the gate the whole sequence finds room in what is free beyond the reserved blocks (full attention)",
     "quiet": "a submission, a lookup and the end of a step change nothing but their own request",
     "lockstep": "model and core agree in outcome, state and events",
     "L1": "from every state the scheduler's own moves lead to one where all requests have finished",
     "symmetry": "states that differ in the names of blocks and requests only have the same future",
     "one at a time": "looking at one request at a time loses no state at rest",
+    "once": "making an operation once for all states that look alike to its request loses no state",
 }
 """Every property that an exploration checks. S3 (the data plane) is the shadow memory's, S13 needs a running device."""
 
@@ -55,12 +57,10 @@ def _changed(entry: int, now: int) -> bool:
 class Properties:
     """The checks for one scope."""
 
-    def __init__(self, scope: Scope, model: Model, contents: Contents) -> None:
-        self.scope, self.contents = scope, contents
-        self.rules = model.rules
-        self.sinks = list(model.state.sinks)
-        self.alignment = model.coordinator.alignment
-        self.groups = range(len(model.rules))
+    def __init__(self, scope: Scope, rules: Sequence[Rule], sinks: Sequence[int], contents: Contents) -> None:
+        self.scope, self.rules, self.sinks, self.contents = scope, rules, sinks, contents
+        self.alignment = rules[0].b if len(rules) == 1 else scope.shape.scheduler_block_size
+        self.groups = range(len(rules))
         self._needed: dict[tuple[int, int], list[int]] = {}
 
     def needed(self, group: int, computed: int) -> list[int]:
@@ -72,9 +72,13 @@ class Properties:
             found = self._needed[group, computed] = sorted({t // rule.b for t in tokens})
         return found
 
+    def dead(self, group: int, computed: int) -> int:
+        """Leading entries of the table that no query reads any more with so many tokens computed."""
+        return min(self.needed(group, computed), default=computed // self.rules[group].b)
+
     # States.
 
-    def of_state(self, look: Look, focus: Focus) -> list[Broken]:
+    def of_state(self, look: Look) -> list[Broken]:
         """What is wrong with a state."""
         broken: list[Broken] = []
         if look.codes[0]:
@@ -82,27 +86,15 @@ class Properties:
         counts = look.counts
         for group in self.groups:
             for name, table in look.tables[group].items():
-                _, computed, scheduled = look.requests[NAMES.index(name)]
+                computed = look.requests[NAMES.index(name)][1]
                 for entry in self.needed(group, computed):
                     if entry >= len(table) or not table[entry]:
                         text = (
                             f"group {group}, {name}: entry {entry} of {table} is read with {computed} tokens computed"
                         )
                         broken.append(("S6", text))
-                if focus.phase == ALLOCATED and focus.slot == NAMES.index(name):
-                    broken += self._written(group, name, look, range(computed, computed + scheduled))
         if max(counts) > 1:
             self._shared(look, broken)
-        return broken
-
-    def _written(self, group: int, name: str, look: Look, positions: range) -> list[Broken]:
-        """What is wrong with the blocks that the tokens at these positions are written to."""
-        rule, table, counts = self.rules[group], look.tables[group][name], look.counts
-        last, broken = (positions.stop - 1) // rule.b, []
-        for entry in range(last if isinstance(rule, Mamba) else positions.start // rule.b, last + 1):
-            if entry >= len(table) or not table[entry] or counts[table[entry]] != 1:
-                text = f"group {group}, {name}: entry {entry} of {table} is written, references are {counts}"
-                broken.append(("S15", text))
         return broken
 
     def _shared(self, look: Look, broken: list[Broken]) -> None:
@@ -124,7 +116,7 @@ class Properties:
 
     # Transitions.
 
-    def of_quiet(self, before: Look, op: Operation, answer: Answer) -> list[Broken]:
+    def of_quiet(self, before: Look, op: Operation, answer: Answer, after: Look) -> list[Broken]:
         """What is wrong with a transition that changes requests at most and tells of no event."""
         broken: list[Broken] = []
         if answer[0] == "failed":
@@ -132,6 +124,8 @@ class Properties:
         elif isinstance(op, ops.Lookup):
             length, blocks = answer[1]
             self._hit(before, op, length, blocks, broken)
+        elif isinstance(op, ops.Allocate) and answer[0] == "done":
+            self._given(before, op, after, broken)
         return broken
 
     def of_transition(
@@ -143,7 +137,7 @@ class Properties:
         if events or not same_codes:
             self._replay(before, after, events, broken)
         if same_codes and after.queue == before.queue and after.tables == before.tables:
-            return broken + self.of_quiet(before, op, answer)
+            return broken + self.of_quiet(before, op, answer, after)
         if answer[0] == "failed":
             broken.append(("S8", f"{op} fails with {answer[1]}"))
             return broken
@@ -153,11 +147,14 @@ class Properties:
             return broken
         self._conserved(after, broken)
         leaving = op.request if isinstance(op, ops.Free | ops.Preempt) else None
-        taken = self._tables(before, after, leaving, broken)
+        external = op.external if isinstance(op, ops.Allocate) else 0
+        taken = self._tables(before, after, leaving, external, broken)
         if not same_codes and answer != _CLEARED:
             self._survives(before, op, after, taken, broken)
         if answer[0] == "refused":
             self._refused(before, op, after, broken)
+        elif isinstance(op, ops.Allocate):
+            self._given(before, op, after, broken)
         self._in_order(before, after, taken, broken)
         return broken
 
@@ -176,8 +173,11 @@ class Properties:
         elif not entries and len(queue) + len(self.sinks) != len(counts) - 1:
             broken.append(("S1", f"nobody holds anything, and only {queue} are free"))
 
-    def _tables(self, before: Look, after: Look, leaving: str | None, broken: list[Broken]) -> set[int]:
-        """Check S5. Returns the blocks that were taken to be filled anew: what a table has gained, a hit left out."""
+    def _tables(self, before: Look, after: Look, leaving: str | None, external: int, broken: list[Broken]) -> set[int]:
+        """Check S5. Returns the blocks that were taken to be filled anew: what a table has gained, a hit left out.
+
+        `external`: tokens that have come from outside behind the hit.
+        """
         taken: set[int] = set()
         for group in self.groups:
             old, now = before.tables[group], after.tables[group]
@@ -186,7 +186,8 @@ class Properties:
             for name, table in now.items():
                 had = old.get(name)
                 if had is None:
-                    taken.update(table[after.requests[NAMES.index(name)][1] // self.rules[group].b :])
+                    hit = after.requests[NAMES.index(name)][1] - external
+                    taken.update(table[hit // self.rules[group].b :])
                 elif had != table and name != leaving:
                     taken.update(table[len(had) :])
                     if len(table) < len(had) or any(map(_changed, had, table)):
@@ -210,16 +211,52 @@ class Properties:
             broken.append(("S8", f"{op} was refused and changed what is registered"))
         assert isinstance(op, ops.Allocate)
         for group in self.groups:
-            rule = self.rules[group]
             for name, old in before.tables[group].items():
                 new = after.tables[group].get(name, [])
                 if new == old:
                     continue
-                dead = max(0, rule.removable(before.requests[NAMES.index(name)][1])) // rule.b
+                dead = self.dead(group, before.requests[NAMES.index(name)][1])
                 if name != op.request or len(new) != len(old) or new[dead:] != old[dead:]:
                     broken.append(("S8", f"{op} was refused and changed the table of {name} from {old} to {new}"))
         if [block for block in before.queue if after.counts[block]]:
             broken.append(("S8", f"{op} was refused and holds blocks that were free before"))
+
+    def _given(self, before: Look, op: ops.Allocate, after: Look, broken: list[Broken]) -> None:
+        """Check what an allocation promises: own blocks for all that is written, room behind the gate."""
+        shape, missing = self.scope.shape, 0
+        number, computed, scheduled = after.requests[NAMES.index(op.request)]
+        whole = min(len(self.contents.sequences[number][0]) + op.lookahead, shape.max_model_len)
+        for group in self.groups:
+            rule, table = self.rules[group], after.tables[group].get(op.request, [])
+            if rule.is_full:
+                missing += max(0, -(-whole // rule.b) - len(table))
+            loaded = (computed - op.external) // rule.b
+            written = [entry for entry in self.needed(group, computed) if entry >= loaded] if op.external else []
+            if op.new_tokens:
+                last = (computed + scheduled - 1) // rule.b
+                written += range(last if isinstance(rule, Mamba) else computed // rule.b, last + 1)
+            for entry in written:
+                if not self._own(before, group, op.request, after, entry):
+                    text = f"entry {entry} of {table} is written, references are {after.counts}"
+                    broken.append(("S15", f"group {group}, {op.request}: {text}"))
+            if op.delay and any(after.codes[block] for block in table[loaded:]):
+                text = f"group {group}, {op.request}: {table} is registered as {after.codes}, and was not loaded yet"
+                broken.append(("arrival", text))
+        if op.gate and missing > len(after.queue) - op.reserved:
+            text = f"{op} was let in: {missing} blocks are still to come, {len(after.queue)} are free"
+            broken.append(("gate", text))
+
+    def _own(self, before: Look, group: int, name: str, after: Look, entry: int) -> bool:
+        """True if nobody else holds this entry, or if it has held just what is written there already: the last token of
+        a prompt that came from outside as a whole is computed again."""
+        table, had = after.tables[group].get(name, []), before.tables[group].get(name, [])
+        if entry >= len(table) or not table[entry]:
+            return False
+        if after.counts[table[entry]] == 1:
+            return True
+        tokens = self.contents.sequences[after.requests[NAMES.index(name)][0]][0]
+        content = self.contents.code.get((group, tokens[: (entry + 1) * self.rules[group].b]), -1)
+        return had[entry : entry + 1] == [table[entry]] and before.codes[table[entry]] == content
 
     def _in_order(self, before: Look, after: Look, taken: set[int], broken: list[Broken]) -> None:
         counts, queue = after.counts, before.queue

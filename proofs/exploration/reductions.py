@@ -1,13 +1,15 @@
-"""Checks that the two reductions are sound: small scopes are explored with and without them, and the states compared.
+"""Checks that the reductions are sound: small scopes are explored with and without them, and the states compared.
 
 **Symmetry** (`packing`): explored with every block and request under its own name, each state brought into canonical
 form afterwards, a scope has the same states as explored canonically. **One at a time** (`moves`): with all requests'
-operations in any order, the states at rest are the same, requests apart that merely wait and hold nothing.
+operations in any order, the states at rest are the same, requests apart that merely wait and hold nothing. **Once**
+(`expansion`): with every operation made in every state, the states are the same, met in the same order on the same
+ways.
 """
 
 from dataclasses import replace
 
-from .packing import RESTING, Focus
+from .packing import ARRIVING, RESTING, Focus
 from .properties import Broken
 from .scope import Scope
 from .search import EXHAUSTED, Exploration, Finding, Limits, Search
@@ -17,11 +19,9 @@ ENOUGH = Limits(200_000)
 """A scope with more states is too large for a check."""
 
 
-def states_of(
-    scope: Scope, plant: Plant | None, limits: Limits, canonical: bool = True, reduced: bool = True
-) -> Search:
+def states_of(scope: Scope, plant: Plant | None, limits: Limits, **reductions: bool) -> Search:
     """All states of a scope. ValueError if there are too many, or if something else is wrong."""
-    search = Search(scope, plant, canonical, reduced)
+    search = Search(scope, plant, **reductions)
     done = search.run(limits)
     if done.ended != EXHAUSTED or done.finding is not None:
         raise ValueError(f"scope {scope.name}: {done.finding or done.ended}; take a smaller scope that shows nothing")
@@ -56,14 +56,27 @@ def _at_rest(search: Search) -> set[bytes]:
     found = set()
     for state in search.states:
         look, focus, _ = packer.unpack(state, renamed=True)
-        if focus.phase != RESTING or any(scheduled for _, _, scheduled in look.requests):
+        if focus.phase != RESTING or any(0 < scheduled < ARRIVING for _, _, scheduled in look.requests):
             continue
         running = [request if request[1] else (0, 0, 0) for request in look.requests]
         found.add(packer.canonical(look._replace(requests=running), Focus()).state)
     return found
 
 
-CHECKS = {"symmetry": symmetry, "one at a time": one_at_a_time}
+def once(scope: Scope, plant: Plant | None = None, limits: Limits = ENOUGH) -> tuple[list[Broken], int, int]:
+    """What making each operation once loses or adds; how many moves there are, and how many of them are made."""
+    every, kept = states_of(scope, plant, limits, once=False), states_of(scope, plant, limits)
+    same = (every.states, every.parents, every.moves, every.reached) == (
+        kept.states,
+        kept.parents,
+        kept.moves,
+        kept.reached,
+    )
+    broken = [] if same else [("once", f"{len(every.states)} states become {len(kept.states)}, or other ways to them")]
+    return broken, every.expansion.made, kept.expansion.made
+
+
+CHECKS = {"symmetry": symmetry, "one at a time": one_at_a_time, "once": once}
 """The checks of the reductions, by the name of the property."""
 
 

@@ -42,12 +42,18 @@ class Scope:
     """Slots that each allocation asks for beyond its tokens."""
     gate: bool = False
     """True if the first allocation of a request is refused unless its whole sequence fits."""
+    reserved: tuple[int, ...] = (0,)
+    """Blocks that the first allocation of a request may have to leave to others."""
+    external: tuple[int, ...] = ()
+    """How many tokens behind its hit a request may get from outside (a connector), besides none."""
+    delay: bool = False
+    """True if such tokens may arrive later, when others have acted in between."""
     abort: bool = True
     """True if a request may be aborted at any time."""
     evict: bool = False
     """True if any registered block may be evicted from outside, one at a time, and the cache reset."""
     must_reach: tuple[str, ...] = ()
-    """Situations that some transition must bring about (`Model.reached`): else the scope is too small to mean much."""
+    """What some transition must bring about (`situations`): else the scope is too small to mean much."""
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -65,6 +71,9 @@ class Scope:
                 ),
                 (self.outputs < 1, f"{self.outputs} output tokens: give at least 1"),
                 (not self.sampled, "no sampled token value: give at least one"),
+                (not self.reserved or min(self.reserved) < 0, f"reserved {self.reserved}: give 0 or more blocks"),
+                (any(tokens < 1 for tokens in self.external), f"external {self.external}: give positive numbers"),
+                (self.delay and not self.external, "delay without external tokens: say how many may arrive"),
                 (not self.chunks or min(self.chunks) < 1, f"chunks {self.chunks}: give positive numbers"),
                 (
                     longest > self.shape.max_model_len,

@@ -6,8 +6,31 @@ from typing import TypedDict, Unpack
 
 from ...model.ops import Group
 from .scope import Scope, ScopeError, shape_of
+from .situations import (
+    BEHIND,
+    BESIDE,
+    CUT,
+    DRAFT,
+    DUPLICATE,
+    EVICTED,
+    FULL,
+    GATE,
+    HIT,
+    LATE,
+    MOVED,
+    NOT_WORTH,
+    NULLS,
+    NULLS_IN_HIT,
+    OUTSIDE,
+    PREEMPTED,
+    REPLAY,
+    RESERVED,
+    RESET,
+    SAME_STEP,
+    TO_FRONT,
+)
 
-CACHE = ("hit", "registered block evicted", "second block under one identity", "preemption")
+CACHE = (HIT, EVICTED, DUPLICATE, PREEMPTED)
 """What every scope with a prefix cache must reach."""
 
 
@@ -23,7 +46,11 @@ class _Options(TypedDict, total=False):
     drafts: int
     lookahead: int
     gate: bool
+    reserved: tuple[int, ...]
+    external: tuple[int, ...]
+    delay: bool
     evict: bool
+    caching: bool
 
 
 def _scope(
@@ -35,7 +62,7 @@ def _scope(
     **options: Unpack[_Options],
 ) -> Scope:
     """A scope; prompts and sampled values are written as texts of digits, a token each."""
-    outputs, lookahead = options.get("outputs", 1), options.get("lookahead", 0)
+    outputs, lookahead, caching = options.get("outputs", 1), options.get("lookahead", 0), options.get("caching", True)
     longest = max(map(len, prompts)) + outputs + lookahead
     shape = shape_of(
         groups,
@@ -44,6 +71,7 @@ def _scope(
         batched=longest,
         retention_interval=options.get("retention_interval"),
         eagle=options.get("eagle", False),
+        caching=caching,
     )
     return Scope(
         name,
@@ -56,8 +84,11 @@ def _scope(
         drafts=options.get("drafts", 0),
         lookahead=lookahead,
         gate=options.get("gate", False),
+        reserved=options.get("reserved", (0,)),
+        external=options.get("external", ()),
+        delay=options.get("delay", False),
         evict=options.get("evict", False),
-        must_reach=(*CACHE, *must_reach),
+        must_reach=(*(CACHE if caching else ()), *must_reach),
     )
 
 
@@ -65,59 +96,151 @@ def _full(b: int) -> Group:
     return Group("full", b)
 
 
+def _window(b: int, tokens: int) -> Group:
+    return Group("sliding", b, window=tokens)
+
+
 def _states(b: int, drafts: int = 0) -> Group:
     return Group("mamba", b, mamba_mode="align", speculative_blocks=drafts)
 
 
-REFUSED, GATE, SAME_STEP = "refused by free count", "refused by gate", "same-step refusal"
-NULLS, HIT_WITH_NULLS, TO_FRONT = "null entries made", "hit with null entries", "freed to the front"
 _THREES = ("000", "001", "010", "011", "100", "101", "110", "00")
 _WINDOWS = ("000", "001", "010", "011", "100", "111", "00", "00011")
+CONNECTOR = (OUTSIDE, LATE, BESIDE)
 _ALL: tuple[Scope, ...] = (
     _scope("full", [_full(2)], 6, _THREES, ()),
-    _scope("full-crowded", [_full(2)], 5, ("000", "010", "011", "111", "0001", "00"), (REFUSED,), requests=3),
-    _scope("full-block-1", [_full(1)], 6, ("000", "01", "10", "111"), (REFUSED,), chunks=(1, 2)),
-    _scope("full-evicted", [_full(2)], 5, ("000", "01", "00"), ("reset refused",), evict=True),
+    _scope("full-crowded", [_full(2)], 5, ("000", "010", "011", "111", "0001", "00"), (FULL,), requests=3),
+    _scope("full-block-1", [_full(1)], 6, ("000", "01", "10", "111"), (FULL,), chunks=(1, 2)),
+    _scope("full-evicted", [_full(2)], 5, ("000", "01", "00"), (RESET,), evict=True),
     _scope("full-gate", [_full(2)], 5, ("0000", "010", "00"), (GATE,), requests=3, gate=True, chunks=(1, 2)),
-    _scope("full-eagle", [_full(2)], 6, ("00100", "0010", "011", "00"), ("eagle drop",), eagle=True, lookahead=1),
-    _scope("sink", [Group("sink", 2, sink_len=2)], 5, ("0010", "000", "00", "1111"), (REFUSED,)),
-    _scope("sliding", [Group("sliding", 2, window=2)], 6, _WINDOWS, (NULLS, HIT_WITH_NULLS, TO_FRONT)),
+    _scope("full-eagle", [_full(2)], 6, ("00100", "0010", "011", "00"), (BEHIND,), eagle=True, lookahead=1),
+    _scope("sink", [Group("sink", 2, sink_len=2)], 5, ("0010", "000", "00", "1111"), (FULL,)),
+    _scope("sliding", [_window(2, 2)], 6, _WINDOWS, (NULLS, NULLS_IN_HIT, TO_FRONT)),
     _scope(
         "sliding-block-1",
-        [Group("sliding", 1, window=2)],
+        [_window(1, 2)],
         5,
         ("000", "01", "10", "111"),
-        (NULLS, HIT_WITH_NULLS, REFUSED),
+        (NULLS, NULLS_IN_HIT, FULL),
         requests=3,
     ),
-    _scope("chunked", [Group("chunked", 2, chunk=4)], 6, _WINDOWS, (NULLS, HIT_WITH_NULLS)),
-    _scope("mamba", [_states(2)], 5, ("00010", "0000", "011", "10"), (NULLS, HIT_WITH_NULLS, SAME_STEP, REFUSED)),
+    _scope("chunked", [Group("chunked", 2, chunk=4)], 6, _WINDOWS, (NULLS, NULLS_IN_HIT)),
+    _scope("chunk-astride-block", [Group("chunked", 2, chunk=3)], 5, ("00010", "000", "011"), (NULLS, NULLS_IN_HIT)),
+    _scope("mamba", [_states(2)], 5, ("00010", "0000", "011", "10"), (NULLS, NULLS_IN_HIT, SAME_STEP, FULL)),
     _scope(
         "mamba-drafts",
         [_states(2, drafts=1)],
         5,
         ("00010", "1"),
-        (NULLS, "draft rejected", "mamba speculative block moved", SAME_STEP),
+        (NULLS, DRAFT, MOVED, SAME_STEP),
         outputs=3,
         drafts=1,
         chunks=(2, 4),
     ),
     _scope(
         "full+sliding",
-        [_full(2), Group("sliding", 2, window=2)],
+        [_full(2), _window(2, 2)],
         8,
         ("00010", "0001", "011"),
-        (REFUSED, TO_FRONT, NULLS, "hit cut by another group"),
+        (FULL, TO_FRONT, NULLS, CUT),
     ),
     _scope(
         "full+sliding-retention",
-        [_full(1), Group("sliding", 1, window=2)],
+        [_full(1), _window(1, 2)],
         9,
         ("0000", "010", "00"),
-        (REFUSED, NULLS, HIT_WITH_NULLS, "block not worth registering", "kept for a replay of the prompt"),
+        (FULL, NULLS, NULLS_IN_HIT, NOT_WORTH, REPLAY),
         retention_interval=0,
     ),
-    _scope("full+mamba", [_full(2), _states(2)], 8, ("0001", "001", "011", "00"), (REFUSED, SAME_STEP)),
+    _scope("full+mamba", [_full(2), _states(2)], 8, ("0001", "001", "011", "00"), (FULL, SAME_STEP)),
+    # Tokens from outside, at once or later.
+    _scope("full-external", [_full(2)], 4, ("0000", "001", "00"), (*CONNECTOR, FULL), external=(1, 2), delay=True),
+    _scope(
+        "sliding-external",
+        [_window(2, 2)],
+        5,
+        ("00000", "001"),
+        (*CONNECTOR, NULLS, NULLS_IN_HIT),
+        external=(2, 3),
+        delay=True,
+    ),
+    _scope("mamba-external", [_states(2)], 5, ("0000", "001"), (*CONNECTOR, NULLS, FULL), external=(2,), delay=True),
+    _scope(
+        "full+sliding-external",
+        [_full(1), _window(1, 2)],
+        7,
+        ("0000", "01"),
+        (*CONNECTOR, NULLS, FULL),
+        external=(1,),
+        delay=True,
+    ),
+    # What others have reserved, and the gate behind a hit.
+    _scope(
+        "full-reserved",
+        [_full(2)],
+        6,
+        ("00000", "010", "00"),
+        (GATE,),
+        gate=True,
+        reserved=(0, 1),
+        lookahead=1,
+    ),
+    _scope(
+        "chunked-reserved",
+        [Group("chunked", 2, chunk=4)],
+        4,
+        ("0001", "0100", "00"),
+        (RESERVED, FULL),
+        reserved=(0, 1),
+    ),
+    _scope(
+        "sliding-reserved",
+        [_window(2, 2)],
+        6,
+        ("00010", "01", "000"),
+        (GATE, NULLS),
+        gate=True,
+        reserved=(0, 1),
+        lookahead=1,
+    ),
+    _scope(
+        "mamba-gate",
+        [_states(2, drafts=1)],
+        6,
+        ("0001", "01"),
+        (GATE, NULLS, MOVED),
+        gate=True,
+        reserved=(0, 1),
+        outputs=2,
+        drafts=1,
+    ),
+    # No prefix cache.
+    _scope("full-uncached", [_full(2)], 5, ("00010", "01"), (FULL, PREEMPTED), requests=3, caching=False),
+    _scope(
+        "full+sliding+mamba-uncached",
+        [_full(2), _window(2, 2), _states(2)],
+        10,
+        ("000000", "010"),
+        (FULL, PREEMPTED, NULLS, TO_FRONT, OUTSIDE, LATE),
+        caching=False,
+        external=(2,),
+        delay=True,
+    ),
+    # Three groups.
+    _scope(
+        "full+sliding+mamba",
+        [_full(2), _window(2, 2), _states(2)],
+        9,
+        ("00010", "011"),
+        (FULL, NULLS, NULLS_IN_HIT, CUT, SAME_STEP),
+    ),
+    _scope(
+        "full+sliding+chunked",
+        [_full(1), _window(1, 2), Group("chunked", 1, chunk=2)],
+        10,
+        ("000", "01", "010"),
+        (FULL, NULLS, NULLS_IN_HIT, CUT, NOT_WORTH),
+    ),
 )
 SCOPES: Mapping[str, Scope] = {scope.name: scope for scope in _ALL}
 """What `blockproof explore` explores if nothing is named."""
@@ -135,7 +258,7 @@ def made_to_measure(attention: str, blocks: int, requests: int, block_size: int)
         "full": _full(b),
         "mla": Group("mla", b),
         "sink": Group("sink", b, sink_len=b),
-        "sliding": Group("sliding", b, window=b + 1),
+        "sliding": _window(b, b + 1),
         "chunked": Group("chunked", b, chunk=2 * b),
         "mamba": _states(b),
     }
@@ -148,12 +271,7 @@ def made_to_measure(attention: str, blocks: int, requests: int, block_size: int)
     if blocks <= need:
         raise ScopeError(f"attention {attention!r}: a request needs {need} blocks; give at least {need + 1}")
     prompts = ("0" * 2 * b, "0" * b + "1" * b, "1" * 2 * b)
-    must = ("hit", "registered block evicted", REFUSED, "preemption")
+    must = (HIT, EVICTED, FULL, PREEMPTED)
     groups = [kinds[name] for name in names]
     scope = _scope(attention, groups, blocks, prompts, (), chunks=(b,), requests=requests, outputs=2)
     return replace(scope, must_reach=must)
-
-
-ASTRIDE = _scope("chunk-astride-block", [Group("chunked", 2, chunk=3)], 5, ("00010",), ())
-"""A chunk that is no multiple of the block size: its hits are not sound (S7), in the model as in every core that
-follows core.md §7. Explored by the tests, to show that the properties see what both sides do alike."""

@@ -25,7 +25,7 @@ from .packing import RESTING
 from .paths import operations
 from .properties import Broken
 from .scope import Scope
-from .workers import Expanded, Plant, expand_chunk, expander
+from .workers import Expanded, Plant, Recipe, expand_chunk, expander
 
 CHUNK = 128
 """States that are expanded between two looks at the clock and at Ctrl-C: some hundredths of a second."""
@@ -84,9 +84,10 @@ class Exploration:
 class Search:
     """The states of one scope as far as they are known."""
 
-    def __init__(self, scope: Scope, plant: Plant | None = None, canonical: bool = True, reduced: bool = True) -> None:
-        self.scope, self.plant, self.canonical, self.reduced = scope, plant, canonical, reduced
-        self.expansion = expander(scope, plant, canonical, reduced)
+    def __init__(self, scope: Scope, plant: Plant | None = None, **reductions: bool) -> None:
+        self.scope, self.plant = scope, plant
+        self.recipe = Recipe(scope, plant, **reductions)
+        self.expansion = expander(self.recipe)
         self.index: dict[bytes, int] = {}
         self.states: list[bytes] = []
         self.parents, self.moves = array("I"), array("B")
@@ -112,7 +113,7 @@ class Search:
     ) -> Exploration:
         """Go on until all states are visited, something is found, a limit is reached or Ctrl-C is pressed."""
         started, cpu, seconds, cpu_seconds = time.monotonic(), time.process_time(), self.seconds, self.cpu_seconds
-        with _ctrl_c() as interrupted, _without_gc(), expand_chunk(self.expansion, self._again(), jobs) as expand:
+        with _ctrl_c() as interrupted, _without_gc(), expand_chunk(self.expansion, self.recipe, jobs) as expand:
             try:
                 if not self.states:
                     self._meet(self.expansion.first(), 0, 0)
@@ -135,9 +136,6 @@ class Search:
         self.seconds = seconds + time.monotonic() - started
         self.cpu_seconds = cpu_seconds + time.process_time() - cpu
         return self._report()
-
-    def _again(self) -> tuple[Scope, Plant | None, bool, bool]:
-        return self.scope, self.plant, self.canonical, self.reduced
 
     def _chunks(self) -> Iterator[list[bytes]]:
         """What is left of the level."""
@@ -179,8 +177,7 @@ class Search:
         while number:
             number, move = self.parents[number], self.moves[number]
             steps.append((self.states[number], move))
-        fresh = expander(self.scope, self.plant, self.canonical, self.reduced)
-        return operations(fresh, steps[::-1])
+        return operations(expander(self.recipe), steps[::-1])
 
     def _must_end(self, limits: Limits, interrupted: bool) -> bool:
         self.ended = INTERRUPTED

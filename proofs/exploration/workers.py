@@ -13,12 +13,16 @@ from .scope import Scope
 
 Plant: TypeAlias = str
 """Name of a planted fault (`faults`)."""
-Recipe: TypeAlias = tuple[Scope, Plant | None, bool, bool]
-"""Scope, fault, canonical, reduced: an `Expansion` is built from these in every process."""
 
 
-HISTORY = {"evicted without ever being hit"}
-"""Situations that do not follow from a state and an operation, but from what was before."""
+class Recipe(NamedTuple):
+    """What an `Expansion` is built from in every process."""
+
+    scope: Scope
+    plant: Plant | None = None
+    canonical: bool = True
+    reduced: bool = True
+    once: bool = True
 
 
 class Expanded(NamedTuple):
@@ -31,20 +35,20 @@ class Expanded(NamedTuple):
     own: bytes
     """Which of them the scheduler makes on its own account."""
     reached: dict[str, int]
-    """How often the model came by each situation."""
+    """How many moves brought each situation about."""
     broken: tuple[Broken, ...] | None = None
     move: int | None = None
     last: Operation | None = None
     """Which move of the state behind the last one it was, or what was tried there in addition to the moves."""
 
 
-def expander(scope: Scope, plant: Plant | None, canonical: bool, reduced: bool) -> Expansion:
-    """What expands states of this scope, with a fault planted if one is named."""
+def expander(recipe: Recipe) -> Expansion:
+    """What expands states of a scope, with a fault planted if one is named."""
     from .faults import FAULTS  # which use expansions in turn
 
-    expansion = Expansion(scope, canonical, reduced)
-    if plant is not None:
-        FAULTS[plant].plant(expansion)
+    expansion = Expansion(recipe.scope, recipe.canonical, recipe.reduced, recipe.once)
+    if recipe.plant is not None:
+        FAULTS[recipe.plant].plant(expansion)
     return expansion
 
 
@@ -53,7 +57,7 @@ def expand_all(expansion: Expansion, states: Iterable[bytes]) -> Expanded:
     counts: list[int] = []
     found: list[bytes] = []
     own = bytearray()
-    before = dict(expansion.reached)
+    expansion.reached.clear()
     broken: tuple[Broken, ...] | None = None
     move, last = None, None
     for state in states:
@@ -66,9 +70,7 @@ def expand_all(expansion: Expansion, states: Iterable[bytes]) -> Expanded:
         for follower, is_own in followers:
             found.append(follower)
             own.append(is_own)
-    after = {name: count for name, count in expansion.reached.items() if name not in HISTORY}
-    reached = {name: count - before.get(name, 0) for name, count in after.items()}
-    return Expanded(counts, found, bytes(own), reached, broken, move, last)
+    return Expanded(counts, found, bytes(own), dict(expansion.reached), broken, move, last)
 
 
 Expand: TypeAlias = Callable[[Iterator[list[bytes]]], Iterator[Expanded]]
@@ -92,7 +94,7 @@ _own: Expansion | None = None
 def _begin(recipe: Recipe) -> None:
     global _own
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _own = expander(*recipe)
+    _own = expander(recipe)
     _own.first()
 
 

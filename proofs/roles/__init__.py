@@ -30,8 +30,10 @@ _VLLM_MODULES = (
 
 
 def subject(name: str) -> Subject:
-    """The core of this name: `model`, `impl`, or the vLLM that can be imported here, whatever it is called."""
-    return {"model": model, "impl": impl}[name]() if name in ("model", "impl") else vllm(name)
+    """The core of this name: `model`, `impl`, a user's own, or the vLLM that can be imported here, however called."""
+    if name in ("model", "impl"):
+        return {"model": model, "impl": impl}[name]()
+    return own(name) if ":" in name else vllm(name)
 
 
 def model() -> Subject:
@@ -58,6 +60,24 @@ def impl() -> Subject:
         raise UnavailableError(f"our core has no {name}")
 
     return Subject("impl", _api(names), ("blockproof.impl",))
+
+
+def own(name: str) -> Subject:
+    """The functions of a user's own core with vLLM's API: `package.module:name`.
+
+    The classes and functions are those of the object with this name, or else of the module.
+    """
+    place, _, inside = name.partition(":")
+    module = importlib.import_module(place)
+    spaces = (getattr(module, inside), module)
+
+    def names(wanted: str) -> Any:
+        for space in spaces:
+            if hasattr(space, wanted):
+                return getattr(space, wanted)
+        raise UnavailableError(f"{name} has no {wanted}")
+
+    return Subject(name, _api(names), (place.partition(".")[0],))
 
 
 def vllm(name: str) -> Subject:

@@ -1,11 +1,10 @@
 """Symbolic amounts of tokens, counted in blocks of any size.
 
 Lists have an entry per block, and a list is plain. So where a theorem is about few blocks, the number of blocks is
-plain and only the block size is symbolic: an amount is `count * b + rest`. Quotients and remainders of such amounts
-follow from laws, each of which is an obligation of the run that uses it. Everything else is as for any symbol.
+plain and only the block size is symbolic (`Few`). Where it is about any number of blocks, quotients of lengths follow
+from laws (`Length`). Everything else is as for any symbol.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +12,7 @@ import z3
 
 from ..claims import lemma
 from ..solver import ProofError
-from ..symbolic import SymbolicInt, running
+from ..symbolic import SymbolicInt, is_plain, running
 
 
 def _oblige(name: str, law: Callable[..., z3.BoolRef]) -> None:
@@ -30,7 +29,7 @@ class Positive(SymbolicInt):
     __slots__ = ()
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return SymbolicInt(_term(other) / self.term)
+        return 0 if is_plain(other) and other == 0 else SymbolicInt(_term(other) / self.term)
 
     def __rmod__(self, other: Any) -> Any:
         return SymbolicInt(_term(other) % self.term)
@@ -54,229 +53,253 @@ class BlockSize(Positive):
     __slots__ = ()
 
     def __mul__(self, other: Any) -> Any:
-        return self if isinstance(other, int) and other == 1 else Amount(other, self)
+        return Length(other, self)
 
     __rmul__ = __mul__
 
+
+class Length(SymbolicInt):
+    """`blocks * size + rest` tokens, whatever the rest is; without one, whole blocks.
+
+    Divided by the size, or by whole blocks, it is divided by laws, each of which is an obligation of the run.
+    """
+
+    __slots__ = ("blocks", "rest", "size")
+
+    def __init__(self, blocks: Any, size: BlockSize, rest: Any = None) -> None:
+        tokens = _term(blocks) * size.term
+        super().__init__(tokens if rest is None else tokens + _term(rest))
+        self.blocks, self.size, self.rest = blocks, size, rest
+
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, Length):
+            return super().__add__(other)
+        return Length(self.blocks, self.size, other if self.rest is None else self.rest + other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Any) -> Any:
+        return super().__sub__(other) if isinstance(other, Length) else self + -other
+
+    def __neg__(self) -> Any:
+        return Length(-self.blocks, self.size, None if self.rest is None else -self.rest)
+
+    def __mul__(self, other: Any) -> Any:
+        return Length(self.blocks * other, self.size) if self.rest is None else super().__mul__(other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Any:
+        if isinstance(other, BlockSize) and other.term.eq(self.size.term):
+            _oblige("(x*b + y) // b == x + y // b", lambda b, x, y, m: z3.Implies(b > 0, (x * b + y) / b == x + y / b))
+            return self.blocks if self.rest is None else self.blocks + self.rest // other
+        if isinstance(other, Length) and self.rest is None is other.rest and other.size.term.eq(self.size.term):
+            _oblige(
+                "x*b // (m*b) == x // m",
+                lambda b, x, y, m: z3.Implies(z3.And(b > 0, m > 0), (x * b) / (m * b) == x / m),
+            )
+            unit = other.blocks if isinstance(other.blocks, Positive) else positive(other.blocks)
+            return self.blocks // unit
+        if isinstance(other, Positive | Length):
+            return other.__rfloordiv__(self)
+        return super().__floordiv__(other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        lemma(self > 0, "a multiple of a positive number is positive")
+        return _Segments(z3.simplify(_term(other)), self)
+
+    def __gt__(self, other: Any) -> Any:
+        if self.rest is None and is_plain(other) and other == 0:
+            _oblige("x*b > 0", lambda b, x, y, m: z3.Implies(b > 0, (x * b > 0) == (x > 0)))
+            return self.blocks > 0
+        return super().__gt__(other)
+
+    __hash__ = SymbolicInt.__hash__
+
+
+class _Segments(SymbolicInt):
+    """How often whole blocks go into tokens: `x // (m*b)`. So many times the blocks are whole blocks again."""
+
+    __slots__ = ("tokens", "unit")
+
+    def __init__(self, tokens: Any, unit: Length) -> None:
+        super().__init__(tokens / unit.term)
+        self.tokens, self.unit = tokens, unit
+
+    def __mul__(self, other: Any) -> Any:
+        if not (isinstance(other, Length) and other.term.eq(self.unit.term)):
+            return super().__mul__(other)
+        run, size = running(), other.size.term
+
+        def defined() -> Any:
+            blocks = z3.Int(run.fresh_name("blocks"))
+            # `x // (m*b) * m` is such a number, for positive `m` and `b`: this assumes nothing.
+            run.assume(z3.And(blocks * size <= self.tokens, self.tokens < blocks * size + other.term))
+            _multiple(blocks, _term(other.blocks))
+            known: list[Any] = run.once(("all segments", other.term), list)
+            for tokens, same in known:
+                run.assume(z3.Implies(tokens == self.tokens, same == blocks))
+            known.append((self.tokens, blocks))
+            return blocks
+
+        return Length(SymbolicInt(run.once(("segments", self.tokens, other.term), defined)), other.size)
+
+
+class Few(Positive):
+    """A positive divisor that goes into everything a few times only.
+
+    What is divided by it is compared with its multiples, with forks, so that quotients are plain numbers and solvers
+    have none to think about. A quotient beyond `Run.unroll` is a number of which only that is known.
+    """
+
+    __slots__ = ()
+
+    def __mul__(self, other: Any) -> Any:
+        return Multiple(other, self) if is_plain(other) and other >= 1 else super().__mul__(other)
+
+    __rmul__ = __mul__
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _times(_term(other), self.term)
+
+    def __rmod__(self, other: Any) -> Any:
+        return SymbolicInt(_term(other)) - _times(_term(other), self.term) * SymbolicInt(self.term)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return other.__rfloordiv__(self) if isinstance(other, Positive) else super().__floordiv__(other)
+
     def __mod__(self, other: Any) -> Any:
-        return Amount(1, self) % other
+        return other.__rmod__(self) if isinstance(other, Positive) else super().__mod__(other)
 
-    def __eq__(self, other: object) -> Any:
-        return Amount(1, self) == other if isinstance(other, Amount) else super().__eq__(other)
-
-    def __ne__(self, other: object) -> Any:
-        return Amount(1, self) != other if isinstance(other, Amount) else super().__ne__(other)
-
-    __hash__ = None  # type: ignore[assignment]
+    def __neg__(self) -> Any:
+        return _NegativeFew(-self.term)
 
 
-class FewBlocks(BlockSize):
-    """A block size into which everything goes a few times only: quotients are plain, and the run forks over them."""
+class _NegativeFew(SymbolicInt):
+    """Minus such a divisor: `x // -b == -x // b`."""
 
     __slots__ = ()
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return plain(super().__rfloordiv__(other))
+        return _times(-_term(other), z3.simplify(-self.term))
 
 
-class Amount(SymbolicInt):
-    """`count * size + rest` tokens with `0 <= rest < size`; without a rest, whole blocks."""
+class Multiple(Few):
+    """So many times such a divisor, and more than 0 times. Where `times` is symbolic, assume that it is positive."""
 
-    __slots__ = ("count", "size", "whole")
+    __slots__ = ("of", "times")
 
-    def __init__(self, count: Any, size: BlockSize, rest: Any = None) -> None:
-        tokens = _term(count) * size.term
-        super().__init__(tokens if rest is None else tokens + rest.term)
-        self.count, self.size, self.whole = count, size, rest is None
-
-    def __floordiv__(self, other: Any) -> Any:
-        if isinstance(other, Amount) and other.whole and isinstance(self.count, int):
-            return self._quotient(self.count, other.count)
-        if not isinstance(other, SymbolicInt) or not other.term.eq(self.size.term):
-            return super().__floordiv__(other)
-        _oblige("(x*b + y) // b == x", lambda b, x, y, m: z3.Implies(z3.And(y >= 0, y < b), (x * b + y) / b == x))
-        return self.count
-
-    def _quotient(self, few: int, many: Any) -> Any:
-        if isinstance(many, int):
-            quotient = few // many
-            _oblige(
-                f"({few}*b + y) // ({many}*b) == {quotient}",
-                lambda b, x, y, m: z3.Implies(z3.And(y >= 0, y < b), (few * b + y) / (many * b) == quotient),
-            )
-            return quotient
-        lemma(many > few, "fewer blocks than the divisor has")
-        _oblige(
-            "(x*b + y) // (m*b) == 0",
-            lambda b, x, y, m: z3.Implies(z3.And(y >= 0, y < b, x >= 0, x < m), (x * b + y) / (m * b) == 0),
-        )
-        return 0
+    def __init__(self, times: Any, of: Few) -> None:
+        super().__init__(_term(times) * of.term)
+        self.times, self.of = times, of
+        lemma(self > 0, "a multiple of a positive number is positive")
 
     def __mul__(self, other: Any) -> Any:
-        if self.whole and isinstance(other, SymbolicInt | int):
-            return Amount(0 if isinstance(other, int) and other == 0 else other * self.count, self.size)
-        return super().__mul__(other)
+        return Multiple(other * self.times, self.of) if is_plain(other) and other >= 1 else super().__mul__(other)
 
     __rmul__ = __mul__
 
-    def __rfloordiv__(self, other: Any) -> Any:
-        return SymbolicInt(_term(other) / self.term) if self._positive() else super().__rfloordiv__(other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return SymbolicInt(_term(other) % self.term) if self._positive() else super().__rmod__(other)
-
-    def _positive(self) -> bool:
-        _oblige("x*b > 0", lambda b, x, y, m: z3.Implies(z3.And(b > 0, x > 0), x * b > 0))
-        return self.whole and (isinstance(self.count, Positive) or (isinstance(self.count, int) and self.count > 0))
+    def __floordiv__(self, other: Any) -> Any:
+        if isinstance(other, Few) and other.term.eq(self.of.term):
+            _oblige("x*b // b == x", lambda b, x, y, m: z3.Implies(b > 0, (x * b) / b == x))
+            return self.times
+        return super().__floordiv__(other)
 
     def __mod__(self, other: Any) -> Any:
-        other = Amount(1, other) if isinstance(other, BlockSize) else other
-        if not self._both_whole(other):
-            return super().__mod__(other)
-        few, many = self.count, other.count
-        if isinstance(many, int) and many == 1:
+        if isinstance(other, Few) and other.term.eq(self.of.term):
             _oblige("x*b % b == 0", lambda b, x, y, m: z3.Implies(b > 0, (x * b) % b == 0))
-            return Amount(0, self.size)
-        if not isinstance(few, int):
-            return super().__mod__(other)
-        if isinstance(many, int):
-            rest = few % many
-            _oblige(
-                f"{few}*b % ({many}*b) == {rest}*b",
-                lambda b, x, y, m: z3.Implies(b > 0, (few * b) % (many * b) == rest * b),
-            )
-        elif few < many:
-            rest = few
-            _oblige(
-                "x*b % (m*b) == x*b",
-                lambda b, x, y, m: z3.Implies(z3.And(b > 0, x >= 0, x < m), (x * b) % (m * b) == x * b),
-            )
-        else:
-            return super().__mod__(other)
-        return Amount(rest, self.size)
+            return 0
+        return super().__mod__(other)
+
+
+class Chunk(Positive):
+    """The size of chunks, a positive divisor of which only the borders matter: `x // k * k` is an integer of its own.
+
+    Of a border is known in which chunk it is, and that borders are as far apart as chunks are long; no product is left
+    for solvers to think about.
+    """
+
+    __slots__ = ()
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _ChunkNumber(z3.simplify(_term(other)), self.term)
+
+    def __rmod__(self, other: Any) -> Any:
+        return SymbolicInt(_term(other) - _border(z3.simplify(_term(other)), self.term))
+
+    def __mul__(self, other: Any) -> Any:
+        return Length(self, other) if isinstance(other, BlockSize) else super().__mul__(other)
+
+
+class _ChunkNumber(SymbolicInt):
+    """The number of the chunk of a token, or minus that."""
+
+    __slots__ = ("sign", "token", "unit")
+
+    def __init__(self, token: Any, unit: Any, sign: int = 1) -> None:
+        super().__init__(sign * (token / unit))
+        self.token, self.unit, self.sign = token, unit, sign
 
     def __neg__(self) -> Any:
-        return Amount(-self.count, self.size) if self.whole else super().__neg__()
+        return _ChunkNumber(self.token, self.unit, -self.sign)
 
-    def __eq__(self, other: object) -> Any:
-        if self.whole and isinstance(other, int):
-            _oblige("x*b == 0", lambda b, x, y, m: z3.Implies(b > 0, (x * b == 0) == (x == 0)))
-            return self.count == 0 if other == 0 else super().__eq__(other)
-        if not self._both_whole(other):
-            return super().__eq__(other)
-        _oblige("x*b == y*b", lambda b, x, y, m: z3.Implies(b > 0, (x * b == y * b) == (x == y)))
-        return self.count == other.count  # type: ignore[attr-defined]
-
-    def __ne__(self, other: object) -> Any:
-        equal = self == other
-        return not equal if isinstance(equal, bool) else super().__ne__(other)
-
-    def __bool__(self) -> bool:
-        return bool(self != 0)
-
-    __hash__ = None
-
-    def __le__(self, other: Any) -> Any:
-        if not isinstance(other, Amount):
-            return super().__le__(other)
-        if not self.whole:
-            if not (isinstance(self.count, int) and isinstance(other.count, int) and self.count < other.count):
-                return super().__le__(other)
-            _oblige(
-                "x*b + y <= m*b",
-                lambda b, x, y, m: z3.Implies(z3.And(y >= 0, y < b, x < m), x * b + y <= m * b),
-            )
-            return True
-        _oblige(
-            "x*b <= m*b + y",
-            lambda b, x, y, m: z3.Implies(z3.And(y >= 0, y < b), (x * b <= m * b + y) == (x <= m)),
-        )
-        return self.count <= other.count
-
-    def _both_whole(self, other: Any) -> bool:
-        return self.whole and isinstance(other, Amount) and other.whole and self.size.term.eq(other.size.term)
+    def __mul__(self, other: Any) -> Any:
+        if isinstance(other, Length) and other.rest is None and _term(other.blocks).eq(self.unit):
+            return Length(self * positive(other.blocks, Chunk), other.size)
+        if isinstance(other, Chunk) and other.term.eq(self.unit):
+            return SymbolicInt(self.sign * _border(self.token, self.unit))
+        return super().__mul__(other)
 
 
-class Count(SymbolicInt):
-    """A number that is compared with plain ones. The run does not ask again what the answers have told already."""
-
-    __slots__ = ("added", "bounds", "number")
-
-    def __init__(self, number: z3.ArithRef, added: int = 0, bounds: list[float] | None = None) -> None:
-        super().__init__(number + added if added else number)
-        self.number, self.added = number, added
-        self.bounds = [-math.inf, math.inf] if bounds is None else bounds  # of the number; its sums share them
-
-    def __add__(self, other: Any) -> Any:
-        return Count(self.number, self.added + other, self.bounds) if isinstance(other, int) else super().__add__(other)
-
-    def __neg__(self) -> Any:
-        return _NegatedCount(self)
-
-    def __rsub__(self, other: Any) -> Any:
-        """Plain, unless it is negative."""
-        if isinstance(other, int):
-            for left in range(other - 1, -1, -1):
-                if self <= other - left:
-                    return left
-        return super().__rsub__(other)
-
-    def __le__(self, other: Any) -> Any:
-        if not isinstance(other, int):
-            return super().__le__(other)
-        least, most = self.bounds
-        limit = other - self.added
-        if not least <= limit < most:
-            return limit >= most
-        answer = bool(super().__le__(other))
-        self.bounds[answer] = limit if answer else limit + 1
-        return answer
-
-    def __gt__(self, other: Any) -> Any:
-        return not self <= other if isinstance(other, int) else super().__gt__(other)
+def _multiple(number: Any, unit: Any) -> None:
+    """Know of a multiple of a positive unit that it is 0, the unit, or further away, on either side."""
+    for least in (0, unit):
+        running().assume(z3.Implies(number > least, number >= least + unit))
+        running().assume(z3.Implies(number < -least, number <= -least - unit))
 
 
-class _NegatedCount(SymbolicInt):
-    """Minus a count, until it is negated again."""
+def _border(x: Any, unit: Any) -> Any:
+    """Where the chunk of a token begins."""
+    run = running()
+    known: list[Any] = run.once(("borders", unit), lambda: [z3.IntVal(0)])
 
-    __slots__ = ("count",)
+    def defined() -> Any:
+        border = z3.Int(run.fresh_name("border"))
+        # `x // unit * unit` is such a number, for a positive unit: this assumes nothing.
+        run.assume(z3.And(border <= x, x < border + unit))
+        for other in known:
+            for apart in (border - other, border + other):
+                _multiple(apart, unit)
+        known.append(border)
+        return border
 
-    def __init__(self, count: Count) -> None:
-        super().__init__(-count.term)
-        self.count = count
-
-    def __neg__(self) -> Any:
-        return self.count
-
-
-class Window(SymbolicInt):
-    """A window that reaches `need` blocks back: `w == need*b - rest + 1` with `0 <= rest < b`."""
-
-    __slots__ = ("need", "rest", "size")
-
-    def __init__(self, need: Count, rest: Any, size: BlockSize) -> None:
-        super().__init__(need.term * size.term - rest.term + 1)
-        self.need, self.rest, self.size = need, rest, size
-
-    def __sub__(self, other: Any) -> Any:
-        return _Reach(self) if isinstance(other, int) and other == 1 else super().__sub__(other)
+    return run.once(("border", x, unit), defined)
 
 
-class _Reach(SymbolicInt):
-    """`w - 1` tokens. Rounded up to blocks, it is what the window needs."""
+def _times(x: Any, unit: Any) -> Any:
+    """How often a positive unit goes into `x`, found by comparing."""
+    run, x = running(), z3.simplify(x)
 
-    __slots__ = ("window",)
+    def found() -> Any:
+        times = 0
+        while run.decide(x >= (times + 1) * unit):
+            times += 1
+            if times > run.unroll:
+                return _beyond(times)
+        while not run.decide(x >= times * unit):
+            times -= 1
+            if times < -run.unroll:
+                return _beyond(times)
+        return times
 
-    def __init__(self, window: Window) -> None:
-        super().__init__(window.term - 1)
-        self.window = window
+    def _beyond(reached: int) -> Any:
+        quotient = z3.Int(run.fresh_name("times"))
+        # For a positive unit there is exactly one such number, so this assumes nothing.
+        run.assume(z3.And(quotient * unit <= x, x < quotient * unit + unit))
+        run.lemma(quotient >= reached if reached > 0 else quotient <= reached, "as often, or further from 0")
+        return SymbolicInt(quotient)
 
-    def __neg__(self) -> Any:
-        return Amount(-self.window.need, self.window.size, self.window.rest)
-
-    def __floordiv__(self, other: Any) -> Any:
-        negated = isinstance(other, SymbolicInt) and other.term.eq(-self.window.size.term)
-        return -self // self.window.size if negated else super().__floordiv__(other)
+    return run.once(("times", x, unit), found)
 
 
 class Position(SymbolicInt):
@@ -284,9 +307,15 @@ class Position(SymbolicInt):
 
     __slots__ = ()
 
+    def __mul__(self, other: Any) -> Any:
+        return ordinary(self) * other
+
+    def __mod__(self, other: Any) -> Any:
+        return ordinary(self) % other
+
     def __rsub__(self, other: Any) -> Any:
         distance = plain(super().__rsub__(other))
-        if isinstance(distance, int):
+        if is_plain(distance):
             return distance
         raise ProofError(
             f"{running().name}: the distance {distance} is not bounded: raise `unroll`, or assume that it is"
@@ -306,27 +335,6 @@ def ordinary(value: Any) -> Any:
     return SymbolicInt(value.term) if isinstance(value, SymbolicInt) else value
 
 
-def amount(count: Any, size: Any, rest: Any) -> Any:
-    """`count * size + rest` tokens; the assumptions make `0 <= rest < size`."""
-    if not isinstance(size, BlockSize):
-        return count * size + rest
-    lemma((rest >= 0) & (rest < size), "the rest is less than a block")
-    return Amount(count, size, rest)
-
-
-def last_token(block: Any, size: Any) -> Any:
-    """Position of the last token of a block."""
-    return Amount(block, size, size - 1) if isinstance(size, BlockSize) else block * size + size - 1
-
-
-def window(need: Any, rest: Any, size: Any) -> Any:
-    """A window of `need * size - rest + 1` tokens; the assumptions make `0 <= rest < size`."""
-    if not isinstance(size, BlockSize):
-        return need * size - rest + 1
-    lemma((rest >= 0) & (rest < size), "the rest is less than a block")
-    return Window(Count(need.term), rest, size)
-
-
 def position(value: Any) -> Any:
     """`Position` of a symbolic index; a plain one stays plain."""
     return Position(value.term) if isinstance(value, SymbolicInt) else value
@@ -344,39 +352,3 @@ def plain(value: Any) -> Any:
 
 def _term(value: Any) -> Any:
     return value.term if isinstance(value, SymbolicInt) else z3.IntVal(value)
-
-
-class _NextRoundError(Exception):
-    """A loop has counted down once."""
-
-    def __init__(self, value: Any) -> None:
-        super().__init__()
-        self.value = value
-
-
-class _SymbolicRound(SymbolicInt):
-    """A loop variable that ends the run where it is counted down."""
-
-    __slots__ = ()
-
-    def __sub__(self, other: Any) -> Any:
-        raise _NextRoundError(super().__sub__(other))
-
-
-class _PlainRound(int):
-    """The same for a plain number."""
-
-    def __sub__(self, other: Any) -> Any:
-        raise _NextRoundError(int(self) - other)
-
-
-def next_round(loop: Callable[..., Any], start: Any, *arguments: Any) -> tuple[Any, bool]:
-    """One round of a function that counts its first argument down: the value after it, and whether the loop ended.
-
-    What holds of one round from any value holds of the whole loop by induction.
-    """
-    begin = _SymbolicRound(start.term) if isinstance(start, SymbolicInt) else _PlainRound(start)
-    try:
-        return loop(begin, *arguments), True
-    except _NextRoundError as reached:
-        return reached.value, False

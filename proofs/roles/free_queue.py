@@ -68,6 +68,16 @@ API: dict[str, Any] = {
         role: _method("FreeKVCacheBlockQueue", role)
         for role in ("popleft", "popleft_n", "remove", "append", "append_n", "prepend_n")
     },
-    **{role: _method("BlockPool", role) for role in ("touch", "free_blocks", "get_new_blocks")},
+    **{
+        role: _method("BlockPool", role)
+        for role in (
+            "touch",
+            "free_blocks",
+            "get_new_blocks",
+            "evict_blocks",
+            "cache_full_blocks",
+            "reset_prefix_cache",
+        )
+    },
 }
 """Methods are functions here: the queue or pool is their first argument."""

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from ...model import arith
 from ...model.attention import CoreError
-from ...model.capacity import CapacityRules
-from ...model.layers import Config, Kind, Layer
+from ...model.config import arith
+from ...model.config.capacity import Rules
+from ...model.config_json import Config, Layer, Spec
 from .bare import bare
 from .stand_ins import Sized, chosen, internal, key, lenient
 
-_RULES = CapacityRules()
+_RULES = Rules()
 MOST_LAYERS = (5, 4)
 """Most layers of each type for which grouping is followed."""
 
@@ -46,25 +46,25 @@ def _pages(layers: dict[str, Layer]) -> Any:
 
 def _full(b: Any, width: Any) -> Layer:
     """Tokens of so many bytes each."""
-    return Layer(Kind.FULL, b, num_kv_heads=1, head_size=width, head_size_v=0, dtype=1)
+    return Layer(Spec.FULL, b, num_kv_heads=1, head_size=width, head_size_v=0, dtype=1)
 
 
 def _padded(b: Any, page: Any) -> Layer:
-    return bare(Layer, type=Kind.FULL, block_size=b, page_size_padded=page, head_size_v=0)  # type: ignore[no-any-return]
+    return bare(Layer, type=Spec.FULL, block_size=b, page_size_padded=page, head_size_v=0)  # type: ignore[no-any-return]
 
 
 def _state(size: Any) -> Layer:
-    return Layer(Kind.MAMBA, 1, shapes=((size,),), dtypes=(1,))
+    return Layer(Spec.MAMBA, 1, shapes=((size,),), dtypes=(1,))
 
 
 def _grouped(*counts: Any) -> list[list[str]]:
-    layers = {name: Layer(Kind.FULL, kind + 1) for name, kind in names_of(_counts(counts))}
+    layers = {name: Layer(Spec.FULL, kind + 1) for name, kind in names_of(_counts(counts))}
     return [list(group.names) for group in _RULES.groups_of_one_page(layers)]
 
 
 def _block_sizes(*sizes: Any, cache: Any = 1, requested: Any = None, caching: Any = True, mamba: bool = False) -> Any:
-    kinds = [Kind.FULL] * len(sizes)
-    kinds[-1:] = [Kind.MAMBA if mamba else Kind.FULL]
+    kinds = [Spec.FULL] * len(sizes)
+    kinds[-1:] = [Spec.MAMBA if mamba else Spec.FULL]
     config = Config(block_size=cache, hash_block_size=requested, enable_prefix_caching=caching)
     specs = [bare(Layer, type=kind, block_size=size) for kind, size in zip(kinds, sizes, strict=True)]
     try:
@@ -80,7 +80,7 @@ MODEL: dict[str, Any] = {
     "grouped": _grouped,
     "group_size": arith.group_size,
     "padding": arith.padding,
-    "approximate_gcd": lambda values, least: _RULES.approximate_gcd(values, least),
+    "approximate_gcd": lambda values, least: _RULES.depth(values, least),
     "block_sizes": _block_sizes,
 }
 

@@ -4,14 +4,12 @@ A search is asked about few blocks. `registered` says of each whether it is in t
 with an entry for each of its blocks: the index of the block that stands there, or None for the null block.
 """
 
-import sys
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any, TypeAlias
 
-from ...model import arith
-from ...model.attention import Chunked, Mamba, Rule, Sliding
-from ...model.core import Model
-from ...model.lookup import Coordinator
+from ...model import arith, lookup, tables
+from ...model.attention import Chunked, Full, Mamba, Rule, Sliding
 from ...model.ops import Shape
 from ..symbolic_builtins import Counted
 from ..theorem import UnavailableError
@@ -25,68 +23,72 @@ _NUM_GROUPS = 2
 """Groups with equal specs are searched together: two show whether all of them get the same."""
 
 
+def _model_rule(kind: type[Rule], b: Any, eagle: Any, **fields: Any) -> Any:
+    """A rule of the model; drafts read on behind its hits, if asked to."""
+    return bare(kind, b=b, behind=b if eagle and kind.needs_behind else 0, **fields)
+
+
 def _model_hit(kind: type[Rule], size: str = "") -> Callable[..., Entries]:
-    """The search of a rule; `size` is the letter of its window or chunk."""
+    """The longest hit of a rule; `size` is the letter of its window or chunk."""
 
     def search(registered: Registered, limit: Any, b: Any, drop: Any, alignment: Any, reach: Any = None) -> Entries:
-        fields = {size: reach} if size else {}
-        shape = bare(Shape, decode_parallel=1, prefill_parallel=1)
-        rule = bare(kind, b=b, shape=shape, **fields)
-        hit = rule.hit(lambda i: registered[i], limit, bool(drop), alignment)
-        return [i if i >= hit.start else None for i in range(hit.stop)]
+        rule = _model_rule(kind, b, drop, **({size: reach} if size else {}))
+        length = lookup.longest_hit([rule], alignment, limit + 1, lambda _, i: i < len(registered) and registered[i])
+        return [i if i >= rule.first(length) else None for i in range(length // b)]
 
     return search
 
 
-def _model_keeps(i: Any, w: Any, b: Any, eagle: Any, alignment: Any, retention: Any, prompt: Any) -> Any:
-    shape = bare(Shape, scheduler_block_size=alignment, retention_interval=retention)
-    return bare(Sliding, w=w, b=b, shape=shape).keeps(i, bool(eagle), prompt)
+def _model_needed(kind: type[Rule], size: str = "") -> Callable[..., tuple[Any, Any]]:
+    """The blocks that a hit of `edge` blocks needs: from the first up to the one before the second."""
+
+    def needed(edge: Any, b: Any, eagle: Any, reach: Any = None) -> tuple[Any, Any]:
+        rule = _model_rule(kind, b, eagle, **({size: reach} if size else {}))
+        return rule.first(edge * b), rule.end(edge * b)
+
+    return needed
+
+
+def _model_keeps(kind: type[Rule], size: str = "") -> Callable[..., Any]:
+    """Whether block `i` is worth registering; `behind`: tokens that follow a hit, on account of any group."""
+
+    def keeps(
+        i: Any, b: Any, eagle: Any, alignment: Any, retention: Any, prompt: Any, behind: Any, reach: Any = None
+    ) -> Any:
+        rule = _model_rule(kind, b, eagle, **({size: reach} if size else {}))
+        core = bare(
+            _Record,
+            rules=[rule, bare(Full, behind=behind)],
+            alignment=alignment,
+            shape=bare(Shape, retention_interval=retention),
+        )
+        return tables.worth(core, 0, i, bare(_Record, submit=bare(_Record, prompt=Counted(prompt))))
+
+    return keeps
 
 
 def _model_limit(num_tokens: Any) -> Any:
-    """What limit a lookup of the model hands to the search."""
-    asked: list[Any] = []
-
-    def longest_hit(query: Any, reached: Any) -> tuple[int, list[list[int]]]:
-        asked.append(query.limit)
-        return 0, [[]]
-
-    request = bare(
-        _Record, chain=(), tokens=Counted(num_tokens), preemptions=0, submit=bare(_Record, skip_lookup=False)
-    )
-    made = bare(
-        Model,
-        requests={"a": request},
-        shape=bare(Shape, caching=True, groups=(None,)),
-        coordinator=bare(_Record, longest_hit=longest_hit),
-        state=bare(_Record, earliest=dict, hit_before=set()),
-        reached=None,
-        stats=[0] * 7,
-    )
-    made.lookup(bare(_Record, request="a"))
-    return asked[0]
+    """The longest hit that the model's lookup tries: the one it finds where nothing needs to be registered."""
+    return lookup.longest_hit([_model_rule(Sliding, 1, False, w=1)], 1, num_tokens, lambda _, i: False)
 
 
 def _model_registers(n: Any, b: Any, eagle: Any, alignment: Any) -> Any:
     """Tokens up to which one of several groups registers, with `n` computed."""
-    made = bare(
-        Coordinator,
-        rules=[bare(Rule, b=b)] * _NUM_GROUPS,
-        shape=bare(Shape, scheduler_block_size=alignment),
-        eagle_groups={0} if eagle else set(),
-    )
-    return made.cacheable(0, n)
+    return tables.reach(bare(_Record, rules=[_model_rule(Full, b, eagle)], alignment=alignment), 0, n)
 
+
+_MODEL_KINDS: dict[str, tuple[type[Rule], str]] = {
+    "full": (Full, ""),
+    "sliding": (Sliding, "w"),
+    "chunked": (Chunked, "k"),
+    "mamba": (Mamba, ""),
+}
 
 MODEL: dict[str, Any] = {
-    "need": lambda w, b, eagle: bare(Sliding, w=w, b=b).need(bool(eagle)),
-    "in_segment_tail": arith.in_segment_tail,
-    "kept": _model_keeps,
-    "cut": lambda blocks, b, alignment: bare(Rule, b=b).aligned(blocks, alignment),
-    "hit_full": _model_hit(Rule),
-    "hit_sliding": _model_hit(Sliding, "w"),
-    "hit_chunked": _model_hit(Chunked, "k"),
-    "hit_mamba": _model_hit(Mamba),
+    "need": lambda w, b, eagle: arith.window_blocks(w, b) + bool(eagle),
+    **{f"needed_{name}": _model_needed(kind, size) for name, (kind, size) in _MODEL_KINDS.items()},
+    **{f"kept_{name}": _model_keeps(kind, size) for name, (kind, size) in _MODEL_KINDS.items()},
+    **{f"hit_{name}": _model_hit(kind, size) for name, (kind, size) in _MODEL_KINDS.items()},
     "limit": _model_limit,
     "registers": _model_registers,
 }
@@ -139,31 +141,54 @@ def _entries(hit: Sequence[Sequence[tuple[int, int] | None]]) -> Entries:
     return numbers[0]
 
 
-def _api_keeps(names: Any) -> Callable[..., Any]:
-    manager, spec = names("SlidingWindowManager"), names("SlidingWindowSpec")
+_API_KINDS = {
+    "full": ("FullAttentionManager", "FullAttentionSpec", ""),
+    "sliding": ("SlidingWindowManager", "SlidingWindowSpec", "sliding_window"),
+    "chunked": ("ChunkedLocalAttentionManager", "ChunkedLocalAttentionSpec", "attention_chunk_size"),
+    "mamba": ("MambaManager", "MambaSpec", ""),
+}
 
-    def keeps(i: Any, w: Any, b: Any, eagle: Any, alignment: Any, retention: Any, prompt: Any) -> Any:
+
+def _api_needed(names: Any, kind: str) -> Callable[..., tuple[Any, Any]]:
+    manager_name, spec_name, size = _API_KINDS[kind]
+    manager, spec_class = names(manager_name), names(spec_name)
+    if not hasattr(manager, "first_read") and kind != "sliding":
+        raise UnavailableError(f"{manager_name} does not say which blocks a hit needs")
+
+    def needed(edge: Any, b: Any, eagle: Any, reach: Any = None) -> tuple[Any, Any]:
+        if not hasattr(manager, "first_read"):
+            need, more = (manager._contiguous_blocks_for_hit(reach, b, eagle) for eagle in (False, bool(eagle)))
+            return max(0, edge - need), edge + more - need
+        spec = bare(spec_class, block_size=b, **({size: reach} if size else {}))
+        terms = manager.hit_terms((0,), None, spec, bool(eagle), b)
+        return manager.first_read(spec, edge, b), edge + terms.behind
+
+    return needed
+
+
+def _api_keeps(names: Any, kind: str) -> Callable[..., Any]:
+    manager_name, spec_name, size = _API_KINDS[kind]
+    manager, spec = names(manager_name), names(spec_name)
+    says_what_follows = "tokens_behind" in signature(manager.reachable_block_mask).parameters
+    has_use = getattr(manager, "drafts_read_behind", True)
+
+    def keeps(
+        i: Any, b: Any, eagle: Any, alignment: Any, retention: Any, prompt: Any, behind: Any, reach: Any = None
+    ) -> Any:
         first = position(i)
         mask = manager.reachable_block_mask(
             start_block=first,
             end_block=i + 1,
             alignment_tokens=alignment,
-            kv_cache_spec=bare(spec, block_size=b, sliding_window=w),
-            use_eagle=bool(eagle),
+            kv_cache_spec=bare(spec, block_size=b, **({size: reach} if size else {})),
+            use_eagle=has_use and bool(eagle),
             retention_interval=retention,
             num_prompt_tokens=prompt,
+            **({"tokens_behind": behind} if says_what_follows else {}),
         )
         return True if mask is None else mask[0]
 
     return keeps
-
-
-def _api_cut(names: Any) -> Callable[..., Any]:
-    """Beside the managers of a core there may be a function `aligned`; in some the loop stands in their searches."""
-    module = sys.modules[names("SlidingWindowManager").__module__]
-    if not hasattr(module, "aligned"):
-        raise UnavailableError("the loop that cuts to the alignment is no function of its own here")
-    return module.aligned  # type: ignore[no-any-return]
 
 
 def _api_limit(names: Any) -> Callable[..., Any]:
@@ -217,14 +242,9 @@ def _api_registers(names: Any) -> Callable[..., Any]:
 
 API: dict[str, Any] = {
     "need": lambda names: names("SlidingWindowManager")._contiguous_blocks_for_hit,
-    "kept": _api_keeps,
-    "cut": _api_cut,
-    "hit_full": lambda names: _api_hit(names, "FullAttentionManager", "FullAttentionSpec"),
-    "hit_sliding": lambda names: _api_hit(names, "SlidingWindowManager", "SlidingWindowSpec", "sliding_window"),
-    "hit_chunked": lambda names: _api_hit(
-        names, "ChunkedLocalAttentionManager", "ChunkedLocalAttentionSpec", "attention_chunk_size"
-    ),
-    "hit_mamba": lambda names: _api_hit(names, "MambaManager", "MambaSpec"),
+    **{f"needed_{kind}": lambda names, kind=kind: _api_needed(names, kind) for kind in _API_KINDS},
+    **{f"kept_{kind}": lambda names, kind=kind: _api_keeps(names, kind) for kind in _API_KINDS},
+    **{f"hit_{kind}": lambda names, kind=kind: _api_hit(names, *_API_KINDS[kind]) for kind in _API_KINDS},
     "limit": _api_limit,
     "registers": _api_registers,
 }

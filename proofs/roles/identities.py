@@ -78,14 +78,17 @@ def _unpacked(name: str) -> Callable[[Names], Any]:
     return bind
 
 
-def _event_hash(names: Names) -> Any:
-    function = names("maybe_convert_block_hash")
+def _event_hash(as_numbers: str) -> Callable[[Names], Any]:
+    def bind(names: Names) -> Any:
+        function = names("maybe_convert_block_hash")
 
-    def event_hash(block_hash: Any) -> Any:
-        with _lenient(function), patch.dict(os.environ, VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES="1"):
-            return function(block_hash)
+        def event_hash(block_hash: Any) -> Any:
+            with _lenient(function), patch.dict(os.environ, VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=as_numbers):
+                return function(block_hash)
 
-    return event_hash
+        return event_hash
+
+    return bind
 
 
 class _Hashes(Counted):
@@ -152,7 +155,8 @@ API: dict[str, Any] = {
     "packed": _packed,
     "unpacked_hash": _unpacked("get_block_hash"),
     "unpacked_group": _unpacked("get_group_id"),
-    "event_hash": _event_hash,
+    "event_hash": _event_hash("1"),
+    "event_bytes": _event_hash("0"),
     "covered": _covered,
     "coarse_hash": _coarse_hash,
     "same_identity": _same_hash,

@@ -10,13 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from ...model import arith
-from ...model.capacity import CapacityRules
-from ...model.grouping import LayerGroup
-from ...model.layers import Config, Kind, Layer, uniform_of
+from ...model.config.capacity import Rules
+from ...model.config.layers import uniform_of
+from ...model.config_json import Config, Layer, LayerGroup, Spec
 from .bare import bare
 from .stand_ins import Sized, chosen, internal, key, lenient
 
-_RULES = CapacityRules()
+_RULES = Rules()
 _NAMES = "abcd"
 LONGEST = 7
 """Most tokens for which the search for a length is followed."""
@@ -26,7 +26,7 @@ LONGEST = 7
 
 
 def _mamba(page: Any, n: Any) -> Layer:
-    return Layer(Kind.MAMBA, 1, page_size_padded=key(page), num_speculative_blocks=n - 1)
+    return Layer(Spec.MAMBA, 1, page_size_padded=key(page), num_speculative_blocks=n - 1)
 
 
 def _uniform_group(names: str, layers: list[Layer]) -> LayerGroup:
@@ -74,7 +74,7 @@ def _checking(groups: Callable[..., list[LayerGroup]]) -> Callable[..., Any]:
 
 
 def _cross(page: Any) -> Layer:
-    return Layer(Kind.CROSS, 1, page_size_padded=key(page))
+    return Layer(Spec.CROSS, 1, page_size_padded=key(page))
 
 
 def _concurrency(num_blocks: Any, page: Any, n: Any) -> Any:
@@ -82,35 +82,35 @@ def _concurrency(num_blocks: Any, page: Any, n: Any) -> Any:
     return _RULES.concurrency(Config(max_num_encoder_input_tokens=n), groups, num_blocks)
 
 
-def _need(length: Any, kind: Kind, b: Any, page: Any, config: dict[str, Any] | None = None, **fields: Any) -> Any:
+def _need(length: Any, kind: Spec, b: Any, page: Any, config: dict[str, Any] | None = None, **fields: Any) -> Any:
     layer = bare(Layer, type=kind, block_size=b, page_size_padded=key(page), **fields)
     return _RULES.memory(Config(max_model_len=length, **(config or {})), layer)
 
 
 def _mamba_mode(mode: str) -> Callable[..., Any]:
     def need(length: Any, b: Any, s: Any, page: Any) -> Any:
-        return _need(length, Kind.MAMBA, b, page, {"mamba_cache_mode": mode}, num_speculative_blocks=s)
+        return _need(length, Spec.MAMBA, b, page, {"mamba_cache_mode": mode}, num_speculative_blocks=s)
 
     return need
 
 
 def _need_uniform(length: Any, b: Any, p: Any, q: Any) -> Any:
-    layers = [bare(Layer, type=Kind.FULL, block_size=b, page_size_padded=key(page)) for page in (p, q)]
+    layers = [bare(Layer, type=Spec.FULL, block_size=b, page_size_padded=key(page)) for page in (p, q)]
     return _RULES.memory(
         Config(max_model_len=length),
-        bare(Layer, type=Kind.UNIFORM, kv_cache_specs=tuple(zip("ab", layers, strict=True))),
+        bare(Layer, type=Spec.UNIFORM, kv_cache_specs=tuple(zip("ab", layers, strict=True))),
     )
 
 
 def _longest(limit: Any, memory: Any) -> Any:
-    """A layer with one-token blocks of one byte, so that a length needs as many bytes."""
-    layer = bare(Layer, type=Kind.FULL, block_size=1, page_size_padded=1)
+    """A layer with one-token blocks of one byte, so that a length needs as many bytes, and the null block one more."""
+    layer = bare(Layer, type=Spec.FULL, block_size=1, page_size_padded=1)
     config = Config(max_model_len=chosen(limit, 0, LONGEST))
-    return _RULES.longest(config, lambda shorter: _RULES.plain_sum(shorter, {"a": layer}), memory)
+    return _RULES.longest(config, lambda shorter: _RULES.plain_needed(shorter, {"a": layer}), memory)
 
 
 MODEL: dict[str, Any] = {
-    "num_blocks": lambda memory, page, layers: _RULES.num_blocks(Config(), layers, memory, page),
+    "num_blocks": lambda memory, page, layers: _RULES.num_blocks(Config(), memory, page * layers),
     "size_plain": _sizing(_plain_groups, 1, 1),
     "size_one_type": _sizing(_one_type, 1),
     "size_several_types": _sizing(_several_types, 1, 1),
@@ -119,21 +119,21 @@ MODEL: dict[str, Any] = {
     "check_several_types": _checking(_several_types),
     "check_stage": _checking(_stage),
     "concurrency": _concurrency,
-    "blocks_full": lambda length, ranks, b: _need(length, Kind.FULL, b, 1, {"decode_context_parallel_size": ranks}),
+    "blocks_full": lambda length, ranks, b: _need(length, Spec.FULL, b, 1, {"decode_context_parallel_size": ranks}),
     "need_full": lambda length, ranks, b, page: _need(
-        length, Kind.FULL, b, page, {"decode_context_parallel_size": ranks}
+        length, Spec.FULL, b, page, {"decode_context_parallel_size": ranks}
     ),
     "need_window": lambda length, w, batched, b, page: _need(
-        length, Kind.WINDOW, b, page, {"max_num_batched_tokens": batched}, sliding_window=w
+        length, Spec.WINDOW, b, page, {"max_num_batched_tokens": batched}, sliding_window=w
     ),
     "need_chunk": lambda length, k, batched, b, page: _need(
-        length, Kind.CHUNK, b, page, {"max_num_batched_tokens": batched}, attention_chunk_size=k
+        length, Spec.CHUNK, b, page, {"max_num_batched_tokens": batched}, attention_chunk_size=k
     ),
     "need_mamba_all": _mamba_mode("all"),
     "need_mamba_align": _mamba_mode("align"),
     "need_mamba_none": _mamba_mode("none"),
     "need_cross": lambda length, encoder, b, page: _need(
-        length, Kind.CROSS, b, page, {"max_num_encoder_input_tokens": encoder}
+        length, Spec.CROSS, b, page, {"max_num_encoder_input_tokens": encoder}
     ),
     "need_uniform": _need_uniform,
     "longest": _longest,

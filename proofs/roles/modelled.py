@@ -1,22 +1,22 @@
 """The model with one request in one group, as `one_request` has a manager."""
 
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from types import SimpleNamespace
 from typing import Any
 
-from ...model import attention, core
-from ...model.ops import Allocate, Group, Kind, Shape
+from ...model import attention, core, tables
+from ...model.ops import NULL, Allocate, Group, Kind, Shape
 from ...model.state import State
 from ..claims import some
+from ..solver import ProofError
+from ..symbolic import running
 from ..symbolic_bytes import seeing
 from ..symbolic_table import IDS, SymbolicTable
 from .bare import bare
 from .one_request import REQUEST, Step, candidates_below, hit_entry, made
 
 _RULES: Mapping[str, tuple[type[attention.Rule], str, Kind]] = {
-    "full": (attention.Rule, "", "full"),
+    "full": (attention.Full, "", "full"),
     "sliding": (attention.Sliding, "w", "sliding"),
     "chunked": (attention.Chunked, "k", "chunked"),
     "mamba": (attention.Mamba, "p", "mamba"),
@@ -34,15 +34,15 @@ class _Counting(State):
         """Free blocks at the start, where somebody asks."""
         self.taken: Any = 0
         self.returned: list[Any] = []
-        self.identity: Any = SimpleNamespace(get=lambda block: None)
+        self.identity: Any = _Identities(step.registered)
 
     def num_free(self) -> Any:
         """Blocks still in the queue."""
         return self.free - self.taken
 
-    def references(self) -> list[int]:
-        """Nobody asks which: hits are counted by their tables."""
-        return []
+    def references(self) -> Any:
+        """One each: that of the table. Hits are counted by their tables."""
+        return _Once()
 
     def take(self, count: Any) -> Any:
         """So many blocks; ValueError for a negative number."""
@@ -61,13 +61,58 @@ class _Counting(State):
         self.returned.extend(blocks)
 
 
+class _Identities:
+    """Which blocks carry an identity: all or none."""
+
+    def __init__(self, registered: Any) -> None:
+        self.registered = registered
+
+    def get(self, block: Any) -> None:
+        """Not one that was registered in this step."""
+
+    def __contains__(self, block: object) -> bool:
+        return bool(self.registered != 0)
+
+
+class _Once(list[int]):
+    """Reference counts: 1 for each block."""
+
+    def __getitem__(self, block: Any) -> Any:
+        return 1
+
+
 def seen(**replaced: Any) -> AbstractContextManager[None]:
-    """While it lasts, the model's core sees these under these names."""
-    return seeing(vars(core), replaced)
+    """While it lasts, the model's tables see these under these names."""
+    return seeing(vars(tables), replaced)
 
 
 def _candidates(hit: Any, counts: list[int]) -> Any:
     return hit.marked() if isinstance(hit, SymbolicTable) else _REAL_CANDIDATES(hit, counts)
+
+
+class _Real:
+    """The real entries of a symbolic table, `count` of them; where they are gone through, those that are marked."""
+
+    def __init__(self, table: SymbolicTable, count: Any) -> None:
+        self._table, self._count = table, count
+
+    def symbolic_len(self) -> Any:
+        """How many."""
+        return self._count
+
+    def __getitem__(self, index: slice) -> list[Any]:
+        """All of them, the last first. ProofError if there may be more than `Run.unroll`, or for another slice."""
+        found: list[Any] = []
+        run, table = running(), self._table
+        if index != slice(None, None, -1):
+            raise ProofError(f"{run.name}: real entries can be had from the end only, not as {index}")
+        i = table.symbolic_len()
+        while table.below(i) > 0:
+            if len(found) == run.unroll:
+                raise ProofError(f"{run.name}: a table has more than {len(found)} real entries: bound it")
+            i = i - 1
+            found.append(table[i])
+        return [block for block in found if block != NULL]
 
 
 def keep_tables(values: Any = ()) -> Any:
@@ -75,7 +120,8 @@ def keep_tables(values: Any = ()) -> Any:
     return values if isinstance(values, SymbolicTable) else tuple(values)
 
 
-_REAL_CANDIDATES = core._candidates
+_REAL_CANDIDATES = tables.candidates
+_REAL_REAL = tables.real
 
 
 class Modelled:
@@ -103,17 +149,16 @@ class Modelled:
             max_num_batched_tokens=step.batched,
             max_model_len=step.max_len,
         )
-        fields: dict[str, Any] = {size: step.size} if size else {}
+        fields: dict[str, Any] = {"p": 0, "behind": 0} | ({size: step.size} if size else {})
         self.model: Any = bare(
             core.Model,
+            policy=tables.Policy(),
             rules=[bare(rule, group=group, shape=shape, b=step.b, **fields)],
             shape=shape,
             state=self.state,
             registered=[{REQUEST: 0} if step.known else {}],
             registered_this_step=set(),
-            mamba_started={(0, REQUEST): None} if step.known and kind == "align" else {},
             new_block_ids=[SymbolicTable(0, lambda i: 0, lambda i: 0) if step.symbolic else []],
-            reached=Counter(),
         )
 
     def shape(self, **switches: Any) -> None:
@@ -128,10 +173,10 @@ class Modelled:
             step.symbolic, step.hit, hit_entry(self.kind, step), candidates_below(step), IDS, lambda number: number
         )
 
-    def _plan(self) -> core.Plan:
+    def _plan(self) -> tables.Plan:
         step = self.step
-        op = Allocate(REQUEST, step.main - step.total, external=step.external)
-        return core.Plan(op, [self.hit()], step.local, step.total, step.main, step.slots)
+        op = Allocate(REQUEST, step.main - step.total, external=step.external, lookahead=step.lookahead)
+        return tables.Plan(op, [self.hit()], step.local, step.total, step.total, step.main, step.slots)
 
     def _is_candidate(self, number: int) -> bool:
         return bool(self.step.first < number <= self.step.end)
@@ -139,9 +184,20 @@ class Modelled:
     def predicted(self, gate: bool = False) -> Any:
         """What the model predicts."""
         step = self.step
-        counts = [] if step.symbolic else [int(not self._is_candidate(number)) for number in range(step.hit + 1)]
-        with seen(_candidates=_candidates):
-            return self.model.predicted_in(0, self._plan(), counts, gate)
+        blocks = range(0 if step.symbolic else max(step.hit, step.held) + 1)
+        counts = [int(not self._is_candidate(number)) for number in blocks] or self.state.references()
+        with seen(candidates=_candidates, real=self._real):
+            return tables.predicted(self.model, 0, self._plan(), counts, gate)
+
+    def _real(self, blocks: Any) -> Any:
+        """The real entries: of a table those that are marked, of a hit (whose marks are eviction candidates) all."""
+        if not isinstance(blocks, SymbolicTable):
+            return _REAL_REAL(blocks)
+        if blocks is self.state.tables[0][REQUEST]:
+            return _Real(blocks, blocks.marked())
+        if self.kind in ("mamba", "align"):
+            raise ProofError("the hit of a state has null entries, too: they cannot be told from its real one here")
+        return _Real(blocks, blocks.symbolic_len())
 
     def taken(self) -> Any:
         """What the allocation takes: new blocks, and the eviction candidates that a table holds after `attach`."""
@@ -154,7 +210,8 @@ class Modelled:
                 if not step.known:
                     real = isinstance(table, SymbolicTable)
                     candidates = table.marked() if real else sum(self._is_candidate(number) for number in table)
-                self.model.make_room(0, plan, missing)
+                if some(missing > 0):
+                    self.model.grow(0, self.state.tables[0][REQUEST], missing)
             self.model.extend(0, plan)
         return self.state.taken + candidates
 
@@ -164,18 +221,22 @@ class Modelled:
 
     def null(self, computed: Any) -> None:
         """Entries out of sight become null."""
-        self.model.null_skipped(0, REQUEST, computed)
+        with seen(real=lambda blocks: _Real(blocks, None) if isinstance(blocks, SymbolicTable) else _REAL_REAL(blocks)):
+            self.model.null_skipped(0, REQUEST, computed)
 
-    def grow(self, main: Any) -> None:
+    def grow(self, main: Any, computed: Any, settled: Any) -> None:
         """Room for so many tokens, without lookahead."""
-        op = Allocate(REQUEST, 1)
         with seen(tuple=keep_tables):
-            self.model.extend(0, core.Plan(op, [[]], main, main, main, main))
+            self.model.extend(0, self._running(main, computed, settled))
 
-    def remember(self, last: Any) -> None:
-        """Align mode: the running state is at its place, and the one before it at this index."""
-        self.model.mamba_started[0, REQUEST] = last
+    def foreseen(self, main: Any, computed: Any, settled: Any) -> Any:
+        """What the model predicts that this takes."""
+        with seen(candidates=lambda blocks, counts: 0):
+            return tables.states(self.model, 0, self._running(main, computed, settled), self.state.references(), False)
 
-    def remembered(self) -> Any:
-        """That index."""
-        return self.model.mamba_started.get((0, REQUEST))
+    def _running(self, main: Any, computed: Any, settled: Any) -> tables.Plan:
+        return tables.Plan(Allocate(REQUEST, 1), [[]], computed, computed, settled, main, main)
+
+    def taken_so_far(self) -> Any:
+        """Blocks that were new."""
+        return self.state.taken

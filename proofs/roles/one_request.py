@@ -9,6 +9,7 @@ plain numbers nothing is replaced. `modelled` does the same for the model.
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -48,6 +49,10 @@ class Step(NamedTuple):
     batched: Any = 1
     max_len: Any = 1
     """What the admission cap is made of."""
+    registered: Any = 1
+    """0 if no block of the table carries an identity."""
+    lookahead: Any = 0
+    """Of the tokens that need a slot, those for drafts, where the gate is asked."""
 
     @property
     def total(self) -> Any:
@@ -213,14 +218,17 @@ class Managed:
         if gate and manager._max_admission_blocks_per_request is not None:
             cap = manager._max_admission_blocks_per_request(step.batched, step.max_len)
             manager._max_admission_blocks_per_request = cap
-        return manager.get_num_blocks_to_allocate(REQUEST, step.slots, self.hit(), step.total, step.main, gate)
+        predict = manager.get_num_blocks_to_allocate
+        told = "num_lookahead_tokens" in signature(predict).parameters
+        lookahead = {"num_lookahead_tokens": step.lookahead} if told else {}
+        return predict(REQUEST, step.slots, self.hit(), step.total, step.main, gate, **lookahead)
 
     def taken(self) -> Any:
         """What the allocation takes; begun tables are attached to only if there is a hit or external tokens."""
         step, manager = self.step, self.manager
         if some(step.hit > 0, step.external > 0):
             manager.allocate_new_computed_blocks(REQUEST, self.hit(), step.local, step.external)
-        manager.allocate_new_blocks(REQUEST, step.slots, step.main)
+        self._allocate(step.slots, step.main, step.total)
         return self.pool.taken
 
     def after(self) -> Any:
@@ -231,14 +239,20 @@ class Managed:
         """Entries out of sight become null."""
         self.manager.remove_skipped_blocks(REQUEST, computed)
 
-    def grow(self, main: Any) -> None:
+    def grow(self, main: Any, computed: Any, settled: Any) -> None:
         """Room for so many tokens, without lookahead."""
-        self.manager.allocate_new_blocks(REQUEST, main, main)
+        self._allocate(main, main, computed)
 
-    def remember(self, last: Any) -> None:
-        """Align mode: the running state is at its place, and the one before it at this index."""
-        self.manager.last_state_block_idx[REQUEST] = last
+    def foreseen(self, main: Any, computed: Any, settled: Any) -> Any:
+        """What the manager predicts that this takes."""
+        return self.manager.get_num_blocks_to_allocate(REQUEST, main, [], computed, main)
 
-    def remembered(self) -> Any:
-        """That index."""
-        return self.manager.last_state_block_idx.get(REQUEST)
+    def _allocate(self, slots: Any, main: Any, computed: Any) -> None:
+        """Our core is told where the step begins."""
+        allocate = self.manager.allocate_new_blocks
+        told = "total_computed_tokens" in signature(allocate).parameters
+        allocate(REQUEST, slots, main, **({"total_computed_tokens": computed} if told else {}))
+
+    def taken_so_far(self) -> Any:
+        """Blocks that were new."""
+        return self.pool.taken

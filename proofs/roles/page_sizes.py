@@ -9,12 +9,13 @@ from typing import Any
 
 from ...model import arith
 from ...model.attention import CoreError
-from ...model.capacity import CapacityRules
-from ...model.layers import Kind, Layer, uniform_of
+from ...model.config.capacity import Rules
+from ...model.config.layers import uniform_of
+from ...model.config_json import Layer, Spec
 from .bare import bare
 from .stand_ins import Sized, lenient
 
-_RULES = CapacityRules()
+_RULES = Rules()
 _SCALED, _FOUR_BITS = "INT8_PER_TOKEN_HEAD", "NVFP4"
 
 
@@ -26,25 +27,30 @@ def _scales(page: Callable[[str], Any]) -> Any:
 # The model.
 
 
-def _page(kind: Kind, mode: str = "NONE", **fields: Any) -> Any:
+def _page(kind: Spec, mode: str = "NONE", **fields: Any) -> Any:
     return _RULES.page(bare(Layer, type=kind, kv_quant_mode=mode, **fields))
 
 
-def _values(kind: Kind, mode: str = "NONE") -> Callable[..., Any]:
+def _values(kind: Spec, mode: str = "NONE") -> Callable[..., Any]:
     def page(b: Any, h: Any, d: Any, v: Any, z: Any) -> Any:
-        value = {} if kind == Kind.CHUNK else {"head_size_v": v}
+        value = {} if kind == Spec.CHUNK else {"head_size_v": v}
         return _page(kind, mode, block_size=b, num_kv_heads=h, head_size=d, dtype=z, **value)
 
     return page
 
 
 def _latent(b: Any, h: Any, d: Any, z: Any, mode: str = "NONE") -> Any:
-    return _page(Kind.MLA, mode, block_size=b, num_kv_heads=h, head_size=d, dtype=z)
+    return _page(Spec.MLA, mode, block_size=b, num_kv_heads=h, head_size=d, dtype=z)
 
 
 def _built(b: Any, d: Any, **fields: Any) -> Any:
     """A latent layer with one head and numbers of one byte, as the model completes it."""
-    return _RULES.construct(Layer(Kind.MLA, b, num_kv_heads=1, head_size=d, dtype=1, **fields))
+    return _RULES.construct(Layer(Spec.MLA, b, num_kv_heads=1, head_size=d, dtype=1, **fields))
+
+
+def _compressed(b: Any, ratio: Any, h: Any, mode: str) -> Any:
+    layer = Layer(Spec.MLA, b, num_kv_heads=h, head_size=1, dtype=1, compress_ratio=ratio, kv_quant_mode=mode)
+    return _RULES.construct(layer)
 
 
 def _unless_refused(page: Callable[[], Any]) -> Any:
@@ -55,12 +61,12 @@ def _unless_refused(page: Callable[[], Any]) -> Any:
 
 
 def _states(*sizes: Any, dtypes: int) -> Any:
-    layer = Layer(Kind.MAMBA, 1, shapes=tuple((size,) for size in sizes), dtypes=(1,) * dtypes)
+    layer = Layer(Spec.MAMBA, 1, shapes=tuple((size,) for size in sizes), dtypes=(1,) * dtypes)
     return _unless_refused(lambda: _RULES.page(_RULES.construct(layer)))
 
 
 def _uniform_copied(b: Any, d: Any, other_b: Any) -> Any:
-    member = Layer(Kind.FULL, b, num_kv_heads=1, head_size=d, head_size_v=0, dtype=1)
+    member = Layer(Spec.FULL, b, num_kv_heads=1, head_size=d, head_size_v=0, dtype=1)
     return _RULES.page(_RULES.resize(uniform_of({"one": member, "other": member}), other_b))
 
 
@@ -68,14 +74,17 @@ MODEL: dict[str, Any] = {
     "cdiv": arith.cdiv,
     "down": arith.down,
     "up": arith.up,
-    "page_full": _values(Kind.FULL),
-    "page_window": _values(Kind.WINDOW),
-    "page_chunk": lambda b, h, d, z: _values(Kind.CHUNK)(b, h, d, None, z),
-    "page_four_bits": _values(Kind.FULL, _FOUR_BITS),
+    "page_full": _values(Spec.FULL),
+    "page_window": _values(Spec.WINDOW),
+    "page_chunk": lambda b, h, d, z: _values(Spec.CHUNK)(b, h, d, None, z),
+    "page_four_bits": _values(Spec.FULL, _FOUR_BITS),
     "page_latent": _latent,
-    "nvfp4_width": lambda w: _values(Kind.FULL, _FOUR_BITS)(1, 1, w, 0, 1),
-    "scales": lambda b, h: _scales(lambda mode: _values(Kind.FULL, mode)(b, h, 1, 1, 1)),
+    "nvfp4_width": lambda w: _values(Spec.FULL, _FOUR_BITS)(1, 1, w, 0, 1),
+    "scales": lambda b, h: _scales(lambda mode: _values(Spec.FULL, mode)(b, h, 1, 1, 1)),
     "scales_latent": lambda b, h: _scales(lambda mode: _latent(b, h, 1, 1, mode)),
+    "scales_compressed": lambda b, ratio, h: _unless_refused(
+        lambda: _scales(lambda mode: _RULES.page(_compressed(b, ratio, h, mode)))
+    ),
     "stored_vectors": lambda b, ratio: _unless_refused(lambda: _RULES.page(_built(b, 1, compress_ratio=ratio))),
     "page_aligned": lambda b, d, unit, padded: _RULES.page(_built(b, d, alignment=unit, page_size_padded=padded)),
     "page_aligned_scaled": lambda b, d, unit: _RULES.page(_built(b, d, alignment=unit, kv_quant_mode=_SCALED)),
@@ -130,6 +139,16 @@ def _api_stored(names: Any) -> Callable[..., Any]:
             return None
 
     return stored
+
+
+def _api_scales_compressed(names: Any) -> Callable[..., Any]:
+    def scales(b: Any, ratio: Any, h: Any) -> Any:
+        try:
+            return _scales(lambda mode: _api_latent(names, mode=mode)(b, h, 1, 1, compress_ratio=ratio))
+        except ValueError:
+            return None
+
+    return scales
 
 
 def _api_copied(names: Any) -> Callable[..., Any]:
@@ -205,6 +224,7 @@ API: dict[str, Any] = {
     "nvfp4_width": _api_width,
     "scales": _api_scales,
     "scales_latent": _api_scales_latent,
+    "scales_compressed": _api_scales_compressed,
     "stored_vectors": _api_stored,
     "page_aligned": _api_aligned,
     "page_aligned_scaled": _api_aligned_scaled,

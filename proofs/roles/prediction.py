@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...model import arith, attention, core
+from ...model import arith, attention, tables
 from ...model.ops import NULL
 from ...model.state import State
-from ..claims import every, some
-from ..symbolic import SymbolicInt
+from ..claims import every
 from ..symbolic_table import SymbolicTable, count, pick
 from .bare import bare
 from .modelled import Modelled
@@ -26,9 +25,7 @@ def _roles(names: Any, one: Any) -> dict[str, Callable[..., Any]]:
         roles[f"gate_{kind}"] = lambda step, kind=kind: one(names, kind, _step(step)).predicted(gate=True)
         roles[f"taken_{kind}"] = lambda step, kind=kind: one(names, kind, _step(step)).taken()
         roles[f"nulled_{kind}"] = lambda *numbers, kind=kind: _nulled(_Kind(names, one, kind), *numbers)
-    roles["align_run"] = lambda *numbers: _align_run(names, one, *numbers)
-    roles["align_first"] = lambda step: _align_first(names, one, step)
-    roles["align_round"] = lambda *numbers: _align_round(_Kind(names, one, "align"), *numbers)
+    roles["states"] = lambda *numbers: _states(_Kind(names, one, "align"), *numbers)
     return roles
 
 
@@ -102,74 +99,52 @@ def _nulled(of: _Kind, b: Any, size: Any, length: Any, nulls: Any, c: Any, regis
     return Nulled(Table(of.one, subject.after()), [codec.write(block) for block in subject.returned])
 
 
-def _align_run(names: Any, one: Any, b: Any, p: Any, steps: list[tuple[Any, Any]]) -> list[Any]:
-    """Real blocks after each of some steps of a request that begins: computed tokens before it, and tokens after it."""
-    step = _step(Step(b, p))
-    symbolic = any(isinstance(value, SymbolicInt) for pair in [(b, p), *steps] for value in pair)
-    subject = one(names, "align", step, SymbolicTable(0, lambda i: 0, lambda i: 0, one.codec) if symbolic else [])
-    real = []
-    for computed, main in steps:
-        subject.null(count(computed))
-        subject.grow(count(main))
-        real.append(Table(one, subject.after()).real)
-    return real
+class Held(NamedTuple):
+    """A request in align mode before a step."""
+
+    b: Any
+    p: Any
+    marks: tuple[Any, ...]
+    """Of each entry of its table, 1 if it holds a state."""
+    registered: Any
+    """0 if none of these carries an identity."""
 
 
-class Round(NamedTuple):
-    """A table in align mode after a step."""
+class Arranged(NamedTuple):
+    """The same after the step."""
 
     table: Table
-    last: Any
-    """Index of the state before the running one; None if there is none."""
+    """The id of a block that was there is its old index plus one."""
+    foreseen: Any
+    """Blocks that it was predicted to take, and took."""
+    taken: Any
 
 
-def _align_first(names: Any, one: Any, step: Step) -> Round:
-    """The first step of a request; its hit must be an eviction candidate, so that marks stand for real blocks, too."""
-    subject = one(names, "align", _step(step))
-    subject.taken()
-    return Round(Table(one, subject.after()), subject.remembered())
+def _states(of: _Kind, held: Held, settled: Any, computed: Any, main: Any) -> Arranged:
+    """A step from `computed` to `main` tokens of a running request: null, predict, allocate."""
+    step = _step(Step(held.b, held.p, known=True, held=len(held.marks), registered=held.registered))
+    marks = [count(mark) for mark in held.marks]
 
-
-class Aligned(NamedTuple):
-    """A table in align mode before a step: the running state and those for drafts stand at its end."""
-
-    length: Any
-    """Entries."""
-    last: Any
-    """Index of the state before the running one."""
-    kept: Any
-    """1 if that state is still there, else 0."""
-    leaked: Any
-    """Other states, at the very start of the table."""
-
-
-def _align_round(of: _Kind, b: Any, p: Any, aligned: Aligned, c: Any, mains: Any) -> Round:
-    """One step or more of a running request with `p` states for drafts.
-
-    Entries are nulled with `c` tokens computed, then with as many as the step before had; a step allocates up to
-    `mains[i]` tokens, and does nothing more where that is None.
-    """
-    step = _step(Step(b, p, known=True, held=aligned.length))
-    p, length, last, kept, leaked = map(count, (p, *aligned))
-    running = length - 1 - p
-
-    def real(i: Any) -> Any:
-        return some(i >= running, every(i == last, kept == 1), i < leaked)
+    def entry(i: Any) -> Any:
+        found: Any = 0
+        for place, mark in enumerate(marks):
+            found = pick(every(i == place, mark != 0), place + 1, found)
+        return found
 
     def below(i: Any) -> Any:
-        before = pick(every(i > last, last >= leaked, last < running), kept, 0)
-        return pick(i <= leaked, i, leaked) + before + pick(i > running, i - running, 0)
+        return sum([pick(every(place < i, mark != 0), 1, 0) for place, mark in enumerate(marks)], start=0)
 
-    entry = lambda i: pick(real(i), i + 1, 0)  # noqa: E731  # as short as it can be
-    subject = of.one(of.names, of.kind, step, made(step.symbolic, step.held, entry, below, of.one.codec, of.one.block))
-    subject.remember(last)
-    computed = count(c)
-    for main in mains:
-        subject.null(computed)
-        if main is not None:
-            subject.grow(count(main))
-            computed = count(main)
-    return Round(Table(of.one, subject.after()), subject.remembered())
+    def block(number: Any) -> Any:
+        return of.one.block(number, b"content" if step.registered != 0 else None)
+
+    codec = of.one.codec._replace(read=lambda number: block(0 if number == 0 else number))
+    table = made(step.symbolic, step.held, entry, below, codec, block)
+    subject = of.one(of.names, of.kind, step, table)
+    subject.null(count(settled))
+    numbers = count(main), count(computed), count(settled)
+    foreseen = subject.foreseen(*numbers)
+    subject.grow(*numbers)
+    return Arranged(Table(of.one, subject.after()), foreseen, subject.taken_so_far())
 
 
 # Eviction candidates, on real blocks.
@@ -191,7 +166,7 @@ def _model_touched(nulls: Any, held: Any) -> tuple[Any, Any]:
     state = State(len(held) + 1, 1)
     state.outside = [block for block, other in enumerate(held, 1) if other]
     hit = [NULL if null else block for block, null in enumerate(nulls, 1)]
-    counted, before = core._candidates(hit, state.references()), state.num_free()
+    counted, before = tables.candidates(hit, state.references()), state.num_free()
     state.tables[0]["request"] = hit
     return counted, before - state.num_free()
 

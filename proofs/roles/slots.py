@@ -15,7 +15,7 @@ import z3
 from ...impl import block_tables, kv_cache_layout, layer_cache
 from ..claims import quotient_found
 from ..symbolic import Number, SymbolicBool, SymbolicInt
-from ..symbolic_builtins import symbolic_range
+from ..symbolic_builtins import SymbolicType, symbolic_range
 from ..symbolic_bytes import Integer, globals_of, seeing
 from ..theorem import UnavailableError
 from .bare import bare
@@ -220,8 +220,8 @@ Part = tuple[Any, Any]
 
 
 def _symbolic_sizes(function: Any, value: Any) -> Any:
-    """While it lasts, the type of a size that is asked for is the one that sizes have."""
-    return seeing(globals_of(function), {"int": SymbolicInt} if isinstance(value, SymbolicInt) else {})
+    """While it lasts, the type of a size is that of the number it stands for."""
+    return seeing(globals_of(function), {"type": SymbolicType} if isinstance(value, SymbolicInt) else {})
 
 
 def _laid_out(names: Names, spec: Any, size: Number) -> tuple[Any, list[Part]]:

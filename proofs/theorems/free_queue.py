@@ -53,7 +53,6 @@ _LINES = {
 POPLEFT = HeapTheorem(
     id="T25.popleft",
     sentence="`popleft` takes the front block, and leaves the rest of the queue in order.",
-    formal="order' = order[1:], result = order[0]",
     variables=_N,
     assume=lambda v: [v.n >= 1],
     claim=_popleft,
@@ -70,7 +69,6 @@ def _popleft_empty(f: Any, v: Any) -> Any:
 POPLEFT_EMPTY = HeapTheorem(
     id="T25.popleft.empty",
     sentence="`popleft` on an empty queue raises ValueError and changes nothing.",
-    formal="n = 0  =>  ValueError, state' = state",
     variables=_N,
     assume=lambda v: [v.n == 0],
     claim=_popleft_empty,
@@ -103,7 +101,6 @@ def _wrong_popleft_n(wrong: str) -> Callable[[Any, Any], Any]:
 POPLEFT_N = HeapTheorem(
     id="T25.popleft_n",
     sentence="`popleft_n(k)` takes the `k` front blocks, in order, and leaves the rest in order.",
-    formal="order' = order[k:], result = order[:k]",
     variables=_COUNT,
     assume=lambda v: [v.k >= 0, v.k <= 3, v.k <= v.n],
     claim=_popleft_n,
@@ -136,7 +133,6 @@ POPLEFT_N_REFUSED = HeapTheorem(
     id="T25.popleft_n.refused",
     sentence="`popleft_n` of more blocks than there are, or of a negative number, raises AssertionError and changes "
     "nothing.",
-    formal="k > n or k < 0  =>  AssertionError, state' = state",
     variables=_COUNT,
     assume=lambda v: [v.n >= 0, (v.k > v.n) | (v.k < 0)],
     claim=_popleft_n_refused,
@@ -176,7 +172,6 @@ def _wrong_remove(leave_out: str) -> Callable[[Any, Any], None]:
 REMOVE = HeapTheorem(
     id="T25.remove",
     sentence="`remove` takes a block out, wherever it stands; the others keep their order.",
-    formal="order' = order without the block",
     variables={**_N, "p": "place of the block"},
     assume=lambda v: [v.p >= 0, v.p < v.n],
     claim=_remove,
@@ -200,7 +195,6 @@ def _careless_remove(queue: Any, block: Any) -> None:
 REMOVE_REFUSED = HeapTheorem(
     id="T25.remove.refused",
     sentence="`remove` of a block that is not in the queue raises RuntimeError and changes nothing.",
-    formal="block not in order  =>  RuntimeError, state' = state",
     variables=_N,
     assume=lambda v: [v.n >= 0],
     claim=_remove_refused,
@@ -249,7 +243,6 @@ _INSERT = {
 APPEND = HeapTheorem(
     id="T25.append",
     sentence="`append` puts a block that is not in the queue to its back.",
-    formal="order' = order + [block]",
     variables={**_N, "p": "place of the block: below 0, since it is not in the queue"},
     assume=lambda v: [v.n >= 0, v.p == -1],
     claim=_append,
@@ -279,7 +272,6 @@ def _twice(f: Any, v: Any) -> Any:
 APPEND_N = HeapTheorem(
     id="T25.append_n",
     sentence="`append_n` puts blocks to the back, in the given order; none are as good as no call.",
-    formal="order' = order + blocks",
     variables=_BATCH,
     assume=lambda v: [v.n >= 0, v.m >= 0, v.m <= 3],
     claim=_append_n,
@@ -303,7 +295,6 @@ def _prepend_n(f: Any, v: Any) -> Any:
 PREPEND_N = HeapTheorem(
     id="T25.prepend_n",
     sentence="`prepend_n` puts blocks to the front, which then reads as given; none are as good as no call.",
-    formal="order' = blocks + order",
     variables=_BATCH,
     assume=APPEND_N.assume,
     claim=_prepend_n,

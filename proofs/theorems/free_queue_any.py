@@ -169,7 +169,6 @@ def _any_insertion(method: str, where: str, order: str, wrong: Mapping[str, Call
     return HeapTheorem(
         id=f"T25.{method}.any",
         sentence=f"`{method}` puts a batch of any length {where}.",
-        formal=f"order' = {order}, by induction over the rounds",
         variables=_BATCHES,
         assume=_any_batch,
         claim=_inserted(method, front=method == "prepend_n"),
@@ -203,7 +202,6 @@ PREPEND_N = _any_insertion(
 POPLEFT_N = HeapTheorem(
     id="T25.popleft_n.any",
     sentence="`popleft_n` takes any number of blocks from the front, in order, and leaves the rest in order.",
-    formal="order' = order[k:], result = order[:k], by induction over the rounds",
     variables={**_PARTS, "k": "blocks asked for"},
     assume=lambda v: [v.part >= 0, v.part <= 2, v.k >= 0, v.k <= v.n, (v.n >= 1) | (v.part != 1)],
     claim=_taken,

@@ -24,7 +24,6 @@ UNIFY = Theorem(
     sentence="Layers with pages of different sizes get larger blocks until all pages are as large as the largest, "
     "and no "
     "token takes more bytes than before; layers are refused only if the largest page is no multiple of theirs.",
-    formal="page' = max(page, other) = b' * width, b' >= b; refused  =>  max % min != 0",
     variables={
         "b": "tokens per block of a layer",
         "width": "bytes of one of its tokens",
@@ -51,7 +50,6 @@ UNIFY = Theorem(
 UNIFY_PADDED = Theorem(
     id="T19.padded",
     sentence="So do layers whose pages are padded.",
-    formal="other page = times * page  =>  both pages = times * page",
     variables={
         "b": "tokens per block of a layer",
         "page": "bytes of its page, padding included",
@@ -78,7 +76,6 @@ def _all_pages(layers: Any, page: Any) -> Any:
 UNIFY_STATE = Theorem(
     id="T19.state",
     sentence="A layer with states, whose page does not grow with the block, is padded to the largest page.",
-    formal="state <= b * width  =>  both pages = b * width",
     variables={
         "state": "bytes of a state",
         "b": "tokens per block of an attention layer",
@@ -131,8 +128,6 @@ T19 = Theorem(
     sentence="Every layer is in exactly one group, groups have layers of one type, those of one type differ by at "
     "most one "
     "layer, and fewer slots than one group has stay empty for each type.",
-    formal="a partition; max - min <= 1 for the sizes of a type; groups * depth - layers < depth; if each type is one "
-    "group, 3 * layers > 2 * depth",
     variables={name: f"layers of the {name} type" for name in ("first", "second")},
     assume=lambda v: [
         every(count >= 1, count <= most) for count, most in zip(vars(v).values(), MOST_LAYERS, strict=True)
@@ -174,9 +169,6 @@ SIZES = Theorem(
     "one, fewer slots than one group has stay empty, and more than half of the slots are used, more than two thirds "
     "where "
     "each type is one group.",
-    formal="k = cdiv(n, g), cdiv(n - i, k) in {n // k, n // k + 1} and <= g for i < k; k * g - n < g; k * g < 2 * n, "
-    "2 * g < 3 * n if k = 1 for all types; "
-    "one group of each type if the most frequent one is less than 1.5 times the rarest",
     variables={
         "least": "layers of the rarest type",
         "most": "layers of the most frequent type",
@@ -208,7 +200,6 @@ def _padding(f: Any, v: Any) -> Any:
 PADDING = Theorem(
     id="T19.padding",
     sentence="Padding is the least that makes every value a multiple of the unit.",
-    formal="0 <= padding(x) < unit, unit divides x + padding(x), padding(x, y) = padding(x) + padding(y)",
     variables={"x": "a value", "y": "another value", "unit": "unit"},
     assume=lambda v: [v.x >= 1, v.y >= 1, v.unit >= 1],
     claim=_padding,
@@ -241,7 +232,6 @@ DEPTH = Theorem(
     sentence="The depth of groups of layer tuples wastes the fewest slots of all that are possible; of several such "
     "it is "
     "the largest.",
-    formal="least <= d <= max(x, y)  =>  waste(depth) < waste(d), or waste(depth) = waste(d) and d <= depth",
     variables={
         "x": "layer tuples of one type",
         "y": "layer tuples of another",
@@ -289,7 +279,6 @@ T20 = Theorem(
     sentence="The scheduler counts in a common multiple of all groups' block sizes, hashes are made for a common "
     "divisor; "
     "without prefix caching both are the same.",
-    formal="b_i divides S, H divides b_i for every group",
     variables={**_SIZES, "caching": "whether prefixes are cached"},
     assume=lambda v: [v.first >= 1, v.second >= 1],
     claim=_sizes_go_together,
@@ -318,7 +307,6 @@ def _request_kept(f: Any, v: Any) -> Any:
 T20_REQUEST = Theorem(
     id="T20.requested",
     sentence="A hash block size asked for is taken exactly if it is a common divisor of the groups' block sizes.",
-    formal="H = requested if requested >= 1 divides every b_i, else refused",
     variables={**_SIZES, "requested": "tokens per hash asked for"},
     assume=lambda v: [v.first >= 1, v.second >= 1],
     claim=_request_kept,
@@ -333,7 +321,6 @@ T20_REQUEST = Theorem(
 T20_ONE = Theorem(
     id="T20.one-group",
     sentence="With a single group the scheduler counts in its blocks.",
-    formal="S = H = b",
     variables={"b": "tokens per block of the group", "cache": "tokens per block as configured"},
     assume=lambda v: [v.b >= 1, v.cache >= 1],
     claim=lambda f, v: [size == v.b for size in f.block_sizes(v.b, cache=v.cache)],
@@ -359,7 +346,6 @@ T20_MAMBA = Theorem(
     sentence="Where a group with states has blocks of another size than configured, prefixes are hashed in the "
     "scheduler's "
     "blocks; else T20 holds.",
-    formal="b_i divides S; second != cache  =>  H = S; second = cache  =>  H divides b_i",
     variables={**_SIZES, "cache": "tokens per block as configured"},
     assume=lambda v: [v.first >= 1, v.second >= 1, v.cache >= 1],
     claim=_states_apart,

@@ -1,25 +1,66 @@
-"""How many blocks a hit needs, and where it may end (T8, T9, T12).
+"""Which blocks a hit needs (T8, T9), and how lengths are rounded to where hits may end (T12).
 
-All of it is measured by the definition of attention: a block is *read* at a boundary if the query that comes right
-behind the boundary reads a token of it.
+All of it is measured by the definition of attention: a block is needed by a hit if the query that comes right behind
+the hit reads a token of it. Where drafts read on, the block behind the hit is needed, too.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
-from ..claims import every, implies, multiples_ordered, negation, quotient_found, same
-from ..roles.amounts import BlockSize, Positive, next_round, positive
+from ..claims import every, implies, multiples_ordered, same
+from ..roles.amounts import BlockSize, Chunk, ordinary, positive
 from ..theorem import Claim, NegativeControl, Theorem, Values
 
-_BLOCK = {"b": "tokens per block"}
-_WINDOW = {**_BLOCK, "w": "window, in tokens"}
+
+class Kind(NamedTuple):
+    """A type of attention."""
+
+    name: str
+    title: str
+    size: dict[str, str]
+    """The variable of its window or chunk, if it has one."""
+    reads: Callable[[Any, Any, Any, Any], Any]
+    """Of roles, variables, query and token: whether the one reads the other."""
+    first: Callable[[Any, Any], Any]
+    """Of variables and the blocks before a boundary: the first of them that its query reads."""
+    behind: bool = True
+    """Whether drafts need the block behind a hit."""
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The name of that variable, if any."""
+        return tuple(self.size)
 
 
-# T8, T9: how many blocks a window needs.
+def _border(v: Any, blocks: Any) -> Any:
+    """Where the chunk of the query behind so many blocks begins."""
+    return blocks * v.b // v.k * v.k
+
+
+FULL = Kind("full", "full attention", {}, lambda f, v, q, t: f.attends_full(q, t), lambda v, blocks: 0)
+SLIDING = Kind(
+    "sliding",
+    "a sliding window",
+    {"w": "window, in tokens"},
+    lambda f, v, q, t: f.attends_sliding(q, t, v.w),
+    lambda v, blocks: blocks + (1 - v.w) // v.b,
+)
+CHUNKED = Kind(
+    "chunked",
+    "chunks",
+    {"k": "chunk, in tokens"},
+    lambda f, v, q, t: every(q // v.k * v.k <= t, t <= q),  # which is `attends`, by T1.reads
+    lambda v, blocks: _border(v, blocks) // v.b,
+)
+MAMBA = Kind(
+    "mamba", "a state-space layer", {}, lambda f, v, q, t: t == q - 1, lambda v, blocks: blocks - 1, behind=False
+)
+KINDS = (FULL, SLIDING, CHUNKED, MAMBA)
 
 
 def sized(claim: Claim) -> Claim:
-    """The claim, with block sizes that are known to be positive wherever something is divided by them."""
-    kinds = {"b": BlockSize, "m": Positive, "s": Positive}
+    """The claim, with sizes that are known to be positive wherever something is divided by them."""
+    kinds = {"b": BlockSize, "k": Chunk, "m": Chunk, "s": Chunk}
 
     def sized(f: Any, v: Any) -> Any:
         known = {name: positive(vars(v)[name], kind) for name, kind in kinds.items() if name in vars(v)}
@@ -28,99 +69,128 @@ def sized(claim: Claim) -> Claim:
     return sized
 
 
-def _window_covered(f: Any, v: Any) -> Any:
-    """Blocks `e - need .. e - 1` hold all that is read at the boundary behind them, and none of them is idle."""
-    need = f.need(v.w, v.b, False)
-    return [
-        implies(f.attends_sliding(v.e * v.b, v.t, v.w), v.t >= (v.e - need) * v.b),
-        implies(every(need >= 1, v.e >= need), f.attends_sliding(v.e * v.b, (v.e - need) * v.b + v.b - 1, v.w)),
-        need >= 0,
-    ]
+def spelt_out(kind: Kind, v: Any, blocks: Any) -> None:
+    """Laws for a boundary behind so many blocks, about block `i`: where it lies to the boundary and to what is read."""
+    first, b = kind.first(v, blocks), ordinary(v.b)
+    for edge in (blocks,) if kind is FULL else (blocks, first):
+        multiples_ordered(edge, v.i, b)
+        multiples_ordered(v.i + 1, edge, b)
 
 
-T8 = Theorem(
-    id="T8",
-    sentence="A window hit needs exactly cdiv(w - 1, b) blocks before the boundary: they hold every token that the "
-    "next query reads, and the first of them holds one.",
-    formal="attends(e*b, t) => t >= (e - need)*b;  need >= 1 and e >= need => attends(e*b, (e - need)*b + b - 1)",
-    variables={**_WINDOW, "e": "blocks before the boundary", "t": "position of a token before the boundary"},
-    assume=lambda v: [v.b >= 1, v.w >= 1, v.e >= 1, v.t >= 0, v.t < v.e * v.b],
-    claim=sized(_window_covered),
-    controls=(
-        NegativeControl("the query's own token counts", {"need": lambda w, b, eagle: -(-w // b) + eagle}),
-        NegativeControl("rounded down", {"need": lambda w, b, eagle: (w - 1) // b + eagle}),
+def _exactly_what_is_read(kind: Kind) -> Claim:
+    """Of the blocks before a boundary, those from the first needed one on hold a token that the query reads."""
+
+    def claim(f: Any, v: Any) -> list[Any]:
+        spelt_out(kind, v, v.e)
+        first, end = getattr(f, f"needed_{kind.name}")(v.e, v.b, v.eagle, *(getattr(v, name) for name in kind.sizes))
+        boundary, last = v.e * v.b, v.i * v.b + v.b - 1
+        read = kind.reads(f, v, boundary, v.t)
+        return [
+            implies(every(read, v.t < boundary), first <= v.i),
+            implies(every(first <= v.i, v.i < v.e), kind.reads(f, v, boundary, last)),
+            same(end == v.e + 1, v.eagle) if kind.behind else end == v.e,
+            first >= 0,
+            end <= v.e + 1,
+            end >= v.e,
+        ]
+
+    return sized(claim)
+
+
+def _theorem(number: str, kind: Kind, meaning: str, *controls: NegativeControl) -> Theorem:
+    behind = "and, where drafts read on, the block behind it" if kind.behind else "with or without drafts"
+    return Theorem(
+        id=number,
+        sentence=f"A hit of {kind.title} needs exactly the blocks that hold a token which the query at its end reads, "
+        f"{behind}.",
+        formal="t in block i, t < e*b: attends(e*b, t) => first <= i;  first <= i < e => attends(e*b, i*b + b - 1)"
+        + (";  end == e + (1 if eagle else 0)" if kind.behind else ";  end == e"),
+        variables={
+            "b": "tokens per block",
+            **kind.size,
+            "e": "blocks of the hit",
+            "i": "index of a block",
+            "t": "position of a token of the block",
+            "eagle": "whether drafts read on behind the hit",
+        },
+        assume=lambda v: [
+            v.b >= 1,
+            *(getattr(v, name) >= 1 for name in kind.sizes),
+            v.e >= 1,
+            v.i >= 0,
+            v.i * v.b <= v.t,
+            v.t < v.i * v.b + v.b,
+        ],
+        claim=_exactly_what_is_read(kind),
+        controls=controls,
+        meaning=meaning,
+    )
+
+
+def _wrong(kind: str, first: Callable[..., Any], behind: int = 1) -> dict[str, Callable[..., Any]]:
+    """A wrong range of needed blocks; `behind` says how many of them lie behind the hit."""
+    return {f"needed_{kind}": lambda e, b, eagle, *size: (first(e, b, *size), e + (behind if eagle else 0))}
+
+
+T8_FIRST = (
+    _theorem(
+        "T8",
+        SLIDING,
+        "A hit of a 1024-token window with blocks of 16 needs 64 registered blocks, whatever the prompt's length. A "
+        "window of one token needs none.",
+        NegativeControl("the query's own token counts", _wrong("sliding", lambda e, b, w: max(0, e - -(-w // b)))),
+        NegativeControl("rounded down", _wrong("sliding", lambda e, b, w: max(0, e - (w - 1) // b))),
     ),
-    meaning="A hit of a 1024-token window with blocks of 16 needs 64 registered blocks, whatever the prompt's length.",
+    _theorem(
+        "T8.full.needs",
+        FULL,
+        "A hit needs every block.",
+        NegativeControl("not the first one", _wrong("full", lambda e, b: 1)),
+    ),
+    _theorem(
+        "T8.chunked.needs",
+        CHUNKED,
+        "A hit that ends where a chunk begins needs nothing at all.",
+        NegativeControl("the chunk of the last token", _wrong("chunked", lambda e, b, k: (e * b - 1) // k * k // b)),
+    ),
+    _theorem(
+        "T8.mamba.needs",
+        MAMBA,
+        "One state is all that a hit needs.",
+        NegativeControl("two states", _wrong("mamba", lambda e, b: max(0, e - 2), behind=0)),
+        NegativeControl("a state behind", _wrong("mamba", lambda e, b: e - 1)),
+    ),
 )
 
 
-def _eagle_run(f: Any, v: Any) -> Any:
-    """A run of `need` blocks that ends with block `e - 1`; without its last one, what is read at `e - 1` is in it."""
-    need = f.need(v.w, v.b, True)
-    first, boundary = v.e - need, (v.e - 1) * v.b
-    return [
-        implies(f.attends_sliding(boundary, v.t, v.w), v.t >= first * v.b),
-        implies(every(need >= 2, v.e >= need), f.attends_sliding(boundary, first * v.b + v.b - 1, v.w)),
-        need == f.need(v.w, v.b, False) + 1,
-    ]
+def _window_need(f: Any, v: Any) -> Any:
+    first, end = f.needed_sliding(v.e, v.b, v.eagle, v.w)
+    need = f.need(v.w, v.b, v.eagle)
+    return [first == max(0, end - need), need == f.need(v.w, v.b, False) + (1 if v.eagle else 0)]
 
 
 T9 = Theorem(
     id="T9",
-    sentence="Eagle matches one block more: without the last block of the run, the rest holds every token that the "
-    "query behind it reads, and none is too many.",
-    formal="attends((e - 1)*b, t) => t >= (e - need_eagle)*b, exactly;  need_eagle == need + 1",
-    variables={**_WINDOW, "e": "blocks up to the end of the run", "t": "position of a token before the last block"},
-    assume=lambda v: [v.b >= 1, v.w >= 1, v.e >= 2, v.t >= 0, v.t < (v.e - 1) * v.b],
-    claim=sized(_eagle_run),
+    sentence="A window hit of e blocks needs a run of `need` blocks that ends with it; with drafts one block more, "
+    "which lies behind it.",
+    formal="first == max(0, end - need(eagle));  need(eagle) == need + (1 if eagle else 0)",
+    variables={
+        "b": "tokens per block",
+        **SLIDING.size,
+        "e": "blocks of the hit",
+        "eagle": "whether drafts read on behind the hit",
+    },
+    assume=lambda v: [v.b >= 1, v.w >= 1, v.e >= 1],
+    claim=sized(_window_need),
     controls=(
         NegativeControl("no block more", {"need": lambda w, b, eagle: -(-(w - 1) // b)}),
         NegativeControl("one token more in place of one block", {"need": lambda w, b, eagle: -(-(w - 1 + eagle) // b)}),
     ),
-    meaning="Eagle costs one registered block per boundary and group.",
+    meaning="Drafts cost one registered block per boundary and group.",
 )
 
 
-# T12: cutting to the alignment.
-
-
-def _cut_round(f: Any, v: Any) -> Any:
-    after, ended = next_round(f.cut, v.x, v.b, v.a)
-    if ended:
-        return [after == v.x, after * v.b % v.a == 0]
-    return [
-        after >= 0,
-        after < v.x,
-        implies(every(after < v.y, v.y <= v.x), v.y * v.b % v.a != 0),
-    ]
-
-
-def _cut_twice(blocks: Any, b: Any, alignment: Any) -> Any:
-    while blocks * b % alignment:
-        blocks -= 2
-    return blocks
-
-
-def _cut_blocks(blocks: Any, b: Any, alignment: Any) -> Any:
-    while blocks % alignment:
-        blocks -= 1
-    return blocks
-
-
-T12 = Theorem(
-    id="T12",
-    sentence="Cutting to the alignment ends, at the largest aligned length that is not above the start.",
-    formal="each round: x*b % a == 0 and x is returned, or 0 <= x' < x and no y in x'+1 .. x has y*b % a == 0",
-    variables={**_BLOCK, "x": "blocks before a round", "y": "any number of blocks", "a": "alignment, in tokens"},
-    assume=lambda v: [v.b >= 1, v.a >= 1, v.x >= 0],
-    claim=_cut_round,
-    controls=(
-        NegativeControl("two blocks are cut at a time", {"cut": _cut_twice}),
-        NegativeControl("blocks are taken for tokens", {"cut": _cut_blocks}),
-    ),
-    meaning="Induction over the rounds gives the sentence for any length: the number of blocks falls and stays above "
-    "0, so it ends; nothing aligned is passed over.",
-)
+# T12: where hits may end.
 
 
 def _rounded(f: Any, v: Any) -> Any:
@@ -154,36 +224,4 @@ T12_ROUNDED = Theorem(
 )
 
 
-def _tail(f: Any, v: Any) -> Any:
-    i = v.shift + v.j * v.per + v.y
-    quotient_found(v.j * v.per + v.y, v.per, v.j)
-    return [
-        same(f.in_segment_tail(i, v.shift, v.per, v.need), v.y >= v.per - v.need),
-        negation(f.in_segment_tail(v.shift - 1 - v.y, v.shift, v.per, v.need)),
-    ]
-
-
-T10_TAIL = Theorem(
-    id="T10.tail",
-    sentence="The tail of a segment is its `need` last blocks; what lies before the first segment is in no tail.",
-    formal="i = shift + j*per + y, 0 <= y < per, j >= 0: tail(i) <=> y >= per - need;  i < shift => not tail(i)",
-    variables={
-        "shift": "blocks before the first segment",
-        "per": "blocks per segment",
-        "need": "blocks of a tail",
-        "j": "number of a segment, from 0",
-        "y": "index of a block in its segment",
-    },
-    assume=lambda v: [v.shift >= 0, v.per >= 1, v.need >= 0, v.need <= v.per, v.j >= 0, v.y >= 0, v.y < v.per],
-    claim=_tail,
-    controls=(
-        NegativeControl("the shift is ignored", {"in_segment_tail": lambda i, shift, per, need: i % per >= per - need}),
-        NegativeControl(
-            "the first block is left out",
-            {"in_segment_tail": lambda i, shift, per, need: every(i > shift, (i - shift) % per >= per - need)},
-        ),
-    ),
-)
-
-
-THEOREMS: tuple[Theorem, ...] = (T8, T9, T10_TAIL, T12, T12_ROUNDED)
+THEOREMS: tuple[Theorem, ...] = (*T8_FIRST, T9, T12_ROUNDED)

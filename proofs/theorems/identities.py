@@ -40,7 +40,6 @@ def _packed_in(size: int) -> Any:
 T22 = Theorem(
     id="T22",
     sentence="The key of a block determines its hash and its group, also for hashes of different lengths.",
-    formal="packed(x, g) == packed(y, h)  =>  x == y and g == h",
     variables=_TWO_KEYS,
     assume=_two_keys,
     claim=_injective,
@@ -70,19 +69,19 @@ _ONE_KEY = {name: _TWO_KEYS[name] for name in ("n", "x", "g")}
 T22_INVERSE = Theorem(
     id="T22.inverse",
     sentence="Hash and group are read back from a key as they were put in.",
-    formal="hash(packed(x, g)) == x and group(packed(x, g)) == g",
     variables=_ONE_KEY,
     assume=lambda v: [is_bytes(v.n, v.x), _group(v.g)],
     claim=_unpacks,
     controls=(
         NegativeControl("the hash keeps a byte of the group", {"unpacked_hash": lambda key: key[:-3]}),
-        NegativeControl("half of the group is read", {"unpacked_group": lambda key: _number(key[-2:])}),
+        NegativeControl("half of the group is read", {"unpacked_group": lambda key: number_of(key[-2:])}),
         NegativeControl("the group takes three bytes", {"packed": _packed_in(3)}),
     ),
 )
 
 
-def _number(string: Any) -> Any:
+def number_of(string: Any) -> Any:
+    """The number that a byte string is in big-endian order."""
     return int.from_bytes(string, "big") if isinstance(string, bytes) else string.number
 
 
@@ -97,7 +96,6 @@ def _refuses(f: Any, v: Any) -> Any:
 T22_RANGE = Theorem(
     id="T22.range",
     sentence="A group id that four bytes do not hold is refused, not cut.",
-    formal="g < 0 or g >= 2**32  =>  packed(x, g) raises OverflowError",
     variables=_ONE_KEY,
     assume=lambda v: [is_bytes(v.n, v.x), negation(_group(v.g))],
     claim=_refuses,
@@ -127,14 +125,13 @@ _FOUR = {"x": "number of a hash", "y": "number of the next", "z": "number of ano
 T22_COARSE = Theorem(
     id="T22.coarse",
     sentence="The hash of a coarser block determines the hashes it is made of, if these are of one length.",
-    formal="len x == len y == len z == len u and x + y == z + u  =>  x == z and y == u",
     variables={"n": "bytes of every hash", **_FOUR},
     assume=lambda v: [is_bytes(v.n, number) for number in (v.x, v.y, v.z, v.u)],
     claim=_coarse_injective,
     controls=(
         NegativeControl("only the last hash is kept", {"coarse_hash": lambda hashes: hashes[-1]}),
         NegativeControl(
-            "the hashes are added up", {"coarse_hash": lambda hashes: byte_string(40, sum(map(_number, hashes)))}
+            "the hashes are added up", {"coarse_hash": lambda hashes: byte_string(40, sum(map(number_of, hashes)))}
         ),
     ),
     bounded="two hashes for a block; k + 1 follow from k, as a string of k hashes and one more are two strings again "
@@ -152,7 +149,6 @@ def _step_injective(f: Any, v: Any) -> Any:
 T22_STEP = Theorem(
     id="T22.coarse.step",
     sentence="A string of hashes and one more hash: equal wholes have equal parts if the parts are of equal length.",
-    formal="len x == len z and len y == len u and x + y == z + u  =>  x == z and y == u",
     variables={"m": "bytes of all hashes but the last", "n": "bytes of the last", **_FOUR},
     assume=lambda v: [is_bytes(v.m, v.x), is_bytes(v.m, v.z), is_bytes(v.n, v.y), is_bytes(v.n, v.u)],
     claim=_step_injective,
@@ -160,29 +156,50 @@ T22_STEP = Theorem(
 )
 
 
-def _mixed_injective(f: Any, v: Any) -> Any:
-    one, other = [byte_string(v.n, v.x), byte_string(v.m, v.y)], [byte_string(v.m, v.z), byte_string(v.n, v.u)]
-    equal = f.coarse_hash(one) == f.coarse_hash(other)
-    return implies(equal, every(one[0] == other[0], one[1] == other[1]))
+def _a_digit_more(x: Any, unit: Any, larger: Any) -> Any:
+    return implies(larger == 256 * unit, x * larger == 256 * (x * unit))
+
+
+def _byte_moved(f: Any, v: Any) -> Any:
+    """The first byte of the second hash is moved to the end of the first one."""
+    unit = power(v.n)
+    use(_a_digit_more, v.x, unit, power(v.n + 1))
+    one = [byte_string(v.m, v.x), byte_string(v.n + 1, v.first * unit + v.rest)]
+    other = [byte_string(v.m + 1, v.x * 256 + v.first), byte_string(v.n, v.rest)]
+    return [f.coarse_hash(one) == f.coarse_hash(other), negation(one[0] == other[0]), negation(one[1] == other[1])]
+
+
+def _with_lengths(hashes: Any) -> Any:
+    """A rule that would tell these apart: the hashes with the length of the first one."""
+    first = hashes[0]
+    return (len(first) if isinstance(first, bytes) else first.length, first + hashes[1])
 
 
 T22_MIXED = Theorem(
     id="T22.coarse.mixed",
-    sentence="The hash of a coarser block determines the hashes it is made of, whatever their lengths.",
-    formal="x + y == z + u  =>  x == z and y == u",
-    variables={"n": "bytes of the first and the last hash", "m": "bytes of the two others", **_FOUR},
+    sentence="Hashes of one length are needed: wherever a byte is moved from one hash to the one before it, the hash "
+    "of the coarser block stays the same.",
+    variables={
+        "m": "bytes of the first hash",
+        "x": "its number",
+        "first": "first byte of the second hash",
+        "n": "its other bytes",
+        "rest": "their number",
+    },
     assume=lambda v: [
-        *(is_bytes(n, number) for n, number in ((v.n, v.x), (v.m, v.y), (v.m, v.z), (v.n, v.u))),
-        v.n >= 1,
-        v.m >= 1,
+        is_bytes(v.m, v.x),
+        is_bytes(v.n, v.rest),
+        power(v.n + 1) == 256 * power(v.n),
+        v.first >= 0,
+        v.first < 256,
     ],
-    claim=_mixed_injective,
-    controls=(NegativeControl("the hashes of one pair only", {"coarse_hash": lambda hashes: hashes[0]}),),
-    refuted_on=dict.fromkeys(
-        ("impl", "vllm==0.23.0"),
-        "a hasher whose digests differ in length lets two contents share a coarser block: one length for all",
+    claim=_byte_moved,
+    controls=(
+        NegativeControl("the hashes of one pair only", {"coarse_hash": lambda hashes: hashes[0]}),
+        NegativeControl("the length of the first hash stands before them", {"coarse_hash": _with_lengths}),
     ),
-    meaning="Every hash function in use has digests of one length (16 or 32 bytes), so the condition holds.",
+    meaning="Every hash function in use has digests of one length (16 or 32 bytes), for which T22.coarse holds. A "
+    "hasher of one's own must have one length, too.",
 )
 
 
@@ -213,7 +230,6 @@ def _wrong_cover(step: int, shift: int) -> Any:
 T22_COVER = Theorem(
     id="T22.cover",
     sentence="Item i of the coarser view consists of the hashes of exactly the tokens of block i.",
-    formal="items(i) == [i * scale, ..., i * scale + scale - 1]  where i < known // scale",
     variables=_COVER,
     assume=lambda v: [v.i >= 0, v.scale >= 1, v.scale <= SCALE, v.fine >= 1, v.known >= v.i * v.scale + v.scale],
     claim=_covers,
@@ -230,7 +246,6 @@ T22_COVER = Theorem(
 T22_BEYOND = Theorem(
     id="T22.beyond",
     sentence="The coarser view has no item behind its last full one.",
-    formal="i >= known // scale  =>  items(i) raises IndexError",
     variables=_COVER,
     assume=lambda v: [
         v.i >= 0,
@@ -251,67 +266,6 @@ T22_BEYOND = Theorem(
 )
 
 
-# What events show.
-
-_TWO_HASHES = {name: _TWO_KEYS[name] for name in ("n", "x", "m", "y")}
-
-
-def _event_injective(f: Any, v: Any) -> Any:
-    one, other = byte_string(v.n, v.x), byte_string(v.n, v.y)
-    return implies(f.event_hash(one) == f.event_hash(other), one == other)
-
-
-T22_EVENTS = Theorem(
-    id="T22.events",
-    sentence="Blocks with different hashes have different numbers in events.",
-    formal="len x == len y and event(x) == event(y)  =>  x == y",
-    variables={"n": "bytes of both hashes", "x": "number of one hash", "y": "number of the other"},
-    assume=lambda v: [is_bytes(v.n, v.x), is_bytes(v.n, v.y)],
-    claim=_event_injective,
-    controls=(NegativeControl("the low 32 bits", {"event_hash": lambda x: _number(x) % 2**32}),),
-    refuted_on=dict.fromkeys(
-        ("impl", "vllm==0.23.0"),
-        "24 of 32 bytes are dropped: among n blocks two share a number with probability about n * n / 2**65, 1 % "
-        "at 6.1e8 blocks; a router takes one for the other. VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0 shows all bytes",
-    ),
-)
-
-T22_EVENTS_SHORT = Theorem(
-    id="T22.events.low",
-    sentence="The numbers of two blocks in events are equal exactly if the last 8 bytes of their hashes are.",
-    formal="event(x) == event(y)  <=>  x mod 2**64 == y mod 2**64",
-    variables=_TWO_HASHES,
-    assume=lambda v: [is_bytes(v.n, v.x), is_bytes(v.m, v.y)],
-    claim=lambda f, v: same(
-        f.event_hash(byte_string(v.n, v.x)) == f.event_hash(byte_string(v.m, v.y)), v.x % 2**64 == v.y % 2**64
-    ),
-    controls=(NegativeControl("the low 32 bits", {"event_hash": lambda x: _number(x) % 2**32}),),
-    meaning="Nothing else is lost: hashes of up to 8 bytes keep their identity in events, if they are of one length.",
-)
-
-
-def _event_says_size(f: Any, v: Any) -> Any:
-    last = byte_string(v.n, v.y)
-    return f.event_hash(f.coarse_hash([byte_string(v.n, v.x), last])) != f.event_hash(last)
-
-
-T22_EVENTS_COARSE = Theorem(
-    id="T22.events.coarse",
-    sentence="A coarser block and the last small block in it have different numbers in events.",
-    formal="event(x + y) != event(y)",
-    variables={"n": "bytes of both hashes", "x": "number of one hash", "y": "number of the next"},
-    assume=lambda v: [v.n >= 8, is_bytes(v.n, v.x), is_bytes(v.n, v.y)],
-    claim=_event_says_size,
-    controls=(NegativeControl("the last hash alone is the coarser one", {"coarse_hash": lambda hashes: hashes[-1]}),),
-    refuted_on=dict.fromkeys(
-        ("impl", "vllm==0.23.0"),
-        "never: with block sizes 16 and 32, the block of tokens 0..31 in one group and that of tokens 16..31 in "
-        "the other are one number in events, for every content. A consumer that does not keep groups apart drops "
-        "both when one is removed",
-    ),
-)
-
-
 # The chain.
 
 
@@ -329,7 +283,6 @@ def _chained(f: Any, v: Any) -> Any:
 T22_CHAIN = Theorem(
     id="T22.chain",
     sentence="Two blocks have one identity exactly if parents, tokens and extra keys are equal.",
-    formal="identity(p, (a, b), e) == identity(q, (c, d), o)  <=>  p == q and a == c and b == d and e == o",
     variables={
         "p": "number of a parent's identity, 0 for none",
         "a": "first token",
@@ -377,8 +330,5 @@ THEOREMS = (
     T22_MIXED,
     T22_COVER,
     T22_BEYOND,
-    T22_EVENTS,
-    T22_EVENTS_SHORT,
-    T22_EVENTS_COARSE,
     T22_CHAIN,
 )

@@ -74,8 +74,9 @@ def _items_said(f: Any, v: Any) -> Any:
 
 
 def _pairs(keys: Sequence[Any]) -> list[Any]:
-    """Identifier and relative offset in each key, which may have a tag before it."""
-    return [key[1] if isinstance(key[1], tuple) else key for key in keys]
+    """Identifier, relative offset and, if it has one, length in each key, without the tag before them."""
+    untagged = [key[1:] if isinstance(key[0], str) and key[0] in ("item", "mm") else key for key in keys]
+    return [key[0] if isinstance(key[0], tuple) else key for key in untagged]
 
 
 def _same_part(key: Any, item: Any, start: Any) -> tuple[Any, Any]:
@@ -100,6 +101,34 @@ def _whole_items_only(content: Content, start: Any, end: Any) -> tuple[Any, ...]
         for name, offset, length in content.items
         if offset + length <= end and offset + length > start
     )
+
+
+def _without_lengths(content: Content, start: Any, end: Any) -> tuple[Any, ...]:
+    return tuple(
+        (text(name), offset - start)
+        for name, offset, length in content.items
+        if offset < end and offset + length > start
+    )
+
+
+def _by_place(content: Content, start: Any, end: Any) -> tuple[Any, ...]:
+    first, second = content.items
+    items = (second, first) if second[1] < first[1] else (first, second)
+    return tuple(
+        (text(name), offset - start, length)
+        for name, offset, length in items
+        if offset < end and offset + length > start
+    )
+
+
+def _up_to_one_that_goes_on(content: Content, start: Any, end: Any) -> tuple[Any, ...]:
+    found: list[Any] = []
+    for name, offset, length in content.items:
+        if offset < end and offset + length > start:
+            found.append((text(name), offset - start, length))
+            if offset + length > end:
+                break
+    return tuple(found)
 
 
 def _up_to_the_border(content: Content, start: Any, end: Any) -> tuple[Any, ...]:
@@ -128,8 +157,6 @@ T23_ITEMS = Theorem(
     id="T23.items",
     sentence="Extra keys determine which part of which item fills each position of a block, if an identifier always "
     "has one length.",
-    formal="start <= t < start + b  =>  (item i fills t with its token t - offset)  <=>  some key (name, d) with that "
-    "name, d = offset - start and the length of that name says so",
     variables=_TWO_ITEMS["variables"],
     assume=lambda v: [*_in_order(_items(v, "1", "2")), *_one_length(_items(v, "1", "2")), *_within(v)],
     claim=_items_said,
@@ -163,7 +190,6 @@ def _neighbours_too(content: Content, start: Any, end: Any) -> tuple[Any, ...]:
 T23_NOTHING_ELSE = Theorem(
     id="T23.items.only",
     sentence="Items without a token in the block do not count, and no item counts twice.",
-    formal="len(keys) == number of items with a token in the block, and each key is (name, offset - start) of one",
     variables={**_item_variables("12"), **_BLOCK},
     assume=lambda v: [*_in_order(_items(v, "1", "2")), *_block(v)],
     claim=_nothing_else,
@@ -181,17 +207,69 @@ T23_LENGTHS = Theorem(
     id="T23.items.lengths",
     sentence="Extra keys determine which part of which item fills each position of a block, also where one identifier "
     "may have several lengths.",
-    formal="keys(x) == keys(y) and start <= t < start + b  =>  an item fills t in x exactly if one does in y",
     variables=_TWO_ITEMS["variables"],
     assume=lambda v: [*_in_order(_items(v, "1")), *_in_order(_items(v, "2")), *_within(v)],
     claim=_lengths_told_apart,
-    controls=_TWO_ITEMS["controls"][:1],
-    bounded="one item in each request: enough to refute it",
-    refuted_on=dict.fromkeys(
-        ("model", "impl", "vllm==0.23.0"),
-        "lengths are in no key: whoever chooses identifiers himself and lets one stand for 4 tokens here and 8 "
-        "there gets the keys and values of the image where the other request has text",
+    controls=(
+        *_TWO_ITEMS["controls"][:1],
+        NegativeControl("lengths do not count", {"extra_keys": _without_lengths}),
     ),
+    bounded="one item in each request: that each has a key of its own is T23.items.any",
+    refuted_on={
+        "vllm==0.23.0": "lengths are in no key: whoever chooses identifiers himself and lets one stand for 4 tokens "
+        "here and 8 there gets the keys and values of the image where the other request has text"
+    },
+)
+
+
+# Items in any order, on any tokens.
+
+
+def _well_formed(v: Any) -> list[Any]:
+    return [every(name >= 1, offset >= 0, length >= 1) for name, offset, length in _items(v, "1", "2")]
+
+
+def _inside(v: Any, item: Any, start: Any) -> Any:
+    return every(item[1] < start + v.b, item[1] + item[2] > start)
+
+
+def _exactly_those(keys: Any, v: Any, start: Any, said: slice) -> list[Any]:
+    """The keys say this much of the items with a token in the block, one after the other as in the request."""
+    expected = [item for item in _items(v, "1", "2") if _inside(v, item, start)]
+    found = _pairs(keys)
+    return [
+        len(found) == len(expected),
+        *(
+            alike(key[said], (text(name), offset - start, length)[said])
+            for key, (name, offset, length) in zip(found, expected, strict=False)
+        ),
+    ]
+
+
+_ALL, _PLACE = slice(3), slice(2)
+
+
+T23_ANY = Theorem(
+    id="T23.items.any",
+    sentence="The keys of a block name each item that has a token in it, with its place and its length, in the order "
+    "of the request, and no other: in whatever order items stand, and however they overlap or nest.",
+    variables={**_item_variables("12"), **_BLOCK},
+    assume=lambda v: [*_well_formed(v), *_block(v)],
+    claim=lambda f, v: _exactly_those(
+        f.extra_keys(Content(items=_items(v, "1", "2")), v.start, v.start + v.b), v, v.start, _ALL
+    ),
+    controls=(
+        NegativeControl("lengths do not count", {"extra_keys": _without_lengths}),
+        NegativeControl("items in the order of their places", {"extra_keys": _by_place}),
+        NegativeControl(
+            "items up to the first that goes on in the next block", {"extra_keys": _up_to_one_that_goes_on}
+        ),
+    ),
+    bounded="two items",
+    refuted_on={
+        "vllm==0.23.0": "keys have no lengths, and items behind one that goes on in the next block are missing "
+        "(T23.items.lengths, T23.overlap)"
+    },
 )
 
 
@@ -205,26 +283,22 @@ def _overlapping_told_apart(f: Any, v: Any) -> Any:
 T23_OVERLAP = Theorem(
     id="T23.overlap",
     sentence="Two requests that differ in an item of the block have different keys, also where items overlap.",
-    formal="offset1 <= offset2 and item 2 has a token in the block and name2 != other  =>  keys(1, 2) != "
-    "keys(1, other)",
     variables={**_item_variables("12"), "other": "number of the identifier in place of item 2", **_BLOCK},
-    assume=lambda v: [
-        *_block(v),
-        *(every(name >= 1, offset >= 0, length >= 1) for name, offset, length in _items(v, "1", "2")),
-        v.other >= 1,
-        v.offset1 <= v.offset2,
-        v.offset2 < v.start + v.b,
-        v.offset2 + v.length2 > v.start,
-    ],
+    assume=lambda v: [*_block(v), *_well_formed(v), v.other >= 1, _inside(v, _items(v, "2")[0], v.start)],
     claim=_overlapping_told_apart,
-    controls=(NegativeControl("items that go on in the next block do not count", {"extra_keys": _whole_items_only}),),
-    refuted_on=dict.fromkeys(
-        ("impl", "vllm==0.23.0"),
-        "the scan stops at the first item that goes on in the next block. A video with its sound is two items on "
-        "the same tokens (Qwen2.5-Omni with use_audio_in_video), so all blocks but the last are named after one of "
-        "them only: two prompts with the same one and different others share those blocks, b tokens each",
+    controls=(
+        NegativeControl("items that go on in the next block do not count", {"extra_keys": _whole_items_only}),
+        NegativeControl(
+            "items up to the first that goes on in the next block", {"extra_keys": _up_to_one_that_goes_on}
+        ),
     ),
+    refuted_on={
+        "vllm==0.23.0": "the scan stops at the first item that goes on in the next block. A video with its sound is "
+        "two items on the same tokens (Qwen2.5-Omni with use_audio_in_video), so all blocks but the last are named "
+        "after one of them only: two prompts with the same one and different others share those blocks, b tokens each"
+    },
     bounded="two items",
+    meaning="A question about a video is never answered from the keys and values of its picture with another sound.",
 )
 
 
@@ -251,42 +325,29 @@ def _wrong_scan(content: Content, start: Any, end: Any, index: int) -> tuple[Any
 T23_SCAN = Theorem(
     id="T23.scan",
     sentence="Where the scan of the block before has stopped is early enough for the next one.",
-    formal="i < index(block)  =>  item i ends with the block or before; all items before i end at or before start  =>  "
-    "keys(block, i) == keys(block, 0)",
     variables={**_item_variables("12"), **_BLOCK},
-    assume=lambda v: [*_in_order(_items(v, "1", "2")), *_block(v)],
+    assume=lambda v: [*_well_formed(v), *_block(v)],
     claim=_scan_goes_on,
     controls=(NegativeControl("an item that goes on is taken for done", {"scanned_keys": _wrong_scan}),),
-    bounded="two items, as T23.items",
+    bounded="two items",
 )
-
-
-def _all_in_keys(f: Any, v: Any) -> Any:
-    items, start = _items(v, "1", "2"), v.known * v.b
-    keys = _pairs(f.resumed_keys(Content(items=items), v.known, v.b))
-    return [
-        implies(
-            every(item[1] < start + v.b, item[1] + item[2] > start),
-            some(*(every(*_same_part(key, item, start)) for key in keys)),
-        )
-        for item in items
-    ]
 
 
 T23_RESUMED = Theorem(
     id="T23.resumed",
-    sentence="Every item of a block that generated tokens have filled stands in the keys of the block.",
-    formal="offset < (known + 1) * b and offset + length > known * b  =>  (name, offset - known * b) in keys",
+    sentence="The keys of a block that generated tokens have filled name each item that has a token in it, no other.",
     variables={**_item_variables("12"), "known": "blocks hashed before", "b": "tokens per block"},
-    assume=lambda v: [*_in_order(_items(v, "1", "2")), v.b >= 1, v.known >= 1],
-    claim=_all_in_keys,
+    assume=lambda v: [*_well_formed(v), v.b >= 1, v.known >= 1],
+    claim=lambda f, v: _exactly_those(
+        f.resumed_keys(Content(items=_items(v, "1", "2")), v.known, v.b), v, v.known * v.b, _PLACE
+    ),
     unroll=2,
     controls=(
         NegativeControl(
             "only the first item is looked at",
             {
                 "resumed_keys": lambda content, known, size: tuple(
-                    (text(name), offset - known * size) for name, offset, _ in content.items[:1]
+                    (text(name), offset - known * size, length) for name, offset, length in content.items[:1]
                 )
             },
         ),
@@ -299,4 +360,12 @@ T23_RESUMED = Theorem(
     },
 )
 
-THEOREMS = (T23_ITEMS, T23_NOTHING_ELSE, T23_LENGTHS, T23_OVERLAP, T23_SCAN, T23_RESUMED)
+THEOREMS = (
+    T23_ITEMS,
+    T23_NOTHING_ELSE,
+    T23_LENGTHS,
+    T23_ANY,
+    T23_OVERLAP,
+    T23_SCAN,
+    T23_RESUMED,
+)

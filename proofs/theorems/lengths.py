@@ -41,7 +41,6 @@ def _monotone(
     return Theorem(
         id=f"T18.{kind}",
         sentence=f"The memory that a request needs never falls when it grows longer: {what}.",
-        formal="need(length) <= need(length + more)",
         variables={
             "length": "tokens of the longest request",
             "more": "further tokens",
@@ -143,13 +142,14 @@ T18_UNIFORM = _monotone(
 )
 
 
-def _found(f: Any, v: Any) -> Any:
-    """A length needs as many bytes; any need that never falls is less than the memory up to some length."""
+def _found(f: Any, v: Any, least: int = 1, most: int = 1) -> Any:
+    """A length needs as many bytes, and from `least` to `most` more: any need that never falls is less than the memory
+    up to some length."""
     longest = f.longest(v.limit, v.memory)
     return [
         every(longest >= 0, longest <= v.limit),
-        implies(longest >= 1, longest <= v.memory),
-        implies(longest < v.limit, longest + 1 > v.memory),
+        implies(longest >= 1, longest + least <= v.memory),
+        implies(longest < v.limit, longest + 1 + most > v.memory),
     ]
 
 
@@ -161,13 +161,29 @@ _SEARCH = {"limit": "most tokens that a request may have", "memory": "bytes of m
 
 T18 = Theorem(
     id="T18",
-    sentence="The search for the longest request that fits finds it; 0 if none does.",
-    formal="longest <= limit; fits(longest) or longest = 0; not fits(longest + 1) or longest = limit",
+    sentence="The search for the longest request that fits beside the null block finds it; 0 if none does.",
     variables=_SEARCH,
     assume=lambda v: [v.limit >= 1, v.limit <= LONGEST],
     claim=_found,
     controls=(
-        NegativeControl("one less", {"longest": lambda limit, memory: max(0, min(limit, memory) - 1)}),
+        NegativeControl("one less", {"longest": lambda limit, memory: max(0, min(limit, memory - 1) - 1)}),
+        NegativeControl("at least one", {"longest": lambda limit, memory: max(1, min(limit, memory - 1))}),
+        NegativeControl("the null block is forgotten", {"longest": lambda limit, memory: max(0, min(limit, memory))}),
+    ),
+    unroll=LONGEST,
+    bounded=_HALVING,
+    refuted_on={
+        "vllm==0.23.0": "a length is said to fit that needs all blocks of the pool, one of which is the null block"
+    },
+)
+T18_SEARCH = Theorem(
+    id="T18.search",
+    sentence="But for the null block, which may count or not, the search finds the longest request that fits.",
+    variables=_SEARCH,
+    assume=lambda v: [v.limit >= 1, v.limit <= LONGEST],
+    claim=lambda f, v: _found(f, v, least=0),
+    controls=(
+        NegativeControl("two less", {"longest": lambda limit, memory: max(0, min(limit, memory) - 2)}),
         NegativeControl("at least one", {"longest": lambda limit, memory: max(1, min(limit, memory))}),
     ),
     unroll=LONGEST,
@@ -176,7 +192,6 @@ T18 = Theorem(
 T18_NOTHING = Theorem(
     id="T18.nothing",
     sentence="The search for the longest request finds 0 where no length is allowed.",
-    formal="limit = 0  =>  longest = 0",
     variables=_SEARCH,
     assume=lambda v: [v.limit == 0],
     claim=_found,
@@ -202,7 +217,6 @@ def _used(f: Any, v: Any) -> Any:
 T24 = Theorem(
     id="T24",
     sentence="Usage is the share of the blocks in use, the null block aside: from 0, all free, to 1, none free.",
-    formal="0 <= usage <= 1; usage * (num_blocks - 1) = num_blocks - 1 - free; 0 for a pool of the null block alone",
     variables={"free": "free blocks", "blocks": "blocks of the pool, the null block included"},
     assume=lambda v: [v.blocks >= 1, v.free >= 0, v.free <= v.blocks - 1],
     claim=_used,
@@ -221,10 +235,12 @@ T24 = Theorem(
     "themselves "
     "floating-point numbers. It is 1 only for free = 0 as long as 1 - free / usable is not rounded to 1, that is, for "
     "pools below 2**53 blocks.",
+    rounding="See what bounds it.",
 )
 
 THEOREMS = (
     T18,
+    T18_SEARCH,
     T18_NOTHING,
     T18_FULL,
     T18_WINDOW,

@@ -1,10 +1,11 @@
 """Blocks for so much memory, and whether they are enough for a request (T17)."""
 
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
 from ..claims import implies, lemma, multiples_ordered, use
-from ..theorem import NegativeControl, Theorem
+from ..theorem import Claim, NegativeControl, Theorem
 
 _PAGES = {"p": "bytes of a page", "q": "bytes of another page"}
 _MEMORY = "bytes of memory, negative if the model took more than there is"
@@ -38,7 +39,6 @@ def _shared_out(f: Any, v: Any) -> Any:
 T17 = Theorem(
     id="T17",
     sentence="The number of blocks is the largest whose pages in all layers fit the memory; it is 0 where none fits.",
-    formal="n * layers * page <= memory < (n + 1) * layers * page, or memory < 0 and n = 0",
     variables={"memory": _MEMORY, "page": "bytes of a page", "layers": "layers that share the memory"},
     assume=lambda v: [v.page >= 1, v.layers >= 1],
     claim=_shared_out,
@@ -71,7 +71,6 @@ def _two_buffers(f: Any, v: Any) -> Any:
 T17_SHARED = Theorem(
     id="T17.shared",
     sentence="Groups of two layers and of one share two buffers: their bytes are those of the blocks that fit.",
-    formal="total = n * 2 * p, n the largest that fits",
     variables={"memory": _MEMORY, "p": _PAGES["p"]},
     assume=lambda v: [v.p >= 1],
     claim=_two_buffers,
@@ -89,7 +88,6 @@ T17_SHARED = Theorem(
 T17_ONE_TYPE = Theorem(
     id="T17.one-type",
     sentence="One group of layers with pages of their own: the bytes of its buffers are those of the blocks that fit.",
-    formal="total = n * (p + q), n the largest that fits, 0 for negative memory",
     variables={"memory": _MEMORY, **_PAGES},
     assume=lambda v: [v.p >= 1, v.q >= 1],
     claim=lambda f, v: _sized(f, v, "size_one_type", v.p + v.q, v.p, v.q),
@@ -112,7 +110,6 @@ T17_SEVERAL_TYPES = Theorem(
     id="T17.several-types",
     sentence="Groups of several types share a buffer wherever their pages are equal; the blocks that fit are counted "
     "so.",
-    formal="total = n * (2 * p + q) for p != q, n * 2 * p for p = q; n the largest that fits, 0 for negative memory",
     variables={"memory": _MEMORY, **_PAGES},
     assume=lambda v: [v.p >= 1, v.q >= 1],
     claim=lambda f, v: _sized(f, v, "size_several_types", _several_block(v), v.p, v.q),
@@ -132,8 +129,8 @@ def whole_blocks(n: Any, page: Any) -> Any:
     return implies(page >= 1, -(-(n * page) // page) == n)
 
 
-def _checked(f: Any, v: Any, role: str, pages: Any, blocks: Any, block: Any, spare: int = 0) -> Any:
-    """The check passes exactly if there are blocks enough: bytes needed, and blocks to be had."""
+def _checked(f: Any, v: Any, role: str, pages: Any, blocks: Any, block: Any) -> tuple[Any, Any]:
+    """Whether the check passes, and how many blocks there are."""
     for page in pages:
         use(whole_blocks, v.n, page)
         if "m" in vars(v):
@@ -141,18 +138,41 @@ def _checked(f: Any, v: Any, role: str, pages: Any, blocks: Any, block: Any, spa
     counts = [v.n, v.m] if "m" in vars(v) else [v.n]
     needed, found = getattr(f, role)(v.memory, *pages, *counts)
     lemma(v.memory < found * block + block, "no further block fits")
-    multiples_ordered(blocks, found, block)
-    multiples_ordered(found + 1, blocks, block)
-    passes, enough = needed <= v.memory, found >= blocks + spare
-    return [implies(passes, enough), implies(enough, passes)]
+    for wanted in (blocks, blocks + 1):
+        multiples_ordered(wanted, found, block)
+        multiples_ordered(found + 1, wanted, block)
+    return needed <= v.memory, found
 
 
-def _checked_plain(f: Any, v: Any, spare: int) -> Any:
-    _divided_twice(v.memory, v.p, 2)
-    return _checked(f, v, "check_plain", [v.p], v.n + v.m, 2 * v.p, spare)
+def _capacity(f: Any, v: Any, role: str, pages: Any, blocks: Any, block: Any) -> Any:
+    """The check asks for the blocks of one request, with or without one for the null block."""
+    passes, found = _checked(f, v, role, pages, blocks, block)
+    return [implies(passes, found >= blocks), implies(found >= blocks + 1, passes)]
+
+
+def _beside_null(f: Any, v: Any, role: str, pages: Any, blocks: Any, block: Any) -> Any:
+    """The check asks for the blocks of one request and the null block."""
+    passes, found = _checked(f, v, role, pages, blocks, block)
+    return [implies(passes, found - 1 >= blocks), implies(found - 1 >= blocks, passes)]
 
 
 _BLOCKS = {"n": "blocks that a request needs in one group", "m": "blocks that it needs in the other"}
+
+
+_ENOUGH = "needed <= memory  =>  num_blocks >= {0}; num_blocks - 1 >= {0}  =>  needed <= memory"
+
+
+def _plain(f: Any, v: Any, claim: Callable[..., Any]) -> Any:
+    _divided_twice(v.memory, v.p, 2)
+    return claim(f, v, "check_plain", [v.p], v.n + v.m, 2 * v.p)
+
+
+def _one(f: Any, v: Any, claim: Callable[..., Any]) -> Any:
+    return claim(f, v, "check_one_type", [v.p, v.q], v.n, v.p + v.q)
+
+
+def _several(f: Any, v: Any, claim: Callable[..., Any]) -> Any:
+    return claim(f, v, "check_several_types", [v.p, v.q], v.n + v.m, _several_block(v))
 
 
 def _positive(v: Any) -> list[Any]:
@@ -161,11 +181,11 @@ def _positive(v: Any) -> list[Any]:
 
 T17_CHECK = Theorem(
     id="T17.check",
-    sentence="The check passes exactly if the pool has the blocks that one request needs.",
-    formal="needed <= memory  <=>  num_blocks >= n + m",
+    sentence="The check passes only if the pool has the blocks that one request needs, and it does if there is one "
+    "more.",
     variables={"memory": _MEMORY, "p": _PAGES["p"], **_BLOCKS},
     assume=_positive,
-    claim=lambda f, v: _checked_plain(f, v, spare=0),
+    claim=lambda f, v: _plain(f, v, _capacity),
     controls=(
         NegativeControl(
             "one group is forgotten",
@@ -182,10 +202,9 @@ T17_CHECK = Theorem(
 T17_CHECK_ONE_TYPE = Theorem(
     id="T17.check-one-type",
     sentence="So it does for one group of layers with pages of their own.",
-    formal="needed <= memory  <=>  num_blocks >= n",
     variables={"memory": _MEMORY, **_PAGES, "n": _BLOCKS["n"]},
     assume=_positive,
-    claim=lambda f, v: _checked(f, v, "check_one_type", [v.p, v.q], v.n, v.p + v.q),
+    claim=lambda f, v: _one(f, v, _capacity),
     controls=(
         NegativeControl(
             "one page is forgotten",
@@ -198,10 +217,9 @@ T17_CHECK_ONE_TYPE = Theorem(
 T17_CHECK_SEVERAL = Theorem(
     id="T17.check-several-types",
     sentence="So it does for groups of several types.",
-    formal="needed <= memory  <=>  num_blocks >= n + m",
     variables={"memory": _MEMORY, **_PAGES, **_BLOCKS},
     assume=_positive,
-    claim=lambda f, v: _checked(f, v, "check_several_types", [v.p, v.q], v.n + v.m, _several_block(v)),
+    claim=lambda f, v: _several(f, v, _capacity),
     controls=(
         NegativeControl(
             "every group pays for a whole tuple of pages",
@@ -223,10 +241,9 @@ T17_CHECK_SEVERAL = Theorem(
 T17_CHECK_STAGE = Theorem(
     id="T17.check-stage",
     sentence="So it does for a pipeline stage whose first group has small pages only.",
-    formal="needed <= memory  <=>  num_blocks >= n + m",
     variables={"memory": _MEMORY, **_PAGES, **_BLOCKS},
     assume=_positive,
-    claim=lambda f, v: _checked(f, v, "check_stage", [v.p, v.q], v.n + v.m, v.p + v.q if v.p != v.q else v.p),
+    claim=lambda f, v: _capacity(f, v, "check_stage", [v.p, v.q], v.n + v.m, v.p + v.q if v.p != v.q else v.p),
     controls=(
         NegativeControl(
             "the pages of the first group are taken for all",
@@ -240,24 +257,62 @@ T17_CHECK_STAGE = Theorem(
     },
 )
 
-_K1 = (
-    "one block is the null block, which is not counted (K-1): a pool that just passes the check stalls a request of "
-    "full "
+_NULL_BLOCK = (
+    "one block is the null block, which is not counted: a pool that just passes the check stalls a request of full "
     "length at its last block"
 )
-T17_NULL = Theorem(
-    id="T17.null-block",
-    sentence="If the check passes, one request has all its blocks, the null block aside.",
-    formal="needed <= memory  =>  num_blocks - 1 >= n + m",
-    variables={"memory": _MEMORY, "p": _PAGES["p"], **_BLOCKS},
-    assume=_positive,
-    claim=lambda f, v: _checked_plain(f, v, spare=1)[0],
-    controls=(
-        NegativeControl("twice the need is not enough", {"check_plain": lambda memory, p, n, m: (4 * p * (n + m), 0)}),
-    ),
-    bounded="Two groups of two layers and one, as T17.shared.",
-    refuted_on={"model": _K1, "impl": _K1, "vllm==0.23.0": _K1},
-    meaning="16 blocks are enough for the check where a request of 64 tokens and blocks of 4 needs 17.",
+
+
+def _null_block(
+    suffix: str, of: str, blocks: str, pages: str, claim: Claim, wrong: Callable[..., Any], bounded: str
+) -> Theorem:
+    role = "check_" + (suffix.replace("-", "_") or "plain")
+    return Theorem(
+        id="T17.null-block" + (f"-{suffix}" if suffix else ""),
+        sentence=f"The check passes exactly if one request has all its blocks beside the null block{of}.",
+        variables={
+            "memory": _MEMORY,
+            **{page: _PAGES[page] for page in pages},
+            **{name: _BLOCKS[name] for name in blocks.split(" + ")},
+        },
+        assume=_positive,
+        claim=claim,
+        controls=(
+            NegativeControl("twice the need is not enough", {role: lambda memory, *rest: (memory, 0)}),
+            NegativeControl("the null block is forgotten", {role: wrong}),
+        ),
+        bounded=bounded,
+        refuted_on={"vllm==0.23.0": _NULL_BLOCK},
+        meaning="A request of 64 tokens and blocks of 4 needs a pool of 17.",
+    )
+
+
+T17_NULL = _null_block(
+    "",
+    "",
+    "n + m",
+    "p",
+    lambda f, v: _plain(f, v, _beside_null),
+    lambda memory, p, n, m: (2 * p * (n + m), max(0, memory // (2 * p))),
+    "Two groups of two layers and one, as T17.shared.",
+)
+T17_NULL_ONE_TYPE = _null_block(
+    "one-type",
+    ", for one group of layers with pages of their own, too",
+    "n",
+    "pq",
+    lambda f, v: _one(f, v, _beside_null),
+    lambda memory, p, q, n: ((p + q) * n, max(0, memory // (p + q))),
+    "Two layers: a block is the sum of the pages.",
+)
+T17_NULL_SEVERAL = _null_block(
+    "several-types",
+    ", for groups of several types, too",
+    "n + m",
+    "pq",
+    lambda f, v: _several(f, v, _beside_null),
+    lambda memory, p, q, n, m: ((2 * p + q) * (n + m), max(0, memory // (2 * p + q))),
+    "Two groups, with pages p, q and p, p.",
 )
 
 
@@ -266,27 +321,24 @@ def _at_once(f: Any, v: Any) -> Any:
     if isinstance(requests, float) and requests == inf:
         return v.n == 0
     use(whole_blocks, v.n, v.page)
-    return [v.n >= 1, requests * v.n == v.blocks]
+    return [v.n >= 1, requests * v.n == v.blocks - 1]
 
 
 CONCURRENCY = Theorem(
     id="T17.concurrency",
-    sentence="The requests that fit at once are the blocks there are by the blocks that one needs; infinitely many "
-    "if it "
-    "needs none.",
-    formal="concurrency * n = num_blocks, or n = 0 and concurrency is infinite",
+    sentence="The requests that fit at once are the blocks beside the null block by the blocks that one needs; "
+    "infinitely many if it needs none.",
     variables={"blocks": "blocks of the pool", "page": "bytes of a page", "n": "blocks that a request needs"},
-    assume=lambda v: [v.blocks >= 0, v.page >= 1, v.n >= 0],
+    assume=lambda v: [v.blocks >= 1, v.page >= 1, v.n >= 0],
     claim=_at_once,
     controls=(
-        NegativeControl(
-            "the null block counts", {"concurrency": lambda blocks, page, n: (blocks + 1) / n if n else inf}
-        ),
+        NegativeControl("the null block counts", {"concurrency": lambda blocks, page, n: blocks / n if n else inf}),
     ),
     bounded="One group of two layers.",
+    rounding="What is printed and compared is a ratio of block counts: the nearest floating-point number to it.",
     refuted_on={
-        "vllm==0.23.0": "a request that needs no block (cross attention without encoder input) is a ZeroDivisionError "
-        "when the engine reports its capacity"
+        "vllm==0.23.0": "the null block is counted as one that requests can use; and a request that needs no block "
+        "(cross attention without encoder input) is a ZeroDivisionError when the engine reports its capacity"
     },
 )
 
@@ -303,7 +355,6 @@ def _split_evenly(f: Any, v: Any) -> Any:
 BLOCKS_FULL = Theorem(
     id="T17.ranks",
     sentence="Full attention takes the fewest blocks that hold the whole sequence on all ranks together.",
-    formal="(n - 1) * b * ranks < length <= n * b * ranks",
     variables={"length": "tokens of the longest request", "ranks": "context-parallel ranks", "b": "tokens per block"},
     assume=lambda v: [v.length >= 0, v.ranks >= 1, v.b >= 1],
     claim=_split_evenly,
@@ -326,6 +377,8 @@ THEOREMS = (
     T17_CHECK_SEVERAL,
     T17_CHECK_STAGE,
     T17_NULL,
+    T17_NULL_ONE_TYPE,
+    T17_NULL_SEVERAL,
     CONCURRENCY,
     BLOCKS_FULL,
 )

@@ -35,7 +35,6 @@ def _least_units(f: Any, v: Any) -> Any:
 CDIV = Theorem(
     id="T17.cdiv",
     sentence="Rounded up is the least number of units that hold so much.",
-    formal="cdiv(x, unit) * unit >= x, and q * unit >= x  =>  q >= cdiv(x, unit)",
     variables={**_X, "q": "any integer"},
     assume=lambda v: [v.unit >= 1],
     claim=_least_units,
@@ -49,7 +48,6 @@ CDIV = Theorem(
 DOWN = Theorem(
     id="T17.down",
     sentence="Rounding down gives the largest multiple not above.",
-    formal="down(x, unit) = q * unit for a q, down(x, unit) <= x < down(x, unit) + unit",
     variables=_X,
     assume=lambda v: [v.unit >= 1],
     claim=lambda f, v: [
@@ -71,7 +69,6 @@ def _smallest_multiple(number: Any, least: Any, unit: Any) -> Any:
 UP = Theorem(
     id="T17.up",
     sentence="Rounding up gives the smallest multiple not below.",
-    formal="up(x, unit) = q * unit for a q, up(x, unit) - unit < x <= up(x, unit)",
     variables=_X,
     assume=lambda v: [v.unit >= 1],
     claim=lambda f, v: _smallest_multiple(f.up(v.x, v.unit), v.x, v.unit),
@@ -105,7 +102,6 @@ _ADDS = (
 PAGE = Theorem(
     id="T17.page",
     sentence="A page of full attention holds one key and one value for every token and head, and nothing else.",
-    formal=_ADDS,
     variables=_WIDTHS,
     assume=_sensible,
     claim=lambda f, v: _counted(f.page_full, v),
@@ -120,7 +116,6 @@ PAGE = Theorem(
 PAGE_WINDOW = Theorem(
     id="T17.page-window",
     sentence="So does a page of sliding-window attention.",
-    formal=_ADDS,
     variables=_WIDTHS,
     assume=_sensible,
     claim=lambda f, v: _counted(f.page_window, v),
@@ -130,7 +125,6 @@ PAGE_WINDOW = Theorem(
 PAGE_CHUNK = Theorem(
     id="T17.page-chunk",
     sentence="A page of chunked local attention holds a key and a value of one width for every token and head.",
-    formal="page_chunk(b, h, d, z) = page(b, h, d, d, z)",
     variables=_LATENT,
     assume=_sensible,
     claim=lambda f, v: f.page_chunk(v.b, v.h, v.d, v.z) == f.page_full(v.b, v.h, v.d, v.d, v.z),
@@ -151,7 +145,6 @@ def _counted_latent(f: Any, v: Any) -> Any:
 PAGE_LATENT = Theorem(
     id="T17.page-latent",
     sentence="A page of latent attention holds one vector for every token and head, and nothing else.",
-    formal="page(1, 1, 0) = 0; a number more adds z, a head more page(1, 1, d), a token more page(1, h, d)",
     variables=_LATENT,
     assume=_sensible,
     claim=_counted_latent,
@@ -165,7 +158,6 @@ PAGE_LATENT = Theorem(
 FOUR_BITS = Theorem(
     id="T17.nvfp4",
     sentence="A row of 4-bit numbers takes a byte for every two and a scale for every 16, begun ones included.",
-    formal="width(0) = 0; width(w + 1) = width(w) + [2 divides w] + [16 divides w]",
     variables={"w": "width of a row, in numbers"},
     assume=lambda v: [v.w >= 0],
     claim=lambda f, v: [
@@ -185,7 +177,6 @@ FOUR_BITS = Theorem(
 FOUR_BITS_SIXTEENS = Theorem(
     id="T17.nvfp4-sixteens",
     sentence="For head sizes that are multiples of 16 a row of 4-bit numbers takes nine bytes for every 16.",
-    formal="width(16 * m) = 9 * m",
     variables={"m": "sixteenth part of the width"},
     assume=lambda v: [v.m >= 0],
     claim=lambda f, v: f.nvfp4_width(16 * v.m) == 9 * v.m,
@@ -196,7 +187,6 @@ FOUR_BITS_SIXTEENS = Theorem(
 PAGE_FOUR_BITS = Theorem(
     id="T17.page-nvfp4",
     sentence="A page of 4-bit numbers is the page of rows that are so many bytes wide.",
-    formal="page_nvfp4(b, h, d, v, z) = page(b, h, width(d), width(v), z)",
     variables=_WIDTHS,
     assume=_sensible,
     claim=lambda f, v: (
@@ -210,7 +200,6 @@ _TOKENS_HEADS = {"b": _WIDTHS["b"], "h": _WIDTHS["h"]}
 SCALES = Theorem(
     id="T17.scales",
     sentence="Scales per token and head take two numbers of four bytes for each.",
-    formal="scales(1, 1) = 2 * 4; a head more adds scales(1, 1), a token more scales(1, h)",
     variables=_TOKENS_HEADS,
     assume=_sensible,
     claim=lambda f, v: [
@@ -224,16 +213,18 @@ SCALES = Theorem(
     ),
 )
 
-_K6 = "one vector per token, and yet two scales are paid for: 4 bytes per token and head are never used (K-6)"
+_TWO_SCALES = "one vector per token, and yet two scales are paid for: 4 bytes per token and head are never used"
 SCALES_LATENT = Theorem(
     id="T17.scales-latent",
     sentence="A latent layer, which keeps one vector per token and head, pays for one scale for each.",
-    formal="scales_latent(b, h) = 4 * b * h",
     variables=_TOKENS_HEADS,
     assume=_sensible,
     claim=lambda f, v: f.scales_latent(v.b, v.h) == 4 * v.b * v.h,
-    controls=(NegativeControl("no scale", {"scales_latent": lambda b, h: 0}),),
-    refuted_on={"model": _K6, "impl": _K6, "vllm==0.23.0": _K6},
+    controls=(
+        NegativeControl("no scale", {"scales_latent": lambda b, h: 0}),
+        NegativeControl("one for the key and one for the value", {"scales_latent": lambda b, h: 8 * b * h}),
+    ),
+    refuted_on={"vllm==0.23.0": _TWO_SCALES},
 )
 
 
@@ -245,7 +236,6 @@ def _all_stored(f: Any, v: Any) -> Any:
 RATIO = Theorem(
     id="T17.ratio",
     sentence="A layer that keeps one vector for `ratio` tokens keeps one for every token of a block, or is refused.",
-    formal="refused, or vectors(b, ratio) >= 1 and vectors(b, ratio) * ratio = b",
     variables={"b": _WIDTHS["b"], "ratio": "tokens per vector"},
     assume=_sensible,
     claim=_all_stored,
@@ -256,13 +246,31 @@ RATIO = Theorem(
     },
 )
 
+
+def _one_for_each(f: Any, v: Any) -> Any:
+    scales = f.scales_compressed(v.b, v.ratio, v.h)
+    return scales is None or scales * v.ratio == 4 * v.b * v.h
+
+
+COMPRESSED_SCALES = Theorem(
+    id="T17.scales-compressed",
+    sentence="A latent layer that keeps one vector for `ratio` tokens pays for one scale for each, or is refused.",
+    variables={**_TOKENS_HEADS, "ratio": "tokens per vector"},
+    assume=_sensible,
+    claim=_one_for_each,
+    controls=(
+        NegativeControl("one for each token", {"scales_compressed": lambda b, ratio, h: 4 * b * h}),
+        NegativeControl("none", {"scales_compressed": lambda b, ratio, h: 0}),
+    ),
+    refuted_on={"vllm==0.23.0": "two for each token, though only every `ratio`-th has a vector"},
+)
+
 _ALIGNED = {"b": _WIDTHS["b"], "d": _WIDTHS["d"], "unit": "alignment, in bytes"}
 
 ALIGNED = Theorem(
     id="T17.aligned",
     sentence="An aligned page is the smallest multiple of the alignment that holds what is stored and what was asked "
     "for.",
-    formal="page = up(max(b * d, padded), unit)",
     variables={**_ALIGNED, "padded": "bytes asked for"},
     assume=_sensible,
     claim=lambda f, v: _smallest_multiple(f.page_aligned(v.b, v.d, v.unit, v.padded), max(v.b * v.d, v.padded), v.unit),
@@ -282,10 +290,9 @@ ALIGNED = Theorem(
 ALIGNED_SCALES = Theorem(
     id="T17.aligned-scales",
     sentence="An aligned page has room for the scales, too.",
-    formal="page = up(b * d + 8 * b, unit)",
     variables=_ALIGNED,
     assume=_sensible,
-    claim=lambda f, v: _smallest_multiple(f.page_aligned_scaled(v.b, v.d, v.unit), v.b * v.d + 8 * v.b, v.unit),
+    claim=lambda f, v: _smallest_multiple(f.page_aligned_scaled(v.b, v.d, v.unit), v.b * v.d + 4 * v.b, v.unit),
     controls=(
         NegativeControl("scales are forgotten", {"page_aligned_scaled": lambda b, d, unit: -(-b * d // unit) * unit}),
     ),
@@ -298,7 +305,6 @@ ALIGNED_SCALES = Theorem(
 COPIED = Theorem(
     id="T17.copied",
     sentence="An aligned layer copied for blocks of another size is the layer built for them.",
-    formal="page(copy(spec(b), other_b)) = up(other_b * d, unit)",
     variables={**_ALIGNED, "other_b": "tokens per block of the copy"},
     assume=_sensible,
     claim=lambda f, v: _smallest_multiple(f.page_copied(v.b, v.d, v.unit, v.other_b), v.other_b * v.d, v.unit),
@@ -320,7 +326,6 @@ def _none_forgotten(f: Any, v: Any) -> Any:
 STATES = Theorem(
     id="T17.states",
     sentence="A block of a layer with states holds all of them, or the layer is refused.",
-    formal="refused, or page = sum of the states' sizes",
     variables={"first": "bytes of one state", "second": "bytes of another"},
     assume=_sensible,
     claim=_none_forgotten,
@@ -334,7 +339,6 @@ STATES = Theorem(
 UNIFORM_COPIED = Theorem(
     id="T17.uniform-copied",
     sentence="Layers of one type copied for blocks of another size all have blocks of that size.",
-    formal="page(copy({one, other}, other_b)) = 2 * other_b * d",
     variables={"b": _WIDTHS["b"], "d": _WIDTHS["d"], "other_b": "tokens per block of the copy"},
     assume=_sensible,
     claim=lambda f, v: f.page_uniform_copied(v.b, v.d, v.other_b) == 2 * v.other_b * v.d,
@@ -360,6 +364,7 @@ THEOREMS = (
     PAGE_FOUR_BITS,
     SCALES,
     SCALES_LATENT,
+    COMPRESSED_SCALES,
     RATIO,
     ALIGNED,
     ALIGNED_SCALES,

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from ..claims import every, implies, some
-from ..quotients import tokens
+from ..claims import some
 from ..roles.one_request import Step
 from ..theorem import NegativeControl, Theorem
+from .states import BOUNDED, CASES, STEP, after_step, any_step
 
 
 def _cdiv(x: Any, y: Any) -> Any:
@@ -96,7 +96,6 @@ def _wrongly(skipped: Any, *, all_candidates: bool = False, taken_anyway: bool =
 T7_FULL = Theorem(
     id="T7.full",
     sentence="Full attention: the first allocation of a request takes as many blocks as predicted.",
-    formal="predicted == candidates touched + blocks taken for external tokens + blocks taken for the step",
     variables=_FRESH,
     assume=any_fresh,
     claim=_foreseen("full", fresh),
@@ -128,7 +127,6 @@ def _past(kind: str, what: str, size: str, wrong: dict[str, Callable[[Step], Any
     return Theorem(
         id=f"T7.{kind}",
         sentence=f"{what}: the first allocation of a request takes as many blocks as predicted.",
-        formal=T7_FULL.formal,
         variables={**_FRESH, "size": size},
         assume=lambda v: [*any_fresh(v), v.size >= 1],
         claim=_foreseen(kind, fresh),
@@ -167,7 +165,6 @@ T7_MAMBA = Theorem(
     id="T7.mamba",
     sentence="State-space layers that keep every state: the first allocation of a request takes as many blocks as "
     "predicted.",
-    formal=T7_FULL.formal + "; slots counts p blocks more",
     variables={**_FRESH, "size": "speculative blocks"},
     assume=lambda v: [*any_fresh(v), *_state_hit(v), v.size >= 0],
     claim=_foreseen("mamba", fresh),
@@ -183,35 +180,34 @@ T7_MAMBA = Theorem(
 )
 
 
-def _foreseen_align(f: Any, v: Any) -> Any:
-    step = fresh(v, tokens)
-    counted_twice = some(False, every(v.external > 0, v.first < v.end))
-    over = f.predicted_align(step) - f.taken_align(step)
-    return [over >= 0, some(counted_twice, over == 0), implies(counted_twice, over == 1)]
-
-
 _NO_ROOM = "the block for a state that comes from outside is not counted: a success that fails for lack of blocks"
 
 T7_ALIGN = Theorem(
     id="T7.align",
     sentence="State-space layers that keep running states only: the first allocation takes as many blocks as "
-    "predicted, or one fewer, which is so exactly if a hit on an eviction candidate and external tokens come together.",
-    formal="predicted - taken == 1 if external > 0 and the state hit is a candidate else 0",
+    "predicted, also where a hit on an eviction candidate and a state from outside come together.",
     variables={**_FRESH, "size": "speculative blocks"},
-    assume=lambda v: [*any_fresh(v), *_state_hit(v), v.size >= 0, v.external <= 2 * v.b, v.new <= v.b],
-    claim=_foreseen_align,
+    assume=lambda v: [
+        *any_fresh(v),
+        *_state_hit(v),
+        v.size >= 0,
+        v.size <= 1,
+        v.hit <= 1,
+        v.external <= v.b,
+        v.new <= v.b,
+    ],
+    claim=_foreseen("align", fresh),
     controls=(
         NegativeControl(
             "the state that comes from outside needs no block",
             {"predicted_align": lambda step: 1 + step.size + _candidates(step)},
         ),
     ),
-    unroll=3,
-    bounded=_SUMS + _SHORT_HIT + "; at most 2 blocks of tokens come from outside and one is computed, since the "
-    "release pads its table in a loop; all that is padded is null",
+    unroll=6,
+    bounded=_SUMS + _SHORT_HIT + "; a hit of 1 block, at most 1 speculative block, 1 block of tokens from outside "
+    "and 1 that is computed: loops go through entries and drafts",
     refuted_on={"vllm==0.23.0": _NO_ROOM},
-    meaning="The one block too many is the hit itself: nothing reads it once later states have come from outside. A "
-    "request may be refused while there is just enough room, never admitted without.",
+    meaning=T7_FULL.meaning,
 )
 
 # A request that goes on.
@@ -248,7 +244,6 @@ T7_RUNNING = Theorem(
     id="T7.running",
     sentence="Every type but one: an allocation of a running request takes as many blocks as predicted, also where its "
     "table is longer than needed, since drafts were rejected.",
-    formal="predicted == max(cdiv(slots, b) - held, 0) == taken; with speculative blocks p more are required",
     variables={**_RUNNING, "size": "window, in tokens, and speculative blocks"},
     assume=lambda v: [*_any_running(v), v.size >= 1],
     claim=_foreseen_running,
@@ -267,48 +262,26 @@ T7_RUNNING = Theorem(
 )
 
 
-def _goes_on(v: Any) -> Step:
-    main = tokens(v.held - v.size, v.y, v.b)
-    return Step(v.b, v.size, held=v.held, known=True, local=main, main=main, slots=main + v.lookahead)
-
-
-def _one_or_none(f: Any, v: Any) -> list[Any]:
-    predicted = f.predicted_align(_goes_on(v))
-    return [predicted == f.taken_align(_goes_on(v)), predicted >= 0, predicted <= 1]
+def _taken_as_foreseen(f: Any, v: Any) -> list[Any]:
+    after = [after_step(f, v, case) for case in CASES if case.p]
+    return [claim for one in after for claim in (one.foreseen == one.taken, one.foreseen >= 0)]
 
 
 T7_RUNNING_ALIGN = Theorem(
     id="T7.running.align",
     sentence="State-space layers that keep running states only: an allocation of a running request takes as many "
-    "blocks as predicted, one or none.",
-    formal="main = (held - p) * b + y: predicted == taken in {0, 1}",
-    variables={
-        "b": "tokens per block",
-        "held": "entries of its table",
-        "y": "tokens after the step beyond the blocks that it has room for; negative where drafts were rejected",
-        "lookahead": "tokens beyond these that drafts may need",
-        "size": "speculative blocks",
-    },
-    assume=lambda v: [
-        v.b >= 1,
-        v.lookahead >= 0,
-        v.size >= 0,
-        v.size <= 2,
-        v.held > v.size,
-        -2 * v.b < v.y,
-        v.y <= 2 * v.b,
-        (v.held - v.size) * v.b + v.y >= 1,
-    ],
-    claim=_one_or_none,
+    "blocks as predicted, and never fewer than none.",
+    variables=STEP,
+    assume=any_step,
+    claim=_taken_as_foreseen,
     controls=(
         NegativeControl(
-            "never below zero is forgotten",
-            {"predicted_align": lambda s: min(_cdiv(s.main, s.b) + s.size - s.held, 1)},
+            "what is there is always enough",
+            claim=lambda f, v: [after_step(f, v, case).taken == 0 for case in CASES if case.p],
         ),
     ),
-    unroll=3,
-    bounded="at most 2 speculative blocks, and a step ends at most 2 blocks from where the table ends, since moving "
-    "and padding are loops; each round does the same to another entry",
+    unroll=6,
+    bounded=BOUNDED,
     refuted_on={
         "vllm==0.23.0": "the prediction is negative where drafts were rejected, and hides as many blocks that another "
         "group needs: an allocation is granted and then fails"
@@ -319,7 +292,6 @@ T7_RUNNING_ALIGN = Theorem(
 T7_UNCACHED = Theorem(
     id="T7.uncached",
     sentence="With caching off a running request is not known as one, and is predicted rightly all the same.",
-    formal="known = False, hit = 0, cdiv(c, b) <= held: predicted == taken",
     variables={
         "b": "tokens per block",
         "held": "entries of its table",
@@ -360,7 +332,6 @@ def _touched(f: Any, v: Any) -> Any:
 T7_CANDIDATES = Theorem(
     id="T7.candidates",
     sentence="The eviction candidates counted in a hit are the blocks that leave the free queue when it is used.",
-    formal="candidates(hit) == free before - free after",
     variables={
         **{f"null_{place}": f"whether entry {place} of the hit is null" for place in _PLACES},
         **{f"held_{place}": f"whether somebody holds block {place} of the hit already" for place in _PLACES},
@@ -392,7 +363,6 @@ def _missing(f: Any, v: Any) -> list[Any]:
 T7_MISSING = Theorem(
     id="T7.missing",
     sentence="The blocks missing from a table are the fewest that make it long enough, and never negative.",
-    formal="missing >= 0; present + missing >= required; missing == 0 or present + missing == required",
     variables={"required": "entries needed", "present": "entries there"},
     assume=lambda v: [v.required >= 0, v.present >= 0],
     claim=_missing,
@@ -411,7 +381,6 @@ def _fits(f: Any, v: Any) -> list[Any]:
 T7_FITS = Theorem(
     id="T7.fits",
     sentence="A request that begins gets as many blocks as its tokens fill, and not one more.",
-    formal="(entries - 1) * b < main <= entries * b",
     variables={"b": "tokens per block", "main": "tokens after the step"},
     assume=lambda v: [v.b >= 1, v.main >= 1],
     claim=_fits,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Literal, NamedTuple
 
+from ..kernel import exhausted
 from ..theorem import Statement, Subject, UnavailableError, Verdict
 from ..watched import Watched
 
@@ -124,7 +125,7 @@ class Agreement(Statement):
     def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
         """Try every sequence of the scopes, on the real code."""
         start = time.perf_counter()
-        verdict = Verdict(self.id, subject.name, "proved")
+        verdict = Verdict(self.id, subject.name, "undecided", bounded=self.bounded)
         try:
             orders: Orders = subject.find("queue_orders")
         except UnavailableError as error:
@@ -139,14 +140,16 @@ class Agreement(Statement):
                     break
         verdict.covered = watched.functions()
         verdict.paths, counterexample = _differs(orders)
-        if counterexample is not None:
+        if counterexample is None:
+            verdict.status = exhausted(self.id, verdict.paths, self.bounded)
+        else:
             blocks, steps = counterexample
             verdict.status, verdict.replayed = "refuted", True
             verdict.counterexample = {"blocks": blocks, "steps": len(steps)}
             verdict.message = f"{steps}: {_shown(orders, blocks, steps)} instead of {listed(blocks, steps)}"
         for wrong, control in _WRONG.items() if with_controls else ():
-            verdict.controls[wrong] = "proved" if _differs(control)[1] is None else "refuted"
-        if "proved" in verdict.controls.values():
+            verdict.controls[wrong] = "undecided" if _differs(control)[1] is None else "refuted"
+        if "undecided" in verdict.controls.values():
             verdict.status, verdict.message = "undecided", f"not every negative control is refuted: {verdict.controls}"
         verdict.seconds = time.perf_counter() - start
         return verdict
@@ -175,7 +178,6 @@ ORDER = Agreement(
     id="T25.order",
     sentence="The free queue reads as a plain list would, after any operations: taken from the front, hit in "
     "the middle, given back to an end in the given order.",
-    formal="take: order[k:]; hit: order without the block; give: order + blocks; give to front: blocks + order",
     bounded="all sequences of 5 steps on 2 blocks and of 4 on 3 blocks, with batches of one; every order that the "
     "queue of 4 blocks can have, and every step from there, with batches of any length. For the linked lists this is "
     "proved for any length by the other theorems of T25; the model has no links, and its queue is tied to theirs here",

@@ -99,7 +99,6 @@ def _wrong_touch(wrong: str) -> Any:
 TOUCH = HeapTheorem(
     id="T26.touch",
     sentence="`touch` adds one reference per entry, and takes what was free out of the queue, but for the null block.",
-    formal="count'(x) = count(x) + entries of x; order' = order without what is touched; free <=> count = 0",
     variables=_PAIR,
     assume=lambda v: [*_pair(v), some(v.p2 < 0, v.p2 == v.p1)],
     claim=_touched,
@@ -169,8 +168,6 @@ _FRONT = {"front": "whether they go to the front"}
 FREE_DIFFERENT = HeapTheorem(
     id="T26.free.different",
     sentence="`free_blocks` takes one reference from each of different blocks; what nobody holds any more queues up.",
-    formal="count' = count - 1; order' = order + [x for x in batch if count'(x) = 0], or to the front; "
-    "free <=> count = 0",
     variables={**_PAIR, **_FRONT},
     assume=lambda v: [*_pair(v), v.p1 < 0, v.p2 < 0, some(v.p1 != v.p2, v.p1 == NULL)],
     claim=_freed(_two),
@@ -203,8 +200,6 @@ def _early_free(pool: Any, blocks: Sequence[Any], prepend: Any = False) -> None:
 FREE = HeapTheorem(
     id="T26.free",
     sentence="`free_blocks` takes one reference per entry; a block that stands in the batch twice queues up once.",
-    formal="count'(x) = count(x) - entries of x; "
-    "order' = order + [x for x in batch, at its last place, if count'(x) = 0], or to the front",
     variables={**_PAIR, **_FRONT},
     assume=lambda v: [*_pair(v), v.p1 < 0, v.p2 < NULL, _enough(v)],
     claim=_freed(_again),
@@ -240,7 +235,6 @@ def _halfway(pool: Any, blocks: Sequence[Any], prepend: Any = False) -> None:
 FREE_REFUSED = HeapTheorem(
     id="T26.free.refused",
     sentence="Giving back more references than there are raises ValueError and changes nothing.",
-    formal="count(x) < entries of x  =>  ValueError, state' = state",
     variables={**_PAIR, **_FRONT},
     assume=lambda v: [*_pair(v), negation(_enough(v))],
     claim=_free_refused,
@@ -264,7 +258,6 @@ def _strange(f: Any, v: Any) -> Any:
 STRANGE = HeapTheorem(
     id="T26.stranger",
     sentence="Touching or giving back a block of another pool raises ValueError and changes nothing.",
-    formal="blocks[x.block_id] is not x  =>  ValueError, state' = state",
     variables={
         **_N,
         "p1": "place of the block before it in the batch, or -2 for one that is held",
@@ -319,7 +312,6 @@ _COUNT = {**_N, "k": "blocks asked for", "caching": "whether caching is on"}
 TAKE = HeapTheorem(
     id="T26.take",
     sentence="`get_new_blocks` hands out the front of the queue, in order, with one reference each and no identity.",
-    formal="result = order[:k], order' = order[k:], count' = 1, identity' = none; free <=> count = 0",
     variables=_COUNT,
     assume=lambda v: [v.k >= 0, v.k <= 2, v.k <= v.n],
     claim=_taken,
@@ -346,7 +338,6 @@ def _unsigned(pool: Any, k: Any) -> None:
 TAKE_REFUSED = HeapTheorem(
     id="T26.take.refused",
     sentence="Asking for more blocks than are free, or for a negative number, raises ValueError and changes nothing.",
-    formal="k > n or k < 0  =>  ValueError, state' = state",
     variables=_COUNT,
     assume=lambda v: [v.n >= 0, (v.k > v.n) | (v.k < 0)],
     claim=_take_refused,

@@ -217,8 +217,9 @@ T3_TABLE_MAMBA = Theorem(
 _TAKEN_BACK = {**_POINTS, "r": "tokens that are taken back"}
 
 
-def _dead_still(skipped: Any, attends: Any, v: Any) -> Any:
-    whole = skipped(v.c) // v.b * v.b
+def _unread_still(skipped: Any, attends: Any, v: Any) -> Any:
+    """Of blocks that are given back with `c` tokens computed, none is read once `r` of them have been taken back."""
+    whole = skipped // v.b * v.b
     return implies(every(v.t < whole, v.q >= v.c - v.r), negation(attends(v.q, v.t)))
 
 
@@ -226,21 +227,36 @@ def _any_taken_back(v: Any) -> list[Any]:
     return [v.b >= 1, v.c >= 0, v.q >= 0, v.t >= 0, v.r >= 0, v.r <= v.c]
 
 
-_UNSOUND = (
-    "blocks are given back that are read again once drafts are rejected (vllm-project/vllm#47728): wrong attention "
-    "output"
-)
+def _may_be_taken_back(v: Any) -> list[Any]:
+    """Drafts, which are computed but not known; or the last known token, where all are computed."""
+    return [*_any_taken_back(v), v.n >= 1, v.w >= 1, v.k >= 1, some(v.r <= v.c - v.n, every(v.r == 1, v.c == v.n))]
 
-T3_OPTIMISTIC = Theorem(
-    id="T3.optimistic",
-    sentence="What a sliding window gives back stays unread even if some computed tokens are taken back.",
-    formal="t < skipped(c) // b * b and q >= c - r => not attends(q, t)",
-    variables={name: _TAKEN_BACK[name] for name in ("c", "q", "t", "b", "r")} | {"w": "window, in tokens"},
-    assume=lambda v: [*_any_taken_back(v), v.w >= 1],
-    claim=lambda f, v: _dead_still(lambda c: f.skipped_sliding(c, v.w), lambda q, t: f.attends_sliding(q, t, v.w), v),
-    controls=(NegativeControl("nothing is skipped but everything", {"skipped_sliding": lambda c, w: c}),),
-    refuted_on=dict.fromkeys(("model", "impl", "vllm==0.23.0"), _UNSOUND),
-    meaning="Under asynchronous scheduling the count that windows skip by must leave out the tokens still in flight.",
+
+def _settled_stay_unread(f: Any, v: Any, settled: Any) -> list[Any]:
+    kept = settled(v.c, v.n)
+    return [
+        kept <= v.c - v.r,
+        _unread_still(f.skipped_sliding(kept, v.w), lambda q, t: f.attends_sliding(q, t, v.w), v),
+        _unread_still(f.skipped_chunked(kept, v.k), lambda q, t: f.attends_chunked(q, t, v.k), v),
+    ]
+
+
+T3_SETTLED = Theorem(
+    id="T3.settled",
+    sentence="Windows and chunks are cut by tokens that are settled, so that what is given back stays unread, whatever "
+    "is taken back: drafts, or the last token of a prompt that was loaded whole, which is computed again.",
+    formal="settled(c, n) <= c - r; t < skipped(settled(c, n)) // b * b and q >= c - r => not attends(q, t)",
+    variables={name: _TAKEN_BACK[name] for name in ("c", "q", "t", "b", "r")}
+    | {"n": "tokens that the request knows", "w": "window, in tokens", "k": "chunk, in tokens"},
+    assume=_may_be_taken_back,
+    claim=lambda f, v: _settled_stay_unread(f, v, f.settled),
+    controls=(NegativeControl("all that is computed", {"settled": lambda c, n: c}),),
+    refuted_on={
+        "vllm==0.23.0": "blocks are given back that are read again once drafts are rejected "
+        "(vllm-project/vllm#47728): wrong attention output"
+    },
+    meaning="Drafts can be rejected at any time: their tokens are known only when they are accepted. Tokens of steps "
+    "that still run count as unsettled, too, where a scheduler says how many they are.",
 )
 
 T3_DRAFTS = Theorem(
@@ -249,14 +265,14 @@ T3_DRAFTS = Theorem(
     formal="t < skipped(max(0, c - p)) and q >= c - r, r <= p => not attends(q, t)",
     variables={name: _TAKEN_BACK[name] for name in ("c", "q", "t", "b", "r")} | {"p": "speculative blocks"},
     assume=lambda v: [*_any_taken_back(v), v.r <= v.p],
-    claim=lambda f, v: _dead_still(lambda c: f.skipped_mamba(max(0, c - v.p)), f.attends_mamba, v),
+    claim=lambda f, v: _unread_still(f.skipped_mamba(max(0, v.c - v.p)), f.attends_mamba, v),
     controls=(
         NegativeControl(
             "one draft more is rejected than was foreseen", assume=lambda v: [*_any_taken_back(v), v.r <= v.p + 1]
         ),
         NegativeControl("drafts are never rejected", {"skipped_mamba": lambda c: c}),
     ),
-    meaning="With T3.nulled.mamba: mamba groups are safe where sliding windows are not (T3.optimistic).",
+    meaning="With T3.nulled.mamba: states are safe without knowing what is settled (T3.settled).",
 )
 
 THEOREMS = (
@@ -266,6 +282,6 @@ THEOREMS = (
     T3_TABLE_SLIDING,
     T3_TABLE_CHUNKED,
     T3_TABLE_MAMBA,
-    T3_OPTIMISTIC,
+    T3_SETTLED,
     T3_DRAFTS,
 )

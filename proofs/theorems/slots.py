@@ -29,7 +29,6 @@ def _slot_formula(f: Any, v: Any) -> Any:
 T21 = Theorem(
     id="T21",
     sentence="A slot determines block and offset, and every block and offset has a slot inside the pool.",
-    formal="s = slot(e, t)  =>  s - e * b == t mod b and e * b <= s < (e + 1) * b <= blocks * b, so s // b == e",
     variables=_SLOT,
     assume=lambda v: [v.b >= 1, v.t >= 0, v.t < v.n * v.b, v.e >= 1, v.e < v.blocks],
     claim=_slot_formula,
@@ -46,7 +45,6 @@ T21 = Theorem(
 T21_REFUSED = Theorem(
     id="T21.refused",
     sentence="A token behind its row, or whose entry is null, has no slot: asking for it is an error.",
-    formal="t >= n * b or e == 0  =>  slot(e, t) raises ValueError",
     variables={name: _SLOT[name] for name in ("e", "t", "b", "n")},
     assume=lambda v: [
         v.b >= 1,
@@ -82,7 +80,6 @@ def _found_again(f: Any, v: Any) -> Any:
 T21_INVERSE = Theorem(
     id="T21.inverse",
     sentence="A layer finds block and entry of a slot again, also where it keeps one entry for several tokens.",
-    formal="b = m * r  =>  place(e * b + o) == (e, o // r) and 0 <= o // r < m",
     variables={
         "e": "block id",
         "o": "offset in the block, in tokens",
@@ -131,8 +128,6 @@ T21_SHARED = Theorem(
     id="T21.shared",
     sentence="Layers of groups with different block sizes share a buffer only if page i of both is the same bytes, and "
     "then different pages do not overlap.",
-    formal="accepted  <=>  page == page2 and size == blocks * page; i != j  =>  [i * page, (i + 1) * page) and "
-    "[j * page2, (j + 1) * page2) are disjoint, inside the buffer",
     variables={
         "b": "tokens per block of one group",
         "c": "tokens per block of the other",

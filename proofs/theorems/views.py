@@ -82,7 +82,6 @@ def _plain_page(f: Any, v: Any) -> Any:
 T21_PAGE = Theorem(
     id="T21.page",
     sentence="Keys and values of a page do not overlap, and end with it, also where they differ in width.",
-    formal="parts(b, h, d, w, z) = [keys, values]: offset + size <= offset of the next, the last <= page",
     variables=_SIZES,
     assume=_positive(*_SIZES),
     claim=_plain_page,
@@ -106,7 +105,6 @@ def _accepted(page: Any, *sizes: Any) -> Any:
 T21_SCALED = Theorem(
     id="T21.page.scaled",
     sentence="Nor do the scales of keys and values behind them, or the page is refused.",
-    formal="parts = [keys, values, key scales, value scales], or ValueError",
     variables={name: _SIZES[name] for name in "bhdw"},
     assume=_positive(*"bhdw"),
     claim=lambda f, v: _accepted(f.scaled_page, v.b, v.h, v.d, v.w, 1),
@@ -117,7 +115,6 @@ T21_SCALED = Theorem(
 T21_PACKED = Theorem(
     id="T21.page.packed",
     sentence="Nor do packed keys and values of four bits with their scales.",
-    formal="parts = [keys, values] with cdiv(d, 2) + cdiv(d, 16) bytes for each token and head",
     variables={name: _SIZES[name] for name in "bhdw"},
     assume=_positive(*"bhdw"),
     claim=lambda f, v: _fit(f.packed_page(v.b, v.h, v.d, v.w, 1)),
@@ -144,7 +141,6 @@ def _latent_page(f: Any, v: Any) -> Any:
 T21_LATENT = Theorem(
     id="T21.page.latent",
     sentence="The one vector that a latent layer keeps ends with the page.",
-    formal="parts = [latent]: offset + size <= page",
     variables={name: _SIZES[name] for name in "bhdz"},
     assume=_positive(*"bhdz"),
     claim=_latent_page,
@@ -156,7 +152,6 @@ T21_LATENT = Theorem(
 T21_STATES = Theorem(
     id="T21.page.states",
     sentence="The states of a Mamba layer do not overlap and end with the page, or the page is refused.",
-    formal="parts = [state 0, state 1, state 2], or ValueError",
     variables={
         "b": _SIZES["b"],
         **{name: f"numbers of state {i}" for i, name in enumerate("xyu")},
@@ -244,7 +239,6 @@ def _dense(pad: int = 0, turned: bool = False) -> Any:
 T21_VIEW = Theorem(
     id="T21.view",
     sentence="Two elements of a view lie in different places of the buffer, all of them inside it.",
-    formal="address(e, i, j, x) == address(f, k, l, m)  =>  (e, i, j, x) == (f, k, l, m); 0 <= address < blocks * page",
     variables=_TWO_PLACES,
     assume=lambda v: [
         *_layout(v),
@@ -274,7 +268,6 @@ def _planes_differ(f: Any, v: Any) -> Any:
 T21_PLANES = Theorem(
     id="T21.planes",
     sentence="No element of the keys lies where one of the values lies.",
-    formal="address of keys(e, i, j, x) != address of values(f, k, l, m)",
     variables=_TWO_PLACES,
     assume=lambda v: [
         *_layout(v),

@@ -7,6 +7,7 @@ methods are.
 
 import inspect
 import linecache
+import textwrap
 from collections.abc import Callable
 from typing import Any
 
@@ -57,7 +58,7 @@ def changed(right: Callable[..., Any], line: str, instead: str = "") -> Callable
 
     ValueError unless the line stands there once. Both are given without their indentation.
     """
-    lines = inspect.getsource(right).splitlines(keepends=True)
+    lines = textwrap.dedent(inspect.getsource(right)).splitlines(keepends=True)
     found = [number for number, text in enumerate(lines) if text.strip() == line]
     if len(found) != 1:
         raise ValueError(f"{right.__name__} has {len(found)} lines that say {line!r}: name one that stands there once")
@@ -66,7 +67,7 @@ def changed(right: Callable[..., Any], line: str, instead: str = "") -> Callable
     # Where `inspect` looks for the source, from which the loop is cut.
     linecache.cache[place] = len(source), None, lines, place
     made: dict[str, Any] = {}
-    exec(compile(source, place, "exec"), globals(), made)
+    exec(compile(source, place, "exec"), right.__globals__, made)
     function: Callable[..., Any] = made[right.__name__]
     return function
 

@@ -5,7 +5,8 @@ import os
 import time
 from collections.abc import Callable
 
-from blockproof.model.answers import Rules
+from blockproof.fuzz.targets.configuration_answers import answer
+from blockproof.fuzz.targets.deviations import DeviatingRules
 
 
 class Modelled:
@@ -14,18 +15,18 @@ class Modelled:
     version = "1.2"
 
     def __init__(
-        self, rules: Rules | None = None, name: str = "modelled", misbehave: Callable[[], object] = int
+        self, rules: DeviatingRules | None = None, name: str = "modelled", misbehave: Callable[[], object] = int
     ) -> None:
         self.name = name
         self.asked: list[str] = []
-        self._rules = rules or Rules()
+        self._answer = rules.answer if rules else answer
         self._misbehave = misbehave
 
     def ask(self, op, inputs):
         self.asked.append(op)
         if op == "num_blocks":
             self._misbehave()
-        return self._rules.answer(op, inputs)
+        return self._answer(op, inputs)
 
     def close(self) -> None:
         pass

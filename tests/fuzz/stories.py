@@ -19,8 +19,9 @@ def shape(*groups, num_blocks=32, max_len=32, **fields):
 class Story:
     """A model whose every answer the shadow memory sees, possibly tampered with on the way."""
 
-    def __init__(self, of, new_memory=ListMemory, tamper=lambda operation, snapshot: None):
-        self.model, self.shadow, self.tamper = Model(of), Shadow(of, new_memory), tamper
+    def __init__(self, of, new_memory=ListMemory, tamper=lambda operation, snapshot: None, policy=None, losses=()):
+        self.model, self.tamper = Model(of, policy), tamper
+        self.shadow = Shadow(of, new_memory, losses=losses)
 
     def __call__(self, *operations):
         for operation in operations:

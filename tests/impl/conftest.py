@@ -32,6 +32,12 @@ class Core:
     def sliding(self, window: int, block_size: int = BLOCK, **fields: Any) -> impl.SlidingWindowSpec:
         return impl.SlidingWindowSpec(block_size, sliding_window=window, **{**LAYOUT, **fields})
 
+    def mla(self, block_size: int = BLOCK) -> impl.MLAAttentionSpec:
+        return impl.MLAAttentionSpec(block_size, **LAYOUT)
+
+    def sliding_mla(self, window: int, block_size: int = BLOCK) -> impl.SlidingWindowMLASpec:
+        return impl.SlidingWindowMLASpec(block_size, sliding_window=window, **LAYOUT)
+
     def chunked(self, chunk: int, block_size: int = BLOCK) -> impl.ChunkedLocalAttentionSpec:
         return impl.ChunkedLocalAttentionSpec(block_size, attention_chunk_size=chunk, **LAYOUT)
 

@@ -167,7 +167,7 @@ def test_one_event_tells_of_a_registered_range(pool: BlockPool, monkeypatch: pyt
     blocks = pool.get_new_blocks(3)
     pool.cache_full_blocks(request(lora_request=adapter), blocks, 1, 3, 2, 5, [False, True])
     assert pool.take_events() == [
-        BlockStored([HASHES[2]], HASHES[0], [2, 3, 4, 5], 2, 3, "GPU", "a", [("a",)], group_idx=5)
+        BlockStored([HASHES[2]], HASHES[0], [2, 3, 4, 5], 2, 3, "GPU", "a", [(("lora", "a", None),)], group_idx=5)
     ]
     assert pool.take_events() == []
 

@@ -128,15 +128,15 @@ def test_max_model_len_is_restored_when_a_spec_fails(counting: Any, raises_uncha
 
 def test_an_estimate_fits_even_if_needs_fall_with_the_length(counting: Any) -> None:
     settings = config(max_model_len=1000)
-    assert impl.estimate_max_model_len(settings, {"a": counting(16, fits_from=900, **LAYOUT)}, 0) == 1000
-    assert impl.estimate_max_model_len(settings, {"a": counting(16, fits_from=1001, **LAYOUT)}, 0) == 0
+    assert impl.estimate_max_model_len(settings, {"a": counting(16, fits_from=900, **LAYOUT)}, PAGE) == 1000
+    assert impl.estimate_max_model_len(settings, {"a": counting(16, fits_from=1001, **LAYOUT)}, PAGE) == 0
     assert settings.model_config.max_model_len == 1000
 
 
 def test_auto_fit_writes_only_a_smaller_length() -> None:
     layers = named(full(), full())
     settings = config(max_model_len=4096, original_max_model_len=-1)
-    impl.get_kv_cache_configs(settings, [layers, layers], [64 * 2 * PAGE, 50 * 2 * PAGE])
+    impl.get_kv_cache_configs(settings, [layers, layers], [64 * 2 * PAGE, 51 * 2 * PAGE])
     assert settings.model_config.max_model_len == 800
     impl.get_kv_cache_configs(settings, [layers], [GIB])
     assert settings.model_config.max_model_len == 800
@@ -202,49 +202,56 @@ def test_sizes_are_whole_numbers_whatever_the_memory_is() -> None:
 # The null block.
 
 
-def test_a_pool_of_exactly_what_is_needed_is_refused_when_strict() -> None:
-    """Sixteen blocks of 4 tokens for 64 tokens: one of them is the null block (K-1)."""
+def test_a_pool_of_exactly_what_is_needed_is_refused_unless_the_null_block_is_left_out() -> None:
+    """Sixteen blocks of 4 tokens for 64 tokens: one of them is the null block [C-17]."""
     layers = named(full(4), full(4))
     settings, block = config(max_model_len=64), 2 * PAGE // 4
-    (made,) = impl.get_kv_cache_configs(settings, [layers], [16 * block])
+    (made,) = impl.get_kv_cache_configs(settings, [layers], [16 * block], strict=False)
     assert made.num_blocks == 16
     with pytest.raises(ValueError, match="largest length that fits is 60"):
-        impl.get_kv_cache_configs(settings, [layers], [16 * block], strict=True)
-    (made,) = impl.get_kv_cache_configs(settings, [layers], [17 * block], strict=True)
-    assert made.num_blocks == 17
-    impl.check_enough_kv_cache_memory(settings, layers, 16 * block)
+        impl.get_kv_cache_configs(settings, [layers], [16 * block])
     with pytest.raises(ValueError, match="largest length that fits is 60"):
-        impl.check_enough_kv_cache_memory(settings, layers, 16 * block, strict=True)
-    impl.check_enough_kv_cache_memory(settings, layers, 17 * block, strict=True)
+        impl.get_kv_cache_configs(settings, [layers], [16 * block - 1], strict=False)
+    (made,) = impl.get_kv_cache_configs(settings, [layers], [17 * block])
+    assert made.num_blocks == 17
+    impl.check_enough_kv_cache_memory(settings, layers, 16 * block, strict=False)
+    with pytest.raises(ValueError, match="largest length that fits is 60"):
+        impl.check_enough_kv_cache_memory(settings, layers, 16 * block)
+    impl.check_enough_kv_cache_memory(settings, layers, 17 * block)
+    assert impl.estimate_max_model_len(settings, layers, 16 * block) == 60
+    assert impl.get_max_concurrency_for_kv_cache_config(settings, made) == 1
 
 
 @pytest.mark.parametrize("layers", MODELS.values(), ids=MODELS)
-def test_strict_asks_one_block_more_of_every_model(layers: dict[str, impl.KVCacheSpec]) -> None:
+def test_every_model_needs_one_block_more_than_a_request_has(layers: dict[str, impl.KVCacheSpec]) -> None:
     settings = config(max_model_len=300)
     groups = impl.get_kv_cache_groups(settings, layers)
     needed = kv_cache_utils._max_memory_usage_bytes_from_groups(settings, groups)
     block = kv_cache_utils._pool_bytes_per_block(groups)
-    impl.get_kv_cache_configs(settings, [layers], [needed + block], strict=True)
+    impl.get_kv_cache_configs(settings, [layers], [needed])
     with pytest.raises(ValueError, match="needs"):
-        impl.get_kv_cache_configs(settings, [layers], [needed + block - 1], strict=True)
-    impl.get_kv_cache_configs(settings, [layers], [needed + block - 1])
+        impl.get_kv_cache_configs(settings, [layers], [needed - 1])
+    impl.get_kv_cache_configs(settings, [layers], [needed - block], strict=False)
 
 
-def test_strict_auto_fit_leaves_room_for_the_null_block() -> None:
+def test_auto_fit_leaves_room_for_the_null_block() -> None:
     layers = named(full(4), full(4))
     settings = config(max_model_len=64, original_max_model_len=-1)
-    impl.get_kv_cache_configs(settings, [layers], [10 * 2 * PAGE // 4], strict=True)
+    impl.get_kv_cache_configs(settings, [layers], [10 * 2 * PAGE // 4])
     assert settings.model_config.max_model_len == 36
     with pytest.raises(ValueError, match="not even one token"):
-        impl.get_kv_cache_configs(settings, [layers], [2 * PAGE // 4], strict=True)
+        impl.get_kv_cache_configs(settings, [layers], [2 * PAGE // 4])
+    settings = config(max_model_len=64, original_max_model_len=-1)
+    impl.get_kv_cache_configs(settings, [layers], [10 * 2 * PAGE // 4], strict=False)
+    assert settings.model_config.max_model_len == 40
 
 
-def test_strict_counts_an_override() -> None:
+def test_the_null_block_counts_in_an_override() -> None:
     layers = named(full(4))
     settings = config(max_model_len=64, num_gpu_blocks_override=16)
-    assert impl.get_kv_cache_configs(settings, [layers], [1])[0].num_blocks == 16
+    assert impl.get_kv_cache_configs(settings, [layers], [1], strict=False)[0].num_blocks == 16
     with pytest.raises(ValueError, match="max_model_len 64"):
-        impl.get_kv_cache_configs(settings, [layers], [GIB], strict=True)
+        impl.get_kv_cache_configs(settings, [layers], [GIB])
 
 
 # Names of older releases, and names that only tests import.
@@ -304,9 +311,9 @@ PARAMETERS = {
     "_pool_bytes_per_block": "kv_cache_groups",
     "_project_kv_cache_groups_to_worker": "global_kv_cache_groups, worker_spec",
     "_report_kv_cache_config": "vllm_config, kv_cache_config",
-    "check_enough_kv_cache_memory": "vllm_config, kv_cache_spec, available_memory, *, strict=False",
+    "check_enough_kv_cache_memory": "vllm_config, kv_cache_spec, available_memory, *, strict=True",
     "create_kv_cache_group_specs": "kv_cache_spec, grouped_layer_names",
-    "get_kv_cache_configs": "vllm_config, kv_cache_specs, available_memory, *, strict=False",
+    "get_kv_cache_configs": "vllm_config, kv_cache_specs, available_memory, *, strict=True",
     "get_num_blocks": "vllm_config, num_layers, available_memory, page_size",
     "is_kv_cache_type_attention_free": "kv_cache_spec",
     "max_memory_usage_bytes": "vllm_config, kv_cache_specs",

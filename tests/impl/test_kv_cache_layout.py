@@ -39,7 +39,7 @@ LAYOUTS = [
     ),
     (
         mla(dtype=INT8, head_size=8, kv_quant_mode=impl.KVQuantMode.FP8_PER_TOKEN_HEAD, compress_ratio=2),
-        4 * 8 + 8 * 8,
+        4 * 8 + 4 * 4,
         {"latent": (0, (4, 1, 8)), "scales": (32, (4, 1))},
     ),
     (

@@ -48,6 +48,72 @@ def test_the_gate_counts_a_window_only_as_far_as_it_is_held(core: Any) -> None:
         request.num_computed_tokens += 4
 
 
+def test_the_gate_leaves_what_is_reserved_for_others(core: Any) -> None:
+    manager = core.manager(core.full(), num_blocks=5)
+    gate = {"full_sequence_must_fit": True}
+    assert manager.allocate_slots(core.request("a", 12), 4, reserved_blocks=2, **gate) is None
+    assert manager.allocate_slots(core.request("a", 12), 4, reserved_blocks=1, **gate) is not None
+
+
+def test_the_gate_counts_lookahead(core: Any) -> None:
+    manager = core.manager(core.full(), num_blocks=4)
+    gate = {"full_sequence_must_fit": True}
+    assert manager.allocate_slots(core.request("a", 12), 4, num_lookahead_tokens=1, **gate) is None
+    window = core.manager(core.sliding(5), num_blocks=5, max_num_batched_tokens=4)
+    for lookahead, fits in ((5, False), (4, True)):
+        new = window.allocate_slots(core.request("a", 40), 4, num_lookahead_tokens=lookahead, **gate)
+        assert (new is not None) == fits, lookahead
+
+
+@pytest.mark.parametrize(("room", "fits"), [(3, False), (4, True)])
+def test_the_gate_counts_new_blocks_behind_a_long_hit(core: Any, room: int, fits: bool) -> None:
+    # Of a hit of 10 blocks only the last is read; with it a step of 8 tokens and a window of 5 hold 4 blocks at most.
+    manager = core.manager(core.sliding(5), num_blocks=30, max_num_batched_tokens=8)
+    first = core.request("a", 41)
+    core.run(manager, first)
+    manager.free(first)
+    again = core.request("b", 60)
+    hit, tokens = manager.get_computed_blocks(again)
+    assert (tokens, [block.is_null for block in hit.blocks[0]]) == (40, [True] * 9 + [False])
+    new = manager.allocate_slots(again, 8, tokens, hit, full_sequence_must_fit=True, reserved_blocks=29 - room)
+    assert (new is not None) == fits
+
+
+def test_tokens_of_a_running_step_keep_their_window(core: Any) -> None:
+    manager = core.manager(core.sliding(5), num_blocks=10)
+    request = core.request("a", 13)
+    manager.allocate_slots(request, 8)
+    request.num_computed_tokens, request.num_in_flight_tokens = 8, 8
+    manager.allocate_slots(request, 2)
+    assert manager.get_block_ids("a") == ([1, 2, 3],)
+    request.num_computed_tokens, request.num_in_flight_tokens = 10, 2
+    manager.allocate_slots(request, 2)
+    assert manager.get_block_ids("a") == ([0, 2, 3],)
+
+
+def test_drafts_that_count_as_computed_do_not_move_the_window(core: Any) -> None:
+    manager = core.manager(core.sliding(5), num_blocks=10)
+    request = core.request("a", 8)
+    manager.allocate_slots(request, 8)
+    request.num_computed_tokens = 8
+    request.append_output_token_ids(0)
+    manager.allocate_slots(request, 5)  # a token and four drafts
+    request.num_computed_tokens = 13
+    manager.allocate_slots(request, 1)
+    assert manager.get_block_ids("a") == ([0, 2, 3, 4],)
+    manager.remove_skipped_blocks("a", 13)  # called directly, it believes what it is told
+    assert manager.get_block_ids("a") == ([0, 0, 3, 4],)
+
+
+@pytest.mark.parametrize("spec", ["sliding", "chunked"])
+def test_a_prompt_loaded_as_a_whole_keeps_what_its_last_token_reads(core: Any, spec: str) -> None:
+    manager = core.manager(core.sliding(5) if spec == "sliding" else core.chunked(4))
+    request = core.request("a", 8)
+    manager.allocate_slots(request, 0, num_external_computed_tokens=8, delay_cache_blocks=True)
+    # The query at 7 is computed again: it reads from token 3 on, or from 4 on.
+    assert manager.get_block_ids("a") == ([1, 2] if spec == "sliding" else [0, 1],)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -149,9 +215,10 @@ def test_eagle_never_makes_a_state_hit_longer_than_the_others(core: Any) -> None
     manager = core.manager(core.full(), core.mamba("all"), use_eagle=True)
     core.run(manager, core.request("a", 16))
     manager.new_step_starts()
+    # Drafts read the block of the tokens 12..15, the last of which is computed again; of the states they need none.
     hit, tokens = manager.get_computed_blocks(core.request("b", 16))
-    assert tokens == 8
-    assert [len(blocks) for blocks in hit.blocks] == [2, 2]
+    assert tokens == 12
+    assert [len(blocks) for blocks in hit.blocks] == [3, 3]
 
 
 def test_a_hybrid_of_block_sizes_aligns_its_hits(core: Any) -> None:

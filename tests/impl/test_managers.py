@@ -71,14 +71,15 @@ def test_a_window_gives_back_what_left_it(core: Any) -> None:
     assert queue(manager) == [4, 5, 1]
 
 
-def test_a_window_of_one_token_registers_nothing_yet_a_hit_wants_one_block(core: Any) -> None:
+def test_a_window_of_one_token_reads_nothing_and_hits_without_any_block(core: Any) -> None:
     manager = core.manager(core.sliding(1))
-    core.run(manager, core.request("a", 8))
-    assert manager.get_computed_blocks(core.request("b", 9))[1] == 0
-    pool = manager.block_pool
-    pool.cache_full_blocks(core.request("c", 8), pool.blocks[1:3], 1, 2, 4, 0)
-    hit, tokens = manager.get_computed_blocks(core.request("b", 9))
-    assert (hit.get_block_ids(), tokens) == (([0, 2],), 8)
+    request = core.request("a", 9)
+    hit, tokens = manager.get_computed_blocks(request)
+    assert (hit.get_block_ids(), tokens) == (([0, 0],), 8)
+    core.run(manager, request)
+    assert tables(manager, "a") == ([0, 0, 1],)
+    decode(manager, request, 3)
+    assert len(manager.block_pool.cached_block_hash_to_block) == 0
 
 
 def test_a_window_hit_needs_only_the_window(core: Any) -> None:
@@ -120,6 +121,16 @@ def test_a_chunk_counts_what_lies_before_it_as_hit(core: Any) -> None:
     core.run(manager, core.request("a", 16))
     hit, tokens = manager.get_computed_blocks(core.request("b", 13))
     assert (hit.get_block_ids(), tokens) == (([0, 0, 1],), 12)
+
+
+def test_a_chunk_that_begins_inside_a_block_is_read_from_there(core: Any) -> None:
+    # A hit of 8 tokens needs nothing of chunk 6..11 but block 1, which holds the tokens 6 and 7.
+    manager = core.manager(core.chunked(6))
+    assert manager.get_computed_blocks(core.request("a", 10))[1] == 0
+    core.run(manager, core.request("a", 10))
+    manager.evict_blocks({1})
+    hit, tokens = manager.get_computed_blocks(core.request("b", 10))
+    assert (hit.get_block_ids(), tokens) == (([0, 2],), 8)
 
 
 def test_the_chunked_cap_covers_a_chunk_that_begins_inside_a_block(core: Any) -> None:
@@ -200,10 +211,10 @@ def test_align_counts_the_state_that_comes_from_outside(core: Any, free: int) ->
 def test_an_align_prediction_never_hides_the_demand_of_another_group(core: Any) -> None:
     manager = core.manager(core.full(), core.mamba("align", speculative=2))
     single = manager.coordinator.single_type_managers[1]
-    request = core.request("a", 20)
-    manager.allocate_slots(request, 20)
+    request = core.request("a", 18)
+    manager.allocate_slots(request, 18)
     assert len(single.req_to_blocks["a"]) == 7
-    assert single.get_num_blocks_to_allocate("a", 4, [], 4, 4) == 0
+    assert single.get_num_blocks_to_allocate("a", 4, [], 4, 4) == 0  # what stands further right serves
 
 
 def test_sinks_are_set_aside_once(core: Any) -> None:

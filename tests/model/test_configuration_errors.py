@@ -1,8 +1,9 @@
 """What each rule of configurations says to bad input, and where its border lies; questions that are none."""
 
 import pytest
-from blockproof.model.answers import Rules
-from blockproof.model.layers import Kind, Layer
+from blockproof.fuzz.targets.configuration_answers import answer
+from blockproof.model.config.capacity import Rules
+from blockproof.model.config_json import Layer, Spec
 
 from .questions import (
     C4,
@@ -58,7 +59,7 @@ def test_an_aligned_page_counts_scales_and_a_given_padding():
     assert size(mla(alignment=200)) == 400
     assert size(mla(alignment=200, page_size_padded=401)) == 600
     assert size(mla(alignment=200, kv_quant_mode="FP8_PER_TOKEN_HEAD")) == 400
-    assert size(mla(alignment=100, kv_quant_mode="FP8_PER_TOKEN_HEAD")) == 400
+    assert size(mla(alignment=64, kv_quant_mode="FP8_PER_TOKEN_HEAD")) == 320
     assert page(mla(alignment=256))["page_size_padded"] is None
     assert ask("resize", {"spec": mla(alignment=200), "block_size": 32})["page_size_bytes"] == 600
 
@@ -67,7 +68,7 @@ def test_memory_that_cannot_be_told():
     for raw, parallel in ((window(), "decode"), (window(), "prefill"), (chunk(), "decode"), (chunk(), "prefill")):
         settings = {f"{parallel}_context_parallel_size": 2}
         assert ask("max_memory", {"spec": raw, "vllm_config": settings, "max_model_lens": [1]}) == "AssertionError"
-    base = spec(Kind.ATTENTION)
+    base = spec(Spec.ATTENTION)
     assert ask("max_memory", {"spec": base, "vllm_config": {}, "max_model_lens": [1]}) == "NotImplementedError"
     assert ask("admission_cap", {"spec": full(), "draws": [[1, 1]]}) == "AttributeError"
 
@@ -96,8 +97,8 @@ def test_what_is_one_type():
 
 
 def test_a_class_without_a_manager_is_an_error_only_among_its_like():
-    encoder = spec(Kind.ENCODER)
-    assert verdict(encoder, spec(Kind.ENCODER, heads=2))["type"] == {"raises": "AssertionError"}
+    encoder = spec(Spec.ENCODER)
+    assert verdict(encoder, spec(Spec.ENCODER, heads=2))["type"] == {"raises": "AssertionError"}
     assert verdict(encoder, full(), encoder)["type"] is verdict(full(), encoder)["type"] is False
     assert verdict()["type"] is False
     assert verdict()["spec"] is True
@@ -168,11 +169,11 @@ def test_eagle_marks_the_group_of_the_last_layer():
 
 def test_memory_that_is_too_little():
     inputs = model(full(), max_model_len=100)
-    need = ask("needed", inputs)["sum_over_layers"]
+    need = ask("needed", inputs)["sum_over_layers"] + size(full())  # and the null block
     assert ask("check_memory", inputs, available_memory=need) is None
     assert ask("check_memory", inputs, available_memory=need - 1) == "ValueError"
-    assert ask("check_memory", model(cross()), available_memory=0) == "ValueError"
-    assert ask("check_memory", model(cross()), available_memory=1) is None
+    assert ask("check_memory", model(cross()), available_memory=size(cross()) - 1) == "ValueError"
+    assert ask("check_memory", model(cross()), available_memory=size(cross())) is None
     assert ask("estimate", model(full(), max_model_len=0), available_memory=10**9)["estimate"] == 0
 
 
@@ -190,8 +191,8 @@ def test_workers_that_do_not_go_together():
     assert configs([full(), full(heads=2)], [first, second], [10**6] * 2) == "AssertionError"
     assert configs([full()], [first, first], [10**6]) == "ValueError"
     assert configs([full()], [], []) == "ValueError"
-    assert configs([spec(Kind.ENCODER)], [first], [10**6]) == "ValueError"
-    assert configs([cross()], [first], [511]) == "ValueError"  # enough for a need of nothing, and no block
+    assert configs([spec(Spec.ENCODER)], [first], [10**6]) == "ValueError"
+    assert configs([cross()], [first], [511]) == "ValueError"  # nothing is needed, and yet no null block fits
 
 
 def test_a_worker_without_layers_is_told_the_common_number_of_blocks():
@@ -204,8 +205,8 @@ def test_a_worker_without_layers_is_told_the_common_number_of_blocks():
 
 def test_an_override_is_taken_for_the_memory_it_needs():
     layers = [["l0", "s0"]]
-    assert configs([full()], [layers], [1], num_gpu_blocks_override=64)["workers"][0]["num_blocks"] == 64
-    assert configs([full()], [layers], [10**9], num_gpu_blocks_override=63) == "ValueError"
+    assert configs([full()], [layers], [1], num_gpu_blocks_override=65)["workers"][0]["num_blocks"] == 65
+    assert configs([full()], [layers], [10**9], num_gpu_blocks_override=64) == "ValueError"
     assert configs([full()], [layers], [10**9], num_gpu_blocks_override=0) == "ValueError"
 
 
@@ -213,17 +214,16 @@ def test_auto_fit_takes_the_worker_with_the_least_room():
     layers = [["l0", "s0"], ["l1", "s0"]]
     settings = {"max_model_len": 10_000, "original_max_model_len": -1}
     made = configs([full()], [layers[:1], layers[1:]], [512 * 20, 512 * 10 + 1], **settings)
-    assert (made["max_model_len"], made["scheduler"]["num_blocks"]) == (160, 10)
-    assert configs([full()], [layers], [1023], **settings) == "ValueError"
+    assert (made["max_model_len"], made["scheduler"]["num_blocks"]) == (144, 10)
+    assert configs([full()], [layers], [2 * 1024 - 1], **settings) == "ValueError"
 
 
 def test_a_layer_that_was_lost_is_noticed():
-    class Loses(Rules):
-        def groups(self, config, layers):
-            return super().groups(config, {name: x for name, x in layers.items() if name != "l1"})
+    def groups(r, config, layers):
+        return Rules.groups(r, config, {name: x for name, x in layers.items() if name != "l1"})
 
     inputs = {**model(full(), full()), "workers": [[["l0", "s0"], ["l1", "s1"]]], "available_memory": [10**9]}
-    assert Loses().answer("configs", inputs) == {"raises": "AssertionError"}
+    assert answer("configs", inputs, Rules(groups=groups)) == {"raises": "AssertionError"}
 
 
 def test_the_scheduler_sees_one_spec_a_group_and_any_eagle_mark():
@@ -239,7 +239,7 @@ def test_the_scheduler_sees_one_spec_a_group_and_any_eagle_mark():
 
 def test_an_unknown_question_is_refused():
     with pytest.raises(ValueError, match=r"expected one of page, .*, got 'pages'"):
-        Rules().answer("pages", {})
+        answer("pages", {})
 
 
 def test_malformed_inputs_are_not_answered():
@@ -252,4 +252,4 @@ def test_malformed_inputs_are_not_answered():
 
 
 def test_a_spec_of_another_class_is_another_spec():
-    assert Layer(Kind.FULL, 16) != Layer(Kind.TQ, 16)
+    assert Layer(Spec.FULL, 16) != Layer(Spec.TQ, 16)

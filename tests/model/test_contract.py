@@ -9,13 +9,11 @@ from blockproof.model.core import Model
 from blockproof.model.legal import allows, misuse
 from blockproof.model.ops import (
     NULL,
-    Advance,
     Allocate,
     Done,
     Failed,
     Free,
     Group,
-    ReadTable,
     Refused,
     Reset,
     Shape,
@@ -23,6 +21,7 @@ from blockproof.model.ops import (
     Take,
 )
 from blockproof.model.snapshot import Snapshot
+from blockproof.model.tables import Policy, predicted
 
 from .running import core, done, runs, steps
 
@@ -60,7 +59,7 @@ def test_a_refusal_changes_nothing_but_skipped_blocks():
 class TakesBeforeItRefuses(Model):
     """Hands the hit over before it knows whether the rest fits."""
 
-    def predicted(self, plan, *, capped):
+    def predicted(self, plan, *, capped=False):
         demand = super().predicted(plan, capped=capped)
         if demand > self.state.num_free() > 0:
             self.state.take(1)
@@ -111,7 +110,7 @@ def test_after_the_drain_the_pool_is_whole(name):
             assert len(set(last.free)) == len(last.free), where
         after = model.snapshot()
         assert sorted(after.free + model.state.sinks) == list(range(1, model.shape.num_blocks)), where
-        assert not any([*after.tables, *after.registered, model.mamba_started]), where
+        assert not any([*after.tables, *after.registered]), where
 
 
 def test_a_run_is_the_same_every_time():
@@ -128,7 +127,7 @@ def test_a_run_is_the_same_every_time():
 class Predicting(Model):
     """Keeps the last prediction, and the free count at that time."""
 
-    def predicted(self, plan, *, capped):
+    def predicted(self, plan, *, capped=False):
         self.prediction = super().predicted(plan, capped=capped)
         self.free_then = self.state.num_free()
         return self.prediction
@@ -142,28 +141,24 @@ def inexact(kind):
                 assert isinstance(model, Predicting)
                 taken = model.free_then - after.num_free
                 if taken != model.prediction:
-                    aligned = any(isinstance(rule, Mamba) and rule.align for rule in model.rules)
-                    yield where, operation, model.prediction, taken, aligned
+                    yield where, operation, model.prediction, taken
 
 
 def test_the_prediction_is_the_number_of_blocks_that_leave_the_free_queue():
-    """But for a hit of align mode that external tokens pass by: its block counts, though nobody takes it."""
-    for where, operation, predicted, taken, aligned in inexact(Predicting):
-        assert predicted > taken, where
-        assert aligned, where
-        assert operation.hit, where
-        assert operation.external, where
+    assert list(inexact(Predicting)) == []
 
 
-class ForgetsCandidates(Predicting):
-    """Eviction candidates among the hit are not counted."""
+def forgets_candidates(shape):
+    """A model that does not count eviction candidates among the hit."""
 
-    def predicted_in(self, group, plan, counts, capped):
-        return super().predicted_in(group, plan, [1] * len(counts), capped)
+    def without(core, group, plan, counts, capped):
+        return predicted(core, group, plan, [1] * len(counts), capped)
+
+    return Predicting(shape, Policy(predicted=without))
 
 
 def test_a_prediction_without_eviction_candidates_is_found_inexact():
-    assert next(inexact(ForgetsCandidates), None) is not None
+    assert next(inexact(forgets_candidates), None) is not None
 
 
 def test_freeing_twice_or_an_unknown_request_changes_nothing():
@@ -188,28 +183,17 @@ def test_a_reset_is_refused_while_a_block_is_in_use():
     assert model.snapshot().num_identities == 0
 
 
-def test_an_align_mode_table_without_drafts_holds_the_running_state_and_the_one_before_at_most():
-    """T15 for p = 0."""
-    most = 0
-    for model, workload, where in runs(("mamba", "full+mamba", "full+mamba+mamba"), 60):
+def test_an_align_mode_table_holds_the_running_states_and_one_more_at_most():
+    """T15."""
+    most = {0: 0, 1: 0, 2: 0}
+    for model, workload, where in runs(("mamba", "full+mamba", "full+mamba+mamba"), 120):
         for _, _, _, after in steps(model, workload):
             for rule, tables in zip(model.rules, after.tables, strict=True):
-                if isinstance(rule, Mamba) and rule.align and not rule.p:
+                if isinstance(rule, Mamba) and rule.align:
                     held = [sum(block != NULL for block in table) for table in tables.values()]
-                    assert max(held, default=0) <= 2, where
-                    most = max(most, *held, 0)
-    assert most == 2
-
-
-def test_an_align_mode_table_with_drafts_can_hold_more_than_its_memory_bound():
-    """The counterexample to T15, in the model as in the release: steps of one token in blocks of one."""
-    model = core(Group("mamba", 1, mamba_mode="align", speculative_blocks=2), num_blocks=12)
-    done(model, Submit("a", (0, 1, 1)))
-    done(model, Allocate("a", 3))
-    for token in (1, 1):
-        done(model, Advance("a", (token,)))
-        done(model, Allocate("a", 1))
-    assert done(model, ReadTable("a")) == ((NULL, NULL, 1, 2, 3, 4, 5),)  # 5 states, where 2 + p = 4 are budgeted
+                    assert max(held, default=0) <= 2 + rule.p, where
+                    most[rule.p] = max(most[rule.p], *held, 0)
+    assert most == {0: 2, 1: 3, 2: 4}
 
 
 FULL = Group("full", 2)

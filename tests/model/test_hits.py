@@ -1,55 +1,49 @@
 """A hit is the longest length that the definition allows, by trying every length (core.md §7; S7, T13, T14).
 
-The definition asks attention, not the search: a length is a hit if every token that the query behind it reads lies in a
-registered block of this very content. Models get into many states by random workloads.
+The definition here asks attention about tokens, not blocks: a length is a hit if every token that the query behind it
+reads lies in a registered block of this very content. Models get into many states by random workloads.
 """
 
+from itertools import product
+from typing import Any
+
 import pytest
-from blockproof.model.attention import Chunked, Mamba
+from blockproof.model import lookup
+from blockproof.model.attention import Cross, Mamba, rules_for
 from blockproof.model.core import Model
-from blockproof.model.lookup import Coordinator
-from blockproof.model.ops import NULL, Advance, Allocate, Free, Group, Lookup, Submit
+from blockproof.model.ops import NULL, Advance, Allocate, Evict, Free, Group, Kind, Lookup, Shape, Submit
+from blockproof.model.tables import Policy, hit
 
 from .running import core, done, runs, steps
 
 
-def needed(rule, n, limit, eagle):
-    """Blocks that must be registered for a hit of `n` tokens."""
-    if isinstance(rule, Mamba):
-        return {n // rule.b - 1} if n else set()
-    if isinstance(rule, Chunked):  # core.md §7: what the chunk of the last possible query does not reach counts as hit
-        return set(range(rule.skipped(limit) // rule.b, n // rule.b))
-    read = {t // rule.b for t in range(n) if rule.attends(n, t)} | ({n // rule.b} if eagle else set())
-    return read or ({n // rule.b - 1} if n else set())  # a window of one token still asks for one block
+def needed(rule, n):
+    """Blocks that a hit of `n` tokens needs: those of tokens that are read, and the one behind for drafts."""
+    return {t // rule.b for t in range(n) if rule.attends(n, t)} | ({n // rule.b} if rule.behind else set())
 
 
 def longest(model, name):
     """Tokens of the longest hit, by trying every length from the longest on."""
-    request, rule = model.requests[name], model.rules[0]
+    request = model.requests[name]
     if request.submit.skip_lookup or not model.shape.caching:
         return 0
-    limit, registered = len(request.tokens) - 1, set(model.state.identity.values())
-    eagle = 0 in model.coordinator.eagle_groups and not isinstance(rule, Mamba)
-    least = rule.skipped(limit) // rule.b * rule.b if isinstance(rule, Chunked) else 0
-    for n in range(limit // rule.b * rule.b, least, -rule.b):
-        blocks = needed(rule, n, limit, eagle)
-        inside = all((i + 1) * rule.b <= limit for i in blocks)
-        if inside and all((0, model.identities_of(request, i)) in registered for i in blocks):
+    registered, size = set(model.state.identity.values()), model.shape.hash_block_size
+
+    def there(group, i):
+        last = (i + 1) * model.rules[group].b // size - 1
+        return last < len(request.chain) and (group, request.chain[last]) in registered
+
+    for n in range(len(request.tokens) - 1, 0, -1):
+        if n % model.alignment == 0 and all(there(g, i) for g, rule in enumerate(model.rules) for i in needed(rule, n)):
             return n
-    return least
-
-
-class Observed(Model):
-    """Keeps what a lookup has to be held against."""
-
-    def identities_of(self, request, i):
-        return self.coordinator.identity(request.chain, self.rules[0], i)
+    return 0
 
 
 SINGLE = ("full", "mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba")
+SEVERAL = ("full+sliding", "full+mamba", "full+chunked", "sliding+sliding", "full+sliding+mamba", "full+mla")
 
 
-def lookups(name, kind=Observed, seeds=40):
+def lookups(name, kind=Model, seeds=40):
     """Lookups of random runs: the model before it, and its value."""
     for model, workload, where in runs((name,), seeds, kind=kind):
         for operation, _, outcome, _ in steps(model, workload, 150):
@@ -57,57 +51,54 @@ def lookups(name, kind=Observed, seeds=40):
                 yield model, operation.request, outcome.value, where
 
 
-@pytest.mark.parametrize("name", SINGLE)
+@pytest.mark.parametrize("name", [*SINGLE, *SEVERAL])
 def test_a_hit_is_the_longest_length_that_the_definition_allows(name):
     lengths = []
     for model, request, (tokens, _), where in lookups(name):
         assert tokens == longest(model, request), where
         lengths.append(tokens)
-    assert sum(tokens > 0 for tokens in lengths) >= 15, "too few hits to say anything"
-    assert sum(tokens == 0 for tokens in lengths) >= 15, "too few misses to say anything"
+    assert sum(tokens > 0 for tokens in lengths) >= 10, "too few hits to say anything"
+    assert sum(tokens == 0 for tokens in lengths) >= 10, "too few misses to say anything"
 
 
-class Short(Coordinator):
-    """Gives the last block of a hit away."""
+def limited(more):
+    """Models whose lookup looks at a request that is longer by so many tokens."""
 
-    def longest_hit(self, query, reached):
-        return super().longest_hit(query._replace(limit=max(0, query.limit - self.rules[0].b)), reached)
+    def other(core, request):
+        tokens = request.tokens
+        try:
+            request.tokens = tokens[:more] if more < 0 else [*tokens, *range(more)]
+            return hit(core, request)
+        finally:
+            request.tokens = tokens
 
-
-class Long(Coordinator):
-    """Leaves no token to compute."""
-
-    def longest_hit(self, query, reached):
-        return super().longest_hit(query._replace(limit=query.limit + 1), reached)
-
-
-class HitsShort(Observed):
-    coordinator_type = Short
-
-
-class HitsLong(Observed):
-    coordinator_type = Long
+    return lambda shape: Model(shape, Policy(hit=other))
 
 
 @pytest.mark.parametrize("name", ["full", "sliding", "mamba"])
-@pytest.mark.parametrize("kind", [HitsShort, HitsLong])
-def test_trying_every_length_finds_hits_that_are_too_short_or_too_long(name, kind):
-    assert any(tokens != longest(model, request) for model, request, (tokens, _), _ in lookups(name, kind))
+@pytest.mark.parametrize("more", [-2, 1])
+def test_trying_every_length_finds_hits_that_are_too_short_or_too_long(name, more):
+    assert any(tokens != longest(model, request) for model, request, (tokens, _), _ in lookups(name, limited(more)))
 
 
-@pytest.mark.parametrize("name", SINGLE)
-def test_the_blocks_of_a_hit_hold_the_request_s_own_content_and_are_the_first_registered_with_it(name):
-    for model, request, (tokens, (blocks,)), where in lookups(name):
-        rule = model.rules[0]
-        assert len(blocks) * rule.b == tokens, where
-        for i, block in enumerate(blocks):
-            key = (0, model.identities_of(model.requests[request], i))
-            assert block == NULL or model.state.earliest()[key] == block, where
+@pytest.mark.parametrize("name", [*SINGLE, *SEVERAL])
+def test_what_the_next_query_reads_is_there_and_everything_else_is_null(name):
+    """S7: each row covers the hit; a block is the first registered with the request's own content."""
+    hits = 0
+    for model, request, (tokens, rows), where in lookups(name):
+        hits += tokens > 0
+        for group, (row, rule) in enumerate(zip(rows, model.rules, strict=True)):
+            assert len(row) * rule.b == tokens, where
+            read = {t // rule.b for t in range(tokens) if rule.attends(tokens, t)}
+            for i, block in enumerate(row):
+                key = (group, model.identity(model.requests[request], group, i))
+                assert (model.state.earliest()[key] if i in read else NULL) == block, where
+    assert hits >= 10, "too few hits to say anything"
 
 
-@pytest.mark.parametrize("name", ["full", "sliding", "full+sliding", "full+mamba", "full+sliding+mamba", "chunked"])
+@pytest.mark.parametrize("name", [*SINGLE, *SEVERAL])
 def test_a_hit_leaves_at_least_one_token_to_compute(name):
-    for model, request, (tokens, _), where in lookups(name, Model, seeds=20):
+    for model, request, (tokens, _), where in lookups(name, seeds=20):
         assert tokens < len(model.requests[request].tokens), where
 
 
@@ -124,35 +115,37 @@ def replayed(kind):
 
 def test_a_replayed_prompt_hits_all_blocks_but_the_one_of_its_last_token():
     assert replayed(Model) == (2, ((1,),))
-    assert replayed(HitsLong) == (4, ((1, 2),))  # what the rule of the last token prevents
+    assert replayed(limited(1)) == (4, ((1, 2),))  # what the rule of the last token prevents
 
 
-@pytest.mark.parametrize("name", ["full+sliding", "full+mamba", "sliding+sliding", "full+sliding+mamba", "full+mla"])
-def test_a_common_hit_holds_for_every_group(name):
-    """S7: aligned, and every block that the next query reads is real, in every group."""
-    hits = 0
-    for model, request, (tokens, rows), where in lookups(name, Model, seeds=60):
-        hits += tokens > 0
-        assert tokens % model.shape.scheduler_block_size == 0, where
-        for group, (row, rule) in enumerate(zip(rows, model.rules, strict=True)):
-            read = {t // rule.b for t in range(tokens) if rule.attends(tokens, t)}
-            chain = model.requests[request].chain
-            for i in read:
-                key = (group, model.coordinator.identity(chain, rule, i))
-                assert row[i] != NULL, where
-                assert model.state.identity[row[i]] == key, where
-    assert hits >= 10, "too few hits to say anything"
-
-
-def test_eagle_gives_up_the_last_block_and_finds_nothing_in_a_single_one():
+def test_drafts_need_the_block_behind_a_hit_which_may_end_with_the_last_token():
     for eagle, expected in ((False, 4), (True, 2)):
         model = core(Group("full", 2), eagle=eagle)
         done(model, Submit("a", (1, 2, 3, 4, 5)))
         done(model, Allocate("a", 5))
         done(model, Submit("b", (1, 2, 3, 4, 5)))
         assert done(model, Lookup("b"))[0] == expected
-        done(model, Submit("c", (1, 2, 9)))
-        assert done(model, Lookup("c"))[0] == (0 if eagle else 2)
+        done(model, Submit("c", (1, 2, 3, 4)))
+        assert done(model, Lookup("c"))[0] == 2
+        done(model, Submit("d", (1, 2, 9)))
+        assert done(model, Lookup("d"))[0] == (0 if eagle else 2)
+
+
+def test_a_chunk_that_starts_inside_a_block_keeps_that_block_in_the_hit():
+    """Nothing is registered: the query at 5 begins a chunk, but the table's third block begins before it."""
+    model = core(Group("chunked", 2, chunk=5), max_num_batched_tokens=32)
+    prompt = tuple(range(10))
+    done(model, Submit("a", prompt))
+    done(model, Allocate("a", 10))
+    done(model, Evict(tuple(model.state.tables[0]["a"])))
+    done(model, Submit("b", prompt))
+    assert done(model, Lookup("b")) == (0, ((),))
+
+
+def test_a_window_of_one_token_needs_nothing():
+    model = core(Group("sliding", 2, window=1))
+    done(model, Submit("a", (1, 2, 3, 4, 5)))
+    assert done(model, Lookup("a")) == (4, ((NULL, NULL),))
 
 
 def test_a_state_registered_in_this_step_is_refused_until_the_next():
@@ -168,3 +161,77 @@ def test_a_state_registered_in_this_step_is_refused_until_the_next():
     done(model, StepStart())
     done(model, Lookup("b"))
     done(model, Allocate("b", 1, hit=True))
+
+
+# What is worth registering.
+
+KINDS: dict[Kind, tuple[dict[str, Any], ...]] = {
+    "full": ({},),
+    "sliding": tuple({"window": w} for w in (1, 2, 3, 5, 9)),
+    "chunked": tuple({"chunk": k} for k in (1, 2, 3, 4, 6)),
+    "mamba": ({"mamba_mode": "all"},),
+}
+BLOCKS = 12
+
+
+def rules(kind, eagle):
+    """Rules of one kind with blocks of 1 to 3 tokens."""
+    for size, b in product(KINDS[kind], (1, 2, 3)):
+        group = Group(kind, b, **size)
+        yield rules_for(Shape((group,), 9, 99, b, b, 8, eagle=eagle))[0]
+
+
+def kept_and_used(kind, kept):
+    """Per rule and boundaries: the blocks that are kept, and those that a hit at some boundary needs (T10, T11)."""
+    for eagle, per, interval_of, prompt in product((False, True), (1, 2, 4), (None, 0, 1, 2), (1, 7, 24)):
+        for rule in rules(kind, eagle):
+            unit = per * rule.b
+            interval = unit if interval_of is None else interval_of * unit
+            replay = 0 if interval_of is None else lookup.replay_boundary([rule], unit, prompt)
+            boundaries = {
+                *(range(interval, 40 * unit, interval) if interval else ()),
+                *([replay] if replay > 0 else []),
+            }
+            used = {i for n in boundaries for i in needed(rule, n) if i < BLOCKS}
+            yield {i for i in range(BLOCKS) if kept(rule, i, interval, replay)}, used
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exactly_the_blocks_that_a_hit_at_some_boundary_needs_are_worth_registering(kind):
+    compared = 0
+    for kept, used in kept_and_used(kind, lookup.worth_registering):
+        assert kept == used
+        compared += bool(used) and len(used) < BLOCKS
+    assert compared >= 10
+
+
+@pytest.mark.parametrize("kind", ["sliding", "chunked", "mamba"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda rule, i, interval, replay: lookup.worth_registering(rule, i + 1, interval, replay),
+        lambda rule, i, interval, replay: lookup.worth_registering(rule, i, interval, replay + rule.b),
+        lambda rule, i, interval, replay: lookup.worth_registering(rule, i, 2 * interval, replay),
+    ],
+)
+def test_a_slip_in_what_is_worth_registering_is_noticed(kind, wrong):
+    assert any(kept != used for kept, used in kept_and_used(kind, wrong))
+
+
+def all_before(count):
+    """Of every group the first `count` blocks are found."""
+    return lambda group, i: i < count
+
+
+def test_the_replay_boundary_is_the_longest_hit_that_a_replay_can_have():
+    for eagle, b, per, prompt in product((False, True), (1, 2, 3), (1, 2, 4), range(1, 30)):
+        rule = rules_for(Shape((Group("full", b),), 9, 99, b, b, 8, eagle=eagle))[0]
+        right = lookup.longest_hit([rule], per * b, prompt, all_before(prompt // b))
+        assert max(0, lookup.replay_boundary([rule], per * b, prompt)) == right
+
+
+def test_only_attention_that_is_cached_can_have_drafts_behind_it():
+    groups = (Group("mamba", 2), Group("full", 2), Group("cross", 2))
+    behind = {type(rule): rule.behind for rule in rules_for(Shape(groups, 9, 99, 2, 2, 8, eagle=True))}
+    assert behind[Mamba] == behind[Cross] == 0
+    assert 2 in behind.values()

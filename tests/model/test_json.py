@@ -22,11 +22,8 @@ from blockproof.model.ops import (
     Submit,
     error_kind,
     failed,
-    operation_from_json,
-    outcome_from_json,
-    shape_from_json,
-    to_json,
 )
+from blockproof.model.wire import operation_from_json, outcome_from_json, shape_from_json, to_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,7 +139,7 @@ def test_what_the_refusals_start_from_is_sound():
         ({**SUBMIT, "prompt": [1.0]}, r"operation.prompt\[0\]: expected int, got float"),
         ({**SUBMIT, "prompt": [True]}, r"operation.prompt\[0\]: expected int, got bool"),
         ({**SUBMIT, "salt": 5}, "operation.salt: expected str, got int"),
-        ({**SUBMIT, "embeds": [None]}, r"operation.embeds\[0\]: expected int, got NoneType"),
+        ({**SUBMIT, "embeds": ["x"]}, r"operation.embeds\[0\]: expected int, got str"),
         ({**SUBMIT, "skip_lookup": 1}, "operation.skip_lookup: expected bool, got int"),
         ({**SUBMIT, "items": [3]}, r"operation.items\[0\]: expected an object, got int"),
         ({**SUBMIT, "items": [{"identifier": "p", "offset": 0}]}, r"operation.items\[0\]: field 'length' of Item is"),

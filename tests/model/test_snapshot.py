@@ -1,7 +1,8 @@
 """What a snapshot shows, and that a difference shows what changed and nothing else."""
 
+from blockproof.fuzz.findings.difference import difference, first_difference
 from blockproof.model.ops import Allocate, Group, StepStart, Submit, TakeEvents
-from blockproof.model.snapshot import Labels, Snapshot, difference, first_difference
+from blockproof.model.snapshot import Labels, Snapshot
 
 from .running import core, done, runs, steps
 
@@ -71,6 +72,8 @@ def test_drained_events_are_told_the_group_s_kind_and_window():
     model = core(Group("sliding", 2, window=5), events=True)
     done(model, Submit("a", (1, 2, 3), adapter="x"))
     _, after = model.step(Allocate("a", 3))
-    assert after.events == (("stored", (1,), None, (1, 2), 2, "x", (("x",),), 0, None, None),)
-    assert done(model, TakeEvents()) == (("stored", (1,), None, (1, 2), 2, "x", (("x",),), 0, "sliding_window", 5),)
+    assert after.events == (("stored", (1,), None, (1, 2), 2, "x", ((("x", ""),),), 0, None, None),)
+    assert done(model, TakeEvents()) == (
+        ("stored", (1,), None, (1, 2), 2, "x", ((("x", ""),),), 0, "sliding_window", 5),
+    )
     assert done(model, TakeEvents()) == ()

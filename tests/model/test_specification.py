@@ -1,6 +1,5 @@
 """The numbered rules and examples of the specification (core.md §10 and its known deviations), one test each."""
 
-from blockproof.model.attention import Mamba
 from blockproof.model.ops import (
     NULL,
     Advance,
@@ -177,13 +176,6 @@ def test_deviation_2_an_adapter_and_a_salt_of_one_name_do_not_share_blocks():
 def test_deviation_3_the_chunked_cap_counts_the_block_that_a_chunk_drags_along():
     model = core(Group("chunked", 5, chunk=2), max_num_batched_tokens=7, max_model_len=64)
     assert model.rules[0].cap() == 3
-
-
-def test_deviation_4_a_table_longer_than_needed_does_not_hide_another_group_s_demand():
-    model = core(Group("mamba", 2, mamba_mode="align"))
-    rule = model.rules[0]
-    assert isinstance(rule, Mamba)
-    assert [model.running_states(rule, missing, True) for missing in (-2, 0, 3)] == [0, 0, 1]
 
 
 def test_deviation_5_asking_for_the_common_prefix_of_an_unknown_request_changes_nothing():

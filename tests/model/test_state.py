@@ -117,9 +117,14 @@ def test_an_identity_is_its_content():
 
 
 def test_extra_keys_are_tagged_and_ordered():
-    submit = Submit("a", (0, 0, 0, 0), "x", "x", (Item("p", 1, 2),), embeds=(4, 5, 6, 7))
-    assert extra_keys(submit, 0, 2) == (("adapter", "x"), ("item", ("p", 1)), ("salt", "x"), ("embeds", (4, 5)))
-    assert extra_keys(submit, 2, 4) == (("adapter", "x"), ("item", ("p", -1)), ("embeds", (6, 7)))
+    submit = Submit("a", (0, 0, 0, 0), "x", salt="x", items=(Item("p", 1, 2),), embeds=(4, 5, 6, 7))
+    assert extra_keys(submit, 0, 2) == (
+        ("adapter", ("x", "")),
+        ("item", ("p", 1, 2)),
+        ("salt", "x"),
+        ("embeds", ((0, 4), (1, 5))),
+    )
+    assert extra_keys(submit, 2, 4) == (("adapter", ("x", "")), ("item", ("p", -1, 2)), ("embeds", ((0, 6), (1, 7))))
 
 
 def test_an_item_belongs_to_the_blocks_that_hold_one_of_its_tokens():

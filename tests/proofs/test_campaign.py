@@ -3,12 +3,17 @@
 import json
 import stat
 import subprocess
+import sys
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
+import z3
 from blockproof.fuzz.cli.main import main
-from blockproof.proofs import campaign, installed
+from blockproof.proofs import campaign, expectations, installed
 from blockproof.proofs.campaign import Campaign, Interpreter, Task, Worker
+from blockproof.proofs.cross_check import second_opinion, together
+from blockproof.proofs.solver import Obligation, solve
 from blockproof.proofs.theorems import BY_ID
 
 needs_cvc5 = pytest.mark.skipif(find_spec("cvc5") is None, reason="needs cvc5")
@@ -51,6 +56,20 @@ def test_the_second_solver_is_told_nothing_of_the_first_ones_answer():
         worker.close()
 
 
+@needs_cvc5
+def test_questions_asked_together_are_unsat_only_if_each_is():
+    x, y, far = z3.Int("x"), z3.Bool("a name"), z3.Function("far", z3.IntSort(), z3.BoolSort())
+    right = [Obligation("sum", (x > 2,), x + x > 5), Obligation("case", (far(x), z3.Implies(far(x), y)), y)]
+    wrong = Obligation("wrong", (x > 2,), x > 3)
+    assert second_opinion(together([one.smtlib() for one in right])) == "unsat"
+    for place in range(3):
+        mixed = [*right[:place], wrong, *right[place:]]
+        assert second_opinion(together([one.smtlib() for one in mixed])) == "sat"
+    other = Obligation("another x", (), z3.Or(z3.Bool("x"), z3.Not(z3.Bool("x"))))
+    assert together([right[0].smtlib(), other.smtlib()]) == ""
+    assert together([right[0].smtlib(), "(check-sat)"]) == ""
+
+
 @pytest.mark.parametrize(
     ("text", "settle_s", "reason"), [("exit 0", 30, "has ended"), ("sleep 60", 0.5, "no answer within 0.5 s")]
 )
@@ -85,7 +104,7 @@ def test_what_goes_wrong_with_a_result_is_raised_and_not_lost(tmp_path):
 
 
 def test_a_solver_that_disagrees_is_a_failure_that_leaves_its_question_behind(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(Campaign, "_opinion", lambda self, text, workers: "unknown")
+    monkeypatch.setattr(Campaign, "_opinion", lambda self, text, workers, seconds: "unknown")
     monkeypatch.setattr(installed, "cvc5_installed", lambda: True)
     assert main(["prove", "T1.full", "--target", "model", "--out", str(tmp_path / "left")]) == 1
     said = capsys.readouterr().out
@@ -95,10 +114,52 @@ def test_a_solver_that_disagrees_is_a_failure_that_leaves_its_question_behind(tm
     assert all("(check-sat)" in path.read_text() for path in left)
 
 
-def test_a_refutation_that_nobody_declared_is_a_finding(monkeypatch, capsys):
-    monkeypatch.setitem(BY_ID["T24"].refuted_on, "model", "for this test")
+def declared(monkeypatch, tmp_path, subject, **fields):
+    """Let these be what is expected of T24."""
+    path = tmp_path / expectations.file_name(subject)
+    path.write_text(json.dumps({"T24": fields}))
+    monkeypatch.setattr(expectations, "FOLDER", tmp_path)
+
+
+def test_what_is_not_as_declared_is_a_finding(monkeypatch, tmp_path, capsys):
+    declared(monkeypatch, tmp_path, "model", outcome="refuted", witness="claim 0 fails", ran=["a:b"])
     assert main(["prove", "T24", "--target", "model", "--no-cross-check"]) == 1
-    assert "the declaration is stale" in capsys.readouterr().out
+    assert "but declared refuted (claim 0 fails)" in capsys.readouterr().out
+
+
+SETTLE = """
+import sys
+from blockproof.proofs import worker
+{}
+worker.main()
+"""
+
+
+def worker_with(tmp_path, changed):
+    """The interpreter of a worker in which something was changed before it serves."""
+    path = tmp_path / "program.py"
+    path.write_text(SETTLE.format(changed))
+    return script(tmp_path, f"exec {sys.executable} {path}")
+
+
+def test_an_error_in_a_target_is_told_with_type_message_and_place(tmp_path):
+    changed = """
+from blockproof.impl.window_managers import SlidingWindowManager as Manager
+Manager.get_num_skipped_tokens = property(lambda self: undefined_here)
+from blockproof.proofs.theorems import BY_ID
+object.__setattr__(BY_ID["T2"], "assume", lambda v: undefined_here)
+"""
+    where = replace(worker_with(tmp_path, changed), subject="impl")
+    wrong, right = settled(Task("T2", (where,)), Task("T1.states", (where,)))
+    assert wrong.verdict.status == "undecided"
+    assert wrong.verdict.message.startswith("NameError: name 'undefined_here' is not defined, in <lambda>, ")
+    assert wrong.verdict.message.endswith("program.py line 8")
+    assert right.verdict.status == "proved", "the process goes on"
+
+
+def test_what_a_process_said_before_it_ended_is_told(tmp_path):
+    (result,) = settled(Task("T1", (worker_with(tmp_path, "raise SystemError('no core here')"),)))
+    assert result.verdict.message == "the process has ended: SystemError: no core here"
 
 
 @pytest.mark.parametrize(
@@ -121,6 +182,39 @@ def test_a_release_that_is_not_installed_is_exit_3(tmp_path, monkeypatch, capsys
     monkeypatch.setenv("BLOCKPROOF_HOME", str(tmp_path))
     assert main(["prove", "T1", "--target", "vllm==0.0.1"]) == 3
     assert "vllm==0.0.1 is not installed; run: blockproof targets install vllm==0.0.1" in capsys.readouterr().err
+
+
+OWN = """
+class SlidingWindowManager:
+    def __init__(self, spec, *args, **kwargs):
+        self.sliding_window = spec.sliding_window
+
+    def get_num_skipped_tokens(self, computed):
+        return max(0, computed - self.sliding_window + {one})
+
+core = None
+"""
+
+
+@pytest.mark.parametrize(("one", "code", "said"), [(1, 0, "1 proved"), (2, 1, "T1 on mine:core: refuted by {'c': 1,")])
+def test_a_users_own_core_fails_on_a_refutation_only_and_what_is_not_known_is_said(one, code, said, tmp_path, capsys):
+    (tmp_path / "mine.py").write_text(OWN.format(one=one))
+    target = f"{tmp_path / 'mine.py'}:core"
+    assert main(["prove", "T1", "T2", "--target", target, "--no-cross-check"]) == code
+    out = capsys.readouterr().out
+    assert said in out
+    assert (
+        "mine:core: no expected results: only a refutation fails; nothing is known of it from T1.full, T1.reads" in out
+    )
+    assert "T2 " in out.partition("nothing is known of it from")[2].partition("\n")[0] + " "
+
+
+def test_a_proof_is_confirmed_from_the_hypotheses_that_it_took():
+    x, y = z3.Ints("x y")
+    obligation = Obligation("o", (x > 1, y > 2, x < 5), x > 0)
+    assert obligation.needed() == obligation.smtlib(), "nothing is known of it yet"
+    assert solve([*obligation.hypotheses, z3.Not(obligation.claim)], 5.0) == ("unsat", None)
+    assert obligation.needed() == Obligation("o", (x > 1,), x > 0).smtlib()
 
 
 def test_json_and_exported_questions(tmp_path, capsys):

@@ -1,8 +1,10 @@
 """Small scopes are explored wholly, and the exploration says what it did."""
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from blockproof.fuzz.findings.finding import Trace
@@ -12,24 +14,17 @@ from blockproof.model.core import Model
 from blockproof.model.legal import allows
 from blockproof.model.ops import Group
 from blockproof.proofs.exploration import checkpoint, liveness
-from blockproof.proofs.exploration.faults import ALONE, CROWDED, SMALL, STATES, TINY, WINDOW
+from blockproof.proofs.exploration.planting import ALONE, CROWDED, SMALL, STATES, TINY, WINDOW
 from blockproof.proofs.exploration.scope import Scope, ScopeError, shape_of
-from blockproof.proofs.exploration.scopes import ASTRIDE, SCOPES, made_to_measure
+from blockproof.proofs.exploration.scopes import SCOPES, made_to_measure
 from blockproof.proofs.exploration.search import EXHAUSTED, Limits, Search
+from blockproof.proofs.exploration.situations import NAMED as SITUATIONS
 
-COUNTS = {
-    # states, at rest, transitions, depth
-    "tiny": (940, 234, 1651, 21),
-    "small": (2725, 663, 4735, 26),
-    "alone": (231, 94, 294, 23),
-    "crowded": (329, 83, 582, 15),
-    "window": (5790, 1663, 10552, 42),
-    "states": (6091, 1735, 11071, 25),
-    "full": (2656, 681, 4931, 35),
-    "sliding": (8080, 1931, 14373, 32),
-    "chunked": (9664, 2194, 16825, 33),
-    "sink": (2656, 681, 4931, 35),
-}
+PINNED = Path(__file__).parent / "exploration_counts.json"
+COUNTS = {name: tuple(counts) for name, counts in json.loads(PINNED.read_text(encoding="utf-8")).items()}
+"""States, at rest, transitions, depth. Where a rule has changed: python benchmarks/exploration.py --pin"""
+QUICK = [name for name in SCOPES if name in COUNTS and COUNTS[name][0] <= 3_000]
+LONGER = [name for name in SCOPES if name in COUNTS and name not in QUICK]
 
 
 def counts(done):
@@ -44,12 +39,25 @@ def test_a_small_scope_has_exactly_these_states(scope):
     assert counts(done) == COUNTS[scope.name]
 
 
+@pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in LONGER)])
+def test_a_named_scope_has_exactly_these_states(name):
+    done = Search(SCOPES[name]).run()
+    assert done.passed, (done.finding, done.missing)
+    assert counts(done) == COUNTS[name]
+
+
+def test_every_scope_that_is_small_enough_is_pinned():
+    unpinned = [name for name in SCOPES if name not in COUNTS]
+    assert {"full", "sliding", "mamba"} <= set(unpinned)  # the page has their counts
+    assert len(unpinned) < len(SCOPES) / 2
+
+
 @pytest.mark.parametrize("attention", ["full", "sliding", "chunked", "sink"])
 def test_a_scope_made_to_measure_is_exhausted(attention):
     scope = made_to_measure(attention, blocks=5 if attention == "sink" else 4, requests=2, block_size=1)
     done = Search(scope).run()
     assert done.passed
-    assert counts(done) == COUNTS[attention]
+    assert counts(done) == COUNTS[f"made to measure: {attention}"]
 
 
 @pytest.mark.parametrize("attention", ["mamba", "mla", "full+sliding", "full+mamba", "full+sliding+chunked"])
@@ -124,6 +132,9 @@ def test_a_memory_limit_ends_the_search_and_is_no_success():
         ({"sampled": ()}, "no sampled"),
         ({"chunks": (0,)}, "positive"),
         ({"outputs": 9}, "raise it"),
+        ({"reserved": (-1,)}, "0 or more"),
+        ({"external": (0,)}, "positive"),
+        ({"delay": True}, "delay without"),
     ],
 )
 def test_a_scope_that_cannot_be_says_why(fields, problem):
@@ -143,20 +154,18 @@ def test_the_named_scopes_cover_every_attention_type_with_two_token_values():
     assert {"full", "sliding", "chunked", "mamba", "full+sliding", "full+mamba"} <= kinds
     for scope in SCOPES.values():
         assert {token for prompt in scope.prompts for token in prompt} == {0, 1}, scope.name
-        assert len(scope.must_reach) >= 3, scope.name
+        assert len(scope.must_reach) >= 2, scope.name
+        assert set(scope.must_reach) <= SITUATIONS, scope.name
 
 
-@pytest.mark.parametrize("name", SCOPES)
+def test_the_named_scopes_reach_every_situation_there_is():
+    assert {name for scope in SCOPES.values() for name in scope.must_reach} == SITUATIONS
+
+
+@pytest.mark.parametrize("name", [name for name in SCOPES if name not in QUICK])
 def test_the_beginning_of_a_named_scope_shows_nothing(name):
     done = Search(SCOPES[name]).run(Limits(states=1500))
     assert done.finding is None
-
-
-def test_what_both_sides_do_alike_is_seen_as_well():
-    """A chunk that is no multiple of the block size: a hit on an empty cache whose first block is read next."""
-    finding = Search(ASTRIDE).run().finding
-    assert finding.names == ("S7",)
-    assert [type(operation).__name__ for operation in finding.operations] == ["Submit", "Lookup"]
 
 
 # Liveness.
@@ -227,7 +236,7 @@ def test_ctrl_c_is_noted_between_two_chunks(tmp_path):
     script.write_text(
         "import os, signal\n"
         "from blockproof.proofs.exploration.search import Search\n"
-        "from blockproof.proofs.exploration.faults import SMALL\n"
+        "from blockproof.proofs.exploration.planting import SMALL\n"
         "done = Search(SMALL).run(on_progress=lambda search: os.kill(os.getpid(), signal.SIGINT))\n"
         "print(done.ended, done.states, done.passed)\n"
     )

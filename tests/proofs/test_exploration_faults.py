@@ -1,9 +1,13 @@
 """Who checks the checker? Every property finds what is planted for it, and nothing else does."""
 
+from dataclasses import replace
+
 import pytest
 from blockproof.proofs.exploration import reductions
-from blockproof.proofs.exploration.faults import FAULTS, by_property
+from blockproof.proofs.exploration.faults import FAULTS, ONLY_THERE, by_property
+from blockproof.proofs.exploration.planting import CROWDED, SMALL, STEPS, WINDOW
 from blockproof.proofs.exploration.properties import MEANING
+from blockproof.proofs.exploration.scopes import SCOPES
 from blockproof.proofs.exploration.search import EXHAUSTED, Search
 
 SEARCHED = [fault for fault in FAULTS.values() if fault.found_by not in reductions.CHECKS]
@@ -25,10 +29,11 @@ def test_a_fault_is_found_by_its_property_and_by_no_other(fault):
 
 @pytest.mark.parametrize(
     "scope",
-    list(dict.fromkeys(fault.scope for fault in FAULTS.values())),
+    list(dict.fromkeys(fault.scope for fault in FAULTS.values() if fault.scope.name not in SCOPES)),
     ids=lambda scope: f"{scope.name}-{scope.gate}",
 )
 def test_without_a_fault_nothing_is_found(scope):
+    """Of the named scopes, test_exploration says the same."""
     done = Search(scope).run()
     assert (done.ended, done.finding) == (EXHAUSTED, None)
 
@@ -53,3 +58,17 @@ def test_a_fault_shows_in_several_processes_as_in_one():
     one, two = Search(fault.scope, fault.name).run(), Search(fault.scope, fault.name).run(jobs=2)
     assert one.finding == two.finding
     assert one.states == two.states
+
+
+@pytest.mark.parametrize("name", sorted(ONLY_THERE))
+def test_some_faults_show_in_scopes_of_their_kind_only(name):
+    for scope in (SMALL, STEPS, CROWDED, replace(CROWDED, gate=True), WINDOW):
+        done = Search(scope, name).run()
+        assert (done.ended, done.finding) == (EXHAUSTED, None), scope.name
+
+
+def test_what_both_sides_do_alike_is_seen_as_well():
+    """Both cut a window as if the last token of a prompt from outside were not computed again."""
+    finding = Search(FAULTS["loaded-tokens-cut"].scope, "loaded-tokens-cut").run().finding
+    assert finding.names == ("S6",)
+    assert [type(operation).__name__ for operation in finding.operations] == ["Submit", "Lookup", "Allocate", "Arrive"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from blockproof.model.ops import Group
 from blockproof.proofs.exploration import reductions
-from blockproof.proofs.exploration.faults import ALONE, CROWDED, SMALL, STEPS, TINY
+from blockproof.proofs.exploration.planting import ALONE, CROWDED, SMALL, STEPS, TINY
 from blockproof.proofs.exploration.scope import shape_of
 from blockproof.proofs.exploration.search import Limits
 
@@ -24,7 +24,8 @@ MAMBA = replace(
     chunks=(2,),
 )
 EVICTED = replace(TINY, name="evicted", evict=True, prompts=((0, 0, 0), (0, 1)))
-SCOPES = [CROWDED, STEPS, HYBRID, MAMBA, EVICTED]
+LOADED = replace(CROWDED, name="loaded", prompts=((0, 0, 0), (0, 0)), external=(1, 2), delay=True, reserved=(0, 1))
+SCOPES = [CROWDED, STEPS, HYBRID, MAMBA, EVICTED, LOADED]
 
 
 @pytest.mark.parametrize("scope", SCOPES, ids=lambda scope: scope.name)
@@ -48,3 +49,10 @@ def test_a_scope_too_large_for_a_check_is_refused():
 
 def test_alone_there_is_no_other_request_to_be_in_between():
     assert reductions.one_at_a_time(replace(ALONE, abort=True))[0] == []
+
+
+@pytest.mark.parametrize("scope", SCOPES, ids=lambda scope: scope.name)
+def test_each_operation_once_loses_and_adds_nothing(scope):
+    broken, every, made = reductions.once(scope)
+    assert broken == []
+    assert every > 1.5 * made

@@ -1,15 +1,20 @@
 """The symbolic heap: what it says of links must be what Python says of real objects."""
 
+import inspect
 import random
+import textwrap
 from itertools import islice
+from typing import Any
 
 import pytest
 import z3
-from blockproof.impl import KVCacheBlock
+from blockproof.impl import FreeKVCacheBlockQueue, KVCacheBlock, free_queue
+from blockproof.proofs import roles
 from blockproof.proofs.heap import NONE, Heap
 from blockproof.proofs.heap_theorem import HeapRun
 from blockproof.proofs.solver import ProofError
 from blockproof.proofs.symbolic import Run
+from blockproof.proofs.theorems import BY_ID
 
 LINKS = ("prev_free_block", "next_free_block")
 
@@ -262,3 +267,18 @@ def test_a_run_whose_questions_never_end_is_refused():
     run = HeapRun("endless", [], 0, 5.0)
     with pytest.raises(ProofError, match="does not end"):
         next(iter(run.paths(endless)))
+
+
+@pytest.mark.parametrize("line", ["block.prev_free_block = last", "last.next_free_block = self.fake_free_list_tail"])
+def test_a_core_that_contradicts_a_proof_on_a_concrete_state_is_refuted_by_it(line, monkeypatch):
+    """A symbolic queue begins in order; a real one is what the core's constructor makes of it."""
+    source = textwrap.dedent(inspect.getsource(FreeKVCacheBlockQueue.__init__))
+    made: dict[str, Any] = {}
+    exec(source.replace(line, "pass"), vars(free_queue), made)
+    monkeypatch.setattr(FreeKVCacheBlockQueue, "__init__", made["__init__"])
+    verdict = BY_ID["T25.append"].settle(roles.subject("impl"), with_controls=False)
+    assert (verdict.status, verdict.replayed) == ("refuted", True)
+    assert verdict.counterexample is not None
+    n = verdict.counterexample["n"]
+    assert verdict.message.startswith(f"raises OutOfOrderError: the core's constructor makes no queue of {n} blocks")
+    assert verdict.satisfiable

@@ -4,45 +4,117 @@ import subprocess
 import sys
 
 import pytest
-from blockproof.proofs import judgement
+from blockproof.proofs import expectations, judgement
 from blockproof.proofs.campaign import Result
+from blockproof.proofs.expectations import BOUNDED, NONE_RAN, Expected
 from blockproof.proofs.theorem import Statement, Verdict
 from blockproof.proofs.theorems import THEOREMS
 from blockproof.proofs.weights import SECONDS
 
-HELD = Statement(id="T1", sentence="", formal="")
-BROKEN = Statement(id="T2", sentence="", formal="", refuted_on={"impl": "it loses a block"})
+HELD = Statement(id="T1", sentence="")
+BROKEN = Statement(id="T2", sentence="")
+RAN = {"core:f": "hash", "core:g": "hash"}
+EXPECTED = {
+    "impl": {
+        "T1": Expected("proved", ran=("core:f",)),
+        "T2": Expected("refuted", witness="claim 1 fails", ran=("core:f",)),
+        "T3": Expected(BOUNDED, ran=("core:f",)),
+        "T4": Expected("unavailable", reason="our core has no f"),
+        "T5": Expected(NONE_RAN),
+    }
+}
 
 
-def result(statement, status, subject="impl", disputed=(), **fields):
-    return Result(Verdict(statement.id, subject, status, **fields), disputed=list(disputed))
+def result(theorem, status, subject="impl", disputed=(), **fields):
+    name = theorem if isinstance(theorem, str) else theorem.id
+    fields = {"covered": {} if status == "unavailable" else RAN} | fields
+    return Result(Verdict(name, subject, status, **fields), disputed=list(disputed))
 
 
 @pytest.mark.parametrize(
     ("settled", "problem"),
     [
-        (result(HELD, "proved"), None),
-        (result(HELD, "unavailable"), None),
-        (result(BROKEN, "refuted", counterexample={"w": 1}), None),
-        (result(BROKEN, "proved", subject="model"), None),
-        (result(HELD, "undecided", message="no answer"), "T1 on impl: undecided: no answer"),
+        (result("T1", "proved"), None),
+        (result("T2", "refuted", counterexample={"w": 1}, message="claim 1 of 3 fails"), None),
+        (result("T3", "proved", bounded="only up to 10 tokens"), None),
+        (result("T4", "unavailable", message="our core has no f"), None),
+        (result("T5", "proved", covered={}), None),
+        (result("T1", "unavailable", message="gone"), "T1 on impl: unavailable: gone, but declared proved"),
+        (result("T1", "undecided", message="no answer"), "T1 on impl: undecided: no answer"),
         (
-            result(HELD, "refuted", counterexample={"w": 1}, message="claim 0 fails"),
-            "T1 on impl: refuted by {'w': 1}: claim 0 fails",
+            result("T1", "refuted", counterexample={"w": 1}, message="claim 0 of 1 fails"),
+            "T1 on impl: refuted by {'w': 1}: claim 0 of 1 fails, but declared proved",
+        ),
+        (result("T1", "proved", covered={}), "T1 on impl: none of its functions ran, but declared proved"),
+        (result("T1", "proved", covered={"core:g": "h"}), "T1 on impl: proved without core:f, which must run"),
+        (result("T1", "proved", bounded="up to 3"), "T1 on impl: proved (bounded), but declared proved"),
+        (result("T3", "proved"), "T3 on impl: proved, but declared proved (bounded)"),
+        (result("T2", "proved"), "T2 on impl: proved, but declared refuted (claim 1 fails)"),
+        (
+            result("T2", "refuted", counterexample={}, message="raises AssertionError: no"),
+            "T2 on impl: refuted by {}: raises AssertionError: no, but declared to be refuted by another "
+            "counterexample: claim 1 fails",
         ),
         (
-            result(BROKEN, "proved"),
-            "T2 on impl: proved, but declared refuted (it loses a block): the declaration is stale",
+            result("T4", "unavailable", message="cannot be imported"),
+            "T4 on impl: unavailable: cannot be imported, but declared unavailable because our core has no f",
         ),
+        (result("T5", "proved"), "T5 on impl: proved, but declared none of its functions ran"),
+        (result("T6", "proved"), "T6 on impl: proved, and nothing is declared"),
+        (result("T1", "proved", disputed=[("; question\nrest", "sat")]), "T1 on impl: cvc5 says sat to: ; question"),
+        (result("T1", "proved", subject="my:core"), None),
+        (result("T1", "unavailable", subject="my:core", message="gone"), None),
         (
-            result(BROKEN, "refuted", subject="model", counterexample={}, message="m"),
-            "T2 on model: refuted by {}: m",
+            result("T1", "refuted", subject="my:core", counterexample={"w": 1}, message="claim 0 of 1 fails"),
+            "T1 on my:core: refuted by {'w': 1}: claim 0 of 1 fails",
         ),
-        (result(HELD, "proved", disputed=[("; question\nrest", "sat")]), "T1 on impl: cvc5 says sat to: ; question"),
     ],
 )
 def test_a_run_fails_on_whatever_is_not_as_declared_and_on_nothing_else(settled, problem):
-    assert judgement.problems([settled], [HELD, BROKEN]) == ([] if problem is None else [problem])
+    found = [text.partition("; if that is right")[0] for text in judgement.problems([settled], EXPECTED)]
+    assert found == ([] if problem is None else [problem])
+
+
+def test_of_a_core_without_declarations_it_is_said_what_is_not_known():
+    results = [result("T1", "proved"), *(result(name, "unavailable", "my:core") for name in ("T2", "T3"))]
+    results.append(result("T4", "proved", "my:core", covered={}))
+    (said,) = judgement.unsaid(results, EXPECTED)
+    assert said.startswith("my:core: no expected results: only a refutation fails; nothing is known")
+    assert said.endswith("from T2, T3, T4")
+
+
+def test_what_came_out_can_be_declared_and_what_is_undecided_cannot(tmp_path):
+    first = [
+        result("T1", "proved"),
+        result("T2", "refuted", counterexample={"w": 1}, message="claim 1 of 3 fails"),
+        result("T4", "unavailable", message="our core has no f"),
+        result("T9", "undecided", message="no answer"),
+        result("T0", "proved"),
+    ]
+    names = ["T0", "T1", "T2", "T4", "T9"]
+    (path,) = expectations.write(tmp_path, first, names)
+    assert path.name == "impl.json"
+    assert set(expectations.read(["impl"], tmp_path)["impl"]) == {"T0", "T1", "T2", "T4"}
+    assert judgement.problems(first, expectations.read(["impl", "model"], tmp_path)) == [
+        "T9 on impl: undecided: no answer"
+    ]
+    expectations.write(tmp_path, [result("T1", "refuted", message="raises ValueError: no")], names[1:])
+    now = expectations.read(["impl"], tmp_path)["impl"]
+    assert now["T1"].witness == "raises ValueError"
+    assert set(now) == {"T1", "T2", "T4"}, "there is no T0 any more"
+    assert expectations.read(["my:core"], tmp_path) == {}
+
+
+@pytest.mark.parametrize("subject", ["model", "impl", "vllm==0.23.0"])
+def test_every_theorem_is_declared_for_every_core_of_the_record(subject):
+    declared = expectations.read([subject])[subject]
+    assert list(declared) == [theorem.id for theorem in THEOREMS]
+    for theorem in THEOREMS:
+        one = declared[theorem.id]
+        assert one.outcome in ("proved", BOUNDED, "refuted", "unavailable", NONE_RAN)
+        assert bool(one.witness) == (one.outcome == "refuted") == (subject in theorem.refuted_on), theorem.id
+        assert bool(one.reason) == (one.outcome == "unavailable")
+        assert bool(one.ran) == (one.outcome in ("proved", BOUNDED, "refuted"))
 
 
 def test_theorems_are_chosen_by_id_or_by_number():
@@ -90,8 +162,19 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def without_solvers(*arguments):
-    return subprocess.run([sys.executable, "-c", WITHOUT_SOLVERS, *arguments], capture_output=True, text=True)
+def without_solvers(*arguments, program=WITHOUT_SOLVERS):
+    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
+
+
+def test_without_cvc5_nothing_is_settled_unless_it_is_said_that_nobody_confirms():
+    program = WITHOUT_SOLVERS.replace('sys.modules["z3"] = ', "")
+    done = without_solvers("prove", "T1.full", "--target", "model", program=program)
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.count("\n") == 1
+    assert "cvc5, which confirms every answer, is not installed; run: pip install 'blockproof[prove]'" in done.stderr
+    done = without_solvers("prove", "T1.full", "--target", "model", "--no-cross-check", program=program)
+    assert done.returncode == 0, done.stderr
+    assert "not confirmed by cvc5 (--no-cross-check)" in done.stdout
 
 
 @pytest.mark.parametrize("arguments", [(), ("T1", "--list"), ("T1", "--target", "model")])

@@ -24,5 +24,5 @@ def test_a_role_that_a_core_cannot_play_is_unavailable():
 def test_theorems_have_distinct_ids_and_every_number_from_1_to_26_has_one():
     ids = [theorem.id for theorem in THEOREMS]
     assert len(ids) == len(set(ids))
-    assert {theorem.number[0] for theorem in THEOREMS} == set(range(1, 27))
+    assert {theorem.number[0] for theorem in THEOREMS if theorem.id.startswith("T")} == set(range(1, 27))
     assert ids == [theorem.id for theorem in sorted(THEOREMS, key=lambda theorem: theorem.number)]

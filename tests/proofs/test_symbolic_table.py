@@ -118,7 +118,7 @@ def test_a_subscript_outside_raises_as_that_of_a_list_does() -> None:
         (lambda table, n: table[0:n:2], "a slice with step 2"),
         (lambda table, n: table.__setitem__(slice(0, 2), [1]), "another number of entries"),
         (lambda table, n: [1, 2] * n, "a list of 2 values is repeated"),
-        (lambda table, n: [3] * n, "only the null block can be"),
+        (lambda table, n: ["x"] * n, "only the null block can be"),
         (lambda table, n: table.marked(), "does not know which entries are marked"),
         (lambda table, n: n | 1, "the bits of a symbolic number"),
     ],

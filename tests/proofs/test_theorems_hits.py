@@ -9,7 +9,7 @@ from blockproof.proofs import roles
 from blockproof.proofs.roles import amounts
 from blockproof.proofs.roles import hits as hit_roles
 from blockproof.proofs.solver import solve
-from blockproof.proofs.symbolic import Run, SymbolicInt
+from blockproof.proofs.symbolic import Run, SymbolicInt, is_plain
 
 SUBJECTS = {"model": roles.model, "impl": roles.impl}
 
@@ -56,21 +56,21 @@ def test_a_search_finds_the_longest_hit_that_holds_what_is_read_among_up_to_eigh
     [
         ("need", lambda rng: (rng.randint(1, 40), rng.randint(1, 9), rng.random() < 0.5)),
         ("limit", lambda rng: (rng.randint(1, 90),)),
-        ("cut", lambda rng: (rng.randint(0, 30), rng.randint(1, 6), rng.randint(1, 40))),
         (
             "registers",
             lambda rng: (rng.randint(0, 90), b := rng.randint(1, 9), rng.random() < 0.5, rng.randint(1, 4) * b),
         ),
         (
-            "kept",
+            "kept_sliding",
             lambda rng: (
                 rng.randint(0, 15),
-                rng.randint(1, 30),
                 b := rng.randint(1, 5),
                 rng.random() < 0.5,
                 a := rng.randint(1, 4) * b,
                 rng.choice([None, 0, a, 2 * a]),
                 rng.randint(1, 60),
+                b,
+                rng.randint(1, 30),
             ),
         ),
     ],
@@ -104,14 +104,16 @@ def test_the_mask_of_a_range_is_the_masks_of_its_blocks() -> None:
     from blockproof.impl import SlidingWindowManager, SlidingWindowSpec
     from blockproof.proofs.roles.bare import bare
 
-    rng, kept = random.Random(17), roles.impl().find("kept")
+    rng, kept = random.Random(17), roles.impl().find("kept_sliding")
     for _ in range(300):
         b, w, eagle, start = rng.randint(1, 4), rng.randint(1, 20), rng.random() < 0.5, rng.randint(0, 9)
         alignment, prompt = rng.randint(1, 4) * b, rng.randint(1, 50)
         retention, end = rng.choice([None, 0, 2 * alignment]), start + rng.randint(1, 9)
         spec = bare(SlidingWindowSpec, block_size=b, sliding_window=w)
-        mask = SlidingWindowManager.reachable_block_mask(start, end, alignment, spec, eagle, retention, prompt)
-        single = [kept(i, w, b, eagle, alignment, retention, prompt) for i in range(start, end)]
+        asked = (start, end, alignment, spec, eagle, retention, prompt, b if eagle else 1)
+        mask = SlidingWindowManager.reachable_block_mask(*asked)
+        behind = b if eagle else 1
+        single = [kept(i, b, eagle, alignment, retention, prompt, behind, w) for i in range(start, end)]
         assert single == ([True] * (end - start) if mask is None else mask)
 
 
@@ -125,99 +127,71 @@ def test_groups_with_different_hits_are_an_error() -> None:
 # Symbolic amounts: whatever they answer is what Python answers, and every law they use is an obligation that holds.
 
 
-def _sized(kind: type[amounts.BlockSize], value: int) -> Any:
-    return kind(z3.IntVal(value))
-
-
 def _value(answer: Any) -> Any:
     return z3.simplify(answer.term).as_long() if isinstance(answer, SymbolicInt) else answer
 
 
-def _truth(answer: Any) -> bool:
-    return answer if isinstance(answer, bool) else z3.is_true(z3.simplify(answer.term))
+def _symbol(value: int) -> Any:
+    return SymbolicInt(z3.IntVal(value))
 
 
-def test_amounts_compute_as_python_does() -> None:
-    rng, laws = random.Random(19), set()
-
-    def compare() -> None:
-        for _ in range(400):
-            b, few, many, rest = rng.randint(1, 9), rng.randint(0, 6), rng.randint(1, 6), 0
-            rest = rng.randrange(b)
-            size = _sized(amounts.BlockSize, b)
-            whole, unit = amounts.Amount(few, size), many * size
-            mixed = amounts.Amount(few, size, SymbolicInt(z3.IntVal(rest)))
-            assert _value(whole % unit) == few * b % (many * b)
-            assert bool(whole % unit) == bool(few * b % (many * b))
-            assert _value(whole // size) == _value(mixed // size) == few
-            assert _value(mixed // unit) == (few * b + rest) // (many * b)
-            assert _value((mixed // unit) * unit) == (few * b + rest) // (many * b) * (many * b)
-            assert _value(SymbolicInt(z3.IntVal(rest)) // unit) == rest // (many * b)
-            assert _value(SymbolicInt(z3.IntVal(-rest)) % unit) == -rest % (many * b)
-            assert _value(SymbolicInt(z3.IntVal(rest)) // -size) == rest // -b
-            assert _truth(whole <= mixed)
-            assert _truth(unit <= mixed) == (many * b <= few * b + rest)
-            assert _truth(mixed <= unit) == (few * b + rest <= many * b)
-            assert _truth(whole == unit) == (few == many)
-            assert _truth(whole != unit) == (few != many)
-            assert _truth(size != unit) == (many != 1)
-            assert _truth(whole == 0) == (few == 0)
-            assert _value(amounts.last_token(few, size)) == few * b + b - 1
-            assert _value(whole) == few * b
-            assert _value(-whole) == -few * b
-            assert _value(mixed) == few * b + rest
-
-    run = Run("amounts", [])
-    (path,) = run.paths(compare)
+def _owed(path: Any) -> list[str]:
+    """Names of the obligations of a path, each of which is proved here."""
     assert path.error is None, path.error
     for obligation in path.obligations:
-        laws.add(obligation.name)
-        solver = z3.Solver()
-        solver.add(*obligation.hypotheses, z3.Not(obligation.claim))
-        assert solver.check() == z3.unsat, obligation.name
-    assert len(laws) > 20
+        assert solve([*obligation.hypotheses, z3.Not(obligation.claim)], 5)[0] == "unsat", obligation.name
+    return [obligation.name for obligation in path.obligations]
 
 
-@pytest.mark.parametrize("eagle", [False, True])
-@pytest.mark.parametrize("subject", SUBJECTS)
-def test_a_window_of_so_many_blocks_needs_so_many_on_every_core(subject: str, eagle: bool) -> None:
-    """The theorems about searches speak of a window by the blocks that it needs: that is what a core makes of it."""
-    needed = SUBJECTS[subject]().find("need")
-    need, rest, b = (SymbolicInt(z3.Int(name)) for name in ("need", "rest", "b"))
+def test_few_blocks_and_lengths_compute_as_python_does() -> None:
+    rng = random.Random(19)
 
-    def body() -> list[Any]:
-        size = amounts.positive(b, amounts.BlockSize)
-        window = amounts.window(need, rest, size)
-        return [window == need * b - rest + 1, needed(window, size, eagle) == need + eagle]
+    def compare() -> None:
+        for _ in range(150):
+            b, few, many, rest = rng.randint(1, 9), rng.randint(0, 4), rng.randint(1, 4), rng.randint(-20, 20)
+            size = amounts.positive(_symbol(b), amounts.Few)
+            tokens = _symbol(few * b + rest % b)
+            assert tokens // size == few
+            assert _value(tokens % size) == rest % b
+            assert tokens // -size == (few * b + rest % b) // -b
+            assert tokens // (many * size) == (few * b + rest % b) // (many * b)
+            assert _value(tokens % (many * size)) == (few * b + rest % b) % (many * b)
+            assert (many * size) // size == many
+            assert (many * size) % size == 0
+            block = amounts.positive(_symbol(b), amounts.BlockSize)
+            length = few * block + rest
+            assert _value(length) == few * b + rest
+            assert _value(length // block) == (few * b + rest) // b
+            assert _value(-length // block) == (-few * b - rest) // b
+            assert _value((_symbol(few) * block) // (many * block)) == few // many
 
-    paths = list(Run("window", [b >= 1, need >= 1, rest >= 0, rest < b]).paths(body))
-    for path in paths:
-        assert path.error is None, path.error
-        claims = [(path.hypotheses, truth.term) for truth in path.value]
-        for hypotheses, claim in [*claims, *((owed.hypotheses, owed.claim) for owed in path.obligations)]:
-            assert solve([*hypotheses, z3.Not(claim)], 5)[0] == "unsat"
-    assert paths
-    for tokens in range(1, 6):
-        for blocks in range(1, 5):
-            assert {needed(blocks * tokens - short + 1, tokens, eagle) for short in range(tokens)} == {blocks + eagle}
-
-
-def test_an_amount_that_is_not_what_it_claims_fails_the_run() -> None:
-    """The rest of an amount must be less than a block: that is demanded, not believed."""
-    b, rest = SymbolicInt(z3.Int("b")), SymbolicInt(z3.Int("rest"))
-    run = Run("amount", [b >= 1, rest >= 0])
-    (path,) = run.paths(lambda: amounts.amount(1, amounts.positive(b, amounts.BlockSize), rest))
-    wrong = [o for o in path.obligations if "rest is less" in o.name]
-    solver = z3.Solver()
-    solver.add(*wrong[0].hypotheses, z3.Not(wrong[0].claim))
-    assert solver.check() == z3.sat
+    run = Run("amounts", [], unroll=5)
+    (path,) = run.paths(compare)
+    assert len(set(_owed(path))) > 3
 
 
-def test_a_loop_is_stopped_after_one_round() -> None:
-    def loop(x: Any, step: int) -> Any:
-        while x % 3:
-            x -= step
-        return x
+@pytest.mark.parametrize("x", range(-6, 13))
+def test_what_is_known_of_borders_of_chunks_is_true_and_leaves_the_right_one(x: int) -> None:
+    """With the unit and the token given, the only border that is possible among small numbers is Python's."""
+    for unit in (1, 2, 3):
 
-    assert amounts.next_round(loop, 7, 2) == (5, False)
-    assert amounts.next_round(loop, 6, 2) == (6, True)
+        def border(unit: int = unit) -> Any:
+            chunk = amounts.positive(_symbol(unit), amounts.Chunk)
+            return _symbol(x) // chunk * chunk, -(_symbol(-x) // chunk) * chunk
+
+        (path,) = Run("border", []).paths(border)
+        down, up = path.value
+        for found, real in ((down, x // unit * unit), (up, -(-x // unit) * unit)):
+            assert solve([*path.hypotheses, found.term == real], 5)[0] == "sat", (x, unit)
+            wrong = solve([*path.hypotheses, found.term != real], 5)[0]
+            assert wrong == "unsat" or abs(x) > 2 * unit, (x, unit)
+
+
+def test_a_quotient_beyond_the_bound_is_one_of_which_only_that_is_known() -> None:
+    """A window of any size goes so often into few blocks that it matters no more how often."""
+    b, x = SymbolicInt(z3.Int("b")), SymbolicInt(z3.Int("x"))
+    paths = list(Run("beyond", [b >= 1, x >= 0], unroll=2).paths(lambda: x // amounts.positive(b, amounts.Few)))
+    assert sorted(path.value for path in paths if is_plain(path.value)) == [0, 1, 2]
+    (beyond,) = [path for path in paths if not is_plain(path.value)]
+    assert solve([*beyond.hypotheses, z3.Not(beyond.value.term > 2)], 5)[0] == "unsat"
+    assert all(_owed(path) for path in paths)

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import product
 from typing import Any
 
 import pytest
@@ -26,6 +26,7 @@ from blockproof.model.ops import (
 from blockproof.model.snapshot import Snapshot
 from blockproof.proofs import roles
 from blockproof.proofs.roles.one_request import KINDS, Step
+from blockproof.proofs.roles.prediction import Held
 
 # Roles bound to the model and to our core do the same on plain numbers.
 
@@ -56,6 +57,7 @@ def test_model_and_core_answer_alike(kind, what):
         step = a_step(draw, kind)
         if kind == "align" and step.known and step.main > (step.held - step.size + 1) * step.b:
             continue
+        step = step._replace(main=step.slots) if what == "gate" else step  # the whole sequence, lookahead included
         assert model(step) == core(step), step
         answers.add(model(step))
     assert len(answers) >= (2 if kind == "align" else 5), "every answer was the same"
@@ -78,15 +80,20 @@ def test_model_and_core_null_alike(kind):
 
 def test_model_and_core_hold_running_states_alike():
     draw = random.Random(1)
+    seen = set()
     for _ in range(300):
-        b, p = draw.randint(1, 5), draw.randint(0, 2)
-        ends = [0]
-        for _ in range(draw.randint(1, 5)):
-            ends.append(ends[-1] + draw.randint(1, 2 * b))
-        steps = list(pairwise(ends))
-        one, other = (subject.find("align_run")(b, p, steps) for subject in (roles.model(), roles.impl()))
-        assert one == other, (b, p, steps)
-        assert one[0] == 1 + p
+        b, p = draw.randint(2, 5), draw.randint(0, 2)
+        marks = tuple(draw.randint(0, 1) for _ in range(draw.randint(1, 6)))
+        computed = draw.randint(1, b * len(marks))
+        settled, main = computed - draw.randint(0, min(p, computed - 1)), computed + draw.randint(1, 2 * b)
+        of = Held(b, p, marks, draw.randint(0, 1))
+        one, other = (subject.find("states")(of, settled, computed, main) for subject in (roles.model(), roles.impl()))
+        assert (one.table.real, one.taken, one.foreseen) == (other.table.real, other.taken, other.foreseen)
+        length = one.table.length
+        kept = [[table[i] if table[i] < 1000 else "new" for i in range(length)] for table in (one.table, other.table)]
+        assert kept[0] == kept[1], (of, settled, computed, main)
+        seen.add((one.taken, tuple(kept[0])))
+    assert len(seen) > 100
 
 
 def test_model_and_core_count_eviction_candidates_alike():
@@ -164,66 +171,63 @@ def held(snapshot: Snapshot, name: str) -> int:
 
 
 @cores
-def test_one_speculative_block_and_steps_of_3_1_and_3_tokens_hold_four_states(core):
-    """T15.any, with blocks of 3 tokens: 2 + 1 are budgeted."""
+def test_one_speculative_block_and_steps_of_3_1_and_3_tokens_hold_three_states(core):
+    """T15, with blocks of 3 tokens: 2 + 1 are budgeted; vLLM 0.23.0 holds 4."""
     run = core(a_shape(Group("mamba", 3, mamba_mode="align", speculative_blocks=1), num_blocks=20, caching=False))
     run(Submit("a", prompt(30)), Allocate("a", 3), Advance("a"), Allocate("a", 1))
     _, snapshot = run(Advance("a"), Allocate("a", 3))
-    assert held(snapshot, "a") == 4
+    assert held(snapshot, "a") == 3
 
 
 @cores
-def test_states_leak_until_the_request_ends(core):
-    """T15.leak: a step of one token, then one of 3 * b - 1, again and again."""
+def test_states_do_not_pile_up(core):
+    """T15: a step of one token, then one of 3 * b - 1, again and again; in vLLM 0.23.0 each pair leaks a block."""
     run = core(a_shape(Group("mamba", 3, mamba_mode="align", speculative_blocks=1), num_blocks=40, caching=False))
     run(Submit("a", prompt(60)), Allocate("a", 3))
-    most = []
     for _ in range(5):
         run(Advance("a"), Allocate("a", 1))
         _, snapshot = run(Advance("a"), Allocate("a", 8))
-        most.append(held(snapshot, "a"))
-    assert most == [4, 5, 6, 7, 8]
+        assert held(snapshot, "a") == 3
     _, snapshot = run(Free("a"), Submit("b", prompt(1)))
     assert snapshot.num_free == 39
 
 
 @cores
-def test_behind_a_long_hit_the_gate_admits_a_request_that_has_no_room(core):
-    """T16.hit: with 4 blocks left, 9 are reserved without hit; behind one of 12 blocks, the gate asks for 2."""
+def test_the_gate_lets_in_who_has_room_for_all_its_steps_and_nobody_else(core):
+    """T16.hit: the request will hold 9 blocks, behind a hit of 12 blocks, too; there, vLLM 0.23.0 asks for 2."""
     group = Group("sliding", 1, window=3)
-    for hit in (False, True):
+    for hit, free in product((False, True), (8, 9)):
         run = core(a_shape(group, num_blocks=17, max_model_len=20, max_num_batched_tokens=6))
         run(Submit("first", prompt(12)), Allocate("first", 6), Advance("first"), Allocate("first", 6))
-        run(Advance("first"), Free("first"), Take(12), Submit("again", prompt(20)))
+        run(Advance("first"), Free("first"), Take(16 - free), Submit("again", prompt(20)))
         outcome, _ = run(Lookup("again"), Allocate("again", 1, hit=hit, gate=True))
-        assert isinstance(outcome, Done) == hit
+        assert isinstance(outcome, Done) == (free == 9)
     outcome, _ = run(Advance("again"), Allocate("again", 6))
-    assert outcome == Refused()
+    assert isinstance(outcome, Done)
 
 
-def test_the_gate_counts_fewer_blocks_than_the_first_step_takes():
-    """The smallest counterexample of T16.hit."""
+def test_the_gate_counts_what_the_first_step_takes():
+    """The smallest counterexample of T16.hit on vLLM 0.23.0, where the gate counts 2."""
     step = Step(1, 3, hit=5, first=3, end=5, local=5, main=6, slots=6, batched=1, max_len=6)
     for subject in (roles.model(), roles.impl()):
-        assert subject.find("gate_sliding")(step) == 2
-        assert subject.find("taken_sliding")(step) == 3
+        assert subject.find("gate_sliding")(step) == subject.find("taken_sliding")(step) == 3
 
 
 @cores
-def test_a_state_more_than_the_gate_counts_is_refused(core):
-    """T16.states: a pool of 1 + p states admits a request that cannot begin its second block."""
+def test_the_gate_counts_the_second_state(core):
+    """T16.states: a pool of 1 + p states does not admit a request that could not begin its second block."""
     run = core(a_shape(Group("mamba", 3, mamba_mode="align"), num_blocks=2, caching=False))
     outcome, _ = run(Submit("a", prompt(6)), Allocate("a", 3, gate=True))
-    assert outcome == Done(outcome.value)
-    outcome, _ = run(Advance("a"), Allocate("a", 3))
     assert outcome == Refused()
+    outcome, _ = run(Submit("b", prompt(3)), Allocate("b", 3, gate=True))
+    assert outcome == Done(outcome.value)
 
 
-def test_the_gate_of_a_real_shape_counts_64_blocks_where_576_are_held():
-    """The figures of T16.hit."""
+def test_the_gate_of_a_real_shape_counts_577_blocks_where_576_are_held():
+    """The figures of T16.hit; vLLM 0.23.0 counts 64."""
     hit = 577
     local = hit * 16
     step = Step(16, 1024, hit=hit, end=hit, local=local, main=32768, slots=32768, batched=8192, max_len=131072)
-    assert roles.impl().find("gate_sliding")(step) == 64
+    assert roles.impl().find("gate_sliding")(step) == 577
     skipped = roles.impl().find("skipped_sliding")(local, 1024)
     assert -(-(local + 8192) // 16) - skipped // 16 == 576

@@ -35,7 +35,7 @@ LACKS = frozenset(
     {
         *("Evict", "Reset", "Take", "Touch", "Release", "Arrive", "RemoveSkipped", "CommonPrefix"),
         *("TakeEvents", "TakeNewBlockIds", "TakeStats"),
-        *("Submit.salt", "Submit.items", "Submit.embeds", "Submit.skip_lookup"),
+        *("Submit.adapter_version", "Submit.salt", "Submit.items", "Submit.embeds", "Submit.skip_lookup"),
         *("Allocate.lookahead", "Allocate.external", "Allocate.encoder_tokens", "Allocate.gate", "Allocate.reserved"),
         *("Shape.eagle", "Shape.retention_interval", "Shape.decode_parallel", "Shape.prefill_parallel"),
         *("Shape.scheduler_block_size", "drafts", "hybrids"),

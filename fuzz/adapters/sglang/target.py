@@ -51,6 +51,7 @@ LACKS = frozenset(
         *("Allocate.lookahead", "Allocate.external", "Allocate.delay", "Allocate.encoder_tokens", "Allocate.reserved"),
     }
 )
+LOSES = frozenset({"eagle-last-block", "skipped-on-optimistic-count"})
 MANY_TOKENS = 1 << 20
 """Limit of tokens that a request generates; more than any does."""
 
@@ -99,6 +100,7 @@ class SglangTarget:
 
     hides = HIDES
     lacks = LACKS
+    loses = LOSES
 
     def __init__(self, name: str, engine: Engine) -> None:
         self.name = name
@@ -148,8 +150,11 @@ class SglangTarget:
 
     def _submit(self, op: ops.Submit) -> Outcome:
         parameters = self._engine.sampling.SamplingParams(max_new_tokens=MANY_TOKENS)
+        adapter = (
+            op.adapter and f"{op.adapter}@{op.adapter_version}"
+        )  # each adapter that is loaded gets an id of its own
         request = self._engine.batch.Req(
-            op.request, "", array("q", op.prompt), parameters, lora_id=op.adapter, cache_salt=op.salt
+            op.request, "", array("q", op.prompt), parameters, lora_id=adapter, cache_salt=op.salt
         )
         if op.skip_lookup:  # a request for the prompt's log probabilities computes all of it
             request.return_logprob, request.logprob_start_len = True, 0

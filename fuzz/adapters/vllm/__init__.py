@@ -25,9 +25,9 @@ def _open_calculator() -> Calculator:
 
 def _known() -> Known:
     from .configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
-    from .deviations import DEVIATING_MODELS
+    from .deviations import DEVIATIONS, policy_of
 
-    return Known(DEVIATING_MODELS, CONFIGURATION_DEVIATIONS, Reference0230)
+    return Known(DEVIATIONS, policy_of, CONFIGURATION_DEVIATIONS, Reference0230)
 
 
 FAMILY = Family(

@@ -20,6 +20,9 @@ from .releases import Release, release_of
 RETENTION_VARIABLE = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
 """The environment variable from which vLLM 0.23 to 0.28 reads the retention interval, in tokens."""
 
+ADAPTERS = "/adapters/"
+"""Every version of an adapter is read from a path of its own: this, with the version behind it."""
+
 _SPECS: Mapping[Kind, tuple[str, Callable[[Group], dict[str, object]]]] = {
     "full": ("FullAttentionSpec", lambda group: {}),
     "mla": ("MLAAttentionSpec", lambda group: {}),
@@ -41,8 +44,8 @@ class Binding:
     """Returns the core's class or function of that name. AttributeError if it has none."""
     dtype: object
     """Element type of all specs. Any will do: nothing that is tested depends on it."""
-    adapter: Callable[[str, int], Any]
-    """Makes a LoRA adapter of this name; the number, from 1, is unique."""
+    adapter: Callable[[str, int, str], Any]
+    """Makes a LoRA adapter of this name, read from this path; the number, from 1, belongs to the name."""
     item: Callable[[Item], Any]
     """Makes a multimodal feature at its place in the prompt."""
     embeddings: Callable[[tuple[int, ...]], Any]
@@ -143,20 +146,33 @@ class Binding:
         object."""
         request = self.names("Request")(
             request_id=submit.request,
-            prompt_token_ids=list(submit.prompt) if submit.embeds is None else None,
             sampling_params=self.sampling,
             pooling_params=None,
-            prompt_embeds=None if submit.embeds is None else self.embeddings(submit.embeds),
+            **self._prompt(submit),
             mm_features=[self.item(item) for item in submit.items],
-            lora_request=self.adapter(sys.intern(submit.adapter), adapter_number(submit.adapter))
-            if submit.adapter is not None
-            else None,
+            lora_request=self._adapter(submit, adapter_number),
             cache_salt=sys.intern(submit.salt) if submit.salt is not None else None,
             block_hasher=block_hasher,
         )
         if submit.skip_lookup:
             request.skip_reading_prefix_cache = True
         return request
+
+    def _prompt(self, submit: Submit) -> dict[str, object]:
+        """Tokens, or embeddings, or both with what says which of them counts; a row that is not read is 0."""
+        if submit.embeds is None:
+            return {"prompt_token_ids": list(submit.prompt)}
+        rows = self.embeddings(tuple(row or 0 for row in submit.embeds))
+        if None not in submit.embeds:
+            return {"prompt_token_ids": None, "prompt_embeds": rows}
+        is_token = [row is None for row in submit.embeds]
+        return {"prompt_token_ids": list(submit.prompt), "prompt_embeds": rows, "prompt_is_token_ids": is_token}
+
+    def _adapter(self, submit: Submit, adapter_number: Callable[[str], int]) -> Any:
+        if submit.adapter is None:
+            return None
+        path = sys.intern(f"{ADAPTERS}{submit.adapter_version}")
+        return self.adapter(sys.intern(submit.adapter), adapter_number(submit.adapter), path)
 
 
 @contextmanager
@@ -211,7 +227,7 @@ def bind_vllm() -> Binding:
         version=version,
         names=names,
         dtype=torch.float32,
-        adapter=cache(lambda name, number: names("LoRARequest")(name, number, "/adapter")),
+        adapter=cache(names("LoRARequest")),
         item=lambda item: feature(
             data=None,
             modality="image",

@@ -1,153 +1,191 @@
-"""Where vLLM 0.23.0 is known to differ from the arithmetic of configurations: its rules in place of the chapter's.
+"""Where vLLM 0.23.0 is known to differ from the arithmetic of configurations: its entries for the record of rules.
 
-`Reference0230` is the model with the rules replaced that the last section of the chapter marks, each by what the
-release was seen to do. It must answer exactly what the release answers; `fired` tells which replaced rules mattered.
+`Reference0230` answers what the release answers; `fired` tells which deviations made a difference. Their ids are those
+of the last section of the chapter "Specs and configuration arithmetic".
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from ....model import arith
-from ....model.attention import CoreError, demand
-from ....model.capacity import WorkerConfig
-from ....model.grouping import LayerGroup
-from ....model.layers import REGISTERED, Config, Kind, Layer, Layers
+from ....model.arith import cdiv
+from ....model.attention import demand
+from ....model.config.capacity import Rules
+from ....model.config_json import MANAGED, Config, Configured, Json, Layer, LayerGroup, Layers, Spec, WorkerConfig
 from ...targets.deviations import Deviation
-from .reference_groups import ReferenceGroups
+from ...targets.released_rules import Entry, ReleasedRules
+from .reference_groups import GROUPING, layer_tuples_of
 
 
-class Reference0230(ReferenceGroups):
+def worker_config(r: Rules, config: Config, groups: Sequence[LayerGroup], memory: int) -> WorkerConfig:
+    """No layers are an error of one kind or the other, and what fits is computed even if it is overridden. Where all
+    groups are uniform types and memory is negative, so is the number of blocks."""
+    uniform = all(group.spec.type == Spec.UNIFORM for group in groups)
+    demand(not groups or any(group.names for group in groups), "ZeroDivisionError" if uniform else "AssertionError")
+    fit = memory // r.bytes_per_block(groups) if groups else 1
+    if uniform and groups and config.num_gpu_blocks_override is None:
+        return r.sized(groups, fit)
+    return Rules.worker_config(r, config, groups, memory)
+
+
+def _name_worker(r: Rules, wanted: object, found: object, config: Config, groups: Sequence[LayerGroup], *_: int) -> str:
+    return "C-11" if any(group.names for group in groups) else "C-10"
+
+
+def has_mamba(r: Rules, groups: Sequence[LayerGroup]) -> bool:
+    """A uniform type of Mamba does not count."""
+    return any(group.spec.type == Spec.MAMBA for group in groups)
+
+
+def needed(r: Rules, config: Config, groups: Sequence[LayerGroup]) -> int:
+    """No null block; and of several uniform types, a block is taken to cost the first one's page sizes times the most
+    tuples."""
+    if not groups or any(group.spec.type != Spec.UNIFORM for group in groups):
+        return r.bytes_per_block(groups) * sum(r.pages(config, group.spec) for group in groups)
+    if len(groups) == 1:  # the layers one by one; of a worker without layers, those of all others
+        return sum(r.memory(config, x) for x in groups[0].spec.members)
+    tuples = max(r.num_layer_tuples(group.spec) for group in groups)
+    block = sum({r.page(x) for x in groups[0].spec.members}) * tuples
+    return block * sum(r.pages(config, group.spec) for group in groups)
+
+
+def _name_needed(r: Rules, wanted: object, found: object, config: Config, groups: Sequence[LayerGroup]) -> str:
+    if isinstance(wanted, int) and isinstance(found, int) and wanted - found == r.bytes_per_block(groups):
+        return "C-17"
+    return "C-08" if len(groups) > 1 else "S-10" if groups and groups[0].names else "C-10"
+
+
+def plain_needed(r: Rules, config: Config, layers: Layers) -> int:
+    """No null block."""
+    return sum(r.memory(config, x) for x in layers.values())
+
+
+def concurrency(r: Rules, config: Config, groups: Sequence[LayerGroup], num_blocks: int) -> float:
+    """All blocks, over the need of all groups, whose bytes are counted in pages of the first one and rounded up."""
+    demand(bool(groups), "ValueError")
+    needed = sum(r.memory(config, group.spec) for group in groups)
+    return num_blocks / cdiv(needed, r.page(groups[0].spec))
+
+
+def _name_concurrency(
+    r: Rules, wanted: object, found: object, config: Config, groups: Sequence[LayerGroup], num_blocks: int
+) -> str:
+    pages = sum(r.pages(config, group.spec) for group in groups)
+    return "C-16" if not pages else "C-17" if found == num_blocks / pages else "C-08"
+
+
+def longest(r: Rules, config: Config, need: Callable[[Config], int], available: int) -> int:
+    """One token is tried first, even where the configured length is less."""
+    if need(replace(config, max_model_len=1)) > available:
+        return 0
+    longest, low, high = 1, 1, config.max_model_len
+    while low <= high:
+        middle = (low + high) // 2
+        if need(replace(config, max_model_len=middle)) <= available:
+            longest, low = middle, middle + 1
+        else:
+            high = middle - 1
+    return longest
+
+
+def _name_longest(r: Rules, wanted: object, found: object, config: Config, *rest: object) -> str:
+    return "C-15" if config.max_model_len < 1 else "S-10"  # needs only fall where blocks hold no tokens
+
+
+def scheduler_config(r: Rules, workers: Sequence[WorkerConfig]) -> WorkerConfig:
+    """Eagle's mark is as on the first worker."""
+    seen = Rules.scheduler_config(r, workers)
+    marks = [group.eagle for group in workers[0].groups]
+    return replace(seen, groups=tuple(replace(x, eagle=mark) for x, mark in zip(seen.groups, marks, strict=True)))
+
+
+def configs(r: Rules, config: Config, workers: Sequence[Layers], memory: Sequence[int]) -> Configured:
+    """Workers are cut to the memory figures, those without layers are in the way, and the report may crash."""
+    layers: Layers = {}
+    for worker in workers:
+        demand(all(layers.setdefault(name, x) == x for name, x in worker.items()))
+    demand(all(x.type in MANAGED for x in layers.values()), "ValueError")
+    groups = r.groups(config, layers)
+    projected = [r.project(groups, worker) for worker in workers]
+    pairs = [(part, _available(r, config, part, bytes_)) for part, bytes_ in zip(projected, memory, strict=False)]
+    fitting = config.original_max_model_len == -1 and bool(groups)
+    demand(bool(pairs), "IndexError" if fitting else "ValueError")
+    config = _auto_fit(r, config, pairs) if fitting else config
+    for part, available in pairs if groups else []:
+        demand(available > 0 and r.needed(config, part) <= available, "ValueError")
+    told = []
+    for worker, (part, available) in zip(workers, pairs, strict=False):
+        demand(set(worker) <= {name for group in part for name in group.names})
+        told.append(r.worker_config(config, part, available))
+    told = [r.sized(worker.groups, min(one.num_blocks for one in told)) for worker in told]
+    for own in told if groups else []:
+        r.concurrency(config, own.groups, own.num_blocks)
+    return config, told
+
+
+def _available(r: Rules, config: Config, groups: Sequence[LayerGroup], memory: int) -> int:
+    """An override also divides by what a block costs, which is nothing without layers."""
+    if config.num_gpu_blocks_override is None or not groups:
+        return memory if config.num_gpu_blocks_override is None else 0
+    demand(r.bytes_per_block(groups) > 0, "ZeroDivisionError")
+    return config.num_gpu_blocks_override * r.bytes_per_block(groups)
+
+
+def _auto_fit(r: Rules, config: Config, workers: Sequence[tuple[Sequence[LayerGroup], int]]) -> Config:
+    """The configured length stands where it fits, even if it is 0."""
+    if config.max_model_len < 1:
+        demand(not any(r.needed(config, groups) <= memory for groups, memory in workers), "ValueError")
+    fits = min(r.longest(config, partial(r.needed, groups=groups), memory) for groups, memory in workers)
+    demand(fits > 0, "ValueError")
+    return replace(config, max_model_len=fits)
+
+
+def _name_configs(
+    r: Rules, wanted: object, found: object, config: Config, workers: Sequence[Layers], memory: Sequence[int]
+) -> str:
+    if len(workers) != len(memory):
+        return "C-14"
+    if any(workers) and not all(workers):
+        return "C-10"
+    same = [{name: _spelled_out(x) for name, x in worker.items()} for worker in workers]
+    return "S-19" if same != list(workers) else "C-11"
+
+
+def _spelled_out(x: Layer) -> Layer:
+    """With the value size that a window-MLA spec has by default."""
+    return replace(x, head_size_v=x.head_size) if x.type == Spec.WINDOW_MLA and x.head_size_v is None else x
+
+
+CAPACITY = (
+    Entry("worker_config", worker_config, _name_worker),
+    Entry("has_mamba", has_mamba, "C-12"),
+    Entry("needed", needed, _name_needed),
+    Entry("plain_needed", plain_needed, "C-17"),
+    Entry("concurrency", concurrency, _name_concurrency),
+    Entry("longest", longest, _name_longest),
+    Entry("scheduler_config", scheduler_config, "C-09"),
+    Entry("configs", configs, _name_configs),
+)
+"""Blocks, lengths, workers."""
+
+
+class Reference0230(ReleasedRules):
     """What vLLM 0.23.0 answers."""
 
-    def blocks_of(self, groups: Sequence[LayerGroup], memory: int) -> int:
-        """A negative number, where all groups are uniform types and memory is negative."""
-        wanted = super().blocks_of
-        if any(group.spec.type != Kind.UNIFORM for group in groups):
-            return wanted(groups, memory)
-        return self.deviate("C-11", lambda: wanted(groups, memory), lambda: memory // self.bytes_per_block(groups))
+    def __init__(self) -> None:
+        self._objects: dict[str, object] = {}
+        """Layer name -> which spec object it has, where layers share them."""
+        super().__init__([*GROUPING, *CAPACITY, Entry("layer_tuples", layer_tuples_of(self._objects), "C-07")])
 
-    def has_mamba(self, groups: Sequence[LayerGroup]) -> bool:
-        """A uniform type of Mamba does not count."""
-        wanted = super().has_mamba
-        return self.deviate(
-            "C-12", lambda: wanted(groups), lambda: any(group.spec.type == Kind.MAMBA for group in groups)
-        )
-
-    def needed(self, config: Config, groups: Sequence[LayerGroup]) -> int:
-        """Of several uniform types, a block is taken to cost the first one's page sizes times the most tuples."""
-        wanted = super().needed
-        if not groups or any(group.spec.type != Kind.UNIFORM for group in groups):
-            return wanted(config, groups)
-        if len(groups) == 1:  # the layers one by one; of a worker without layers, those of all others
-            members = groups[0].spec.members
-            name = "S-10" if groups[0].names else "C-10"
-            plain = sum(self.memory(config, x) for x in members)
-            return self.deviate(name, lambda: wanted(config, groups), lambda: plain)
-        tuples = max(self.num_layer_tuples(group.spec) for group in groups)
-        block = sum({self.page(x) for x in groups[0].spec.members}) * tuples
-        blocks = sum(self.pages(config, group.spec) for group in groups)
-        return self.deviate("C-08", lambda: wanted(config, groups), lambda: block * blocks)
-
-    def concurrency(self, config: Config, groups: Sequence[LayerGroup], num_blocks: int) -> float:
-        """The bytes that all groups need are counted in pages of the first one."""
-        wanted, times = super().concurrency, self.times_as_released
-        name = "C-08" if sum(self.pages(config, group.spec) for group in groups) else "C-16"
-        return self.deviate(name, lambda: wanted(config, groups, num_blocks), lambda: times(config, groups, num_blocks))
-
-    def times_as_released(self, config: Config, groups: Sequence[LayerGroup], num_blocks: int) -> float:
-        """Blocks over the need of all groups, rounded up to pages of the first one."""
-        demand(bool(groups), "ValueError")
-        needed = sum(self.memory(config, group.spec) for group in groups)
-        return num_blocks / arith.cdiv(needed, self.page(groups[0].spec))
-
-    def longest(self, config: Config, need: Callable[[Config], int], available: int) -> int:
-        """One token is tried first, even where the configured length is less."""
-        wanted = super().longest
-        name = "C-15" if config.max_model_len < 1 else "S-10"  # needs only fall where blocks hold no tokens
-        return self.deviate(name, lambda: wanted(config, need, available), lambda: self.found(config, need, available))
-
-    def found(self, config: Config, need: Callable[[Config], int], available: int) -> int:
-        """The length at which the search ends."""
-        if need(replace(config, max_model_len=1)) > available:
-            return 0
-        longest, low, high = 1, 1, config.max_model_len
-        while low <= high:
-            middle = (low + high) // 2
-            if need(replace(config, max_model_len=middle)) <= available:
-                longest, low = middle, middle + 1
-            else:
-                high = middle - 1
-        return longest
-
-    def available(self, config: Config, groups: Sequence[LayerGroup], memory: int) -> int:
-        """An override also divides by what a block costs, which is nothing without layers."""
-        overridden = config.num_gpu_blocks_override is not None and groups
-        demand(not overridden or self.bytes_per_block(groups) > 0, "ZeroDivisionError")
-        return super().available(config, groups, memory)
-
-    def worker_config(self, config: Config, groups: Sequence[LayerGroup], memory: int) -> WorkerConfig:
-        """No layers are an error of one kind or the other, and what fits is computed even if it is overridden."""
-        if groups and not any(group.names for group in groups):
-            uniform = all(group.spec.type == Kind.UNIFORM for group in groups)
-            raise CoreError("ZeroDivisionError" if uniform else "AssertionError")
-        if groups:
-            self.blocks_of(groups, memory)
-        return super().worker_config(config, groups, memory)
-
-    def scheduler_eagle(self, marks: Sequence[bool]) -> bool:
-        """As on the first worker."""
-        return self.deviate("C-09", lambda: any(marks), lambda: marks[0])
-
-    def common_blocks(self, own: Sequence[int]) -> int:
-        """Zero or less is no error."""
-        wanted = super().common_blocks
-        return self.deviate("C-11", lambda: wanted(own), lambda: min(own, default=1))
-
-    def configs(
-        self, config: Config, workers: Sequence[Layers], memory: Sequence[int]
-    ) -> tuple[Config, list[WorkerConfig]]:
-        """Workers are cut to the memory figures, those without layers are in the way, and the report may crash."""
-        self.note("C-14", len(workers) != len(memory))
-        self.note("C-10", any(workers) and not all(workers))
-        layers = self.join(workers)
-        demand(all(x.type in REGISTERED for x in layers.values()), "ValueError")
-        groups = self.groups(config, layers)
-        projected = [self.project(groups, worker) for worker in workers]
-        pairs = [(part, self.available(config, part, bytes_)) for part, bytes_ in zip(projected, memory, strict=False)]
-        fitting = config.original_max_model_len == -1 and bool(groups)
-        demand(bool(pairs), "IndexError" if fitting else "ValueError")
-        if groups:
-            config = self.auto_fit(config, pairs)
-            for part, available in pairs:
-                self.check(available, partial(self.needed, config, part))
-        told = []
-        for worker, (part, available) in zip(workers, pairs, strict=False):
-            demand(set(worker) <= {name for group in part for name in group.names})
-            told.append(self.worker_config(config, part, available))
-        common = self.common_blocks([worker.num_blocks for worker in told])
-        told = [self.sized(worker.groups, common) for worker in told]
-        for own in told if groups else []:
-            self.concurrency(config, own.groups, own.num_blocks)
-        return config, told
-
-    def auto_fit(self, config: Config, workers: Sequence[tuple[Sequence[LayerGroup], int]]) -> Config:
-        """The configured length stands where it fits, even if it is 0."""
-        if config.original_max_model_len == -1 and config.max_model_len < 1:
-            fits = [self.needed(config, groups) <= memory for groups, memory in workers]
-            demand(not any(fits), "ValueError")
-        return super().auto_fit(config, workers)
-
-    def join(self, workers: Sequence[Layers]) -> Layers:
-        """A window-MLA spec that leaves its value size out is another one than one that spells it out."""
-        wanted, same = super().join, [{name: spelled_out(x) for name, x in worker.items()} for worker in workers]
-        joined = self.deviate("S-19", lambda: len(wanted(same)), lambda: len(wanted(workers)))
-        return wanted(workers) if joined else {}
-
-
-def spelled_out(x: Layer) -> Layer:
-    """With the value size that a window-MLA spec has by default."""
-    return replace(x, head_size_v=x.head_size) if x.type == Kind.WINDOW_MLA and x.head_size_v is None else x
+    def answer(self, op: str, inputs: Mapping[str, Any]) -> dict[str, Json]:
+        """The answer to a question; what made a difference to it is added to `fired`."""
+        self._objects.clear()
+        if inputs.get("shared_objects"):
+            for i, worker in enumerate([inputs.get("layers", ()), *inputs.get("workers", ())]):
+                for name, spec in worker:
+                    self._objects.setdefault(name, (i, spec))
+        return super().answer(op, inputs)
 
 
 CONFIGURATION_DEVIATIONS: tuple[Deviation, ...] = tuple(
@@ -233,6 +271,11 @@ CONFIGURATION_DEVIATIONS: tuple[Deviation, ...] = tuple(
             "a window-MLA spec differs from the same spec with head_size_v spelled out",
             "two workers name the same layer, one with head_size_v and one without",
         ),
+        (
+            "S-20",
+            "a layer that stores one vector a token pays for two scales, also for tokens that it compresses",
+            "MLA, window-MLA or hidden states in a per-token-head mode",
+        ),
         ("C-02", "a hash block size of 0 crashes, a negative one is accepted", "a requested hash_block_size below 1"),
         (
             "C-03",
@@ -287,6 +330,11 @@ CONFIGURATION_DEVIATIONS: tuple[Deviation, ...] = tuple(
             "C-16",
             "the concurrency of requests that need nothing, or of no groups, is a crash",
             "cross attention without encoder tokens, encoder-only layers, or no layers",
+        ),
+        (
+            "C-17",
+            "the null block is not counted: a request that just fits stalls at its last block",
+            "the length asked for, or the longest that fits, needs all blocks of the pool",
         ),
     )
 )

@@ -1,176 +1,51 @@
-"""Where the reference release is known to differ from the specification (core.md, "Known deviations")."""
+"""Where the reference release is known to differ from the specification (core.md, "What 0.23.0 does otherwise")."""
 
-from ....model.arith import cdiv
-from ....model.attention import Chunked, Hit, Mamba, Rule
-from ....model.core import Plan
-from ....model.identity import ExtraKey, overlapping_items
-from ....model.lookup import Coordinator, SpecGroup
-from ....model.ops import FULL_FAMILY, Failed, Lookup, Shape, Value
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import takewhile
+from typing import Any
+
+from ....model import arith, lookup
+from ....model.attention import Chunked, CoreError, Rule, Sliding
+from ....model.identity import extra_keys
 from ....model.requests import Request
-from ...targets.deviations import DeviatingModel, Deviation, MisuseUnchecked
+from ....model.tables import (
+    Core,
+    Plan,
+    Policy,
+    admits,
+    give_back,
+    reach,
+    settled,
+    shared_prefix,
+    worth,
+)
+from ...targets.deviations import MISUSE_UNCHECKED, Deviation, Note, UndefinedStateError, blamed
+from . import state_deviations
+from .identity_deviations import CHANGES, Keys
+from .search import SEARCH, release_hit
 
-
-class UnknownRequestGetsTable(DeviatingModel):
-    """An unknown request has an empty table once its common prefix was asked for."""
-
-    deviation = Deviation(
+DEVIATIONS: tuple[Deviation, ...] = (
+    Deviation(
         "common-prefix-unknown",
         reason=(
             "asking for the common prefix of an unknown request leaves an empty table, which counts as one more sharer"
         ),
         condition="CommonPrefix of a request without a table, in a full-attention group",
-        source="core.md, deviation 5.",
-    )
-
-    def __init__(self, shape: Shape) -> None:
-        self._ghosts: list[set[str]] = [set() for _ in shape.groups]
-        super().__init__(shape)
-
-    def common_prefix_in(self, group: int, name: str, counts: list[int]) -> int:
-        """Shared by all tables and the empty ones."""
-        right = super().common_prefix_in(group, name, counts)
-        if self.shape.groups[group].kind not in FULL_FAMILY or not self.shape.caching:
-            return right
-        tables, ghosts = self.state.tables[group], self._ghosts[group]
-        if not tables.get(name):
-            ghosts.add(name)
-        sharers = len(tables.keys() | ghosts)
-        shared = 0
-        for block in tables.get(name, ()):
-            if counts[block] != sharers:
-                break
-            shared += 1
-        self.note(UnknownRequestGetsTable.deviation, shared != right)
-        return shared
-
-    def give_back(self, name: str) -> None:
-        """The empty table goes with the request."""
-        for ghosts in self._ghosts:
-            ghosts.discard(name)
-        super().give_back(name)
-
-
-class UntaggedExtraKeys(DeviatingModel):
-    """Adapter and salt are not told apart."""
-
-    deviation = Deviation(
-        "untagged-extra-keys",
-        reason="adapter and salt enter the hash as bare strings, so an adapter named like a salt shares its blocks",
-        condition="equal tokens with the same names of adapter and salt in another role",
-        source="core.md, deviation 2; vllm-project/vllm#44701.",
-        corrupts=True,
-    )
-
-    def __init__(self, shape: Shape) -> None:
-        self._tagged: dict[tuple[ExtraKey, ...], tuple[ExtraKey, ...]] = {}
-        super().__init__(shape)
-
-    def content_keys(self, request: Request, start: int, end: int, restart: int) -> tuple[ExtraKey, ...]:
-        """Adapter and salt lose their tags."""
-        right = super().content_keys(request, start, end, restart)
-        wrong = tuple(("", value) if tag in ("adapter", "salt") else (tag, value) for tag, value in right)
-        self.note(UntaggedExtraKeys.deviation, self._tagged.setdefault(wrong, right) != right)
-        return wrong
-
-
-class ItemsLostOnRestart(DeviatingModel):
-    """Naming that goes on after the prompt sees its last multimodal item only."""
-
-    deviation = Deviation(
-        "items-lost-on-restart",
-        reason=(
-            "a block that fills up during generation is hashed with the prompt's last multimodal item only; an earlier "
-            "one in the same block is left out, so prompts that differ in it share the block"
-        ),
-        condition="the prompt's last, partial block holds two items or more, and fills up later",
-        source="Found by lockstep; close to vllm-project/vllm#49448.",
-        corrupts=True,
-    )
-
-    def content_keys(self, request: Request, start: int, end: int, restart: int) -> tuple[ExtraKey, ...]:
-        """Only the last item is seen when naming goes on."""
-        right = super().content_keys(request, start, end, restart)
-        if not restart:
-            return right
-        last = request.submit.items[-1:]
-        items = overlapping_items(request.submit.items, start, end)
-        lost = len(items) - len(overlapping_items(last, start, end))
-        self.note(ItemsLostOnRestart.deviation, lost > 0)
-        at = next((i for i, (tag, _) in enumerate(right) if tag == "item"), 0)
-        return right[:at] + right[at + lost :]
-
-
-class ChunkedCapTooSmall(DeviatingModel):
-    """The admission cap of chunks is a block smaller where chunks and blocks do not align."""
-
-    deviation = Deviation(
+        source="Found by lockstep.",
+    ),
+    Deviation(
         "chunked-cap",
         reason=(
             "the admission cap of chunked local attention leaves out the block that a chunk starting inside it drags "
             "along"
         ),
         condition="the chunk is no multiple of the block size, and the gate asks for more than the cap",
-        source="core.md, deviation 3; S-13.",
-    )
-
-    def capped(self, rule: Rule, required: int) -> int:
-        """The cap without the extra block."""
-        right = super().capped(rule, required)
-        if not isinstance(rule, Chunked):
-            return right
-        shape = self.shape
-        wrong = min(required, cdiv(min(rule.k + shape.max_num_batched_tokens, shape.max_model_len), rule.b))
-        self.note(ChunkedCapTooSmall.deviation, wrong != right)
-        return wrong
-
-
-class NegativeMambaDemand(DeviatingModel):
-    """A mamba table that is too long asks for a negative number of blocks."""
-
-    deviation = Deviation(
-        "mamba-negative-demand",
-        reason="a table longer than needed (drafts became fewer) counts as negative demand and hides another group's",
-        condition="mamba in align mode, required entries fewer than held ones",
-        source="core.md, deviation 4.",
-    )
-
-    def running_states(self, rule: Mamba, missing: int, started: bool) -> int:
-        """Negative where the table is too long."""
-        self.note(NegativeMambaDemand.deviation, missing < 0)
-        return missing if missing < 0 else super().running_states(rule, missing, started)
-
-
-class ExternalStateNotCounted(DeviatingModel):
-    """No block is counted for a mamba state that comes from outside."""
-
-    deviation = Deviation(
-        "mamba-external-state",
-        reason=(
-            "the block for a state that comes from outside is not predicted: with the pool nearly full the allocation "
-            "raises half-way, after it has taken blocks"
-        ),
-        condition="mamba in align mode, external tokens",
-        source="Found by lockstep; vllm-project/vllm#57050 (b), vllm-project/vllm-ascend#11049.",
-    )
-
-    def arriving_states(self, rule: Mamba, plan: Plan, entries: int) -> tuple[int, int]:
-        """None are counted."""
-        self.note(ExternalStateNotCounted.deviation, plan.op.external > 0)
-        return 0, entries
-
-
-class _OnlyFirstCut(Coordinator):
-    """Only the first hit is cut to the common length, if it is one of full attention."""
-
-    def end(self, spec_group: SpecGroup, hit: Hit, length: int) -> int:
-        first = spec_group is self.spec_groups[0] and spec_group.rule.is_full
-        return super().end(spec_group, hit, length) if first or len(self.rules) == 1 else hit.stop
-
-
-class OnlyFirstHitCut(DeviatingModel):
-    """Only the first hit of a lookup is cut to the common length."""
-
-    deviation = Deviation(
+        source="Theorem T6; S-13.",
+    ),
+    *state_deviations.DEVIATIONS,
+    Deviation(
         "hit-not-cut",
         reason=(
             "the common length is applied to the first full-attention group's blocks only: another group's list stays "
@@ -179,28 +54,8 @@ class OnlyFirstHitCut(DeviatingModel):
         ),
         condition="two specs of the full-attention family, or an eagle mamba group before another one",
         source="Found by lockstep; vllm-project/vllm-ascend#14283, review of vllm-project/vllm#40868.",
-    )
-    coordinator_type = _OnlyFirstCut
-
-    def lookup(self, op: Lookup) -> Value:
-        """Too many blocks for the tokens."""
-        value = super().lookup(op)
-        tokens, blocks = self.requests[op.request].hit or (0, [])
-        long = any(len(row) * rule.b > tokens for row, rule in zip(blocks, self.rules, strict=True))
-        self.note(OnlyFirstHitCut.deviation, long)
-        return value
-
-    def grow(self, group: int, table: list[int], count: int) -> None:
-        """Taking a negative number corrupts the free count: what follows is undefined."""
-        self.undefined |= count < 0
-        self.dead |= count < 0
-        super().grow(group, table, max(0, count))
-
-
-class MambaEagleMargin(DeviatingModel):
-    """An eagle mamba group is searched one block further, and drops none."""
-
-    deviation = Deviation(
+    ),
+    Deviation(
         "mamba-eagle-margin",
         reason=(
             "an eagle mamba group is searched one block beyond the common length but drops none, so the hit can be "
@@ -211,27 +66,8 @@ class MambaEagleMargin(DeviatingModel):
         ),
         source="Found by lockstep; vllm-project/vllm#43559, vllm-project/vllm#48375.",
         corrupts=True,
-    )
-
-    def rule(self, group: int) -> Rule:
-        """A mamba group gets the margin."""
-        rule = super().rule(group)
-        rule.drops = True
-        return rule
-
-    def lookup(self, op: Lookup) -> Value:
-        """Too few blocks for the tokens."""
-        value = super().lookup(op)
-        tokens, blocks = self.requests[op.request].hit or (0, [])
-        short = any(len(row) * rule.b < tokens for row, rule in zip(blocks, self.rules, strict=True))
-        self.note(MambaEagleMargin.deviation, short)
-        return value
-
-
-class HitTakenForExternal(DeviatingModel):
-    """A group takes its blocks before the next group has attached its hit."""
-
-    deviation = Deviation(
+    ),
+    Deviation(
         "hit-taken-for-external",
         reason=(
             "group by group, the hit is attached and blocks for external tokens are taken: those of one group can be "
@@ -240,48 +76,304 @@ class HitTakenForExternal(DeviatingModel):
         condition="several groups, a hit together with external tokens, and the hit's blocks first in the free queue",
         source="Found by the shadow memory.",
         corrupts=True,
-    )
-
-    def attach_all(self, plan: Plan) -> None:
-        """Each group does both before the next."""
-        for group in range(len(self.rules)):
-            missing = self.attach(group, plan)
-            next_free = self.state.queue(self.state.references())[: max(0, missing)]
-            later = {block for hit in plan.hit[group + 1 :] for block in hit}
-            self.note(HitTakenForExternal.deviation, not later.isdisjoint(next_free))
-            self.make_room(group, plan, missing)
-
-
-class SinkNotConstructible(DeviatingModel):
-    """No core with attention sinks can be built."""
-
-    deviation = Deviation(
+    ),
+    Deviation(
         "sink-construction",
         reason=(
             "the constructor of the sink manager lacks a parameter that its caller passes, so no such core can be built"
         ),
         condition="any group with attention sinks",
-        source="core.md, deviation 1; S-18.",
-    )
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__(shape)
-        if any(group.kind == "sink" for group in shape.groups):
-            self.construction = Failed("TypeError")
-            self.note(SinkNotConstructible.deviation, True)
-
-
-DEVIATING_MODELS: tuple[type[DeviatingModel], ...] = (
-    UnknownRequestGetsTable,
-    UntaggedExtraKeys,
-    ItemsLostOnRestart,
-    ChunkedCapTooSmall,
-    NegativeMambaDemand,
-    ExternalStateNotCounted,
-    OnlyFirstHitCut,
-    MambaEagleMargin,
-    HitTakenForExternal,
-    SinkNotConstructible,
-    MisuseUnchecked,
+        source="Found at construction; S-18.",
+    ),
+    Deviation(
+        "chunk-astride-block",
+        reason=(
+            "a chunked-local hit begins at the chunk of the longest possible hit, not of the hit found: the query "
+            "behind a shorter one reads null entries"
+        ),
+        condition="chunked local attention, and a chunk border inside the hit or a block astride two chunks",
+        source="Found by the shadow memory and by theorem T8.chunked.",
+        corrupts=True,
+    ),
+    Deviation(
+        "chunked-refuses",
+        reason=(
+            "a lookup with chunked local attention is an assertion error with eagle, or where hits do not end at "
+            "the group's own block size"
+        ),
+        condition="chunked local attention with a draft model, or with groups of other block sizes",
+        source="core.md, section 7.",
+    ),
+    Deviation(
+        "window-of-one",
+        reason=(
+            "a window of one token reads nothing from the cache, yet a hit demands a registered block, and none ever is"
+        ),
+        condition="a sliding window of one token, without eagle",
+        source="Theorem T8.hit.",
+    ),
+    Deviation(
+        "eagle-cut-twice",
+        reason=(
+            "a hit shorter than an eagle window is cut to the alignment before and after its last block is given "
+            "up: up to one alignment is lost"
+        ),
+        condition="eagle, a sliding window, and an alignment of more than its block",
+        source="Theorem T9.hit.",
+    ),
+    Deviation(
+        "eagle-in-turn",
+        reason=(
+            "groups of several eagle types are asked in turn, and one that has given a block up is not asked "
+            "again: the hit may end where it has no block behind"
+        ),
+        condition="two or more eagle types besides full attention",
+        source="Theorem T14.",
+    ),
+    Deviation(
+        "eagle-last-block",
+        reason=(
+            "the block behind a hit must end before the request's last token, though it is only read by the draft "
+            "model: prompts of whole blocks lose one block"
+        ),
+        condition="eagle, and a request of whole blocks",
+        source="Found when the hit was defined.",
+    ),
+    Deviation(
+        "registers-unreadable",
+        reason=(
+            "blocks are registered that no hit can need: states inside an alignment, the last block of a chunk, "
+            "the first block of an eagle window, blocks of full attention behind the only boundary that is kept"
+        ),
+        condition="several groups, chunks, eagle, or retention interval 0",
+        source="Theorems T10 and T11.",
+    ),
+    Deviation(
+        "registers-by-scheduler-block",
+        reason=(
+            "a single sliding-window group registers by the scheduler's block size, but looks hits up by its own: "
+            "part of what could hit is not kept"
+        ),
+        condition="one sliding-window group, and a scheduler block size of more than its block",
+        source="Found when registering was defined.",
+    ),
+    Deviation(
+        "replay-boundary-eagle",
+        reason=(
+            "with eagle, the boundary kept for a replay of the prompt is one that the replay cannot reach: it "
+            "never hits"
+        ),
+        condition="a retention interval, eagle, and less than a block behind the last boundary of the prompt",
+        source="Theorem T11.",
+    ),
+    Deviation(
+        "cut-by-all-computed",
+        reason=(
+            "windows are cut by tokens that can still be taken back (drafts, the last token of a prompt that was "
+            "loaded whole): the next query then reads null entries"
+        ),
+        condition="windows or chunks, with drafts rejected late or a prompt that comes from outside as a whole",
+        source="Theorem T3.settled; vllm-project/vllm#47728.",
+        corrupts=True,
+    ),
+    Deviation(
+        "gate-behind-hit",
+        reason=(
+            "the gate compares the cap, in blocks held, with the length of a table, null entries included: behind "
+            "a long hit it counts too little"
+        ),
+        condition="the gate, a hit, and a window or chunk",
+        source="Theorem T16.hit.",
+    ),
+    Deviation(
+        "gate-lookahead",
+        reason=("the gate does not count the room that drafts need"),
+        condition="the gate, with lookahead",
+        source="Theorem T16.lookahead.",
+    ),
+    Deviation(
+        "gate-reserved",
+        reason=("the gate does not leave the blocks that others have reserved"),
+        condition="the gate, with reserved blocks",
+        source="Theorem T16.overcommit.",
+    ),
+    *(deviation for deviation, _ in CHANGES.values()),
+    MISUSE_UNCHECKED,
 )
-"""A model for each deviation that is known."""
+"""Each with what the release does, when it shows, and where that is known from."""
+
+
+def policy_of(declared: Collection[str], note: Note) -> Policy:
+    """What a core decides that has the deviations with these ids."""
+    policy, keys = Policy(), [name for name in CHANGES if name in declared]
+    for entry, (names, compute) in DECISIONS.items():
+        if quirks := [name for name in names if name in declared]:
+            decide = blamed(compute, getattr(policy, entry), quirks, note)
+            policy = replace(policy, **{entry: decide})
+    if keys:
+        of_release = _Keys(keys, note)
+        policy = replace(policy, content_keys=of_release.named, event_keys=of_release.shown)
+    if "hit-taken-for-external" in declared or "hit-not-cut" in declared:
+        policy = replace(policy, attach=partial(attach_in_turn, "hit-taken-for-external" in declared, note))
+    if any(deviation.id in declared for deviation in state_deviations.DEVIATIONS):
+        of_states = state_deviations.ReleaseStates(declared, note)
+        policy = replace(
+            policy, states=of_states.predicted, extend_states=of_states.extend, null_skipped=of_states.null
+        )
+    if "common-prefix-unknown" in declared:
+        ghosts = _Ghosts(note)
+        policy = replace(policy, shared_prefix=ghosts.shared, give_back=ghosts.give_back)
+    return replace(policy, set_aside=partial(no_sinks, note)) if "sink-construction" in declared else policy
+
+
+# Identities.
+
+
+class _Keys:
+    """Extra keys as the release makes them. A deviation has occurred once two different keys become equal, or equal
+    ones different."""
+
+    def __init__(self, quirks: Collection[str], note: Note) -> None:
+        self.quirks, self.note = quirks, note
+        self._seen: dict[object, Keys] = {}
+
+    def named(self, request: Request, start: int, end: int) -> Keys:
+        """Those of a block that gets its identity. `late`: naming goes on behind the prompt."""
+        keys, late = extra_keys(request.submit, start, end), start > 0 and end > len(request.submit.prompt)
+        for name in self.quirks:
+            changed = CHANGES[name][1](keys, request.submit, start, end, late)
+            made_from, made = self._seen.setdefault((name, "of", changed), keys), (name, "to", keys)
+            self.note(name, made_from != keys or self._seen.setdefault(made, changed) != changed)
+            keys = changed
+        return keys
+
+    def shown(self, request: Request, start: int, end: int) -> Keys:
+        """Those that an event shows, without their tags."""
+        keys = extra_keys(request.submit, start, end)
+        for name in self.quirks:
+            changed = CHANGES[name][1](keys, request.submit, start, end, False)
+            self.note(name, [value for _, value in changed] != [value for _, value in keys], harmless=True)
+            keys = changed
+        return keys
+
+
+# Registering, windows, admission.
+
+
+def release_worth(quirks: Collection[str], core: Core, group: int, i: int, request: Request) -> bool:
+    """Whether the release registers a block."""
+    rule, shape = core.rules[group], core.shape
+    if not isinstance(rule, Sliding):
+        return "registers-unreadable" in quirks or worth(core, group, i, request)
+    unit = shape.scheduler_block_size if "registers-by-scheduler-block" in quirks else core.alignment
+    interval, replay = unit if shape.retention_interval is None else shape.retention_interval, 0
+    if shape.retention_interval is not None:
+        num_prompt_tokens = len(request.submit.prompt)
+        replay = lookup.replay_boundary(core.rules, core.alignment, num_prompt_tokens)
+        if "replay-boundary-eagle" in quirks:
+            replay = arith.down(num_prompt_tokens - 1, shape.scheduler_block_size)
+    if "registers-unreadable" not in quirks:
+        return lookup.worth_registering(rule, i, interval, replay)
+    need, per = arith.window_blocks(rule.w, rule.b) + rule.eagle, interval // rule.b
+    if interval and (need >= per or (i >= rule.eagle and (i - rule.eagle) % per >= per - need)):
+        return True
+    last = replay // rule.b + rule.eagle
+    return shape.retention_interval is not None and last - need <= i < last
+
+
+def release_reach(quirks: Collection[str], core: Core, group: int, num_tokens: int) -> int:
+    """Leading tokens that the release registers: a block more in Mamba groups, too, if a draft model reads them."""
+    boundary, rule = arith.down(num_tokens, core.alignment), core.rules[group]
+    more = bool(boundary and rule.eagle and quirks)
+    return min(num_tokens, boundary + rule.b) if more else reach(core, group, num_tokens)
+
+
+def all_computed(quirks: Collection[str], request: Request, computed: int) -> int:
+    """Windows are cut by all tokens that count as computed."""
+    return computed if quirks else settled(request, computed)
+
+
+def release_capped(
+    quirks: Collection[str], rule: Rule, lookahead: int, required: int, entries: int, inside: int
+) -> int:
+    """New blocks that the release's gate counts."""
+    cap = rule.cap(lookahead)
+    if isinstance(rule, Chunked) and "chunked-cap" in quirks:
+        shape = rule.shape
+        cap = arith.cdiv(min(rule.k + shape.max_num_batched_tokens, shape.max_model_len), rule.b)
+        cap += arith.cdiv(lookahead, rule.b)
+    if cap is None:
+        return arith.missing_blocks(required, entries)
+    if "gate-behind-hit" in quirks:
+        return arith.missing_blocks(min(required, cap), entries)
+    return min(arith.missing_blocks(required, entries), max(0, cap - inside))
+
+
+def release_admits(quirks: Collection[str], core: Core, plan: Plan) -> bool:
+    """Whether the release's gate lets a request pass."""
+    op = replace(plan.op, lookahead=0) if "gate-lookahead" in quirks else plan.op
+    return admits(core, plan._replace(op=replace(op, reserved=0) if "gate-reserved" in quirks else op))
+
+
+# Attaching, giving back, sharing.
+
+
+def attach_in_turn(in_turn: bool, note: Note, core: Core, plan: Plan) -> None:
+    """A group takes its blocks before the next group has attached its hit. A negative number of blocks corrupts the
+    free count: what follows is undefined."""
+    groups = range(len(core.rules))
+    missing = [] if in_turn else [core.attach(group, plan) for group in groups]
+    for group in groups:
+        count = core.attach(group, plan) if in_turn else missing[group]
+        if in_turn:
+            later = {block for hit in plan.hit[group + 1 :] for block in hit}
+            next_free = core.state.queue()[: max(0, count)]
+            note("hit-taken-for-external", not later.isdisjoint(next_free))
+        if count < 0:
+            raise UndefinedStateError
+        if count:
+            core.grow(group, core.state.tables[group][plan.op.request], count)
+
+
+class _Ghosts:
+    """Unknown requests that have an empty table, since their common prefix was asked for."""
+
+    def __init__(self, note: Note) -> None:
+        self.note = note
+        self._of_group: dict[int, set[str]] = {}
+
+    def shared(self, core: Core, group: int, name: str, counts: list[int]) -> int:
+        """Blocks shared by all tables and the empty ones."""
+        right = shared_prefix(core, group, name, counts)
+        if not core.rules[group].is_full or not core.shape.caching:
+            return right
+        tables, ghosts = core.state.tables[group], self._of_group.setdefault(group, set())
+        if not tables.get(name):
+            ghosts.add(name)
+        sharers = len(tables.keys() | ghosts)
+        shared = len(list(takewhile(lambda block: counts[block] == sharers, tables.get(name, ()))))
+        self.note("common-prefix-unknown", shared != right)
+        return shared
+
+    def give_back(self, core: Core, name: str) -> None:
+        """The empty table goes with the request."""
+        for ghosts in self._of_group.values():
+            ghosts.discard(name)
+        give_back(core, name)
+
+
+def no_sinks(note: Note, core: Core, rule: Rule) -> None:
+    """CoreError: no core with attention sinks can be built."""
+    note("sink-construction", True)
+    raise CoreError("TypeError")
+
+
+DECISIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
+    "hit": (SEARCH, release_hit),
+    "worth": (("registers-unreadable", "registers-by-scheduler-block", "replay-boundary-eagle"), release_worth),
+    "reach": (("mamba-eagle-margin",), release_reach),
+    "settled": (("cut-by-all-computed",), all_computed),
+    "capped": (("gate-behind-hit", "chunked-cap"), release_capped),
+    "admits": (("gate-lookahead", "gate-reserved"), release_admits),
+}
+"""By entry of the policy: the deviations that it has, and the release's decision with some of them."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from ....model.ops import NULL, Value
 from ....model.snapshot import Snapshot
+from .binding import ADAPTERS
 
 _STATS = attrgetter("reset", "requests", "queries", "hits", "preempted_requests", "preempted_queries", "preempted_hits")
 
@@ -126,18 +127,22 @@ class Observer:
         return () if event.lora_id == self._adapters.get(event.lora_name) else (("lora_id", event.lora_id),)
 
     def _plain_keys(self, keys: Iterable[Any] | None) -> Value:
-        if keys is None:
-            return None
-        return tuple(
-            [
-                ("bytes", self._label["bytes", key])
-                if isinstance(key, bytes)
-                else key
-                if isinstance(key, str)
-                else tuple(key)
-                for key in keys
-            ]
-        )
+        return None if keys is None else tuple([self._plain_key(key) for key in keys])
+
+    def _plain_key(self, key: Any) -> Value:
+        """An extra key without its kind, as the model shows it: a digest as a label, an adapter's path as its
+        version."""
+        if isinstance(key, bytes):
+            return ("bytes", self._label["bytes", key])
+        if isinstance(key, str):
+            return key
+        kind, *values = key
+        if kind == "lora":
+            name, path = values
+            return (name, path.removeprefix(ADAPTERS))
+        if kind in ("cache_salt", "prompt_embeds"):
+            return self._plain_key(values[0])
+        return tuple(values) if kind == "mm" else tuple(key)
 
     def _removed(self, event: Any) -> Value:
         hashes = tuple([self._label["event", value] for value in event.block_hashes])

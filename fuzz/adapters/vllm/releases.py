@@ -50,6 +50,8 @@ class Release:
     block, and loads it from outside as well. An allocation with such a hit is refused without calling the core."""
     offers_boundary_states: bool = False
     """In each step the manager offers states at boundaries to a connector, and the scheduler drains the offers."""
+    mixed_prompts: bool = False
+    """A prompt may have tokens and embeddings, and says of each position which of them counts."""
     common_prefix: bool
     """Blocks common to all running requests are counted; else the answer is always 0."""
     caches_unaligned_states: bool
@@ -58,6 +60,8 @@ class Release:
     """Blocks are also spread over the ranks of prefill context parallelism."""
     events_name_groups: bool = False
     """An event says which group it belongs to."""
+    loses: frozenset[str]
+    """What it is known to do wrong (`targets.base.losing`)."""
     kinds_missing: frozenset[str] = frozenset()
     """Kinds of groups for which there is no spec."""
 
@@ -74,6 +78,7 @@ class Release:
             "Group.mamba_mode": not self.caches_unaligned_states,
             "Shape.prefill_parallel": not self.prefill_parallel,
             "Group.eagle": self.eagle == "whole",
+            "mixed_prompts": not self.mixed_prompts,
         }
         kinds = {f"Group.kind={kind}" for kind in self.kinds_missing}
         return frozenset({name for name, lacking in missing.items() if lacking} | kinds)
@@ -92,8 +97,18 @@ class Release:
 
 
 _IDENTITIES = {"labels", "earliest", "num_identities", "registered", "events"}
+_LOSES = frozenset(
+    {
+        *("computed-taken-back", "skipped-on-optimistic-count", "chunk-astride-block", "chunked-refuses"),
+        "window-of-one",
+    }
+)
+"""What every release is known to do wrong."""
+_LOSES_WITH_EAGLE = frozenset({"eagle-cut-twice", "eagle-asked-in-turn", "eagle-last-block"})
+"""The same of a search that gives up the block behind a hit."""
 _FIRST = Release(
     since="0.19",
+    loses=_LOSES | _LOSES_WITH_EAGLE,
     common_prefix=True,
     caches_unaligned_states=True,
     prefill_parallel=True,
@@ -114,6 +129,8 @@ _CHANGES: tuple[dict[str, object], ...] = (
         "retention": "environment",
         "reserved_blocks": True,
         "prepend": True,
+        "mixed_prompts": True,
+        "loses": _LOSES | _LOSES_WITH_EAGLE | {"boundary-without-eagle", "window-kept-for-scheduler"},
     },
     {"since": "0.24", "prepend": False},
     {"since": "0.25", "prompt_aware_skipping": True},
@@ -129,7 +146,12 @@ _CHANGES: tuple[dict[str, object], ...] = (
     {"since": "0.28", "kinds_missing": frozenset({"tq"})},
     {"since": "0.29", "retention": "configuration", "offers_boundary_states": True},
     {"since": "0.32", "common_prefix": False},
-    {"since": "0.33", "eagle": "lookahead", "caches_unaligned_states": False},
+    {
+        "since": "0.33",
+        "eagle": "lookahead",
+        "caches_unaligned_states": False,
+        "loses": _LOSES | {"window-kept-for-scheduler"},
+    },
 )
 
 

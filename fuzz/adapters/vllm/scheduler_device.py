@@ -200,7 +200,9 @@ class Device:
     def _content(self, submit: Submit, before: int | None, job: Job, at: int) -> int:
         row = submit.embeds[at] if submit.embeds is not None and at < len(submit.embeds) else None
         items = tuple(
-            (item.identifier, at - item.offset) for item in submit.items if 0 <= at - item.offset < item.length
+            (item.identifier, item.length, at - item.offset)
+            for item in submit.items
+            if 0 <= at - item.offset < item.length
         )
         what = (
             before,

@@ -22,10 +22,12 @@ _REFUSED = ops.Refused()
 class _Live:
     """What the scheduler knows of a request."""
 
-    __slots__ = ("hit", "hit_tokens", "request", "scheduled", "settled")
+    __slots__ = ("hit", "hit_tokens", "in_flight", "request", "scheduled", "settled")
 
-    def __init__(self, request: Any) -> None:
+    def __init__(self, request: Any, in_flight: bool) -> None:
         self.request = request
+        self.in_flight = in_flight
+        """Is the core told how many tokens are in flight?"""
         self.scheduled = 0
         """Tokens of the step that was allocated and has not run yet."""
         self.hit_tokens = 0
@@ -43,7 +45,8 @@ class _Live:
         request = self.request
         if request.num_computed_tokens < request.num_tokens:
             self.settled = request.num_computed_tokens
-        request.num_in_flight_tokens = request.num_computed_tokens - self.settled
+        if self.in_flight:
+            request.num_in_flight_tokens = request.num_computed_tokens - self.settled
 
 
 class VllmStyleTarget:
@@ -53,6 +56,8 @@ class VllmStyleTarget:
         self.name = name
         self.lacks = binding.release.lacks
         """See `targets.base.lacking` and `Release.lacks`."""
+        self.loses = binding.release.loses
+        """See `targets.base.losing`."""
         self.hides: frozenset[str] = frozenset()
         """See `targets.base.hidden_fields` and `Release.hides`; known once a core is built."""
         self.copies: tuple[tuple[int, int], ...] = ()
@@ -113,7 +118,7 @@ class VllmStyleTarget:
 
     def _live(self, name: str) -> _Live:
         """The request of this name; for an unknown name a new one, which is not kept."""
-        return self._requests.get(name) or _Live(self._new_request(ops.Submit(name, (0,))))
+        return self._requests.get(name) or _Live(self._new_request(ops.Submit(name, (0,))), self._called.in_flight)
 
     def _new_request(self, op: ops.Submit) -> Any:
         return self._binding.request(
@@ -124,7 +129,7 @@ class VllmStyleTarget:
 
     def _submit(self, op: ops.Submit) -> Outcome:
         request = self._new_request(op)
-        self._requests[op.request] = _Live(request)
+        self._requests[op.request] = _Live(request, self._called.in_flight)
         return ops.Done(len(request.block_hashes))
 
     def _lookup(self, op: ops.Lookup) -> Outcome:
@@ -223,7 +228,8 @@ class VllmStyleTarget:
         live = self._requests.get(op.request)
         computed = prompt = 0
         if live:
-            computed = live.settled if self._called.in_flight else live.request.num_computed_tokens
+            known = min(live.request.num_computed_tokens, live.request.num_tokens - 1)  # the rest may be taken back
+            computed = live.settled if self._called.in_flight else known
             prompt = live.request.num_prompt_tokens
         more = {"num_prompt_tokens": prompt} if self._called.prompt_aware_skipping else {}
         self._manager.remove_skipped_blocks(op.request, computed, **more)

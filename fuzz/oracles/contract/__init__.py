@@ -1,6 +1,6 @@
 """The safety contract (properties.md §2): properties that every KV-cache core must have, checked without a model."""
 
 from .oracle import Contract
-from .properties import KNOWN_LOSSES, PROPERTIES, Violation, unobserved
+from .properties import PROPERTIES, Violation, unobserved
 
-__all__ = ["KNOWN_LOSSES", "PROPERTIES", "Contract", "Violation", "unobserved"]
+__all__ = ["PROPERTIES", "Contract", "Violation", "unobserved"]

@@ -1,10 +1,10 @@
 """Checks of prefix-cache hits: that they are real (S7) and as long as possible (S14)."""
 
-from collections.abc import Collection, Sequence
-from functools import cache
+from collections.abc import Collection, Iterator, Sequence
 from math import lcm
 
-from ....model.arith import cdiv, down
+from ....model import lookup
+from ....model.arith import cdiv
 from ....model.attention import Chunked, Cross, Mamba, Sliding
 from ....model.ops import NULL, Done
 from ....model.snapshot import Snapshot
@@ -25,18 +25,10 @@ class Hits:
             *(shape.hash_block_size if record.small_hash_blocks[g] else record.rules[g].b for g in self.groups)
         )
         """In tokens: every hit is a multiple of it. Whole entries, or whole hash blocks if these are smaller."""
-        alone = len(record.rules) == 1
-        self.alignment = record.rules[0].b if alone else shape.scheduler_block_size
-        """In tokens: the longest hit is a multiple of it (core.md §§8, 9)."""
-        flagged = {shape.groups[group].spec for group in self.groups if shape.groups[group].eagle}
-        every = shape.eagle and not flagged
-        self.gives_up = {
-            group
-            for group in self.groups
-            if record.rules[group].drops and (every or shape.groups[group].spec in flagged)
-        }
-        """Eagle groups: they need one more registered block than the hit has, which they give up."""
-        self.wanted = cache(self._wanted)
+        self.alignment = lookup.alignment(shape, record.rules)
+        """In tokens: the longest hit is a multiple of it."""
+        self.gives_up = {group for group in self.groups if record.rules[group].behind}
+        """Groups that a draft model reads: a hit needs the block behind it, too."""
 
     # S7.
 
@@ -66,9 +58,9 @@ class Hits:
             raise Break("S7", f"{where}: {len(row)} entries of {rule.b} tokens, not {cdiv(length, rule.b)}")
         for entry in record.needed(group, length):
             if row[entry] == NULL:
-                loss = "chunk-astride-block" if isinstance(rule, Chunked) and rule.k % rule.b else None
+                losses = ["chunk-astride-block"] if isinstance(rule, Chunked) and rule.k % rule.b else []
                 record.break_unless_known(
-                    loss, "S7", f"{where}: the query at {length} reads entry {entry}, which is null"
+                    losses, "S7", f"{where}: the query at {length} reads entry {entry}, which is null"
                 )
         for entry, block in enumerate(row):
             if block == NULL:
@@ -110,98 +102,91 @@ class Hits:
 
     # S14.
 
-    def _wanted(self, group: int, length: int) -> tuple[int, ...]:
-        """Entries that must be registered for a hit of `length` tokens, the last one first."""
-        rule, end = self.record.rules[group], length // self.record.rules[group].b
-        entries = self.record.needed(group, length)
-        more = (end,) if group in self.gives_up else ()
-        if isinstance(rule, Mamba):
-            entries = (end - 1,)
-        return (*more, *reversed(entries))
-
-    def _reach(self, limit: int) -> int:
-        """The longest hit, in tokens, that a lookup of at most `limit` tokens can have if everything is registered."""
-        room = max((self.record.rules[group].b for group in self.gives_up), default=0)
-        return max(0, down(limit - room, self.alignment))
-
     def check_longest(self, move: Move) -> None:
-        """S14 of a lookup's answer, after `check_real`."""
+        """S14 of a lookup's answer, after `check_real`: no longer hit is one by the definition (`model.lookup`)."""
         record, request = self.record, move.request
         assert request is not None
         if not record.shape.caching or request.submit.skip_lookup or request.hit is None:
             return
-        length, limit = request.hit[0], len(request.contents) - 1
-        self._check_replay(request, length, limit)
+        length = request.hit[0]
+        self._check_replay(request, length)
         if record.shows("labels"):
-            blocks = [block for block, label in enumerate(move.before.labels) if label is not None]
-            if self.gives_up:
-                blocks = [block for block in blocks if self._has_same_next_token(block, request)]
-            registered = {record.content[block] for block in blocks}
-            for longer in range(self._reach(limit), length, -self.alignment):
-                if self._all_registered(request, longer, registered):
+            registered = [block for block, label in enumerate(move.before.labels) if label is not None]
+            for longer in range(self._limit(request), length, -self.alignment):
+                if self._is_hit(request, longer, registered):
                     what = f"hit of {length} tokens, but {longer} are registered in every group"
-                    self._lost(request, what, longer, limit, replayed=False)
-                    break
+                    self._lost(request, what, longer, replayed=False)
             record.reached["contract: S14 checked"] += 1
 
-    def _has_same_next_token(self, block: int, request: Tracked) -> bool:
-        """True if the token after the block's content is the request's token at that position.
+    def _limit(self, request: Tracked) -> int:
+        """The longest hit, in tokens, that the request can have."""
+        return lookup.replay_boundary(self.record.rules, self.alignment, len(request.contents))
 
-        What a drafting layer stores for a position depends on the next token. So an engine either gives up the last
-        block of a hit, or its hashes cover one more token; then it does not find a block with another next token.
+    def _is_hit(self, request: Tracked, length: int, registered: Collection[int]) -> bool:
+        """True if every group has registered what a hit of so many tokens needs.
+
+        What a drafting layer stores for a position depends on the next token. So an engine asks for the block behind a
+        hit, or its hashes cover one more token; then it does not find a block with another next token.
         """
+        content = self.record.content
+        every = {content[block] for block in registered}
+        same = {content[block] for block in registered if self._has_same_next_token(block, request)}
+        for group in self.groups:
+            rule = self.record.rules[group]
+            for entry in range(rule.first(length), rule.end(length)):
+                inside = group in self.gives_up and (entry + 1) * rule.b <= length
+                if self.record.key(request, group, entry) not in (same if inside else every):
+                    return False
+        return True
+
+    def _has_same_next_token(self, block: int, request: Tracked) -> bool:
+        """True if the token after the block's content is the request's token at that position."""
         begun, known = self.record.begun[block], request.contents
         if begun is None or begun.end >= min(len(begun.contents), len(known)):
             return False
         return begun.contents[begun.end] == known[begun.end]
 
-    def _all_registered(self, request: Tracked, length: int, registered: Collection[int]) -> bool:
-        key = self.record.key
-        return all(
-            key(request, group, entry) in registered for group in self.groups for entry in self.wanted(group, length)
-        )
-
-    def _check_replay(self, request: Tracked, length: int, limit: int) -> None:
+    def _check_replay(self, request: Tracked, length: int) -> None:
         """S14: a replay of a prompt that was computed completely hits up to the replay boundary, if nothing is
         evicted."""
         record = self.record
         replay = record.replays.get(request.contents[-1])
-        boundary = self._reach(limit)
-        if replay is None or not boundary:
+        boundary = self._limit(request)
+        if replay is None or boundary <= 0:
             return
         if not record.shows("labels") and replay.allocations != record.allocations:
             return  # an eviction would not be seen
         for group in self.groups:
-            entries = replay.entries[group]
-            for entry in self.wanted(group, boundary):
+            rule, entries = record.rules[group], replay.entries[group]
+            for entry in range(rule.first(boundary), rule.end(boundary)):
                 block, filling = entries[entry] if entry < len(entries) else (NULL, 0)
                 if block == NULL or record.fillings[block] != filling:
                     return
         record.reached["contract: replay of a prompt that is still there"] += 1
         record.reached["contract: S14 checked"] += not record.shows("labels")
         if length < boundary:
-            what = f"hit of {length} tokens, but the same prompt was computed up to {limit + 1}, and the blocks up to"
-            self._lost(request, f"{what} the replay boundary {boundary} still hold it", boundary, limit, replayed=True)
+            known = len(request.contents)
+            what = f"hit of {length} tokens, but the same prompt was computed up to {known}, and the blocks up to"
+            self._lost(request, f"{what} the replay boundary {boundary} still hold it", boundary, replayed=True)
 
-    def _lost(self, request: Tracked, what: str, length: int, limit: int, *, replayed: bool) -> None:
-        loss = self._excuse(length, replayed)
-        text = f"{request.submit.request}: {what} (limit {limit}, alignment {self.alignment})"
-        self.record.break_unless_known(loss, "S14", text)
+    def _lost(self, request: Tracked, what: str, length: int, *, replayed: bool) -> None:
+        text = f"{request.submit.request}: {what} (limit {len(request.contents) - 1}, alignment {self.alignment})"
+        self.record.break_unless_known(self._excuses(request, length, replayed), "S14", text)
 
-    def _excuse(self, length: int, replayed: bool) -> str | None:
-        """The known loss that explains why a lookup misses a hit of `length` tokens; None if there is none."""
+    def _excuses(self, request: Tracked, length: int, replayed: bool) -> Iterator[str]:
+        """The known losses that explain why a lookup misses a hit of `length` tokens."""
         shape, rules = self.record.shape, self.record.rules
         windows = [group for group in self.groups if isinstance(rules[group], Sliding)]
         eagle_windows = [group for group in windows if group in self.gives_up]
         if any(rules[group].w == 1 for group in windows if group not in self.gives_up):
-            return "window-of-one"
-        for group in eagle_windows:
-            if rules[group].b < self.alignment and len(self.wanted(group, length)) > length // rules[group].b:
-                return "eagle-cut-twice"
+            yield "window-of-one"
+        if any(length + rules[group].behind >= len(request.contents) for group in self.gives_up):
+            yield "eagle-last-block"
+        if any(rules[group].b < self.alignment and not rules[group].first(length) for group in eagle_windows):
+            yield "eagle-cut-twice"
         if eagle_windows and len({shape.groups[group].spec for group in self.gives_up}) > 1:
-            return "eagle-asked-in-turn"
+            yield "eagle-asked-in-turn"
         if replayed and len(rules) == 1 and windows and length % shape.scheduler_block_size:
-            return "window-kept-for-scheduler"
+            yield "window-kept-for-scheduler"
         if replayed and eagle_windows and shape.retention_interval is not None:
-            return "boundary-without-eagle"
-        return None
+            yield "boundary-without-eagle"

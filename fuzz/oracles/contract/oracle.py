@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection
 from ....model import ops
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape
 from ....model.scene import Scene
-from ....model.snapshot import Snapshot, difference
+from ....model.snapshot import Snapshot
+from ...findings.difference import difference
 from .hits import Hits
 from .moves import Move, check_not_held, check_same_content, move_of
 from .pool import check_conserved, check_failure, check_null_untouched, check_order, check_refusal
@@ -23,12 +24,13 @@ class Contract:
         self,
         shape: Shape,
         hides: Collection[str] = (),
-        without: Collection[str] = (),
+        losses: Collection[str] = (),
         passing: Collection[str] = (),
     ) -> None:
-        """`hides`: what the target cannot show. `without`: known losses that are not excused. `passing`: properties of
-        `oracle_names.PASSABLE` whose violations are gathered (`passed`), so that they hide nothing that comes later."""
-        self.record = RunRecord(shape, hides, without, passing)
+        """`hides`: what the target cannot show. `losses`: what it is known for (`targets.base.losing`), which is
+        counted. `passing`: properties of `oracle_names.PASSABLE` whose violations are gathered (`passed`), so that they
+        hide nothing that comes later."""
+        self.record = RunRecord(shape, hides, losses, passing)
         self.hits = Hits(self.record)
         self.reached: Counter[str] = self.record.reached
         self._mirror = Mirror(self.record) if shape.events and self.record.shows("labels", "events") else None
@@ -141,7 +143,7 @@ class Contract:
     def _allocated(self, operation: ops.Allocate, move: Move, held: Counter[int]) -> None:
         request, after, record = move.request, move.after, self.record
         assert request is not None
-        in_flight = request.finished < request.computed
+        in_flight = request.settled < request.computed
         start = request.computed + operation.external
         if operation.hit and request.hit is not None:
             start += request.hit[0]
@@ -153,7 +155,6 @@ class Contract:
         record.follow(operation, Done(), after.tables)
         if operation.delay:
             return
-        request.longest = max(request.longest, start + operation.new_tokens)
         check_needed(record, request, after)
         if in_flight:
             check_in_flight(record, request, after, request.computed)

@@ -1,4 +1,4 @@
-"""The properties of the safety contract (properties.md §2), what each needs to observe, and its known violations."""
+"""The properties of the safety contract (properties.md §2), and what each needs to observe."""
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -24,42 +24,16 @@ PROPERTIES: Mapping[str, str] = {
     "is registered before its tokens are in the block.",
     "S11": "The events, applied to an empty mirror, give what is registered.",
     "S12": "Freeing an unknown request changes nothing; after a free or a preemption the request holds nothing.",
-    "S13": "While a step is on the device, nothing that it reads or writes leaves the tables, unless its request is "
-    "freed or preempted: entries are given up for finished tokens only.",
-    "S14": "A hit is as long as the longest that all groups have registered; a prompt that was computed as a whole "
-    "hits up to its replay boundary as long as the blocks are still there.",
-    "S15": "Every position that a step may write, lookahead included, is in a real block that no other request holds "
-    "when the step is allocated.",
+    "S13": "Entries are given up only behind tokens that cannot be taken back: what the query behind the known tokens "
+    "but one reads, and what steps still running write from there on, stays in the table unless the request is freed "
+    "or preempted.",
+    "S14": "A hit is as long as the longest of which every group has registered what the query behind it reads and, "
+    "where drafts need it, the block behind it; a prompt that was computed as a whole hits up to its replay boundary "
+    "as long as the blocks are still there.",
+    "S15": "Every position that a step may write, lookahead included, is in a real block when the step is allocated; "
+    "where another request holds it, the step writes what is there already.",
 }
 """Id to sentence. S3, the data plane, is checked by the shadow memory (`shadow`)."""
-
-KNOWN_LOSSES: Mapping[str, str] = {
-    "computed-taken-back": "S6, S13, S15: tokens that count as computed no more (drafts rejected late; the last token "
-    "of a prompt that was loaded as a whole) did count when entries were given up, so the next query reads, and its "
-    "step writes, behind the cut (docs/reference/core.md, vllm-project/vllm#47728)",
-    "chunk-astride-block": "S6, S7: where a block lies astride two chunks, a hit begins at the chunk of the "
-    "longest possible hit, and can end before it, behind null entries that the next query reads "
-    "(docs/reference/core.md)",
-    "running-state-moved-on": "S15: in Mamba's align mode the running state stands in the entry where the longest step "
-    "would have ended; where its drafts are rejected and the next step ends in an earlier entry, that one is null "
-    "(docs/reference/core.md)",
-    "skipped-on-optimistic-count": "S13: entries are given up for tokens whose step may still be running "
-    "(vllm-project/vllm#47728); one device queue hides it, a second reader or a rejected draft does not",
-    "last-token-computed-again": "S15: the last token of a prompt that was loaded from outside as a whole is computed "
-    "again, into a block that may be shared by then; it is written with what it holds",
-    "window-of-one": "S14: a window of one token reaches no block, yet one registered block is needed "
-    "(docs/reference/core.md)",
-    "eagle-cut-twice": "S14: an eagle window in smaller blocks than the alignment is cut before and after the drop "
-    "where it reaches back to the start, and loses one alignment (docs/reference/theorems, T9.loss)",
-    "eagle-asked-in-turn": "S14: where one of several eagle types shrinks the length, a window among them is asked "
-    "again without the block that it may give up, and then wants another one before it "
-    "(docs/reference/theorems, T14.always)",
-    "boundary-without-eagle": "S14: with a retention interval the boundary that is kept is that of a search without "
-    "eagle, one alignment behind the one at which an eagle search lands (T11.lost)",
-    "window-kept-for-scheduler": "S14: a single window group registers by the scheduler's block size, but looks up by "
-    "its own: only the boundary by the former is there (docs/reference/core.md)",
-}
-"""Violations that core.md, our core and the reference have in common. They are counted, not reported as findings."""
 
 
 class Violation(NamedTuple):

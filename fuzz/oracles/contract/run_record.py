@@ -7,13 +7,13 @@ from the operations and from the target's tables, hits and new blocks; nothing e
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import NamedTuple
 
 from ....model import ops
-from ....model.attention import Cross, rule_for
+from ....model.attention import Cross, rules_for
 from ....model.ops import NULL, Done, Operation, Shape
 from ....model.snapshot import Snapshot
 from .properties import Break, Violation
@@ -41,8 +41,6 @@ class Tracked:
     """Tokens of the hit with which its tables began."""
     cut: int = 0
     """Largest number of computed tokens for which skipped entries may have been given up."""
-    longest: int = 0
-    """End of the longest step so far, drafts included."""
     pending: list[tuple[int, int]] = field(default_factory=list)
     """Steps whose outcome is not known yet: (start of the step, position of the token that settles it)."""
     drafted: bool = False
@@ -53,16 +51,22 @@ class Tracked:
     def start_over(self) -> None:
         """The request has given all its blocks back."""
         self.computed = self.scheduled = self.lookahead = self.written = 0
-        self.attached = self.cut = self.longest = 0
+        self.attached = self.cut = 0
         self.arriving = self.drafted = False
         self.pending.clear()
         for row in self.filled:
             row.clear()
 
     @property
-    def finished(self) -> int:
-        """Number of computed tokens whose step is known to be over; the device may still be computing the others."""
+    def running(self) -> int:
+        """Start of the first step whose outcome is not known yet; the computed tokens if there is none."""
         return self.pending[0][0] if self.pending else self.computed
+
+    @property
+    def settled(self) -> int:
+        """Number of computed tokens that cannot be taken back: those before the running steps, and in any case the
+        known tokens but the last one."""
+        return max(self.running, min(self.computed, len(self.contents) - 1))
 
     def launch(self) -> None:
         """The allocated step has been given to the device.
@@ -105,17 +109,18 @@ class RunRecord:
         self,
         shape: Shape,
         hides: Collection[str] = (),
-        without: Collection[str] = (),
+        losses: Collection[str] = (),
         passing: Collection[str] = (),
     ) -> None:
         self.shape = shape
         self.hides = frozenset(hides)
-        self.without = frozenset(without)
+        self.losses = frozenset(losses)
+        """What the target is known for: counted, not reported."""
         self.passing = frozenset(passing)
         """Properties whose violations are gathered in `passed` and not raised; some of `oracle_names.PASSABLE`."""
         self.passed: list[Violation] = []
         self.reached: Counter[str] = Counter()
-        self.rules = [rule_for(group, shape) for group in shape.groups]
+        self.rules = rules_for(shape)
         self.requests: dict[str, Tracked] = {}
         self.content = [UNFILLED] * shape.num_blocks
         """Per block: the content (prefix and group) that it was last filled with."""
@@ -141,12 +146,14 @@ class RunRecord:
         """True if the target shows all these fields of a snapshot."""
         return self.hides.isdisjoint(names)
 
-    def break_unless_known(self, loss: str | None, id: str, what: str) -> None:
-        """Property `id` does not hold: raises Break, or counts it if it is a known loss that is excused."""
-        if loss is None or loss in self.without:
-            self.pass_or_break(Break(id, what))
-            return
-        self.reached[f"contract: known loss {loss}"] += 1
+    def break_unless_known(self, losses: Iterable[str], id: str, what: str) -> None:
+        """Property `id` does not hold: raises Break, or counts one of the losses that explain it, if the target
+        declares it."""
+        for loss in losses:
+            if loss in self.losses:
+                self.reached[f"contract: known loss {loss}"] += 1
+                return
+        self.pass_or_break(Break(id, what))
 
     def pass_or_break(self, broken: Break) -> None:
         """A property does not hold: note the violation if it is one of those to pass, else raise it."""
@@ -181,7 +188,8 @@ class RunRecord:
     def learn(self, request: Tracked, tokens: Sequence[int]) -> None:
         """Tokens have become known."""
         submit, numbers, contents = request.submit, self._numbers, request.contents
-        before = contents[-1] if contents else self._number(("root", submit.adapter or None, submit.salt or None))
+        root = ("root", submit.adapter or None, submit.adapter_version, submit.salt or None)
+        before = contents[-1] if contents else self._number(root)
         plain = submit.embeds is None and not submit.items
         for token in tokens:
             what: Hashable = (before, token) if plain else (before, token, *self._extras(submit, len(contents)))
@@ -193,9 +201,13 @@ class RunRecord:
 
     def _extras(self, submit: ops.Submit, at: int) -> tuple[Hashable, ...]:
         """What besides the token decides the content of a position (items, embeddings); empty if nothing does."""
-        items = tuple((i.identifier, at - i.offset) for i in submit.items if i.offset <= at < i.offset + i.length)
-        rows = submit.embeds[at : at + 1] if submit.embeds is not None else ()
-        return (items, rows) if items or rows else ()
+        items = tuple(
+            (item.identifier, item.length, at - item.offset)
+            for item in submit.items
+            if item.offset <= at < item.offset + item.length
+        )
+        row = submit.embeds[at] if submit.embeds is not None and at < len(submit.embeds) else None
+        return (items, row) if items or row is not None else ()
 
     def is_copy(self, old: int, new: int) -> bool:
         """True if a table entry may change from block `old` to `new`: the target merges blocks of equal content."""

@@ -9,6 +9,7 @@ from ....model.attention import Chunked, Cross, Mamba
 from ....model.ops import NULL
 from ....model.snapshot import Snapshot
 from .moves import Move
+from .properties import Break
 from .run_record import RunRecord, Tracked
 
 
@@ -16,14 +17,13 @@ def _is_real(table: Sequence[int], entry: int) -> bool:
     return entry < len(table) and table[entry] != NULL
 
 
-def _excuse(record: RunRecord, request: Tracked, group: int, entry: int) -> str | None:
-    """The known loss that explains why an entry is null although it is read; None if there is none."""
+def _excuses(record: RunRecord, request: Tracked, group: int, entry: int) -> Iterator[str]:
+    """The known losses that explain why an entry is null although it is read or written."""
     rule = record.rules[group]
     if request.computed < request.cut and entry < rule.skipped(request.cut) // rule.b:
-        return "computed-taken-back"
+        yield "computed-taken-back"
     if isinstance(rule, Chunked) and rule.k % rule.b and entry * rule.b < request.attached:
-        return "chunk-astride-block"
-    return None
+        yield "chunk-astride-block"
 
 
 def check_needed(record: RunRecord, request: Tracked, after: Snapshot) -> None:
@@ -38,14 +38,14 @@ def check_needed(record: RunRecord, request: Tracked, after: Snapshot) -> None:
             if _is_real(table, entry):
                 continue
             what = f"the query at {computed} reads entry {entry} (tokens {entry * rule.b} ..) of {list(table)}"
-            loss = _excuse(record, request, group, entry)
-            record.break_unless_known(loss, "S6", f"{name}, group {group}: {what}, where there is no block")
+            losses = _excuses(record, request, group, entry)
+            record.break_unless_known(losses, "S6", f"{name}, group {group}: {what}, where there is no block")
     record.reached["contract: S6 checked"] += 1
 
 
 def check_in_flight(record: RunRecord, request: Tracked, after: Snapshot, end: int) -> None:
-    """S13: the table has every entry that steps which may still be running, up to token `end`, read or write."""
-    name, start = request.submit.request, request.finished
+    """S13: the table has every entry that queries and writes behind the settled tokens, up to token `end`, need."""
+    name, start = request.submit.request, request.settled
     if start >= end:
         return
     for group, rule in enumerate(record.rules):
@@ -54,15 +54,16 @@ def check_in_flight(record: RunRecord, request: Tracked, after: Snapshot, end: i
         table = after.tables[group].get(name, ())
         last = (end - 1) // rule.b
         written = range(last if isinstance(rule, Mamba) else start // rule.b, last + 1)
-        for entry in (*record.needed(group, start), *written):
+        reads = request.running == start or not isinstance(rule, Mamba)  # a step reads one state, where it starts
+        for entry in (*(record.needed(group, start) if reads else ()), *written):
             if _is_real(table, entry):
                 continue
-            loss = _excuse(record, request, group, entry)
-            if loss is None and start < request.cut and entry < rule.skipped(request.cut) // rule.b:
-                loss = "skipped-on-optimistic-count"
+            losses = [*_excuses(record, request, group, entry)]
+            if start < request.cut and entry < rule.skipped(request.cut) // rule.b:
+                losses.append("skipped-on-optimistic-count")
             what = f"entry {entry} of {list(table)} is null while the tokens {start} .. {end - 1} are computed"
             counted = f"{request.computed} tokens count as computed"
-            record.break_unless_known(loss, "S13", f"{name}, group {group}: {what}; {counted}")
+            record.break_unless_known(losses, "S13", f"{name}, group {group}: {what}; {counted}")
     record.reached["contract: S13 checked"] += 1
 
 
@@ -71,26 +72,25 @@ def check_written_alone(record: RunRecord, move: Move, held: Counter[int], start
     request, op = move.request, move.operation
     assert request is not None
     assert isinstance(op, ops.Allocate)
-    for group, rule in enumerate(record.rules):
+    for group in range(len(record.rules)):
         table = move.after.tables[group].get(move.name, ())
         for entry in _written(record, request, op, group, start, end):
             if not _is_real(table, entry):
-                loss = _excuse(record, request, group, entry)
-                if isinstance(rule, Mamba) and rule.align and cdiv(end, rule.b) < cdiv(request.longest, rule.b):
-                    loss = "running-state-moved-on"
+                losses = _excuses(record, request, group, entry)
                 what = f"the step writes {start} .. {end - 1} and {op.lookahead} ahead, but entry {entry}"
                 record.break_unless_known(
-                    loss, "S15", f"{move.name}, group {group}: {what} of {list(table)} is no block"
+                    losses, "S15", f"{move.name}, group {group}: {what} of {list(table)} is no block"
                 )
                 continue
             block = table[entry]
             if held[block] < 2:
                 continue
+            if record.key(request, group, entry) == record.content[block]:
+                record.reached["contract: written with what it holds"] += 1
+                continue
             others = [n for n, t in move.after.tables[group].items() if block in t and n != move.name]
             what = f"entry {entry}, block {block}, is written from {start} on, and {others} hold it too"
-            same = record.key(request, group, entry) == record.content[block]
-            loss = "last-token-computed-again" if same else None
-            record.break_unless_known(loss, "S15", f"{move.name}, group {group}: {what}")
+            record.pass_or_break(Break("S15", f"{move.name}, group {group}: {what}"))
     record.reached["contract: S15 checked"] += 1
 
 

@@ -59,7 +59,7 @@ class Bounds:
         """The most blocks that a request holds at once while it computes `tokens` tokens, whatever its steps and hits.
 
         Each step has `drafts` drafts (by default `self.drafts`) and as many lookahead tokens. The bounds of windows and
-        chunks are proved by T4 and T6, that of `align` mode by T15; where it is refuted (T15.leak), the whole table.
+        chunks are proved by T4 and T6, that of `align` mode by T15; with drafts a release can hold the whole table.
         """
         ahead = 2 * (self.drafts if drafts is None else drafts)
         length = min(tokens + ahead, self.shape.max_model_len)

@@ -13,7 +13,7 @@ and hits as they are, and judges whether they are safe. It simulates an engine, 
   own step.
 * Mamba layers keep one state. It is written into the table entry of the step's last token, and at each block end within
   the step into that block's entry; states of drafts go into the entries after it. The next step reads the state from
-  where it was written.
+  where it was written. A step that is allocated before it is known which drafts were accepted runs when that is known.
 * Blocks that an outside holder takes are overwritten.
 * Copies of blocks that the core asked for are made before the step runs.
 """
@@ -80,7 +80,7 @@ class Shadow(States):
             case ops.Reject(name, rejected):
                 request = self._requests[name]
                 request.computed -= rejected
-                request.taken_back_to = request.computed
+                self._reject_states(request, rejected)
             case ops.RemoveSkipped(name):
                 self._requests[name].cut()
             case ops.Preempt(name):
@@ -99,12 +99,14 @@ class Shadow(States):
         submit, contents = request.submit, request.contents
         for token in tokens:
             at = len(contents)
-            before: Hashable = contents[-1] if at else (submit.adapter, submit.salt)
+            before: Hashable = contents[-1] if at else (submit.adapter, submit.adapter_version, submit.salt)
             row = submit.embeds[at] if submit.embeds is not None and at < len(submit.embeds) else None
-            item = next(
-                ((i.identifier, at - i.offset) for i in submit.items if i.offset <= at < i.offset + i.length), None
+            items = tuple(
+                (item.identifier, item.length, at - item.offset)
+                for item in submit.items
+                if item.offset <= at < item.offset + item.length
             )
-            contents.append(self._number((at, before, token, row, item)))
+            contents.append(self._number((at, before, token, row, items)))
 
     # The engine.
 
@@ -142,18 +144,15 @@ class Shadow(States):
         ahead = min(end + request.lookahead, self.shape.max_model_len)
         for group, rule in enumerate(self.rules):
             if isinstance(rule, Mamba):
-                if self._gives_state_up(request, rule, start, end):
-                    request.lost.add(group)
-                self._read_state(request, group, start, snapshot)
-                self._write_states(request, group, rule, start, end, snapshot)
-            elif not isinstance(rule, Cross):
+                continue
+            if not isinstance(rule, Cross):
                 self._read(request, group, rule, rule.skipped(start), start, snapshot)
                 self._write(request, group, start, end, snapshot)
                 if (drafts := max(end, len(request.contents))) < ahead:
                     self._write(request, group, drafts, ahead, snapshot)
             else:
                 self._read(request, group, rule, 0, request.encoder_tokens, snapshot)
-        request.longest = max(request.longest, end)
+        self._allocate_states(request, start, end, snapshot)
 
     def _advance(self, op: ops.Advance, request: EngineRequest, snapshot: Snapshot) -> None:
         """The step is over. Everything it read must still be in place, since it may have run late. Then drafts are
@@ -167,10 +166,13 @@ class Shadow(States):
                     self._read(request, group, rule, 0, request.encoder_tokens, snapshot)
         request.computed, request.scheduled = end - op.rejected, 0
         self._learn(request, op.sampled)
+        self._run_states(request, snapshot)
+        known = request.waiting[0].start if request.waiting else request.computed
         for group, rule in enumerate(self.rules):
-            self._judge_drafts(request, group, snapshot)
             if isinstance(rule, Mamba):
-                self._keep_state_of_block_end(request, group, rule, snapshot)
+                self._settle_states(request, group, rule, known, snapshot)
+            else:
+                self._judge_drafts(request, group, request.computed, snapshot)
 
     # Keys and values.
 
@@ -248,23 +250,17 @@ class Shadow(States):
         self.reached["shadow: tokens read back"] += end - start
 
     def _is_known_loss(self, request: EngineRequest, group: int, position: int) -> bool:
-        """True, and counted, if this position has no block because of one of `KNOWN_LOSSES`."""
+        """True, and counted, if this position has no block because of a loss that the target is known for."""
         rule = self.rules[group]
-        if self.strict:
-            return False
         if request.computed < request.most_computed and position < rule.skipped(request.most_computed):
-            known = "computed-taken-back"
-        elif isinstance(rule, Chunked) and rule.k % rule.b and position < request.attached:
-            known = "chunk-astride-block"
-        else:
-            return False
-        self.reached[f"shadow: known loss {known}"] += 1
-        return True
+            return self._is_excused("computed-taken-back")
+        astride = isinstance(rule, Chunked) and rule.k % rule.b and position < request.attached
+        return bool(astride) and self._is_excused("chunk-astride-block")
 
-    def _judge_drafts(self, request: EngineRequest, group: int, snapshot: Snapshot) -> None:
-        """Turn accepted drafts into content. They must still be where they were written."""
+    def _judge_drafts(self, request: EngineRequest, group: int, end: int, snapshot: Snapshot) -> None:
+        """Turn drafts before position `end` that were accepted into content. They must still be where they were."""
         drafts, name = request.drafts[group], request.submit.request
-        for position in [at for at in drafts if at < request.computed]:
+        for position in [at for at in drafts if at < end]:
             tag = self._tag(request, group, position)
             if tag is None:
                 continue
@@ -288,8 +284,6 @@ class Shadow(States):
                 entry = (end - 1) // rule.b
                 if end > start and entry < len(table) and table[entry] != NULL:
                     self._put_state(request, group, end, table[entry])
-                if request.computed < end:
-                    request.lost.add(group)  # the state before the last token was never written
             elif not isinstance(rule, Cross):
                 first = start
                 while first < rule.skipped(end) and self._missing(name, group, first, first + 1, snapshot) is not None:

@@ -1,9 +1,10 @@
 """What the simulated engine of the shadow memory knows about its requests, and which tag belongs in which slot."""
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from itertools import count
+from typing import NamedTuple
 
 from ....model import ops
 from ....model.attention import Cross, rule_for
@@ -11,17 +12,24 @@ from ....model.ops import Shape
 from ....model.snapshot import Snapshot
 from .memory import GARBAGE, POISON, ListMemory, Memory
 
-KNOWN_LOSSES: Mapping[str, str] = {
-    "chunk-astride-block": "where a block lies astride two chunks, a hit that is cut can end before the chunk for "
-    "which it was made, behind null blocks that the next query reads",
-    "computed-taken-back": "tokens that count as computed no more (drafts rejected late, as with asynchronous "
-    "scheduling; the last token of a prompt that was loaded as a whole) did count when the window was cut, so the next "
-    "query reads behind the cut",
-    "running-state-moved-on": "in Mamba's align mode the running state stands in the entry where the longest step "
-    "would have ended; where drafts of it are rejected and the next step ends in an earlier entry, that one is null",
-}
-"""Unsafe behaviour that core.md, our core and vLLM 0.23.0 have in common; it is counted, not reported as a finding
-(docs/reference/core.md, "Unsafe or wasteful, and kept as in the reference")."""
+
+class StateStep(NamedTuple):
+    """A step of a request, as far as Mamba layers go; lengths in tokens."""
+
+    start: int
+    length: int
+    known: int  # tokens of it that are no drafts
+    tables: list[list[int]]  # per group, the request's table when the step was allocated
+
+    @property
+    def first_draft(self) -> int:
+        """Position of its first draft; behind the step if it has none."""
+        return self.start + self.known
+
+    @property
+    def end(self) -> int:
+        """Position behind the step."""
+        return self.start + self.length
 
 
 @dataclass
@@ -35,8 +43,6 @@ class EngineRequest:
     attached: int = 0  # tokens of the hit with which the tables began
     computed: int = 0
     most_computed: int = 0  # largest number of computed tokens for which skipped blocks may have been given back
-    longest: int = 0  # end of the longest step so far
-    taken_back_to: int = 0  # computed tokens after the last late rejection
     scheduled: int = 0
     arriving: tuple[int, int] | None = None  # first and last + 1 of the external tokens that are being loaded
     lookahead: int = 0
@@ -47,8 +53,11 @@ class EngineRequest:
     """Per group of Mamba layers: number of tokens up to which a state is computed, to the block that holds it."""
     started: bool = False
     """True if a step was allocated since the tables were empty."""
-    lost: set[int] = field(default_factory=set)
-    """Groups of Mamba layers whose state is lost because the scheduler drafted or took back more than they allow."""
+    waiting: list[StateStep] = field(default_factory=list)
+    """Steps that were allocated before it was known which drafts before them are accepted, the first one first. They
+    run when that is known; each draft that is rejected lets them begin one token further left."""
+    ran: StateStep | None = None
+    """The last step that did run."""
 
     def cut(self) -> None:
         """Blocks that no query from the computed tokens on reads may have been given back now."""
@@ -57,9 +66,9 @@ class EngineRequest:
     def start_again(self) -> None:
         """The request holds nothing any more."""
         self.computed = self.most_computed = self.scheduled = self.lookahead = self.encoder_tokens = 0
-        self.attached = self.longest = self.taken_back_to = 0
-        self.arriving, self.started = None, False
-        self.lost.clear()
+        self.attached = 0
+        self.arriving, self.started, self.ran = None, False, None
+        self.waiting.clear()
         for row in (*self.drafts, *self.states):
             row.clear()
 
@@ -68,12 +77,12 @@ class EngineState:
     """The state that all parts of the engine share."""
 
     def __init__(
-        self, shape: Shape, new_memory: Callable[[Shape], Memory] = ListMemory, *, strict: bool = False
+        self, shape: Shape, new_memory: Callable[[Shape], Memory] = ListMemory, *, losses: Collection[str] = ()
     ) -> None:
-        """`new_memory` makes the memory for the tags. With `strict` known losses are not excused."""
+        """`new_memory` makes the memory for tags; `losses`: what the target is known for (`targets.base.losing`)."""
         self.shape = shape
         self.memory = new_memory(shape)
-        self.strict = strict
+        self.losses = frozenset(losses)
         self.reached: Counter[str] = Counter()
         self.rules = [rule_for(group, shape) for group in shape.groups]
         self._requests: dict[str, EngineRequest] = {}
@@ -104,6 +113,12 @@ class EngineState:
         if isinstance(self.rules[group], Cross) or len(known) < end - start:
             return [self._expected(request, group, position) for position in range(start, end)]
         return [content * groups + group for content in known]
+
+    def _is_excused(self, loss: str) -> bool:
+        """True, and counted, if the target is known for this loss."""
+        if loss in self.losses:
+            self.reached[f"shadow: known loss {loss}"] += 1
+        return loss in self.losses
 
     def _describe(self, tag: int) -> str:
         if tag == POISON:

@@ -1,12 +1,10 @@
 """The states of Mamba layers in the simulated engine: which one a step continues from, and where it writes new ones."""
 
-from collections.abc import Sequence
-
 from ....model.arith import cdiv
 from ....model.attention import Mamba
 from ....model.ops import NULL
 from ....model.snapshot import Snapshot
-from .engine_state import EngineRequest, EngineState, first_draft, table_text
+from .engine_state import EngineRequest, EngineState, StateStep, first_draft
 from .memory import Corruption
 
 
@@ -26,83 +24,81 @@ class States(EngineState):
                     what = f"continues from block {block}, whose state is computed in this very step"
                     raise Corruption(request.submit.request, group, local - 1, what)
 
-    def _gives_state_up(self, request: EngineRequest, rule: Mamba, start: int, end: int) -> bool:
-        """True if the scheduler asks for a step that the states do not allow: more drafts than blocks are set aside
-        for, drafts after a chunk of the prompt, or more tokens taken back."""
-        known = first_draft(request, start, end)
-        return end - known > rule.p or end > known > start + 1 or start < request.most_computed - rule.p
+    def _allocate_states(self, request: EngineRequest, start: int, end: int, snapshot: Snapshot) -> None:
+        """A step has been allocated. It runs at once if all tokens before it are known, else when they are."""
+        tables = [list(rows.get(request.submit.request, ())) for rows in snapshot.tables]
+        request.waiting.append(StateStep(start, end - start, first_draft(request, start, end) - start, tables))
+        self._run_states(request, snapshot)
 
-    def _read_state(self, request: EngineRequest, group: int, start: int, snapshot: Snapshot) -> None:
-        """Check that the state after `start` tokens is where it was written, in a block that the request holds."""
-        name, states = request.submit.request, request.states[group]
+    def _run_states(self, request: EngineRequest, snapshot: Snapshot) -> None:
+        """Run the steps before which all tokens are known, one after the other."""
+        waiting = request.waiting
+        while waiting and waiting[0].start <= len(request.contents):
+            step = waiting.pop(0)
+            for group, rule in enumerate(self.rules):
+                if isinstance(rule, Mamba):
+                    self._settle_states(request, group, rule, step.start, snapshot)
+                    self._read_state(request, group, step)
+                    self._write_states(request, group, rule, step)
+            request.ran = step
+
+    def _reject_states(self, request: EngineRequest, count: int) -> None:
+        """Drafts are rejected late: what was allocated behind them runs further left."""
+        request.waiting = [step._replace(start=step.start - count) for step in request.waiting]
+
+    def _settle_states(self, request: EngineRequest, group: int, rule: Mamba, end: int, snapshot: Snapshot) -> None:
+        """It is known which drafts before position `end` are accepted: the states behind them count. If an accepted
+        one reached the end of a block, its state is copied into the entry of that block."""
+        self._judge_drafts(request, group, end, snapshot)
+        after = min(end, len(request.contents)) // rule.b * rule.b
+        entry, block = after // rule.b - 1, request.states[group].get(after)
+        table = request.ran.tables[group] if request.ran else []
+        if block is None or not after or entry >= len(table) or table[entry] in (NULL, block):
+            return
+        held = snapshot.tables[group].get(request.submit.request, ())
+        if table[entry] in held and request.states[group].get(end) != table[entry]:
+            tag = self.memory.read_block(group, block)
+            self._forget_states_in(request, group, table[entry])
+            self.memory.write_block(group, table[entry], tag)
+
+    def _read_state(self, request: EngineRequest, group: int, step: StateStep) -> None:
+        """Check that the state before the step is where it was written, in a block that the request holds."""
+        name, states, start = request.submit.request, request.states[group], step.start
         if not start:
             return
-        if group in request.lost or (start not in states and start == request.taken_back_to):
-            self.reached["shadow: mamba states given up"] += 1
-            return
-        table = table_text(name, group, snapshot)
+        table = f"its table is {step.tables[group]}"
         if start not in states:
             raise Corruption(name, group, start - 1, f"its state is in no block any more: {table}")
         block = states[start]
-        if block not in snapshot.tables[group].get(name, ()):
+        if block not in step.tables[group]:
             raise Corruption(name, group, start - 1, f"its state is in block {block}, which is not held: {table}")
         found = self.memory.read_block(group, block)
         if found != self._expected(request, group, start - 1):
             raise Corruption(name, group, start - 1, f"reads {self._describe(found)} as its state in block {block}")
         self.reached["shadow: mamba states read back"] += 1
 
-    def _write_states(
-        self, request: EngineRequest, group: int, rule: Mamba, start: int, end: int, snapshot: Snapshot
-    ) -> None:
+    def _write_states(self, request: EngineRequest, group: int, rule: Mamba, step: StateStep) -> None:
         """Write the running state, the states at block ends within the step, and those of drafts (core.md §7)."""
-        table = snapshot.tables[group].get(request.submit.request, [])
-        known = first_draft(request, start, end)
+        table, known, end = step.tables[group], step.first_draft, step.end
         running = cdiv(end, rule.b) - 1 if rule.align else (known - 1) // rule.b
-        if group not in request.lost and self._misses_states(request, group, known, end, running, snapshot):
-            request.lost.add(group)
-        if group in request.lost:
-            self._write_block_ends(request, group, rule, min(end, len(request.contents)), table)
-            return
-        for after in range((start // rule.b + 1) * rule.b, known + 1, rule.b):
+        for after in range(known, end + 1):
+            entry = running + after - known
+            if entry >= len(table) or table[entry] == NULL:
+                what = f"has no block for its state: its table is {table}"
+                raise Corruption(request.submit.request, group, after - 1, what)
+        for after in range((step.start // rule.b + 1) * rule.b, known + 1, rule.b):
             if after <= len(table) * rule.b:
                 self._put_state(request, group, after, table[after // rule.b - 1])
         for after in range(known, end + 1):
-            self._put_state(request, group, after, table[running + after - known])
+            self._put_state(request, group, after, table[running + after - known], draft=after > known)
 
-    def _misses_states(
-        self, request: EngineRequest, group: int, known: int, end: int, running: int, snapshot: Snapshot
-    ) -> bool:
-        """True, and counted, if the running state or a draft's has no block because of one of `KNOWN_LOSSES`."""
-        rule, name = self.rules[group], request.submit.request
-        table = snapshot.tables[group].get(name, [])
-        for after in range(known, end + 1):
-            entry = running + after - known
-            if entry < len(table) and table[entry] != NULL:
-                continue
-            if self.strict or rule.group.mamba_mode != "align" or cdiv(end, rule.b) >= cdiv(request.longest, rule.b):
-                what = f"has no block for its state: {table_text(name, group, snapshot)}"
-                raise Corruption(name, group, after - 1, what)
-            self.reached["shadow: known loss running-state-moved-on"] += 1
-            return True
-        return False
-
-    def _write_block_ends(
-        self, request: EngineRequest, group: int, rule: Mamba, end: int, table: Sequence[int]
-    ) -> None:
-        """Write the states at block ends of a request whose running state is lost: other requests may hit them."""
-        for entry in range(min(end // rule.b, len(table))):
-            tag = self._tag(request, group, (entry + 1) * rule.b - 1)
-            if tag is not None and table[entry] != NULL and self.memory.read_block(group, table[entry]) != tag:
-                self.memory.write_block(group, table[entry], tag)
-                self._states_of_this_step.add((group, table[entry]))
-
-    def _put_state(self, request: EngineRequest, group: int, after: int, block: int) -> None:
+    def _put_state(self, request: EngineRequest, group: int, after: int, block: int, *, draft: bool = False) -> None:
         if block == NULL:
             return
         states, drafts = request.states[group], request.drafts[group]
         self._forget_states_in(request, group, block)
         drafts.pop(after - 1, None)
-        tag = self._tag(request, group, after - 1)
+        tag = None if draft else self._tag(request, group, after - 1)
         if tag is None:
             tag = drafts[after - 1] = next(self._draft_numbers)
         states[after] = block
@@ -127,15 +123,6 @@ class States(EngineState):
         if block is not None and self.memory.read_block(group, block) == draft:
             self.memory.write_block(group, block, tag)
 
-    def _keep_state_of_block_end(self, request: EngineRequest, group: int, rule: Mamba, snapshot: Snapshot) -> None:
-        """If an accepted draft reached the end of a block, its state is copied into the entry of that block."""
-        after = request.computed // rule.b * rule.b
-        block = request.states[group].get(after)
-        table = snapshot.tables[group].get(request.submit.request, [])
-        entry = after // rule.b - 1
-        if block is None or not after or entry >= len(table) or table[entry] in (NULL, block):
-            return
-        if request.states[group].get(request.computed) != table[entry]:
-            tag = self.memory.read_block(group, block)
-            self._forget_states_in(request, group, table[entry])
-            self.memory.write_block(group, table[entry], tag)
+    def _judge_drafts(self, request: EngineRequest, group: int, end: int, snapshot: Snapshot) -> None:
+        """Turn drafts before position `end` that were accepted into content."""
+        raise NotImplementedError

@@ -21,7 +21,7 @@ class CountingManager(SlidingWindowManager):
 
     allocations = 0
 
-    def allocate_new_blocks(self, request_id, num_tokens, num_tokens_main_model):
+    def allocate_new_blocks(self, request_id, num_tokens, num_tokens_main_model):  # type: ignore[override]
         type(self).allocations += 1
         return super().allocate_new_blocks(request_id, num_tokens, num_tokens_main_model)
 

@@ -147,7 +147,7 @@ def test_pending_events_are_shown_without_draining_them(target: VllmStyleTarget)
         ops.Submit("a", (1, 2, 3, 4), adapter="ad", salt="s", items=(ops.Item("i", 1, 2),)),
         ops.Allocate("a", 4),
     )
-    keys = (("ad", ("i", 1), "s"), ("ad", ("i", -1)))
+    keys = ((("ad", ""), ("i", 1, 2), "s"), (("ad", ""), ("i", -1, 2)))
     pending = ("stored", (2, 3), None, (1, 2, 3, 4), 2, "ad", keys, 0, None, None)
     assert run(target, ops.StepStart())[1].events == (pending,)
     assert run(target, ops.Evict((1,)))[1].events == (pending, ("removed", (2,), 0))

@@ -20,9 +20,9 @@ from blockproof.fuzz.configuration.reach import Reach
 from blockproof.fuzz.configuration.shrink import ask_again, shrink_finding
 from blockproof.fuzz.faults import Part, faults_in
 from blockproof.fuzz.opening.targets import open_calculator
+from blockproof.fuzz.targets.configuration_answers import answer
 from blockproof.fuzz.traces.files import TraceError
 from blockproof.fuzz.workload.draw import ByteDraw, SeededDraw
-from blockproof.model.answers import Rules
 from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 
@@ -95,7 +95,7 @@ def test_memory_is_drawn_on_both_sides_of_what_is_needed():
     for index in range(400):
         configuration, _ = draw_case(SeededDraw(f"memory/{index}"))
         about = configuration.about_layers(vllm_config=configuration.vllm_config)
-        needed: Any = Rules().answer("needed", about).get("output")
+        needed: Any = answer("needed", about).get("output")
         if needed and len(configuration.workers) == 1 and configuration.available_memory:
             spare = configuration.one_memory - needed["from_groups"]
             counts[{0: "exactly", -1: "a byte short"}.get(spare, "more" if spare > 0 else "less")] += 1
@@ -185,7 +185,7 @@ def test_answers_of_the_deviating_model_are_no_findings_and_the_deviations_are_c
 
 
 def test_a_release_that_follows_the_chapter_where_it_is_known_not_to_is_a_finding():
-    reach = checked(modelled(Rules(), REFERENCE), 200)
+    reach = checked(modelled(None, REFERENCE), 200)
     assert reach.findings[0].sides == ("Reference0230", REFERENCE)
     assert reach.findings[0].oracle == "lockstep"
 
@@ -193,9 +193,9 @@ def test_a_release_that_follows_the_chapter_where_it_is_known_not_to_is_a_findin
 def test_models_that_differ_without_a_deviation_that_says_why_are_a_finding():
     class Silent(Reference0230):
         def answer(self, op, inputs):
-            answer = super().answer(op, inputs)
+            given = super().answer(op, inputs)
             self.fired.clear()
-            return answer
+            return given
 
     judge = Judge(modelled(Silent(), REFERENCE))
     judge.reference = Silent()

@@ -158,7 +158,8 @@ def test_another_shape_or_another_exception_is_not_known(spec, everything):
     entries = {one.found.finding.observable: replace(one.entry()[0], reason="known") for one in kept}
     other = replace(entries["S10"], uses=(("Advance", "Allocate", "Evict", "Submit"),))
     for wrong in (other, replace(entries["S10"], exception="KeyError"), replace(entries["S10"], attention=("mla",))):
-        plan = Plan(1, operations=6_000, attention=("full",), oracles=("contract",), known=(wrong, entries["S14"]))
+        known = (wrong, entries["S7"], entries["S14"])
+        plan = Plan(1, operations=6_000, attention=("full",), oracles=("contract",), known=known)
         done = run_random(open_target(spec), plan, Summary(spec, "random", 1))
         assert done.finding.observable == "S10"
         assert not done.known[wrong.id]

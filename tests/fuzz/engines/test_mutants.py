@@ -15,15 +15,15 @@ LONG = 600.0
 def test_all_faults_but_those_of_configuration_answers_are_hunted() -> None:
     assert {fault.part for fault in MUTANTS.values()} == {Part.CORE, Part.TENSORS}
     assert FAULTS.keys() - MUTANTS.keys() == {name for name in FAULTS if FAULTS[name].part == Part.CONFIGURATION}
-    assert len(MUTANTS) == 72
+    assert len(MUTANTS) == 77
 
 
 @pytest.mark.parametrize(
     ("name", "kind", "operations", "shrunk_to"),
     [
-        ("free-order-reversed", ("free", "Free"), 8, 3),
-        ("eviction-does-nothing", ("S10", "Evict"), 19, 3),
-        ("same-step-rule-never-forgets", ("L3", "Submit"), 571, 4),
+        ("free-order-reversed", ("free", "Free"), 20, 3),
+        ("eviction-does-nothing", ("S10", "Evict"), 25, 3),
+        ("same-step-rule-never-forgets", ("L3", "Submit"), 595, 4),
     ],
 )
 def test_a_fault_is_found_by_the_oracles_it_is_meant_for_and_shrunk(

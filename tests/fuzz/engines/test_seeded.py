@@ -14,6 +14,7 @@ from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import COUNTERS, Summary
 from blockproof.fuzz.runs import open_run as runs_of
 from blockproof.fuzz.runs.lockstep import LockstepRun
+from blockproof.fuzz.runs.situations import Situations
 from blockproof.fuzz.workload.draw import ByteDraw, SeededDraw
 from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
@@ -242,10 +243,14 @@ def test_reports_count_what_happened(watched):
     again: Counter[str] = Counter()
     for run in watched:
         model = Model(run["shape"])
+        situations, before = Situations(model), model.snapshot()
         for operation, outcome in run["steps"]:
-            assert model.step(operation)[0] == outcome
-        again.update(model.reached)
-    assert {name: times for name, times in summary.reached.items() if not name.startswith("shadow: ")} == again
+            answer, after = model.step(operation)
+            assert answer == outcome
+            situations.see(operation, answer, before, after)
+            before = after
+        again.update(situations.reached)
+    assert {name: times for name, times in summary.reached.items() if not name.startswith("shadow: ")} == +again
     assert summary.reached["refused by free count"] > 0
     refused = sum(count for name, count in again.items() if name.startswith("refused by"))
     assert refused == summary.outcomes["Allocate", "Refused"]

@@ -94,8 +94,8 @@ def test_every_field_is_sent_even_at_its_default():
     sent = complete(Submit("a", (1, 2)))
     shape: Any = complete(SHAPE)
     assert sent == {
-        "op": "Submit", "request": "a", "prompt": [1, 2], "adapter": None, "salt": None, "items": [], "embeds": None,
-        "skip_lookup": False,
+        "op": "Submit", "request": "a", "prompt": [1, 2], "adapter": None, "adapter_version": "", "salt": None,
+        "items": [], "embeds": None, "skip_lookup": False,
     }  # fmt: skip
     assert shape["groups"][0]["mamba_mode"] == "none"
     assert "op" not in shape
@@ -266,7 +266,7 @@ def test_the_page_shows_lines_that_are_spoken(program):
     assert len(lines) >= 6
     asked = [json.loads(line[2:]) for line in lines if line.startswith("> ")]
     answers = [line[2:].encode() for line in lines if line.startswith("< ")]
-    from blockproof.model.ops import operation_from_json, shape_from_json
+    from blockproof.model.wire import operation_from_json, shape_from_json
 
     for message in asked:
         ((kind, document),) = message.items()

@@ -84,7 +84,9 @@ STORIES: Mapping[str, Story] = {
     "window-cut-ahead-of-the-step": Story(
         "S13", _shape(_WINDOW), (Submit("a", (0, 1, 2)), Allocate("a", 2), RemoveSkipped("a"))
     ),
-    "eagle-drop-twice": Story("S14", _shape(_BY_TOKEN, eagle=True), REPLAY),
+    "eagle-drop-twice": Story(
+        "S14", _shape(_FULL, eagle=True), (*computed("a", 0, 0, 0, 0, 0), Submit("b", (0, 0, 0, 0, 0)), Lookup("b"))
+    ),
     "replay-boundary-lost": Story("S14", _shape(_WINDOW, retention_interval=0), REPLAY),
     "lookahead-ignored": Story("S15", _shape(_FULL), (Submit("a", (0, 1)), Allocate("a", 2, lookahead=1))),
 }

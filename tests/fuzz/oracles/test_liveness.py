@@ -57,7 +57,7 @@ LIVENESS_FAULTS = {name: fault for name, fault in FAULTS.items() if fault.oracle
 FULL, WINDOW, STATES = Group("full", 1), Group("sliding", 1, window=3), Group("mamba", 1)
 STORIES = {
     "gate-counts-whole-sequence": _script(
-        _shape(Group("sliding", 1, window=1), usable=2, budget=1), _request("long", 3, 1)
+        _shape(Group("sliding", 1, window=2), usable=3, budget=1), _request("long", 4, 1)
     ),
     "refusal-leaks-block": _script(
         _shape(FULL, usable=2, budget=4), _request("too long", 3, 1), [StepStart()], _request("fits", 2, 1)

@@ -3,11 +3,13 @@
 import json
 import sys
 from dataclasses import replace
+from importlib import import_module
 from math import lcm
 from pathlib import Path
 from typing import Any
 
 import pytest
+from blockproof.fuzz.adapters.vllm.configuration_deviations import Reference0230
 from blockproof.fuzz.cli import main as cli
 from blockproof.fuzz.cli.plan import parse_memory
 from blockproof.fuzz.opening.environments import installed
@@ -64,8 +66,8 @@ def test_llama_31_8b():
     (group,) = plan.groups
     assert (group.page_bytes, plan.block_bytes) == (65_536, 2 * 2**20)
     assert (group.request_blocks, plan.request_blocks, plan.num_blocks) == (512, 512, 1536)
-    assert (plan.concurrency, plan.capacity_tokens, plan.request_waste_bytes) == (3.0, 3 * 8192, 0)
-    assert (plan.longest_fit_tokens, plan.longest_usable_tokens) == (1536 * 16, 1535 * 16)
+    assert (plan.concurrency, plan.capacity_tokens, plan.request_waste_bytes) == (1535 / 512, 1535 * 16, 0)
+    assert plan.longest_fit_tokens == plan.longest_usable_tokens == 1535 * 16  # one block is the null block
     assert group.admission_cap_blocks is None
 
 
@@ -163,22 +165,38 @@ def test_a_plan_uses_the_memory_and_its_lengths_are_the_longest(example):
 # The null block.
 
 
-def test_exactly_enough_fits_on_paper_only():
+@pytest.fixture
+def on_paper(monkeypatch):
+    """A release's arithmetic, which does not count the null block."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1])
+    return import_module("calculators").Modelled(Reference0230(), RELEASE)
+
+
+def test_exactly_enough_does_not_fit():
     plan = plan_of("llama-3.1-8b", GIB, 8192)
+    assert (plan.fits, plan.fits_with_null_block, plan.ok) == (False, False, False)
+    assert plan.longest_fit_tokens == plan.longest_usable_tokens == 8176
+    assert plan_of("llama-3.1-8b", GIB + 2 * 2**20, 8192).concurrency == 1
+
+
+def test_exactly_enough_fits_on_paper_only(on_paper):
+    plan = plan_of("llama-3.1-8b", GIB, 8192, calculator=on_paper)
     assert (plan.fits, plan.fits_with_null_block, plan.ok) == (True, False, True)
     (warning,) = plan.warnings
     assert "needs 512 blocks and the pool has as many, but one is the null block" in warning
-    assert "8,176 tokens do fit (K-1" in warning
-    assert not plan_of("llama-3.1-8b", GIB, 8192, strict=True).ok
-    with_one_more = plan_of("llama-3.1-8b", GIB + 2 * 2**20, 8192, strict=True)
+    assert "8,176 tokens do fit (C-17" in warning
+    assert not plan_of("llama-3.1-8b", GIB, 8192, calculator=on_paper, strict=True).ok
+    with_one_more = plan_of("llama-3.1-8b", GIB + 2 * 2**20, 8192, calculator=on_paper, strict=True)
     assert with_one_more.ok
     assert with_one_more.warnings == ()
 
 
-def test_a_length_can_be_found_on_paper_and_strictly():
-    assert plan_of("llama-3.1-8b", GIB, auto=True).max_model_len_tokens == 8192
-    strict = plan_of("llama-3.1-8b", GIB, auto=True, strict=True)
-    assert (strict.max_model_len_tokens, strict.ok) == (8176, True)
+def test_a_length_can_be_found_on_paper_and_strictly(on_paper):
+    assert plan_of("llama-3.1-8b", GIB, calculator=on_paper, auto=True).max_model_len_tokens == 8192
+    for calculator in (on_paper, None):
+        strict = plan_of("llama-3.1-8b", GIB, calculator=calculator, auto=True, strict=True)
+        assert (strict.max_model_len_tokens, strict.ok) == (8176, True)
+    assert plan_of("llama-3.1-8b", GIB, auto=True).max_model_len_tokens == 8176
 
 
 def test_not_even_one_token():
@@ -297,13 +315,14 @@ SAME = [
 
 @pytest.mark.parametrize(("example", "variation"), SAME)
 def test_a_real_release_answers_with_the_same_plan(example, variation, release):
-    """No declared deviation concerns these layers."""
+    """No declared deviation concerns these layers but that the null block is not counted (C-17)."""
     options = VARIATIONS[variation]
+    null_block = {"fits": False, "longest_fit_tokens": 0, "concurrency": None, "capacity_tokens": None}
     plans: list[object] = []
     for calculator in (open_calculator("impl"), release):
         try:
-            plan = plan_of(example, calculator=calculator, **options)
-            plans.append((replace(plan, target=""), plan.configs))
+            plan = plan_of(example, calculator=calculator, strict=True, **options)
+            plans.append((replace(plan, target="", **null_block), plan.configs))
         except ModelError as error:
             plans.append(str(error).replace(calculator.name, "the target"))
     assert plans[0] == plans[1]
@@ -335,21 +354,20 @@ def test_what_does_not_fit_exits_with_1_and_names_the_length_that_does(capsys, m
     code, out, _ = run(capsys, EXAMPLES / "llama-3.1-8b.json", "--memory", "1GiB", "--max-model-len", "8193")
     assert code == 1
     assert "does not fit: a request of 8,193 tokens needs 513 blocks, the pool has 512; the longest that" in out
-    assert "the longest that fits is 8,192 tokens" in out
+    assert "the longest that fits is 8,176 tokens" in out
     code, out, _ = run(capsys, EXAMPLES / "llama-3.1-8b.json", "--memory", "1MiB", "--max-model-len", "auto")
     assert code == 1
     assert "not even one token fits" in out
 
 
-def test_strict_makes_the_null_block_count(capsys, monkeypatch):
+def test_the_null_block_counts_whether_or_not_it_is_asked_for(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     arguments = [EXAMPLES / "llama-3.1-8b.json", "--memory", "1GiB", "--max-model-len", "8192"]
-    code, out, _ = run(capsys, *arguments)
-    assert code == 0
-    assert "fits on paper only" in out
-    code, out, _ = run(capsys, *arguments, "--strict")
-    assert code == 1
-    assert "needs 513 blocks, the null block counted, the pool has 512; the longest that fits is 8,176 tokens" in out
+    for options in ((), ("--strict",)):
+        code, out, _ = run(capsys, *arguments, *options)
+        assert code == 1
+        assert "needs 513 blocks, the null block counted, the pool has 512" in out
+        assert "the longest that fits is 8,176 tokens" in out
 
 
 def test_the_document_for_machines_has_the_documented_fields(capsys):

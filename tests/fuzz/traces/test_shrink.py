@@ -31,6 +31,7 @@ from blockproof.model.ops import (
     failed,
 )
 from blockproof.model.snapshot import Snapshot
+from blockproof.model.tables import Policy, give_back
 
 
 class ModelTarget:
@@ -61,11 +62,14 @@ class ModelTarget:
 class FreesInTableOrder(Model):
     """Gives a request's blocks back head first."""
 
-    def give_back(self, name):
-        for tables in self.state.tables:
+    def __init__(self, shape):
+        super().__init__(shape, Policy(give_back=self.head_first))
+
+    def head_first(self, core, name):
+        for tables in core.state.tables:
             if name in tables:
                 tables[name] = tables[name][::-1]
-        super().give_back(name)
+        give_back(core, name)
 
 
 class KeepsIdentityOfTakenBlocks(Model):

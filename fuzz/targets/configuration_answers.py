@@ -1,34 +1,45 @@
-"""Answers questions about the arithmetic of configurations, in the JSON format of the golden vectors.
+"""What the rules of configuration arithmetic answer to questions, in the JSON format of the golden vectors.
 
 A question is an operation and its inputs, an answer `{"output": …}` or `{"raises": name of the exception class}`. The
-rules are those of `layers`, `grouping` and `capacity`, three parts of one class, so that a release that is known to
-deviate can be modelled by a subclass.
+rules are a record, so a release that is known to deviate answers by the same questions with other entries.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from math import inf
 from types import SimpleNamespace
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
-from .attention import CoreError
-from .capacity import CapacityRules, WorkerConfig
-from .grouping import LayerGroup
-from .layers import NOT_ATTENTION, Config, Kind, Layer, Layers
+from ...model.attention import CoreError, demand
+from ...model.config.capacity import Rules
+from ...model.config.layers import uniform_of
+from ...model.config_json import (
+    NOT_ATTENTION,
+    Config,
+    Json,
+    Layer,
+    LayerGroup,
+    Layers,
+    Spec,
+    SpecTable,
+    WorkerConfig,
+    plain,
+    read_layer,
+    record,
+    show_spec,
+)
 
-Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
 T = TypeVar("T")
+RIGHT = Rules()
+"""Every rule as the chapter wants it."""
 
 
-class Rules(CapacityRules):
-    """All rules of configuration arithmetic (specs-and-config.md)."""
-
-    def answer(self, op: str, inputs: Mapping[str, object]) -> dict[str, Json]:
-        """The answer to a question. ValueError, TypeError, KeyError or AttributeError if the question is malformed."""
-        if op not in QUESTIONS:
-            raise ValueError(f"op: expected one of {', '.join(QUESTIONS)}, got {op!r}")
-        return attempt(lambda: {"output": plain(QUESTIONS[op](self, Question(self, inputs)))})
+def answer(op: str, inputs: Mapping[str, object], rules: Rules = RIGHT) -> dict[str, Json]:
+    """The answer to a question. ValueError, TypeError, KeyError or AttributeError if the question is malformed."""
+    if op not in QUESTIONS:
+        raise ValueError(f"op: expected one of {', '.join(QUESTIONS)}, got {op!r}")
+    return attempt(lambda: {"output": plain(QUESTIONS[op](rules, Question(rules, inputs)))})
 
 
 def attempt(work: Callable[[], T]) -> T | dict[str, Json]:
@@ -39,13 +50,8 @@ def attempt(work: Callable[[], T]) -> T | dict[str, Json]:
         return {"raises": str(error)}
 
 
-def record(kind: type[T], values: Mapping[str, object]) -> T:
-    """A record with these fields; TypeError names one that it does not have."""
-    return kind(**values)
-
-
 class Question:
-    """The inputs of a question as objects. Specs are constructed when they are used."""
+    """The inputs of a question as records. Specs are constructed when they are used."""
 
     def __init__(self, rules: Rules, inputs: Mapping[str, object]) -> None:
         self.rules, self.given = rules, SimpleNamespace(**{"vllm_config": {}, **inputs})
@@ -71,68 +77,12 @@ class Question:
         return {name: self.read(self.given.specs[key]) for name, key in names}
 
     def read(self, raw: Mapping[str, object]) -> Layer:
-        """A spec from its JSON."""
-        return self.rules.construct(record(Layer, {name: self.field(name, value) for name, value in raw.items()}))
+        """A spec from its JSON, constructed as the rules do it, its members first."""
+        return self._constructed(read_layer(raw))
 
-    def field(self, name: str, value: object) -> object:
-        """A field of a spec: arrays become tuples, a dtype its size."""
-        match name, value:
-            case "type", str():
-                return Kind(value)
-            case "kv_cache_specs", list():
-                return tuple((member, self.read(raw)) for member, raw in value)
-            case _, {"itemsize": size}:
-                return size
-            case _, list():
-                return tuple(self.field("", element) for element in value)
-        return value
-
-
-def plain(answer: Json) -> Json:
-    """The value with every tuple as a list."""
-    if isinstance(answer, dict):
-        return {name: plain(value) for name, value in answer.items()}
-    return [plain(element) for element in answer] if isinstance(answer, list | tuple) else answer
-
-
-def show_spec(x: Layer) -> dict[str, Json]:
-    """JSON of a spec, without fields at their default."""
-    odd: dict[str, Json] = {
-        "type": x.type.value,
-        "dtype": {"itemsize": x.dtype},
-        "dtypes": [{"itemsize": size} for size in x.dtypes],
-        "kv_cache_specs": [[name, show_spec(member)] for name, member in x.kv_cache_specs],
-    }
-    shown = replace(x, head_size_v=None) if x.head_size_v == x.head_size else x
-    changed = [field.name for field in fields(x) if getattr(shown, field.name) != field.default]
-    return {name: odd.get(name, getattr(x, name)) for name in changed}
-
-
-class SpecTable:
-    """The specs of an answer, numbered by first use, and the groups that refer to them."""
-
-    def __init__(self) -> None:
-        self.specs: list[Json] = []
-
-    def number(self, x: Layer) -> int:
-        """The number of a spec."""
-        if show_spec(x) not in self.specs:
-            self.specs.append(show_spec(x))
-        return self.specs.index(show_spec(x))
-
-    def group(self, group: LayerGroup) -> dict[str, Json]:
-        """Names and spec, or the members of a uniform type, in the order of the names where they agree."""
-        shown: dict[str, Json] = {"layers": group.names} | ({"eagle": True} if group.eagle else {})
-        if group.spec.type != Kind.UNIFORM:
-            return shown | {"spec": self.number(group.spec)}
-        members = dict(group.spec.kv_cache_specs)
-        names = group.names if set(group.names) == set(members) else tuple(members)
-        shown |= {"block_size": group.spec.block_size, "members": [self.number(members[name]) for name in names]}
-        return shown if names == group.names else shown | {"member_names": names}
-
-    def groups(self, groups: Sequence[LayerGroup]) -> list[Json]:
-        """All groups in order."""
-        return [self.group(group) for group in groups]
+    def _constructed(self, x: Layer) -> Layer:
+        members = tuple((name, self._constructed(member)) for name, member in x.kv_cache_specs)
+        return self.rules.construct(replace(x, kv_cache_specs=members) if members else x)
 
 
 def show_groups(groups: Sequence[LayerGroup]) -> Json:
@@ -153,7 +103,7 @@ def page(rules: Rules, q: Question) -> Json:
     """Bytes of a block, tokens stored in it, padding."""
     x = q.spec
     shown: dict[str, Json] = {"page_size_bytes": rules.page(x), "storage_block_size": x.block_size // x.compress_ratio}
-    if x.type != Kind.UNIFORM:
+    if x.type != Spec.UNIFORM:
         shown["page_size_padded"] = x.page_size_padded
     return shown if x.type in NOT_ATTENTION else shown | {"real_page_size_bytes": rules.real_page(x)}
 
@@ -169,16 +119,26 @@ def max_memory(rules: Rules, q: Question) -> Json:
     return [rules.memory(replace(q.config, max_model_len=length), q.spec) for length in q.given.max_model_lens]
 
 
+def is_page_uniform(rules: Rules, layers: Layers) -> bool:
+    """True if there is exactly one page size (specs-and-config.md §8)."""
+    return len({rules.page(x) for x in layers.values()}) == 1
+
+
 def uniformity(rules: Rules, q: Question) -> Json:
     """Whether the layers can be merged, are of one type, and have one page size."""
-    checks = {"spec": rules.is_spec_uniform, "type": rules.is_type_uniform, "page": rules.is_page_uniform}
+    checks: dict[str, Callable[[Layers], bool]] = {
+        "spec": rules.is_spec_uniform,
+        "type": rules.is_type_uniform,
+        "page": partial(is_page_uniform, rules),
+    }
     return {name: attempt(partial(check, q.layers)) for name, check in checks.items()}
 
 
 def uniform_info(rules: Rules, q: Question) -> Json:
     """The numbers of the uniform type of the layers, None if they have none."""
-    if (x := rules.uniform(q.layers)) is None:
+    if not rules.is_type_uniform(q.layers):
         return None
+    x = uniform_of(q.layers)
     return {
         "block_size": x.block_size,
         "page_size_bytes": rules.page(x),
@@ -190,24 +150,32 @@ def uniform_info(rules: Rules, q: Question) -> Json:
 
 
 def needed(rules: Rules, q: Question) -> Json:
-    """Bytes of one request of the full length, by layers and by groups; bytes of a block."""
-    by_layers, groups = rules.plain_sum(q.config, q.layers), q.groups
-    needed = rules.needed(q.config, groups)
-    bytes_per_block = rules.bytes_per_block(groups)
-    return {"sum_over_layers": by_layers, "from_groups": needed, "pool_bytes_per_block": bytes_per_block}
+    """Bytes of one request of the full length, by layers alone, and by groups with the null block; bytes of a block."""
+    by_layers, groups = sum(rules.memory(q.config, x) for x in q.layers.values()), q.groups
+    from_groups = rules.needed(q.config, groups)
+    return {
+        "sum_over_layers": by_layers,
+        "from_groups": from_groups,
+        "pool_bytes_per_block": rules.bytes_per_block(groups),
+    }
 
 
 def estimate(rules: Rules, q: Question) -> Json:
     """The longest request that fits, by layers; the configured length is not touched."""
-    need = partial(rules.plain_sum, layers=q.layers)
-    longest = rules.longest(q.config, need, q.given.available_memory)
+    longest = rules.longest(q.config, partial(rules.plain_needed, layers=q.layers), q.given.available_memory)
     return {"estimate": longest, "max_model_len_after": q.config.max_model_len}
+
+
+def estimate_from_groups(rules: Rules, q: Question) -> Json:
+    """The longest request that fits, by groups."""
+    return rules.longest(q.config, partial(rules.needed, groups=q.groups), q.given.available_memory)
 
 
 def check_memory(rules: Rules, q: Question) -> Json:
     """§12: nothing, or an error if a request of the full length does not fit; no layers, no check."""
+    memory = q.given.available_memory
     if layers := q.layers:
-        rules.check(q.given.available_memory, partial(rules.plain_sum, q.config, layers))
+        demand(memory > 0 and rules.plain_needed(q.config, layers) <= memory, "ValueError")
     return None
 
 
@@ -242,6 +210,11 @@ def max_concurrency(rules: Rules, q: Question) -> Json:
     return "inf" if times == inf else times
 
 
+def num_blocks(rules: Rules, q: Question) -> Json:
+    """Blocks of each of so many layers that share so much memory evenly."""
+    return [rules.num_blocks(q.config, memory, size * layers) for layers, memory, size in q.given.draws]
+
+
 QUESTIONS: Mapping[str, Callable[[Rules, Question], Json]] = {
     "page": page,
     "resize": resize,
@@ -257,11 +230,11 @@ QUESTIONS: Mapping[str, Callable[[Rules, Question], Json]] = {
     "project": lambda rules, q: show_groups(rules.project(q.groups, q.given.worker)),
     "needed": needed,
     "estimate": estimate,
-    "estimate_from_groups": lambda rules, q: rules.longest_of(q.config, q.groups, q.given.available_memory),
+    "estimate_from_groups": estimate_from_groups,
     "check_memory": check_memory,
     "config_from_groups": config_from_groups,
     "configs": configs,
     "max_concurrency": max_concurrency,
-    "num_blocks": lambda rules, q: [rules.num_blocks(q.config, *draw) for draw in q.given.draws],
-    "approximate_gcd": lambda rules, q: [rules.approximate_gcd(*draw) for draw in q.given.draws],
+    "num_blocks": num_blocks,
+    "approximate_gcd": lambda rules, q: [rules.depth(*draw) for draw in q.given.draws],
 }

@@ -1,0 +1,170 @@
+"""Replay recorded traffic through our core and through a release, and write down what each finds in its cache.
+
+python benchmarks/hits.py [--traces ../shared/traces] [--requests N] [--target vllm==0.23.0]
+    [--write docs/evidence/hits.md]
+
+A trace has a request a line, in the order of arrival, as the Mooncake project publishes them: `input_length`,
+`output_length`, and `hash_ids`, a number for each 512 tokens of the prompt; equal numbers are equal content.
+"""
+
+import argparse
+import json
+import platform
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from blockproof.fuzz.opening.child import Place, environment_of
+from blockproof.fuzz.opening.targets import interpreter_of
+from blockproof.fuzz.targets.base import TargetUnavailableError
+from hits_replay import BUDGET, CHUNK, DRAFTS, RUNNING, WINDOW, Counts, layouts
+from written import command, processor, put
+
+REQUESTS = {512: 1_000_000, 16: 1_000}
+"""By block size, how many requests of a trace are replayed at most: blocks of 16 take 32 times as long."""
+ASKED = {512: tuple(layouts(512)), 16: tuple(layouts(16))[:4]}
+"""By block size, the layouts that are replayed."""
+POOLS = (1 << 20, 1 << 22)
+"""Tokens in the blocks of the pool; all groups of a model share them."""
+HEAD = """\
+# Hits on recorded traffic
+
+Written by `{command}`;
+[what is measured and how](../../benchmarks/README.md#hits-on-recorded-traffic).
+
+* {day}, {machine}, Python {python} on {system}, blockproof {blockproof}; the counts are the same on every machine
+* window {window:,}, chunk {chunk:,}, {drafts} drafts; at most {running} requests at once, {budget:,} tokens a step
+
+**Hit**: tokens of the prompts, of all that were asked for, that need not be computed. **Not there**: tokens
+that the core counts as hit although a block that the next query reads is missing from the table, or has
+other content; they are in no other column, and a request that gets them goes on with wrong content.
+**Ratio**: tokens hit by ours for each one of {target}.
+"""
+
+
+class Case(NamedTuple):
+    """One replay of each core."""
+
+    trace: Path
+    block: int
+    layout: str
+    pool: int
+
+
+class Core(NamedTuple):
+    """A core, and the environment in which it is imported; None for this one."""
+
+    name: str
+    place: Place | None
+
+
+def replayed(core: Core, cases: Sequence[Case], most: int) -> list[Counts]:
+    """What the replays came to, one after the other in a process of the core's environment."""
+    script = Path(__file__).with_name("hits_replay.py")
+    questions = [
+        [str(case.trace), min(REQUESTS[case.block], most), case.layout, case.block, case.pool] for case in cases
+    ]
+    with tempfile.TemporaryDirectory(prefix="blockproof-hits-") as modules:
+        python = sys.executable if core.place is None else str(core.place.python)
+        done = subprocess.run(
+            [python, "-P", str(script), core.name],
+            env=environment_of(core.place, Path(modules)),
+            input="".join(f"{json.dumps(question)}\n" for question in questions),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+    if done.returncode:
+        sys.exit(f"{core.name}: a replay has failed")
+    return [Counts(**json.loads(line)) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def cores(target: str) -> list[Core]:
+    """Ours, and the release where it is installed."""
+    try:
+        return [Core("impl", None), Core("vllm", interpreter_of(target)[1])]
+    except TargetUnavailableError:
+        print(f"{target} is not installed and is left out: blockproof targets install {target}", file=sys.stderr)
+        return [Core("impl", None)]
+
+
+def table(cases: Sequence[Case], counted: dict[tuple[str, Case], Counts], target: str) -> Iterator[str]:
+    """The rows of one trace and block size."""
+    yield f"| groups | pool, tokens | {target}: hit | not there | ours: hit | not there | ratio |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for case in cases:
+        ours, theirs = counted["impl", case], counted.get(("vllm", case))
+        ratio = f"{ours.hit / theirs.hit:.3f}" if theirs is not None and theirs.hit else "-"
+        yield f"| {case.layout} | {case.pool:,} | {shares(theirs)} | {shares(ours)} | {ratio} |"
+
+
+def shares(counts: Counts | None) -> str:
+    """Two cells: tokens hit, and tokens that count as hit and are not there."""
+    if counts is None:
+        return "- | -"
+    if counts.raises:
+        return f"{counts.raises} after {counts.requests:,} requests | -"
+    return f"{counts.hit / counts.asked:.2%} | {counts.unsafe / counts.asked:.2%}"
+
+
+def page(cases: Sequence[Case], counted: dict[tuple[str, Case], Counts], target: str) -> str:
+    """All that was counted, a table for each trace and block size."""
+    head = HEAD.format(
+        command=command(),
+        day=date.today(),
+        machine=processor(),
+        python=platform.python_version(),
+        system=platform.system(),
+        blockproof=version("blockproof"),
+        window=WINDOW,
+        chunk=CHUNK,
+        drafts=DRAFTS,
+        running=RUNNING,
+        budget=BUDGET,
+        target=target,
+    )
+    lines = [head]
+    for trace, block in dict.fromkeys((case.trace, case.block) for case in cases):
+        here = [case for case in cases if (case.trace, case.block) == (trace, block)]
+        first = counted["impl", here[0]]
+        lines += [f"## {trace.stem}, blocks of {block} tokens", ""]
+        lines += [f"{first.requests:,} requests, {first.asked:,} tokens asked for.", ""]
+        lines += [*table(here, counted, target), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--traces", type=Path, default=Path("../shared/traces"), help="folder of .jsonl files")
+    parser.add_argument("--requests", type=int, metavar="N", help="of each trace at most; all for blocks of 512")
+    parser.add_argument("--target", default="vllm==0.23.0", help="the release")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="write the page there instead of printing it")
+    arguments = parser.parse_args()
+    traces = sorted(arguments.traces.glob("*.jsonl"))
+    if not traces:
+        sys.exit(f"--traces: there is no .jsonl file in {arguments.traces}")
+    cases = [
+        Case(trace, block, *rest) for trace, block in product(traces, REQUESTS) for rest in product(ASKED[block], POOLS)
+    ]
+    most = arguments.requests or max(REQUESTS.values())
+    jobs = [
+        (core, [case for case in cases if case.trace == trace]) for core in cores(arguments.target) for trace in traces
+    ]
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        results = list(pool.map(lambda job: replayed(job[0], job[1], most), jobs))
+    counted = {
+        (core.name, case): counts
+        for (core, replays), row in zip(jobs, results, strict=True)
+        for case, counts in zip(replays, row, strict=True)
+    }
+    put(page(cases, counted, arguments.target), arguments.write)
+
+
+if __name__ == "__main__":
+    main()

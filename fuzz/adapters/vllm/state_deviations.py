@@ -1,0 +1,149 @@
+"""What the reference release does with the states of Mamba layers in mode align (core.md §7)."""
+
+from collections.abc import Collection
+
+from ....model import arith
+from ....model.attention import Mamba
+from ....model.ops import NULL
+from ....model.states import Arrangement, arrangement
+from ....model.tables import Core, Plan, candidates, extend_states, is_own, states
+from ...targets.deviations import Deviation, Note
+
+PILE_UP, GATE = "mamba-states-pile-up", "mamba-gate"
+NEGATIVE, EXTERNAL = "mamba-negative-demand", "mamba-external-state"
+
+DEVIATIONS: tuple[Deviation, ...] = (
+    Deviation(
+        PILE_UP,
+        reason=(
+            "a new step gives back no state but the one that is remembered, one step late: with drafts, a request can "
+            "hold more than the 2 + p states that memory is planned for, up to its end"
+        ),
+        condition="mamba with speculative blocks; or in align mode, a state that is needed no more before a null entry",
+        source="Found by proof (T15).",
+    ),
+    Deviation(
+        GATE,
+        reason=(
+            "the gate counts 1 + p states for a request that begins, and those of its first step only: the request "
+            "holds 2 + p from its second block on, so a pool that is full of admitted requests lets none of them go on"
+        ),
+        condition="mamba in align mode, full_sequence_must_fit",
+        source="Found by proof (T16.states).",
+    ),
+    Deviation(
+        NEGATIVE,
+        reason="a table longer than needed (drafts became fewer) counts as negative demand and hides another group's",
+        condition="mamba in align mode, required entries fewer than held ones",
+        source="Found by lockstep.",
+    ),
+    Deviation(
+        EXTERNAL,
+        reason=(
+            "the block for a state that comes from outside is not predicted, but the state of the hit is, which it "
+            "replaces: with the pool nearly full the allocation raises half-way, after it has taken blocks"
+        ),
+        condition="mamba in align mode, external tokens",
+        source="Found by lockstep; vllm-project/vllm#57050 (b), vllm-project/vllm-ascend#11049.",
+    ),
+)
+"""Each with what the release does, when it shows, and where that is known from."""
+
+
+class ReleaseStates:
+    """What the release decides, and the indices that it remembers for it."""
+
+    def __init__(self, declared: Collection[str], note: Note) -> None:
+        self.declared, self.note = declared, note
+        self._before: dict[tuple[int, str], int | None] = {}
+        """By group and request, once it has a running state: the index of the state before it."""
+
+    def predicted(self, core: Core, group: int, plan: Plan, counts: list[int], capped: bool) -> int:
+        """How many states it predicts."""
+        right = states(core, group, plan, counts, capped)
+        if capped and GATE not in self.declared:
+            return right
+        quirks = [name for name in (NEGATIVE, EXTERNAL) if capped or name in self.declared]
+        given = self._predicted(core, group, plan, counts, quirks, right=None if capped else right)
+        if capped:
+            self.note(GATE, given != right)
+        for name in () if capped else quirks:
+            others = [other for other in quirks if other != name]
+            self.note(name, given != self._predicted(core, group, plan, counts, others, right))
+        return given
+
+    def _predicted(
+        self, core: Core, group: int, plan: Plan, counts: list[int], quirks: Collection[str], right: int | None
+    ) -> int:
+        """The same with some deviations of the prediction. `right`: what is right; None for the release's gate."""
+        rule, key = core.rules[group], (group, plan.op.request)
+        table, arriving = core.begun(group, plan)
+        held = len(table) + arriving
+        missing = rule.required(plan.main) - held
+        if right is None or PILE_UP in self.declared:
+            started = key in self._before and any(core.state.tables[group].get(plan.op.request, ()))
+            new = max(0, min(missing, 1 if started else 1 + rule.p))
+            right = arriving + new + candidates(table, counts)
+        if missing < 0 and NEGATIVE in quirks:
+            right = arriving + missing + candidates(table, counts)
+        if EXTERNAL in quirks and arriving:
+            wanted = rule.required(plan.main) - len(plan.hit[group])
+            right += min(wanted, 1 + rule.p) - max(0, min(missing, 1 + rule.p)) - arriving
+            right += candidates([block for block in plan.hit[group] if block not in table], counts)
+        return right
+
+    def extend(self, core: Core, group: int, plan: Plan, table: list[int]) -> None:
+        """The table grows, if it does, by nulls up to the running state, and the states of drafts move behind it."""
+        rule, key = core.rules[group], (group, plan.op.request)
+        before, running = len(table), arith.cdiv(plan.main, rule.b) - 1
+        end, started = running + 1 + rule.p, key in self._before
+        if end <= before or PILE_UP not in self.declared:
+            extend_states(core, group, plan, table)
+        else:
+            moving = [i for i in range(before - rule.p, min(before, running)) if started]
+            right = _arranged(core, group, plan, table)
+            self.note(PILE_UP, right.moved != moving or bool(right.dropped))
+            table += [NULL] * (running - before)
+            for old in moving:
+                table.append(table[old])
+                table[old] = NULL
+            core.grow(group, table, end - len(table))
+        if end > before:
+            self._before[key] = before - 1 - (rule.p if started else 0) if before else None
+
+    def null(self, core: Core, group: int, name: str, settled: int) -> None:
+        """States that p tokens less than the computed ones need no more are given back up to the first null entry, and
+        the one that is remembered."""
+        rule, table, key = core.rules[group], core.state.tables[group].get(name, []), (group, name)
+        if not table:
+            self._before.pop(key, None)
+        if PILE_UP not in self.declared or not isinstance(rule, Mamba):
+            core.null_skipped(group, name, settled)
+            return
+        computed = max(0, settled - rule.p)
+        end = min(core.skipped_blocks(group, computed), len(table))
+        run = _run_before(table, end)
+        gone, table[end - run : end] = table[end - run : end][::-1], [NULL] * run
+        core.state.let_go_by_identity(gone)
+        last = self._before.get(key)
+        is_past = last is not None and last < arith.cdiv(computed, rule.b) - 1
+        if last is not None and is_past and table[last] != NULL:
+            block, table[last] = table[last], NULL
+            core.state.let_go([block])
+            self.note(PILE_UP, block not in core.state.identity)
+        self.note(PILE_UP, any(table[: core.skipped_blocks(group, computed)]))
+
+
+def _arranged(core: Core, group: int, plan: Plan, table: list[int]) -> Arrangement:
+    """What is right."""
+    rule, counts = core.rules[group], core.state.references()
+    first = core.skipped_blocks(group, plan.settled - rule.p)
+    return arrangement(rule, table, first, plan.total, plan.main, lambda block: is_own(core, block, counts))
+
+
+def _run_before(table: list[int], end: int) -> int:
+    """How many entries right before `end` are real."""
+    run = 0
+    while run < end and table[end - 1 - run] != NULL:
+        run += 1
+    return run

@@ -1,0 +1,187 @@
+"""What another release makes of the traces in which the reference release deviates from the rule.
+
+There is no lockstep with such a release: nothing is declared for it. Each trace is replayed on the model, on the
+reference and on the other release, and what all of them can show is compared.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ...model.core import Model
+from ...model.ops import Advance, Done, Operation, Outcome, Shape, Submit
+from ...model.snapshot import Snapshot
+from ..findings.finding import Finding, Trace
+from ..findings.oracle_names import SHADOW, STRICT
+from ..opening.known_deviations import model_for
+from ..planning.shipped import shipped
+from ..runs.judging import Judging
+from ..runs.pair import Pair, Strictness
+from ..targets.base import Target, TargetLostError, adapted, adapted_shape, hidden_fields, lacking
+from ..targets.deviations import Deviation
+from ..traces.replay import replay
+from ..traces.trace_file import read_trace
+from .known_deviations import trace_names
+from .markdown import prose
+
+SAME = "same as the rule"
+ALIKE = "deviates as the reference"
+OTHERS = "not this one, but another of the reference"
+OTHERWISE = "deviates otherwise"
+NOT_TAKEN = "does not take it"
+
+
+class Side:
+    """A target of which it is not compared how many hashes a request has: that is how a core works, not what it does.
+
+    (With drafts, a hash of later releases covers a token more, so that there is one hash less now and then.)
+    """
+
+    def __init__(self, target: Target, lacks: Collection[str] = (), hides: Collection[str] = ()) -> None:
+        self.name, self.target = target.name, target
+        self.lacks = lacking(target) | frozenset(lacks)
+        self._hides = frozenset(hides)
+
+    @property
+    def hides(self) -> frozenset[str]:
+        """What it does not show, and what it was told to hide."""
+        return hidden_fields(self.target) | self._hides
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """See `Target.start`."""
+        return self.target.start(shape)
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """See `Target.step`."""
+        outcome, snapshot = self.target.step(operation)
+        counts_hashes = isinstance(operation, Submit | Advance) and isinstance(outcome, Done)
+        return (Done(0) if counts_hashes else outcome), snapshot
+
+    def close(self) -> None:
+        """The target stays open."""
+
+
+class Rule:
+    """A model as a target: without deviations, or with those of a release."""
+
+    def __init__(self, made: Callable[[Shape], Model] = Model, name: str = "the rule") -> None:
+        self.name, self._made = name, made
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """See `Target.start`."""
+        self._model = self._made(shape)
+        return self._model.construction, self._model.snapshot()
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """See `Target.step`."""
+        return self._model.step(operation)
+
+    def close(self) -> None:
+        """There is nothing to end."""
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """What the other release does in the trace of a deviation."""
+
+    id: str
+    verdict: str
+    """One of the constants above."""
+    note: str = ""
+    """How it differs, or why it cannot be told."""
+    corrupts: bool | None = None
+    """Does a request read wrong content in the trace that shows it on the reference? None if there is no such trace."""
+
+    def text(self) -> str:
+        """What it does, in one line."""
+        wrong = {True: "; wrong content is read", False: "; nothing wrong is read", None: ""}[self.corrupts]
+        return f"{self.verdict}{self.note and f': {self.note}'}{wrong}"
+
+
+def look_elsewhere(declared: Sequence[Deviation], folder: Path, reference: Target, other: Target) -> list[Elsewhere]:
+    """One record for each deviation of the reference. TraceError if a trace cannot be read."""
+    found = []
+    for deviation in declared:
+        traces = [read_trace(shipped(folder / f"{name}.json")).trace for name in trace_names(deviation)]
+        verdict, note = _judged(deviation.id, traces[0], reference, other)
+        corrupts = _corrupts(traces[1], other) if len(traces) > 1 and verdict != NOT_TAKEN else None
+        found.append(Elsewhere(deviation.id, verdict, note, corrupts))
+    return found
+
+
+def _judged(name: str, trace: Trace, reference: Target, other: Target) -> tuple[str, str]:
+    """Verdict and note of the trace of the deviation with this id."""
+    lacks = lacking(other)
+    other.start(adapted_shape(trace.shape, lacks))  # what it hides is known once it has built such a core
+    hides = hidden_fields(other)
+    for strictness in Strictness.SHAPE, Strictness.EXACT:
+        if _difference(trace, Pair(Side(Rule(), lacks, hides), Side(reference), strictness)) is not None:
+            break
+    else:
+        return NOT_TAKEN, _why_not_seen(trace, lacks, hides)
+    from_rule = _difference(trace, Pair(Side(Rule()), Side(other), strictness))
+    if from_rule is None:
+        return SAME, ""
+    if _difference(trace, Pair(Side(reference), Side(other), strictness)) is None:
+        return ALIKE, ""
+    without = Rule(lambda shape: model_for(reference.name, shape, without=(name,)))
+    if _difference(trace, Pair(Side(without), Side(other), strictness)) is None:
+        return OTHERS, ""
+    what, where = from_rule.kind
+    return OTHERWISE, f"{what}, at {where} (operation {from_rule.step})"
+
+
+def _difference(trace: Trace, pair: Pair) -> Finding | None:
+    return replay(trace, pair)[0]
+
+
+def _corrupts(trace: Trace, target: Target) -> bool:
+    """Does the shadow memory see a request read wrong content? A target that is lost reads nothing."""
+    try:
+        return replay(trace, target, Judging((SHADOW, STRICT)))[0] is not None
+    except TargetLostError:
+        return False
+
+
+def _why_not_seen(trace: Trace, lacks: Collection[str], hides: Collection[str]) -> str:
+    """Why the trace shows no deviation any more: what is left out for the release, or else what it does not show."""
+    left_out = [type(one).__name__ for one in trace.operations if adapted(one, lacks) != one]
+    if adapted_shape(trace.shape, lacks) != trace.shape:
+        left_out.insert(0, "a core of this shape")
+    if left_out:
+        return f"there is no equivalent of {', '.join(dict.fromkeys(left_out))}"
+    return f"nothing shows it but {', '.join(sorted(hides))}, which the release keeps otherwise"
+
+
+def page(found: Sequence[Elsewhere], reference: str, other: str, command: str) -> str:
+    """What was found as Markdown."""
+    lines = [
+        f"# What {other} makes of the deviations of {reference}",
+        "",
+        "This page is written by",
+        f"`{command}`",
+        "",
+        *prose(
+            f"{other} has no lockstep: nothing is declared for it. So each [trace of a deviation](deviations.md) is "
+            f"replayed on the model, on {reference} and on {other}. Compared are outcomes, tables (null or not), "
+            "counts of free blocks and of contents that can be hit, and statistics; where these show no deviation of "
+            "the reference either, all that is shown, block ids included. Where there is a trace of corruption, the "
+            "shadow memory says whether a request reads wrong content in that one, which is a trace of its own. "
+            f"What {other} does wrong and {reference} does not is not looked for here: "
+            "[findings](findings.md) have that."
+        ),
+        "",
+        f"* **{SAME}**: in this trace; a larger one may show it still.",
+        f"* **{ALIKE}**: both do the same.",
+        f"* **{OTHERS}**: as the model with all declared deviations but this one.",
+        f"* **{OTHERWISE}**: with the first difference to the rule.",
+        f"* **{NOT_TAKEN}**: left out for it, or not to be seen of it.",
+        "",
+        f"| deviation of {reference} | trace | {other} |",
+        "| --- | --- | --- |",
+        *(
+            f"| [{one.id}](deviations.md#{one.id}) | [trace](deviations/{one.id}.json) | {one.text()} |"
+            for one in found
+        ),
+    ]
+    return "\n".join([*lines, ""])

@@ -1,0 +1,114 @@
+"""Which interesting situations a lockstep run met: what a run reports as reached, and what floors are about.
+
+They are read off the model from outside: from its operations, its outcomes and its snapshots before and after.
+"""
+
+from collections import Counter
+
+from ...model import lookup
+from ...model.core import Model
+from ...model.ops import NULL, Advance, Allocate, Done, Lookup, Operation, Outcome, Preempt, Refused, Reset
+from ...model.snapshot import Snapshot
+
+
+class Situations:
+    """Counts the situations that a model meets."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.reached: Counter[str] = Counter()
+        self._hit_before: set[int] = set()  # registered blocks that were part of some hit
+
+    def see(self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> None:
+        """The model has made a step."""
+        match operation, outcome:
+            case Allocate(), Refused():
+                self.reached[self.model.refusal] += 1
+                self.reached["same-step refusal"] += self._waits_for_state(operation)
+            case Lookup(name), Done():
+                self._see_lookup(name)
+            case Advance(), Done():
+                self.reached["draft rejected"] += operation.rejected > 0
+            case Preempt(), Done():
+                self.reached["preemption"] += 1
+            case Reset(), Done(False):
+                self.reached["reset refused"] += 1
+            case Reset(), Done():
+                self._hit_before.clear()
+        if before.labels != after.labels and not isinstance(operation, Reset):
+            self._see_identities(before, after)
+        if before.registered != after.registered:
+            self._see_registered(before, after)
+        if before.tables != after.tables:
+            self._see_tables(before, after)
+        if after.free and after.free[0] not in before.free and len(after.free) > 1:
+            self.reached["freed to the front"] += 1
+
+    def _waits_for_state(self, operation: Allocate) -> bool:
+        """True if the hit that the allocation uses has a state that is only computed in this scheduler step."""
+        request, state = self.model.requests[operation.request], self.model.state
+        rows = request.hit[1] if operation.hit and request.hit else []
+        return any(state.identity.get(block) in self.model.registered_this_step for row in rows for block in row)
+
+    def _see_lookup(self, name: str) -> None:
+        model, request = self.model, self.model.requests[name]
+        tokens, blocks = request.hit or (0, [])
+        self._hit_before.update(block for row in blocks for block in row if block != NULL)
+        self.reached["hit"] += tokens > 0
+        self.reached["hit with null entries"] += any(NULL in row for row in blocks)
+        if not model.shape.caching or request.submit.skip_lookup:
+            return
+        earliest = model.state.earliest()
+
+        def found(group: int, i: int) -> bool:
+            return model.cached(request, group, i, earliest) is not None
+
+        def longest(groups: range | tuple[int, ...], unit: int) -> int:
+            rules = [model.rules[group] for group in groups]
+            return lookup.longest_hit(rules, unit, len(request.tokens), lambda g, i: found(groups[g], i))
+
+        every = range(len(model.rules))
+        alone = [longest((group,), model.alignment) for group in every] if len(every) > 1 else []
+        self.reached["hit cut by another group"] += any(length > tokens for length in alone)
+        for group, rule in enumerate(model.rules):
+            if rule.is_full:
+                self.reached["hit cut by the alignment"] += longest((group,), rule.b) > (alone or [tokens])[group]
+                break
+        if any(rule.behind for rule in model.rules):
+            more = tokens + model.alignment
+            reads = ((g, i) for g, rule in enumerate(model.rules) for i in range(rule.first(more), more // rule.b))
+            self.reached["eagle drop"] += more < len(request.tokens) and all(found(g, i) for g, i in reads)
+
+    def _see_identities(self, before: Snapshot, after: Snapshot) -> None:
+        for block, (old, new) in enumerate(zip(before.labels, after.labels, strict=True)):
+            if old == new:
+                continue
+            if old is not None:
+                self.reached["registered block evicted"] += 1
+                self.reached["evicted without ever being hit"] += block not in self._hit_before
+                self._hit_before.discard(block)
+            if new is not None:
+                self.reached["second block under one identity"] += after.earliest[block] != block
+                self.reached["kept for a replay of the prompt"] += self.model.shape.retention_interval == 0
+
+    def _see_registered(self, before: Snapshot, after: Snapshot) -> None:
+        for group, registered in enumerate(after.registered):
+            for name, end in registered.items():
+                first = before.registered[group].get(name)
+                table = after.tables[group].get(name, [])
+                if first is not None or name in before.tables[group] or end == len(table):
+                    new = table[first or 0 : end]
+                    self.reached["block not worth registering"] += sum(after.labels[block] is None for block in new)
+
+    def _see_tables(self, before: Snapshot, after: Snapshot) -> None:
+        nulls = moved = 0
+        for group, tables in enumerate(after.tables):
+            for name, table in tables.items():
+                old = before.tables[group].get(name, [])
+                if old == table:
+                    continue
+                nulls += table.count(NULL) > old.count(NULL)
+                places = {block: place for place, block in enumerate(old) if block != NULL}
+                moved += any(places.get(block, place) != place for place, block in enumerate(table))
+        self.reached["null entries made"] += nulls
+        self.reached["mamba speculative block moved"] += moved

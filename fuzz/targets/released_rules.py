@@ -1,0 +1,109 @@
+"""The arithmetic of configurations as a release has it: the record of the rules with some entries replaced.
+
+Which deviation made a difference is found out, not written down beside each rule: an entry deviates where it gives
+another result than the right rule, and a deviation counts for a question whose answer would be another without it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ...model.attention import CoreError
+from ...model.config.capacity import Rules
+from ...model.config_json import Json
+from .configuration_answers import answer
+
+ERRORS = (CoreError, ZeroDivisionError, ValueError)
+"""What a rule ends with where a core raises."""
+Named: TypeAlias = Callable[..., str]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a release does in place of one rule."""
+
+    rule: str
+    released: Callable[..., Any]
+    """Given the record and what the rule is given."""
+    deviation: str | Named = ""
+    """Id of the deviation that a difference is; or what tells it, given the record, the right result, the release's
+    (`str` of an error) and what the rule is given. Empty if other entries account for the difference."""
+    judged_with: tuple[str, ...] = ()
+    """Other rules that are taken to be right where the right result is found; else all are the release's."""
+
+    def name(self, *found: Any) -> str:
+        """The deviation that this difference is."""
+        return self.deviation if isinstance(self.deviation, str) else self.deviation(*found)
+
+
+class ReleasedRules:
+    """Answers as a release does, and tells by which deviations."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.fired: set[str] = set()
+        """Ids of the deviations that made a difference since the set was last cleared."""
+        self.seen: set[str] = set()
+        """Ids of those that occurred on the way to the last answer, whether or not it depends on them."""
+        self._entries = entries
+        self._counting = Rules(**{entry.rule: self._counted(entry) for entry in entries})
+        self._mended = ""
+        """The deviation that the release is taken not to have, for once."""
+
+    def answer(self, op: str, inputs: Mapping[str, object]) -> dict[str, Json]:
+        """The answer to a question; what made a difference to it is added to `fired`."""
+        self.seen = set()
+        given = self._released(op, inputs)
+        seen = frozenset(self.seen)
+        if seen and given != answer(op, inputs):
+            alone = len(seen) == 1
+            self.fired |= {one for one in seen if alone or self._without(one, op, inputs) != given} or seen
+            self.seen = set(seen)
+        return given
+
+    def _without(self, deviation: str, op: str, inputs: Mapping[str, object]) -> dict[str, Json]:
+        self._mended = deviation
+        try:
+            return self._released(op, inputs)
+        finally:
+            self._mended = ""
+
+    def _released(self, op: str, inputs: Mapping[str, object]) -> dict[str, Json]:
+        try:
+            return answer(op, inputs, self._counting)
+        except ZeroDivisionError as error:
+            return {"raises": type(error).__name__}
+
+    def _counted(self, entry: Entry) -> Callable[..., Any]:
+        """The entry, which notes where it differs from the right rule, and follows that one while it is mended."""
+        right = getattr(Rules, entry.rule)
+        judging = Rules(**{one.rule: one.released for one in self._entries if one.rule not in entry.judged_with})
+
+        def rule(record: Rules, *given: Any, **named: Any) -> Any:
+            wanted = _Outcome(lambda: right(judging, *given, **named))
+            found = _Outcome(lambda: entry.released(record, *given, **named))
+            if wanted.shown == found.shown:
+                return found.result()
+            deviation = entry.name(judging, wanted.shown, found.shown, *given, *named.values())
+            if deviation:
+                self.seen.add(deviation)
+            return wanted.result() if deviation and deviation == self._mended else found.result()
+
+        return rule
+
+
+class _Outcome:
+    """What a call came to."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.error: Exception | None = None
+        try:
+            self.shown = work()
+        except ERRORS as error:
+            self.error = error
+            self.shown = str(error) if isinstance(error, CoreError) else type(error).__name__
+
+    def result(self) -> Any:
+        """The value, or the error again."""
+        if self.error is not None:
+            raise self.error
+        return self.shown

@@ -1,0 +1,200 @@
+"""The longest hit: the largest boundary that one type can serve, and the largest that all types can (core.md §9).
+
+A hit of `L` tokens is possible in a group if every block that the query at position `L` reads is registered, and, where
+drafts need it, the block behind as well, that of tokens `L .. L + b - 1`. `L` is a multiple of the alignment; 0 is
+always possible. A search is asked about ever smaller bounds, and remembers what it has seen.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from sys import maxsize
+from typing import Any, TypeAlias
+
+from .block_hashing import BlockHashList
+from .block_pool import BlockPool
+from .kv_cache_block import BlockHash, KVCacheBlock
+
+HitBlocks: TypeAlias = tuple[list[KVCacheBlock], ...]
+"""One list per group asked; entry `i` is the block of tokens `i*b .. (i+1)*b - 1`, null where none is read."""
+
+
+@dataclass(slots=True)
+class HitTerms:
+    """What a hit needs in groups of one spec; a block counts as registered if it is so in all of them."""
+
+    group_ids: Sequence[int]
+    pool: BlockPool
+    spec: Any
+    block_size: int
+    """Of a table's entries, in tokens, over all ranks."""
+    ranks: int
+    """Context-parallel ranks that a block spreads over."""
+    per: int
+    """Blocks in an alignment."""
+    behind: int
+    """1 where drafts need the block behind a hit, else 0."""
+    need: int | None
+    """Blocks in a row before a boundary that its query reads, and the one behind; None where it depends on more."""
+
+    def registered(self, hashes: Iterable[BlockHash]) -> list[list[KVCacheBlock]]:
+        """The blocks under these hashes, up to the first that is not registered."""
+        get_cached_block, group_ids = self.pool.get_cached_block, self.group_ids
+        run: list[list[KVCacheBlock]] = []
+        for block_hash in hashes:
+            found = get_cached_block(block_hash, group_ids)
+            if found is None:
+                break
+            run.append(found)
+        return run
+
+
+class HitSearch(ABC):
+    """One lookup. A block without a hash is not registered."""
+
+    def __init__(self, terms: HitTerms, hashes: BlockHashList) -> None:
+        self._terms, self._hashes = terms, hashes
+
+    @abstractmethod
+    def longest(self, bound: int) -> int:
+        """The longest possible hit of at most `bound` tokens. No bound may exceed the one before it."""
+
+    @abstractmethod
+    def blocks(self, length: int) -> HitBlocks:
+        """The blocks of a hit of so many tokens, the last answer, which is not 0."""
+
+    def _behind_nulls(self, num_nulls: int, found: list[list[KVCacheBlock]]) -> HitBlocks:
+        null, rows = self._terms.pool.null_block, []
+        for i in range(len(self._terms.group_ids)):
+            row = [null] * num_nulls
+            row += [blocks[i] for blocks in found]
+            rows.append(row)
+        return tuple(rows)
+
+
+class PrefixSearch(HitSearch):
+    """For queries that read all before them: one run of registered blocks from the left answers every bound."""
+
+    _run: list[list[KVCacheBlock]] | None = None
+
+    def longest(self, bound: int) -> int:
+        """The run less the block behind, within the bound, cut to the alignment."""
+        terms = self._terms
+        most, per, behind = bound // terms.block_size, terms.per, terms.behind
+        if most < per:
+            return 0
+        if self._run is None:
+            self._run = terms.registered(islice(self._hashes, most + behind))
+        return max(0, min(most, len(self._run) - behind)) // per * per * terms.block_size
+
+    def blocks(self, length: int) -> HitBlocks:
+        """The run up to there."""
+        return self._behind_nulls(0, (self._run or [])[: length // self._terms.block_size])
+
+
+class ChunkSearch(HitSearch):
+    """For queries that read their own chunk: in the last chunk first, a run of registered blocks from its beginning."""
+
+    _first = -1
+    """Index of the block in which the chunk begins."""
+    _run: list[list[KVCacheBlock]]
+
+    def longest(self, bound: int) -> int:
+        """The end of the run, cut to the alignment, if that lies in the chunk; else the same in the chunk before."""
+        terms = self._terms
+        size, per, behind = terms.block_size, terms.per, terms.behind
+        chunk: int = terms.spec.attention_chunk_size
+        most = min(bound // size, len(self._hashes) - behind)
+        while most >= per:
+            candidate = most // per * per
+            start = before_chunk(candidate * size, chunk)
+            first = start // size
+            if first != self._first:
+                # By index: an iterator would pass over all blocks before.
+                hashes = map(self._hashes.__getitem__, range(first, candidate + behind))
+                self._first, self._run = first, terms.registered(hashes)
+            candidate = min(candidate, first + len(self._run) - behind) // per * per
+            if candidate * size >= start:
+                return candidate * size
+            most = (start - 1) // size
+        return 0
+
+    def blocks(self, length: int) -> HitBlocks:
+        """Nulls for the chunks before, then the run up to there."""
+        return self._behind_nulls(self._first, self._run[: length // self._terms.block_size - self._first])
+
+
+class TailSearch(HitSearch):
+    """For queries that read the last blocks before them, always as many: looks blocks up from the right to the left.
+
+    Where a boundary lacks block `i`, all boundaries between them lack it too, as they reach at least as far back. So
+    the next candidate is the last boundary that ends, with the block behind it, before block `i`.
+    """
+
+    _first = _end = maxsize
+    """Blocks `_first .. _end - 1` are registered."""
+    _found: list[list[KVCacheBlock]]
+    """Those blocks, the last one first."""
+
+    def longest(self, bound: int) -> int:
+        """The first candidate, from the bound to the left, that lacks nothing."""
+        terms, hashes, need = self._terms, self._hashes, self._terms.need or 0
+        per, behind, get_cached_block, group_ids = terms.per, terms.behind, terms.pool.get_cached_block, terms.group_ids
+        most = min(bound // terms.block_size, len(hashes) - behind)
+        while most >= per:
+            candidate = most // per * per
+            if not need:
+                return candidate * terms.block_size
+            if candidate + behind <= self._first:
+                # Nothing is known of its last block: go on to a candidate that has this one at least.
+                for i in range(candidate + behind - 1, behind - 1, -per):
+                    found = get_cached_block(hashes[i], group_ids)
+                    if found is not None:
+                        break
+                else:
+                    return 0
+                candidate = i + 1 - behind
+                self._first, self._end, self._found = i, i + 1, [found]
+            for i in range(self._first - 1, max(0, candidate + behind - need) - 1, -1):
+                found = get_cached_block(hashes[i], group_ids)
+                if found is None:
+                    most = i - behind
+                    break
+                self._found.append(found)
+                self._first = i
+            else:
+                return candidate * terms.block_size
+        return 0
+
+    def blocks(self, length: int) -> HitBlocks:
+        """Nulls for what is not read, then what is."""
+        terms = self._terms
+        num_blocks = length // terms.block_size
+        first = max(0, num_blocks + terms.behind - (terms.need or 0))
+        if first >= num_blocks:
+            return self._behind_nulls(num_blocks, [])
+        found = self._found[self._end - num_blocks : self._end - first]
+        found.reverse()
+        return self._behind_nulls(first, found)
+
+
+def before_chunk(query: int, chunk: int) -> int:
+    """How many leading tokens lie before the chunk of the query at a position."""
+    return query // chunk * chunk
+
+
+def longest_common_hit(searches: Sequence[HitSearch], bound: int) -> int:
+    """The longest hit of at most `bound` tokens that is possible for all of them.
+
+    Each in turn lowers the candidate to the longest hit that it can serve itself, until all have agreed to one. No hit
+    that all can serve is passed over on the way.
+    """
+    length, agreed = bound, 0
+    for search in cycle(searches):
+        longest = search.longest(length)
+        agreed = agreed + 1 if longest == length else 1
+        length = longest
+        if agreed == len(searches) or not length:
+            break
+    return length

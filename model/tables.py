@@ -1,0 +1,339 @@
+"""The tables of the requests: how an allocation grows them, what of them is registered, and when an entry becomes null.
+
+`Policy` is the record of what a core decides on the way, one function for each decision; the defaults are the rules
+(core.md §§6-10).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import NamedTuple, TypeAlias
+
+from . import arith, lookup, ops
+from .attention import Mamba, Rule, demand
+from .identity import ExtraKey, Identity, extra_keys
+from .ops import FULL_FAMILY, NULL, SLIDING_FAMILY, Shape
+from .requests import Request
+from .state import Key, State, Stored
+from .states import arrangement, most_states
+
+BlockIds: TypeAlias = list[list[int]]  # per group
+UNKNOWN = -1  # stands for a block that an allocation is about to take
+
+
+class Plan(NamedTuple):
+    """The quantities of one allocation, in tokens (core.md §10)."""
+
+    op: ops.Allocate
+    hit: BlockIds  # blocks of the hit that is used
+    local: int  # tokens computed or hit
+    total: int  # the same with external tokens
+    settled: int  # those of them that cannot be taken back: windows are cut by them
+    main: int  # total with the tokens of the next step
+    need: int  # the same with lookahead: tokens for which there must be room
+
+
+class Core:
+    """Requests and their tables over one pool."""
+
+    rules: list[Rule]
+    alignment: int
+
+    def __init__(self, shape: Shape, policy: "Policy") -> None:
+        self.shape, self.policy = shape, policy
+        self.requests: dict[str, Request] = {}
+        self.state = State(shape.num_blocks, len(shape.groups))
+        self.registered: list[dict[str, int]] = [{} for _ in shape.groups]
+        """Per group: how many leading table entries of a request count as registered; its keys are the running ones."""
+        self.registered_this_step: set[Key] = set()
+        """Mamba states that were registered in this step: no request can continue from them yet (core.md §7)."""
+        self.new_block_ids: BlockIds = [[] for _ in shape.groups]
+
+    def identity(self, request: Request, group: int, i: int) -> Identity:
+        """The identity of block `i` of the request's table: the content up to the block's end."""
+        return request.chain[(i + 1) * self.rules[group].b // self.shape.hash_block_size - 1]
+
+    def cached(self, request: Request, group: int, i: int, earliest: Mapping[Key, int]) -> int | None:
+        """The block that is registered for the content of block `i` of the request's table; None if there is none."""
+        known = (i + 1) * self.rules[group].b <= len(request.chain) * self.shape.hash_block_size
+        return earliest.get((group, self.identity(request, group, i))) if known else None
+
+    def required(self, group: int, plan: Plan) -> int:
+        """Table entries after the allocation; cross attention is sized by the encoder's tokens (core.md §9)."""
+        is_cross = self.shape.groups[group].kind == "cross"
+        return self.rules[group].required(plan.op.encoder_tokens if is_cross else plan.need)
+
+    def predicted(self, plan: Plan, *, capped: bool = False) -> int:
+        """Blocks that will leave the free queue, over all groups (T7). With `capped`, of those at most as many new
+        ones as a request can hold at once (vllm-project/vllm#39734)."""
+        counts = self.state.references()
+        return sum([self.policy.predicted(self, group, plan, counts, capped) for group in range(len(self.rules))])
+
+    def skipped_blocks(self, group: int, settled: int) -> int:
+        """Leading table entries that no query behind the settled tokens reads."""
+        return max(0, self.rules[group].skipped(settled)) // self.rules[group].b
+
+    def begun(self, group: int, plan: Plan) -> tuple[list[int], int]:
+        """The table before the step, with the hit, and how many blocks the external tokens still need."""
+        name, rule = plan.op.request, self.rules[group]
+        table = self.state.tables[group].get(name, [])
+        if name in self.registered[group] or not rule.cacheable or not (any(plan.hit) or plan.op.external):
+            return table, 0
+        demand(not table)
+        skipped, external = self.skipped_blocks(group, plan.settled), plan.op.external
+        if skipped:
+            external = min(external, plan.total - rule.skipped(plan.settled))
+        start = [NULL] * skipped + plan.hit[group][skipped:]
+        return start, arith.cdiv(plan.total, rule.b) - len(start) if external else 0
+
+    def attach(self, group: int, plan: Plan) -> int:
+        """The hit becomes the start of the table (`allocate_new_computed_blocks`).
+
+        Returns how many blocks the external tokens still need.
+        """
+        name = plan.op.request
+        if name in self.registered[group] or not self.rules[group].cacheable:
+            return 0
+        demand(self.shape.caching or not any(plan.hit[group]))
+        self.state.tables[group][name], missing = self.begun(group, plan)
+        self.registered[group][name] = len(self.state.tables[group][name])
+        return missing
+
+    def extend(self, group: int, plan: Plan) -> tuple[int, ...]:
+        """The table grows to cover the tokens. Returns the added entries (`allocate_new_blocks`)."""
+        rule, name = self.rules[group], plan.op.request
+        table = self.state.tables[group].setdefault(name, [])
+        before = len(table)
+        if isinstance(rule, Mamba) and rule.align:
+            self.policy.extend_states(self, group, plan, table)
+        else:
+            self.grow(group, table, arith.missing_blocks(self.required(group, plan), before))
+        return tuple(table[before:])
+
+    def grow(self, group: int, table: list[int], count: int) -> None:
+        """Add `count` blocks from the front of the free queue to the table."""
+        new = self.state.take(count)
+        table += new
+        if self.shape.groups[group].kind in FULL_FAMILY - {"sink"}:
+            self.new_block_ids[group] += new
+
+    def null_skipped(self, group: int, name: str, settled: int) -> None:
+        """Entries that no query behind the settled tokens reads become null (T3). States stay for p tokens more: where
+        accepted drafts have reached the end of a block, its state is registered only now."""
+        table = self.state.tables[group].get(name, [])
+        end = min(self.skipped_blocks(group, settled - self.rules[group].p), len(table))
+        gone = real(table[:end])
+        table[:end] = [NULL] * end
+        self.state.let_go_by_identity(gone[::-1])
+
+    def register(self, name: str, num_tokens: int) -> None:
+        """Register the full blocks of the first `num_tokens` tokens that some later hit can use."""
+        for group in range(len(self.rules)):
+            self.register_in(group, self.requests[name], self.policy.reach(self, group, num_tokens))
+
+    def register_in(self, group: int, request: Request, num_tokens: int) -> None:
+        """The same for one group (`cache_blocks`, `cache_full_blocks`)."""
+        rule, name = self.rules[group], request.submit.request
+        demand(rule.cacheable, "ValueError")
+        first, end = self.registered[group].get(name, 0), num_tokens // rule.b
+        if first >= end:
+            return
+        table = self.state.tables[group].get(name, [])
+        held = [i for i in range(first, end) if table[i] != NULL]
+        stored = {i: self.identity(request, group, i) for i in held if self.policy.worth(self, group, i, request)}
+        for i, identity in stored.items():
+            self.state.register(table[i], (group, identity))
+        if isinstance(rule, Mamba):
+            self.registered_this_step.update((group, identity) for identity in stored.values())
+        self.registered[group][name] = end
+        parent = self.identity(request, group, first - 1) if first else None
+        tokens = tuple(request.tokens[first * rule.b : end * rule.b])
+        keys = tuple(self.policy.event_keys(request, i * rule.b, (i + 1) * rule.b) for i in stored) or None
+        adapter = request.submit.adapter
+        self.state.events.append(Stored((*stored.values(),), parent, tokens, rule.b, adapter, keys, group))
+
+
+# What a core decides.
+
+
+def set_aside(core: Core, rule: Rule) -> None:
+    """The blocks of attention sinks are taken from the pool once and for all (core.md §7)."""
+    demand(rule.group.sink_len > 0 and rule.group.sink_len % rule.b == 0)
+    core.state.sinks += core.state.take(rule.group.sink_len // rule.b)
+
+
+def content_keys(request: Request, start: int, end: int) -> tuple[ExtraKey, ...]:
+    """Tagged extra keys of the tokens `start .. end - 1` of a request (core.md §3)."""
+    return extra_keys(request.submit, start, end)
+
+
+def hit(core: Core, request: Request) -> tuple[int, BlockIds]:
+    """Tokens of the longest hit, and its blocks per group, null where no query reads them any more (core.md §9)."""
+    earliest = core.state.earliest()
+
+    def find(group: int, i: int) -> int | None:
+        return core.cached(request, group, i, earliest)
+
+    length = lookup.longest_hit(core.rules, core.alignment, len(request.tokens), lambda g, i: find(g, i) is not None)
+    blocks: BlockIds = []
+    for group, rule in enumerate(core.rules):
+        first = rule.first(length)
+        blocks.append([find(group, i) or NULL if i >= first else NULL for i in range(length // rule.b)])
+    return length, blocks
+
+
+def settled(request: Request, computed: int) -> int:
+    """Those of the computed tokens that cannot be taken back. Drafts are not among the known tokens, and the last known
+    one is computed again where a whole prompt was loaded from outside (vllm-project/vllm#47728)."""
+    return min(computed, len(request.tokens) - 1)
+
+
+def reach(core: Core, group: int, num_tokens: int) -> int:
+    """Leading tokens that a group registers: up to the last boundary; where a draft model reads on, a block more."""
+    boundary = arith.down(num_tokens, core.alignment)
+    rule = core.rules[group]
+    return min(num_tokens, boundary + rule.b) if boundary and rule.behind else boundary
+
+
+def worth(core: Core, group: int, i: int, request: Request) -> bool:
+    """True if some later hit can need block `i`: only such blocks are registered. A retention interval thins out the
+    boundaries, but keeps the one that a replay of the prompt can reach (core.md §8)."""
+    interval, num_prompt_tokens = core.shape.retention_interval, len(request.submit.prompt)
+    if interval is None:
+        return lookup.worth_registering(core.rules[group], i, core.alignment, 0)
+    replay = lookup.replay_boundary(core.rules, core.alignment, num_prompt_tokens)
+    return lookup.worth_registering(core.rules[group], i, interval, replay)
+
+
+def predicted(core: Core, group: int, plan: Plan, counts: list[int], capped: bool) -> int:
+    """Blocks that will leave the free queue for one group: new ones, and eviction candidates of the hit (T7)."""
+    rule, name, hit = core.rules[group], plan.op.request, plan.hit[group]
+    table = core.state.tables[group].get(name, [])
+    if isinstance(rule, Mamba):
+        if any(core.state.identity.get(block) in core.registered_this_step for block in hit if block != NULL):
+            return core.shape.num_blocks + 1  # its state is only computed in this very step
+        if rule.align:
+            return core.policy.states(core, group, plan, counts, capped)
+    running = name in core.registered[group] or not rule.cacheable
+    skipped = 0 if running else core.skipped_blocks(group, plan.settled)
+    kept = hit[max(0, skipped - len(table)) :]
+    required, entries = core.required(group, plan), max(skipped, len(hit) + len(table))
+    if not capped:
+        return arith.missing_blocks(required, entries) + candidates(kept, counts)
+    inside = len(real(table)) + len(real(kept))
+    return core.policy.capped(rule, plan.op.lookahead, required, entries, inside) + candidates(kept, counts)
+
+
+def capped(rule: Rule, lookahead: int, required: int, entries: int, inside: int) -> int:
+    """New blocks that the gate counts for a table of `entries` entries, `inside` of them real (T16)."""
+    missing, cap = arith.missing_blocks(required, entries), rule.cap(lookahead)
+    return missing if cap is None else min(missing, max(0, cap - inside))
+
+
+def states(core: Core, group: int, plan: Plan, counts: list[int], capped: bool) -> int:
+    """Align mode: blocks that the allocation takes for states and for the hit; the gate counts the most that the
+    request will hold (T7.align, T16)."""
+    rule = core.rules[group]
+    table, arriving = core.begun(group, plan)
+    if capped:
+        return max(0, most_states(rule, plan.main) - len(real(table))) + candidates(table, counts)
+    arranged = arrangement(
+        rule,
+        table + [UNKNOWN] * arriving,
+        core.skipped_blocks(group, plan.settled - rule.p),
+        plan.total,
+        plan.main,
+        lambda block: is_own(core, block, counts),
+    )
+    return arriving + arranged.new + candidates(table, counts)
+
+
+def extend_states(core: Core, group: int, plan: Plan, table: list[int]) -> None:
+    """Align mode: the running state and those of drafts get their blocks (`model.states`)."""
+    rule, counts = core.rules[group], core.state.references()
+    first = core.skipped_blocks(group, plan.settled - rule.p)
+    empty, moved, dropped = arrangement(
+        rule, table, first, plan.total, plan.main, lambda block: is_own(core, block, counts)
+    )
+    table += [NULL] * (max(empty, default=0) + 1 - len(table))
+    blocks = [table[i] for i in moved] + core.state.take(len(empty) - len(moved))
+    gone = [table[i] for i in reversed(dropped)]
+    for i in moved + dropped:
+        table[i] = NULL
+    for i, block in zip(empty, blocks, strict=True):
+        table[i] = block
+    core.state.let_go_by_identity(gone)
+
+
+def is_own(core: Core, block: int, counts: list[int]) -> bool:
+    """True if only one table holds the block, and no lookup finds it."""
+    return block == UNKNOWN or (counts[block] == 1 and block not in core.state.identity)
+
+
+def admits(core: Core, plan: Plan) -> bool:
+    """The admission gate: is there room for the whole sequence, beside what others have reserved? (T16)"""
+    request = core.requests[plan.op.request]
+    whole = min(len(request.tokens) + plan.op.lookahead, core.shape.max_model_len)
+    needed = core.predicted(plan._replace(main=whole, need=whole), capped=True)
+    return needed <= core.state.num_free() - plan.op.reserved
+
+
+def attach_all(core: Core, plan: Plan) -> None:
+    """Attach the hits of all groups first, so that no block of a hit is taken for external tokens."""
+    missing = [core.attach(group, plan) for group in range(len(core.rules))]
+    for group, count in enumerate(missing):
+        if count:
+            core.grow(group, core.state.tables[group][plan.op.request], count)
+
+
+def give_back(core: Core, name: str) -> None:
+    """Free the request's blocks group by group, each table from its end, since a longer prefix is less likely to be
+    shared (vllm-project/vllm#48489)."""
+    for group, tables in enumerate(core.state.tables):
+        blocks = tables.pop(name, [])[::-1]
+        if core.shape.groups[group].kind in SLIDING_FAMILY:
+            core.state.let_go_by_identity(blocks)
+        else:
+            core.state.let_go(blocks)
+        core.registered[group].pop(name, None)
+
+
+def shared_prefix(core: Core, group: int, name: str, counts: list[int]) -> int:
+    """Leading blocks that all tables of a group hold; types other than full attention never share."""
+    tables = core.state.tables[group]
+    if not (core.rules[group].is_full and core.shape.caching):
+        return 0
+    return len(list(takewhile(lambda block: counts[block] == len(tables), tables.get(name, ()))))
+
+
+def real(blocks: list[int]) -> list[int]:
+    """Entries that are not null."""
+    return [block for block in blocks if block != NULL]
+
+
+def candidates(blocks: list[int], counts: list[int]) -> int:
+    """Eviction candidates among these blocks: they leave the free queue when the hit is used."""
+    return sum(block != NULL and not counts[block] for block in blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a core decides, one function for each decision. The defaults are the specification; to describe a core that
+    decides otherwise, replace an entry."""
+
+    set_aside: Callable[[Core, Rule], None] = set_aside
+    content_keys: Callable[[Request, int, int], tuple[ExtraKey, ...]] = content_keys
+    event_keys: Callable[[Request, int, int], tuple[ExtraKey, ...]] = content_keys
+    hit: Callable[[Core, Request], tuple[int, BlockIds]] = hit
+    settled: Callable[[Request, int], int] = settled
+    reach: Callable[[Core, int, int], int] = reach
+    worth: Callable[[Core, int, int, Request], bool] = worth
+    predicted: Callable[[Core, int, Plan, list[int], bool], int] = predicted
+    capped: Callable[[Rule, int, int, int, int], int] = capped
+    states: Callable[[Core, int, Plan, list[int], bool], int] = states
+    extend_states: Callable[[Core, int, Plan, list[int]], None] = extend_states
+    null_skipped: Callable[[Core, int, str, int], None] = Core.null_skipped
+    admits: Callable[[Core, Plan], bool] = admits
+    attach: Callable[[Core, Plan], None] = attach_all
+    give_back: Callable[[Core, str], None] = give_back
+    shared_prefix: Callable[[Core, int, str, list[int]], int] = shared_prefix

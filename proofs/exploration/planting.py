@@ -1,0 +1,94 @@
+"""How a fault is planted: what is named by it, the small scopes for it, and ways to make a method do otherwise."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from ...model.ops import Group
+from .expansion import Expansion
+from .scope import Scope, shape_of
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One planted mistake."""
+
+    name: str
+    describe: str
+    found_by: str
+    """Id of the property that says what is wrong."""
+    scope: Scope
+    plant: Callable[[Expansion], None]
+
+
+FAULTS: dict[str, Fault] = {}
+"""All planted faults by name."""
+SMALL = Scope(
+    "small",
+    shape_of([Group("full", 2)], blocks=5, max_len=5, batched=5),
+    requests=2,
+    prompts=((0, 0, 0), (0, 1, 0), (0, 0)),
+    outputs=1,
+    chunks=(2,),
+)
+ALONE = Scope(
+    "alone",
+    shape_of([Group("full", 2)], blocks=5, max_len=6, batched=6),
+    requests=1,
+    prompts=((0, 0, 0, 1), (0, 1)),
+    outputs=2,
+    chunks=(2,),
+    abort=False,
+)
+STEPS = replace(
+    ALONE,
+    name="steps",
+    requests=2,
+    prompts=((0, 1),),
+    abort=True,
+    shape=replace(ALONE.shape, num_blocks=4),
+)
+TINY = replace(SMALL, name="tiny", shape=replace(SMALL.shape, num_blocks=4))
+CROWDED = replace(SMALL, name="crowded", shape=replace(SMALL.shape, num_blocks=3))
+WINDOW = replace(
+    SMALL,
+    name="window",
+    shape=shape_of([Group("sliding", 2, window=2)], blocks=5, max_len=7, batched=7),
+    prompts=((0, 0, 0, 1), (0, 1)),
+    outputs=2,
+)
+STATES = replace(
+    SMALL,
+    name="states",
+    shape=shape_of([Group("mamba", 2, mamba_mode="align")], blocks=5, max_len=7, batched=7),
+    prompts=((0, 0, 0, 1), (0, 1)),
+    chunks=(4,),
+)
+
+
+def fault(found_by: str, describe: str, scope: Scope) -> Callable[[Callable[[Expansion], None]], Callable[..., None]]:
+    """Marks a function that plants a fault; its name is the fault's."""
+
+    def add(plant: Callable[[Expansion], None]) -> Callable[[Expansion], None]:
+        name = plant.__name__.strip("_").replace("_", "-")
+        FAULTS[name] = Fault(name, describe, found_by, scope, plant)
+        return plant
+
+    return add
+
+
+def wrap(owner: Any, name: str, change: Callable[..., Any]) -> None:
+    """Replace a method of one object: `change` gets the original and the call's arguments."""
+    setattr(owner, name, partial(change, getattr(owner, name)))
+
+
+def decide(expansion: Expansion, **decisions: Callable[..., Any]) -> None:
+    """Let the model decide otherwise."""
+    model = expansion.pair.model
+    model.policy = replace(model.policy, **decisions)
+
+
+def core_of(expansion: Expansion) -> Any:
+    """The manager of our core."""
+    return expansion.pair.core.manager

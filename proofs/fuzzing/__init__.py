@@ -1,0 +1,1 @@
+"""Attacks the prover: random functions with random claims, settled and compared with brute force."""

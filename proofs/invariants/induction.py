@@ -1,0 +1,236 @@
+"""Induction over the rounds of an operation's loops, for a pool of any size and a batch of any length.
+
+For each loop a `Loop` says what the pool looks like after `i` rounds (`Fields`) and which blocks each list has
+gathered by then. Part 0 of the claim runs what comes before the first loop: the pool must look like `i = 0`. Part
+`2k + 1` runs one round of loop `k`, for any `i`: from the moment after `i` rounds to that after `i + 1`. Part `2k + 2`
+runs what comes behind loop `k`, from the moment after its last round: it must lead to the beginning of the next loop,
+or to the end.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import copy
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import z3
+
+from ..loops import ReturnedError
+from ..solver import ProofError
+from ..symbolic import Condition, SymbolicBool, SymbolicInt, running
+from .listings import ANY_BLOCK, ANY_PLACE, Gathered, Grown, Listing, as_term
+from .pool import Fields, Moment
+from .rounds import Numbered, Parts, Range, Reached, parts
+
+
+class Batch:
+    """What an operation is given: blocks of the pool, or their ids, of any number; the same one may come again.
+
+    `times(x, i)` is how often `x` stands among the first `i`. What is assumed of it is its definition, and that it
+    never falls.
+    """
+
+    any_length = True
+
+    def __init__(self, length: Any, size: Any, ids: bool = False) -> None:
+        self.length, self._size, self.ids = as_term(length), as_term(size), ids
+        self.undo: Callable[[Any], Fields] | None = None
+        """What the pool looks like when so many rounds have been undone."""
+        self._moment: Moment | None = None
+        self.origin = self
+        self._at = z3.Function("batch", z3.IntSort(), z3.IntSort())
+        self._times = z3.Function("times", z3.IntSort(), z3.IntSort(), z3.IntSort())
+
+    def at(self, i: Any) -> Any:
+        """The id of the block at a place."""
+        here = self._at(i)
+        inside = z3.And(i >= 0, i < self.length)
+        running().assume(z3.Implies(inside, z3.And(here >= 0, here < self._size)))
+        return here
+
+    def times(self, x: Any, i: Any) -> Any:
+        """How often a block stands among the first so many."""
+        count, m, most = self._times, self.length, self._times(x, self.length)
+        running().assume(count(x, z3.IntVal(0)) == 0)
+        for k in (z3.simplify(i - 1), i):
+            one = z3.If(self._at(k) == x, z3.IntVal(1), z3.IntVal(0))
+            step = z3.And(count(x, k + 1) == count(x, k) + one, count(x, k) >= 0, count(x, k + 1) <= most)
+            running().assume(z3.Implies(z3.And(k >= 0, k < m), step))
+        return count(x, i)
+
+    def symbolic_len(self) -> SymbolicInt:
+        """How many."""
+        return SymbolicInt(self.length)
+
+    def at_moment(self, moment: Moment) -> "Batch":
+        """The same batch, its blocks as they are at another moment."""
+        bound = copy(self)
+        bound._moment = moment
+        return bound
+
+    def __getitem__(self, part: slice) -> "_Undone":
+        """What comes before some place: what an operation that refuses goes through to undo it."""
+        if part.start is not None or part.step is not None or self.undo is None or self._moment is None:
+            raise ProofError(f"{running().name}: a part of a batch is asked for, and nothing is known of it")
+        return _Undone(self, self._moment, as_term(part.stop))
+
+    def element(self, moment: Moment, i: Any) -> Any:
+        """The block, or the id, at a place."""
+        return SymbolicInt(self.at(i)) if self.ids else moment.heap.block(self.at(i))
+
+
+class _HalfwayError(Exception):
+    """A round of a loop inside a round has ended: what is claimed of it."""
+
+    def __init__(self, claims: list[Condition]) -> None:
+        super().__init__("a round inside a round has ended")
+        self.claims = claims
+
+
+class _Undone:
+    """The loop inside a round that undoes the rounds before: an induction of its own, on two paths.
+
+    On one a round of it runs, for any place, from the moment before it to that after it; the path ends there. On the
+    other all of its rounds have run.
+    """
+
+    def __init__(self, batch: Batch, moment: Moment, stop: Any) -> None:
+        self._batch, self._moment, self._stop = batch, moment, stop
+
+    def __iter__(self) -> Iterator[Any]:
+        moment, undo, j = self._moment, self._batch.undo, z3.Int("undone")
+        assert undo is not None
+        moment.owed += [claim.term for claim in moment.shows(undo(z3.IntVal(0)))]
+        if running().decide(z3.And(j >= 0, j < self._stop)):
+            moment.become(undo(j))
+            yield self._batch.element(moment, j)
+            raise _HalfwayError(list(moment.shows(undo(j + 1))))
+        moment.become(undo(self._stop))
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What is known of one loop."""
+
+    rounds: Any
+    """How many."""
+    pool: Callable[[Any], Fields]
+    """What the pool looks like after so many."""
+    through: Any = None
+    """What the loop goes through: a `Batch`, a `Listing`, a `Range`, or the blocks of the pool (None)."""
+    lists: Mapping[str, Gathered] = field(default_factory=dict)
+    """By variable: what it gathers."""
+    inserts: Callable[[Any, Any], Condition] | None = None
+    """Whether a block may be registered under this key."""
+    known: Callable[[Any, Any], Any] | None = None
+    """What else holds of each block after so many rounds."""
+    undo: Callable[[Any, Any], Fields] | None = None
+    """What the pool looks like when a round that refuses has undone so many of the rounds before it."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One operation of the pool, with everything that its claim needs."""
+
+    function: Any
+    start: Moment
+    arguments: tuple[Any, ...]
+    """Behind the pool."""
+    loops: tuple[Loop, ...]
+    end: Fields
+    """What the pool is to look like then."""
+    result: Callable[[Any], Condition] = lambda value: value is None
+
+
+def claim(operation: Operation, part: Any, i: Any) -> list[Condition]:
+    """That the operation keeps what it should, one part of the induction; `i` is the number of rounds before."""
+    cut: Parts = parts(operation.function)
+    if cut.loops != len(operation.loops):
+        raise ProofError(f"{cut.name} has {cut.loops} loops, and something is known of {len(operation.loops)}")
+    start = operation.start
+    try:
+        reached = cut.begin(start.pool, *operation.arguments)
+    except ReturnedError as returned:
+        return [*start.shows(operation.end), start.counts_right(), operation.result(returned.value)]
+    if part == 0:
+        return _begins(operation.loops[0], reached, start)
+    before = start
+    for number, loop in enumerate(operation.loops):
+        if part == 2 * number + 1:
+            return _round(cut, number, loop, before, reached, as_term(i), start)
+        last = before.another(f"after_{number}", loop.pool(as_term(loop.rounds)), _known(loop, as_term(loop.rounds)))
+        try:
+            reached = cut.behind(number, _moved(loop, before, last, reached, as_term(loop.rounds)))
+        except ReturnedError as returned:
+            return [*last.shows(operation.end), last.counts_right(), operation.result(returned.value)]
+        if part == 2 * number + 2:
+            return _begins(operation.loops[number + 1], reached, last)
+        before = last
+    raise ProofError(f"{cut.name} goes on behind its last loop")
+
+
+def _round(
+    cut: Parts, number: int, loop: Loop, before: Moment, reached: Reached, i: Any, start: Moment
+) -> list[Condition]:
+    if not running().decide(z3.And(i >= 0, i < as_term(loop.rounds))):
+        return []  # there is no such round
+    now = before.another(f"round_{number}", loop.pool(i), _known(loop, i))
+    moved = _moved(loop, before, now, reached, i)
+    for batch in moved.values():
+        if isinstance(batch, Batch) and loop.undo is not None:
+            batch.undo = partial(loop.undo, i)
+    element = _element(loop, now, i)
+    try:
+        cut.round(number, moved, (SymbolicInt(i), element) if isinstance(reached.iterated, Numbered) else element)
+    except _HalfwayError as halfway:
+        return halfway.claims
+    except ValueError:
+        # Nothing has changed since the operation began, if it may refuse at all.
+        return [loop.undo is not None, *now.shows(start.fields)]
+    claims: list[Condition] = list(now.shows(loop.pool(i + 1)))
+    claims += [moved[name].gathers(lambda x, one=one: one.chosen(i + 1, x)) for name, one in loop.lists.items()]
+    claims += [SymbolicBool(loop.known(i + 1, ANY_BLOCK))] if loop.known is not None else []
+    return claims + [loop.inserts is not None and loop.inserts(key, block) for key, block in now.inserted]
+
+
+def _known(loop: Loop, i: Any) -> Callable[[Any], Any] | None:
+    return None if loop.known is None else partial(loop.known, i)
+
+
+def _moved(loop: Loop, before: Moment, now: Moment, reached: Reached, i: Any) -> dict[str, Any]:
+    """The variables of a loop after `i` rounds."""
+    gathered = {id(reached.variables[name]): Grown(one.after(i)) for name, one in loop.lists.items()}
+    return {name: now.moved(value, before, gathered) for name, value in reached.variables.items()}
+
+
+def _begins(loop: Loop, reached: Reached, moment: Moment) -> list[Condition]:
+    """True if the pool is as after no round, the lists are empty, and the loop goes through what it should."""
+    iterated = reached.iterated.items if isinstance(reached.iterated, Numbered) else reached.iterated
+    if isinstance(iterated, Range) and isinstance(loop.through, Range):
+        bounds = ((iterated.start, loop.through.start), (iterated.stop, loop.through.stop))
+        goes: list[Condition] = [SymbolicBool(as_term(one) == as_term(other)) for one, other in bounds]
+    elif isinstance(iterated, Listing) and isinstance(loop.through, Listing):
+        inside = z3.And(ANY_PLACE >= 0, iterated.length > ANY_PLACE)
+        same = z3.Implies(inside, iterated.at(ANY_PLACE) == loop.through.at(ANY_PLACE))
+        goes = [SymbolicBool(z3.And(iterated.length == loop.through.length, same))]
+    elif isinstance(iterated, Grown):
+        goes = [not iterated.added and iterated.listing is loop.through]
+    else:
+        through = moment.own if loop.through is None else loop.through
+        goes = [getattr(iterated, "origin", iterated) is getattr(through, "origin", through)]
+    empty = [reached.variables.get(name) == [] for name in loop.lists]
+    none = [SymbolicBool(z3.Not(one.chosen(z3.IntVal(0), ANY_BLOCK))) for one in loop.lists.values()]
+    none += [SymbolicBool(loop.known(z3.IntVal(0), ANY_BLOCK))] if loop.known is not None else []
+    return [*goes, *empty, *none, *moment.shows(loop.pool(z3.IntVal(0)))]
+
+
+def _element(loop: Loop, moment: Moment, i: Any) -> Any:
+    """What round `i` of the loop is about."""
+    through = loop.through
+    if isinstance(through, Range):
+        return SymbolicInt(as_term(through.start) + i)
+    if isinstance(through, Batch):
+        return through.element(moment, i)
+    if isinstance(through, Listing):
+        return through.element(moment.heap, i)
+    return moment.heap.block(i)

@@ -1,0 +1,163 @@
+"""The only place where something is called proved. Whoever wants to know what a proof rests on reads this file.
+
+All the rest of the package looks for proofs and may go about it as it likes: what it hands in is checked here. A claim
+counts only with a `Proved`, which nothing but `follows` and `each_follows` makes, when Z3 has answered `unsat`. A
+statement is proved (`Account.proved`) if
+
+* its assumptions can be satisfied, and so can everything that was assumed on each path,
+* the paths cover all cases: wherever a path answered a question, another path answered the other way, or the other
+  answer was proved impossible,
+* every claim of every path is proved from what was assumed and answered there, or from some of it.
+
+Trusted, and not checked here, is what `TRUSTED` lists, each entry with the test that attacks it. What was tried on
+every case of a small scope, and not derived, goes through `exhausted`, and must say what bounds it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import z3
+
+from .solver import Obligation, ProofError, assert_all, forget_course, solve
+
+TRUSTED: Final = (
+    ("Z3 answers `unsat` only where nothing satisfies; cvc5 is asked the same", "test_judgement.py"),
+    ("arithmetic, comparisons and truth of symbols are Python's (`symbolic`)", "test_symbolic.py"),
+    ("what symbols cannot do truly is refused, and a caught refusal counts (`refusal`)", "test_refusals.py"),
+    ("`range`, `len`, `type`, `id`, `gcd` as the code under proof sees them (`symbolic_builtins`)", "test_refusals.py"),
+    ("quotients of their own by a positive divisor (`quotients`)", "test_refusals.py"),
+    ("block tables of any length (`symbolic_table`)", "test_symbolic_table.py"),
+    ("byte strings and names (`symbolic_bytes`)", "test_symbolic_bytes.py"),
+    ("linked blocks (`heap`, `free_list`, `pool_scene`)", "test_heap.py"),
+    ("a loop cut into its parts is the loop (`loops`)", "test_loops.py"),
+    ("loops one behind the other, and pools at any moment of them (`invariants`)", "test_invariants_pool.py"),
+    ("moves of a core, in plain numbers and in symbols (`invariants.moves`)", "test_invariants.py"),
+    ("roles bind each name to the function of the core that plays it (`roles`)", "test_roles.py"),
+    ("`is` as the code under proof asks it (`identity`)", "test_refusals.py"),
+    ("all of it together, on functions and claims drawn at random", "test_fuzzing.py"),
+)
+"""What a proof rests on besides this file, and the test in tests/proofs that attacks it."""
+
+
+class Proved:
+    """A claim that follows from its hypotheses."""
+
+    __slots__ = ("_obligation",)
+
+    def __init__(self, obligation: Obligation, key: object) -> None:
+        if key is not _KEY:
+            raise ProofError(f"{obligation.name}: only the kernel calls something proved")
+        self._obligation = obligation
+
+    @property
+    def obligation(self) -> Obligation:
+        """What was proved."""
+        return self._obligation
+
+
+_KEY: Final = object()
+
+
+def follows(obligation: Obligation, seconds: float) -> tuple[Proved | None, z3.ModelRef | None]:
+    """The proof, or a model in which the claim fails although the hypotheses hold; neither if Z3 cannot say."""
+    status, model = solve([*obligation.hypotheses, z3.Not(obligation.claim)], seconds)
+    return (Proved(obligation, _KEY) if status == "unsat" else None), model
+
+
+def each_follows(
+    name: str, hypotheses: Sequence[Any], claims: Sequence[Any], seconds: float
+) -> Iterator[Proved | None]:
+    """The proof of each claim from those hypotheses that it takes, with one solver for all; None, and no more, for the
+    first that has none."""
+    solver = z3.SimpleSolver()
+    solver.set("timeout", max(1, int(seconds * 1000)))
+    switches = [z3.Bool(f"hypothesis {number}") for number in range(len(hypotheses))]
+    assert_all(solver, [z3.Implies(switch, one) for switch, one in zip(switches, hypotheses, strict=True)])
+    for number, claim in enumerate(claims):
+        if solver.check(*switches, z3.Not(claim)) != z3.unsat:
+            yield None
+            return
+        core = {part.get_id() for part in solver.unsat_core()}
+        needed = tuple(one for switch, one in zip(switches, hypotheses, strict=True) if switch.get_id() in core)
+        yield Proved(Obligation(f"{name}, claim {number}", needed, claim), _KEY)
+
+
+@dataclass
+class Path:
+    """One way through the function: what was assumed and answered, what it came to, what must be proved for it."""
+
+    hypotheses: list[z3.BoolRef]
+    obligations: list[Obligation] = field(default_factory=list)
+    proofs: list[Proved] = field(default_factory=list)
+    """Of those obligations that say that an answer is impossible."""
+    forced: set[int] = field(default_factory=set)
+    """Questions, by number, of which one answer is impossible."""
+    assumed: bool = False
+    """True if anything was assumed on the way (`Run.assume`)."""
+    value: Any = None
+    error: Exception | None = None
+    """What the function raised; then there is no value."""
+    decisions: list[bool] = field(default_factory=list)
+    answered: dict[int, bool] = field(default_factory=dict)
+    """The same by the identity of the condition's term, which the hypotheses keep alive: asked again, it is known."""
+
+
+def formula(condition: Any) -> Any:
+    """The term of a plain or symbolic condition."""
+    return z3.BoolVal(condition) if type(condition) is bool else condition.term
+
+
+class Account:
+    """What a statement about one core owes, and what of it is proved."""
+
+    def __init__(self, name: str, assumptions: Sequence[Any], seconds: float) -> None:
+        """ProofError if the assumptions cannot be satisfied, as far as Z3 can say."""
+        self._name, self._seconds = name, seconds
+        self._leaves: dict[tuple[bool, ...], frozenset[int]] = {}
+        forget_course()
+        self._satisfiable("the assumptions", assumptions)
+
+    def enter(self, path: Path, proofs: Sequence[Proved], granted: Sequence[Any] = ()) -> None:
+        """Enter a path, of which some answers may have been taken for granted so far: they are owed, too. ProofError if
+        something that it owes is not among the proofs."""
+        found: dict[int, list[Obligation]] = {}
+        for proof in proofs:
+            found.setdefault(proof.obligation.claim.get_id(), []).append(proof.obligation)
+        claims = [False] if path.error is not None else path.value
+        claimed = [*granted, *map(formula, claims)]
+        owed = [*path.obligations, *(Obligation("a claim", tuple(path.hypotheses), claim) for claim in claimed)]
+        for one in owed:
+            known = {formula.get_id() for formula in one.hypotheses}
+            usable = (proved.hypotheses for proved in found.get(one.claim.get_id(), ()))
+            proved = any(all(formula.get_id() in known for formula in used) for used in usable)
+            if not proved and not z3.is_true(z3.simplify(one.claim)):
+                raise ProofError(f"{self._name}: {one.name} is not proved")
+        if path.assumed:
+            self._satisfiable(f"what was assumed on path {len(self._leaves) + 1}", path.hypotheses)
+        self._leaves[tuple(path.decisions)] = frozenset(path.forced)
+
+    def proved(self) -> Literal["proved"]:
+        """The status of a statement of which every path has been entered. ProofError if some case is missing."""
+        ways = {leaf[:length] for leaf in self._leaves for length in range(len(leaf) + 1)}
+        ways |= {(*leaf[:step], not leaf[step]) for leaf, forced in self._leaves.items() for step in forced}
+        for leaf in self._leaves:
+            for step, answer in enumerate(leaf):
+                if (*leaf[:step], not answer) not in ways:
+                    raise ProofError(f"{self._name}: question {step + 1} of a path was not answered the other way")
+        if not ways:
+            raise ProofError(f"{self._name}: no path was entered")
+        return "proved"
+
+    def _satisfiable(self, what: str, formulas: Sequence[Any]) -> None:
+        status, _ = solve(formulas, self._seconds)
+        if status != "sat":
+            raise ProofError(f"{self._name}: {what}: {status} together: a statement about nothing")
+
+
+def exhausted(name: str, cases: int, bounded: str) -> Literal["proved"]:
+    """The status of a statement that held in every case of a scope. ProofError without a case, or without a word about
+    what bounds it."""
+    if not cases or not bounded:
+        raise ProofError(f"{name}: nothing was tried, or it is not said what bounds it")
+    return "proved"

@@ -1,0 +1,215 @@
+"""All paths of a function that runs on symbols: what was answered on each, and what must be proved for it.
+
+Where Python asks whether a condition holds, the run forks: the function is executed again for each combination of
+answers that is possible. An answer is left out only with a proof that it is impossible.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import z3
+
+from .kernel import Path, follows, formula
+from .solver import Obligation, ProofError, UndecidedError, has_product
+
+DECISIONS_MOST = 400
+"""Questions on one path: a run that asks more does not end, as far as we can tell."""
+PATHS_MOST = 20_000
+
+
+class Run:
+    """All paths of one function under some assumptions."""
+
+    def __init__(self, name: str, assumptions: Sequence[Any], unroll: int = 0, seconds: float = 5.0) -> None:
+        """`unroll`: most rounds of a loop whose length is symbolic; `seconds`: for each question to the solver."""
+        self.rounding = False
+        """May true division be taken for exact? A theorem that says so says why it does no harm."""
+        self.name = name
+        self.assumptions = [formula(assumption) for assumption in assumptions]
+        self.unroll = unroll
+        self.seconds = seconds
+        self.questions = 0
+        self._path = Path([])
+        self._planned: Sequence[bool] = ()
+        self._open: list[list[bool]] = []
+        self._names = 0
+        self._case = _Case()
+        self._laws: dict[int, z3.BoolRef] = {}
+        self._defined: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
+
+    def paths(self, body: Callable[[], Any]) -> Iterator[Path]:
+        """Execute `body` along every possible path. ProofError if one cannot be followed to its end."""
+        self._open = [[]]
+        done = 0
+        while self._open:
+            self._planned = self._open.pop()
+            self._path = path = Path(list(self.assumptions))
+            self._names = 0
+            self._defined = {}
+            self._case = _Case()
+            ProofError.latest = None
+            try:
+                with executing(self):
+                    path.value = body()
+            except ProofError:
+                raise
+            except Exception as error:
+                path.error = error
+            if ProofError.latest is not None:  # the function has caught it
+                raise ProofError.latest
+            done += 1
+            if done > PATHS_MOST:
+                raise ProofError(f"{self.name}: more than {PATHS_MOST:,} paths: assume more, or split the theorem")
+            yield path
+
+    def decide(self, condition: z3.BoolRef) -> bool:
+        """The answer to a question of the running function; the other one, if possible, is taken later."""
+        condition = z3.simplify(condition)
+        if z3.is_true(condition) or z3.is_false(condition):
+            return bool(z3.is_true(condition))
+        path = self._path
+        if condition.get_id() in path.answered:
+            return path.answered[condition.get_id()]
+        step = len(path.decisions)
+        if step >= DECISIONS_MOST:
+            raise ProofError(f"{self.name}: more than {DECISIONS_MOST} questions on one path: a loop without bound?")
+        if step < len(self._planned):
+            answer = self._planned[step]
+        else:
+            forced = self._forced(condition)
+            answer = forced is not False
+            if forced is not None:
+                path.forced.add(step)
+            else:
+                self._open.append([*path.decisions, False])
+        path.decisions.append(answer)
+        path.hypotheses.append(condition if answer else z3.Not(condition))
+        path.answered[condition.get_id()] = answer
+        return answer
+
+    def lemma(self, claim: z3.BoolRef, name: str) -> None:
+        """An intermediate result: to be proved from what is known here, and known from here on."""
+        self._oblige(f"lemma {name}".strip(), claim)
+        self._path.hypotheses.append(claim)
+
+    def require(self, claim: z3.BoolRef, name: str) -> None:
+        """Something to be proved from what is known here."""
+        self._oblige(name, claim)
+
+    def law(self, name: str, claim: z3.BoolRef) -> None:
+        """Something to be proved without any hypothesis."""
+        if claim.get_id() not in self._laws:
+            self._laws[claim.get_id()] = claim  # kept, so that no other term gets its identity
+            self._path.obligations.append(Obligation(f"{self.name}: law {name}", (), claim))
+
+    def use(self, instance: z3.BoolRef) -> None:
+        """Know what a law says of some values."""
+        self._path.hypotheses.append(instance)
+
+    def assume(self, condition: z3.BoolRef) -> None:
+        """Define a name made by `fresh_name`: whatever else holds, such a value exists (say why where it is used)."""
+        self._path.hypotheses.append(condition)
+        self._path.assumed = True
+
+    def once(self, key: tuple[object, ...], make: Callable[[], Any]) -> Any:
+        """What `make` gave when it was first called for this key on this path.
+
+        Terms in a key are told apart by what they are, never by how they are printed: Z3 shortens long ones.
+        """
+        identity = _identity(key)
+        if identity not in self._defined:
+            self._defined[identity] = key, make()  # the key is kept, so that no other term gets the identity of one
+        return self._defined[identity][1]
+
+    def knows(self, key: tuple[object, ...]) -> bool:
+        """True if `once` was called for this key on this path."""
+        return _identity(key) in self._defined
+
+    def fresh_name(self, stem: str) -> str:
+        """A name that no other symbol of this path has; the same one whenever the path is run again."""
+        self._names += 1
+        return f"{stem}!{self._names}"
+
+    def _oblige(self, name: str, claim: z3.BoolRef) -> None:
+        path = self._path
+        path.obligations.append(Obligation(self._where(name), tuple(path.hypotheses), claim))
+
+    def _where(self, name: str) -> str:
+        taken = "".join("TF"[not answer] for answer in self._path.decisions)
+        return f"{self.name}: {name} after {taken or 'no'} decisions"
+
+    def _forced(self, condition: z3.BoolRef) -> bool | None:
+        """The only possible answer, with an obligation that says so; None if both are possible.
+
+        Hypotheses without products are tried first: they mostly suffice, and a solver is quick with them. What a case
+        of this path shows to be possible is not asked; a wrong case could only leave in an answer that is impossible.
+        """
+        possible = self._case.answer(self._path.hypotheses, condition)
+        whole = tuple(self._path.hypotheses)
+        light = whole if has_product(condition) else tuple(one for one in whole if not has_product(one))
+        for hypotheses in (light, whole) if len(light) < len(whole) else (whole,):
+            for answer, claim in ((False, z3.Not(condition)), (True, condition)):
+                if possible is not None and answer is not possible:
+                    continue
+                self.questions += 1
+                obligation = Obligation(self._where("forced"), hypotheses, claim, forced=True)
+                proved, model = follows(obligation, self.seconds)
+                if proved is not None:
+                    self._path.obligations.append(obligation)
+                    self._path.proofs.append(proved)
+                    return answer
+                if model is None:
+                    message = f"{self.name}: cannot decide whether {condition} is possible"
+                    raise UndecidedError(message, obligation.smtlib())
+                if hypotheses is whole and not answer:  # where both are possible, the path goes on with True
+                    self._case = _Case(model, len(whole))
+        return None
+
+
+class _Case:
+    """Values that satisfy so many of a path's hypotheses; none at first."""
+
+    def __init__(self, model: z3.ModelRef | None = None, known: int = 0) -> None:
+        self._model, self._known = model, known
+
+    def answer(self, hypotheses: Sequence[z3.BoolRef], condition: z3.BoolRef) -> bool | None:
+        """Whether the condition holds in this case; None if it does not satisfy the hypotheses, or cannot say."""
+        if self._model is None:
+            return None
+        new, self._known = hypotheses[self._known :], len(hypotheses)
+        if not all(z3.is_true(self._model.eval(one, model_completion=True)) for one in new):
+            self._model = None
+            return None
+        value = self._model.eval(condition, model_completion=True)
+        return True if z3.is_true(value) else False if z3.is_false(value) else None
+
+
+def _identity(key: tuple[object, ...]) -> tuple[object, ...]:
+    return tuple(("term", part.get_id()) if isinstance(part, z3.AstRef) else part for part in key)
+
+
+_current: Run | None = None
+
+
+def running() -> Run:
+    """The run that is executing a function now. ProofError if there is none."""
+    if _current is None:
+        raise ProofError("a symbolic value is asked for its truth outside a run: use Run.paths")
+    return _current
+
+
+def under_way() -> bool:
+    """True while a run executes a function."""
+    return _current is not None
+
+
+@contextmanager
+def executing(run: Run) -> Iterator[None]:
+    """While it lasts, `running` is this run."""
+    global _current
+    outer, _current = _current, run
+    try:
+        yield
+    finally:
+        _current = outer

@@ -1,0 +1,142 @@
+"""The kernel calls nothing proved that is not: each way to get round it is tried."""
+
+import ast
+from pathlib import Path as File
+
+import blockproof.proofs as proofs
+import pytest
+import z3
+from blockproof.proofs import kernel
+from blockproof.proofs.kernel import Account, Proved, each_follows, exhausted, follows
+from blockproof.proofs.solver import Obligation, ProofError
+from blockproof.proofs.symbolic import Path, Run, symbol
+
+FOLDER = File(proofs.__path__[0])
+TESTS = File(__file__).parent
+MAKES_SOLVERS = {"kernel.py", "solver.py", "heap_theorem.py", "theorem.py"}
+"""`heap_theorem` looks for paths with one, and `theorem` writes questions with one."""
+
+
+def implied(hypothesis, claim):
+    (proved, _) = follows(Obligation("test", (hypothesis,), claim), 5)
+    return proved
+
+
+def settled(body, *assumptions):
+    """The status of a statement whose every path owes what `body` gives; proofs are looked for in the plainest way."""
+    run = Run("test", assumptions)
+    account = Account("test", run.assumptions, 5)
+    for path in run.paths(lambda: [body()]):
+        found = [follows(Obligation("claim", tuple(path.hypotheses), claim.term), 5)[0] for claim in path.value]
+        account.enter(path, [*path.proofs, *(proved for proved in found if proved is not None)])
+    return account.proved()
+
+
+def test_what_holds_on_every_path_is_proved():
+    a = symbol("a")
+    assert settled(lambda: (a if a > 0 else -a) >= 0) == "proved"
+
+
+def test_what_fails_on_one_path_is_not():
+    a = symbol("a")
+    with pytest.raises(ProofError, match="not proved"):
+        settled(lambda: (a if a > 3 else -a) >= 0)
+
+
+def test_nobody_else_can_make_a_proof():
+    with pytest.raises(ProofError, match="only the kernel"):
+        Proved(Obligation("false", (), z3.BoolVal(False)), object())
+
+
+def test_a_proof_from_other_hypotheses_does_not_count():
+    a = z3.Int("a")
+    path = Path([a > 0], value=[type("Claim", (), {"term": a > 1})()])
+    account = Account("test", [], 5)
+    with pytest.raises(ProofError, match="not proved"):
+        account.enter(path, [implied(a > 5, path.value[0].term)])
+
+
+def test_a_path_that_raises_owes_that_it_cannot_be():
+    account = Account("test", [], 5)
+    with pytest.raises(ProofError, match="not proved"):
+        account.enter(Path([z3.Int("a") > 0], value=[True], error=ValueError("no")), [])
+
+
+def test_every_question_must_be_answered_both_ways_or_proved_to_have_one_answer():
+    account = Account("test", [], 5)
+    account.enter(Path([z3.Int("a") > 0], value=[True], decisions=[True]), [])
+    with pytest.raises(ProofError, match="other way"):
+        account.proved()
+    account.enter(Path([z3.Int("a") <= 0], value=[True], decisions=[False]), [])
+    assert account.proved() == "proved"
+    with pytest.raises(ProofError, match="no path"):
+        Account("test", [], 5).proved()
+
+
+def test_assumptions_that_contradict_each_other_prove_nothing():
+    a = z3.Int("a")
+    with pytest.raises(ProofError, match="about nothing"):
+        Account("test", [a > 0, a < 0], 5)
+
+    def contradiction():
+        kernel_run.assume(z3.Int("x") > 0)
+        kernel_run.assume(z3.Int("x") < 0)
+        return symbol("x") == 3
+
+    kernel_run = Run("test", [])
+    account = Account("test", [], 5)
+    (path,) = kernel_run.paths(lambda: [contradiction()])
+    with pytest.raises(ProofError, match="about nothing"):
+        account.enter(path, [implied(z3.And(path.hypotheses), path.value[0].term), *proofs_of(path)])
+
+
+def proofs_of(path):
+    return [follows(Obligation("claim", tuple(path.hypotheses), claim.term), 5)[0] for claim in path.value]
+
+
+def test_with_one_solver_for_all_claims_the_first_without_a_proof_is_the_end():
+    a = z3.Int("a")
+    found = list(each_follows("test", [a > 3, a < 9], [a > 2, a < 9, a < 5, a > 0], 5))
+    assert [proved is not None for proved in found] == [True, True, False]
+    assert [len(proved.obligation.hypotheses) for proved in found[:2]] == [1, 1]
+
+
+def test_trying_cases_needs_cases_and_a_bound():
+    assert exhausted("test", 3, "up to 3") == "proved"
+    for cases, bounded in ((0, "up to 3"), (3, "")):
+        with pytest.raises(ProofError):
+            exhausted("test", cases, bounded)
+
+
+def test_each_part_of_the_trusted_base_has_a_test_that_attacks_it():
+    for what, name in kernel.TRUSTED:
+        assert "def test_" in (TESTS / name).read_text(encoding="utf-8"), what
+
+
+def sources():
+    for file in sorted(FOLDER.rglob("*.py")):
+        yield file, ast.parse(file.read_text(encoding="utf-8"))
+
+
+def test_no_other_module_says_that_something_is_proved():
+    """The word may be compared with, and stand in a type; no value of it is made but in the kernel."""
+    for file, tree in sources():
+        allowed = {
+            id(inside)
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Compare | ast.Subscript)
+            for inside in ast.walk(node)
+        }
+        made = [
+            n for n in ast.walk(tree) if isinstance(n, ast.Constant) and n.value == "proved" and id(n) not in allowed
+        ]
+        words = [n for n in ast.walk(tree) if isinstance(n, ast.For | ast.comprehension)]
+        listed = {id(inside) for node in words for inside in ast.walk(node.iter)}
+        made = [node for node in made if id(node) not in listed]
+        assert not made or file.name == "kernel.py", (file, [node.lineno for node in made])
+
+
+def test_only_the_kernel_and_the_search_for_paths_have_solvers():
+    for file, tree in sources():
+        of_z3 = [n for n in ast.walk(tree) if isinstance(n, ast.Attribute) and ast.unparse(n.value) == "z3"]
+        assert not {node.attr for node in of_z3} & {"Solver", "SolverFor"} or file.name in MAKES_SOLVERS, file

@@ -1,0 +1,213 @@
+"""Claims that are false must not come out proved, however the function under proof goes about it."""
+
+import re
+from types import ModuleType
+
+import pytest
+import z3
+from blockproof.proofs.quotients import divisor
+from blockproof.proofs.roles.stand_ins import divisor as common
+from blockproof.proofs.roles.stand_ins import key
+from blockproof.proofs.solver import ProofError, solve
+from blockproof.proofs.symbolic import Run, SymbolicInt, symbol, term
+from blockproof.proofs.symbolic_builtins import common_divisor, symbolic_builtins
+
+
+def deep(x, choices=30):
+    """A number with so many nested choices in it, without a fork: as a term it is too long for Z3 to print."""
+    found = x.term
+    for number in range(choices):
+        found = z3.If(found > 2 * number, found + 1, z3.If(found < -number, found - 3, found + 2))
+    return SymbolicInt(found)
+
+
+def always(body, *assumptions):
+    """True if the claim is proved on every path."""
+    return all(
+        solve([*path.hypotheses, z3.Not(term(path.value))], 5)[0] == "unsat"
+        for path in Run("test", assumptions).paths(body)
+    )
+
+
+def test_two_dividends_that_z3_prints_alike_have_quotients_of_their_own():
+    x, y, b = symbol("x"), symbol("y"), symbol("b")
+    assert not always(lambda: deep(x) // divisor(b) == deep(y) // divisor(b), b >= 1)
+    assert not always(lambda: deep(x) % divisor(b) == deep(y) % divisor(b), b >= 1)
+    assert always(lambda: deep(x) // divisor(b) == deep(x) // divisor(b), b >= 1)
+
+
+def test_two_pairs_that_z3_prints_alike_have_divisors_of_their_own():
+    x, y = symbol("x"), symbol("y")
+    tall = z3.IntVal(0)
+    for number in range(60):
+        tall = z3.If(x.term == number, tall + number, tall)
+    one, other = SymbolicInt(z3.If(y.term > 5, tall + 6, 1)), SymbolicInt(z3.If(y.term > 5, tall + 7, 1))
+    for of in (lambda a, b: common_divisor(a, b)[0], common):
+        assert not always(lambda of=of: of(one, x) == of(other, x), x >= 1)
+
+
+SOURCE = """
+import logging
+import math
+from numbers import Integral
+
+logger = logging.getLogger("drawn")
+
+def kind(x): return 0 if isinstance(x, int) else 1
+def kind_of_truth(x): return 0 if isinstance(x > 0, bool) and isinstance(x > 0, int) else 1
+def abstract_kind(x): return 0 if isinstance(x, Integral) else 1
+def exact_kind(x): return 0 if type(x) is int else 1
+def matched(x):
+    match x:
+        case int(): return 0
+    return 1
+def truth_is_true(x): return 0 if (x == x) is True else 1
+def negative_is_true(x): return 0 if (x != x) is not True else 1
+def is_a_type(x): return 0 if x is not str else 1
+def twice(x):
+    numbers = range(x)
+    return sum(numbers) - sum(numbers)
+def floor(x): return math.floor(x) - x + round(x) - x
+def squared(x): return x ** 2 - x * x
+def chosen(x): return [0, 0][x > 3]
+def of_truth(x): return int(x > 3) * int(x <= 3)
+def complains(x):
+    if x < 100:
+        logger.debug("small: %s", x)
+        return 0
+    text = f"{x} is too much"
+    raise ValueError(text)
+
+def plain(x): return int(x)
+def floating(x): return float(x)
+def divided(x): return 0 if x / 3 * 3 == x else 1
+def text(x): return len(str(x))
+def formatted(x): return len(f"{x}")
+def percent(x): return len("%d" % x)
+def printed(x): return len(repr([x]))
+def hashed(x): return hash(x)
+def in_set(x): return len({x, 3})
+def as_key(x): return {3: 0}.get(x, 1)
+def shifted(x): return x << 1
+def masked(x): return x & 1
+def bits(x): return x.bit_length()
+def asked_for_bits(x): return 0 if hasattr(x, "bit_length") else 1
+def as_bytes(x): return x.to_bytes(8, "big")
+def same(x): return 0 if x is x + 0 else 1
+def identity(x): return id(x)
+def one_and_a_half(x): return 0 if x == 1.5 else 1
+def indexed(x): return [1, 2, 3][x]
+def as_range(x): return range(x)[0]
+def member(x): return x in range(x)
+def caught(x):
+    try:
+        hash(x)
+        return 0
+    except Exception:
+        return 1
+def caught_all(x):
+    try:
+        return int(x) * 0
+    except BaseException:
+        return 1
+def of_factor(x): return math.factorial(x)
+def of_text_before_raise(x):
+    if len(str(x)) > 30:
+        return 1
+    raise ValueError(x)
+"""
+FAITHFUL = tuple(re.findall(r"^def (\w+)", SOURCE.partition("def plain")[0], re.MULTILINE))
+REFUSED = tuple(re.findall(r"^def (\w+)", SOURCE[SOURCE.index("def plain") :], re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory):
+    path = tmp_path_factory.mktemp("drawn") / "drawn_functions.py"
+    path.write_text(SOURCE, encoding="utf-8")
+    module = ModuleType("drawn_functions")
+    module.__file__ = str(path)
+    exec(compile(SOURCE, str(path), "exec"), vars(module))
+    return module
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", FAITHFUL)
+def test_what_can_be_told_of_a_symbol_is_what_python_tells_of_a_number(name, functions):
+    x, function = symbol("x"), getattr(functions, name)
+    with symbolic_builtins([functions]):
+        found = list(Run("test", [x >= -3, x <= 3], unroll=4).paths(lambda: function(x) == 0))
+    assert all(
+        solve([*path.hypotheses, z3.Not(term(path.value))], 5)[0] == "unsat" for path in found if path.error is None
+    )
+    assert all(function(plain) == 0 for plain in range(-3, 4))
+    assert not [path.error for path in found if path.error is not None]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_told_of_a_symbol_is_refused_with_the_place(name, functions):
+    x, function = symbol("x"), getattr(functions, name)
+    run = Run("test", [x >= 0], unroll=4)
+    with symbolic_builtins([functions]), pytest.raises(ProofError) as caught:
+        list(run.paths(lambda: function(x) == 0))
+    line = SOURCE[: SOURCE.index(f"def {name}(")].count("\n") + 1
+    said = re.search(r"^(\w+), drawn_functions.py line (\d+): ", str(caught.value))
+    assert said, caught.value
+    assert said[1] == name
+    assert line <= int(said[2]) <= line + 5
+
+
+def test_a_message_may_show_a_symbol_and_nothing_else_may(functions):
+    x = symbol("x")
+    with symbolic_builtins([functions]):
+        errors = [path.error for path in Run("test", []).paths(lambda: functions.complains(x))]
+    assert sorted(type(error).__name__ for error in errors) == ["NoneType", "ValueError"]
+
+
+KEYED = """
+def pages(x, y): return len({page for page in (x, y)})
+def buckets(x, y):
+    found = {}
+    for page in (x, y, x):
+        found.setdefault(page, []).append(1)
+    return len(found)
+
+def with_number(x, y): return len({x, 3})
+def in_numbers(x, y): return 1 if x in {3, 4} else 0
+def looked_for(x, y): return 1 if 3 in {x, y} else 0
+def as_key(x, y): return {3: 0}.get(x, 1)
+def got(x, y): return {x: 0}.get(3, 1)
+def added(x, y):
+    found = {x}
+    found.add(len("abc"))
+    return 1 if y in found else 0
+"""
+
+
+def keyed(tmp_path, name):
+    path = tmp_path / "keyed.py"
+    path.write_text(KEYED, encoding="utf-8")
+    module = ModuleType("keyed")
+    exec(compile(KEYED, str(path), "exec"), vars(module))
+    return getattr(module, name)
+
+
+@pytest.mark.parametrize("name", ["pages", "buckets"])
+def test_keys_among_keys_are_counted_as_numbers_are(name, tmp_path):
+    function, (x, y) = keyed(tmp_path, name), (symbol("x"), symbol("y"))
+    for path in Run("test", []).paths(lambda: (function(key(x), key(y)), bool(x == y))):
+        counted, equal = path.value
+        assert counted == (1 if equal else 2)
+    assert (function(key(3), key(3)), function(key(3), key(4))) == (1, 2)
+
+
+@pytest.mark.parametrize("name", ["with_number", "in_numbers", "looked_for", "as_key", "got", "added"])
+def test_a_key_among_plain_numbers_is_refused(name, tmp_path):
+    function = keyed(tmp_path, name)
+    with pytest.raises(ProofError, match="plain numbers are keys"):
+        list(Run("test", []).paths(lambda: function(key(symbol("x")), key(symbol("y")))))
+
+
+def test_in_a_proof_a_plain_number_is_made_a_key_as_well(tmp_path):
+    function = keyed(tmp_path, "pages")
+    found = [path.value for path in Run("test", []).paths(lambda: function(key(symbol("x")), key(3)))]
+    assert sorted(found) == [1, 2]
