@@ -103,8 +103,6 @@ class Statement:
     """`T4`, or `T4.eagle` for a statement that belongs to T4."""
     sentence: str
     """In words."""
-    formal: str = ""
-    """A formula in short, for those who read the source; nobody is shown it (`stated`)."""
     bounded: str = ""
     """What is not symbolic, and why that is no loss; empty if everything is."""
     refuted_on: Mapping[str, str] = field(default_factory=dict)

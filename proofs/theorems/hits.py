@@ -103,8 +103,6 @@ def _theorem(number: str, kind: Kind, meaning: str, *controls: NegativeControl) 
         id=number,
         sentence=f"A hit of {kind.title} needs exactly the blocks that hold a token which the query at its end reads, "
         f"{behind}.",
-        formal="t in block i, t < e*b: attends(e*b, t) => first <= i;  first <= i < e => attends(e*b, i*b + b - 1)"
-        + (";  end == e + (1 if eagle else 0)" if kind.behind else ";  end == e"),
         variables={
             "b": "tokens per block",
             **kind.size,
@@ -173,7 +171,6 @@ T9 = Theorem(
     id="T9",
     sentence="A window hit of e blocks needs a run of `need` blocks that ends with it; with drafts one block more, "
     "which lies behind it.",
-    formal="first == max(0, end - need(eagle));  need(eagle) == need + (1 if eagle else 0)",
     variables={
         "b": "tokens per block",
         **SLIDING.size,
@@ -213,7 +210,6 @@ def _rounded(f: Any, v: Any) -> Any:
 T12_ROUNDED = Theorem(
     id="T12.rounded",
     sentence="Rounding to a unit finds the nearest multiple, below and above.",
-    formal="down = k*u <= x and j*u <= x => j*u <= down;  up = k*u >= x and j*u >= x => j*u >= up",
     variables={"x": "any number", "u": "unit", "j": "any multiple of the unit"},
     assume=lambda v: [v.u >= 1],
     claim=_rounded,

@@ -110,7 +110,6 @@ def _dense(number: str, kind: Kind, *controls: NegativeControl, **more: Any) -> 
     return Theorem(
         id=number,
         sentence=f"Of {kind.title}, exactly those blocks are registered that a hit at some aligned boundary needs.",
-        formal="a hit of down(z, m) blocks needs block i => kept(i);  kept(i) => down(i, m) or up(i + 1, m) does",
         variables={
             **_BLOCK,
             **kind.size,
@@ -132,7 +131,6 @@ def _sparse(number: str, kind: Kind, *controls: NegativeControl, **more: Any) ->
         id=number,
         sentence=f"With a retention interval, of {kind.title} exactly those blocks are registered that a hit at some "
         "multiple of the interval needs; the prompt is too short for a replay, which adds what T11 says.",
-        formal="a hit of down(z, s) blocks needs block i => kept(i);  kept(i) => one of down(i, s), up(i + 1, s) does",
         variables={**_BLOCK, **kind.size, **_PROMPT, "s": "blocks per interval", "z": "index of any block"},
         assume=lambda v: [*_any_block(kind, v), *_any_prompt(v), v.p <= v.behind, v.s >= 1, v.z >= 0],
         claim=_of_interval(kind, "s"),
@@ -148,7 +146,6 @@ def _replayed(number: str, kind: Kind, *controls: NegativeControl, **more: Any) 
         id=number,
         sentence=f"With retention interval 0, of {kind.title} exactly those blocks are registered that a replay of the "
         "prompt needs at the last boundary that it can reach; nothing where it can reach none.",
-        formal="kept(i) <=> a hit of down(p - behind, m*b) // b blocks needs block i",
         variables={**_BLOCK, **kind.size, **_PROMPT},
         assume=lambda v: [*_any_block(kind, v), *_any_prompt(v)],
         claim=_of_replay(kind),
@@ -273,7 +270,6 @@ T10_REGISTERS = Theorem(
     id="T10.registers",
     sentence="With several groups, exactly the full blocks before the last aligned boundary are registered, and with "
     "eagle the one behind it.",
-    formal="edge = down(n, m*b) // b: (i + 1)*b <= end <=> (i + 1)*b <= n and (i < edge or eagle and i == edge >= 1)",
     variables={
         "b": _BLOCK["b"],
         "m": _PROMPT["m"],

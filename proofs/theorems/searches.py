@@ -105,8 +105,6 @@ def _theorem(number: str, who: str, reads: str, claim: Any, size: dict[str, str]
         id=number,
         sentence=f"{'With eagle, a' if drop else 'A'} search in a {who} group finds the longest aligned prefix within "
         f"the limit of which all blocks that the next query reads{behind} are registered; these stand in the hit.",
-        formal=f"|hit| = max{{e <= limit // b: m divides e, {reads} => registered(t // b)"
-        + (", registered(e)}" if behind else "}"),
         variables={**_SEARCH, **size},
         assume=lambda v: [*_search(v), *(getattr(v, name) >= 1 for name in size)],
         claim=lambda f, v: claim(f, v, drop),
@@ -227,7 +225,6 @@ def _one_left(f: Any, v: Any) -> Any:
 T13 = Theorem(
     id="T13",
     sentence="A hit leaves at least one token to compute, whatever is registered.",
-    formal="limit(n) == n - 1 and |hit| * b < n",
     variables={"b": "tokens per block", "k": "chunk, in tokens", "n": "tokens of the request"},
     assume=lambda v: [v.b >= 1, v.k >= 1, v.n >= 1, v.n <= 2 * v.b],
     claim=_one_left,

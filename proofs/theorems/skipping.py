@@ -35,8 +35,6 @@ T3_SLIDING = Theorem(
     id="T3.sliding",
     sentence="A sliding window leaves nothing behind before it is computed, never takes it back, and the blocks left "
     "behind are read by nobody.",
-    formal="0 <= skipped(c) <= c; skipped(c) <= skipped(later); "
-    "t < skipped(c) // b * b and q >= c => not attends(q, t)",
     variables={**_POINTS, "w": "window, in tokens"},
     assume=lambda v: [*_any_point(v), v.w >= 1],
     claim=lambda f, v: _bounds(
@@ -55,7 +53,6 @@ T3_CHUNKED = Theorem(
     id="T3.chunked",
     sentence="Chunks leave nothing behind before it is computed, never take it back, and the blocks left behind are "
     "read by nobody.",
-    formal=T3_SLIDING.formal,
     variables={**_POINTS, "k": "chunk, in tokens"},
     assume=lambda v: [*_any_point(v), v.k >= 1],
     claim=lambda f, v: _bounds(
@@ -71,7 +68,6 @@ T3_CHUNKED = Theorem(
 T3_MAMBA = Theorem(
     id="T3.mamba",
     sentence="A state leaves behind exactly the tokens before the last one; for no tokens at all it says -1.",
-    formal="-1 <= skipped(c) <= c; skipped(c) <= skipped(later); t < skipped(c) <=> for all q >= c: not attends(q, t)",
     variables=_POINTS,
     assume=_any_point,
     claim=lambda f, v: [
@@ -164,7 +160,6 @@ T3_TABLE_SLIDING = Theorem(
     id="T3.nulled.sliding",
     sentence="Nulling a sliding-window table frees exactly the blocks out of sight that are not null already, each "
     "once, the last first; nulls are a prefix again, so that stopping at the first null misses nothing.",
-    formal=_NULLED_FORMAL,
     variables={**_NULLING, "w": "window, in tokens", "registered": "whether the blocks carry an identity"},
     assume=lambda v: [*_any_table(v, v.c - v.w + 1), v.w >= 1],
     claim=lambda f, v: _nulls_all(f.nulled_sliding, v, v.w, f.skipped_sliding(v.c, v.w)),
@@ -178,7 +173,6 @@ T3_TABLE_CHUNKED = Theorem(
     id="T3.nulled.chunked",
     sentence="Nulling a table of chunks frees exactly the blocks out of sight that are not null already (as "
     "T3.nulled.sliding).",
-    formal=_NULLED_FORMAL,
     variables={**_NULLING, "k": "chunk, in tokens"},
     assume=lambda v: [*_any_table(v, v.c), v.k >= 1],
     claim=lambda f, v: _nulls_all(f.nulled_chunked, v, v.k, f.skipped_chunked(v.c, v.k)),
@@ -197,7 +191,6 @@ T3_TABLE_MAMBA = Theorem(
     id="T3.nulled.mamba",
     sentence="Nulling a table of states frees exactly the blocks out of sight that are not null already (as "
     "T3.nulled.sliding), as if up to p computed tokens were drafts to be rejected.",
-    formal=_NULLED_FORMAL + "; skipped = skipped(max(0, c - p))",
     variables={**_NULLING, "p": "speculative blocks"},
     assume=lambda v: [*_any_table(v, v.c - v.p - 1), v.p >= 0],
     claim=lambda f, v: _nulls_all(f.nulled_mamba, v, v.p, f.skipped_mamba(max(0, v.c - v.p))),
@@ -245,7 +238,6 @@ T3_SETTLED = Theorem(
     id="T3.settled",
     sentence="Windows and chunks are cut by tokens that are settled, so that what is given back stays unread, whatever "
     "is taken back: drafts, or the last token of a prompt that was loaded whole, which is computed again.",
-    formal="settled(c, n) <= c - r; t < skipped(settled(c, n)) // b * b and q >= c - r => not attends(q, t)",
     variables={name: _TAKEN_BACK[name] for name in ("c", "q", "t", "b", "r")}
     | {"n": "tokens that the request knows", "w": "window, in tokens", "k": "chunk, in tokens"},
     assume=_may_be_taken_back,
@@ -262,7 +254,6 @@ T3_SETTLED = Theorem(
 T3_DRAFTS = Theorem(
     id="T3.drafts",
     sentence="What a state-space layer gives back stays unread even if p computed tokens are taken back.",
-    formal="t < skipped(max(0, c - p)) and q >= c - r, r <= p => not attends(q, t)",
     variables={name: _TAKEN_BACK[name] for name in ("c", "q", "t", "b", "r")} | {"p": "speculative blocks"},
     assume=lambda v: [*_any_taken_back(v), v.r <= v.p],
     claim=lambda f, v: _unread_still(f.skipped_mamba(max(0, v.c - v.p)), f.attends_mamba, v),

@@ -31,7 +31,6 @@ def _skips_exactly(skipped: Any, attends: Any, v: Any) -> Any:
 T1 = Theorem(
     id="T1",
     sentence="A sliding window leaves behind exactly the tokens that no later query reads.",
-    formal="t < skipped(c)  <=>  for all q >= c: not attends(q, t)",
     variables={**_TOKENS, "w": "window, in tokens"},
     assume=lambda v: [v.c >= 0, v.t >= 0, v.q >= 0, v.w >= 1],
     claim=lambda f, v: _skips_exactly(
@@ -47,7 +46,6 @@ T1 = Theorem(
 T2 = Theorem(
     id="T2",
     sentence="Chunked local attention leaves behind exactly the tokens that no later query reads.",
-    formal="t < skipped(c)  <=>  for all q >= c: not attends(q, t)",
     variables={**_TOKENS, "k": "chunk, in tokens"},
     assume=lambda v: [v.c >= 0, v.t >= 0, v.q >= 0, v.k >= 1],
     claim=lambda f, v: _skips_exactly(
@@ -66,7 +64,6 @@ T2 = Theorem(
 T1_STATES = Theorem(
     id="T1.states",
     sentence="A state-space layer leaves behind exactly the tokens whose state no later query reads.",
-    formal="t < skipped(c)  <=>  for all q >= c: t != q - 1",
     variables=_TOKENS,
     assume=lambda v: [v.c >= 0, v.t >= 0, v.q >= 0],
     claim=lambda f, v: [
@@ -83,7 +80,6 @@ T1_STATES = Theorem(
 T1_FULL = Theorem(
     id="T1.full",
     sentence="Full attention leaves nothing behind: every later query reads every earlier token.",
-    formal="t < c  =>  attends(c, t);  t > q  =>  not attends(q, t)",
     variables=_TOKENS,
     assume=lambda v: [v.c >= 0, v.t >= 0, v.q >= 0],
     claim=lambda f, v: [
@@ -108,7 +104,6 @@ def _definitions_agree(f: Any, v: Any) -> Any:
 T1_READS = Theorem(
     id="T1.reads",
     sentence="A window is the query and the w - 1 tokens before it; a chunk goes from its last border to the query.",
-    formal="attends_sliding(q, t, w) <=> 0 <= q - t <= w - 1;  attends_chunked(q, t, k) <=> q - q % k <= t <= q",
     variables={"q": _TOKENS["q"], "t": _TOKENS["t"], "w": "window, in tokens", "k": "chunk, in tokens"},
     assume=lambda v: [v.q >= 0, v.t >= 0, v.w >= 1, v.k >= 1],
     claim=_definitions_agree,
@@ -134,7 +129,6 @@ def _step(v: Any) -> list[Any]:
 T4 = Theorem(
     id="T4",
     sentence="A sliding-window request never holds more blocks than the admission gate counts.",
-    formal="cdiv(c + n, b) - skipped(c) // b <= cap(w, b, batched, max_len)",
     variables={**_STEP, "w": "window, in tokens"},
     assume=lambda v: [*_step(v), v.w >= 1],
     claim=lambda f, v: _held(f, v, f.skipped_sliding(v.c, v.w)) <= f.cap_sliding(v.w, v.b, v.batched, v.max_len),
@@ -172,7 +166,6 @@ _LIMITS = {name: _STEP[name] for name in ("b", "batched", "max_len")}
 T5 = Theorem(
     id="T5",
     sentence="The most blocks a sliding-window request holds at once: sufficient for every step.",
-    formal="cdiv(c + n, b) - skipped(c) // b <= cdiv(min(w - 1 + batched + b - 1, max_len), b)",
     variables={**_STEP, "w": "window, in tokens"},
     assume=lambda v: [*_step(v), v.w >= 1],
     claim=lambda f, v: _held(f, v, f.skipped_sliding(v.c, v.w)) <= exact_sliding(v.w, v.b, v.batched, v.max_len),
@@ -187,7 +180,6 @@ T5 = Theorem(
 T5_ATTAINED = Theorem(
     id="T5.attained",
     sentence="The maximum of T5 is attained, whatever window, block size, budget and length are.",
-    formal="exists c, n: cdiv(c + n, b) - skipped(c) // b == cdiv(min(w - 1 + batched + b - 1, max_len), b)",
     variables={**_LIMITS, "w": "window, in tokens"},
     assume=lambda v: [v.b >= 1, v.w >= 1, v.batched >= 1, v.max_len >= 1],
     claim=_attained_sliding,
@@ -213,8 +205,6 @@ def _given_away(f: Any, v: Any) -> Any:
 T5_GAP = Theorem(
     id="T5.gap",
     sentence="The admission cap gives away at most one block per request, and says when.",
-    formal="cap - exact in {0, 1}; it is 1 if max_len <= w - 1 + batched; for max_len >= w - 1 + batched + b - 1 "
-    "it is 1 exactly if b divides w - 2 + batched",
     variables={**_LIMITS, "w": "window, in tokens"},
     assume=lambda v: [v.b >= 1, v.w >= 1, v.batched >= 1, v.max_len >= 1],
     claim=_given_away,
@@ -250,7 +240,6 @@ def _chunks_covered(f: Any, v: Any, most: Any) -> Any:
 T6 = Theorem(
     id="T6",
     sentence="A chunked-local request never holds more blocks than the admission gate counts.",
-    formal="cdiv(c + n, b) - skipped(c) // b <= cap(k, b, batched, max_len)",
     variables={**_STEP, "k": "chunk, in tokens"},
     assume=lambda v: [*_step(v), v.k >= 1],
     claim=lambda f, v: _chunks_covered(f, v, f.cap_chunked),
@@ -267,7 +256,6 @@ T6 = Theorem(
 T6_EXACT = Theorem(
     id="T6.exact",
     sentence="The most blocks a chunked-local request holds at once: sufficient for every step.",
-    formal="cdiv(c + n, b) - skipped(c) // b <= cdiv(min(k - 1 + batched + b - gcd(b, k), max_len), b)",
     variables={**_STEP, "k": "chunk, in tokens"},
     assume=lambda v: [*_step(v), v.k >= 1],
     claim=lambda f, v: _chunks_covered(f, v, exact_chunked),
@@ -297,8 +285,6 @@ def _given_away_by_chunks(f: Any, v: Any) -> Any:
 T6_GAP = Theorem(
     id="T6.gap",
     sentence="The admission cap of chunks gives away at most one block per request, and says when.",
-    formal="cap - exact <= 1, and <= 0 if max_len <= tokens or b does not divide tokens, "
-    "where tokens = k - 1 + batched + b - gcd(b, k)",
     variables={**_LIMITS, "k": "chunk, in tokens"},
     assume=lambda v: [v.b >= 1, v.k >= 1, v.batched >= 1, v.max_len >= 1],
     claim=_given_away_by_chunks,
@@ -324,7 +310,6 @@ def _whole_chunks_covered(f: Any, v: Any) -> Any:
 T6_DIVIDES = Theorem(
     id="T6.divides",
     sentence="Where the block size divides the chunk, the admission gate counts enough.",
-    formal="k = m * b  =>  cdiv(c + n, b) - skipped(c) // b <= cap(k, b, batched, max_len)",
     variables={**_STEP, "m": "blocks per chunk"},
     assume=lambda v: [*_step(v), v.m >= 1],
     claim=_whole_chunks_covered,
