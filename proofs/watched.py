@@ -44,12 +44,19 @@ class Watched:
             profile.enable(subcalls=False, builtins=False)
 
     def functions(self) -> dict[str, str]:
-        """Those that have run so far, `module:name`, with a hash of their source."""
+        """Those that have run so far, `module:name`, with a hash of their source.
+
+        A module's `__getattr__` is not among them: it hands out names, and does nothing that a theorem could be about.
+        """
         return {
             f"{self._files[code.co_filename]}:{code.co_qualname}": _hash(code.co_filename, code)
             for code in (entry.code for entry in self._profile.getstats())
-            if isinstance(code, CodeType) and code.co_filename in self._files and not code.co_name.startswith("<")
+            if isinstance(code, CodeType) and code.co_filename in self._files and not _is_no_function(code)
         }
+
+
+def _is_no_function(code: CodeType) -> bool:
+    return code.co_name.startswith("<") or code.co_qualname == "__getattr__"
 
 
 @cache

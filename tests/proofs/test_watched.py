@@ -66,3 +66,11 @@ def test_functions_of_the_modules_are_noted_while_they_are_watched(tmp_path):
     with ignoring:
         module.f(1)
     assert ignoring.functions() == {}
+
+
+def test_a_module_that_hands_out_a_name_has_not_run_a_function(tmp_path):
+    module = made(tmp_path, "hands_out", "def __getattr__(name): return name")
+    watched = Watched([module])
+    with watched:
+        assert module.anything == "anything"
+    assert watched.functions() == {}
