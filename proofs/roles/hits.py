@@ -6,7 +6,7 @@ with an entry for each of its blocks: the index of the block that stands there, 
 
 from collections.abc import Callable, Sequence
 from inspect import signature
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ...model import arith, lookup, tables
 from ...model.attention import Chunked, Full, Mamba, Rule, Sliding
@@ -21,6 +21,19 @@ Entries: TypeAlias = list[int | None]
 
 _NUM_GROUPS = 2
 """Groups with equal specs are searched together: two show whether all of them get the same."""
+
+
+class Ends(NamedTuple):
+    """Where hits may end."""
+
+    alignment: Any
+    """Tokens: hits end at multiples of it."""
+    retention: Any
+    """Tokens: only at multiples of this, and where a replay of the prompt can end; None for all."""
+    prompt: Any
+    """Tokens of the prompt."""
+    behind: Any
+    """Tokens that must follow a hit, on account of any group."""
 
 
 def _model_rule(kind: type[Rule], b: Any, eagle: Any, **fields: Any) -> Any:
@@ -50,19 +63,17 @@ def _model_needed(kind: type[Rule], size: str = "") -> Callable[..., tuple[Any, 
 
 
 def _model_keeps(kind: type[Rule], size: str = "") -> Callable[..., Any]:
-    """Whether block `i` is worth registering; `behind`: tokens that follow a hit, on account of any group."""
+    """Whether block `i` is worth registering."""
 
-    def keeps(
-        i: Any, b: Any, eagle: Any, alignment: Any, retention: Any, prompt: Any, behind: Any, reach: Any = None
-    ) -> Any:
+    def keeps(i: Any, b: Any, eagle: Any, ends: Ends, reach: Any = None) -> Any:
         rule = _model_rule(kind, b, eagle, **({size: reach} if size else {}))
         core = bare(
             _Record,
-            rules=[rule, bare(Full, behind=behind)],
-            alignment=alignment,
-            shape=bare(Shape, retention_interval=retention),
+            rules=[rule, bare(Full, behind=ends.behind)],
+            alignment=ends.alignment,
+            shape=bare(Shape, retention_interval=ends.retention),
         )
-        return tables.worth(core, 0, i, bare(_Record, submit=bare(_Record, prompt=Counted(prompt))))
+        return tables.worth(core, 0, i, bare(_Record, submit=bare(_Record, prompt=Counted(ends.prompt))))
 
     return keeps
 
@@ -172,19 +183,17 @@ def _api_keeps(names: Any, kind: str) -> Callable[..., Any]:
     says_what_follows = "tokens_behind" in signature(manager.reachable_block_mask).parameters
     has_use = getattr(manager, "drafts_read_behind", True)
 
-    def keeps(
-        i: Any, b: Any, eagle: Any, alignment: Any, retention: Any, prompt: Any, behind: Any, reach: Any = None
-    ) -> Any:
+    def keeps(i: Any, b: Any, eagle: Any, ends: Ends, reach: Any = None) -> Any:
         first = position(i)
         mask = manager.reachable_block_mask(
             start_block=first,
             end_block=i + 1,
-            alignment_tokens=alignment,
+            alignment_tokens=ends.alignment,
             kv_cache_spec=bare(spec, block_size=b, **({size: reach} if size else {})),
             use_eagle=has_use and bool(eagle),
-            retention_interval=retention,
-            num_prompt_tokens=prompt,
-            **({"tokens_behind": behind} if says_what_follows else {}),
+            retention_interval=ends.retention,
+            num_prompt_tokens=ends.prompt,
+            **({"tokens_behind": ends.behind} if says_what_follows else {}),
         )
         return True if mask is None else mask[0]
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..claims import every, implies, multiples_ordered, same, some
 from ..roles.amounts import ordinary
+from ..roles.hits import Ends
 from ..theorem import Claim, NegativeControl, Theorem
 from .hits import CHUNKED, FULL, MAMBA, SLIDING, Kind, sized, spelt_out
 
@@ -46,9 +47,10 @@ def _exists(kind: Kind, f: Any, v: Any, blocks: Any) -> Any:
     return _wants(kind, f, v, blocks, v.i * v.b + v.b - 1)
 
 
-def _kept(kind: Kind, f: Any, v: Any, alignment: Any, retention: Any, prompt: Any, behind: Any) -> Any:
+def _kept(kind: Kind, f: Any, v: Any, retention: Any) -> Any:
     keeps = getattr(f, f"kept_{kind.name}")
-    return keeps(v.i, v.b, v.eagle, alignment, retention, prompt, behind, *(getattr(v, name) for name in kind.sizes))
+    ends = Ends(v.m * v.b, retention, v.p, v.behind)
+    return keeps(v.i, v.b, v.eagle, ends, *(getattr(v, name) for name in kind.sizes))
 
 
 def _nearest(kind: Kind, v: Any, unit: Any) -> tuple[Any, Any]:
@@ -72,13 +74,7 @@ def _of_interval(kind: Kind, unit: str) -> Claim:
     def claim(f: Any, v: Any) -> list[Any]:
         segment = getattr(v, unit)
         nearest, edge = _nearest(kind, v, segment), _any_multiple(kind, v, segment)
-        if unit == "m":
-            kept = _kept(kind, f, v, v.m * v.b, None, v.p, v.behind)
-            return [
-                implies(_wants(kind, f, v, edge, v.t), kept),
-                implies(kept, some(*(_exists(kind, f, v, one) for one in nearest))),
-            ]
-        kept = _kept(kind, f, v, v.m * v.b, v.s * v.b, v.p, v.behind)
+        kept = _kept(kind, f, v, None if unit == "m" else segment * v.b)
         return [
             implies(_wants(kind, f, v, edge, v.t), kept),
             implies(kept, some(*(_exists(kind, f, v, one) for one in nearest))),
@@ -100,7 +96,7 @@ def _of_replay(kind: Kind) -> Claim:
 
     def claim(f: Any, v: Any) -> list[Any]:
         replay = _replay(kind, v)
-        kept = _kept(kind, f, v, v.m * v.b, 0, v.p, v.behind)
+        kept = _kept(kind, f, v, 0)
         return [implies(_wants(kind, f, v, replay, v.t), kept), implies(kept, _exists(kind, f, v, replay))]
 
     return sized(claim)
@@ -167,8 +163,9 @@ def _keeps(shift: int = 1, more: int = 1) -> Callable[..., Any]:
     """The ends of segments as a formula, for negative controls that get it wrong: with drafts the end of a segment is
     `more` blocks longer and lies `shift` blocks further."""
 
-    def kept(i: Any, b: Any, eagle: Any, alignment: Any, retention: Any, p: Any, behind: Any, w: Any) -> Any:
-        need, per = -(-(w - 1) // b) + (more if eagle else 0), (alignment if retention is None else retention) // b
+    def kept(i: Any, b: Any, eagle: Any, ends: Ends, w: Any) -> Any:
+        need = -(-(w - 1) // b) + (more if eagle else 0)
+        per = (ends.alignment if ends.retention is None else ends.retention) // b
         moved = i - (shift if eagle else 0)
         return some(need >= per, every(moved >= 0, moved % per >= per - need))
 
@@ -178,8 +175,8 @@ def _keeps(shift: int = 1, more: int = 1) -> Callable[..., Any]:
 def _keeps_replay(last: Any) -> Callable[..., Any]:
     """The end of the replay as a formula, with `last` tokens of the prompt left behind it."""
 
-    def kept(i: Any, b: Any, eagle: Any, alignment: Any, retention: Any, p: Any, behind: Any, w: Any) -> Any:
-        edge = (p - last) // alignment * alignment // b
+    def kept(i: Any, b: Any, eagle: Any, ends: Ends, w: Any) -> Any:
+        edge = (ends.prompt - last) // ends.alignment * ends.alignment // b
         return every(edge >= 1, edge + (1 - w) // b <= i, i < edge + (1 if eagle else 0))
 
     return kept
@@ -197,7 +194,7 @@ T10_SPARSE = _sparse(
     SLIDING,
     NegativeControl(
         "the interval is ignored",
-        {"kept_sliding": lambda i, b, e, a, r, p, behind, w: _keeps()(i, b, e, a, None, p, behind, w)},
+        {"kept_sliding": lambda i, b, e, ends, w: _keeps()(i, b, e, ends._replace(retention=None), w)},
     ),
     refuted_on={"vllm==0.23.0": "as T10 and T11"},
 )
@@ -237,7 +234,9 @@ T10_KINDS = (
     _dense(
         "T10.mamba",
         MAMBA,
-        NegativeControl("a state behind the boundary", {"kept_mamba": lambda i, b, e, a, *rest: i % (a // b) == 0}),
+        NegativeControl(
+            "a state behind the boundary", {"kept_mamba": lambda i, b, e, ends: i % (ends.alignment // b) == 0}
+        ),
         refuted_on={"vllm==0.23.0": _WASTE},
     ),
     _sparse(

@@ -8,6 +8,7 @@ import z3
 from blockproof.proofs import roles
 from blockproof.proofs.roles import amounts
 from blockproof.proofs.roles import hits as hit_roles
+from blockproof.proofs.roles.hits import Ends
 from blockproof.proofs.solver import solve
 from blockproof.proofs.symbolic import Run, SymbolicInt, is_plain
 
@@ -66,10 +67,7 @@ def test_a_search_finds_the_longest_hit_that_holds_what_is_read_among_up_to_eigh
                 rng.randint(0, 15),
                 b := rng.randint(1, 5),
                 rng.random() < 0.5,
-                a := rng.randint(1, 4) * b,
-                rng.choice([None, 0, a, 2 * a]),
-                rng.randint(1, 60),
-                b,
+                Ends(a := rng.randint(1, 4) * b, rng.choice([None, 0, a, 2 * a]), rng.randint(1, 60), b),
                 rng.randint(1, 30),
             ),
         ),
@@ -112,8 +110,8 @@ def test_the_mask_of_a_range_is_the_masks_of_its_blocks() -> None:
         spec = bare(SlidingWindowSpec, block_size=b, sliding_window=w)
         asked = (start, end, alignment, spec, eagle, retention, prompt, b if eagle else 1)
         mask = SlidingWindowManager.reachable_block_mask(*asked)
-        behind = b if eagle else 1
-        single = [kept(i, b, eagle, alignment, retention, prompt, behind, w) for i in range(start, end)]
+        ends = Ends(alignment, retention, prompt, b if eagle else 1)
+        single = [kept(i, b, eagle, ends, w) for i in range(start, end)]
         assert single == ([True] * (end - start) if mask is None else mask)
 
 
