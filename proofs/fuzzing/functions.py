@@ -27,6 +27,9 @@ class Drawn:
     """The argument that is wrapped as a `quotients.Divisor`, so it must be positive; empty if none is."""
     assume: tuple[str, ...]
     """Comparisons of the arguments, as source."""
+    loose: bool = False
+    """True if its symbols allow more than there is (quotients of their own, powers of which only bounds are known):
+    what is proved is true all the same, but a counterexample counts only if Python agrees, as it does in a theorem."""
 
 
 class _Draw:
@@ -203,7 +206,7 @@ def _divided(drawn: random.Random, names: tuple[str, ...], body: _Draw, called: 
     text = "\n".join(f"{name} = {body.number(2)}" for name in body.names)
     result = f"{body.atom()} {body.one('//', '%')} {divisor} {body.one('-', '+')} {body.atom()} // {divisor}"
     source = f"{ATTEMPT}\n{called}\ndef f({', '.join(names)}):\n{indent(text, '    ')}\n    return {result}\n"
-    return Drawn(source, names, divisor, _assumed(drawn, names, divisor))
+    return Drawn(source, names, divisor, _assumed(drawn, names, divisor), loose=True)
 
 
 def _deep(drawn: random.Random) -> Drawn:
@@ -215,7 +218,8 @@ def _deep(drawn: random.Random) -> Drawn:
             text = f"abs({text} - {number % 3 + 1})"
         parts.append(f"{text} {drawn.choice(('//', '%'))} c")
     source = f"def f(a, b, c):\n    return {parts[0]} - ({parts[1]})\n"
-    return Drawn(source, NAMES, "c", ("a >= 0", "a <= 3", "b >= 0", "b <= 3", "c >= 1", "c <= 3"))
+    assume = ("a >= 0", "a <= 3", "b >= 0", "b <= 3", "c >= 1", "c <= 3")
+    return Drawn(source, NAMES, "c", assume, loose=True)
 
 
 def _assumed(drawn: random.Random, names: tuple[str, ...], divisor: str) -> tuple[str, ...]:

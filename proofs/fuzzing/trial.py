@@ -204,8 +204,8 @@ def try_drawn(
             failing = next((point for point in points if not holds(claim, point)), None)
             shown = None if failing is None else dict(zip(function.drawn.names, failing, strict=True))
         elif status == "refuted" and (holds(claim, list(values.values())) or not _within(function, values)):
-            if function.drawn.divisor:
-                status = "undecided"  # a quotient of its own is any number between its bounds, and there is one only
+            if drawn.loose:
+                status = "undecided"
             else:
                 shown = values
         tally.statuses[status] += 1

@@ -10,6 +10,7 @@ from blockproof.proofs.theorems import BY_ID, THEOREMS
 SYMBOLIC = [theorem for theorem in THEOREMS if isinstance(theorem, Theorem)]
 IN_WORDS = {"T14", "T25.order"}
 """Tried on every case of a scope: no formula is settled."""
+SOURCE_WIDTH, INDENT = 120, 4
 
 
 @pytest.mark.parametrize("theorem", SYMBOLIC, ids=lambda theorem: theorem.id)
@@ -42,3 +43,16 @@ def test_values_that_a_claim_was_made_with_are_told():
     theorem = BY_ID["T4"]
     assert isinstance(theorem, Theorem)
     assert "where limit = 3" in replace(theorem, claim=made(3)).stated
+
+
+def test_what_is_stated_is_the_same_in_every_run_and_says_what_functions_were_made_with():
+    assert [theorem.id for theorem in THEOREMS if re.search(r" at 0x|<function|<class", theorem.stated)] == []
+    assert "where unit = 'm'" in BY_ID["T10"].stated
+    assert "where unit = 's'" in BY_ID["T10.sparse"].stated
+    assert "reads=lambda f, v, q, t: t == q - 1" in " ".join(BY_ID["T10.mamba"].stated.split())
+
+
+def test_lines_that_are_stated_are_not_longer_than_those_of_the_sources():
+    for theorem in THEOREMS:
+        assert max([0, *map(len, theorem.stated.splitlines())]) <= SOURCE_WIDTH + INDENT, theorem.id
+        assert '"""' not in theorem.stated
