@@ -3,10 +3,11 @@
 Everything here is a pure function of numbers. Lengths are in tokens; a table entry stands for `b`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from . import arith
-from .ops import FULL_FAMILY, SLIDING_FAMILY, Group, Shape
+from .ops import FULL_FAMILY, NULL, SLIDING_FAMILY, Group, Shape
 
 
 class CoreError(Exception):
@@ -20,7 +21,7 @@ def demand(condition: bool, kind: str = "AssertionError") -> None:
 
 
 class Rule:
-    """Full attention, and what the other types have in common with it (core.md §§6, 7)."""
+    """What the types have in common (core.md §§6, 7); where nothing else is said, a query reads all up to itself."""
 
     cacheable = True
     parallel = False  # does a lookup go with context parallelism?
@@ -43,24 +44,24 @@ class Rule:
         return 0
 
     def first(self, length: int) -> int:
-        """The first block that the query behind a hit of so many tokens reads."""
+        """The first block that the query behind so many tokens reads: those before it may be null."""
         return max(0, self.skipped(length)) // self.b
 
     def end(self, length: int) -> int:
-        """The block behind the last one that the hit needs."""
+        """The block behind the last one that a hit of so many tokens needs."""
         return (length + self.behind) // self.b
 
     def required(self, num_tokens: int) -> int:
-        """Number of table entries for so many tokens."""
+        """Table entries for so many tokens."""
         return arith.cdiv(num_tokens, self.b)
 
     def cap(self, lookahead: int = 0) -> int | None:
-        """Most blocks one request holds at once, where that is less than its length (admission gate)."""
+        """Most blocks one request holds at once, where that is less than its length."""
         return None
 
 
 class Full(Rule):
-    """Full attention: a query reads everything up to itself."""
+    """Full attention."""
 
     parallel = True
 
@@ -69,11 +70,11 @@ class Sliding(Rule):
     """Sliding window: a query reads itself and the `w - 1` tokens before it."""
 
     def attends(self, q: int, t: int) -> bool:
-        """The query and the `w - 1` tokens before it."""
+        """The window."""
         return arith.attends_sliding(q, t, self.w)
 
     def skipped(self, c: int) -> int:
-        """The tokens before the window of the query at `c` (T1)."""
+        """What is before the window of the query at `c` (T1)."""
         return arith.skipped_sliding(c, self.w)
 
     def cap(self, lookahead: int = 0) -> int:
@@ -86,11 +87,11 @@ class Chunked(Rule):
     """Attention within chunks of `k` tokens, up to the query."""
 
     def attends(self, q: int, t: int) -> bool:
-        """Up to the query, within its chunk."""
+        """The chunk."""
         return arith.attends_chunked(q, t, self.k)
 
     def skipped(self, c: int) -> int:
-        """The tokens before the chunk of the query at `c` (T2)."""
+        """What is before the chunk of the query at `c` (T2)."""
         return arith.skipped_chunked(c, self.k)
 
     def cap(self, lookahead: int = 0) -> int:
@@ -100,20 +101,17 @@ class Chunked(Rule):
 
 
 class Mamba(Rule):
-    """Mamba layers: a query reads only one state, the one after the last computed token.
+    """Mamba layers: a query reads only one state, the one after the last computed token."""
 
-    Drafts need no block behind a hit: the state there says nothing of the one before it.
-    """
-
-    needs_behind = False
+    needs_behind = False  # the state behind a hit says nothing of the one before it
 
     @property
     def align(self) -> bool:
-        """True if only the running state and the states of drafts are held (mode `align`)."""
+        """True if only the running state and those of drafts are held (mode `align`)."""
         return self.group.mamba_mode == "align"
 
     def attends(self, q: int, t: int) -> bool:
-        """True only for `t == q - 1`: the query reads the state after that token."""
+        """The state after token `t`."""
         return t == q - 1
 
     def skipped(self, c: int) -> int:
@@ -134,11 +132,9 @@ class Cross(Rule):
 
 def rule_for(group: Group, shape: Shape, eagle: bool = False) -> Rule:
     """The rule of a group in a core of this shape."""
-    if group.kind in FULL_FAMILY:
-        return Full(group, shape, eagle)
-    if group.kind in SLIDING_FAMILY:
-        return Sliding(group, shape, eagle)
-    return {"chunked": Chunked, "mamba": Mamba, "cross": Cross}[group.kind](group, shape, eagle)
+    others: dict[str, type[Rule]] = {"chunked": Chunked, "mamba": Mamba, "cross": Cross}
+    kind = Full if group.kind in FULL_FAMILY else Sliding if group.kind in SLIDING_FAMILY else others[group.kind]
+    return kind(group, shape, eagle)
 
 
 def rules_for(shape: Shape) -> list[Rule]:
@@ -146,3 +142,40 @@ def rules_for(shape: Shape) -> list[Rule]:
     flagged = [group.spec for group in shape.groups if group.eagle]
     specs: Sequence[object] = flagged or [group.spec for group in shape.groups if shape.eagle]
     return [rule_for(group, shape, group.spec in specs) for group in shape.groups]
+
+
+class Arrangement(NamedTuple):
+    """What an allocation does to the states of a request in mode align. All are indices of table entries."""
+
+    empty: list[int]  # where a state will be written, and no block is
+    moved: list[int]  # entries whose blocks go there, in this order; the blocks that are missing are new
+    dropped: list[int]  # other entries that become null
+
+
+def arrangement(
+    rule: Rule, table: Sequence[int], first: int, computed: int, main: int, own: Callable[[int], bool]
+) -> Arrangement:
+    """What a step does that begins behind `computed` tokens and ends behind `main`; before entry `first` all is null.
+
+    A state stands for all tokens before it, so few are held: the running one in the entry of the step's last token,
+    those of drafts in the `p` entries behind. Where one is missing a block, that of another entry serves if it is the
+    request's `own` (nobody else holds it or may look it up), even the one the step continues from: it reads before it
+    writes. One entry besides keeps its block, that of the last computed token: others may continue from the state
+    there, a block may end there, and drafts that are rejected may lead back there. So no request ever holds more than
+    2 + p blocks (T15), and nothing is remembered but the table.
+    """
+    running = arith.cdiv(main, rule.b) - 1
+    end, stays = running + 1 + rule.p, arith.cdiv(computed, rule.b) - 1
+    empty = [i for i in range(running, end) if i >= len(table) or table[i] == NULL]
+    moved: list[int] = []
+    dropped: list[int] = []
+    for i in range(first, len(table)) if empty else ():
+        if table[i] != NULL and i != stays and not running <= i < end:
+            (moved if len(moved) < len(empty) and own(table[i]) else dropped).append(i)
+    return Arrangement(empty, moved, dropped)
+
+
+def most_states(rule: Rule, num_tokens: int) -> int:
+    """The most blocks that a request in mode align holds on its way to so many tokens (T16): one stays behind where it
+    goes on to a second block."""
+    return 1 + rule.p + (num_tokens > rule.b)

@@ -11,9 +11,8 @@ from . import arith, legal, lookup, ops
 from .attention import CoreError, demand, rules_for
 from .identity import Identities
 from .ops import NULL, OPERATIONS, Done, Failed, Operation, Outcome, Refused, Shape, Value
-from .requests import Request
 from .snapshot import Labels, Snapshot, event_value
-from .state import Cleared
+from .state import Cleared, Request
 from .tables import BlockIds, Core, Plan, Policy, settled
 
 _METHODS = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name, kind in OPERATIONS.items()}

@@ -1,8 +1,8 @@
 """The identity of a block: the content of its tokens and of everything before them.
 
-An identity here is not a digest. It consists of the parent block's identity, the tokens, and tagged extra keys; two
-identities are the same object exactly if all of this is equal. So if a target's digest depends on less than the
-content, or on more, model and target differ (core.md §3, T22, T23).
+An identity is no digest: two are the same object exactly if the parent block's identity, the tokens and the tagged
+extra keys are equal. So where a core's digest depends on less than the content, or on more, core and model differ
+(core.md §3, T22, T23).
 """
 
 from collections.abc import Sequence
@@ -50,11 +50,9 @@ def extra_keys(submit: Submit, start: int, end: int) -> tuple[ExtraKey, ...]:
     where no row stands, the token is content. The salt is a key of the first block only: all others inherit it.
     """
     adapter: list[ExtraKey] = [("adapter", (submit.adapter, submit.adapter_version))] if submit.adapter else []
-    items: list[ExtraKey] = [
-        ("item", (item.identifier, item.offset - start, item.length))
-        for item in overlapping_items(submit.items, start, end)
-    ]
+    items = overlapping_items(submit.items, start, end)
+    placed: list[ExtraKey] = [("item", (item.identifier, item.offset - start, item.length)) for item in items]
     salt: list[ExtraKey] = [("salt", submit.salt)] if submit.salt and start == 0 else []
     embeds = submit.embeds[start:end] if submit.embeds is not None else ()
     rows = tuple((place, row) for place, row in enumerate(embeds) if row is not None)
-    return (*adapter, *items, *salt, *([("embeds", rows)] if rows else []))
+    return (*adapter, *placed, *salt, *([("embeds", rows)] if rows else []))

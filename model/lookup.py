@@ -32,9 +32,12 @@ def alignment(shape: Shape, rules: Sequence[Rule]) -> int:
     return rules[0].b if len(rules) == 1 else shape.scheduler_block_size
 
 
-def least_behind(rules: Sequence[Rule]) -> int:
-    """Tokens that lie behind every hit: the last one, which is always computed again (T13), or a block for drafts."""
-    return max([1, *(rule.behind for rule in rules)])
+def replay_boundary(rules: Sequence[Rule], unit: int, num_tokens: int) -> int:
+    """Where the hit of a request of so many tokens can end at most (T11); below 1 if it can have none.
+
+    Behind it lie the last token, which is always computed again (T13), or the block that drafts need.
+    """
+    return down(num_tokens - max([1, *(rule.behind for rule in rules)]), unit)
 
 
 def longest_hit(rules: Sequence[Rule], unit: int, num_tokens: int, found: Callable[[int, int], bool]) -> int:
@@ -42,7 +45,7 @@ def longest_hit(rules: Sequence[Rule], unit: int, num_tokens: int, found: Callab
 
     It is a multiple of `unit`, and `found(group, i)` is true for every block `i` that it needs in any group.
     """
-    length = down(num_tokens - least_behind(rules), unit)
+    length = replay_boundary(rules, unit, num_tokens)
     while length > 0 and not all(served(rule, length, partial(found, group)) for group, rule in enumerate(rules)):
         length -= unit
     return max(0, length)
@@ -51,11 +54,6 @@ def longest_hit(rules: Sequence[Rule], unit: int, num_tokens: int, found: Callab
 def served(rule: Rule, length: int, found: Callable[[int], bool]) -> bool:
     """True if one group has every block that a hit of so many tokens needs."""
     return all(found(i) for i in range(rule.first(length), rule.end(length)))
-
-
-def replay_boundary(rules: Sequence[Rule], unit: int, num_prompt_tokens: int) -> int:
-    """Where the hit of an exact replay of the prompt can end at most (T11); below 1 if it can have none."""
-    return down(num_prompt_tokens - least_behind(rules), unit)
 
 
 def worth_registering(rule: Rule, i: int, interval: int, replay: int) -> bool:

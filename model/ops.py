@@ -10,13 +10,10 @@ Units: lengths and counts of tokens are in tokens, ids and counts of blocks in b
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from math import lcm
-from typing import Literal, Protocol, TypeAlias, TypeVar, get_args
-
-from .cause import Cause, cause_of
+from typing import Any, Literal, TypeAlias, get_args
 
 Kind: TypeAlias = Literal["full", "mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross"]
 MambaMode: TypeAlias = Literal["none", "all", "align"]
-T = TypeVar("T")
 Value: TypeAlias = "int | float | str | bool | tuple[Value, ...] | None"
 
 NULL = 0  # id of the null block (core.md §1)
@@ -24,26 +21,18 @@ FULL_FAMILY: frozenset[Kind] = frozenset({"full", "mla", "tq", "sink"})
 SLIDING_FAMILY: frozenset[Kind] = frozenset({"sliding", "sliding_mla"})
 
 
-class _Printer(Protocol):
-    """What Hypothesis and IPython print with."""
-
-    def text(self, text: str, /) -> None:
-        """Print a text as it is."""
-        ...
-
-
 class _Brief:
-    """A dataclass that is printed as the call that makes it, without fields at their default."""
+    """A record that is printed as the call that makes it, without fields at their default."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
         assert is_dataclass(self)
-        changed = ((field, getattr(self, field.name)) for field in fields(self))
-        texts = [f"{field.name}={value!r}" for field, value in changed if value != field.default]
-        return f"{type(self).__name__}({', '.join(texts)})"
+        values = ((field, getattr(self, field.name)) for field in fields(self))
+        shown = ", ".join(f"{field.name}={value!r}" for field, value in values if value != field.default)
+        return f"{type(self).__name__}({shown})"
 
-    def _repr_pretty_(self, printer: _Printer, cycle: bool) -> None:
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # what Hypothesis and IPython call
         printer.text(repr(self))
 
 
@@ -258,10 +247,10 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The call raised an exception whose first built-in class has this name. Its cause takes no part in comparisons."""
+    """The call raised an exception whose first built-in class has this name."""
 
     error: str
-    cause: Cause | None = field(default=None, compare=False, repr=False)
+    cause: Any = field(default=None, compare=False, repr=False)  # what else is known of the exception; no rule reads it
 
 
 Outcome: TypeAlias = Done | Refused | Failed
@@ -271,8 +260,3 @@ OUTCOMES: Mapping[str, type[Outcome]] = {kind.__name__: kind for kind in get_arg
 def error_kind(error: BaseException) -> str:
     """Name of the first built-in class of an exception: `ValueError` for every subclass of it."""
     return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == "builtins")
-
-
-def failed(error: BaseException) -> Failed:
-    """The outcome of a call that raised this exception, with its cause. To be called where the exception is caught."""
-    return Failed(error_kind(error), cause_of(error))

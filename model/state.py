@@ -1,18 +1,43 @@
-"""The pool: which block is held by whom, in which order free blocks are reused, and what content each block has.
+"""What a core knows: of each request its tokens and how far they are computed; of the pool which block is held by whom,
+in which order free blocks are reused, and what content each block has.
 
 Nothing is stored that follows from something else: a block's reference count is the number of places that hold it, a
 block is free if nothing holds it, and the free queue is the free blocks in the order in which they were freed.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from .attention import demand
 from .identity import ExtraKey, Identity
-from .ops import NULL
+from .ops import NULL, Submit
 
-Key: TypeAlias = tuple[int, Identity]
-"""A group and the content of a block: what a lookup asks for."""
+Key: TypeAlias = tuple[int, Identity]  # a group and the content of a block: what a lookup asks for
+
+
+@dataclass
+class Request:
+    """A request between its submission and its end. All lengths in tokens."""
+
+    submit: Submit
+    tokens: list[int]
+    computed: int = 0  # tokens whose keys and values are in the cache, including drafts not accepted or rejected yet
+    scheduled: int = 0  # tokens of the step that was allocated and has not run yet
+    arriving: bool = False  # external tokens are being loaded; nothing else happens to the request meanwhile
+    preemptions: int = 0
+    hit: tuple[int, list[list[int]]] | None = None  # tokens and block ids per group of the last lookup
+    chain: list[Identity] = field(default_factory=list)  # content of the full hash blocks, in order
+
+    @property
+    def lead(self) -> int:
+        """Tokens that have been computed or sampled, but are not known yet."""
+        return max(0, self.computed + 1 - len(self.tokens))
+
+    @property
+    def drafts(self) -> int:
+        """Computed positions whose tokens are not known yet: what a `Reject` may take back."""
+        return max(0, self.computed - len(self.tokens))
 
 
 class Stored(NamedTuple):
@@ -68,7 +93,7 @@ class State:
         return counts
 
     def queue(self, counts: Sequence[int] = ()) -> list[int]:
-        """The free queue, the next block to be reused in front (core.md §2). `counts`: reference counts, if known."""
+        """The free queue, the next block to be reused in front (core.md §2). `counts`: references, if known."""
         counts = counts or self.references()
         free = [block for block in range(1, self.num_blocks) if not counts[block]]
         free.sort(key=self._let_go_at.__getitem__)
@@ -79,10 +104,7 @@ class State:
         return self.references().count(0) - 1
 
     def take(self, count: int) -> list[int]:
-        """The next `count` blocks to be reused. They lose their identity, and the caller holds them from now on.
-
-        ValueError if fewer are free.
-        """
+        """The next `count` blocks to be reused; they lose their identity. ValueError if fewer are free."""
         queue = self.queue() if count else []
         demand(0 <= count <= len(queue), "ValueError")
         for block in queue[:count]:

@@ -10,12 +10,10 @@ from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 from . import arith, lookup, ops
-from .attention import Mamba, Rule, demand
+from .attention import Mamba, Rule, arrangement, demand, most_states
 from .identity import ExtraKey, Identity, extra_keys
 from .ops import FULL_FAMILY, NULL, SLIDING_FAMILY, Shape
-from .requests import Request
-from .state import Key, State, Stored
-from .states import arrangement, most_states
+from .state import Key, Request, State, Stored
 
 BlockIds: TypeAlias = list[list[int]]  # per group
 UNKNOWN = -1  # stands for a block that an allocation is about to take
@@ -245,7 +243,7 @@ def states(core: Core, group: int, plan: Plan, counts: list[int], capped: bool) 
         plan.main,
         lambda block: is_own(core, block, counts),
     )
-    return arriving + arranged.new + candidates(table, counts)
+    return arriving + len(arranged.empty) - len(arranged.moved) + candidates(table, counts)
 
 
 def extend_states(core: Core, group: int, plan: Plan, table: list[int]) -> None:

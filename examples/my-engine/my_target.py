@@ -2,8 +2,9 @@
 
 from typing import get_args
 
+from blockproof.fuzz.findings.cause import failed
 from blockproof.model import ops
-from blockproof.model.ops import Done, Failed, Kind, Refused, failed
+from blockproof.model.ops import Done, Failed, Kind, Refused
 from blockproof.model.snapshot import Labels, Snapshot
 from my_engine import KVCache
 

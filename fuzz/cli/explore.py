@@ -113,7 +113,7 @@ def _trace(done: "Exploration", scope: "Scope", out: Path) -> Path:
 def _document(done: "Exploration", traces: dict[str, str]) -> dict[str, Any]:
     document: dict[str, Any] = {**asdict(done), "passed": done.passed}
     if done.finding is not None:
-        from ...model.wire import to_json
+        from ..findings.ops_json import to_json
 
         document["finding"] = {
             "properties": done.finding.names,

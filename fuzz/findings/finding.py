@@ -3,9 +3,9 @@
 import re
 from dataclasses import dataclass, field, replace
 
-from ...model.cause import Cause
 from ...model.ops import Failed, Operation, Outcome, Shape
-from ...model.wire import to_json
+from .cause import Cause
+from .ops_json import to_json
 from .oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW, TARGET
 from .words import cause_lines, operation_text, outcome_text
 

@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 from difflib import SequenceMatcher, get_close_matches
 
-from ...model.cause import Cause
 from ...model.ops import Done, Failed, Group, Operation, Outcome, Shape
+from .cause import Cause
 
 
 def operation_text(operation: Operation) -> str:

@@ -15,7 +15,7 @@ from typing import Generic, NamedTuple, TypeVar, cast
 
 from ...model.ops import Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
-from ...model.wire import to_json
+from ..findings.ops_json import to_json
 from ..targets.base import TargetLostError, TargetUnavailableError
 from .process import Launch, Limits, Process
 from .wire import Notes, answer_of, answers_of, line_of, lost_of, message_of

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ...model.cause import Cause
+from ..findings.cause import Cause
 from ..targets.base import TargetLostError, TargetUnavailableError
 from .wire import MAX_LINE
 

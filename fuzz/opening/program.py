@@ -15,7 +15,7 @@ from typing import Any
 
 from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
-from ...model.wire import outcome_from_json
+from ..findings.ops_json import outcome_from_json
 from ..targets.base import TargetUnavailableError
 from ..targets.declarations import problem_with_names, problem_with_sizes
 from .child import Served, TargetInChild

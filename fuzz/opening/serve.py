@@ -13,7 +13,7 @@ import sys
 import threading
 from typing import Any
 
-from ...model.wire import operation_from_json, shape_from_json
+from ..findings.ops_json import operation_from_json, shape_from_json
 from ..targets.answers import outcome_and_snapshot, raised_by_target
 from ..targets.base import TargetLostError, TargetUnavailableError, block_sizes_of, hidden_fields, lacking, losing
 from .targets import open_calculator_here, open_here

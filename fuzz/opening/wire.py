@@ -18,11 +18,11 @@ import json
 from collections.abc import Mapping
 from typing import TypeAlias, cast
 
-from ...model.cause import Cause
 from ...model.ops import Done, Failed, Outcome, Refused, Value
 from ...model.snapshot import Snapshot
-from ...model.wire import cause_from_json, outcome_from_json, to_json
+from ..findings.cause import Cause
 from ..findings.finding import LOST
+from ..findings.ops_json import cause_from_json, outcome_from_json, to_json
 from ..targets.base import Target, TargetLostError, hidden_fields
 
 MAX_LINE = 1 << 28

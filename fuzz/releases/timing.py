@@ -15,9 +15,9 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from ...model.wire import to_json
 from ..adapters import family_of
 from ..findings.finding import Trace
+from ..findings.ops_json import to_json
 from ..opening.child import Place, environment_of
 from ..opening.program import is_program
 from ..opening.targets import interpreter_of

@@ -11,7 +11,7 @@ import sys
 import time
 
 from ...model.ops import Operation, Shape
-from ...model.wire import operation_from_json, shape_from_json
+from ..findings.ops_json import operation_from_json, shape_from_json
 from ..opening.targets import open_here
 from ..targets.base import Target
 

@@ -3,7 +3,7 @@
 import re
 
 from ...model.ops import Allocate, Failed, Operation, Outcome
-from ...model.scene import Scene
+from ..workload.scene import Scene
 
 MAX_LENGTH = 120
 """Longest cause in characters."""

@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from ...model.cause import cause_of
 from ...model.ops import Done, Failed, Operation, Outcome, Shape
-from ...model.scene import Scene
 from ...model.snapshot import Snapshot
+from ..findings.cause import cause_of
 from ..findings.difference import difference
 from ..findings.finding import CORRUPTION, Finding, Trace
 from ..findings.oracle_names import CONTRACT, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
@@ -32,6 +31,7 @@ from ..targets.base import (
     lacking,
     losing,
 )
+from ..workload.scene import Scene
 from .causes import why_failed, why_not_done
 from .judging import USUAL, Judging
 

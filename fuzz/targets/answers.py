@@ -6,9 +6,9 @@ In lockstep an answer is checked only if it differs from the model's: one that i
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from ...model.cause import cause_of
 from ...model.ops import Done, Failed, Outcome, Refused
 from ...model.snapshot import Snapshot
+from ..findings.cause import cause_of
 from .base import TargetLostError
 
 Check: TypeAlias = Callable[[object], bool]

@@ -8,9 +8,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from ...model.cause import Cause
 from ...model.ops import Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
+from ..findings.cause import Cause
 from .adapting import adapted as adapted
 from .adapting import adapted_shape as adapted_shape
 from .declarations import problem_with_names, problem_with_sizes, with_implied

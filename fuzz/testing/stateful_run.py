@@ -13,17 +13,16 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hypothesis.strategies import SearchStrategy
 
 from ...model.ops import Operation, Shape
-from ...model.requests import Request
-from ...model.scene import Scene
+from ...model.state import Request
 from ..engines.failing import Tested, failure
-from ..findings.oracle_names import LIVENESS, LOCKSTEP
+from ..findings.oracle_names import LIVENESS
 from ..opening.given import Given, opened
 from ..opening.memories import memory_named
 from ..opening.oracles import suited_to
 from ..runs.judging import Judging
 from ..runs.open_run import open_run, usable
 from ..runs.run import Run
-from ..workload.bounds import draftable
+from ..workload.scene import Scene
 from .stateful_strategies import buildable_shapes, of_machine
 
 
@@ -126,12 +125,6 @@ class MachineRun(RuleBasedStateMachine):
     def has(self, *names: str) -> bool:
         """True if the target has all of this (names of `declarations.LACKS`)."""
         return self.run.lacks.isdisjoint(names)
-
-    def draftable(self, drafts: int) -> int:
-        """So many drafts, or as many as a step may have; without lockstep no more than any scheduler makes."""
-        if not self.has("drafts"):
-            return 0
-        return drafts if LOCKSTEP in self.run.oracles else draftable(self.run.shape, drafts)
 
     def ask(self, operation: Operation) -> bool:
         """Ask the core for an operation, as far as it has an equivalent. False if the run is over now."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...model.ops import Failed
-from ...model.wire import to_json
 from ..findings.finding import Finding, Trace
+from ..findings.ops_json import to_json
 from ..findings.oracle_names import LIVENESS, LOCKSTEP
 from ..findings.words import outcome_text, plural, shape_text
 from ..oracles.liveness import is_script

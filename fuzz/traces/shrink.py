@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from ...model.core import Model
 from ...model.ops import Done, Shape
-from ...model.wire import to_json
 from ..findings.finding import Finding, Trace
+from ..findings.ops_json import to_json
 from ..oracles.liveness import simpler_scripts
 from ..runs.judging import USUAL, Judging
 from ..targets.base import Target, adapted_shape, block_sizes_of, lacking

@@ -11,10 +11,10 @@ from typing import Annotated
 
 import msgspec
 
-from ...model.cause import Cause
 from ...model.ops import FULL_FAMILY, Operation, Shape
-from ...model.wire import operation_from_json, shape_from_json, to_json
+from ..findings.cause import Cause
 from ..findings.finding import Finding, Trace
+from ..findings.ops_json import operation_from_json, shape_from_json, to_json
 from ..findings.oracle_names import ADDITIONS, EVERY
 from .files import MAX_FILE_BYTES, Form, TraceError, decode, envelope, read_file, write_file
 

@@ -1,8 +1,8 @@
 """What a scheduler may ask for in the present state: rules that every generator of operations shares."""
 
 from ...model.ops import Group, Item, Shape
-from ...model.requests import Request
-from ...model.scene import Scene
+from ...model.state import Request
+from .scene import Scene
 
 
 def tokens_of(number: int, count: int, size: int) -> tuple[int, ...]:
@@ -32,10 +32,12 @@ def without_rows(prompt: tuple[int, ...], embeds: tuple[int | None, ...] | None)
     return tuple(token if row is None else 0 for token, row in zip(prompt, embeds, strict=True)) if embeds else prompt
 
 
-def draftable(shape: Shape, most: int) -> int:
-    """Drafts that a step may have, at most `most`: schedulers do not draft more than Mamba layers have states for, and
-    in mode align not so many that a token and its drafts fill more than a block."""
-    return min([most, *(states_for_drafts(group) for group in shape.groups if group.kind == "mamba")])
+def draftable(shape: Shape, most: int, known: int = 1) -> int:
+    """Drafts that a step may have behind so many known tokens, at most `most`: schedulers do not draft more than Mamba
+    layers have states for, one for each token of a step with drafts but the first, and in mode align not so many that
+    the step fills more than a block."""
+    states = (states_for_drafts(group) + 1 - known for group in shape.groups if group.kind == "mamba")
+    return max(0, min([most, *states]))
 
 
 def states_for_drafts(group: Group) -> int:
@@ -67,14 +69,20 @@ def sampled_by_step(request: Request, rejected: int, max_model_len: int) -> int:
     return max(0, min(end + 1 - known, max_model_len - known))
 
 
+def may_go_ahead(request: Request, shape: Shape) -> bool:
+    """True if the news of the step that runs may come later: states are kept of one step without news, not of two."""
+    return not (keeps_states(shape) and request.lead)
+
+
 def sampled_late(request: Request, max_model_len: int) -> int:
     """Tokens that were sampled before and are not known yet."""
     return min(request.lead, max_model_len - len(request.tokens))
 
 
-def new_tokens_for(request: Request, start: int, budget: int, drafts: int, max_model_len: int) -> int:
+def new_tokens_for(request: Request, start: int, budget: int, drafts: int, shape: Shape) -> int:
     """Tokens that a step behind the first `start` ones asks for: all known ones that the budget has room for, else the
-    next one; then `drafts`, if no known token is left."""
+    next one; then, if no known token is left, up to `drafts` drafts, as many as the step may have."""
     wanted = max(len(request.tokens) - start, 1)
     new = min(budget, wanted)
-    return max(0, min(new + (drafts if new == wanted else 0), max_model_len - start))
+    behind = draftable(shape, drafts, new) if new == wanted else 0
+    return max(0, min(new + behind, shape.max_model_len - start))

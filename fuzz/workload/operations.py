@@ -11,8 +11,7 @@ from typing import TypeAlias
 
 from ...model import ops
 from ...model.ops import Operation, Shape
-from ...model.requests import Request
-from ...model.scene import Scene
+from ...model.state import Request
 from .bounds import (
     FIRST_ITEMS,
     ITEMS,
@@ -27,6 +26,7 @@ from .bounds import (
     without_rows,
 )
 from .draw import Draw
+from .scene import Scene
 
 Action: TypeAlias = Callable[[Scene], Operation | None]
 

@@ -11,8 +11,7 @@ from typing import Any
 from ...model import ops
 from ...model.core import Model
 from ...model.ops import Done, Operation, Refused
-from ...model.requests import Request
-from ...model.state import Cleared, Key, Removed
+from ...model.state import Cleared, Key, Removed, Request
 from .contents import Contents
 from .core_look import CoreLook, UnreadableError
 from .core_side import REFUSED, Answer, CoreSide

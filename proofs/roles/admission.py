@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from ...model import core, tables
 from ...model.ops import Allocate
-from ...model.requests import Request
+from ...model.state import Request
 from ..symbolic_builtins import Counted
 from ..symbolic_table import SymbolicTable, count
 from .bare import bare

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from ...model import core, legal, ops, tables
-from ...model.requests import Request
+from ...model.state import Request
 from ..invariants import moves
 from ..symbolic_builtins import Counted
 from .bare import bare

@@ -9,12 +9,12 @@ import subprocess
 import sys
 from dataclasses import MISSING, fields
 
+from blockproof.fuzz.findings.cause import Cause, Frame
 from blockproof.fuzz.releases.versions import releases_between
 from blockproof.fuzz.traces import trace_file
 from blockproof.fuzz.traces.files import MAX_FILE_BYTES
 from blockproof.fuzz.workload.shapes import ATTENTION
 from blockproof.model import ops
-from blockproof.model.cause import Cause, Frame
 from blockproof.model.ops import OPERATIONS, Group, Shape
 from blockproof.proofs.theorems import THEOREMS
 

@@ -1,4 +1,4 @@
-"""The examples in the model's docstrings are true."""
+"""The examples in docstrings are true."""
 
 import doctest
 import importlib
@@ -8,6 +8,7 @@ import blockproof.model
 import pytest
 
 MODULES = sorted(f"blockproof.model.{module.name}" for module in pkgutil.iter_modules(blockproof.model.__path__))
+MODULES += ["blockproof.fuzz.findings.ops_json"]
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -18,8 +18,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from ....model import ops
-from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, failed
+from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape
 from ....model.snapshot import Snapshot
+from ...findings.cause import failed
 from ...targets.base import TargetLostError
 from .engine import Core, Engine
 from .observe import Observer

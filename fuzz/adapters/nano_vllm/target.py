@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from typing import Any, get_args
 
 from ....model import ops
-from ....model.ops import Done, Failed, Kind, Operation, Outcome, Refused, Shape, failed
+from ....model.ops import Done, Failed, Kind, Operation, Outcome, Refused, Shape
 from ....model.snapshot import Labels, Snapshot
+from ...findings.cause import failed
 from .engine import Engine
 
 HIDES = frozenset({"usage", "registered", "num_identities", "events", "new_block_ids", "stats"})

@@ -21,9 +21,9 @@ from typing import Any
 
 from ....model import ops
 from ....model.arith import cdiv
-from ....model.cause import cause_of
-from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Value, failed
+from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Value
 from ....model.snapshot import Snapshot
+from ...findings.cause import cause_of, failed
 from ...targets.base import TargetLostError
 from .engine import Cache, Engine
 from .observe import Observer

@@ -9,7 +9,7 @@ from typing import Any
 from ....model import arith, lookup
 from ....model.attention import Chunked, CoreError, Rule, Sliding
 from ....model.identity import extra_keys
-from ....model.requests import Request
+from ....model.state import Request
 from ....model.tables import (
     Core,
     Plan,

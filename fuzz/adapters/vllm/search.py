@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 from ....model.arith import cdiv, down
 from ....model.attention import Chunked, Mamba, Rule, Sliding, demand
 from ....model.ops import NULL
-from ....model.requests import Request
+from ....model.state import Request
 from ....model.tables import BlockIds, Core
 from ....model.tables import hit as longest_hit
 

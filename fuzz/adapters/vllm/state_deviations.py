@@ -3,9 +3,8 @@
 from collections.abc import Collection
 
 from ....model import arith
-from ....model.attention import Mamba
+from ....model.attention import Arrangement, Mamba, arrangement
 from ....model.ops import NULL
-from ....model.states import Arrangement, arrangement
 from ....model.tables import Core, Plan, candidates, extend_states, is_own, states
 from ...targets.deviations import Deviation, Note
 

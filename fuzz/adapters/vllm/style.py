@@ -8,9 +8,9 @@ from contextlib import redirect_stdout
 from typing import Any
 
 from ....model import ops
-from ....model.cause import cause_of
 from ....model.ops import Operation, Outcome, Shape
 from ....model.snapshot import Snapshot
+from ...findings.cause import cause_of, failed
 from ...targets.base import TargetLostError
 from .binding import Binding
 from .calculator import answer
@@ -82,7 +82,7 @@ class VllmStyleTarget:
                 self._manager = self._binding.manager(shape)
                 self._hasher = self._binding.block_hasher(shape) if shape.caching else None
         except Exception as error:
-            return ops.failed(error), None
+            return failed(error), None
         self._pool = self._manager.block_pool
         self.hides = self._called.hides(self._manager)
         self._observer = Observer(self._manager, self._adapters, self.hides)
@@ -94,7 +94,7 @@ class VllmStyleTarget:
         try:
             outcome = _HANDLERS[type(operation)](self, operation)
         except Exception as error:
-            outcome = ops.failed(error)
+            outcome = failed(error)
         return outcome, self._look()
 
     def close(self) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection
 
 from ....model import ops
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape
-from ....model.scene import Scene
 from ....model.snapshot import Snapshot
 from ...findings.difference import difference
+from ...workload.scene import Scene
 from .hits import Hits
 from .moves import Move, check_not_held, check_same_content, move_of
 from .pool import check_conserved, check_failure, check_null_untouched, check_order, check_refusal

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ....model.ops import Operation, Outcome, Shape
-from ....model.scene import Scene
 from ...findings.finding import Finding, Trace
 from ...targets.base import Target
+from ...workload.scene import Scene
 
 
 class DrivenRun(Protocol):

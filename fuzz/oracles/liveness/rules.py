@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from ....model.attention import Mamba
 from ....model.ops import NULL
-from ....model.scene import Scene
+from ...workload.scene import Scene
 from .bounds import Bounds
 
 PROPERTIES: Mapping[str, str] = MappingProxyType(

@@ -16,7 +16,7 @@ from functools import partial
 
 from ....model import arith
 from ....model.ops import NULL, Advance, Allocate, Done, Failed, Free, Lookup, Operation, Preempt, StepStart, Submit
-from ....model.requests import Request
+from ....model.state import Request
 from ...findings.finding import Finding
 from ...targets.base import adapted, hidden_fields, lacking
 from .bounds import Bounds

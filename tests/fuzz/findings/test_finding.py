@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from blockproof.fuzz.findings.cause import Cause, Frame
 from blockproof.fuzz.findings.finding import Finding, problem_of
 from blockproof.fuzz.findings.oracle_names import CONTRACT, DIFFERENCE, SHADOW, TARGET
-from blockproof.model.cause import Cause, Frame
 from blockproof.model.ops import Allocate, Done, Failed, Refused
 
 STEP = Allocate("a", 3)

@@ -266,7 +266,7 @@ def test_the_page_shows_lines_that_are_spoken(program):
     assert len(lines) >= 6
     asked = [json.loads(line[2:]) for line in lines if line.startswith("> ")]
     answers = [line[2:].encode() for line in lines if line.startswith("< ")]
-    from blockproof.model.wire import operation_from_json, shape_from_json
+    from blockproof.fuzz.findings.ops_json import operation_from_json, shape_from_json
 
     for message in asked:
         ((kind, document),) = message.items()

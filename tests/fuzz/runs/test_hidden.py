@@ -3,6 +3,7 @@
 import pytest
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.findings.cause import failed
 from blockproof.fuzz.findings.oracle_names import LOCKSTEP, MODEL_FREE, ORACLES
 from blockproof.fuzz.opening.oracles import suited_and_why, suited_to, suited_when_asked
 from blockproof.fuzz.opening.targets import open_target
@@ -12,7 +13,7 @@ from blockproof.fuzz.runs.open_run import open_run
 from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.shapes import draw_shape
 from blockproof.model.core import Model
-from blockproof.model.ops import Allocate, Done, Failed, Refused, Shape, Submit, TakeEvents, TakeStats, failed
+from blockproof.model.ops import Allocate, Done, Failed, Refused, Shape, Submit, TakeEvents, TakeStats
 
 HIDDEN = {"usage": 0.0, "events": (), "stats": None, "num_identities": 0, "new_block_ids": None, "registered": None}
 """Fields that the target hides, with their empty values; None: one for each group."""

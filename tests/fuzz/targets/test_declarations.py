@@ -8,6 +8,7 @@ from dataclasses import MISSING, fields, replace
 import pytest
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.findings.ops_json import to_json
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.liveness import draw_script
@@ -30,7 +31,6 @@ from blockproof.model import ops
 from blockproof.model.core import Model
 from blockproof.model.ops import OPERATIONS, Done, Group, Shape
 from blockproof.model.snapshot import Snapshot
-from blockproof.model.wire import to_json
 
 EVERY_CORE_HAS = {"Submit", "Allocate", "Advance", "Free", "Shape.groups", "Shape.num_blocks", "Shape.max_model_len"}
 EVERY_CORE_HAS |= {"Advance.sampled", "Group.kind"}

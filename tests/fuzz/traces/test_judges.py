@@ -1,6 +1,7 @@
 """Who judges a trace that is replayed, and what is told of traces that have no model."""
 
 import pytest
+from blockproof.fuzz.findings.cause import failed
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import CONTRACT, DIFFERENCE, LOCKSTEP, MODEL_FREE, ORACLES, SHADOW
 from blockproof.fuzz.opening.targets import open_target
@@ -8,7 +9,7 @@ from blockproof.fuzz.traces.judges import judges_for
 from blockproof.fuzz.traces.replayed import replayed
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile
 from blockproof.model.core import Model
-from blockproof.model.ops import Advance, Allocate, Done, Failed, Free, Group, Shape, StepStart, Submit, failed
+from blockproof.model.ops import Advance, Allocate, Done, Failed, Free, Group, Shape, StepStart, Submit
 
 SHAPE = Shape((Group("full", 2),), 9, 8, hash_block_size=2, scheduler_block_size=2, max_num_batched_tokens=8)
 WITHOUT_CORE = Shape((Group("full", 2),), 9, 8, hash_block_size=1, scheduler_block_size=2, max_num_batched_tokens=8)

@@ -6,6 +6,7 @@ The targets are the model itself with one rule broken, so that what is found is 
 from typing import Any
 
 import pytest
+from blockproof.fuzz.findings.cause import failed
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.traces.replay import replay
@@ -28,7 +29,6 @@ from blockproof.model.ops import (
     Shape,
     StepStart,
     Submit,
-    failed,
 )
 from blockproof.model.snapshot import Snapshot
 from blockproof.model.tables import Policy, give_back

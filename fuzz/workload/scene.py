@@ -6,8 +6,8 @@ The model is a scene. In a model-free run the scene is made of the core's answer
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from .ops import Operation, Outcome, Shape
-from .requests import Request
+from ...model.ops import Operation, Outcome, Shape
+from ...model.state import Request
 
 
 class Holdings(Protocol):

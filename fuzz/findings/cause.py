@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from os.path import basename
 
+from ...model.ops import Failed, error_kind
+
 MAX_MESSAGE = 300
 CORE_FRAMES = 2
 """How many places of the core are kept of an exception."""
@@ -52,3 +54,8 @@ def cause_of(error: BaseException, skip: int = 0) -> Cause:
         for i, (code, line) in enumerate(kept)
     )
     return Cause(type(error).__name__, message, tuple(frames))
+
+
+def failed(error: BaseException) -> Failed:
+    """The outcome of a call that raised this exception, with its cause. To be called where the exception is caught."""
+    return Failed(error_kind(error), cause_of(error))

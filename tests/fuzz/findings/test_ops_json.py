@@ -5,6 +5,8 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
+from blockproof.fuzz.findings.cause import failed
+from blockproof.fuzz.findings.ops_json import operation_from_json, outcome_from_json, shape_from_json, to_json
 from blockproof.model.ops import (
     OPERATIONS,
     OUTCOMES,
@@ -21,9 +23,7 @@ from blockproof.model.ops import (
     Shape,
     Submit,
     error_kind,
-    failed,
 )
-from blockproof.model.wire import operation_from_json, outcome_from_json, shape_from_json, to_json
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -236,7 +236,7 @@ def test_a_failure_keeps_type_message_and_innermost_places_of_core_and_adapter()
     cause = raised_by(core_that(Unspeakable())).cause
     assert (cause.type, cause.message) == ("Unspeakable", "(no message: its text raised ValueError)")
     adapter, *core = cause.frames
-    assert (adapter.file, adapter.function, adapter.adapter) == ("test_json.py", "raised_by", True)
+    assert (adapter.file, adapter.function, adapter.adapter) == ("test_ops_json.py", "raised_by", True)
     assert [(frame.file, frame.line, frame.function) for frame in core] == [
         ("core.py", 3, "middle"),
         ("core.py", 2, "inner"),

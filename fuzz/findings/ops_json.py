@@ -5,14 +5,17 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
+from ...model.ops import OPERATIONS, OUTCOMES, Done, Failed, Group, Item, Operation, Outcome, Shape, Value
 from .cause import Cause, Frame
-from .ops import OPERATIONS, OUTCOMES, Done, Group, Item, Operation, Outcome, Shape, Value
 
 T = TypeVar("T")
 
 Record: TypeAlias = Group | Shape | Item | Operation | Frame | Cause | Outcome
 _RECORDS: tuple[type[Record], ...] = (Group, Shape, Item, Frame, Cause, *OPERATIONS.values(), *OUTCOMES.values())
-_HINTS: Mapping[object, Mapping[str, object]] = {kind: get_type_hints(kind) for kind in _RECORDS}
+_HINTS: Mapping[object, Mapping[str, object]] = {
+    **{kind: get_type_hints(kind) for kind in _RECORDS},
+    Failed: {"error": str, "cause": Cause | None},
+}
 _REQUIRED: Mapping[object, list[str]] = {
     kind: [field.name for field in fields(kind) if field.default is MISSING] for kind in _RECORDS
 }
