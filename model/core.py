@@ -124,7 +124,7 @@ class Model(Core):
         """Give every hash block that has become full its identity. Returns how many are full now."""
         size, chain = self.shape.hash_block_size, request.chain.copy()
         for start in range(len(chain) * size, len(request.tokens) - size + 1 if self.shape.caching else 0, size):
-            keys = self.policy.content_keys(request, start, start + size)
+            keys = self.policy.content_keys(request.submit, start, start + size)
             chain.append(self.identities(chain[-1] if chain else None, request.tokens[start : start + size], keys))
         request.chain = chain
         return len(chain)

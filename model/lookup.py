@@ -40,7 +40,7 @@ def replay_boundary(rules: Sequence[Rule], unit: int, num_tokens: int) -> int:
     return down(num_tokens - max([1, *(rule.behind for rule in rules)]), unit)
 
 
-def longest_hit(rules: Sequence[Rule], unit: int, num_tokens: int, found: Callable[[int, int], bool]) -> int:
+def longest_hit(rules: Sequence[Rule], unit: int, num_tokens: int, found: Callable[[int, int], int]) -> int:
     """Tokens of the longest hit in a request of so many tokens, 0 if there is none (T14).
 
     It is a multiple of `unit`, and `found(group, i)` is true for every block `i` that it needs in any group.
@@ -51,7 +51,7 @@ def longest_hit(rules: Sequence[Rule], unit: int, num_tokens: int, found: Callab
     return max(0, length)
 
 
-def served(rule: Rule, length: int, found: Callable[[int], bool]) -> bool:
+def served(rule: Rule, length: int, found: Callable[[int], int]) -> bool:
     """True if one group has every block that a hit of so many tokens needs."""
     return all(found(i) for i in range(rule.first(length), rule.end(length)))
 

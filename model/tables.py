@@ -10,7 +10,7 @@ from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
 from . import arith, lookup, ops
-from .attention import Mamba, Rule, arrangement, demand, most_states
+from .attention import Arrangement, Mamba, Rule, arrangement, demand, most_states
 from .identity import ExtraKey, Identity, extra_keys
 from .ops import FULL_FAMILY, NULL, SLIDING_FAMILY, Shape
 from .state import Key, Request, State, Stored
@@ -48,13 +48,13 @@ class Core:
         self.new_block_ids: BlockIds = [[] for _ in shape.groups]
 
     def identity(self, request: Request, group: int, i: int) -> Identity:
-        """The identity of block `i` of the request's table: the content up to the block's end."""
+        """The content up to the end of block `i` of the request's table."""
         return request.chain[(i + 1) * self.rules[group].b // self.shape.hash_block_size - 1]
 
-    def cached(self, request: Request, group: int, i: int, earliest: Mapping[Key, int]) -> int | None:
-        """The block that is registered for the content of block `i` of the request's table; None if there is none."""
+    def cached(self, request: Request, group: int, i: int, earliest: Mapping[Key, int]) -> int:
+        """The block that is registered for the content of block `i` of the request's table; null if there is none."""
         known = (i + 1) * self.rules[group].b <= len(request.chain) * self.shape.hash_block_size
-        return earliest.get((group, self.identity(request, group, i))) if known else None
+        return earliest.get((group, self.identity(request, group, i)), NULL) if known else NULL
 
     def required(self, group: int, plan: Plan) -> int:
         """Table entries after the allocation; cross attention is sized by the encoder's tokens (core.md §9)."""
@@ -67,10 +67,6 @@ class Core:
         counts = self.state.references()
         return sum([self.policy.predicted(self, group, plan, counts, capped) for group in range(len(self.rules))])
 
-    def skipped_blocks(self, group: int, settled: int) -> int:
-        """Leading table entries that no query behind the settled tokens reads."""
-        return max(0, self.rules[group].skipped(settled)) // self.rules[group].b
-
     def begun(self, group: int, plan: Plan) -> tuple[list[int], int]:
         """The table before the step, with the hit, and how many blocks the external tokens still need."""
         name, rule = plan.op.request, self.rules[group]
@@ -78,29 +74,24 @@ class Core:
         if name in self.registered[group] or not rule.cacheable or not (any(plan.hit) or plan.op.external):
             return table, 0
         demand(not table)
-        skipped, external = self.skipped_blocks(group, plan.settled), plan.op.external
+        skipped, external = rule.first(plan.settled), plan.op.external
         if skipped:
             external = min(external, plan.total - rule.skipped(plan.settled))
         start = [NULL] * skipped + plan.hit[group][skipped:]
         return start, arith.cdiv(plan.total, rule.b) - len(start) if external else 0
 
     def attach(self, group: int, plan: Plan) -> int:
-        """The hit becomes the start of the table (`allocate_new_computed_blocks`).
-
-        Returns how many blocks the external tokens still need.
-        """
+        """The hit becomes the start of the table. Returns how many blocks the external tokens still need."""
         name = plan.op.request
         if name in self.registered[group] or not self.rules[group].cacheable:
             return 0
-        demand(self.shape.caching or not any(plan.hit[group]))
         self.state.tables[group][name], missing = self.begun(group, plan)
         self.registered[group][name] = len(self.state.tables[group][name])
         return missing
 
     def extend(self, group: int, plan: Plan) -> tuple[int, ...]:
-        """The table grows to cover the tokens. Returns the added entries (`allocate_new_blocks`)."""
-        rule, name = self.rules[group], plan.op.request
-        table = self.state.tables[group].setdefault(name, [])
+        """The table grows to cover the tokens. Returns the added entries."""
+        rule, table = self.rules[group], self.state.tables[group].setdefault(plan.op.request, [])
         before = len(table)
         if isinstance(rule, Mamba) and rule.align:
             self.policy.extend_states(self, group, plan, table)
@@ -118,37 +109,36 @@ class Core:
     def null_skipped(self, group: int, name: str, settled: int) -> None:
         """Entries that no query behind the settled tokens reads become null (T3). States stay for p tokens more: where
         accepted drafts have reached the end of a block, its state is registered only now."""
-        table = self.state.tables[group].get(name, [])
-        end = min(self.skipped_blocks(group, settled - self.rules[group].p), len(table))
+        rule, table = self.rules[group], self.state.tables[group].get(name, [])
+        end = min(rule.first(settled - rule.p), len(table))
         gone = real(table[:end])
         table[:end] = [NULL] * end
         self.state.let_go_by_identity(gone[::-1])
 
     def register(self, name: str, num_tokens: int) -> None:
-        """Register the full blocks of the first `num_tokens` tokens that some later hit can use."""
-        for group in range(len(self.rules)):
-            self.register_in(group, self.requests[name], self.policy.reach(self, group, num_tokens))
+        """Register the full blocks of the first `num_tokens` tokens that some later hit can use (core.md §§6, 9)."""
+        request = self.requests[name]
+        for group, rule in enumerate(self.rules):
+            demand(rule.cacheable, "ValueError")
+            first, end = self.registered[group].get(name, 0), self.policy.reach(self, group, num_tokens) // rule.b
+            if first < end:
+                self.registered[group][name] = end
+                self._register(group, request, first, end)
 
-    def register_in(self, group: int, request: Request, num_tokens: int) -> None:
-        """The same for one group (`cache_blocks`, `cache_full_blocks`)."""
-        rule, name = self.rules[group], request.submit.request
-        demand(rule.cacheable, "ValueError")
-        first, end = self.registered[group].get(name, 0), num_tokens // rule.b
-        if first >= end:
-            return
-        table = self.state.tables[group].get(name, [])
+    def _register(self, group: int, request: Request, first: int, end: int) -> None:
+        """The same for blocks `first .. end - 1` of one group."""
+        rule, table = self.rules[group], self.state.tables[group].get(request.submit.request, [])
         held = [i for i in range(first, end) if table[i] != NULL]
         stored = {i: self.identity(request, group, i) for i in held if self.policy.worth(self, group, i, request)}
         for i, identity in stored.items():
             self.state.register(table[i], (group, identity))
         if isinstance(rule, Mamba):
             self.registered_this_step.update((group, identity) for identity in stored.values())
-        self.registered[group][name] = end
         parent = self.identity(request, group, first - 1) if first else None
         tokens = tuple(request.tokens[first * rule.b : end * rule.b])
-        keys = tuple(self.policy.event_keys(request, i * rule.b, (i + 1) * rule.b) for i in stored) or None
-        adapter = request.submit.adapter
-        self.state.events.append(Stored((*stored.values(),), parent, tokens, rule.b, adapter, keys, group))
+        submit = request.submit
+        keys = tuple(self.policy.event_keys(submit, i * rule.b, (i + 1) * rule.b) for i in stored) or None
+        self.state.events.append(Stored((*stored.values(),), parent, tokens, rule.b, submit.adapter, keys, group))
 
 
 # What a core decides.
@@ -160,24 +150,18 @@ def set_aside(core: Core, rule: Rule) -> None:
     core.state.sinks += core.state.take(rule.group.sink_len // rule.b)
 
 
-def content_keys(request: Request, start: int, end: int) -> tuple[ExtraKey, ...]:
-    """Tagged extra keys of the tokens `start .. end - 1` of a request (core.md §3)."""
-    return extra_keys(request.submit, start, end)
-
-
 def hit(core: Core, request: Request) -> tuple[int, BlockIds]:
     """Tokens of the longest hit, and its blocks per group, null where no query reads them any more (core.md §9)."""
     earliest = core.state.earliest()
 
-    def find(group: int, i: int) -> int | None:
+    def found(group: int, i: int) -> int:
         return core.cached(request, group, i, earliest)
 
-    length = lookup.longest_hit(core.rules, core.alignment, len(request.tokens), lambda g, i: find(g, i) is not None)
-    blocks: BlockIds = []
-    for group, rule in enumerate(core.rules):
-        first = rule.first(length)
-        blocks.append([find(group, i) or NULL if i >= first else NULL for i in range(length // rule.b)])
-    return length, blocks
+    length = lookup.longest_hit(core.rules, core.alignment, len(request.tokens), found)
+    return length, [
+        [found(group, i) if i >= rule.first(length) else NULL for i in range(length // rule.b)]
+        for group, rule in enumerate(core.rules)
+    ]
 
 
 def settled(request: Request, computed: int) -> int:
@@ -213,7 +197,7 @@ def predicted(core: Core, group: int, plan: Plan, counts: list[int], capped: boo
         if rule.align:
             return core.policy.states(core, group, plan, counts, capped)
     running = name in core.registered[group] or not rule.cacheable
-    skipped = 0 if running else core.skipped_blocks(group, plan.settled)
+    skipped = 0 if running else rule.first(plan.settled)
     kept = hit[max(0, skipped - len(table)) :]
     required, entries = core.required(group, plan), max(skipped, len(hit) + len(table))
     if not capped:
@@ -231,28 +215,18 @@ def capped(rule: Rule, lookahead: int, required: int, entries: int, inside: int)
 def states(core: Core, group: int, plan: Plan, counts: list[int], capped: bool) -> int:
     """Align mode: blocks that the allocation takes for states and for the hit; the gate counts the most that the
     request will hold (T7.align, T16)."""
-    rule = core.rules[group]
     table, arriving = core.begun(group, plan)
     if capped:
-        return max(0, most_states(rule, plan.main) - len(real(table))) + candidates(table, counts)
-    arranged = arrangement(
-        rule,
-        table + [UNKNOWN] * arriving,
-        core.skipped_blocks(group, plan.settled - rule.p),
-        plan.total,
-        plan.main,
-        lambda block: is_own(core, block, counts),
-    )
-    return arriving + len(arranged.empty) - len(arranged.moved) + candidates(table, counts)
+        new = max(0, most_states(core.rules[group], plan.main) - len(real(table)))
+    else:
+        step = arranged(core, group, plan, table + [UNKNOWN] * arriving, counts)
+        new = arriving + len(step.empty) - len(step.moved)
+    return new + candidates(table, counts)
 
 
 def extend_states(core: Core, group: int, plan: Plan, table: list[int]) -> None:
-    """Align mode: the running state and those of drafts get their blocks (`model.states`)."""
-    rule, counts = core.rules[group], core.state.references()
-    first = core.skipped_blocks(group, plan.settled - rule.p)
-    empty, moved, dropped = arrangement(
-        rule, table, first, plan.total, plan.main, lambda block: is_own(core, block, counts)
-    )
+    """Align mode: the running state and those of drafts get their blocks."""
+    empty, moved, dropped = arranged(core, group, plan, table, core.state.references())
     table += [NULL] * (max(empty, default=0) + 1 - len(table))
     blocks = [table[i] for i in moved] + core.state.take(len(empty) - len(moved))
     gone = [table[i] for i in reversed(dropped)]
@@ -263,9 +237,15 @@ def extend_states(core: Core, group: int, plan: Plan, table: list[int]) -> None:
     core.state.let_go_by_identity(gone)
 
 
-def is_own(core: Core, block: int, counts: list[int]) -> bool:
-    """True if only one table holds the block, and no lookup finds it."""
-    return block == UNKNOWN or (counts[block] == 1 and block not in core.state.identity)
+def arranged(core: Core, group: int, plan: Plan, table: list[int], counts: list[int]) -> Arrangement:
+    """What the step does to the states in this table. A block is the request's own if only one table holds it, and no
+    lookup finds it."""
+
+    def own(block: int) -> bool:
+        return block == UNKNOWN or (counts[block] == 1 and block not in core.state.identity)
+
+    rule = core.rules[group]
+    return arrangement(rule, table, rule.first(plan.settled - rule.p), plan.total, plan.main, own)
 
 
 def admits(core: Core, plan: Plan) -> bool:
@@ -288,11 +268,9 @@ def give_back(core: Core, name: str) -> None:
     """Free the request's blocks group by group, each table from its end, since a longer prefix is less likely to be
     shared (vllm-project/vllm#48489)."""
     for group, tables in enumerate(core.state.tables):
-        blocks = tables.pop(name, [])[::-1]
-        if core.shape.groups[group].kind in SLIDING_FAMILY:
-            core.state.let_go_by_identity(blocks)
-        else:
-            core.state.let_go(blocks)
+        in_windows = core.shape.groups[group].kind in SLIDING_FAMILY
+        let_go = core.state.let_go_by_identity if in_windows else core.state.let_go
+        let_go(tables.pop(name, [])[::-1])
         core.registered[group].pop(name, None)
 
 
@@ -320,8 +298,8 @@ class Policy:
     decides otherwise, replace an entry."""
 
     set_aside: Callable[[Core, Rule], None] = set_aside
-    content_keys: Callable[[Request, int, int], tuple[ExtraKey, ...]] = content_keys
-    event_keys: Callable[[Request, int, int], tuple[ExtraKey, ...]] = content_keys
+    content_keys: Callable[[ops.Submit, int, int], tuple[ExtraKey, ...]] = extra_keys
+    event_keys: Callable[[ops.Submit, int, int], tuple[ExtraKey, ...]] = extra_keys
     hit: Callable[[Core, Request], tuple[int, BlockIds]] = hit
     settled: Callable[[Request, int], int] = settled
     reach: Callable[[Core, int, int], int] = reach

@@ -61,7 +61,7 @@ class Situations:
         earliest = model.state.earliest()
 
         def found(group: int, i: int) -> bool:
-            return model.cached(request, group, i, earliest) is not None
+            return model.cached(request, group, i, earliest) != NULL
 
         def longest(groups: range | tuple[int, ...], unit: int) -> int:
             rules = [model.rules[group] for group in groups]

@@ -9,6 +9,7 @@ from typing import Any
 from ....model import arith, lookup
 from ....model.attention import Chunked, CoreError, Rule, Sliding
 from ....model.identity import extra_keys
+from ....model.ops import Submit
 from ....model.state import Request
 from ....model.tables import (
     Core,
@@ -237,21 +238,21 @@ class _Keys:
         self.quirks, self.note = quirks, note
         self._seen: dict[object, Keys] = {}
 
-    def named(self, request: Request, start: int, end: int) -> Keys:
+    def named(self, submit: Submit, start: int, end: int) -> Keys:
         """Those of a block that gets its identity. `late`: naming goes on behind the prompt."""
-        keys, late = extra_keys(request.submit, start, end), start > 0 and end > len(request.submit.prompt)
+        keys, late = extra_keys(submit, start, end), start > 0 and end > len(submit.prompt)
         for name in self.quirks:
-            changed = CHANGES[name][1](keys, request.submit, start, end, late)
+            changed = CHANGES[name][1](keys, submit, start, end, late)
             made_from, made = self._seen.setdefault((name, "of", changed), keys), (name, "to", keys)
             self.note(name, made_from != keys or self._seen.setdefault(made, changed) != changed)
             keys = changed
         return keys
 
-    def shown(self, request: Request, start: int, end: int) -> Keys:
+    def shown(self, submit: Submit, start: int, end: int) -> Keys:
         """Those that an event shows, without their tags."""
-        keys = extra_keys(request.submit, start, end)
+        keys = extra_keys(submit, start, end)
         for name in self.quirks:
-            changed = CHANGES[name][1](keys, request.submit, start, end, False)
+            changed = CHANGES[name][1](keys, submit, start, end, False)
             self.note(name, [value for _, value in changed] != [value for _, value in keys], harmless=True)
             keys = changed
         return keys

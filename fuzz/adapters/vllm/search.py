@@ -63,7 +63,7 @@ class Search:
         return length, blocks
 
     def _block(self, group: int, i: int) -> int:
-        return self.core.cached(self.request, group, i, self.earliest) or NULL
+        return self.core.cached(self.request, group, i, self.earliest)
 
     def _end(self, spec_group: SpecGroup, hit: Hit, length: int) -> int:
         """Number of entries of a hit that are handed out: those of the common length, or all that were found."""

@@ -3,9 +3,9 @@
 from collections.abc import Collection
 
 from ....model import arith
-from ....model.attention import Arrangement, Mamba, arrangement
+from ....model.attention import Mamba
 from ....model.ops import NULL
-from ....model.tables import Core, Plan, candidates, extend_states, is_own, states
+from ....model.tables import Core, Plan, arranged, candidates, extend_states, states
 from ...targets.deviations import Deviation, Note
 
 PILE_UP, GATE = "mamba-states-pile-up", "mamba-gate"
@@ -100,7 +100,7 @@ class ReleaseStates:
             extend_states(core, group, plan, table)
         else:
             moving = [i for i in range(before - rule.p, min(before, running)) if started]
-            right = _arranged(core, group, plan, table)
+            right = arranged(core, group, plan, table, core.state.references())
             self.note(PILE_UP, right.moved != moving or bool(right.dropped))
             table += [NULL] * (running - before)
             for old in moving:
@@ -120,7 +120,7 @@ class ReleaseStates:
             core.null_skipped(group, name, settled)
             return
         computed = max(0, settled - rule.p)
-        end = min(core.skipped_blocks(group, computed), len(table))
+        end = min(rule.first(computed), len(table))
         run = _run_before(table, end)
         gone, table[end - run : end] = table[end - run : end][::-1], [NULL] * run
         core.state.let_go_by_identity(gone)
@@ -130,14 +130,7 @@ class ReleaseStates:
             block, table[last] = table[last], NULL
             core.state.let_go([block])
             self.note(PILE_UP, block not in core.state.identity)
-        self.note(PILE_UP, any(table[: core.skipped_blocks(group, computed)]))
-
-
-def _arranged(core: Core, group: int, plan: Plan, table: list[int]) -> Arrangement:
-    """What is right."""
-    rule, counts = core.rules[group], core.state.references()
-    first = core.skipped_blocks(group, plan.settled - rule.p)
-    return arrangement(rule, table, first, plan.total, plan.main, lambda block: is_own(core, block, counts))
+        self.note(PILE_UP, any(table[: rule.first(computed)]))
 
 
 def _run_before(table: list[int], end: int) -> int:
