@@ -7,7 +7,7 @@ from hypothesis.stateful import precondition
 
 from ...model import ops
 from ..targets.base import hidden_fields
-from ..workload.bounds import holds_nothing, sampled_late
+from ..workload.bounds import holds_nothing, may_go_ahead, sampled_late
 from .stateful_run import Handle, MachineRun
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -56,10 +56,12 @@ def scheduled(handle: Handle) -> bool:
     return request is not None and request.scheduled > 0 and not request.arriving
 
 
-def drafting(handle: Handle) -> bool:
-    """The step that runs has drafts."""
+def ahead_of_news(handle: Handle) -> bool:
+    """The step that runs has drafts, and what comes of them may become known later."""
     request = handle.request
-    return request is not None and scheduled(handle) and request.computed + request.scheduled > len(request.tokens)
+    if request is None or not scheduled(handle) or not may_go_ahead(request, handle.scene.shape):
+        return False
+    return request.computed + request.scheduled > len(request.tokens)
 
 
 def awaiting_news(handle: Handle) -> bool:
@@ -101,6 +103,16 @@ def has_room(machine: MachineRun) -> bool:
 def is_idle(machine: MachineRun) -> bool:
     """There is no request."""
     return not machine.live
+
+
+def is_not_again(kind: type[ops.Operation]) -> Callable[[MachineRun], bool]:
+    """The operation before was of another kind: what changes nothing the second time would only make runs shallow."""
+
+    def differs(machine: MachineRun) -> bool:
+        last = machine.scene.last
+        return last is None or not isinstance(last[0], kind)
+
+    return differs
 
 
 def has_cached(machine: MachineRun) -> bool:

@@ -8,17 +8,24 @@ from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, consumes, multiple, precondition, rule
-from hypothesis.strategies import SearchStrategy
 
 from ...model import ops
-from ..workload.bounds import most_rejected, new_tokens_for, sampled_by_step, sampled_late, without_rows
+from ..workload.bounds import (
+    keeps_states,
+    most_rejected,
+    new_tokens_for,
+    sampled_by_step,
+    sampled_late,
+    without_rows,
+)
 from ..workload.operations import NO_ADAPTER, UNKNOWN_REQUEST
+from .stateful_draws import evictable, items_of, prompts_of, touchable
 from .stateful_phases import (
     MOST_OUTSIDE,
+    ahead_of_news,
     arriving,
     awaiting_news,
     can,
-    drafting,
     endable,
     fresh,
     has_cached,
@@ -26,6 +33,7 @@ from .stateful_phases import (
     has_worked,
     holds_outside,
     is_idle,
+    is_not_again,
     live,
     may_hold_outside,
     ready,
@@ -34,7 +42,7 @@ from .stateful_phases import (
     with_blocks,
 )
 from .stateful_run import Handle, MachineRun
-from .stateful_strategies import ADAPTED, SALT_NAMES, TOKENS, item_rows, of_machine, prompts
+from .stateful_strategies import ADAPTED, SALT_NAMES, TOKENS, of_machine
 
 MOST_TOKENS = 64
 """Of a step: more than most requests have, so that whole prompts come often."""
@@ -45,33 +53,6 @@ NEW_TOKENS = FEW | st.just(MOST_TOKENS)
 DRAFTS = st.integers(0, 3)
 LOOKAHEAD = st.sampled_from((0, 0, 1, 4))
 RESERVED = st.sampled_from((0, 0, 0, 0, 1, 2, 4))
-
-
-def prompts_of(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
-    """Prompts that fit into the model."""
-    shape = machine.run.shape
-    return prompts(shape.max_model_len, min(shape.scheduler_block_size, shape.max_model_len))
-
-
-def items_of(machine: MachineRun) -> SearchStrategy[tuple[ops.Item, ...]]:
-    """Multimodal items that fit into the model."""
-    return item_rows(machine.run.shape.max_model_len)
-
-
-def evictable(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
-    """A block that holds cached content, or any one or two."""
-    anything = st.lists(st.integers(0, machine.run.shape.num_blocks - 1), min_size=1, max_size=2, unique=True).map(
-        tuple
-    )
-    registered = sorted(machine.scene.state.identity)
-    return st.tuples(st.sampled_from(registered)) | anything if registered else anything
-
-
-def touchable(machine: MachineRun) -> SearchStrategy[tuple[int, ...]]:
-    """One or two blocks that are visible outside the core, or one of them twice."""
-    hidden = set(machine.scene.state.sinks)
-    blocks = [block for block in range(1, machine.run.shape.num_blocks) if block not in hidden]
-    return st.lists(st.sampled_from(blocks), min_size=1, max_size=2).map(tuple) if blocks else st.just(())
 
 
 class KVCacheMachine(MachineRun):
@@ -136,6 +117,7 @@ class KVCacheMachine(MachineRun):
 
     @can()
     @precondition(is_idle)
+    @precondition(is_not_again(ops.Free))
     @rule()
     def free_unknown(self) -> None:
         """A request that nobody knows is freed: nothing happens."""
@@ -219,8 +201,10 @@ class KVCacheMachine(MachineRun):
         start = request.computed + (request.hit[0] if hit and request.hit else 0)
         delays = self.has("Allocate.delay")
         missing = len(request.tokens) - start - (not delays)  # a step without new tokens is one that waits
+        missing -= delays and keeps_states(shape)  # a state is of no use if its last token is computed again
         external = max(0, min(options.get("external", 0), missing))
-        new = new_tokens_for(request, start + external, new_tokens, self.draftable(drafts), shape.max_model_len)
+        drafts = drafts if self.has("drafts") else 0
+        new = new_tokens_for(request, start + external, new_tokens, drafts, shape)
         delay = external > 0 and delays and (not new or options.get("delay", False))
         if not any(group.kind == "cross" for group in shape.groups) or not fresh(handle):
             options.pop("encoder_tokens", 0)
@@ -250,14 +234,16 @@ class KVCacheMachine(MachineRun):
     ) -> None:
         """A whole step of one request: the cache is looked up if it is new, room is allocated, and the step has run.
 
-        `late`: which drafts are rejected will be known later (asynchronous scheduling).
+        `late`: which drafts are rejected will be known later (asynchronous scheduling), before the next such step.
         """
+        if undecided(request) and rejected and self.has("Reject"):
+            self._reject(request, rejected)
         hit = fresh(request) and self.has("Lookup", "Allocate.hit")
         if not hit or self.ask(ops.Lookup(request.name)):
             self._allocate(request, new_tokens, drafts, hit=hit, lookahead=lookahead)
         if self.is_over or not scheduled(request):
             return
-        if late and drafting(request) and self.has("Reject"):
+        if late and ahead_of_news(request) and self.has("Reject"):
             self.ask(ops.Advance(request.name))
         else:
             self._advance(request, rejected, token)
@@ -281,8 +267,8 @@ class KVCacheMachine(MachineRun):
         sampled = sampled_by_step(request, refused, self.run.shape.max_model_len)
         self.ask(ops.Advance(handle.name, (token,) * sampled, refused))
 
-    @can("Reject", to=drafting)
-    @rule(request=requests.filter(drafting))
+    @can("Reject", to=ahead_of_news)
+    @rule(request=requests.filter(ahead_of_news))
     def advance_without_news(self, request: Handle) -> None:
         """The step has run, but what was sampled will be known later (asynchronous scheduling)."""
         self.ask(ops.Advance(request.name))
@@ -299,9 +285,12 @@ class KVCacheMachine(MachineRun):
     @rule(request=requests.filter(undecided), count=st.integers(1, 3))
     def reject(self, request: Handle, count: int) -> None:
         """Drafts that count as computed are rejected."""
-        known = request.request
-        assert known is not None
-        self.ask(ops.Reject(request.name, min(count, known.drafts)))
+        self._reject(request, count)
+
+    def _reject(self, handle: Handle, count: int) -> None:
+        request = handle.request
+        assert request is not None
+        self.ask(ops.Reject(handle.name, min(count, request.drafts)))
 
     @can("RemoveSkipped", to=with_blocks)
     @rule(request=requests.filter(with_blocks))
@@ -326,6 +315,7 @@ class KVCacheMachine(MachineRun):
         self.ask(ops.Reset())
 
     @can("StepStart")
+    @precondition(is_not_again(ops.StepStart))
     @rule()
     def step_start(self) -> None:
         """A step of the scheduler begins."""

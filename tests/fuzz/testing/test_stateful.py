@@ -21,6 +21,7 @@ from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import TraceFile, read_trace
 from blockproof.fuzz.workload.shapes import ATTENTION
 from blockproof.model import ops
+from blockproof.model.legal import allows
 from blockproof.model.ops import Done, Failed, Operation, Outcome, Shape
 from blockproof.model.snapshot import Snapshot
 from hypothesis import HealthCheck, Phase, given, reproduce_failure, seed, settings
@@ -123,6 +124,24 @@ def test_it_passes_hypothesis_health_checks():
     excused = (HealthCheck.too_slow,)  # a busy machine
     result = run(machine, max_examples=30, suppress_health_check=excused)
     assert result.wasSuccessful(), result.failures or result.errors
+
+
+def test_every_step_is_one_that_a_scheduler_may_take():
+    """With states of layers, of which a scheduler may ask less, as well as without them."""
+    seen: Counter[str] = Counter()
+
+    class Legal(kv_cache_machine("impl", attention=("full", "mamba", "full+mamba"))):  # type: ignore[misc]  # see below
+        def ask(self, operation: Operation) -> bool:
+            assert allows(self.scene, operation), operation
+            if isinstance(operation, ops.Allocate) and any(one.kind == "mamba" for one in self.run.shape.groups):
+                start = self.scene.requests[operation.request].computed + operation.new_tokens
+                seen["drafts"] += start > len(self.scene.requests[operation.request].tokens)
+                seen["external"] += operation.external > 0
+            return bool(super().ask(operation))
+
+    assert run(Legal, max_examples=60).wasSuccessful()
+    assert seen["drafts"]
+    assert seen["external"]
 
 
 def test_other_oracles_judge_without_a_model():
@@ -312,13 +331,13 @@ def test_of_a_core_that_was_changed_in_this_process_no_command_is_printed(monkey
         FAULTS["usage-counts-null-block"].plant(manager)
         return manager
 
-    monkeypatch.setattr(Binding, "manager", with_a_mistake)
-    text = text_of_failure(kv_cache_machine("impl"))
-    assert "no shell command repeats it: a new process shows nothing, so something has changed the target" in text
-    test = in_python(text)
-    with pytest.raises(AssertionError, match="differ in `usage`"):
-        test()
-    monkeypatch.undo()
+    with monkeypatch.context() as changed:
+        changed.setattr(Binding, "manager", with_a_mistake)
+        text = text_of_failure(kv_cache_machine("impl"))
+        assert "no shell command repeats it: a new process shows nothing, so something has changed the target" in text
+        test = in_python(text)
+        with pytest.raises(AssertionError, match="differ in `usage`"):
+            test()
     test()
 
 
