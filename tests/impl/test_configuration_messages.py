@@ -33,7 +33,7 @@ REFUSALS: list[tuple[Callable[[], object], type[Exception], tuple[str, ...]]] = 
     (
         lambda: configs_of(named(full()), memory=10 * PAGE),
         ValueError,
-        ("max_model_len 1024", f"({64 * PAGE} bytes)", f"({10 * PAGE} bytes)", "length that fits is 160", "lower"),
+        ("max_model_len 1024", f"({65 * PAGE} bytes)", f"({10 * PAGE} bytes)", "length that fits is 144", "lower"),
     ),
     (
         lambda: configs_of(named(full()), memory=PAGE - 1, original_max_model_len=-1),
@@ -42,6 +42,13 @@ REFUSALS: list[tuple[Callable[[], object], type[Exception], tuple[str, ...]]] = 
     ),
     (
         lambda: configs_of(named(impl.CrossAttentionSpec(16, **LAYOUT)), memory=PAGE - 1),
+        ValueError,
+        (f"needs 0.00 GiB ({PAGE} bytes)", f"({PAGE - 1} bytes) are available", "gpu_memory_utilization"),
+    ),
+    (
+        lambda: impl.get_kv_cache_configs(
+            config(), [named(impl.CrossAttentionSpec(16, **LAYOUT))], [PAGE - 1], strict=False
+        ),
         ValueError,
         ("worker 0", f"one block of {PAGE} bytes", "gpu_memory_utilization"),
     ),
@@ -78,7 +85,7 @@ REFUSALS: list[tuple[Callable[[], object], type[Exception], tuple[str, ...]]] = 
     (
         lambda: groups_of(full(), sliding(), replace(hidden(512), kv_quant_mode=impl.KVQuantMode.INT8_PER_TOKEN_HEAD)),
         ValueError,
-        ("layer 'layer.2'", f"2 hidden states take {PAGE + 16} bytes"),
+        ("layer 'layer.2'", f"2 hidden states take {PAGE + 8} bytes"),
     ),
     (
         lambda: groups_of(latent(), latent_window(577)),
@@ -136,15 +143,15 @@ def logged(caplog: pytest.LogCaptureFixture, call: Callable[[], object]) -> list
 def test_capacity_is_logged_once_for_all_workers(caplog: pytest.LogCaptureFixture) -> None:
     layers = named(full(), full())
     messages = logged(caplog, lambda: impl.get_kv_cache_configs(config(), [{}, layers, layers], [0, 200 * PAGE, GIB]))
-    assert messages == ["the KV cache holds 1,600 tokens", "it holds 1.56 requests of 1,024 tokens each at once"]
+    assert messages == ["the KV cache holds 1,584 tokens", "it holds 1.55 requests of 1,024 tokens each at once"]
 
 
 def test_an_override_and_a_fitted_length_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    layers, override = named(full()), config(num_gpu_blocks_override=64)
+    layers, override = named(full()), config(num_gpu_blocks_override=65)
     (first, *_) = logged(caplog, lambda: impl.get_kv_cache_configs(override, [layers], [1]))
-    assert first == "num_gpu_blocks_override sets the KV cache to 64 blocks, whatever fits"
+    assert first == "num_gpu_blocks_override sets the KV cache to 65 blocks, whatever fits"
     for memory, message in (
-        (10 * PAGE, "max_model_len lowered from 1024 to 160, which fits into the KV cache"),
+        (10 * PAGE, "max_model_len lowered from 1024 to 144, which fits into the KV cache"),
         (GIB, "max_model_len stays 1024, which fits into the KV cache"),
     ):
         fitted = config(original_max_model_len=-1)
