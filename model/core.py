@@ -36,7 +36,13 @@ class Model(Core):
         self.refusal = ""  # which check refused the operation before, if one did
         self.construction: Outcome = Done()
         try:
-            self._construct()
+            demand(shape.num_blocks > 0)
+            self.rules = rules_for(shape)
+            lookup.check(shape, self.rules)
+            self.alignment = lookup.alignment(shape, self.rules)
+            for rule in self.rules:
+                if rule.group.kind == "sink":
+                    self.policy.set_aside(self, rule)
         except CoreError as error:
             self.construction = Failed(str(error))
 
@@ -45,17 +51,8 @@ class Model(Core):
         """The request of the last operation if that was a lookup: its hit may be used now."""
         return self.last[0].request if self.last and isinstance(self.last[0], ops.Lookup) else None
 
-    def _construct(self) -> None:
-        demand(self.shape.num_blocks > 0)
-        self.rules = rules_for(self.shape)
-        lookup.check(self.shape, self.rules)
-        self.alignment = lookup.alignment(self.shape, self.rules)
-        for rule in self.rules:
-            if rule.group.kind == "sink":
-                self.policy.set_aside(self, rule)
-
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
-        """Apply one operation. Returns its outcome and the state afterwards."""
+        """Apply one operation. Returns its outcome and what can be observed afterwards."""
         return self.apply(operation), self.snapshot()
 
     def apply(self, operation: Operation) -> Outcome:
@@ -80,11 +77,8 @@ class Model(Core):
         state, shape = self.state, self.shape
         counts, earliest = state.references(), state.earliest()
         free = state.queue(counts)
-        labels: list[int | None] = [None] * shape.num_blocks
-        yields: list[int | None] = [None] * shape.num_blocks
-        for block in sorted(state.identity):  # labels are given out in the order of the blocks
-            key = state.identity[block]
-            labels[block], yields[block] = self.labels(key), earliest[key]
+        keys = [state.identity.get(block) for block in range(shape.num_blocks)]
+        labels = [None if key is None else self.labels(key) for key in keys]  # of blocks first, then of events
         self._shown += [event_value(event, self.labels) for event in state.events[len(self._shown) :]]
         return Snapshot(
             free=free,
@@ -94,7 +88,7 @@ class Model(Core):
             tables=[{request: table.copy() for request, table in tables.items() if table} for tables in state.tables],
             registered=[registered.copy() for registered in self.registered],
             labels=labels,
-            earliest=yields,
+            earliest=[None if key is None else earliest[key] for key in keys],
             num_identities=len(earliest),
             events=tuple(self._shown),
             new_block_ids=[ids.copy() for ids in self.new_block_ids],

@@ -76,9 +76,7 @@ class State:
         self.sinks: list[int] = []  # set aside for ever (core.md §7, sink)
         self.identity: dict[int, Key] = {}  # of registered blocks, in the order in which they were registered
         self.events: list[Event] = []  # what happened to identities and was not drained yet, in order (core.md §5)
-        self._let_go_at = list(range(num_blocks))
-        self._front = 0
-        self._back = num_blocks
+        self._places = list(range(num_blocks))  # of each block in the free queue, if it is free
 
     def references(self) -> list[int]:
         """References per block: how many table entries and outside holders hold it; the null block's is 0 (T26)."""
@@ -96,7 +94,7 @@ class State:
         """The free queue, the next block to be reused in front (core.md §2). `counts`: references, if known."""
         counts = counts or self.references()
         free = [block for block in range(1, self.num_blocks) if not counts[block]]
-        free.sort(key=self._let_go_at.__getitem__)
+        free.sort(key=self._places.__getitem__)
         return free
 
     def num_free(self) -> int:
@@ -123,15 +121,11 @@ class State:
         They are put at the back in this order; with `front` at the front, so that the queue begins like `blocks`. A
         block that is listed more than once counts where it is listed last (vllm-project/vllm#42571).
         """
-        counts = self.references()
-        last_places = reversed(dict.fromkeys(reversed(blocks)))
-        freed = [block for block in last_places if block != NULL and not counts[block]]
-        if front:
-            self._front -= len(freed)
-        for place, block in enumerate(freed, self._front if front else self._back):
-            self._let_go_at[block] = place
-        if not front:
-            self._back += len(freed)
+        counts, places = self.references(), self._places
+        last_times = reversed(dict.fromkeys(reversed(blocks)))
+        freed = [block for block in last_times if block != NULL and not counts[block]]
+        for place, block in enumerate(freed, min(places) - len(freed) if front else max(places) + 1):
+            places[block] = place
 
     def let_go_by_identity(self, blocks: Sequence[int]) -> None:
         """Blocks with an identity, which a lookup may find, go to the back, the others to the front
