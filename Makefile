@@ -15,9 +15,9 @@ fuzz: $(VENV)/ready
 test: $(VENV)/ready
 	$(PYTEST) -m "not slow"
 
-# Every test.
+# Every test. With MEASURED=1, as in .ci/run, lines and branches that the quick ones run are counted as in `coverage`.
 test-all: $(VENV)/ready
-	$(PYTEST)
+	$(if $(MEASURED),.ci/coverage --every,$(PYTEST))
 
 # The quick tests on every Python from 3.11 to 3.13 that this machine has.
 test-pythons:

@@ -1,5 +1,9 @@
-"""Makes tests the same wherever and however often they run, and says at the end how many slow ones were left out."""
+"""Makes tests the same wherever and however often they run, and says at the end how many slow ones were left out.
 
+Where coverage is measured, it is that of the quick tests, whether slow ones run beside them or not.
+"""
+
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -42,6 +46,22 @@ def _engines_of_its_own() -> Iterator[None]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("markexpr") == "not slow":
         config.stash[left_out] = sum(item.get_closest_marker("slow") is not None for item in items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Measure no slow test, nor the child processes that it starts: tests that need not be run twice for coverage."""
+    coverage = sys.modules.get("coverage")
+    measuring = coverage.Coverage.current() if coverage and item.get_closest_marker("slow") else None
+    if measuring is None:
+        return (yield)
+    children = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("COVERAGE_PROCESS_")}
+    measuring.stop()
+    try:
+        return (yield)
+    finally:
+        measuring.start()
+        os.environ.update(children)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
