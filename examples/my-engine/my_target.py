@@ -2,7 +2,7 @@
 
 from typing import get_args
 
-from blockproof.fuzz.findings.cause import failed
+from blockproof.fuzz.targets.base import failed
 from blockproof.model import ops
 from blockproof.model.ops import Done, Failed, Kind, Refused
 from blockproof.model.snapshot import Labels, Snapshot

@@ -11,6 +11,7 @@ from typing import Protocol
 from ...model.ops import Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
 from ..findings.cause import Cause
+from ..findings.cause import failed as failed
 from .adapting import adapted as adapted
 from .adapting import adapted_shape as adapted_shape
 from .declarations import problem_with_names, problem_with_sizes, with_implied
