@@ -148,7 +148,7 @@ class Model(Core):
         total = min(local + op.external, max_len)
         main = total + op.new_tokens
         kept = self.policy.settled(request, total)
-        plan = Plan(op, hit, local, total, kept, main, need=min(main + op.lookahead, max_len))
+        plan = Plan(op, hit, total, kept, main, need=min(main + op.lookahead, max_len))
         if op.gate and not self.policy.admits(self, plan):
             raise Refusal("refused by gate")
         for group in groups:

@@ -24,8 +24,7 @@ class Plan(NamedTuple):
 
     op: ops.Allocate
     hit: BlockIds  # blocks of the hit that is used
-    local: int  # tokens computed or hit
-    total: int  # the same with external tokens
+    total: int  # tokens computed, hit or from outside
     settled: int  # those of them that cannot be taken back: windows are cut by them
     main: int  # total with the tokens of the next step
     need: int  # the same with lookahead: tokens for which there must be room

@@ -176,7 +176,7 @@ class Modelled:
     def _plan(self) -> tables.Plan:
         step = self.step
         op = Allocate(REQUEST, step.main - step.total, external=step.external, lookahead=step.lookahead)
-        return tables.Plan(op, [self.hit()], step.local, step.total, step.total, step.main, step.slots)
+        return tables.Plan(op, [self.hit()], step.total, step.total, step.main, step.slots)
 
     def _is_candidate(self, number: int) -> bool:
         return bool(self.step.first < number <= self.step.end)
@@ -235,7 +235,7 @@ class Modelled:
             return tables.states(self.model, 0, self._running(main, computed, settled), self.state.references(), False)
 
     def _running(self, main: Any, computed: Any, settled: Any) -> tables.Plan:
-        return tables.Plan(Allocate(REQUEST, 1), [[]], computed, computed, settled, main, main)
+        return tables.Plan(Allocate(REQUEST, 1), [[]], computed, settled, main, main)
 
     def taken_so_far(self) -> Any:
         """Blocks that were new."""
