@@ -278,3 +278,14 @@ def test_such_a_place_would_be_noticed(name):
 @pytest.mark.parametrize("text", ["~/notes", "$HOME/notes", "example.org/home/notes", "tree/root/leaf"])
 def test_other_paths_are_allowed(text):
     assert not HOME_PATH.search(text)
+
+
+ONE_SITTING = {"model": 1_620, "model/config": 450}
+"""Lines of the specification that somebody who wants to know what a core must do has to read, and of the arithmetic of
+configurations. What is new there has to replace something. JSON lies beside."""
+
+
+@pytest.mark.parametrize("folder", ONE_SITTING)
+def test_the_specification_is_read_in_one_sitting(folder):
+    files = [path for path in (ROOT / folder).glob("*.py") if not path.name.endswith("_json.py")]
+    assert sum(len(path.read_text().splitlines()) for path in files) <= ONE_SITTING[folder]
