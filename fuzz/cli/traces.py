@@ -47,7 +47,7 @@ def replay(
     spec = target or recorded_target(trace, file.target)
     memory_or_usage(tensors or file.tensors)
     given = () if is_auto(oracle) else oracles_or_usage(oracle, spec)
-    with closed_after(open_or_usage(spec, isolate)) as core:
+    with closed_after(open_or_usage(spec, isolate or file.lost_its_target)) as core:
         judges = judges_for(file, lambda: oracles_or_usage(None, spec, core), given, tensors)
         result = replayed(file, core, judges, until)
     print(json.dumps(result.as_json(show), indent=2) if as_json else "\n".join(result.lines(show, verbose)))
@@ -78,7 +78,7 @@ def shrink(
     spec = target or recorded_target(trace, file.target)
     memory_or_usage(tensors or file.tensors)
     given = () if is_auto(oracle) else oracles_or_usage(oracle, spec)
-    with closed_after(open_or_usage(spec, isolate)) as core:
+    with closed_after(open_or_usage(spec, isolate or file.lost_its_target)) as core:
         judges = judges_for(file, lambda: oracles_or_usage(None, spec, core), given, tensors)
         plan = Plan(0, seconds, oracles=judges.oracles, tensors=judges.tensors)
         kept = keep_smaller(file, spec, core, plan, out or trace.parent, teller(as_json=True))

@@ -11,10 +11,13 @@ Given: TypeAlias = str | Target | Factory
 """What `--target` takes, a target, or a function without arguments that returns one."""
 
 
-def opened(given: Given) -> Target:
-    """The target, not started yet. Errors as for `open_target`; TypeError if a function returns something else."""
+def opened(given: Given, isolate: bool = False) -> Target:
+    """The target, not started yet; with `isolate` what is named runs in a process of its own.
+
+    Errors as for `open_target`; TypeError if a function returns something else.
+    """
     if isinstance(given, str):
-        return open_target(given)
+        return open_target(given, isolate=isolate)
     return checked(given()) if is_factory(given) else checked(given)
 
 

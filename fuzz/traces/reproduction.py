@@ -83,7 +83,8 @@ def replay_text(
     judges = oracles or file.oracles or ORACLES
     named = isinstance(target, str) and folder is not None
     try:
-        core = opened(seen_from(target, folder) if isinstance(target, str) and folder is not None else target)
+        seen = seen_from(target, folder) if isinstance(target, str) and folder is not None else target
+        core = opened(seen, file.lost_its_target)
     except TargetUnavailableError as error:
         where = f"; when the trace was written, it was found from {os.path.abspath(folder or '')}" if named else ""
         raise TargetUnavailableError(f"{error}{where}") from error

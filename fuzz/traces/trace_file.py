@@ -13,7 +13,7 @@ import msgspec
 
 from ...model.ops import FULL_FAMILY, Operation, Shape
 from ..findings.cause import Cause
-from ..findings.finding import Finding, Trace
+from ..findings.finding import LOST, Finding, Trace
 from ..findings.ops_json import operation_from_json, shape_from_json, to_json
 from ..findings.oracle_names import ADDITIONS, EVERY
 from .files import MAX_FILE_BYTES, Form, TraceError, decode, envelope, read_file, write_file
@@ -74,6 +74,11 @@ class TraceFile:
     """What judged when it was found; None in files of old."""
     tensors: str | None = None
     """Where the shadow memory kept its tags, as `opening.memories.memory_named` takes it; None for lists."""
+
+    @property
+    def lost_its_target(self) -> bool:
+        """True if the target crashed or hung in it: whoever runs it again does so in another process."""
+        return self.finding is not None and self.finding.observable in LOST
 
 
 class _Envelope(msgspec.Struct, forbid_unknown_fields=True):

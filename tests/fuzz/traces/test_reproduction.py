@@ -49,3 +49,23 @@ def test_a_target_that_is_not_there_any_more_is_said_to_have_been(tmp_path):
     text = dump_trace(TraceFile(Trace(SHAPE, ())))
     with pytest.raises(TargetUnavailableError, match=f"it was found from {tmp_path}"):
         replay_text(text, "gone_for_good:make", folder=tmp_path)
+
+
+def test_a_trace_in_which_the_target_crashed_is_run_again_in_another_process(tmp_path):
+    """Else it would end whoever replays it."""
+    code = """
+import os
+from blockproof.fuzz.opening.targets import open_target
+
+def make():
+    core = open_target("impl")
+    core.step = lambda operation: os.abort()
+    return core
+"""
+    (tmp_path / "dying.py").write_text(code)
+    trace = Trace(SHAPE, (Submit("a", (0,)),))
+    text = "the target was lost (crash) at operation 0: Submit a"
+    file = TraceFile(trace, "dying.py:make", FoundWhat("crash", "Submit", text), oracles=("contract",))
+    finding = replay_text(dump_trace(file), file.target, folder=tmp_path)
+    assert finding is not None
+    assert finding.kind == ("crash", "Submit")
