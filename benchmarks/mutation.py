@@ -1,10 +1,11 @@
-"""Checks that every line of model/arith.py matters to some theorem: each mutation of it must make one fail.
+"""Checks that every line of the model's arithmetic matters to some theorem: each mutation of it must make one fail.
 
-python benchmarks/mutation.py [--only cdiv] [--seconds 5] [--jobs 2] [--write docs/evidence/mutation.md]
+python benchmarks/mutation.py [--only cdiv] [--seconds 3] [--jobs 2] [--write docs/evidence/mutation.md]
 
-The mutations are those of cosmic-ray (extra `mutation`), and `min` for `max` and the reverse. One counts as killed if
-a theorem that was proved is refuted with a replayed counterexample, or cannot be proved any more. What survives must be
-declared in EQUIVALENT with a reason.
+The mutations are those of cosmic-ray (extra `mutation`), and `min` for `max` and the reverse, of `model/arith.py` and
+`model/config/arith.py`. One counts as killed if a theorem that was proved is refuted with a replayed counterexample, or
+cannot be proved any more. What survives must be declared in EQUIVALENT with a reason. Which theorems run a function is
+known from `proofs/expected/model.json`.
 """
 
 import argparse
@@ -21,14 +22,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from types import CodeType
+from textwrap import wrap
+from types import CodeType, ModuleType
 
 from blockproof.model import arith
-from blockproof.proofs import roles
+from blockproof.model.config import arith as config_arith
+from blockproof.proofs import expectations, roles
 from blockproof.proofs.theorem import Statement
-from blockproof.proofs.theorems import BY_ID, THEOREMS
+from blockproof.proofs.theorems import BY_ID
 
-SOURCE = Path(arith.__file__)
+MODULES: dict[str, ModuleType] = {"model/arith.py": arith, "model/config/arith.py": config_arith}
+ENOUGH_S = 30.0
+"""A mutation for which no theorem is refuted in so many seconds counts as one after which a theorem is not proved any
+more, if there is such a theorem; else all theorems are tried."""
 _BEYOND = "a unit above every value pads each of them by more than the largest value does, so it is never chosen"
 EQUIVALENT: dict[tuple[str, str], str] = {
     ("approximate_gcd", "units = range(lower_bound, max(values) << 1)"): _BEYOND,
@@ -53,6 +59,8 @@ EQUIVALENT: dict[tuple[str, str], str] = {
 class Mutant:
     """One changed function."""
 
+    module: str
+    """A key of MODULES."""
     function: str
     line: str
     """The line as it reads now."""
@@ -73,11 +81,17 @@ class Fate:
 
 def mutants(only: str | None) -> Iterator[Mutant]:
     """Every mutation of a function body, once each."""
+    for module in MODULES:
+        source, seen = _source(module), set[str]()
+        for changed in _changes(source):
+            yield from _mutant(module, source, changed, seen, only)
+
+
+def _changes(source: str) -> Iterator[str]:
+    """The source with one change each."""
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator, operator_names
 
-    source = SOURCE.read_text(encoding="utf-8")
-    seen: set[str] = set()
     for name in operator_names():
         if "ariable" in name:
             continue  # needs to be told which variables; all others take no arguments
@@ -86,13 +100,13 @@ def mutants(only: str | None) -> Iterator[Mutant]:
             changed = mutate_code(source, operator, occurrence)
             if changed is None:
                 break
-            yield from _mutant(source, changed, seen, only)
+            yield changed
     for place in re.finditer(r"\b(?:min|max)\(", source):
         other = "max(" if place[0] == "min(" else "min("
-        yield from _mutant(source, source[: place.start()] + other + source[place.end() :], seen, only)
+        yield source[: place.start()] + other + source[place.end() :]
 
 
-def _mutant(source: str, changed: str, seen: set[str], only: str | None) -> Iterator[Mutant]:
+def _mutant(module: str, source: str, changed: str, seen: set[str], only: str | None) -> Iterator[Mutant]:
     try:
         before, after = _bodies(source), _bodies(changed)
     except SyntaxError:
@@ -100,11 +114,15 @@ def _mutant(source: str, changed: str, seen: set[str], only: str | None) -> Iter
     for function, body in after.items():
         if body != before[function] and only in (None, function) and function + body not in seen:
             seen.add(function + body)
-            namespace: dict[str, object] = {}
-            exec(compile(changed, f"<mutant of {SOURCE.name}>", "exec"), namespace)
+            compiled = compile(changed, f"<mutant of {module}>", "exec").co_consts
+            code = next(one for one in compiled if isinstance(one, CodeType) and one.co_name == function)
             lines = difflib.ndiff(source.splitlines(), changed.splitlines())
             line = " / ".join(line[2:].strip() for line in lines if line.startswith("+ "))
-            yield Mutant(function, line, namespace[function].__code__)  # type: ignore[attr-defined]
+            yield Mutant(module, function, line, code)
+
+
+def _source(module: str) -> str:
+    return Path(str(MODULES[module].__file__)).read_text(encoding="utf-8")
 
 
 def _bodies(source: str) -> dict[str, str]:
@@ -115,7 +133,8 @@ def _bodies(source: str) -> dict[str, str]:
 
 def digest() -> str:
     """What all functions do, without annotations and docstrings: the first 12 digits of a SHA-256."""
-    text = "\n".join(f"{name}: {body}" for name, body in sorted(_bodies(SOURCE.read_text(encoding="utf-8")).items()))
+    bodies = [item for module in MODULES for item in sorted(_bodies(_source(module)).items())]
+    text = "\n".join(f"{name}: {body}" for name, body in bodies)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -128,13 +147,15 @@ def fate(task: int) -> Fate:
     mutant, theorems, seconds = TASKS[task]
     function, line = mutant.function, mutant.line
     start = time.perf_counter()
-    vars(arith)[function].__code__ = mutant.code
+    vars(MODULES[mutant.module])[function].__code__ = mutant.code
     undecided = ""
     for name in theorems:
         status = _status(BY_ID[name], seconds)
         if status == "refuted":
             return Fate(function, line, "refuted", name, time.perf_counter() - start)
         undecided = undecided or (name if status == "undecided" else "")
+        if undecided and time.perf_counter() - start > ENOUGH_S:
+            break
     status = "undecided" if undecided else "survived"
     return Fate(function, line, status, undecided, time.perf_counter() - start)
 
@@ -143,30 +164,30 @@ def _status(statement: Statement, seconds: float) -> str:
     return statement.settle(roles.model(), seconds, with_controls=False).status
 
 
-def covering(seconds: float) -> dict[str, tuple[str, ...]]:
-    """For each function of model/arith.py, the proved theorems that run it, quick ones first."""
-    times: dict[str, float] = {}
+def covering() -> dict[str, tuple[str, ...]]:
+    """For each function of MODULES, the proved theorems that run it, quick ones first."""
     covered: dict[str, list[str]] = {}
-    for theorem in THEOREMS:
-        start = time.perf_counter()
-        verdict = theorem.settle(roles.model(), seconds, with_controls=False)
-        times[theorem.id] = time.perf_counter() - start
-        for place in verdict.covered if verdict.status == "proved" else ():
-            module, _, name = place.partition(":")
-            if module == arith.__name__:
-                covered.setdefault(name, []).append(theorem.id)
-    return {name: tuple(sorted(ids, key=times.__getitem__)) for name, ids in covered.items()}
+    for name, expected in expectations.read(["model"])["model"].items():
+        for place in expected.ran if expected.outcome in ("proved", expectations.BOUNDED) else ():
+            module, _, function = place.partition(":")
+            if module in [one.__name__ for one in MODULES.values()]:
+                covered.setdefault(function, []).append(name)
+    return {name: tuple(sorted(ids, key=lambda one: BY_ID[one].weight)) for name, ids in covered.items()}
 
 
 def page(fates: list[Fate], bare: list[str]) -> str:
     """The result as Markdown."""
     counts = Counter(fate.status for fate in fates)
+    told = [
+        f"`python benchmarks/mutation.py --write docs/evidence/mutation.md`, {date.today()}: {len(fates)} mutations of",
+        f"{' and '.join(f'`{module}`' for module in MODULES)} (cosmic-ray, and `min` for `max`),",
+        f"{counts['refuted']} refuted by a theorem with a counterexample that was run, {counts['undecided']} after",
+        f"which a theorem can no longer be proved, {counts['survived']} survivors.",
+    ]
     lines = [
-        "# Mutations of model/arith.py",
+        "# Mutations of the model's arithmetic",
         "",
-        f"`python benchmarks/mutation.py --write docs/evidence/mutation.md`, {date.today()}: {len(fates)} mutations",
-        f"(cosmic-ray, and `min` for `max`), {counts['refuted']} refuted by a theorem with a counterexample that was",
-        f"run, {counts['undecided']} after which a theorem can no longer be proved, {counts['survived']} survivors.",
+        *wrap(" ".join(told), 110),
         "",
         f"The functions had the digest `{digest()}`; a test compares it with that of the functions as they are now.",
         "",
@@ -198,7 +219,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--write", type=Path, help="Write the result as Markdown.")
     arguments = parser.parse_args()
-    theorems = covering(arguments.seconds)
+    theorems = covering()
     every = list(mutants(arguments.only))
     bare = sorted({mutant.function for mutant in every} - theorems.keys())
     TASKS.extend((mutant, theorems.get(mutant.function, ()), arguments.seconds) for mutant in every)

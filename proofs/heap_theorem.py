@@ -73,6 +73,7 @@ class HeapRun(Run):
             else:
                 self._open.append([*path.decisions, False])
         path.decisions.append(answer)
+        path.asked.append(condition)
         taken = condition if answer else z3.Not(condition)
         (self.granted if tuple(path.decisions) in self._only else path.hypotheses).append(taken)
         return answer

@@ -15,7 +15,7 @@ every case of a small scope, and not derived, goes through `exhausted`, and must
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import z3
 
@@ -99,8 +99,19 @@ class Path:
     error: Exception | None = None
     """What the function raised; then there is no value."""
     decisions: list[bool] = field(default_factory=list)
+    asked: list[z3.BoolRef] = field(default_factory=list)
+    """What each decision is the answer to."""
     answered: dict[int, bool] = field(default_factory=dict)
     """The same by the identity of the condition's term, which the hypotheses keep alive: asked again, it is known."""
+
+
+_Leaf: TypeAlias = tuple[tuple[int, bool], ...]
+"""Each question of a path, by its identity, and its answer."""
+
+
+def _other(answer: tuple[int, bool]) -> tuple[int, bool]:
+    """The other answer to the same question."""
+    return answer[0], not answer[1]
 
 
 def formula(condition: Any) -> Any:
@@ -114,7 +125,9 @@ class Account:
     def __init__(self, name: str, assumptions: Sequence[Any], seconds: float) -> None:
         """ProofError if the assumptions cannot be satisfied, as far as Z3 can say."""
         self._name, self._seconds = name, seconds
-        self._leaves: dict[tuple[bool, ...], frozenset[int]] = {}
+        self._leaves: dict[_Leaf, frozenset[int]] = {}
+        self._asked: list[z3.BoolRef] = []
+        """Kept, so that no other question gets the identity of one."""
         forget_course()
         self._satisfiable("the assumptions", assumptions)
 
@@ -135,15 +148,17 @@ class Account:
                 raise ProofError(f"{self._name}: {one.name} is not proved")
         if path.assumed:
             self._satisfiable(f"what was assumed on path {len(self._leaves) + 1}", path.hypotheses)
-        self._leaves[tuple(path.decisions)] = frozenset(path.forced)
+        self._asked += path.asked
+        answers = zip((question.get_id() for question in path.asked), path.decisions, strict=True)
+        self._leaves[tuple(answers)] = frozenset(path.forced)
 
     def proved(self) -> Literal["proved"]:
         """The status of a statement of which every path has been entered. ProofError if some case is missing."""
         ways = {leaf[:length] for leaf in self._leaves for length in range(len(leaf) + 1)}
-        ways |= {(*leaf[:step], not leaf[step]) for leaf, forced in self._leaves.items() for step in forced}
+        ways |= {(*leaf[:step], _other(leaf[step])) for leaf, forced in self._leaves.items() for step in forced}
         for leaf in self._leaves:
             for step, answer in enumerate(leaf):
-                if (*leaf[:step], not answer) not in ways:
+                if (*leaf[:step], _other(answer)) not in ways:
                     raise ProofError(f"{self._name}: question {step + 1} of a path was not answered the other way")
         if not ways:
             raise ProofError(f"{self._name}: no path was entered")

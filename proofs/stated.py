@@ -92,6 +92,7 @@ def _text(code: CodeType) -> str:
 def _broken(node: ast.expr | ast.keyword, room: int) -> str:
     """An expression, with a line for each part of a list or a call that has no room on one."""
     plain = ast.unparse(node)
+    parts: list[ast.expr | ast.keyword]
     match node:
         case _ if len(plain) <= room:
             return plain

@@ -111,6 +111,11 @@ def symbolic_id(value: Any) -> int:
     return id(value)
 
 
+def made_from_text(*arguments: Any) -> Any:
+    """`eval` and `exec`: what they run is no function of a file, so its `is` cannot be watched."""
+    raise refusal("what code made from a text does")
+
+
 STAND_FOR = (SymbolicInt, SymbolicBool, SymbolicReal, SymbolicRange)
 """Classes whose values stand for those of a class of Python's own."""
 
@@ -161,13 +166,15 @@ def common_divisor(x: Number, y: Number) -> tuple[Any, Any, Any]:
 
 @contextmanager
 def symbolic_builtins(modules: Sequence[ModuleType]) -> Iterator[None]:
-    """While it lasts, these modules see `range`, `len`, `type`, `id` and `gcd` of this file, and the `is` of
-    `identity`."""
+    """While it lasts, these modules see `range`, `len`, `type`, `id`, `eval`, `exec` and `gcd` of this file, and the
+    `is` of `identity`."""
     ours: tuple[tuple[str, Any, Any], ...] = (
         ("range", range, symbolic_range),
         ("len", len, symbolic_len),
         ("type", type, SymbolicType),
         ("id", id, symbolic_id),
+        ("eval", eval, made_from_text),
+        ("exec", exec, made_from_text),
         ("gcd", math.gcd, symbolic_gcd),
     )
     with ExitStack() as restored:

@@ -39,29 +39,41 @@ class Run:
         self._defined: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
 
     def paths(self, body: Callable[[], Any]) -> Iterator[Path]:
-        """Execute `body` along every possible path. ProofError if one cannot be followed to its end."""
+        """Execute `body` along every possible path. ProofError if one cannot be followed to its end.
+
+        When all are done, the first is executed once more: if it is not the same again, something that one execution
+        leaves behind (a global, a default argument, a cache) is seen by the next, and none is any argument's own.
+        """
         self._open = [[]]
-        done = 0
+        first, done = None, 0
         while self._open:
-            self._planned = self._open.pop()
-            self._path = path = Path(list(self.assumptions))
-            self._names = 0
-            self._defined = {}
-            self._case = _Case()
-            ProofError.latest = None
-            try:
-                with executing(self):
-                    path.value = body()
-            except ProofError:
-                raise
-            except Exception as error:
-                path.error = error
-            if ProofError.latest is not None:  # the function has caught it
-                raise ProofError.latest
+            path = self._execute(self._open.pop(), body)
+            first = first or path
             done += 1
             if done > PATHS_MOST:
                 raise ProofError(f"{self.name}: more than {PATHS_MOST:,} paths: assume more, or split the theorem")
             yield path
+        if first is not None and _came_to(self._execute(first.decisions, body)) != _came_to(first):
+            raise ProofError(f"{self.name}: the first path is another when it is run again: what is run has a state")
+
+    def _execute(self, planned: Sequence[bool], body: Callable[[], Any]) -> Path:
+        """One path, with the first answers as planned."""
+        self._planned = planned
+        self._path = path = Path(list(self.assumptions))
+        self._names = 0
+        self._defined = {}
+        self._case = _Case()
+        ProofError.latest = None
+        try:
+            with executing(self):
+                path.value = body()
+        except ProofError:
+            raise
+        except Exception as error:
+            path.error = error
+        if ProofError.latest is not None:  # the function has caught it
+            raise ProofError.latest
+        return path
 
     def decide(self, condition: z3.BoolRef) -> bool:
         """The answer to a question of the running function; the other one, if possible, is taken later."""
@@ -84,9 +96,14 @@ class Run:
             else:
                 self._open.append([*path.decisions, False])
         path.decisions.append(answer)
+        path.asked.append(condition)
         path.hypotheses.append(condition if answer else z3.Not(condition))
         path.answered[condition.get_id()] = answer
         return answer
+
+    def case(self) -> z3.ModelRef | None:
+        """Values that satisfy all that the current path has assumed and answered, if they are known already."""
+        return self._case.model(self._path.hypotheses)
 
     def lemma(self, claim: z3.BoolRef, name: str) -> None:
         """An intermediate result: to be proved from what is known here, and known from here on."""
@@ -97,11 +114,11 @@ class Run:
         """Something to be proved from what is known here."""
         self._oblige(name, claim)
 
-    def law(self, name: str, claim: z3.BoolRef) -> None:
-        """Something to be proved without any hypothesis."""
+    def law(self, name: str, claim: z3.BoolRef, *instances: z3.BoolRef) -> None:
+        """Something to be proved without any hypothesis, but for what other laws of this run say of some values."""
         if claim.get_id() not in self._laws:
             self._laws[claim.get_id()] = claim  # kept, so that no other term gets its identity
-            self._path.obligations.append(Obligation(f"{self.name}: law {name}", (), claim))
+            self._path.obligations.append(Obligation(f"{self.name}: law {name}", instances, claim))
 
     def use(self, instance: z3.BoolRef) -> None:
         """Know what a law says of some values."""
@@ -167,6 +184,15 @@ class Run:
         return None
 
 
+def _came_to(path: Path) -> tuple[object, ...]:
+    """What a path assumed, was asked and came to, as far as it can be compared: terms by their identity."""
+    values = path.value if isinstance(path.value, list | tuple) else [path.value]
+    known = [one.get_id() for one in path.hypotheses]
+    terms = [getattr(one, "term", one) for one in values]
+    came_to = [one.get_id() if isinstance(one, z3.AstRef) else one if type(one) is bool else None for one in terms]
+    return known, path.decisions, type(path.error), came_to
+
+
 class _Case:
     """Values that satisfy so many of a path's hypotheses; none at first."""
 
@@ -175,14 +201,18 @@ class _Case:
 
     def answer(self, hypotheses: Sequence[z3.BoolRef], condition: z3.BoolRef) -> bool | None:
         """Whether the condition holds in this case; None if it does not satisfy the hypotheses, or cannot say."""
-        if self._model is None:
+        model = self.model(hypotheses)
+        if model is None:
             return None
-        new, self._known = hypotheses[self._known :], len(hypotheses)
-        if not all(z3.is_true(self._model.eval(one, model_completion=True)) for one in new):
-            self._model = None
-            return None
-        value = self._model.eval(condition, model_completion=True)
+        value = model.eval(condition, model_completion=True)
         return True if z3.is_true(value) else False if z3.is_false(value) else None
+
+    def model(self, hypotheses: Sequence[z3.BoolRef]) -> z3.ModelRef | None:
+        """The case, if it satisfies all hypotheses."""
+        new, self._known = hypotheses[self._known :], len(hypotheses)
+        if self._model is None or not all(z3.is_true(self._model.eval(one, model_completion=True)) for one in new):
+            self._model = None
+        return self._model
 
 
 def _identity(key: tuple[object, ...]) -> tuple[object, ...]:

@@ -28,6 +28,9 @@ Status: TypeAlias = Literal["proved", "refuted", "undecided", "unavailable"]
 SMALL = (2, 6, 20, 100)
 """A counterexample is looked for with variables up to these values first: small ones are read more easily."""
 
+COUNTEREXAMPLES = 12
+"""So many are run on the real code before it is said that none fails there."""
+
 
 class UnavailableError(Exception):
     """The core has no function for a role; the message says which."""
@@ -192,6 +195,10 @@ class Verdict:
         self.smtlib.append(text)
         self.needed[text] = obligation.needed()
 
+    def note_counterexample(self, values: dict[str, int], how: str) -> None:
+        """Note values for which the claim failed on the real code, and how."""
+        self.status, self.counterexample, self.replayed, self.message = "refuted", values, True, how
+
     def note_control(self, control: NegativeControl, outcome: "Verdict") -> None:
         """Note what came out for a negative control; unless it is refuted on the real code, this is `undecided`."""
         self.controls[control.wrong] = outcome.status
@@ -234,6 +241,8 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
 
         def replay(values: Mapping[str, int]) -> tuple[bool, str]:
             with watched:
+                if not all(assume(Values(values))):
+                    return False, "the assumptions do not hold"
                 return _replay(functions, claim, values)
 
         with symbolic_builtins(subject.modules()):
@@ -249,7 +258,7 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
     except ProofError as error:
         verdict.status, verdict.message = "undecided", str(error)
         verdict.smtlib += [error.smtlib] if isinstance(error, UndecidedError) else []
-    verdict.covered = watched.functions()
+    verdict.covered = {} if verdict.status == "unavailable" else watched.functions()
     return verdict
 
 
@@ -288,17 +297,42 @@ def _settle_path(run: Run, path: Path, theorem: Theorem, replay: Replay, verdict
             continue
         if model is None:
             raise UndecidedError(f"{obligation.name}: the solver cannot say", obligation.smtlib())
-        verdict.status = "refuted"
-        verdict.counterexample = values = plain_values(model, theorem)
-        verdict.replayed, verdict.message = replay(values)
+        values, how = _counterexample(obligation, theorem, run, model, replay)
+        verdict.note_counterexample(values, how)
         formulas = [*obligation.hypotheses, z3.Not(obligation.claim)]
         fixed = [*formulas, *(fixed_to(name, value, theorem) for name, value in values.items())]
         verdict.satisfiable.append(satisfiable_question(f"{obligation.name}: the counterexample", fixed))
-        if not verdict.replayed:
-            raise ProofError(f"{obligation.name}: {values} is a counterexample, but the real code: {verdict.message}")
         return False
     account.enter(path, proofs)
+    for model in (run.case(), solve(run.assumptions, run.seconds)[1] if verdict.paths == 1 else None):
+        if model is not None:
+            values = plain_values(model, theorem)
+            fails, how = replay(values)
+            if fails:
+                how += f", although path {verdict.paths} is proved: symbols differ from numbers here"
+                verdict.note_counterexample(values, how)
+                return False
     return True
+
+
+def _counterexample(
+    obligation: Obligation, theorem: Theorem, run: Run, model: z3.ModelRef | None, replay: Replay
+) -> tuple[dict[str, int], str]:
+    """A counterexample that fails on the real code, and how.
+
+    ProofError if none of the first few does: symbols may allow more than there is, such as quotients of their own.
+    """
+    formulas = [*obligation.hypotheses, z3.Not(obligation.claim)]
+    for _ in range(COUNTEREXAMPLES):
+        values = plain_values(model, theorem)
+        fails, how = replay(values)
+        if fails:
+            return values, how
+        formulas.append(z3.Not(z3.And([fixed_to(name, value, theorem) for name, value in values.items()])))
+        model = _smallest(formulas, theorem, run, None)
+        if model is None:
+            break
+    raise ProofError(f"{obligation.name}: {values} is a counterexample, but the real code: {how}")
 
 
 def _decide(obligation: Obligation, theorem: Theorem, run: Run) -> tuple[Proved | None, z3.ModelRef | None]:

@@ -6,7 +6,7 @@ from typing import Any
 from ..claims import some
 from ..roles.one_request import Step
 from ..theorem import NegativeControl, Theorem
-from .states import BOUNDED, CASES, STEP, after_step, any_step
+from .states import BOUNDED, CASES, LONGER, STEP, after_step, any_step
 
 
 def _cdiv(x: Any, y: Any) -> Any:
@@ -263,7 +263,7 @@ T7_RUNNING = Theorem(
 
 
 def _taken_as_foreseen(f: Any, v: Any) -> list[Any]:
-    after = [after_step(f, v, case) for case in CASES if case.p]
+    after = [after_step(f, v, case) for case in (*CASES, *LONGER) if case.p]
     return [claim for one in after for claim in (one.foreseen == one.taken, one.foreseen >= 0)]
 
 

@@ -48,6 +48,9 @@ CASES = tuple(
     for further in (0, 1, 2)
 )
 
+LONGER = tuple(Case(1, marks, registered, 0, 0) for marks in product((0, 1), repeat=3) for registered in (0, 1))
+"""Tables with an entry more than the step needs, since drafts of the step before were rejected."""
+
 
 def after_step(f: Any, v: Any, case: Case) -> Any:
     """The request after the step."""

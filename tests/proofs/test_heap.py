@@ -109,6 +109,7 @@ def test_what_holds_of_a_reference_is_assumed_once_when_it_is_met():
     told = []
 
     def follow():
+        told.clear()
         heap = Heap(KVCacheBlock, "h", lambda reference: told.append(str(reference)))
         one = heap.block(z3.IntVal(1))
         assert heap.block(z3.IntVal(1)) is one

@@ -63,14 +63,51 @@ def test_a_path_that_raises_owes_that_it_cannot_be():
 
 
 def test_every_question_must_be_answered_both_ways_or_proved_to_have_one_answer():
-    account = Account("test", [], 5)
-    account.enter(Path([z3.Int("a") > 0], value=[True], decisions=[True]), [])
+    account, asked = Account("test", [], 5), z3.Int("a") > 0
+    account.enter(Path([asked], value=[True], decisions=[True], asked=[asked]), [])
     with pytest.raises(ProofError, match="other way"):
         account.proved()
-    account.enter(Path([z3.Int("a") <= 0], value=[True], decisions=[False]), [])
+    account.enter(Path([z3.Not(asked)], value=[True], decisions=[False], asked=[asked]), [])
     assert account.proved() == "proved"
     with pytest.raises(ProofError, match="no path"):
         Account("test", [], 5).proved()
+
+
+def test_the_other_way_is_the_other_answer_to_the_same_question():
+    account, one, other = Account("test", [], 5), z3.Int("a") > 5, z3.Int("a") > 0
+    account.enter(Path([one], value=[True], decisions=[True], asked=[one]), [])
+    account.enter(Path([z3.Not(other)], value=[True], decisions=[False], asked=[other]), [])
+    with pytest.raises(ProofError, match="other way"):
+        account.proved()
+
+
+def test_a_function_that_asks_something_else_when_it_is_run_again_is_not_followed():
+    """What lies between the two questions would be on no path."""
+    a, executions = symbol("a"), []
+
+    def claim():
+        executions.append(1)
+        above, below = a > 5, a <= 0
+        return above | below if (a > (5 if len(executions) == 1 else 0)) else below
+
+    with pytest.raises(ProofError, match="other"):
+        settled(claim)
+
+
+@pytest.mark.parametrize("left_behind", [[], {}])
+def test_what_one_execution_leaves_to_the_next_is_not_followed(left_behind):
+    """On each path for itself the claim holds."""
+    a = symbol("a")
+
+    def keep():
+        if isinstance(left_behind, list):
+            left_behind.append(1)
+        else:
+            left_behind[len(left_behind)] = 1
+        return a + len(left_behind) > (a if a > 0 else a - 1)
+
+    with pytest.raises(ProofError, match="when it is run again"):
+        settled(keep)
 
 
 def test_assumptions_that_contradict_each_other_prove_nothing():

@@ -49,7 +49,10 @@ def test_two_pairs_that_z3_prints_alike_have_divisors_of_their_own():
 SOURCE = """
 import logging
 import math
+import operator
+from functools import partial
 from numbers import Integral
+from operator import is_not as differs
 
 logger = logging.getLogger("drawn")
 
@@ -64,6 +67,15 @@ def matched(x):
 def truth_is_true(x): return 0 if (x == x) is True else 1
 def negative_is_true(x): return 0 if (x != x) is not True else 1
 def is_a_type(x): return 0 if x is not str else 1
+def truths_in_a_chain(x):
+    truth = x == x
+    return 0 if True is truth is not None else 1
+def asked_by_operator(x): return 0 if operator.is_(x == x, True) and differs(x != x, True) else 1
+TABLE = {"no": [lambda x: x, lambda x: x is True], "part": partial(lambda answer, x: x is answer, True)}
+def asked_by_table(x): return 0 if TABLE["no"][0](x == x) and TABLE["no"][1](x == x) and TABLE["part"](x == x) else 1
+decorated = lambda function: lambda x: function(x == x)
+@decorated
+def inside_a_decorator(x): return 0 if x is True else 1
 def twice(x):
     numbers = range(x)
     return sum(numbers) - sum(numbers)
@@ -94,6 +106,10 @@ def bits(x): return x.bit_length()
 def asked_for_bits(x): return 0 if hasattr(x, "bit_length") else 1
 def as_bytes(x): return x.to_bytes(8, "big")
 def same(x): return 0 if x is x + 0 else 1
+def same_by_operator(x): return 0 if operator.is_(x, x + 0) else 1
+def same_in_a_chain(x): return 0 if x is len("abc") is x else 1
+def truth_in_a_chain(x): return 0 if True is (x == x) is not None else 1
+def evaluated(x): return eval("0 if (x == x) is True else 1", {"x": x})
 def identity(x): return id(x)
 def one_and_a_half(x): return 0 if x == 1.5 else 1
 def indexed(x): return [1, 2, 3][x]
