@@ -2,8 +2,6 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from functools import cache
-from inspect import signature
 from math import lcm
 from typing import Any, NamedTuple
 
@@ -15,14 +13,8 @@ from .kv_cache_block import BlockHash, KVCacheBlock
 from .kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheSpec, SlidingWindowSpec
 from .kv_cache_metrics import KVCacheMetricsCollector
 from .manager_base import SingleTypeKVCacheManager
+from .overrides import AskedSearch, begin_tables, takes
 from .single_type_kv_cache_manager import get_manager_for_kv_cache_spec
-
-
-@cache
-def _takes(kind: type[SingleTypeKVCacheManager], method: str, argument: str) -> bool:
-    """True if managers of this type take an argument that those of vLLM 0.23.0, for which others have written theirs,
-    do not."""
-    return argument in signature(getattr(kind, method)).parameters
 
 
 class KVCacheCoordinator(ABC):
@@ -33,6 +25,9 @@ class KVCacheCoordinator(ABC):
     groups register (core.md §8). AssertionError unless the scheduler block size is a multiple of the hash block size
     and of every group's; ValueError for any other retention interval or one without a sliding-window group.
     """
+
+    _others_begin = False
+    """Whether some manager begins tables in a way of its own."""
 
     def __init__(
         self,
@@ -77,8 +72,9 @@ class KVCacheCoordinator(ABC):
         )
         self._skipping_managers = [manager for manager in self.single_type_managers if manager.may_skip]
         kinds = [type(manager) for manager in self.single_type_managers]
-        self._told_settled = [_takes(kind, "get_num_blocks_to_allocate", "num_settled_tokens") for kind in kinds]
-        self._told_start = [_takes(kind, "allocate_new_blocks", "total_computed_tokens") for kind in kinds]
+        self._told_settled = [takes(kind, "get_num_blocks_to_allocate", "num_settled_tokens") for kind in kinds]
+        self._told_start = [takes(kind, "allocate_new_blocks", "total_computed_tokens") for kind in kinds]
+        self._others_begin = any(kind.begins_tables for kind in kinds)
         block_sizes = [manager.block_size for manager in self.single_type_managers]
         assert scheduler_block_size % lcm(hash_block_size, *block_sizes) == 0, (
             f"scheduler_block_size {scheduler_block_size} is no multiple of the hash block size {hash_block_size} and "
@@ -133,6 +129,11 @@ class KVCacheCoordinator(ABC):
         `num_settled_tokens` of the computed ones cannot be taken back, all where it is None. All groups hold their hits
         before any takes a block for external tokens: that block could be one of a hit.
         """
+        if self._others_begin:
+            computed = num_local_computed_tokens, num_external_computed_tokens
+            managers, pool = self.single_type_managers, self.block_pool
+            begin_tables(managers, new_computed_blocks, pool, request_id, computed, num_settled_tokens)
+            return
         missing = [
             manager.attach_computed_blocks(
                 request_id, hit, num_local_computed_tokens, num_external_computed_tokens, num_settled_tokens
@@ -259,7 +260,7 @@ class UnitaryKVCacheCoordinator(KVCacheCoordinator):
 
     def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
         """The longest hit of the group."""
-        search = self.single_type_managers[0].search(self._terms, block_hashes)
+        search = _search(type(self.single_type_managers[0]), self._terms, block_hashes)
         length = search.longest(max_cache_hit_length)
         return (search.blocks(length) if length else ([],)), length
 
@@ -341,7 +342,12 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
         hashes: BlockHashList = block_hashes
         if group.spec.block_size != self.hash_block_size:
             hashes = BlockHashListWithBlockSize(block_hashes, self.hash_block_size, group.spec.block_size)
-        return group.manager_cls.search(group.terms, hashes)
+        return _search(group.manager_cls, group.terms, hashes)
+
+
+def _search(kind: type[SingleTypeKVCacheManager], terms: HitTerms, hashes: BlockHashList) -> HitSearch:
+    """A lookup by the managers' own search, or by what somebody has written instead."""
+    return AskedSearch(terms, hashes, kind.find_longest_cache_hit) if kind.finds_hits else kind.search(terms, hashes)
 
 
 def get_kv_cache_coordinator(

@@ -18,13 +18,14 @@ from .kv_cache_interface import (
     MLAAttentionSpec,
     TQFullAttentionSpec,
 )
+from .overrides import Overridable
 from .spec_base import cdiv
 
 _SPECS_WITH_NEW_BLOCK_IDS = (FullAttentionSpec, TQFullAttentionSpec, MLAAttentionSpec)
 
 
 @dataclass(eq=False, repr=False)
-class SingleTypeKVCacheManager(ABC):
+class SingleTypeKVCacheManager(Overridable, ABC):
     """Block tables of the requests in one group.
 
     `block_size` counts tokens over all context-parallel ranks; `scheduler_block_size` is what hits are aligned to,
@@ -62,8 +63,6 @@ class SingleTypeKVCacheManager(ABC):
         self._collects_new_block_ids = type(self.kv_cache_spec) in _SPECS_WITH_NEW_BLOCK_IDS
         self._max_admission_blocks_per_request = max_admission_blocks_per_request
         self._null_block = self.block_pool.null_block
-        # Full attention skips nothing, ever; to know that spares a coordinator two calls in every step.
-        self.may_skip = type(self).get_num_skipped_tokens is not SingleTypeKVCacheManager.get_num_skipped_tokens
 
     def expect_hits(self, alignment: int, use_eagle: bool, tokens_behind: int) -> None:
         """Say what hits will look like: multiples of `alignment` tokens, with or without need of the block behind.
@@ -212,8 +211,7 @@ class SingleTypeKVCacheManager(ABC):
                 self.use_eagle,
                 retention_interval,
                 request.num_prompt_tokens,
-                self.tokens_behind,
-                self.block_size,
+                *((self.tokens_behind, self.block_size) if self.mask_knows_tables else ()),
             ),
         )
         self.num_cached_block[request.request_id] = full
@@ -379,7 +377,7 @@ class SingleTypeKVCacheManager(ABC):
         if gone:
             self._give_back(gone)
 
-    def new_step_starts(self) -> None:  # noqa: B027  # most types have nothing to do
+    def new_step_starts(self) -> None:  # most types have nothing to do
         """A scheduler step begins."""
 
     def check(self) -> None:
