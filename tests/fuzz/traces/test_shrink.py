@@ -325,8 +325,8 @@ def test_ctrl_c_keeps_what_was_reached():
 
 def test_a_fault_of_the_construction_shrinks_to_a_shape_without_operations():
     class NeedsFourBlocks(Model):
-        def _construct(self):
-            super()._construct()
+        def __init__(self, *given):
+            super().__init__(*given)
             if self.shape.num_blocks > 3:
                 self.state.outside.append(1)
 
