@@ -69,10 +69,14 @@ def use(law: Callable[..., Any], *values: Number) -> None:
     if not any(isinstance(value, SymbolicInt) for value in values):
         assert law(*values), f"the law {law.__name__} does not hold for {values}"
         return
-    run = running()
+    running().use(instance(law, *values))
+
+
+def instance(law: Callable[..., Any], *values: Number) -> z3.BoolRef:
+    """What a law says of these values; that it holds of all is then an obligation of the run."""
     general = [symbol(f"any_{number}") for number in range(len(values))]
-    run.law(law.__name__, _without_forks(law, general))
-    run.use(_without_forks(law, values))
+    running().law(law.__name__, _without_forks(law, general))
+    return _without_forks(law, values)
 
 
 def _without_forks(law: Callable[..., Any], values: Sequence[Any]) -> z3.BoolRef:
@@ -94,19 +98,21 @@ class _Plain(Run):
 
 def multiples_ordered(small: Number, large: Number, unit: Number) -> None:
     """Law: for `unit >= 0`, `small <= large` gives `small * unit <= large * unit`."""
-    use(_multiples_ordered, small, large, unit)
+    use(ordered_multiples, small, large, unit)
 
 
-def _multiples_ordered(small: Any, large: Any, unit: Any) -> Any:
+def ordered_multiples(small: Any, large: Any, unit: Any) -> Any:
+    """The law of `multiples_ordered`."""
     return implies(every(small <= large, unit >= 0), small * unit <= large * unit)
 
 
 def quotient_found(x: Number, unit: Number, quotient: Number) -> None:
     """Law: for `unit > 0`, `quotient * unit <= x < quotient * unit + unit` gives `x // unit == quotient`."""
-    use(_quotient_found, x, unit, quotient)
+    use(found_quotient, x, unit, quotient)
 
 
-def _quotient_found(x: Any, unit: Any, quotient: Any) -> Any:
+def found_quotient(x: Any, unit: Any, quotient: Any) -> Any:
+    """The law of `quotient_found`."""
     between = every(quotient * unit <= x, x < quotient * unit + unit)
     if not isinstance(unit, SymbolicInt) and unit <= 0:
         return True

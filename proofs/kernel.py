@@ -95,6 +95,8 @@ class Path:
     """Questions, by number, of which one answer is impossible."""
     assumed: bool = False
     """True if anything was assumed on the way (`Run.assume`)."""
+    witness: z3.ModelRef | None = None
+    """Values that may satisfy all hypotheses, if some are known: the kernel tries them before it asks for any."""
     value: Any = None
     error: Exception | None = None
     """What the function raised; then there is no value."""
@@ -147,7 +149,7 @@ class Account:
             if not proved and not z3.is_true(z3.simplify(one.claim)):
                 raise ProofError(f"{self._name}: {one.name} is not proved")
         if path.assumed:
-            self._satisfiable(f"what was assumed on path {len(self._leaves) + 1}", path.hypotheses)
+            self._satisfiable(f"what was assumed on path {len(self._leaves) + 1}", path.hypotheses, path.witness)
         self._asked += path.asked
         answers = zip((question.get_id() for question in path.asked), path.decisions, strict=True)
         self._leaves[tuple(answers)] = frozenset(path.forced)
@@ -164,7 +166,9 @@ class Account:
             raise ProofError(f"{self._name}: no path was entered")
         return "proved"
 
-    def _satisfiable(self, what: str, formulas: Sequence[Any]) -> None:
+    def _satisfiable(self, what: str, formulas: Sequence[Any], witness: z3.ModelRef | None = None) -> None:
+        if witness is not None and all(z3.is_true(witness.eval(one, model_completion=True)) for one in formulas):
+            return
         status, _ = solve(formulas, self._seconds)
         if status != "sat":
             raise ProofError(f"{self._name}: {what}: {status} together: a statement about nothing")

@@ -35,6 +35,8 @@ class Run:
         self._open: list[list[bool]] = []
         self._names = 0
         self._case = _Case()
+        self._cases: dict[tuple[bool, ...], z3.ModelRef | None] = {}
+        """Values that lead to these answers, for paths that are open."""
         self._laws: dict[int, z3.BoolRef] = {}
         self._defined: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
 
@@ -62,7 +64,7 @@ class Run:
         self._path = path = Path(list(self.assumptions))
         self._names = 0
         self._defined = {}
-        self._case = _Case()
+        self._case = _Case(self._cases.pop(tuple(planned), None))
         ProofError.latest = None
         try:
             with executing(self):
@@ -73,6 +75,7 @@ class Run:
             path.error = error
         if ProofError.latest is not None:  # the function has caught it
             raise ProofError.latest
+        path.witness = self.case()
         return path
 
     def decide(self, condition: z3.BoolRef) -> bool:
@@ -163,6 +166,7 @@ class Run:
         of this path shows to be possible is not asked; a wrong case could only leave in an answer that is impossible.
         """
         possible = self._case.answer(self._path.hypotheses, condition)
+        cases = {possible: self._case.model(self._path.hypotheses)}
         whole = tuple(self._path.hypotheses)
         light = whole if has_product(condition) else tuple(one for one in whole if not has_product(one))
         for hypotheses in (light, whole) if len(light) < len(whole) else (whole,):
@@ -179,8 +183,10 @@ class Run:
                 if model is None:
                     message = f"{self.name}: cannot decide whether {condition} is possible"
                     raise UndecidedError(message, obligation.smtlib())
-                if hypotheses is whole and not answer:  # where both are possible, the path goes on with True
-                    self._case = _Case(model, len(whole))
+                if hypotheses is whole:
+                    cases[not answer] = model
+        self._case = _Case(cases[True], len(whole))  # the path goes on with True, and another one with False
+        self._cases[(*self._path.decisions, False)] = cases[False]
         return None
 
 

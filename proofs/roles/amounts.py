@@ -10,17 +10,18 @@ from typing import Any
 
 import z3
 
-from ..claims import lemma
+from ..claims import found_quotient, instance, lemma, ordered_multiples
 from ..solver import ProofError
 from ..symbolic import SymbolicInt, is_plain, running
 
 
-def _oblige(name: str, law: Callable[..., z3.BoolRef]) -> None:
-    """Demand a law of arithmetic, once in each run."""
+def _oblige(name: str, law: Callable[..., z3.BoolRef], *follows_from: Callable[..., z3.BoolRef]) -> None:
+    """Demand a law of arithmetic, once in each run; where that says it all to a solver, from instances of others."""
     asked = running().__dict__.setdefault("laws_of_amounts", set())
     if name not in asked:
         asked.add(name)
-        running().law(name, law(*z3.Ints("b x y m")))
+        numbers = z3.Ints("b x y m")
+        running().law(name, law(*numbers), *(given(*map(SymbolicInt, numbers)) for given in follows_from))
 
 
 class Positive(SymbolicInt):
@@ -91,12 +92,20 @@ class Length(SymbolicInt):
 
     def __floordiv__(self, other: Any) -> Any:
         if isinstance(other, BlockSize) and other.term.eq(self.size.term):
-            _oblige("(x*b + y) // b == x + y // b", lambda b, x, y, m: z3.Implies(b > 0, (x * b + y) / b == x + y / b))
+            _oblige(
+                "(x*b + y) // b == x + y // b",
+                lambda b, x, y, m: z3.Implies(b > 0, (x * b + y) / b == x + y / b),
+                lambda b, x, y, m: instance(found_quotient, x * b + y, b, SymbolicInt(x.term + y.term / b.term)),
+            )
             return self.blocks if self.rest is None else self.blocks + self.rest // other
         if isinstance(other, Length) and self.rest is None is other.rest and other.size.term.eq(self.size.term):
             _oblige(
                 "x*b // (m*b) == x // m",
                 lambda b, x, y, m: z3.Implies(z3.And(b > 0, m > 0), (x * b) / (m * b) == x / m),
+                lambda b, x, y, m: instance(found_quotient, x * b, m * b, SymbolicInt(x.term / m.term)),
+                lambda b, x, y, m: instance(ordered_multiples, 1, m, b),
+                lambda b, x, y, m: instance(ordered_multiples, SymbolicInt(x.term / m.term) * m, x, b),
+                lambda b, x, y, m: instance(ordered_multiples, x + 1, SymbolicInt(x.term / m.term) * m + m, b),
             )
             unit = other.blocks if isinstance(other.blocks, Positive) else positive(other.blocks)
             return self.blocks // unit

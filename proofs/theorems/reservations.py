@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from ..claims import implies, lemma, multiples_ordered, quotients_ordered, use
+from ..claims import every, implies, lemma, multiples_ordered, quotient_found, quotients_ordered, use
+from ..symbolic_builtins import common_divisor
 from ..theorem import NegativeControl, Theorem
 from .admission import ONE_STEP, any_own_step, cdiv, gate, held_before, laws_of_step, next_step, ordered, span
 
@@ -99,7 +100,41 @@ T16_HIT = Theorem(
 )
 
 
+def _below(x: Any, y: Any, b: Any) -> Any:
+    """Law: blocks that are shorter than some tokens are fewer than these need."""
+    return implies(every(b > 0, x * b < y), x < cdiv(y, b))
+
+
+def _laws_of_chunks(v: Any) -> None:
+    """What a hit keeps lies in one chunk, so it is less than the cap; the chunk and the hit have a common divisor."""
+    common, b_part, k_part = common_divisor(v.b, v.k)
+    begin = v.hit * v.b // v.k
+    more = b_part * v.hit - k_part * begin
+    multiples_ordered(0, v.hit, v.b)
+    lemma(every(begin * v.k <= v.hit * v.b, v.hit * v.b < begin * v.k + v.k), "the chunk of the hit's end")
+    multiples_ordered(k_part, more, common)
+    lemma(more < k_part, "counted in common divisors")
+    multiples_ordered(more + 1, k_part, common)
+    lemma(v.hit * v.b - begin * v.k <= v.k - common, "so the hit ends before the chunk does by one of them")
+    lemma(begin >= 0, "chunks are not negative")
+    multiples_ordered(0, begin, v.k)
+    left = begin * v.k // v.b
+    lemma(every(left * v.b <= begin * v.k, begin * v.k < left * v.b + v.b), "blocks left behind")
+    quotients_ordered(0, begin * v.k, v.b)
+    quotients_ordered(begin * v.k, v.hit * v.b, v.b)
+    quotient_found(v.hit * v.b, v.b, v.hit)
+    lemma(every(left >= 0, left <= v.hit), "some of the hit")
+    multiples_ordered(0, left, v.b)
+    use(_below, v.hit - left, v.k + v.batched + v.b - common, v.b)
+    use(_below, v.hit - left, v.max_len, v.b)
+    lemma(v.hit - left < cdiv(v.k + v.batched + v.b - common, v.b), "what is kept of the hit is less than the cap")
+    lemma(v.hit - left < cdiv(v.max_len, v.b), "and than the longest request")
+    quotients_ordered(-v.lookahead, 0, v.b)
+    lemma(cdiv(v.lookahead, v.b) >= 0, "lookahead takes no room away")
+
+
 def _chunks_within(f: Any, v: Any) -> Any:
+    _laws_of_chunks(v)
     reserved = gate(f.gate_chunked, v, v.k)
     skipped, before = f.skipped_chunked(v.settled, v.k), f.skipped_chunked(v.hit * v.b, v.k)
     quotients_ordered(v.hit * v.b, v.settled, v.k)

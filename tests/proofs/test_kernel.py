@@ -8,7 +8,7 @@ import pytest
 import z3
 from blockproof.proofs import kernel
 from blockproof.proofs.kernel import Account, Proved, each_follows, exhausted, follows
-from blockproof.proofs.solver import Obligation, ProofError
+from blockproof.proofs.solver import Obligation, ProofError, solve
 from blockproof.proofs.symbolic import Path, Run, symbol
 
 FOLDER = File(proofs.__path__[0])
@@ -54,6 +54,15 @@ def test_a_proof_from_other_hypotheses_does_not_count():
     account = Account("test", [], 5)
     with pytest.raises(ProofError, match="not proved"):
         account.enter(path, [implied(a > 5, path.value[0].term)])
+
+
+def test_a_witness_of_something_else_is_no_witness():
+    a = z3.Int("a")
+    _, witness = solve([a == 1], 5)
+    Account("test", [], 5).enter(Path([a > 0], value=[], assumed=True, witness=witness), [])
+    with pytest.raises(ProofError, match="a statement about nothing"):
+        Account("test", [], 5).enter(Path([a > 0, a < 0], value=[], assumed=True, witness=witness), [])
+    Account("test", [], 5).enter(Path([a > 1], value=[], assumed=True, witness=witness), [])
 
 
 def test_a_path_that_raises_owes_that_it_cannot_be():

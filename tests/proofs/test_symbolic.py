@@ -14,6 +14,7 @@ from blockproof.proofs import symbolic, symbolic_run
 from blockproof.proofs.claims import (
     every,
     implies,
+    instance,
     lemma,
     multiples_ordered,
     negation,
@@ -24,7 +25,7 @@ from blockproof.proofs.claims import (
     use,
 )
 from blockproof.proofs.solver import Obligation, ProofError, UndecidedError, solve
-from blockproof.proofs.symbolic import Run, SymbolicBool, SymbolicInt, is_plain, symbol, truth
+from blockproof.proofs.symbolic import Run, SymbolicBool, SymbolicInt, is_plain, running, symbol, truth
 from blockproof.proofs.symbolic_builtins import common_divisor, symbolic_builtins
 
 CORNERS = (-7, -3, -1, 0, 1, 3, 7)
@@ -316,6 +317,15 @@ def test_a_law_is_proved_without_hypotheses_so_a_wrong_one_is_noticed():
     multiples_ordered(2, 3, 4)
     quotient_found(7, 2, 3)
     quotients_ordered(-1, 5, 3)
+
+
+def test_a_law_that_another_one_implies_does_not_excuse_that_one():
+    a, b = symbol("a"), symbol("b")
+
+    def ordered() -> None:
+        running().law("follows", (a <= b).term, instance(lambda x, y: x <= y, a, b))
+
+    assert [holds(one) for one in obligations(ordered)] == [False, True]
 
 
 def test_a_law_with_a_fork_is_refused():

@@ -142,9 +142,8 @@ def _owed(path: Any) -> list[str]:
 
 
 def test_few_blocks_and_lengths_compute_as_python_does() -> None:
-    rng = random.Random(19)
-
     def compare() -> None:
+        rng = random.Random(19)
         for _ in range(150):
             b, few, many, rest = rng.randint(1, 9), rng.randint(0, 4), rng.randint(1, 4), rng.randint(-20, 20)
             size = amounts.positive(_symbol(b), amounts.Few)
