@@ -37,6 +37,7 @@ def deviations(
     from ..opening.targets import open_target
     from ..releases.deviation_traces import check_traces, find_traces
     from ..releases.known_deviations import page as page_of
+    from ..releases.known_deviations import pages_elsewhere
 
     known = known_of(target)
     if known is None:
@@ -66,7 +67,7 @@ def deviations(
         else:
             shown = check_traces(declared, check or Path(), core, say)
     if page is not None:
-        page.write_text(page_of(target, shown.traces), encoding="utf-8")
+        page.write_text(page_of(target, shown.traces, pages_elsewhere(page)), encoding="utf-8")
     if as_json:
         print(json.dumps({"shown": sorted(shown.traces), "problems": shown.problems}, indent=2))
     else:

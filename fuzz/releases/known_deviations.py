@@ -3,7 +3,8 @@
 A deviation's trace must show a difference when the deviation counts as undeclared, and none when it is declared.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ..engines.plan import Plan
 from ..engines.seeded import run_random
@@ -52,8 +53,12 @@ def trace_names(deviation: Deviation) -> tuple[str, ...]:
     return (deviation.id, f"{deviation.id}.corruption") if deviation.corrupts else (deviation.id,)
 
 
-def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]]) -> str:
-    """The deviations of a target as Markdown; `shown` has trace and finding by the names of `trace_names`."""
+def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]], elsewhere: Sequence[str] = ()) -> str:
+    """The deviations of a target as Markdown; `shown` has trace and finding by the names of `trace_names`.
+
+    `elsewhere`: names of pages beside it on what other releases do in these traces.
+    """
+    others = ", ".join(f"[{name}]({name})" for name in elsewhere)
     lines = [
         f"# What {target_name} does differently",
         "",
@@ -62,6 +67,7 @@ def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]]) -> st
         "which the shadow memory sees one do so. This page is written by",
         f"`blockproof deviations --target {target_name} --write {KEPT} --page {KEPT}.md`",
         f"and checked by `blockproof deviations --target {target_name} --check {KEPT}`.",
+        *([f"What other releases make of these traces: {others}."] if others else []),
     ]
     for deviation in declared_for(target_name):
         lines += ["", f"## {deviation.id}", "", *prose(f"{deviation.reason[:1].upper()}{deviation.reason[1:]}."), ""]
@@ -70,6 +76,11 @@ def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]]) -> st
         for name in trace_names(deviation):
             lines += ["", *_trace_lines(name, shown)]
     return "\n".join([*lines, ""])
+
+
+def pages_elsewhere(page: Path) -> list[str]:
+    """Names of the pages that `--also` has written beside this one: its name, a hyphen and a release."""
+    return sorted(path.name for path in page.parent.glob(f"{page.stem}-*.md"))
 
 
 def _trace_lines(name: str, shown: Mapping[str, tuple[TraceFile, Finding]]) -> list[str]:

@@ -10,6 +10,7 @@ from ....model.lookup import alignment
 from ....model.ops import NULL, Done, Failed, Operation, Shape
 from ....model.snapshot import Snapshot
 from ...findings.difference import difference
+from ...findings.words import plural
 from .moves import Move, hit_row
 from .properties import Break
 from .run_record import RunRecord
@@ -93,11 +94,11 @@ def check_failure(record: RunRecord, operation: Operation, outcome: Failed, befo
     name, free = type(operation).__name__, before.num_free if record.shows("num_free") else len(before.free)
     if not (isinstance(operation, ops.Take) and operation.count > free):
         refuses = ["chunked-refuses"] if isinstance(operation, ops.Lookup) and _is_hard_for_chunks(record) else []
-        what = f"{name} raised {outcome.error}, although it makes sense here ({free} blocks free)"
+        what = f"{name} raised {outcome.error}, although it makes sense here ({plural(free, 'block')} free)"
         record.break_unless_known(refuses, "S8", what)
     if after != before:
         changes = "; ".join(difference(before, after))
-        raise Break("S8", f"{name} failed with {free} blocks free, and changed: {changes}")
+        raise Break("S8", f"{name} failed with {plural(free, 'block')} free, and changed: {changes}")
 
 
 def _is_hard_for_chunks(record: RunRecord) -> bool:
