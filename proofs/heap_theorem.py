@@ -33,6 +33,7 @@ from .theorem import (
     conditions,
     fixed_to,
     plain_values,
+    refuse_careless,
     satisfiable_question,
     variable,
 )
@@ -140,6 +141,7 @@ class _Settling:
                     if not self._settled(path):
                         break
                 else:
+                    refuse_careless(self._run.name, self._watched)
                     self.verdict.status = self._account.proved()
             self.verdict.questions = self._run.questions
         except UnavailableError as error:

@@ -4,7 +4,8 @@ In these, `x is y` asks `same_object`, unless one side is None; nothing else is 
 a symbol it is Python's own `is`. A truth value is one of two objects, so `flag is True` is a question about its truth.
 Whether two equal integers are one object is nothing that a function may rely on: that is refused. `operator.is_` and
 `operator.is_not` ask the same, under whatever name a module has them. Functions are found as values of a module and of
-its classes, and in what these hold: tables of functions, partial calls, the variables of inner functions.
+its classes, and in what these hold: tables of functions, partial calls, the variables of inner functions. Not watched
+are those that a module makes from text while it is imported, as `dataclass` does.
 """
 
 import ast

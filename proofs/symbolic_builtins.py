@@ -5,7 +5,7 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import z3
@@ -179,7 +179,11 @@ def symbolic_builtins(modules: Sequence[ModuleType]) -> Iterator[None]:
     )
     with ExitStack() as restored:
         restored.enter_context(identity_watched(modules))
+        seen = SimpleNamespace(**vars(builtins) | {name: function for name, _, function in ours})
         for module in modules:
+            for name in [name for name, value in vars(module).items() if value is builtins and name != "__builtins__"]:
+                restored.callback(setattr, module, name, builtins)
+                setattr(module, name, seen)
             for name, original, function in ours:
                 if vars(module).get(name) is original:
                     restored.callback(setattr, module, name, original)

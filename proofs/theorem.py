@@ -251,6 +251,7 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
                 if not _settle_path(run, path, theorem, replay, verdict, account):
                     break
             else:
+                refuse_careless(run.name, watched)
                 verdict.status = account.proved()
         verdict.questions = run.questions
     except UnavailableError as error:
@@ -260,6 +261,12 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
         verdict.smtlib += [error.smtlib] if isinstance(error, UndecidedError) else []
     verdict.covered = {} if verdict.status == "unavailable" else watched.functions()
     return verdict
+
+
+def refuse_careless(name: str, watched: Watched) -> None:
+    """ProofError if a function that ran catches what only a symbol may raise, and goes on."""
+    for said in watched.careless():
+        raise ProofError(f"{name}: {said}: a symbol may raise where a number does not")
 
 
 def variable(name: str, meaning: str) -> Any:

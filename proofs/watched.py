@@ -6,12 +6,14 @@ import inspect
 import io
 import textwrap
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import ClassVar
+
+from .handlers import careless
 
 
 class Watched:
@@ -49,10 +51,18 @@ class Watched:
         A module's `__getattr__` is not among them: it hands out names, and does nothing that a theorem could be about.
         """
         return {
-            f"{self._files[code.co_filename]}:{code.co_qualname}": _hash(code.co_filename, code)
-            for code in (entry.code for entry in self._profile.getstats())
-            if isinstance(code, CodeType) and code.co_filename in self._files and not _is_no_function(code)
+            f"{self._files[code.co_filename]}:{code.co_qualname}": _hash(code.co_filename, code) for code in self._ran()
         }
+
+    def careless(self) -> list[str]:
+        """What of them catches what only a symbol may raise (`handlers`), a line each."""
+        ran = [(code.co_qualname, careless(code)) for code in self._ran()]
+        return sorted(f"{name} {said}" for name, said in ran if said)
+
+    def _ran(self) -> Iterator[CodeType]:
+        for code in (entry.code for entry in self._profile.getstats()):
+            if isinstance(code, CodeType) and code.co_filename in self._files and not _is_no_function(code):
+                yield code
 
 
 def _is_no_function(code: CodeType) -> bool:

@@ -1,6 +1,7 @@
 """Claims that are false must not come out proved, however the function under proof goes about it."""
 
 import re
+import sys
 from types import ModuleType
 
 import pytest
@@ -11,6 +12,8 @@ from blockproof.proofs.roles.stand_ins import key
 from blockproof.proofs.solver import ProofError, solve
 from blockproof.proofs.symbolic import Run, SymbolicInt, symbol, term
 from blockproof.proofs.symbolic_builtins import common_divisor, symbolic_builtins
+from blockproof.proofs.theorem import Subject, Theorem
+from blockproof.proofs.watched import Watched
 
 
 def deep(x, choices=30):
@@ -47,6 +50,7 @@ def test_two_pairs_that_z3_prints_alike_have_divisors_of_their_own():
 
 
 SOURCE = """
+import builtins
 import logging
 import math
 import operator
@@ -66,6 +70,7 @@ def matched(x):
     return 1
 def truth_is_true(x): return 0 if (x == x) is True else 1
 def negative_is_true(x): return 0 if (x != x) is not True else 1
+def of_builtins(x): return 0 if builtins.type(x) is int and builtins.len(builtins.range(x)) >= 0 else 1
 def is_a_type(x): return 0 if x is not str else 1
 def truths_in_a_chain(x):
     truth = x == x
@@ -227,3 +232,91 @@ def test_in_a_proof_a_plain_number_is_made_a_key_as_well(tmp_path):
     function = keyed(tmp_path, "pages")
     found = [path.value for path in Run("test", []).paths(lambda: function(key(symbol("x")), key(3)))]
     assert sorted(found) == [1, 2]
+
+
+CATCHING = """
+import json
+from contextlib import suppress
+
+def goes_on(x):
+    try:
+        return len(json.dumps(x)) * 0 + 1
+    except TypeError:
+        return 0
+def goes_on_after_all(x):
+    try:
+        return int.__add__(1, x) * 0 + 1
+    except:
+        return 0
+def suppresses(x):
+    with suppress(ValueError, TypeError):
+        return len(json.dumps(x)) * 0 + 1
+    return 0
+def reads(x):
+    try:
+        raise ValueError(f"{x}")
+    except ValueError as error:
+        return 0 if len(str(error)) > 6 else 1
+
+def says_more(x):
+    try:
+        return x * 0
+    except TypeError as error:
+        raise ValueError(f"{x}: {error}") from error
+def passes_on(x):
+    try:
+        raise KeyError(x)
+    except KeyError as error:
+        return error.args[0] * 0 if x is None else 0
+def own(x):
+    try:
+        assert x > 0
+    except AssertionError:
+        return 0
+    return 0
+"""
+
+
+@pytest.fixture(scope="module")
+def catching(tmp_path_factory):
+    path = tmp_path_factory.mktemp("catching") / "catching.py"
+    path.write_text(CATCHING, encoding="utf-8")
+    module = ModuleType("catching")
+    module.__file__ = str(path)
+    exec(compile(CATCHING, str(path), "exec"), vars(module))
+    return module
+
+
+def settled(module, name):
+    theorem = Theorem(
+        id="T0",
+        sentence="",
+        variables={"x": "a number"},
+        assume=lambda v: [v.x >= 0],
+        claim=lambda f, v: f.role(v.x) == 0,
+        controls=(),
+    )
+    sys.modules[module.__name__] = module
+    try:
+        return theorem.settle(Subject("drawn", lambda role: getattr(module, name), (module.__name__,)))
+    finally:
+        del sys.modules[module.__name__]
+
+
+@pytest.mark.parametrize("name", ["goes_on", "goes_on_after_all", "suppresses", "reads", "passes_on"])
+def test_what_catches_what_only_a_symbol_may_raise_proves_nothing(name, catching):
+    verdict = settled(catching, name)
+    assert verdict.status != "proved"
+    assert verdict.replayed or "a symbol may raise where a number does not" in verdict.message, verdict
+
+
+@pytest.mark.parametrize("name", ["says_more", "own"])
+def test_what_raises_on_or_catches_errors_of_its_own_is_followed(name, catching):
+    assert settled(catching, name).status == "proved"
+
+
+def test_a_proved_path_is_run_on_plain_numbers_and_refuted_if_it_fails_there(catching, monkeypatch):
+    monkeypatch.setattr(Watched, "careless", lambda watched: [])
+    verdict = settled(catching, "goes_on")
+    assert (verdict.status, verdict.replayed) == ("refuted", True)
+    assert "although path 1 is proved" in verdict.message
