@@ -2,6 +2,7 @@
 
 import os
 from types import SimpleNamespace
+from typing import Any
 
 import coverage
 import pytest
@@ -16,7 +17,7 @@ def ran_in_a_test():
 @pytest.mark.parametrize("slow", [False, True])
 def test_of_slow_tests_and_their_children_nothing_is_measured(slow, monkeypatch):
     monkeypatch.setenv("COVERAGE_PROCESS_CONFIG", "of the children")
-    item = SimpleNamespace(get_closest_marker=lambda name: slow and name == "slow")
+    item: Any = SimpleNamespace(get_closest_marker=lambda name: slow and name == "slow")
     measuring = coverage.Coverage(data_file=None, include=[__file__], config_file=False)
     measuring.start()
     try:
@@ -36,8 +37,9 @@ def test_what_follows_a_slow_test_is_measured_again(monkeypatch):
     monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
     measuring = coverage.Coverage(data_file=None, include=[__file__], config_file=False)
     measuring.start()
+    item: Any = SimpleNamespace(get_closest_marker=lambda _: True)
     try:
-        list(pytest_runtest_protocol(SimpleNamespace(get_closest_marker=lambda _: True)))
+        list(pytest_runtest_protocol(item))
         ran_in_a_test()
         assert line_of(ran_in_a_test) in measuring.get_data().lines(__file__)
     finally:
