@@ -13,7 +13,7 @@ from .kv_cache_block import BlockHash, KVCacheBlock
 from .kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheSpec, SlidingWindowSpec
 from .kv_cache_metrics import KVCacheMetricsCollector
 from .manager_base import SingleTypeKVCacheManager
-from .overrides import AskedSearch, begin_tables, takes
+from .overrides import AskedSearch, begin_tables, told_what_it_takes
 from .single_type_kv_cache_manager import get_manager_for_kv_cache_spec
 
 
@@ -57,24 +57,23 @@ class KVCacheCoordinator(ABC):
         self.eagle_group_ids = flagged or (set(range(len(groups))) if use_eagle else set())
         """Groups that drafts read; a model that flags none means all."""
         self.single_type_managers: tuple[SingleTypeKVCacheManager, ...] = tuple(
-            get_manager_for_kv_cache_spec(
-                group.kv_cache_spec,
-                max_num_batched_tokens,
-                max_model_len,
-                block_pool=self.block_pool,
-                enable_caching=enable_caching,
-                kv_cache_group_id=i,
-                scheduler_block_size=scheduler_block_size,
-                dcp_world_size=dcp_world_size,
-                pcp_world_size=pcp_world_size,
+            told_what_it_takes(
+                get_manager_for_kv_cache_spec(
+                    group.kv_cache_spec,
+                    max_num_batched_tokens,
+                    max_model_len,
+                    block_pool=self.block_pool,
+                    enable_caching=enable_caching,
+                    kv_cache_group_id=i,
+                    scheduler_block_size=scheduler_block_size,
+                    dcp_world_size=dcp_world_size,
+                    pcp_world_size=pcp_world_size,
+                )
             )
             for i, group in enumerate(groups)
         )
         self._skipping_managers = [manager for manager in self.single_type_managers if manager.may_skip]
-        kinds = [type(manager) for manager in self.single_type_managers]
-        self._told_settled = [takes(kind, "get_num_blocks_to_allocate", "num_settled_tokens") for kind in kinds]
-        self._told_start = [takes(kind, "allocate_new_blocks", "total_computed_tokens") for kind in kinds]
-        self._others_begin = any(kind.begins_tables for kind in kinds)
+        self._others_begin = any(manager.begins_tables for manager in self.single_type_managers)
         block_sizes = [manager.block_size for manager in self.single_type_managers]
         assert scheduler_block_size % lcm(hash_block_size, *block_sizes) == 0, (
             f"scheduler_block_size {scheduler_block_size} is no multiple of the hash block size {hash_block_size} and "
@@ -99,7 +98,7 @@ class KVCacheCoordinator(ABC):
         See `SingleTypeKVCacheManager.get_num_blocks_to_allocate` for what the admission cap and the last two change.
         """
         demand = 0
-        for manager, hit, told in zip(self.single_type_managers, new_computed_blocks, self._told_settled, strict=True):
+        for manager, hit in zip(self.single_type_managers, new_computed_blocks, strict=True):
             if manager.sized_by_encoder:
                 demand += manager.get_num_blocks_to_allocate(
                     request_id, num_encoder_tokens, (), 0, num_encoder_tokens, apply_admission_cap
@@ -112,7 +111,8 @@ class KVCacheCoordinator(ABC):
                     total_computed_tokens,
                     num_tokens_main_model,
                     apply_admission_cap,
-                    *((num_settled_tokens, num_lookahead_tokens) if told else ()),
+                    num_settled_tokens,
+                    num_lookahead_tokens,
                 )
         return demand
 
@@ -156,10 +156,8 @@ class KVCacheCoordinator(ABC):
             [
                 manager.allocate_new_blocks(request_id, num_encoder_tokens, num_encoder_tokens)
                 if manager.sized_by_encoder
-                else manager.allocate_new_blocks(
-                    request_id, num_tokens, num_tokens_main_model, *((total_computed_tokens,) if told else ())
-                )
-                for manager, told in zip(self.single_type_managers, self._told_start, strict=True)
+                else manager.allocate_new_blocks(request_id, num_tokens, num_tokens_main_model, total_computed_tokens)
+                for manager in self.single_type_managers
             ]
         )
 

@@ -193,7 +193,7 @@ class KVCacheManager:
         # Even a refused request gives back what it no longer needs, so that others can use it.
         coordinator.remove_skipped_blocks(request_id, settled)
         needed = coordinator.get_num_blocks_to_allocate(
-            request_id, slots, hit, num_encoder_tokens, total_computed, main_tokens, num_settled_tokens=settled
+            request_id, slots, hit, num_encoder_tokens, total_computed, main_tokens, False, settled
         )
         if needed > pool.get_num_free_blocks() - reserved_blocks:
             return None

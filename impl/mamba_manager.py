@@ -56,7 +56,8 @@ class MambaManager(SingleTypeKVCacheManager):
         In mode "align" lookahead plays no part, since drafts have blocks of their own; with `apply_admission_cap` the
         most states are counted that a request of `num_tokens` tokens will hold.
         """
-        if any(block.block_hash in self.cached_blocks_this_step for block in new_computed_blocks if not block.is_null):
+        unwritten = self.cached_blocks_this_step
+        if unwritten and any(block.block_hash in unwritten for block in new_computed_blocks if not block.is_null):
             return self.block_pool.num_gpu_blocks + 1
         if self.mamba_cache_mode != "align":
             return super().get_num_blocks_to_allocate(
@@ -136,9 +137,9 @@ class MambaManager(SingleTypeKVCacheManager):
         """
         running = cdiv(num_tokens, self.block_size) - 1
         end = running + 1 + self.num_speculative_blocks
+        if end <= len(table) and self._null_block not in table[running:end]:
+            return [], []
         empty = [i for i in range(running, end) if i >= len(table) or table[i].is_null]
-        if not empty:
-            return empty, []
         stays = cdiv(num_computed_tokens, self.block_size) - 1
         held = [i for i, block in enumerate(table) if not block.is_null]
         return empty, [i for i in held if i != stays and not running <= i < end]

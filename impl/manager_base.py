@@ -97,7 +97,7 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         table = self.req_to_blocks.get(request_id, ())
         if request_id in self.num_cached_block:
             self._check_no_hit(request_id, new_computed_blocks)
-            new = max(required - len(table), 0)
+            new = required - len(table) if required > len(table) else 0
             return self._capped(new, table, (), num_lookahead_tokens) if apply_admission_cap else new
         skipped = self._num_skipped_blocks(total_computed_tokens if num_settled_tokens is None else num_settled_tokens)
         new = max(required - max(skipped, len(table) + len(new_computed_blocks)), 0)
