@@ -8,15 +8,17 @@ import pytest
 from blockproof.fuzz.adapters import families
 from blockproof.fuzz.findings.oracle_names import CONTRACT, SHADOW
 from blockproof.fuzz.opening.child import ChildTarget
-from blockproof.fuzz.opening.targets import interpreter_of, open_target
+from blockproof.fuzz.opening.targets import interpreter_of
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.model_free import ModelFreeRun
-from blockproof.fuzz.targets.base import Target, TargetUnavailableError, adapted_shape, lacking
+from blockproof.fuzz.targets.base import Target, adapted_shape, lacking
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import read_trace
 from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.operations import Workload
 from blockproof.model.ops import Advance, Allocate, Done, Free, Group, Lookup, Preempt, Refused, Shape, Submit
+
+from .released import do, opened
 
 FAMILY = families()["lmdeploy"]
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -32,21 +34,7 @@ def shape(group: Group = FULL, num_blocks: int = 24, ahead: int = 4) -> Shape:
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[Target]:
-    try:
-        opened = FAMILY.open_target() if FAMILY.here else open_target(FAMILY.example)
-        opened.start(shape())
-    except TargetUnavailableError as missing:
-        pytest.skip(str(missing))
-    yield opened
-    opened.close()
-
-
-def do(target, *operations):
-    """Outcome and state after the last of these; every one must be done."""
-    for operation in operations:
-        outcome, seen = target.step(operation)
-        assert isinstance(outcome, Done), (operation, outcome)
-    return outcome.value, seen
+    yield from opened(FAMILY, shape())
 
 
 def prefill(name, prompt=PROMPT):

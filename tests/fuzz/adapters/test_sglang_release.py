@@ -5,16 +5,14 @@ from collections.abc import Iterator
 import pytest
 from blockproof.fuzz.adapters import families
 from blockproof.fuzz.findings.oracle_names import SHADOW
-from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.model_free import ModelFreeRun
-from blockproof.fuzz.targets.base import Target, TargetUnavailableError, adapted, lacking
+from blockproof.fuzz.targets.base import Target, adapted, lacking
 from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.operations import Workload
 from blockproof.model.ops import (
     Advance,
     Allocate,
-    Done,
     Free,
     Group,
     Lookup,
@@ -24,6 +22,8 @@ from blockproof.model.ops import (
     Shape,
     Submit,
 )
+
+from .released import do, opened
 
 FAMILY = families()["sglang"]
 FULL = Group("full", 4)
@@ -37,21 +37,7 @@ def shape(*groups: Group, num_blocks: int = 24) -> Shape:
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[Target]:
-    try:
-        opened = FAMILY.open_target() if FAMILY.here else open_target(FAMILY.example)
-        opened.start(shape(FULL))
-    except TargetUnavailableError as missing:
-        pytest.skip(str(missing))
-    yield opened
-    opened.close()
-
-
-def do(target, *operations):
-    """Outcome and state after the last of these; every one must be done."""
-    for operation in operations:
-        outcome, seen = target.step(operation)
-        assert isinstance(outcome, Done), (operation, outcome)
-    return outcome.value, seen
+    yield from opened(FAMILY, shape(FULL))
 
 
 def test_a_second_prompt_hits_the_whole_pages_of_the_first(target):
