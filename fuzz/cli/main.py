@@ -7,6 +7,7 @@ then. 141: whoever read the output has closed the pipe.
 What a command needs is imported when it runs, so that `blockproof -h` answers at once.
 """
 
+import faulthandler
 import os
 import sys
 import traceback
@@ -82,6 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line (`sys.argv` by default). Returns the exit code; what was wrong goes to stderr."""
     if os.environ.get("_BLOCKPROOF_COMPLETE") == "complete_bash":
         rejoin_bash_words()
+    if sys.__stderr__ is not None and not faulthandler.is_enabled():
+        faulthandler.enable(sys.__stderr__)  # a target in this process that crashes ends it, but not without a word
     try:
         code = app(arguments, standalone_mode=False)
         sys.stdout.flush()

@@ -218,6 +218,14 @@ def test_ctrl_c_ends_a_run_with_its_report(jobs, tmp_path):
     assert out.splitlines()[-1].startswith("interrupted by Ctrl-C after ")
 
 
+def test_a_target_that_crashes_in_this_process_shows_where(tmp_path):
+    """It ends the process, and no report can be printed."""
+    (tmp_path / "dying.py").write_text("import os\n\n\ndef make():\n    os.kill(os.getpid(), 11)\n")
+    done = blockproof("fuzz", "--target", "dying.py:make", cwd=tmp_path)
+    assert done.returncode == -signal.SIGSEGV
+    assert 'dying.py", line 5 in make' in done.stderr
+
+
 def test_ctrl_c_in_the_middle_keeps_what_was_done(monkeypatch, capsys):
     def interrupted(target, plan, summary, on_progress):
         run_random(target, replace(plan, seconds=None, operations=500), summary, on_progress)
