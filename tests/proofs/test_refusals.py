@@ -10,7 +10,7 @@ from blockproof.proofs.quotients import divisor
 from blockproof.proofs.roles.stand_ins import divisor as common
 from blockproof.proofs.roles.stand_ins import key
 from blockproof.proofs.solver import ProofError, solve
-from blockproof.proofs.symbolic import Run, SymbolicInt, symbol, term
+from blockproof.proofs.symbolic import Run, SymbolicInt, running, symbol, term
 from blockproof.proofs.symbolic_builtins import common_divisor, symbolic_builtins
 from blockproof.proofs.theorem import Subject, Theorem
 from blockproof.proofs.watched import Watched
@@ -320,3 +320,22 @@ def test_a_proved_path_is_run_on_plain_numbers_and_refuted_if_it_fails_there(cat
     verdict = settled(catching, "goes_on")
     assert (verdict.status, verdict.replayed) == ("refuted", True)
     assert "although path 1 is proved" in verdict.message
+
+
+def loose(x):
+    """Of a symbol any number: what is proved of it is true of the number itself, but not the other way round."""
+    return symbol(running().fresh_name("any")) if isinstance(x, int) and type(x) is not int else x
+
+
+@pytest.mark.parametrize(
+    ("assume", "claim", "status"),
+    [
+        (lambda v: [], lambda f, v: loose(v.x) != 1, "refuted"),
+        (lambda v: [], lambda f, v: loose(v.x) == v.x, "undecided"),
+        (lambda v: [loose(v.x) == 5], lambda f, v: v.x == 5, "undecided"),
+    ],
+)
+def test_a_counterexample_satisfies_the_assumptions_and_fails_on_plain_numbers_or_does_not_count(assume, claim, status):
+    theorem = Theorem(id="T0", sentence="", variables={"x": "a number"}, assume=assume, claim=claim, controls=())
+    verdict = theorem.settle(Subject("drawn", lambda role: None, ()))
+    assert (verdict.status, verdict.counterexample) == (status, {"x": 1} if status == "refuted" else None)
