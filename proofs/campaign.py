@@ -18,16 +18,17 @@ from typing import Any
 from .cross_check import together
 from .theorem import Verdict
 
-SETTLE_S = 240.0
-"""A theorem that takes longer counts as undecided; its process is ended."""
-BRIEFLY_S = 0.1
+SETTLE_S = 900.0
+"""A theorem that takes longer counts as undecided, as it seems not to end; its process is ended. It takes a few seconds
+at most, and what bounds it are steps."""
+BRIEFLY_S = 0.3
 """For a question with only those hypotheses that the first solver took."""
 TOGETHER = 12
 """So many short questions are asked as one at first."""
 SHORT = 2000
 """Characters of a short question."""
-PATIENCE_S = 20.0
-"""More than a solver was given, since other processes may take its time."""
+PATIENCE_S = 120.0
+"""An answer of the second solver, whose steps are counted, may take so long: other processes may take its time."""
 SAID_MOST = 4096
 """Bytes of what a process has written to stderr that are looked at when it is lost."""
 
@@ -233,7 +234,7 @@ class Campaign:
         for begin in range(0, len(keys), TOGETHER):
             some = keys[begin : begin + TOGETHER]
             text = together([new[key] for key in some]) if len(some) > 1 else ""
-            if text and self._opinion(text, workers, 2 * BRIEFLY_S) == "unsat":
+            if text and self._opinion(text, workers, BRIEFLY_S) == "unsat":
                 self._opinions |= dict.fromkeys(some, "unsat")
 
     @staticmethod
@@ -248,7 +249,7 @@ class Campaign:
             opinion = Interpreter("second opinion")
             try:
                 request = {"opinion": text, "seconds": seconds}
-                said = self._worker(opinion, workers).ask(request, 4 * seconds + PATIENCE_S)
+                said = self._worker(opinion, workers).ask(request, 10 * seconds + PATIENCE_S)
             except WorkerLostError as lost:
                 workers.pop(opinion.process, None)
                 said = {"error": str(lost)}

@@ -19,7 +19,7 @@ import z3
 
 from .claims import every
 from .kernel import Account, each_follows
-from .solver import Obligation, ProofError, UndecidedError, solve
+from .solver import Obligation, ProofError, UndecidedError, limit, solve
 from .symbolic import DECISIONS_MOST, Condition, Path, Run, symbol, term
 from .symbolic_builtins import symbolic_builtins
 from .theorem import (
@@ -87,7 +87,7 @@ class HeapRun(Run):
     def _tell(self, path: Path) -> None:
         if self._of is not path:
             self._of, self._told, self._solver, self.granted = path, 0, z3.SimpleSolver(), []
-            self._solver.set("timeout", max(1, int(self.seconds * 1000)))
+            limit(self._solver, self.seconds)
         self._solver.add(*path.hypotheses[self._told :])
         self._told = len(path.hypotheses)
 

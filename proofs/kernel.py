@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import z3
 
-from .solver import Obligation, ProofError, assert_all, forget_course, solve
+from .solver import Obligation, ProofError, assert_all, forget_course, limit, solve
 
 TRUSTED: Final = (
     ("Z3 answers `unsat` only where nothing satisfies; cvc5 is asked the same", "test_judgement.py"),
@@ -73,7 +73,7 @@ def each_follows(
     """The proof of each claim from those hypotheses that it takes, with one solver for all; None, and no more, for the
     first that has none."""
     solver = z3.SimpleSolver()
-    solver.set("timeout", max(1, int(seconds * 1000)))
+    limit(solver, seconds)
     switches = [z3.Bool(f"hypothesis {number}") for number in range(len(hypotheses))]
     assert_all(solver, [z3.Implies(switch, one) for switch, one in zip(switches, hypotheses, strict=True)])
     for number, claim in enumerate(claims):

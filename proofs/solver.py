@@ -1,5 +1,6 @@
 """What is asked of Z3: obligations, and one question at a time with a fresh solver."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -50,14 +51,20 @@ class Obligation:
 
 
 def question(formulas: Sequence[z3.BoolRef]) -> str:
-    """The question whether these can hold together, as SMT-LIB 2."""
+    """The question whether these can hold together, as SMT-LIB 2; its names do not depend on what was made before."""
     terms = [formula.as_ast() for formula in formulas] or [z3.BoolVal(True).as_ast()]
     others = (z3.Ast * (len(terms) - 1))(*terms[:-1])
     name = "benchmark generated from python API"
     text = z3.Z3_benchmark_to_smtlib_string(
         z3.main_ctx().ref(), name, "", "unknown", "", len(others), others, terms[-1]
     )
+    names: dict[str, str] = {}
+    text = _SHARED.sub(lambda one: names.setdefault(one[0], f"{one[0][:2]}{len(names)}"), text)
     return f"(set-logic ALL)\n{text}"
+
+
+_SHARED = re.compile(r"[?$]x[0-9]+")
+"""Names that Z3 gives to shared parts of what it prints, numbered by all that its process has made before."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +110,15 @@ def solve(formulas: Sequence[z3.BoolRef], seconds: float) -> tuple[str, z3.Model
             _KNOWN.clear()
         _KNOWN[key] = known
     return known.status, known.model
+
+
+STEPS = 2_000_000
+"""Of Z3 in about a second. A limit in steps gives the same answer on a slow machine, and on a busy one."""
+
+
+def limit(solver: z3.Solver, seconds: float) -> None:
+    """Let each question to the solver take as many steps as it makes in about so many seconds."""
+    solver.set("rlimit", max(1, int(seconds * STEPS)))
 
 
 def assert_all(solver: z3.Solver, formulas: Sequence[z3.BoolRef]) -> None:
@@ -151,7 +167,7 @@ def _solved(formulas: Sequence[z3.BoolRef], seconds: float) -> _Answer:
         return known
     for logic in (None, "QF_NIA"):
         solver = z3.Solver() if logic is None else z3.SolverFor(logic)
-        solver.set("timeout", max(1, int(seconds * 1000)))
+        limit(solver, seconds)
         assert_all(solver, asked)
         status = str(solver.check())
         if status != "unknown":

@@ -13,7 +13,7 @@ from blockproof.fuzz.cli.main import main
 from blockproof.proofs import campaign, expectations, installed
 from blockproof.proofs.campaign import Campaign, Interpreter, Task, Worker
 from blockproof.proofs.cross_check import second_opinion, together
-from blockproof.proofs.solver import Obligation, solve
+from blockproof.proofs.solver import Obligation, question, solve
 from blockproof.proofs.theorems import BY_ID
 
 needs_cvc5 = pytest.mark.skipif(find_spec("cvc5") is None, reason="needs cvc5")
@@ -230,3 +230,23 @@ def test_json_and_exported_questions(tmp_path, capsys):
 def test_the_list_names_every_theorem(capsys):
     assert main(["prove", "--list"]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(BY_ID)
+
+
+def test_a_question_is_the_same_text_whatever_was_made_before():
+    def text():
+        a, b = z3.Ints("a b")
+        return Obligation("x", (a * b > 3, (a * b) % 7 == 1), (a * b) % 7 + a * b > 4).smtlib()
+
+    before = text()
+    kept = [z3.Int(f"other {number}") + number for number in range(50)]
+    assert kept
+    assert text() == before
+    assert "?x0" in before
+
+
+@needs_cvc5
+def test_solvers_are_bounded_by_their_steps():
+    x, y, z = z3.Ints("x y z")
+    hard = [x * x * x + y * y * y + z * z * z == 114, x > 5000, y < -3000]  # whether there are such is not known
+    assert solve(hard, 0.01)[0] == "unknown"
+    assert second_opinion(f";\n{question(hard)}", 0.01) == "unknown"
