@@ -32,7 +32,7 @@ from blockproof.proofs.theorem import Statement
 from blockproof.proofs.theorems import BY_ID
 
 MODULES: dict[str, ModuleType] = {"model/arith.py": arith, "model/config/arith.py": config_arith}
-ENOUGH_S = 30.0
+ENOUGH_S = 10.0
 """A mutation for which no theorem is refuted in so many seconds counts as one after which a theorem is not proved any
 more, if there is such a theorem; else all theorems are tried."""
 _BEYOND = "a unit above every value pads each of them by more than the largest value does, so it is never chosen"
