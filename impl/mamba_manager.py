@@ -158,17 +158,21 @@ class MambaManager(SingleTypeKVCacheManager):
 
         No state is needed but that after the last token, and those of tokens that are not settled stand further right.
         All stay for as many tokens more as there can be drafts: where accepted ones have reached the end of a block,
-        its state is registered by the allocation that is about to come.
+        its state is registered by the allocation that is about to come. In mode "align" those that are registered go at
+        once: the step that is about to come may need their room.
         """
-        total_computed_tokens = max(0, total_computed_tokens - self.num_speculative_blocks)
+        without_drafts = max(0, total_computed_tokens - self.num_speculative_blocks)
         if self.mamba_cache_mode != "align":
-            super().remove_skipped_blocks(request_id, total_computed_tokens)
+            super().remove_skipped_blocks(request_id, without_drafts)
             return
-        table = self.req_to_blocks.get(request_id, [])
-        behind = table[: self._num_skipped_blocks(total_computed_tokens)]
-        if behind.count(self._null_block) < len(behind):
-            table[: len(behind)] = [self._null_block] * len(behind)
-            self._give_back([block for block in reversed(behind) if not block.is_null])
+        table, end = self.req_to_blocks.get(request_id, []), self._num_skipped_blocks(without_drafts)
+        gone = []
+        for i, block in enumerate(table[: self._num_skipped_blocks(total_computed_tokens)]):
+            if not block.is_null and (i < end or block.block_hash is not None):
+                gone.append(block)
+                table[i] = self._null_block
+        if gone:
+            self._give_back(gone[::-1])
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """Always 0: states are not shared while running."""

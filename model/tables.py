@@ -107,12 +107,16 @@ class Core:
 
     def null_skipped(self, group: int, name: str, settled: int) -> None:
         """Entries that no query behind the settled tokens reads become null (T3). States stay for p tokens more: where
-        accepted drafts have reached the end of a block, its state is registered only now."""
+        accepted drafts have reached the end of a block, its state is registered only now. In mode align those that are
+        registered go at once, so that the next step finds room in what the gate counted (T16)."""
         rule, table = self.rules[group], self.state.tables[group].get(name, [])
-        end = min(rule.first(settled - rule.p), len(table))
-        gone = real(table[:end])
-        table[:end] = [NULL] * end
-        self.state.let_go_by_identity(gone[::-1])
+        registered = self.state.identity if isinstance(rule, Mamba) and rule.align else ()
+        end, first = rule.first(settled - rule.p), rule.first(settled)
+        gone = [i for i, block in enumerate(table[:first]) if block != NULL and (i < end or block in registered)]
+        blocks = [table[i] for i in reversed(gone)]
+        for i in gone:
+            table[i] = NULL
+        self.state.let_go_by_identity(blocks)
 
     def register(self, name: str, num_tokens: int) -> None:
         """Register the full blocks of the first `num_tokens` tokens that some later hit can use (core.md §§6, 9)."""

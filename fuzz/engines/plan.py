@@ -24,7 +24,8 @@ DEFAULT_SECONDS = 30.0
 class Plan:
     """What to run, and for how long. Runs end at whichever limit comes first.
 
-    A run whose core cannot be built counts as one operation, so that a target which builds none comes to an end.
+    As many runs whose core cannot be built as there are to be operations are a limit as well, so that a target which
+    builds none comes to an end.
     """
 
     seed: int
@@ -65,7 +66,7 @@ class Plan:
     def is_over(self, summary: Summary) -> bool:
         """True once the run has come to one of its limits."""
         return (self.seconds is not None and summary.seconds >= self.seconds) or (
-            self.operations is not None and summary.operations + summary.unbuilt.total() >= self.operations
+            self.operations is not None and max(summary.operations, summary.unbuilt.total()) >= self.operations
         )
 
 

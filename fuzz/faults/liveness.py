@@ -84,3 +84,33 @@ def _preempted_keeps_blocks(manager: Any) -> None:
 def _running_step_wants_spare_block(manager: Any) -> None:
     running = manager.coordinator.single_type_managers[0].num_cached_block
     _predicting(manager, lambda count, gate, request: count + (request in running))
+
+
+@_starving("the admission gate does not count lookahead (vLLM 0.23.0)", "L2")
+def _gate_counts_no_lookahead(manager: Any) -> None:
+    def predict(original: Callable[..., int], *args: Any, num_lookahead_tokens: int = 0, **more: Any) -> int:
+        request, tokens, *others = args
+        return original(request, tokens - num_lookahead_tokens, *others, **more)
+
+    wrap(manager.coordinator, "get_num_blocks_to_allocate", predict)
+
+
+@_starving("the admission gate counts the states of the first step only (vLLM 0.23.0)", "L2")
+def _gate_counts_first_states(manager: Any) -> None:
+    def predict(single: Any, original: Callable[..., int], request: str, tokens: int, *args: Any) -> int:
+        _hit, _computed, _main, is_gate, *_settled = args
+        return original(request, min(tokens, single.block_size) if is_gate else tokens, *args)
+
+    for single in manager.coordinator.single_type_managers:
+        if getattr(single, "mamba_cache_mode", "") == "align":
+            wrap(single, "get_num_blocks_to_allocate", partial(predict, single))
+
+
+@_starving("states that are registered stay for as many tokens as there can be drafts", "L4", "L2")
+def _registered_states_stay(manager: Any) -> None:
+    def remove(single: Any, original: Callable[..., None], request: str, computed: int) -> None:
+        original(request, max(0, computed - single.num_speculative_blocks))
+
+    for single in manager.coordinator.single_type_managers:
+        if getattr(single, "mamba_cache_mode", "") == "align":
+            wrap(single, "remove_skipped_blocks", partial(remove, single))

@@ -35,7 +35,7 @@ def drawn_shape(run: Run, draw: Draw, attention: str) -> Shape:
 
 def drawn_script(run: Run, draw: Draw, attention: str) -> Trace:
     """A script for a shape as from `drawn_shape`."""
-    script = draw_script(draw, ATTENTION[attention], run.block_sizes)
+    script = draw_script(draw, ATTENTION[attention], run.block_sizes, run.losses)
     return replace(script, shape=adapted_shape(script.shape, run.lacks))
 
 

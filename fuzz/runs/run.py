@@ -149,19 +149,20 @@ class Run(ABC):
             self.not_built = why_failed(outcome)
         return outcome, snapshot
 
-    def _losses(self) -> frozenset[str]:
+    @property
+    def losses(self) -> frozenset[str]:
         """What is counted instead of reported: what the target declares, unless all is to be reported."""
         return frozenset() if STRICT in self.oracles else losing(self.target)
 
     def _shadow_losses(self) -> frozenset[str]:
         """The same for the shadow memory."""
-        return self._losses()
+        return self.losses
 
     def _start_contract(self, snapshot: Snapshot) -> None:
         """Start the contract oracle. Not before the core is built: only then the target says what it hides."""
         if CONTRACT in self.oracles:
             passing = PASSABLE if self._notes else left_out(self.oracles)
-            self.contract = Contract(self.shape, self.hidden, self._losses(), passing)
+            self.contract = Contract(self.shape, self.hidden, self.losses, passing)
             self.contract.start(snapshot)
 
     def _lost(self, lost: TargetLostError, operation: Operation | None, expected: Outcome | None) -> Finding:

@@ -40,8 +40,8 @@ LOSES: Mapping[str, str] = {
     "(vllm-project/vllm#47728).",
     "chunk-astride-block": "S6, S7: Where a block lies astride two chunks, a hit begins at the chunk of the longest "
     "possible hit, and can end before it, behind null entries that the next query reads.",
-    "chunked-refuses": "S8: A lookup with chunked local attention fails where a draft model reads it, or where hits do "
-    "not end wherever its blocks do.",
+    "chunked-refuses": "S8, L1: A lookup with chunked local attention fails where a draft model reads it, or where "
+    "hits do not end wherever its blocks do.",
     "window-of-one": "S14: A window of one token reads no block, yet a hit demands a registered one.",
     "eagle-cut-twice": "S14: An eagle window in smaller blocks than the alignment is cut before and after its last "
     "block is given up where it reaches back to the start, and loses one alignment (T9.hit).",
@@ -53,10 +53,20 @@ LOSES: Mapping[str, str] = {
     "eagle, one alignment behind the one at which an eagle search lands (T11).",
     "window-kept-for-scheduler": "S14: A single window group registers by the scheduler's block size, but looks up by "
     "its own: only the boundaries by the former are there.",
+    "gate-behind-hit": "L2, L4: Behind a hit the admission gate takes the length of a window's table for the blocks in "
+    "it, and lets in who finds no room later (T16.hit).",
+    "gate-lookahead": "L2: The admission gate does not count the room that drafts need (T16.lookahead).",
+    "mamba-gate": "L2: The admission gate counts the states of the first step only (T16.states).",
+    "chunked-cap": "L2, L4: Where blocks lie astride chunks, the admission gate counts a block too few (T6).",
+    "mamba-states-pile-up": "L2, L4: With drafts, more states are held than are needed, up to all of the table (T15): "
+    "bounds are those of a whole table.",
+    "room-ahead": "L1, L2, L4: A step takes or wants room for more tokens than it was asked for, at most those of "
+    "another step in whole blocks, a block and a token: bounds are so much wider.",
+    "pools-apart": "L1, L2, L4: Groups have pools of their own: one is full while there is room in another.",
 }
-"""Legal names of `loses`: what a target is known to do wrong, each with the properties of the contract that it breaks
-(the shadow memory sees some of them, too). The oracles count it for a target that declares it; for any other it is a
-finding."""
+"""Legal names of `loses`: what a target is known to do wrong, each with the properties of the contract or of liveness
+that it breaks (the shadow memory sees some of them, too). The oracles count it for a target that declares it; for any
+other it is a finding."""
 
 _OPERATIONS: Mapping[str, str] = {
     "Lookup": "Requests are allocated without a lookup, so nothing is ever hit.",

@@ -67,6 +67,7 @@ class LmdeployTarget:
 
     hides = HIDES
     lacks = LACKS
+    loses = frozenset({"room-ahead"})
 
     def __init__(self, name: str, engine: Engine) -> None:
         self.name = name

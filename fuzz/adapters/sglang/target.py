@@ -51,7 +51,7 @@ LACKS = frozenset(
         *("Allocate.lookahead", "Allocate.external", "Allocate.delay", "Allocate.encoder_tokens", "Allocate.reserved"),
     }
 )
-LOSES = frozenset({"eagle-last-block", "skipped-on-optimistic-count"})
+LOSES = frozenset({"eagle-last-block", "skipped-on-optimistic-count", "room-ahead", "pools-apart"})
 MANY_TOKENS = 1 << 20
 """Limit of tokens that a request generates; more than any does."""
 

@@ -100,7 +100,7 @@ _IDENTITIES = {"labels", "earliest", "num_identities", "registered", "events"}
 _LOSES = frozenset(
     {
         *("computed-taken-back", "skipped-on-optimistic-count", "chunk-astride-block", "chunked-refuses"),
-        "window-of-one",
+        *("window-of-one", "gate-behind-hit", "gate-lookahead", "mamba-gate", "chunked-cap"),
     }
 )
 """What every release is known to do wrong."""
@@ -108,7 +108,7 @@ _LOSES_WITH_EAGLE = frozenset({"eagle-cut-twice", "eagle-asked-in-turn", "eagle-
 """The same of a search that gives up the block behind a hit."""
 _FIRST = Release(
     since="0.19",
-    loses=_LOSES | _LOSES_WITH_EAGLE,
+    loses=_LOSES | _LOSES_WITH_EAGLE | {"mamba-states-pile-up"},
     common_prefix=True,
     caches_unaligned_states=True,
     prefill_parallel=True,
@@ -130,7 +130,9 @@ _CHANGES: tuple[dict[str, object], ...] = (
         "reserved_blocks": True,
         "prepend": True,
         "mixed_prompts": True,
-        "loses": _LOSES | _LOSES_WITH_EAGLE | {"boundary-without-eagle", "window-kept-for-scheduler"},
+        "loses": _LOSES
+        | _LOSES_WITH_EAGLE
+        | {"boundary-without-eagle", "window-kept-for-scheduler", "mamba-states-pile-up"},
     },
     {"since": "0.24", "prepend": False},
     {"since": "0.25", "prompt_aware_skipping": True},

@@ -1,14 +1,15 @@
-"""How many blocks a request needs (at most, at least, and as the admission gate counts), and in how many steps it ends.
+"""How many blocks a request needs (at most, at least, and on the way ahead of it), and in how many steps it ends.
 
-All of this follows from the shape alone, so it holds for any core. Blocks are counted over all groups together, since
-all groups take them from one pool.
+All of this follows from the shape and the rule: from what a query reads, and from the most blocks that the gate counts
+for a request (core.md §10, T16). What a target is known to do otherwise (its `loses`) is taken into account where it
+changes how much a request may hold. Blocks are counted over all groups together, since all take them from one pool.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from ....model import arith
-from ....model.attention import Chunked, Cross, Mamba, Rule, Sliding, rule_for
+from ....model.attention import Cross, Mamba, Rule, most_states, rules_for
 from ....model.ops import Shape
 
 ENCODER_TOKENS = 5
@@ -22,17 +23,20 @@ class Bounds:
     """The bounds for requests on a core of one shape. Lengths in tokens, results in blocks unless said otherwise."""
 
     shape: Shape
+    losses: frozenset[str] = frozenset()
+    """What the target is known to do otherwise (`declarations.LOSES`)."""
 
     @cached_property
     def rules(self) -> list[Rule]:
         """The rule of every group."""
-        return [rule_for(group, self.shape) for group in self.shape.groups]
+        return rules_for(self.shape)
 
     @property
     def drafts(self) -> int:
-        """Draft tokens per step: as many as every Mamba layer has blocks for; without such layers `DRAFTS` with eagle,
-        else 0."""
-        states = [rule.p for rule in self.rules if isinstance(rule, Mamba)]
+        """Draft tokens per step: as many as every Mamba layer has blocks for, in mode align within one block
+        (`model/legal.py`); without such layers `DRAFTS` with eagle, else 0."""
+        mamba = [rule for rule in self.rules if isinstance(rule, Mamba)]
+        states = [min(rule.p, rule.group.block_size - 1) if rule.align else rule.p for rule in mamba]
         eagle = self.shape.eagle or any(group.eagle for group in self.shape.groups)
         return min(states, default=DRAFTS if eagle else 0)
 
@@ -55,35 +59,48 @@ class Bounds:
         unit = max(states, default=1)
         return unit if unit <= self.shape.max_num_batched_tokens else 1
 
-    def most(self, tokens: int, drafts: int | None = None) -> int:
+    def most(self, tokens: int) -> int:
         """The most blocks that a request holds at once while it computes `tokens` tokens, whatever its steps and hits.
 
-        Each step has `drafts` drafts (by default `self.drafts`) and as many lookahead tokens. The bounds of windows and
-        chunks are proved by T4 and T6, that of `align` mode by T15; with drafts a release can hold the whole table.
+        This is also what the gate counts at most. Each step has `self.drafts` drafts and as many lookahead tokens.
         """
-        ahead = 2 * (self.drafts if drafts is None else drafts)
-        length = min(tokens + ahead, self.shape.max_model_len)
-        return sum(self._most(rule, length, ahead) for rule in self.rules)
+        end = min(tokens + 2 * self.drafts, self.shape.max_model_len) + self._room_ahead
+        return sum(self._most(rule, end) for rule in self.rules)
 
-    def _most(self, rule: Rule, length: int, ahead: int) -> int:
+    @property
+    def _room_ahead(self) -> int:
+        """Tokens beyond those asked for of which a target takes room that is known for it."""
+        if "room-ahead" not in self.losses:
+            return 0
+        largest = max(rule.b for rule in self.rules)
+        return arith.up(self.shape.max_num_batched_tokens, largest) + largest + 1
+
+    def _most(self, rule: Rule, end: int) -> int:
+        """The most blocks of one group up to token `end` (T4, T6, T15)."""
         if isinstance(rule, Mamba) and rule.align:
-            return max(2 + rule.p, rule.required(length)) if rule.p else 2
-        if isinstance(rule, Sliding | Chunked):
-            batched = self.shape.max_num_batched_tokens + ahead
-            cap = rule_for(rule.group, replace(self.shape, max_num_batched_tokens=batched)).cap()
-            return min(rule.required(length), cap if cap is not None else length)
-        return rule.required(self.encoder_tokens if isinstance(rule, Cross) else length)
-
-    def counted(self, tokens: int) -> int:
-        """Blocks that the admission gate counts for a request of `tokens` tokens without a hit (core.md §10)."""
-        return sum(self._counted(rule, tokens) for rule in self.rules)
-
-    def _counted(self, rule: Rule, tokens: int) -> int:
-        if isinstance(rule, Mamba) and rule.align:
-            return 1 + rule.p
-        cap = rule.cap()
-        required = rule.required(self.encoder_tokens if isinstance(rule, Cross) else tokens)
+            states = most_states(rule, end)
+            return max(states, rule.required(end)) if rule.p and "mamba-states-pile-up" in self.losses else states
+        cap, required = rule.cap(self.drafts + self._room_ahead), rule.required(self._length(rule, end))
         return required if cap is None else min(required, cap)
+
+    def _length(self, rule: Rule, tokens: int) -> int:
+        return self.encoder_tokens if isinstance(rule, Cross) else tokens
+
+    def ahead(self, start: int, known: int) -> int:
+        """The most blocks that a request can come to hold that is admitted behind `start` tokens, until its `known`
+        tokens are computed. The gate counts no less (T16.hit, T16.chunked, T16.lookahead, T16.states)."""
+        whole = min(known + self.drafts, self.shape.max_model_len)
+        return sum(
+            most_states(rule, whole)
+            if isinstance(rule, Mamba) and rule.align
+            else max(self._held(rule, position, whole) for position in range(start, known))
+            for rule in self.rules
+        )
+
+    def _held(self, rule: Rule, position: int, whole: int) -> int:
+        """Blocks for the longest step from a position: up to its last token and lookahead, from the first one read."""
+        end = min(position + self.shape.max_num_batched_tokens + self.drafts, whole)
+        return rule.required(self._length(rule, end)) - max(0, rule.skipped(position)) // rule.b
 
     def least(self, tokens: int) -> int:
         """Blocks that a request must hold at some moment to compute `tokens` tokens, whatever its steps (S6).

@@ -21,6 +21,11 @@ class DrivenRun(Protocol):
     """How often each situation was observed."""
 
     @property
+    def losses(self) -> frozenset[str]:
+        """What the target is known to do wrong, unless all is to be reported."""
+        ...
+
+    @property
     def built(self) -> bool:
         """True if the core has been built."""
         ...

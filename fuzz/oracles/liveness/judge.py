@@ -5,7 +5,7 @@ from ...findings.finding import Finding, Trace
 from ...findings.oracle_names import LIVENESS
 from .bounds import Bounds
 from .driven import DrivenRun
-from .rules import Violated, Watch
+from .rules import Excused, Violated, Watch
 from .scheduler import Scheduler, Stopped
 from .script import is_script
 
@@ -15,7 +15,7 @@ def judge(run: DrivenRun, script: Trace) -> tuple[Finding, Trace] | None:
 
     A finding of liveness has one of `PROPERTIES` as its observable, names the submission of the request concerned, and
     is replayed by the script. A finding of another oracle of the run is replayed by the operations of the run. None,
-    too, if the core cannot be built. ValueError for a trace that is not a script.
+    too, if the core cannot be built, or does what its target is known for. ValueError for a trace that is not a script.
     """
     if not is_script(script):
         raise ValueError(
@@ -25,12 +25,14 @@ def judge(run: DrivenRun, script: Trace) -> tuple[Finding, Trace] | None:
     finding = run.start(script.shape)
     if finding is not None or not run.built:
         return None if finding is None else (finding, run.trace)
-    bounds = Bounds(script.shape)
+    bounds = Bounds(script.shape, run.losses)
     scheduler = Scheduler(run, bounds, Watch(bounds, run.seen))
     try:
         _play(scheduler, script)
     except Stopped as stopped:
         return None if stopped.finding is None else (stopped.finding, run.trace)
+    except Excused:
+        return None
     except Violated as violated:
         return _finding(run, script, violated), script
     run.seen["liveness: script finished"] += 1

@@ -1,23 +1,24 @@
 """The four properties of liveness, and the checks of them (`Watch`) that the scheduler calls.
 
-The model has these properties; each check says why. Known gaps of the reference's admission gate (T16.hit,
-T16.lookahead, T16.overcommit, T16.states) are not violations: they are counted by name in `seen`.
+The model has these properties; each check says why. What a target is known to do otherwise (its `loses`) is no
+violation: it is counted by name in `seen`.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from ....model.attention import Mamba
-from ....model.ops import NULL
+from ....model.attention import Chunked, Mamba, Sliding
+from ....model.lookup import alignment
+from ....model.ops import NULL, Done, Outcome
 from ...workload.scene import Scene
 from .bounds import Bounds
 
 PROPERTIES: Mapping[str, str] = MappingProxyType(
     {
         "L1": "requests that each fit alone all finish, within a bounded number of steps; none starves",
-        "L2": "the admission gate lets nobody in whom the free blocks cannot hold, and requests whose memory bounds fit"
-        " the pool together never preempt one another",
+        "L2": "the admission gate lets nobody in whom the free blocks cannot hold, with what is known of it; nobody"
+        " holds more than its memory bound; and requests whose bounds fit the pool together never preempt one another",
         "L3": "a request that waits for a state registered in this very step is admitted in the next one",
         "L4": "every preemption makes progress possible, and what can never fit is refused at once, the null block"
         " counted",
@@ -35,6 +36,10 @@ class Violated(Exception):
         self.observable, self.request, self.detail = observable, request, detail
 
 
+class Excused(Exception):
+    """The target is known for what happened, and the script cannot go on after it."""
+
+
 class Watch:
     """Watches one scheduler. Its methods are called when something happens; they raise `Violated`."""
 
@@ -47,8 +52,6 @@ class Watch:
         """Steps within which all requests that have arrived must finish."""
         self.idle = 0
         self.deferred: set[str] = set()
-        self.by_hit: set[str] = set()
-        """Requests that were admitted only because the gate counts too few blocks after a hit (T16.hit)."""
         self.identity_before: dict[int, object] = {}
         """Identities of blocks at the start of the step."""
 
@@ -60,6 +63,12 @@ class Watch:
     def step_begins(self, scene: Scene) -> None:
         """A scheduler step begins."""
         self.identity_before = dict(scene.state.identity)
+
+    def takes(self, outcome: Outcome) -> None:
+        """A step was allocated: what its new blocks held before is gone, even if they are registered as the same."""
+        for row in outcome.value if isinstance(outcome, Done) and isinstance(outcome.value, tuple) else ():
+            for block in row if isinstance(row, tuple) else ():
+                self.identity_before.pop(block, None)
 
     def step_ends(self, live: Sequence[str], scheduled: int) -> None:
         """L1. Once all other requests have ended or are preempted, the pool is free, and a request that fits alone must
@@ -73,28 +82,67 @@ class Watch:
         most, usable = self.bounds.most(self.lengths[oldest]), self.bounds.usable
         if self.idle == IDLE_STEPS:
             fits = f"it holds at most {most} blocks at once and the pool has {usable}"
-            raise Violated("L1", oldest, f"{oldest} starves: nothing runs, {len(live)} waiting, though {fits}")
+            what = f"{oldest} starves: nothing runs, {len(live)} waiting, though {fits}"
+            self._end_unless_known(self._apart(), "L1", oldest, what)
         if self.steps_left < 0:
-            raise Violated("L1", oldest, f"{oldest} and {len(live) - 1} more are unfinished after the bound of steps")
+            what = f"{oldest} and {len(live) - 1} more are unfinished after the bound of steps"
+            self._end_unless_known(self._apart(), "L1", oldest, what)
 
     def fails(self, name: str, call: str, error: str) -> None:
         """L1: all calls of this scheduler are correct, so a request whose call raises can never finish."""
-        raise Violated("L1", name, f"{name} cannot go on: {call} raised {error}")
+        unit = alignment(self.bounds.shape, self.bounds.rules)
+        chunks = any(isinstance(rule, Chunked) and (rule.eagle or rule.b != unit) for rule in self.bounds.rules)
+        losses = ["chunked-refuses"] if chunks and call == "Lookup" else []
+        self._end_unless_known(losses, "L1", name, f"{name} cannot go on: {call} raised {error}")
 
     def admitted(self, name: str, tokens: int, hit_tokens: int, free: int, shared: int) -> None:
         """L2, at admission: the request can use `free` blocks, and `shared` blocks of its hit that others hold.
 
-        The gate counts the blocks for all tokens of the request, capped (T4, T6); that is no less than what its queries
-        read. After a hit the gate counts too few (T16.hit), which is a known gap.
+        The gate counts no less than what the request can come to hold with the tokens that are known now, behind a hit
+        and with lookahead, too.
         """
-        self.by_hit.discard(name)
-        least = self.bounds.least(tokens)
-        if least <= free + shared:
+        ahead = self.bounds.ahead(hit_tokens, tokens)
+        if ahead <= free + shared:
             return
-        if not hit_tokens:
-            what = f"its {tokens} tokens need {least} blocks at once and {free} were free"
-            raise Violated("L2", name, f"the gate let {name} in: {what}")
-        self.by_hit.add(name)
+        what = f"its {tokens} tokens, {hit_tokens} of them a hit, come to hold {ahead} blocks at once"
+        what += f" and {free} were free" + (f" beside {shared} of its hit" if shared else "")
+        self._break_unless_known(self._gate_losses(hit_tokens), "L2", name, f"the gate let {name} in: {what}")
+
+    def holds(self, name: str, count: int) -> None:
+        """L2, after each step that was allocated: the request holds no more blocks than its bound."""
+        most = self.bounds.most(self.lengths[name])
+        if count > most:
+            what = f"{name} holds {count} blocks, and no request of its length needs more than {most} at once"
+            self._break_unless_known([], "L2", name, what)
+
+    def _gate_losses(self, hit_tokens: int) -> Iterator[str]:
+        """Known losses that explain why the gate counts too little."""
+        rules = self.bounds.rules
+        if hit_tokens and any(isinstance(rule, Sliding | Chunked) for rule in rules):
+            yield "gate-behind-hit"
+        if self.bounds.drafts:
+            yield "gate-lookahead"
+        if any(isinstance(rule, Mamba) and rule.align for rule in rules):
+            yield "mamba-gate"
+        if any(isinstance(rule, Chunked) and rule.k % rule.b for rule in rules):
+            yield "chunked-cap"
+
+    def _apart(self) -> Sequence[str]:
+        """The known loss of several groups that do not share one pool."""
+        return ["pools-apart"] if len(self.bounds.rules) > 1 else []
+
+    def _break_unless_known(self, losses: Iterable[str], observable: str, name: str, what: str) -> bool:
+        """A property does not hold: raises Violated, or counts the first loss that explains it and is declared."""
+        for loss in losses:
+            if loss in self.bounds.losses:
+                self.seen[f"liveness: known loss {loss}"] += 1
+                return True
+        raise Violated(observable, name, what)
+
+    def _end_unless_known(self, losses: Iterable[str], observable: str, name: str, what: str) -> None:
+        """The same where nothing can be said of what follows: raises Excused if it is known."""
+        if self._break_unless_known(losses, observable, name, what):
+            raise Excused
 
     def running_refused(self, name: str, running: Sequence[str]) -> None:
         """L2 and L4: a step of a running request does not fit, so the most recent running request will be preempted.
@@ -103,23 +151,16 @@ class Watch:
         """
         together = sum(self.bounds.most(self.lengths[other]) for other in running)
         if together > self.bounds.usable:
-            self.seen[f"liveness: preempted, as {self._gap(running)} allows"] += 1
+            self.seen["liveness: preempted, as T16.overcommit allows"] += 1
             return
         facts = f"the pool has {self.bounds.usable} blocks and they hold at most {together} at once"
         if len(running) == 1:
             what = (
                 f"{name} runs alone and is refused its next step, though {facts}: prefilled again, it ends here again"
             )
-            raise Violated("L4", name, what)
-        raise Violated("L2", name, f"{name} is refused its next step among {', '.join(running)}, though {facts}")
-
-    def _gap(self, running: Sequence[str]) -> str:
-        """Name of the known gap by which the gate has admitted too many requests."""
-        bounds = self.bounds
-        if sum(bounds.counted(self.lengths[name]) for name in running) <= bounds.usable:
-            without_drafts = sum(bounds.most(self.lengths[name], drafts=0) for name in running)
-            return "T16.lookahead" if without_drafts <= bounds.usable else "T16.states"
-        return "T16.overcommit" if self.by_hit.isdisjoint(running) else "T16.hit"
+            self._end_unless_known(self._apart(), "L4", name, what)
+        what = f"{name} is refused its next step among {', '.join(running)}, though {facts}"
+        self._break_unless_known(self._apart(), "L2", name, what)
 
     def waiting_refused(self, scene: Scene, name: str, hit: Sequence[Sequence[int]], free: int) -> bool:
         """L3, first part: a request is refused admission.
@@ -163,4 +204,5 @@ class Watch:
             return
         least, usable = self.bounds.least(tokens), self.bounds.usable
         what = f"its {tokens} tokens need {least} blocks at once and the pool has {usable} beside the null block"
-        raise Violated("L4", name, f"the gate let {name} in, though {what}: it can never finish")
+        what = f"the gate let {name} in, though {what}: it can never finish"
+        self._end_unless_known(self._gate_losses(0), "L4", name, what)

@@ -108,7 +108,7 @@ class Scheduler:
 
     def _make_room(self, name: str, count: int) -> bool:
         """Allocate the step of a running request, preempting the most recent ones; False if it was preempted itself."""
-        while not self._do(Allocate(name, count, lookahead=self.drafts)):
+        while not self._allocate(Allocate(name, count, lookahead=self.drafts)):
             self.watch.running_refused(name, self.running)
             victim = self.running.pop()
             own = self._own_blocks(victim)
@@ -147,15 +147,24 @@ class Scheduler:
             budget -= count
 
     def _ask_for_hopeless(self, name: str) -> None:
-        """Ask to admit a request that can never fit; without its hit, since the gate counts too little then
-        (T16.hit)."""
+        """Ask to admit a request that can never fit."""
         length = len(self._request(name).tokens)
         count = min(length, self.shape.max_num_batched_tokens)
         self.watch.hopeless_answered(name, length, self._start(name, count))
 
     def _start(self, name: str, count: int, *, hit: bool = False) -> bool:
         """Allocate the first step of a request, through the gate. False if it is refused."""
-        return self._do(Allocate(name, count, hit=hit, encoder_tokens=self.bounds.encoder_tokens, gate=True))
+        encoder = self.bounds.encoder_tokens
+        return self._allocate(Allocate(name, count, hit, self.drafts, encoder_tokens=encoder, gate=True))
+
+    def _allocate(self, step: Allocate) -> bool:
+        """Allocate a step of a request. False if it is refused."""
+        done = self._do(step)
+        if done:
+            self.watch.takes(self.run.outcomes[-1])
+        if done and self.shows_tables and step.request in self.watch.lengths:
+            self.watch.holds(step.request, len(self._tables(step.request)))
+        return done
 
     def _tokens_for(self, name: str, computed: int, budget: int) -> int:
         """Number of tokens in the next step, drafts included. A prompt is split at multiples of `Bounds.unit`."""

@@ -36,16 +36,18 @@ def is_script(trace: Trace) -> bool:
     return bool(seen)
 
 
-def draw_script(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = ()) -> Trace:
+def draw_script(
+    draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = (), losses: frozenset[str] = frozenset()
+) -> Trace:
     """A script with some requests that share prefixes, and a pool that holds little more than the largest of them.
 
     All requests fit alone. Some scripts have one more request, for which the pool is just too small. `block_sizes` as
-    for `draw_shape`.
+    for `draw_shape`, `losses` as for `Bounds`.
     """
     shape = _wide_enough(draw, draw_shape(draw, kinds, block_sizes))
     families = [_tokens(draw, shape.max_model_len) for _ in range(2)]
     lengths = [_lengths(draw, shape) for _ in range(draw.choose((1, 2, 2, 3, 4, 6)))]
-    largest = max(Bounds(shape).most(prompt + outputs - 1) for prompt, outputs in lengths)
+    largest = max(Bounds(shape, losses).most(prompt + outputs - 1) for prompt, outputs in lengths)
     sinks = shape.num_blocks - 1 - Bounds(shape).usable
     shape = replace(shape, num_blocks=1 + sinks + largest + draw.choose((0, 0, 1, 2, largest, 3 * largest)))
     hopeless = _hopeless_prompt(shape) if draw.integer(0, 3) == 0 else None

@@ -5,6 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from blockproof.fuzz.adapters.lmdeploy.target import LmdeployTarget
+from blockproof.fuzz.adapters.sglang.target import LOSES as SGLANG_LOSES
 from blockproof.fuzz.adapters.vllm.releases import REFERENCE, RELEASES, release_of
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.contract import PROPERTIES, Contract, unobserved
@@ -120,7 +122,11 @@ LOSSES = {
 """By name of the loss: the first property that it breaks, and a story at whose end it does."""
 
 
-@pytest.mark.parametrize("name", LOSES)
+OF_THE_CONTRACT = [name for name, told in LOSES.items() if told.startswith("S")]
+"""The others are of liveness only."""
+
+
+@pytest.mark.parametrize("name", OF_THE_CONTRACT)
 def test_a_loss_is_counted_for_a_target_that_declares_it_and_reported_for_any_other(name):
     property, in_shape, operations = LOSSES[name]
     assert property in LOSES[name].partition(":")[0].split(", ")
@@ -134,16 +140,17 @@ def test_a_loss_is_counted_for_a_target_that_declares_it_and_reported_for_any_ot
         assert last.id == property
 
 
-@pytest.mark.parametrize("name", LOSES)
+@pytest.mark.parametrize("name", OF_THE_CONTRACT)
 def test_our_core_loses_nothing(name):
     _, in_shape, operations = LOSSES[name]
     assert Story(open_target("impl"), in_shape).tell(*operations) == [None] * len(operations)
 
 
 def test_each_family_of_releases_declares_losses_and_all_are_declared_by_some():
+    others = SGLANG_LOSES | LmdeployTarget.loses
     declared = [release.loses for release in RELEASES]
-    assert set().union(*declared) == LOSES.keys()
-    assert release_of("0.19.1").loses < release_of(REFERENCE).loses == LOSES.keys()
+    assert set().union(*declared, others) == LOSES.keys()
+    assert release_of("0.19.1").loses < release_of(REFERENCE).loses == LOSES.keys() - {"room-ahead", "pools-apart"}
     assert not {name for name in release_of("0.33.0").loses if "eagle" in name}, "its hashes cover one token more"
     assert not losing(open_target("impl"))
 
