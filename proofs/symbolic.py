@@ -25,8 +25,9 @@ decide. An error of this kind that the function catches ends the run all the sam
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import cache
 from numbers import Number as AnyNumber
 from typing import Any, TypeAlias
 
@@ -86,7 +87,7 @@ def is_plain(value: Any) -> bool:
 
 def integer_term(value: Any) -> Any:
     """A term of an integer for a plain or symbolic integer or truth value, else None. ProofError for a plain number of
-    another kind, whose arithmetic rounds."""
+    another kind, whose arithmetic rounds, or which says itself what its operators do."""
     if isinstance(value, SymbolicInt):
         return value.term
     if isinstance(value, SymbolicBool):
@@ -94,10 +95,25 @@ def integer_term(value: Any) -> Any:
     if isinstance(value, SymbolicReal):
         return None
     if isinstance(value, int):
+        if type(value) not in (int, bool) and _has_operators(type(value)):
+            raise refusal(f"an operator of {type(value).__name__} instead of that")
         return z3.IntVal(int(value))
     if isinstance(value, AnyNumber):
         raise refusal(f"arithmetic with {value!r}")
     return None
+
+
+@cache
+def _has_operators(kind: type) -> bool:
+    """True if a kind of integers has an operator of its own."""
+    own = kind.__mro__[: kind.__mro__.index(int)]
+    return any(name.startswith("__") and callable(vars(operator).get(name)) for one in own for name in _operators(one))
+
+
+def _operators(kind: type) -> Iterator[str]:
+    for name in vars(kind):
+        yield name
+        yield name.replace("__r", "__", 1)
 
 
 class _Symbol:

@@ -54,6 +54,7 @@ import builtins
 import logging
 import math
 import operator
+from enum import IntEnum
 from functools import partial
 from numbers import Integral
 from operator import is_not as differs
@@ -71,6 +72,9 @@ def matched(x):
 def truth_is_true(x): return 0 if (x == x) is True else 1
 def negative_is_true(x): return 0 if (x != x) is not True else 1
 def of_builtins(x): return 0 if builtins.type(x) is int and builtins.len(builtins.range(x)) >= 0 else 1
+class Size(IntEnum):
+    SMALL = 3
+def of_enumeration(x): return x + Size.SMALL - 3 - x if x < Size.SMALL or x == Size.SMALL else 0
 def is_a_type(x): return 0 if x is not str else 1
 def truths_in_a_chain(x):
     truth = x == x
@@ -131,6 +135,12 @@ def caught_all(x):
         return int(x) * 0
     except BaseException:
         return 1
+class Odd(int):
+    def __radd__(self, other): return 0
+class Equal(int):
+    def __eq__(self, other): return True
+def added_to_odd(x): return x + Odd(3)
+def equal_to_all(x): return 0 if x == Equal(3) else 1
 def of_factor(x): return math.factorial(x)
 def of_text_before_raise(x):
     if len(str(x)) > 30:
