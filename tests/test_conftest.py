@@ -1,51 +1,56 @@
 """Coverage of the quick tests stays the same when slow ones run beside them."""
 
+import json
 import os
-from types import SimpleNamespace
-from typing import Any
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
-import coverage
+TESTS = """
+import subprocess
+import sys
+
 import pytest
 
-from .conftest import pytest_runtest_protocol
+
+def run(name):
+    subprocess.run([sys.executable, f"{name}.py"], check=True)
 
 
-def ran_in_a_test():
-    return os.environ.get("COVERAGE_PROCESS_CONFIG")
+def test_before():
+    run("of_a_quick_one")
 
 
-@pytest.mark.parametrize("slow", [False, True])
-def test_of_slow_tests_and_their_children_nothing_is_measured(slow, monkeypatch):
-    monkeypatch.setenv("COVERAGE_PROCESS_CONFIG", "of the children")
-    item: Any = SimpleNamespace(get_closest_marker=lambda name: slow and name == "slow")
-    measuring = coverage.Coverage(data_file=None, include=[__file__], config_file=False)
-    measuring.start()
-    try:
-        protocol = pytest_runtest_protocol(item)
-        next(protocol)
-        assert ran_in_a_test() == (None if slow else "of the children")
-        with pytest.raises(StopIteration):
-            next(protocol)
-        measured = line_of(ran_in_a_test) in (measuring.get_data().lines(__file__) or [])
-    finally:
-        measuring.stop()
-    assert measured is not slow
-    assert os.environ["COVERAGE_PROCESS_CONFIG"] == "of the children"
+@pytest.mark.slow
+def test_slow():
+    run("of_a_slow_one")
+    measured = False
 
 
-def test_what_follows_a_slow_test_is_measured_again(monkeypatch):
-    monkeypatch.delenv("COVERAGE_PROCESS_CONFIG", raising=False)
-    measuring = coverage.Coverage(data_file=None, include=[__file__], config_file=False)
-    measuring.start()
-    item: Any = SimpleNamespace(get_closest_marker=lambda _: True)
-    try:
-        list(pytest_runtest_protocol(item))
-        ran_in_a_test()
-        assert line_of(ran_in_a_test) in measuring.get_data().lines(__file__)
-    finally:
-        measuring.stop()
+def test_behind():
+    measured = True
+"""
 
 
-def line_of(function):
-    """The line of its only statement."""
-    return function.__code__.co_firstlineno + 1
+def test_slow_tests_and_their_children_are_not_measured_and_all_others_are(tmp_path):
+    """In a process of its own: what is measured here is not to be disturbed."""
+    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
+    (tmp_path / "test_it.py").write_text(TESTS)
+    for name in ("of_a_quick_one", "of_a_slow_one"):
+        (tmp_path / f"{name}.py").write_text("measured = True\n")
+    (tmp_path / ".coveragerc").write_text("[run]\nsource_dirs = .\nparallel = true\npatch = subprocess\n")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    words = [["run", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore"], ["combine"], ["json"]]
+    for arguments in words:
+        command = [sys.executable, "-m", "coverage", *arguments]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+    files = json.loads((tmp_path / "coverage.json").read_text())["files"]
+    lines = TESTS.splitlines()
+    run = {lines[number - 1].strip() for number in files["test_it.py"]["executed_lines"]}
+    assert 'run("of_a_quick_one")' in run
+    assert "measured = True" in run
+    assert not run & {'run("of_a_slow_one")', "measured = False"}
+    assert files["of_a_quick_one.py"]["executed_lines"] == [1]
+    assert files["of_a_slow_one.py"]["executed_lines"] == []
