@@ -40,7 +40,7 @@ def test_slow_tests_and_their_children_are_not_measured_and_all_others_are(tmp_p
     for name in ("of_a_quick_one", "of_a_slow_one"):
         (tmp_path / f"{name}.py").write_text("measured = True\n")
     (tmp_path / ".coveragerc").write_text("[run]\nsource_dirs = .\nparallel = true\npatch = subprocess\n")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COV")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))}
     words = [["run", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "ignore"], ["combine"], ["json"]]
     for arguments in words:
         command = [sys.executable, "-m", "coverage", *arguments]
