@@ -27,7 +27,6 @@ import math
 import operator
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from functools import cache
 from numbers import Number as AnyNumber
 from typing import Any, TypeAlias
 
@@ -103,7 +102,6 @@ def integer_term(value: Any) -> Any:
     return None
 
 
-@cache
 def _has_operators(kind: type) -> bool:
     """True if a kind of integers has an operator of its own."""
     own = kind.__mro__[: kind.__mro__.index(int)]
