@@ -153,10 +153,9 @@ class Model(Core):
             raise Refusal("refused by gate")
         for group in groups:
             self.policy.null_skipped(self, group, op.request, kept)
-        predicted = self.predicted(plan)
-        if predicted > self.state.num_free() - op.reserved:
-            fits = predicted <= self.state.num_free()
-            raise Refusal("refused by reservation" if fits else "refused by free count")
+        predicted, free = self.predicted(plan), self.state.num_free()
+        if predicted > free - op.reserved:
+            raise Refusal("refused by free count" if predicted > free else "refused by reservation")
         if any(hit) or op.external:
             self.policy.attach(self, plan)
         new = [self.extend(group, plan) for group in groups]

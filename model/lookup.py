@@ -5,7 +5,6 @@ A hit may end at a *boundary*, a multiple of the alignment. It needs, in every g
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 
 from .arith import down, up
 from .attention import Rule, demand
@@ -46,14 +45,14 @@ def longest_hit(rules: Sequence[Rule], unit: int, num_tokens: int, found: Callab
     It is a multiple of `unit`, and `found(group, i)` is true for every block `i` that it needs in any group.
     """
     length = replay_boundary(rules, unit, num_tokens)
-    while length > 0 and not all(served(rule, length, partial(found, group)) for group, rule in enumerate(rules)):
+    while length > 0 and not served(rules, length, found):
         length -= unit
     return max(0, length)
 
 
-def served(rule: Rule, length: int, found: Callable[[int], int]) -> bool:
-    """True if one group has every block that a hit of so many tokens needs."""
-    return all(found(i) for i in range(rule.first(length), rule.end(length)))
+def served(rules: Sequence[Rule], length: int, found: Callable[[int, int], int]) -> bool:
+    """True if every group has every block that a hit of so many tokens needs."""
+    return all(found(group, i) for group, rule in enumerate(rules) for i in range(rule.first(length), rule.end(length)))
 
 
 def worth_registering(rule: Rule, i: int, interval: int, replay: int) -> bool:

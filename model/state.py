@@ -121,6 +121,8 @@ class State:
         They are put at the back in this order; with `front` at the front, so that the queue begins like `blocks`. A
         block that is listed more than once counts where it is listed last (vllm-project/vllm#42571).
         """
+        if not blocks:
+            return
         counts, places = self.references(), self._places
         last_times = reversed(dict.fromkeys(reversed(blocks)))
         freed = [block for block in last_times if block != NULL and not counts[block]]

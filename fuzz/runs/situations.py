@@ -58,26 +58,27 @@ class Situations:
         self.reached["hit with null entries"] += any(NULL in row for row in blocks)
         if not model.shape.caching or request.submit.skip_lookup:
             return
-        earliest = model.state.earliest()
+        several, drafts = len(model.rules) > 1, any(rule.behind for rule in model.rules)
+        if not several and not drafts:
+            return  # one group alone, with hits at its own blocks: what it finds is the hit
+        earliest, size = model.state.earliest(), len(request.tokens)
+        cached = [
+            [model.cached(request, group, i, earliest) != NULL for i in range(size // rule.b)]
+            for group, rule in enumerate(model.rules)
+        ]
 
-        def found(group: int, i: int) -> bool:
-            return model.cached(request, group, i, earliest) != NULL
+        def longest(group: int, unit: int) -> int:
+            return lookup.longest_hit([model.rules[group]], unit, size, lambda _, i: cached[group][i])
 
-        def longest(groups: range | tuple[int, ...], unit: int) -> int:
-            rules = [model.rules[group] for group in groups]
-            return lookup.longest_hit(rules, unit, len(request.tokens), lambda g, i: found(groups[g], i))
-
-        every = range(len(model.rules))
-        alone = [longest((group,), model.alignment) for group in every] if len(every) > 1 else []
+        alone = [longest(group, model.alignment) for group in range(len(model.rules))] if several else [tokens]
         self.reached["hit cut by another group"] += any(length > tokens for length in alone)
-        for group, rule in enumerate(model.rules):
-            if rule.is_full:
-                self.reached["hit cut by the alignment"] += longest((group,), rule.b) > (alone or [tokens])[group]
-                break
-        if any(rule.behind for rule in model.rules):
-            more = tokens + model.alignment
-            reads = ((g, i) for g, rule in enumerate(model.rules) for i in range(rule.first(more), more // rule.b))
-            self.reached["eagle drop"] += more < len(request.tokens) and all(found(g, i) for g, i in reads)
+        full = next((group for group, rule in enumerate(model.rules) if rule.is_full), None)
+        if full is not None and (unit := model.rules[full].b) < model.alignment:
+            self.reached["hit cut by the alignment"] += longest(full, unit) > alone[full]
+        more = tokens + model.alignment
+        if drafts and more < size:
+            read = (row[rule.first(more) : more // rule.b] for row, rule in zip(cached, model.rules, strict=True))
+            self.reached["eagle drop"] += all(map(all, read))
 
     def _see_identities(self, before: Snapshot, after: Snapshot) -> None:
         for block, (old, new) in enumerate(zip(before.labels, after.labels, strict=True)):
