@@ -1,8 +1,9 @@
 """What functions under proof do with exceptions that a symbol may raise where a number would not.
 
 Functions that Python has in C look at the type itself: `json.dumps`, `int.__add__` or `Decimal` raise a TypeError for a
-symbol. Where it leaves the function under proof, it is no proof of anything. Where the function catches it and goes on,
-it would go on as it never does with a number; and the text of an exception that it has caught may be that of a symbol.
+symbol; and symbols take more of the stack, which may run out. Where such an error leaves the function under proof,
+nothing is proved. Where the function catches it and goes on, it goes on as it never does with a number; and the text of
+an exception that it has caught may be that of a symbol.
 """
 
 import ast
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from types import CodeType
 
-_ANY = ("TypeError", "Exception", "BaseException", "AttributeError")
+_ANY = ("TypeError", "Exception", "BaseException", "AttributeError", "RecursionError", "RuntimeError")
 
 
 def careless(code: CodeType) -> str:
