@@ -21,20 +21,11 @@ class Situations:
 
     def see(self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> None:
         """The model has made a step."""
-        match operation, outcome:
-            case Allocate(), Refused():
-                self.reached[self.model.refusal] += 1
-                self.reached["same-step refusal"] += self._waits_for_state(operation)
-            case Lookup(name), Done():
-                self._see_lookup(name)
-            case Advance(), Done():
-                self.reached["draft rejected"] += operation.rejected > 0
-            case Preempt(), Done():
-                self.reached["preemption"] += 1
-            case Reset(), Done(False):
-                self.reached["reset refused"] += 1
-            case Reset(), Done():
-                self._hit_before.clear()
+        if isinstance(outcome, Done):
+            self._see_done(operation, outcome)
+        elif isinstance(outcome, Refused) and isinstance(operation, Allocate):
+            self.reached[self.model.refusal] += 1
+            self.reached["same-step refusal"] += self._waits_for_state(operation)
         if before.labels != after.labels and not isinstance(operation, Reset):
             self._see_identities(before, after)
         if before.registered != after.registered:
@@ -43,6 +34,19 @@ class Situations:
             self._see_tables(before, after)
         if after.free and after.free[0] not in before.free and len(after.free) > 1:
             self.reached["freed to the front"] += 1
+
+    def _see_done(self, operation: Operation, outcome: Done) -> None:
+        match operation:
+            case Lookup(name):
+                self._see_lookup(name)
+            case Advance():
+                self.reached["draft rejected"] += operation.rejected > 0
+            case Preempt():
+                self.reached["preemption"] += 1
+            case Reset() if outcome.value is False:
+                self.reached["reset refused"] += 1
+            case Reset():
+                self._hit_before.clear()
 
     def _waits_for_state(self, operation: Allocate) -> bool:
         """True if the hit that the allocation uses has a state that is only computed in this scheduler step."""
