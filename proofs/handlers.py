@@ -15,29 +15,30 @@ from types import CodeType
 _ANY = ("TypeError", "Exception", "BaseException", "AttributeError", "RecursionError", "RuntimeError")
 
 
-def careless(code: CodeType) -> str:
-    """What a function catches and should not, in a few words; empty if nothing."""
-    return _of_file(code.co_filename).get((code.co_name, code.co_firstlineno), "")
+def careless(code: CodeType, texts: bool) -> str:
+    """What a function catches and should not, in a few words; empty if nothing. `texts`: may a message that is caught
+    hold the text of a symbol?"""
+    return _of_file(code.co_filename, texts).get((code.co_name, code.co_firstlineno), "")
 
 
 @cache
-def _of_file(path: str) -> dict[tuple[str, int], str]:
+def _of_file(path: str, texts: bool) -> dict[tuple[str, int], str]:
     """By name and first line of each function of a file that is careless."""
     found = {}
     for node in ast.walk(ast.parse("".join(linecache.getlines(path)))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            for said in _caught(node):
+            for said in _caught(node, texts):
                 found[node.name, first] = said
     return found
 
 
-def _caught(function: ast.AST) -> Iterator[str]:
+def _caught(function: ast.AST, texts: bool) -> Iterator[str]:
     for node in ast.walk(function):
         if isinstance(node, ast.ExceptHandler) and not isinstance(node.body[-1], ast.Raise):
             if node.type is None or _names(node.type) & {*_ANY}:
                 yield f"goes on after `except {ast.unparse(node.type) if node.type else ''}`".replace(" `", "`")
-            elif node.name and any(_reads_text(inside, node.name) for one in node.body for inside in ast.walk(one)):
+            elif texts and any(_reads_text(one, node.name) for one in ast.walk(node)):
                 yield f"reads the text of `{node.name}`, which it has caught,"
         if isinstance(node, ast.withitem) and isinstance(node.context_expr, ast.Call):
             called = node.context_expr
@@ -53,7 +54,7 @@ def _names(node: ast.AST) -> set[str]:
     }
 
 
-def _reads_text(node: ast.AST, name: str) -> bool:
+def _reads_text(node: ast.AST, name: str | None) -> bool:
     """True for `str(name)`, `repr(name)`, `name.args` and a name in a text."""
     match node:
         case ast.Call(ast.Name("str" | "repr" | "format"), [ast.Name(read), *_]):

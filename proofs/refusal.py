@@ -31,6 +31,7 @@ def shown(text: str) -> str:
     """The text of a symbol, for a message. ProofError if it is asked for by code under proof in any other place."""
     for frame in _frames():
         inside = str(frame.f_globals.get("__name__")).startswith(_OURS)
+        ProofError.shown = ProofError.shown or not inside
         if inside or _in_message(frame):
             break
         if not _is_library(frame):

@@ -14,6 +14,8 @@ class ProofError(Exception):
     The latest one is remembered: a function under proof that catches it does not get away with it (`Run.paths`).
     """
 
+    shown: ClassVar[bool] = False
+    """Whether a message of code under proof has held the text of a symbol since a theorem was begun."""
     latest: ClassVar["ProofError | None"] = None
 
     def __init__(self, message: str) -> None:
@@ -88,7 +90,7 @@ _LABELS: list[z3.BoolRef] = []
 """Names of the formulas of a question, by which the solver says which of them it took."""
 _QUICK: list[z3.Solver] = []
 """The plain solver, once it is made."""
-QUICK = 50_000
+QUICK = 200_000
 """Steps of Z3's plain solver before the ones that choose a strategy are asked: nearly always enough, and no clock."""
 
 
@@ -137,6 +139,7 @@ def _quick() -> z3.Solver:
     if not _QUICK:
         _QUICK.append(z3.SimpleSolver())
         _QUICK[0].set("rlimit", QUICK)
+        _QUICK[0].set("arith.nl.grobner", False)  # most of its time on products, and seldom what settles them
     return _QUICK[0]
 
 

@@ -46,7 +46,7 @@ class Run:
         When all are done, the first is executed once more: if it is not the same again, something that one execution
         leaves behind (a global, a default argument, a cache) is seen by the next, and none is any argument's own.
         """
-        self._open = [[]]
+        self._open, ProofError.shown = [[]], False
         first, done = None, 0
         while self._open:
             path = self._execute(self._open.pop(), body)

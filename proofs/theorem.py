@@ -265,7 +265,7 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
 
 def refuse_careless(name: str, watched: Watched) -> None:
     """ProofError if a function that ran catches what only a symbol may raise, and goes on."""
-    for said in watched.careless():
+    for said in watched.careless(ProofError.shown):
         raise ProofError(f"{name}: {said}: a symbol may raise where a number does not")
 
 

@@ -54,9 +54,10 @@ class Watched:
             f"{self._files[code.co_filename]}:{code.co_qualname}": _hash(code.co_filename, code) for code in self._ran()
         }
 
-    def careless(self) -> list[str]:
-        """What of them catches what only a symbol may raise (`handlers`), a line each."""
-        ran = [(code.co_qualname, careless(code)) for code in self._ran()]
+    def careless(self, texts: bool) -> list[str]:
+        """What of them catches what only a symbol may raise (`handlers`), a line each; `texts`: may a message that is
+        caught be one?"""
+        ran = [(code.co_qualname, careless(code, texts)) for code in self._ran()]
         return sorted(f"{name} {said}" for name, said in ran if said)
 
     def _ran(self) -> Iterator[CodeType]:
