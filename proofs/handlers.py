@@ -37,7 +37,7 @@ def _caught(function: ast.AST, texts: bool) -> Iterator[str]:
     for node in ast.walk(function):
         if isinstance(node, ast.ExceptHandler) and not isinstance(node.body[-1], ast.Raise):
             if node.type is None or _names(node.type) & {*_ANY}:
-                yield f"goes on after `except {ast.unparse(node.type) if node.type else ''}`".replace(" `", "`")
+                yield f"goes on after `except{' ' + ast.unparse(node.type) if node.type else ''}`"
             elif texts and any(_reads_text(one, node.name) for one in ast.walk(node)):
                 yield f"reads the text of `{node.name}`, which it has caught,"
         if isinstance(node, ast.withitem) and isinstance(node.context_expr, ast.Call):
