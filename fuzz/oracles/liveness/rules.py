@@ -68,7 +68,8 @@ class Watch:
         """A step was allocated: what its new blocks held before is gone, even if they are registered as the same."""
         for row in outcome.value if isinstance(outcome, Done) and isinstance(outcome.value, tuple) else ():
             for block in row if isinstance(row, tuple) else ():
-                self.identity_before.pop(block, None)
+                if isinstance(block, int):
+                    self.identity_before.pop(block, None)
 
     def step_ends(self, live: Sequence[str], scheduled: int) -> None:
         """L1. Once all other requests have ended or are preempted, the pool is free, and a request that fits alone must
