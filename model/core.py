@@ -68,7 +68,7 @@ class Model(Core):
         except CoreError as wrong:
             outcome = Failed(str(wrong))
         if not self.shape.events:
-            self._drop_events()
+            self.state.events, self._shown = [], []
         self.last = (operation, outcome)
         return outcome
 
@@ -231,12 +231,8 @@ class Model(Core):
     def take_events(self, op: ops.TakeEvents) -> Value:
         """Events since the last call, each with its group's kind and window."""
         events = tuple(event_value(event, self.labels, self.shape.groups) for event in self.state.events)
-        self._drop_events()
+        self.state.events, self._shown = [], []
         return events
-
-    def _drop_events(self) -> None:
-        self.state.events.clear()
-        self._shown.clear()
 
     def take_new_block_ids(self, op: ops.TakeNewBlockIds) -> Value:
         """Ids of blocks handed to full-attention groups since the last call."""

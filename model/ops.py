@@ -2,7 +2,7 @@
 
 A *shape* says which core is built; an *operation* is one call that a scheduler makes on it; an *outcome* is what came
 back: a value, a refusal (the pool is too full right now) or an error, of which only the kind counts. All of them are
-frozen data and survive a round trip through JSON unchanged, so a list of operations can be stored, replayed and shrunk.
+frozen data, so that a list of operations can be stored, replayed and shrunk.
 
 Units: lengths and counts of tokens are in tokens, ids and counts of blocks in blocks. Block 0 is the null block.
 """
@@ -10,7 +10,7 @@ Units: lengths and counts of tokens are in tokens, ids and counts of blocks in b
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from math import lcm
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["full", "mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross"]
 MambaMode: TypeAlias = Literal["none", "all", "align"]
@@ -254,7 +254,6 @@ class Failed:
 
 
 Outcome: TypeAlias = Done | Refused | Failed
-OUTCOMES: Mapping[str, type[Outcome]] = {kind.__name__: kind for kind in get_args(Outcome)}
 
 
 def error_kind(error: BaseException) -> str:

@@ -110,13 +110,15 @@ class Core:
         accepted drafts have reached the end of a block, its state is registered only now. In mode align those that are
         registered go at once, so that the next step finds room in what the gate counted (T16)."""
         rule, table = self.rules[group], self.state.tables[group].get(name, [])
-        registered = self.state.identity if isinstance(rule, Mamba) and rule.align else ()
-        end, first = rule.first(settled - rule.p), rule.first(settled)
-        gone = [i for i, block in enumerate(table[:first]) if block != NULL and (i < end or block in registered)]
-        blocks = [table[i] for i in reversed(gone)]
-        for i in gone:
-            table[i] = NULL
-        self.state.let_go_by_identity(blocks)
+        end = min(rule.first(settled - rule.p), len(table))
+        if isinstance(rule, Mamba) and rule.align:
+            for i in reversed(range(end, min(rule.first(settled), len(table)))):
+                if table[i] in self.state.identity:
+                    block, table[i] = table[i], NULL
+                    self.state.let_go([block])
+        gone = real(table[:end])
+        table[:end] = [NULL] * end
+        self.state.let_go_by_identity(gone[::-1])
 
     def register(self, name: str, num_tokens: int) -> None:
         """Register the full blocks of the first `num_tokens` tokens that some later hit can use (core.md §§6, 9)."""

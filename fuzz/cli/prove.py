@@ -34,7 +34,7 @@ def prove(
         bool,
         typer.Option("--cross-check/--no-cross-check", help="Let cvc5 confirm every answer; the result says if not."),
     ] = True,
-    seconds: Annotated[float, typer.Option(min=0.1, help="For each question to a solver, about: its steps are counted.")] = 10.0,
+    seconds: Annotated[float, typer.Option(min=0.1, help="For each question, about: steps are counted.")] = 10.0,
     jobs: Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 takes as many as there are cores.")] = 0,
     export: Annotated[Path | None, typer.Option(help="Write every obligation to this folder, as SMT-LIB 2.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for obligations that a solver could not settle.")] = Path(

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields
 from typing import Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
-from ...model.ops import OPERATIONS, OUTCOMES, Done, Failed, Group, Item, Operation, Outcome, Shape, Value
+from ...model.ops import OPERATIONS, Done, Failed, Group, Item, Operation, Outcome, Shape, Value
 from .cause import Cause, Frame
 
 T = TypeVar("T")
 
+OUTCOMES: Mapping[str, type[Outcome]] = {kind.__name__: kind for kind in get_args(Outcome)}
 Record: TypeAlias = Group | Shape | Item | Operation | Frame | Cause | Outcome
 _RECORDS: tuple[type[Record], ...] = (Group, Shape, Item, Frame, Cause, *OPERATIONS.values(), *OUTCOMES.values())
 _HINTS: Mapping[object, Mapping[str, object]] = {

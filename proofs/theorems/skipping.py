@@ -126,12 +126,6 @@ def _nulls_all(nulled: Any, v: Any, size: Any, skipped: Any) -> list[Any]:
     ]
 
 
-_NULLED_FORMAL = (
-    "with gone = max(nulls, min(max(skipped, 0) // b, length)): after[at] null <=> at < gone; the others unchanged; "
-    "returned = blocks gone - 1, ..., nulls"
-)
-
-
 def _stops_before(end: int) -> Any:
     """A wrong way to null: the last `end` entries out of sight stay."""
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.findings.cause import failed
-from blockproof.fuzz.findings.ops_json import operation_from_json, outcome_from_json, shape_from_json, to_json
+from blockproof.fuzz.findings.ops_json import OUTCOMES, operation_from_json, outcome_from_json, shape_from_json, to_json
 from blockproof.model.ops import (
     OPERATIONS,
-    OUTCOMES,
     Allocate,
     Done,
     Evict,
