@@ -30,6 +30,9 @@ class MambaManager(SingleTypeKVCacheManager):
         self.num_speculative_blocks = kv_cache_spec.num_speculative_blocks
         self.cached_blocks_this_step: set[BlockHashWithGroupId] = set()
         """States registered in this very step: they are not written yet."""
+        self._num_leading_nulls: dict[str, int] = {}
+        """Mode "align": so many entries of a table are null at least; the blocks that it holds are looked for behind
+        them, as a table grows with the context."""
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """All but the last token, whose state contains the rest; -1 for 0."""
@@ -85,9 +88,9 @@ class MambaManager(SingleTypeKVCacheManager):
         if apply_admission_cap:
             most = self.num_speculative_blocks + (2 if num_tokens > self.block_size else 1)
             return max(0, most - sum(not block.is_null for block in table)) + candidates
-        empty, rest = self._to_arrange(table, total_computed_tokens, num_tokens_main_model)
-        own = sum(_is_own(table[i]) for i in rest)
-        return candidates + arriving + max(0, len(empty) - own)
+        empty, rest = self._to_arrange(request_id, table, total_computed_tokens, num_tokens_main_model)
+        new = max(0, len(empty) - sum(_is_own(table[i]) for i in rest)) if empty else 0
+        return candidates + arriving + new
 
     def allocate_new_blocks(
         self,
@@ -107,9 +110,11 @@ class MambaManager(SingleTypeKVCacheManager):
         before = len(table)
         if total_computed_tokens is None:
             total_computed_tokens = num_tokens_main_model - self.block_size
-        empty, rest = self._to_arrange(table, total_computed_tokens, num_tokens_main_model)
+        empty, rest = self._to_arrange(request_id, table, total_computed_tokens, num_tokens_main_model)
         if not empty:
             return []
+        if self._num_leading_nulls.get(request_id, 0) > empty[0]:
+            self._num_leading_nulls[request_id] = empty[0]
         null = self._null_block
         table.extend([null] * (empty[-1] + 1 - before))
         places, dropped = iter(empty), []
@@ -127,7 +132,7 @@ class MambaManager(SingleTypeKVCacheManager):
         return table[before:]
 
     def _to_arrange(
-        self, table: Sequence[KVCacheBlock], num_computed_tokens: int, num_tokens: int
+        self, request_id: str, table: Sequence[KVCacheBlock], num_computed_tokens: int, num_tokens: int
     ) -> tuple[list[int], list[int]]:
         """Mode "align": the entries where a step up to `num_tokens` tokens lacks a block, and those that give theirs.
 
@@ -141,7 +146,8 @@ class MambaManager(SingleTypeKVCacheManager):
             return [], []
         empty = [i for i in range(running, end) if i >= len(table) or table[i].is_null]
         stays = cdiv(num_computed_tokens, self.block_size) - 1
-        held = [i for i, block in enumerate(table) if not block.is_null]
+        first = self._num_leading_nulls.get(request_id, 0)
+        held = [i for i in range(first, len(table)) if not table[i].is_null]
         return empty, [i for i in held if i != stays and not running <= i < end]
 
     def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
@@ -166,13 +172,21 @@ class MambaManager(SingleTypeKVCacheManager):
             super().remove_skipped_blocks(request_id, without_drafts)
             return
         table, end = self.req_to_blocks.get(request_id, []), self._num_skipped_blocks(without_drafts)
-        gone = []
-        for i, block in enumerate(table[: self._num_skipped_blocks(total_computed_tokens)]):
+        first, gone = self._num_leading_nulls.get(request_id, 0), []
+        for i in range(first, min(self._num_skipped_blocks(total_computed_tokens), len(table))):
+            block = table[i]
             if not block.is_null and (i < end or block.block_hash is not None):
                 gone.append(block)
                 table[i] = self._null_block
         if gone:
             self._give_back(gone[::-1])
+        if first < (end := min(end, len(table))):
+            self._num_leading_nulls[request_id] = end
+
+    def free(self, request_id: str) -> None:
+        """Give back all states."""
+        self._num_leading_nulls.pop(request_id, None)
+        super().free(request_id)
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """Always 0: states are not shared while running."""

@@ -45,8 +45,8 @@ def _model_length_ignored(manager: Any) -> None:
 
 @fault("the block of the last computed token serves for new states, too", "free", "outcome", "ref_cnt", "tables")
 def _last_state_not_kept(manager: Any) -> None:
-    def arrange(single: Any, original: Callable[..., Any], table: Any, computed: int, tokens: int) -> Any:
-        return original(table, 0, tokens)
+    def arrange(single: Any, original: Callable[..., Any], request: str, table: Any, computed: int, tokens: int) -> Any:
+        return original(request, table, 0, tokens)
 
     wrap_each(manager, "_to_arrange", arrange, having="_to_arrange")
 
