@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import z3
@@ -82,9 +83,16 @@ class _Answer:
     asked: Sequence[z3.BoolRef]
     """All of them, kept so that no other ones get their identities."""
 
+    @cached_property
+    def core(self) -> frozenset[int]:
+        """The identities of those that it takes."""
+        return _key(self.formulas)
+
 
 _KNOWN: dict[frozenset[int], _Answer] = {}
 """By the identities of the formulas."""
+_CORES: dict[int, list[_Answer]] = {}
+"""Those that are `unsat`, by the identity of the last one of the formulas that it takes."""
 KNOWN_MOST = 20_000
 _LABELS: list[z3.BoolRef] = []
 """Names of the formulas of a question, by which the solver says which of them it took."""
@@ -102,16 +110,35 @@ def solve(formulas: Sequence[z3.BoolRef], seconds: float) -> tuple[str, z3.Model
     """`sat` with a model, `unsat`, or `unknown`. What the plain solver cannot say in a few steps goes to a fresh one:
     incremental ones time out on products.
 
-    A question that was answered already is not asked again: model and core often lead to the very same terms.
+    A question that was answered already is not asked again: model and core often lead to the very same terms. Nor is
+    one of which some formulas are known to contradict each other: paths mostly differ in what a claim does not take.
     """
     key = _key(formulas)
     known = _KNOWN.get(key)
     if known is None or (known.status == "unknown" and seconds > known.seconds):
-        known = _solved(formulas, seconds)
         if len(_KNOWN) >= KNOWN_MOST:
             _KNOWN.clear()
+            _CORES.clear()
+        known = _contradicted(key) or _newly_solved(formulas, seconds)
         _KNOWN[key] = known
     return known.status, known.model
+
+
+def _newly_solved(formulas: Sequence[z3.BoolRef], seconds: float) -> _Answer:
+    """What Z3 says, noted if it is `unsat`."""
+    known = _solved(formulas, seconds)
+    if known.status == "unsat" and known.formulas:
+        _CORES.setdefault(known.formulas[-1].get_id(), []).append(known)
+    return known
+
+
+def _contradicted(key: frozenset[int]) -> _Answer | None:
+    """An answer `unsat` that takes only some of these formulas, if there was one."""
+    for last in key & _CORES.keys():
+        for known in _CORES[last]:
+            if known.core <= key:
+                return known
+    return None
 
 
 STEPS = 2_000_000
