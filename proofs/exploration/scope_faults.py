@@ -37,8 +37,8 @@ def _external_before_hits(expansion: Expansion) -> None:
 def _loaded_tokens_cut(expansion: Expansion) -> None:
     coordinator = core_of(expansion).coordinator
 
-    def predict(original: Callable[..., int], *args: Any, num_settled_tokens: int, **more: Any) -> int:
-        return original(*args, **more)
+    def predict(original: Callable[..., int], *args: Any, num_settled_tokens: int = 0, **more: Any) -> int:
+        return original(*args[:7], **more)  # the eighth is what is settled, too
 
     def allocate(
         original: Callable[..., None], request: str, hits: Sequence[Any], local: int, external: int, settled: int
@@ -69,9 +69,8 @@ def _gate_ignores_reserved(expansion: Expansion) -> None:
         reserved = reserved_blocks
         return original(*args, reserved_blocks=reserved_blocks, **more)
 
-    def predict(original: Callable[..., int], *args: Any, apply_admission_cap: bool = False, **more: Any) -> int:
-        needed = original(*args, apply_admission_cap=apply_admission_cap, **more)
-        return needed - reserved if apply_admission_cap else needed
+    def predict(original: Callable[..., int], *args: Any, **more: Any) -> int:
+        return original(*args, **more) - (reserved if more.get("apply_admission_cap") else 0)
 
     decide(expansion, admits=lambda core, plan: admits(core, plan._replace(op=replace(plan.op, reserved=0))))
     wrap(manager, "allocate_slots", allocate)
