@@ -30,7 +30,7 @@ class MambaManager(SingleTypeKVCacheManager):
         self.num_speculative_blocks = kv_cache_spec.num_speculative_blocks
         self.cached_blocks_this_step: set[BlockHashWithGroupId] = set()
         """States registered in this very step: they are not written yet."""
-        self._num_leading_nulls: dict[str, int] = {}
+        self.num_leading_nulls: dict[str, int] = {}
         """Mode "align": so many entries of a table are null at least; the blocks that it holds are looked for behind
         them, as a table grows with the context."""
 
@@ -113,8 +113,8 @@ class MambaManager(SingleTypeKVCacheManager):
         empty, rest = self._to_arrange(request_id, table, total_computed_tokens, num_tokens_main_model)
         if not empty:
             return []
-        if self._num_leading_nulls.get(request_id, 0) > empty[0]:
-            self._num_leading_nulls[request_id] = empty[0]
+        if self.num_leading_nulls.get(request_id, 0) > empty[0]:
+            self.num_leading_nulls[request_id] = empty[0]
         null = self._null_block
         table.extend([null] * (empty[-1] + 1 - before))
         places, dropped = iter(empty), []
@@ -146,7 +146,7 @@ class MambaManager(SingleTypeKVCacheManager):
             return [], []
         empty = [i for i in range(running, end) if i >= len(table) or table[i].is_null]
         stays = cdiv(num_computed_tokens, self.block_size) - 1
-        first = self._num_leading_nulls.get(request_id, 0)
+        first = self.num_leading_nulls.get(request_id, 0)
         held = [i for i in range(first, len(table)) if not table[i].is_null]
         return empty, [i for i in held if i != stays and not running <= i < end]
 
@@ -172,7 +172,7 @@ class MambaManager(SingleTypeKVCacheManager):
             super().remove_skipped_blocks(request_id, without_drafts)
             return
         table, end = self.req_to_blocks.get(request_id, []), self._num_skipped_blocks(without_drafts)
-        first, gone = self._num_leading_nulls.get(request_id, 0), []
+        first, gone = self.num_leading_nulls.get(request_id, 0), []
         for i in range(first, min(self._num_skipped_blocks(total_computed_tokens), len(table))):
             block = table[i]
             if not block.is_null and (i < end or block.block_hash is not None):
@@ -181,11 +181,11 @@ class MambaManager(SingleTypeKVCacheManager):
         if gone:
             self._give_back(gone[::-1])
         if first < (end := min(end, len(table))):
-            self._num_leading_nulls[request_id] = end
+            self.num_leading_nulls[request_id] = end
 
     def free(self, request_id: str) -> None:
         """Give back all states."""
-        self._num_leading_nulls.pop(request_id, None)
+        self.num_leading_nulls.pop(request_id, None)
         super().free(request_id)
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:

@@ -178,6 +178,8 @@ class CoreSide:
         own = self.pool.blocks
         rows = {name: [own[block] for block in table] for name, table in tables.items()}
         self.managers[group].req_to_blocks = defaultdict(list, rows)
+        if group in self.mamba:
+            self.managers[group].num_leading_nulls = {}  # what is known of other tables
 
     def set_registered(self, group: int, registered: Mapping[str, int]) -> None:
         """How many leading entries of each table of a group count as registered."""

@@ -196,7 +196,7 @@ class Managed:
             fields["cached_blocks_this_step"] = set()
             fields["mamba_cache_mode"] = "align" if kind == "align" else "none"
             fields["last_state_block_idx"] = {}
-            fields["_num_leading_nulls"] = {}
+            fields["num_leading_nulls"] = {}
             fields["_allocated_block_reqs"] = {REQUEST} if step.known else set()
         if kind in ("sliding", "chunked"):
             sized_spec = bare(names(spec), block_size=step.b, **sized)
