@@ -65,9 +65,10 @@ class Request:
         self.abort_immediately = abort_immediately
         self.skip_reading_prefix_cache = _skips_lookup(skip_reading_prefix_cache, sampling_params, pooling_params)
         self.num_prompt_tokens = lengths.pop()
-        tokens = prompt_token_ids if prompt_token_ids is not None else [0] * self.num_prompt_tokens
-        is_token = prompt_is_token_ids or [True] * self.num_prompt_tokens
-        self._all_token_ids = [token if kept else 0 for token, kept in zip(tokens, is_token, strict=True)]
+        tokens = list(prompt_token_ids) if prompt_token_ids is not None else [0] * self.num_prompt_tokens
+        if prompt_is_token_ids is not None:
+            tokens = [token if kept else 0 for token, kept in zip(tokens, prompt_is_token_ids, strict=True)]
+        self._all_token_ids = tokens
         self.spec_token_ids: list[int] = []
         self.num_computed_tokens = 0
         self.num_preemptions = 0

@@ -10,7 +10,6 @@ from ..findings.oracle_names import LOCKSTEP, ORACLES
 from ..findings.severity import severity
 from ..opening.known_deviations import declared_for
 from ..runs.run import Run
-from ..targets.answers import hit_of
 from ..targets.deviations import Deviation
 from .deviations import unseen
 from .told import Told
@@ -174,5 +173,7 @@ class Summary:
 
 def _is_hit(outcome: Outcome) -> bool:
     """True if a lookup found something."""
-    hit = hit_of(outcome) if isinstance(outcome, Done) else None
-    return hit is not None and hit[0] > 0
+    match outcome:
+        case Done((int(tokens), tuple())):
+            return tokens > 0
+    return False

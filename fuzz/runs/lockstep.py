@@ -35,7 +35,7 @@ class LockstepRun(Run):
     @property
     def dead(self) -> bool:
         """True once a known deviation has left the state undefined; the run ends there."""
-        return self._dead or (isinstance(self.model, DeviatingModel) and self.model.dead)
+        return self._dead or (self._deviating is not None and self._deviating.dead)
 
     @property
     def situations(self) -> Counter[str]:
@@ -44,6 +44,7 @@ class LockstepRun(Run):
 
     def _start(self, shape: Shape) -> Finding | None:
         self.model = model_for(self.target.name, shape, self.judging.without)
+        self._deviating = self.model if isinstance(self.model, DeviatingModel) else None
         self._dead = False
         self._situations = Situations(self.model)
         self._ours: Snapshot | None = None  # the model's last snapshot
@@ -72,7 +73,7 @@ class LockstepRun(Run):
             actual, theirs = ask(self.target.step, operation)
             if self.hidden:
                 theirs, actual = self._visible(ours, theirs), self._told(operation, expected, actual)
-            if isinstance(self.model, DeviatingModel) and self.model.undefined:
+            if self._deviating is not None and self._deviating.undefined:
                 return None
             before = self._theirs
             finding = self._compare(operation, expected, actual, ours, theirs)
@@ -108,11 +109,11 @@ class LockstepRun(Run):
 
     def _excuse_misuse(self, operation: Operation, finding: Finding) -> Finding | None:
         """The finding at a misuse. If the target is known not to check misuse, it is counted and the run ends."""
-        if not isinstance(self.model, DeviatingModel) or MISUSE_UNCHECKED not in self.model.declared:
+        if self._deviating is None or MISUSE_UNCHECKED not in self._deviating.declared:
             return finding
         results = [getattr(side, "error", type(side).__name__) for side in (finding.actual, finding.expected)]
         what = f"{type(operation).__name__}: {finding.observable} differs, {results[0]} instead of {results[1]}"
-        self.model.note(MISUSE_UNCHECKED.id, True)
+        self._deviating.note(MISUSE_UNCHECKED.id, True)
         self.misuse[what] += 1
         self._dead, self.found = True, None
         return None

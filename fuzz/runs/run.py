@@ -225,5 +225,4 @@ def ask(call: Callable[[Asked], tuple[Outcome, Snapshot | None]], about: Asked) 
         raise TargetLostError("crash", f"the target ended the process (SystemExit: {end})", cause_of(end, 1)) from end
     except Exception as error:
         raise raised_by_target(error) from error
-    outcome, snapshot = outcome_and_snapshot(answer)
-    return outcome, snapshot
+    return outcome_and_snapshot(answer)

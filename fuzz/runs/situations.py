@@ -4,6 +4,8 @@ They are read off the model from outside: from its operations, its outcomes and 
 """
 
 from collections import Counter
+from functools import partial
+from itertools import takewhile
 
 from ...model import lookup
 from ...model.core import Model
@@ -36,16 +38,16 @@ class Situations:
             self.reached["freed to the front"] += 1
 
     def _see_done(self, operation: Operation, outcome: Done) -> None:
-        match operation:
-            case Lookup(name):
-                self._see_lookup(name)
-            case Advance():
-                self.reached["draft rejected"] += operation.rejected > 0
-            case Preempt():
-                self.reached["preemption"] += 1
-            case Reset() if outcome.value is False:
+        if isinstance(operation, Lookup):
+            self._see_lookup(operation.request)
+        elif isinstance(operation, Advance):
+            self.reached["draft rejected"] += operation.rejected > 0
+        elif isinstance(operation, Preempt):
+            self.reached["preemption"] += 1
+        elif isinstance(operation, Reset):
+            if outcome.value is False:
                 self.reached["reset refused"] += 1
-            case Reset():
+            else:
                 self._hit_before.clear()
 
     def _waits_for_state(self, operation: Allocate) -> bool:
@@ -65,24 +67,35 @@ class Situations:
         several, drafts = len(model.rules) > 1, any(rule.behind for rule in model.rules)
         if not several and not drafts:
             return  # one group alone, with hits at its own blocks: what it finds is the hit
-        earliest, size = model.state.earliest(), len(request.tokens)
-        cached = [
-            [model.cached(request, group, i, earliest) != NULL for i in range(size // rule.b)]
-            for group, rule in enumerate(model.rules)
-        ]
+        earliest, size, more = model.state.earliest(), len(request.tokens), tokens + model.alignment
 
-        def longest(group: int, unit: int) -> int:
-            return lookup.longest_hit([model.rules[group]], unit, size, lambda _, i: cached[group][i])
+        def serves(group: int, length: int) -> bool:
+            """True if the group alone would have a hit of so many tokens."""
+            rule = model.rules[group]
+            needs = range(rule.first(length), rule.end(length))
+            return all(model.cached(request, group, i, earliest) != NULL for i in needs)
 
-        alone = [longest(group, model.alignment) for group in range(len(model.rules))] if several else [tokens]
-        self.reached["hit cut by another group"] += any(length > tokens for length in alone)
+        def lengths(group: int, first: int, unit: int) -> range:
+            """The multiples of `unit`, from `first` on, at which a hit of the group alone may end."""
+            return range(first, lookup.replay_boundary([model.rules[group]], unit, size) + 1, unit)
+
+        if several:
+            self.reached["hit cut by another group"] += any(
+                serves(group, length)
+                for group in range(len(model.rules))
+                for length in lengths(group, more, model.alignment)
+            )
         full = next((group for group, rule in enumerate(model.rules) if rule.is_full), None)
         if full is not None and (unit := model.rules[full].b) < model.alignment:
-            self.reached["hit cut by the alignment"] += longest(full, unit) > alone[full]
-        more = tokens + model.alignment
+            prefixes = [0, *takewhile(partial(serves, full), lengths(full, unit, unit))]  # a longer one has the shorter
+            self.reached["hit cut by the alignment"] += prefixes[-1] % model.alignment > 0
         if drafts and more < size:
-            read = (row[rule.first(more) : more // rule.b] for row, rule in zip(cached, model.rules, strict=True))
-            self.reached["eagle drop"] += all(map(all, read))
+            read = (
+                model.cached(request, group, i, earliest)
+                for group, rule in enumerate(model.rules)
+                for i in range(rule.first(more), more // rule.b)
+            )
+            self.reached["eagle drop"] += all(block != NULL for block in read)
 
     def _see_identities(self, before: Snapshot, after: Snapshot) -> None:
         for block, (old, new) in enumerate(zip(before.labels, after.labels, strict=True)):
@@ -113,7 +126,8 @@ class Situations:
                 if old == table:
                     continue
                 nulls += table.count(NULL) > old.count(NULL)
-                places = {block: place for place, block in enumerate(old) if block != NULL}
-                moved += any(places.get(block, place) != place for place, block in enumerate(table))
+                if old and table[: len(old)] != old:  # it has not only grown
+                    places = {block: place for place, block in enumerate(old) if block != NULL}
+                    moved += any(places.get(block, place) != place for place, block in enumerate(table))
         self.reached["null entries made"] += nulls
         self.reached["mamba speculative block moved"] += moved

@@ -69,6 +69,7 @@ class Workload:
         loses the key of an item."""
         self._drafts = draftable(shape, draw.choose((0, 1, 2, 3))) * self.has("drafts")
         self._states = keeps_states(shape)
+        self._cross = any(group.kind == "cross" for group in shape.groups) and self.has("Allocate.encoder_tokens")
         self._externals = draw.integer(0, 3) == 0 and self.has("Allocate.external")
         self._lookahead = draw.choose((0, 0, 1, 4)) * self.has("Allocate.lookahead")
         self._gates = draw.choose((0, 1, 2)) * self.has("Allocate.gate")
@@ -256,8 +257,7 @@ class Workload:
         )
 
     def _encoder_tokens(self, fresh: bool) -> int:
-        has_cross = any(group.kind == "cross" for group in self.shape.groups) and self.has("Allocate.encoder_tokens")
-        return self.draw.integer(1, self.shape.max_model_len) if has_cross and fresh else 0
+        return self.draw.integer(1, self.shape.max_model_len) if self._cross and fresh else 0
 
     def _advance(self, request: Request) -> Operation:
         """The step has run. Positions behind the known tokens are drafts: some are rejected, the others sampled."""

@@ -42,6 +42,9 @@ class Observer:
         self._pool = manager.block_pool
         self._managers: Sequence[Any] = manager.coordinator.single_type_managers
         self._label = _Numbers()
+        self._keys: list[object] = []
+        self._labels: list[int | None] = []  # of these keys: few operations change any
+        self._registered: list[int] = []  # the blocks that have one
         self._seen_events: list[object] = []
         self._event_values: list[Value] = []
         walks = hasattr(self._pool.free_block_queue, "fake_free_list_head")
@@ -52,9 +55,14 @@ class Observer:
         pool, label = self._pool, self._label
         blocks = pool.blocks
         keys = [block.block_hash for block in blocks]
-        labels = [None if key is None else label[key] for key in keys]
+        if keys != self._keys:
+            self._keys, self._labels = keys, [None if key is None else label[key] for key in keys]
+            self._registered = [block for block, key in enumerate(keys) if key is not None]
         find = pool.cached_block_hash_to_block.get_one_block
-        earliest = [None if key is None or (found := find(key)) is None else found.block_id for key in keys]
+        earliest: list[int | None] = [None] * len(keys)
+        for block in self._registered:
+            if (found := find(keys[block])) is not None:
+                earliest[block] = found.block_id
         ref_cnt = [block.ref_cnt for block in blocks]
         ref_cnt[NULL] = 0
         stats = self._manager.prefix_cache_stats
@@ -72,7 +80,7 @@ class Observer:
                 for manager in self._managers
             ],
             [dict(manager.num_cached_block) for manager in self._managers],
-            labels,
+            self._labels.copy(),
             earliest,
             len(pool.cached_block_hash_to_block),
             tuple(self._pending_events(pool.kv_event_queue)) if pool.kv_event_queue else (),

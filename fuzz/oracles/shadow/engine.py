@@ -101,12 +101,12 @@ class Shadow(States):
             at = len(contents)
             before: Hashable = contents[-1] if at else (submit.adapter, submit.adapter_version, submit.salt)
             row = submit.embeds[at] if submit.embeds is not None and at < len(submit.embeds) else None
-            items = tuple(
+            items = [
                 (item.identifier, item.length, at - item.offset)
                 for item in submit.items
                 if item.offset <= at < item.offset + item.length
-            )
-            contents.append(self._number((at, before, token, row, items)))
+            ]
+            contents.append(self._number((at, before, token, row, tuple(items))))
 
     # The engine.
 
@@ -178,13 +178,12 @@ class Shadow(States):
 
     def _write(self, request: EngineRequest, group: int, start: int, end: int, snapshot: Snapshot) -> None:
         """Write the tags of positions `start .. end - 1`: content if the token is known, else a draft."""
-        tags = []
-        for position in range(start, end):
-            tag = self._tag(request, group, position)
-            request.drafts[group].pop(position, None)
-            if tag is None:
-                tag = request.drafts[group][position] = next(self._draft_numbers)
-            tags.append(tag)
+        drafts, tags = request.drafts[group], self._tags(request, group, start, end)
+        for position in range(start, start + len(tags)) if drafts else ():
+            drafts.pop(position, None)
+        for position in range(start + len(tags), end):
+            drafts[position] = next(self._draft_numbers)
+            tags.append(drafts[position])
         self._store(request, group, start, tags, snapshot)
 
     def _store(self, request: EngineRequest, group: int, start: int, tags: Sequence[int], snapshot: Snapshot) -> None:
@@ -216,8 +215,11 @@ class Shadow(States):
 
     def _missing(self, name: str, group: int, start: int, end: int, snapshot: Snapshot) -> int | None:
         """The last position of `start .. end - 1` that has no block or the null block; None if all have one."""
-        table, size = snapshot.tables[group].get(name, ()), self.rules[group].b
-        for entry in reversed(range(start // size, cdiv(end, size))):
+        table, size = snapshot.tables[group].get(name, []), self.rules[group].b
+        first, last = start // size, cdiv(end, size)
+        if last <= len(table) and NULL not in table[first:last]:
+            return None
+        for entry in reversed(range(first, last)):
             if entry >= len(table) or table[entry] == NULL:
                 return min(end, (entry + 1) * size) - 1
         return None

@@ -7,7 +7,7 @@ from itertools import count
 from typing import NamedTuple
 
 from ....model import ops
-from ....model.attention import Cross, rule_for
+from ....model.attention import Cross, Mamba, rule_for
 from ....model.ops import Shape
 from ....model.snapshot import Snapshot
 from .memory import GARBAGE, POISON, ListMemory, Memory
@@ -85,6 +85,7 @@ class EngineState:
         self.losses = frozenset(losses)
         self.reached: Counter[str] = Counter()
         self.rules = [rule_for(group, shape) for group in shape.groups]
+        self._keeps_states = any(isinstance(rule, Mamba) for rule in self.rules)
         self._requests: dict[str, EngineRequest] = {}
         self._numbers: dict[Hashable, int] = {}
         self._draft_numbers = count(-1, -1)
@@ -98,6 +99,11 @@ class EngineState:
         known = position < len(request.contents)
         return request.contents[position] * len(self.rules) + group if known else None
 
+    def _tags(self, request: EngineRequest, group: int, start: int, end: int) -> list[int]:
+        """The tags of positions `start .. end - 1` in a group, as far as their tokens are known."""
+        groups = len(self.rules)
+        return [content * groups + group for content in request.contents[start:end]]
+
     def _encoder_tag(self, request: EngineRequest, group: int, position: int) -> int:
         return self._number(("encoder", request.submit.request, position)) * len(self.rules) + group
 
@@ -109,10 +115,10 @@ class EngineState:
 
     def _expected_run(self, request: EngineRequest, group: int, start: int, end: int) -> list[int | None]:
         """The tags that positions `start .. end - 1` must hold; None for positions that were never written."""
-        groups, known = len(self.rules), request.contents[start:end]
-        if isinstance(self.rules[group], Cross) or len(known) < end - start:
-            return [self._expected(request, group, position) for position in range(start, end)]
-        return [content * groups + group for content in known]
+        if isinstance(self.rules[group], Cross):
+            return [self._encoder_tag(request, group, position) for position in range(start, end)]
+        tags, drafts = self._tags(request, group, start, end), request.drafts[group]
+        return [*tags, *[drafts.get(position) for position in range(start + len(tags), end)]]
 
     def _is_excused(self, loss: str) -> bool:
         """True, and counted, if the target is known for this loss."""

@@ -26,6 +26,8 @@ class States(EngineState):
 
     def _allocate_states(self, request: EngineRequest, start: int, end: int, snapshot: Snapshot) -> None:
         """A step has been allocated. It runs at once if all tokens before it are known, else when they are."""
+        if not self._keeps_states:
+            return
         tables = [list(rows.get(request.submit.request, ())) for rows in snapshot.tables]
         request.waiting.append(StateStep(start, end - start, first_draft(request, start, end) - start, tables))
         self._run_states(request, snapshot)
