@@ -46,6 +46,9 @@ def other_object(one: Any, other: Any) -> bool:
 
 
 class _AskInstead(ast.NodeTransformer):
+    asks = False
+    """True once anything asks."""
+
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
         return self._asked(node)
@@ -54,10 +57,12 @@ class _AskInstead(ast.NodeTransformer):
         if not any(isinstance(one, ast.Is | ast.IsNot) for one in node.ops):
             return node
         if len(node.ops) != 1:
+            self.asks = True
             return ast.copy_location(self._pairs(node), node)
         sides = [node.left, node.comparators[0]]
         if any(isinstance(side, ast.Constant) and side.value is None for side in sides):
             return node
+        self.asks = True
         asked: ast.expr = ast.Call(ast.Name(_NAME, ast.Load()), sides, [])
         asked = ast.UnaryOp(ast.Not(), asked) if isinstance(node.ops[0], ast.IsNot) else asked
         return ast.copy_location(asked, node)
@@ -86,11 +91,11 @@ def _compiled(path: str) -> dict[_Place, CodeType]:
     text = "".join(linecache.getlines(path))
     if not _HINT.search(text):
         return {}
-    tree = ast.parse(text)
-    before = ast.dump(tree)
-    tree = ast.fix_missing_locations(_AskInstead().visit(tree))
-    if ast.dump(tree) == before:
+    asking = _AskInstead()
+    tree = asking.visit(ast.parse(text))
+    if not asking.asks:
         return {}
+    tree = ast.fix_missing_locations(tree)
     return dict(_asking(compile(tree, path, "exec", dont_inherit=True)))
 
 
