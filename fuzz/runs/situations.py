@@ -70,7 +70,7 @@ class Situations:
         earliest, size, more = model.state.earliest(), len(request.tokens), tokens + model.alignment
 
         def serves(group: int, length: int) -> bool:
-            """True if the group alone would have a hit of so many tokens."""
+            """True if the group alone would have a hit of so many tokens, with full attention then also any shorter."""
             rule = model.rules[group]
             needs = range(rule.first(length), rule.end(length))
             return all(model.cached(request, group, i, earliest) != NULL for i in needs)
@@ -82,12 +82,12 @@ class Situations:
         if several:
             self.reached["hit cut by another group"] += any(
                 serves(group, length)
-                for group in range(len(model.rules))
-                for length in lengths(group, more, model.alignment)
+                for group, rule in enumerate(model.rules)
+                for length in lengths(group, more, model.alignment)[: 1 if rule.is_full else None]
             )
         full = next((group for group, rule in enumerate(model.rules) if rule.is_full), None)
         if full is not None and (unit := model.rules[full].b) < model.alignment:
-            prefixes = [0, *takewhile(partial(serves, full), lengths(full, unit, unit))]  # a longer one has the shorter
+            prefixes = [0, *takewhile(partial(serves, full), lengths(full, unit, unit))]
             self.reached["hit cut by the alignment"] += prefixes[-1] % model.alignment > 0
         if drafts and more < size:
             read = (
