@@ -209,6 +209,9 @@ T11 = _replayed(
     },
     meaning="With retention interval 0 a prompt that comes again finds all that it can.",
 )
+_NO_CHUNKED = NegativeControl("nothing is registered", {"kept_chunked": lambda *a: False})
+_NO_MAMBA = NegativeControl("nothing is registered", {"kept_mamba": lambda *a: False})
+
 T10_KINDS = (
     _dense("T10.full", FULL, _NOTHING),
     _sparse("T10.sparse.full", FULL, _NOTHING),
@@ -216,19 +219,19 @@ T10_KINDS = (
     _dense(
         "T10.chunked",
         CHUNKED,
-        NegativeControl("nothing is registered", {"kept_chunked": lambda *a: False}),
+        _NO_CHUNKED,
         refuted_on={"vllm==0.23.0": _WASTE},
     ),
     _sparse(
         "T10.sparse.chunked",
         CHUNKED,
-        NegativeControl("nothing is registered", {"kept_chunked": lambda *a: False}),
+        _NO_CHUNKED,
         refuted_on={"vllm==0.23.0": _THINNED},
     ),
     _replayed(
         "T11.chunked",
         CHUNKED,
-        NegativeControl("nothing is registered", {"kept_chunked": lambda *a: False}),
+        _NO_CHUNKED,
         refuted_on={"vllm==0.23.0": _THINNED},
     ),
     _dense(
@@ -242,13 +245,13 @@ T10_KINDS = (
     _sparse(
         "T10.sparse.mamba",
         MAMBA,
-        NegativeControl("nothing is registered", {"kept_mamba": lambda *a: False}),
+        _NO_MAMBA,
         refuted_on={"vllm==0.23.0": _THINNED},
     ),
     _replayed(
         "T11.mamba",
         MAMBA,
-        NegativeControl("nothing is registered", {"kept_mamba": lambda *a: False}),
+        _NO_MAMBA,
         refuted_on={"vllm==0.23.0": _THINNED},
     ),
 )

@@ -151,14 +151,18 @@ FAITHFUL = tuple(re.findall(r"^def (\w+)", SOURCE.partition("def plain")[0], re.
 REFUSED = tuple(re.findall(r"^def (\w+)", SOURCE[SOURCE.index("def plain") :], re.MULTILINE))
 
 
+def module_of(source, path):
+    """A module of this source, which stands in the file, too: what runs is looked up there."""
+    path.write_text(source, encoding="utf-8")
+    module = ModuleType(path.stem)
+    module.__file__ = str(path)
+    exec(compile(source, str(path), "exec"), vars(module))
+    return module
+
+
 @pytest.fixture(scope="module")
 def functions(tmp_path_factory):
-    path = tmp_path_factory.mktemp("drawn") / "drawn_functions.py"
-    path.write_text(SOURCE, encoding="utf-8")
-    module = ModuleType("drawn_functions")
-    module.__file__ = str(path)
-    exec(compile(SOURCE, str(path), "exec"), vars(module))
-    return module
+    return module_of(SOURCE, tmp_path_factory.mktemp("drawn") / "drawn_functions.py")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -289,12 +293,7 @@ def own(x):
 
 @pytest.fixture(scope="module")
 def catching(tmp_path_factory):
-    path = tmp_path_factory.mktemp("catching") / "catching.py"
-    path.write_text(CATCHING, encoding="utf-8")
-    module = ModuleType("catching")
-    module.__file__ = str(path)
-    exec(compile(CATCHING, str(path), "exec"), vars(module))
-    return module
+    return module_of(CATCHING, tmp_path_factory.mktemp("catching") / "catching.py")
 
 
 def settled(module, name):
