@@ -5,11 +5,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from . import kv_cache_interface, kv_cache_utils, single_type_kv_cache_manager
-from .block_hash_map import BlockHashToBlockMap
-from .block_pool import BlockPool
-from .extra_keys import CacheableRequest
-from .hash_functions import get_hash_fn_by_name, sha256, sha256_cbor
-from .kv_cache_coordinator import (
+from .hashing.extra_keys import CacheableRequest
+from .hashing.hash_functions import get_hash_fn_by_name, sha256, sha256_cbor
+from .kv_cache_interface import *  # noqa: F403  # its list of names is the only one
+from .kv_cache_utils import *  # noqa: F403  # its list of names is the only one
+from .managers.coordinator import (
     HybridKVCacheCoordinator,
     KVCacheCoordinator,
     KVCacheCoordinatorNoPrefixCache,
@@ -17,21 +17,21 @@ from .kv_cache_coordinator import (
     UnitaryKVCacheCoordinator,
     get_kv_cache_coordinator,
 )
-from .kv_cache_interface import *  # noqa: F403  # its list of names is the only one
-from .kv_cache_manager import KVCacheBlocks, KVCacheManager
-from .kv_cache_metrics import BlockMetricsState, KVCacheEvictionEvent, KVCacheMetricsCollector
-from .kv_cache_spec_registry import KVCacheSpecMetadata, KVCacheSpecRegistry, register_kv_cache_spec
-from .kv_cache_utils import *  # noqa: F403  # its list of names is the only one
-from .kv_events import AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
+from .managers.kv_cache_manager import KVCacheBlocks, KVCacheManager
+from .managers.spec_registry import KVCacheSpecMetadata, KVCacheSpecRegistry, register_kv_cache_spec
+from .managers.stats import BaseCacheStats, CachingMetrics, PrefixCacheStats, PrefixCachingMetrics
+from .pool.block_pool import BlockPool
+from .pool.events import AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
+from .pool.hash_map import BlockHashToBlockMap
+from .pool.metrics import BlockMetricsState, KVCacheEvictionEvent, KVCacheMetricsCollector
 from .request import Request
 from .single_type_kv_cache_manager import *  # noqa: F403  # its list of names is the only one
-from .stats import BaseCacheStats, CachingMetrics, PrefixCacheStats, PrefixCachingMetrics
 
 if TYPE_CHECKING:
-    from .block_tables import BlockTables, to_device
-    from .kv_cache_layout import LayerPlan, PageLayout, Part, page_layout, plan_tensors
-    from .kv_cache_tensors import KVCacheOutOfMemoryError, KVCacheTensors, allocate_kv_cache
-    from .layer_cache import LayerCache
+    from .tensors.block_tables import BlockTables, to_device
+    from .tensors.kv_cache_tensors import KVCacheOutOfMemoryError, KVCacheTensors, allocate_kv_cache
+    from .tensors.layer_cache import LayerCache
+    from .tensors.layout import LayerPlan, PageLayout, Part, page_layout, plan_tensors
 
 # A library leaves it to the program whether its warnings are shown.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -83,17 +83,17 @@ __all__ += kv_cache_utils.__all__
 __all__ += single_type_kv_cache_manager.__all__
 
 _LATE = {
-    "BlockTables": "block_tables",
-    "KVCacheOutOfMemoryError": "kv_cache_tensors",
-    "KVCacheTensors": "kv_cache_tensors",
-    "LayerCache": "layer_cache",
-    "LayerPlan": "kv_cache_layout",
-    "PageLayout": "kv_cache_layout",
-    "Part": "kv_cache_layout",
-    "allocate_kv_cache": "kv_cache_tensors",
-    "page_layout": "kv_cache_layout",
-    "plan_tensors": "kv_cache_layout",
-    "to_device": "block_tables",
+    "BlockTables": "tensors.block_tables",
+    "KVCacheOutOfMemoryError": "tensors.kv_cache_tensors",
+    "KVCacheTensors": "tensors.kv_cache_tensors",
+    "LayerCache": "tensors.layer_cache",
+    "LayerPlan": "tensors.layout",
+    "PageLayout": "tensors.layout",
+    "Part": "tensors.layout",
+    "allocate_kv_cache": "tensors.kv_cache_tensors",
+    "page_layout": "tensors.layout",
+    "plan_tensors": "tensors.layout",
+    "to_device": "tensors.block_tables",
 }
 """Imported when asked for: they bring numpy along, which the core does without."""
 

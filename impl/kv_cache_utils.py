@@ -4,8 +4,54 @@ Names with an underscore are vLLM's as well: its tests, and programs built on it
 looked up where it is set, so that it is current here, too.
 """
 
-from . import block_hashing
-from .block_hashing import (
+from .configuration.block_sizes import resolve_kv_cache_block_sizes
+from .configuration.capacity import _bucket_layers_by_page_size as _bucket_layers_by_page_size
+from .configuration.capacity import _check_enough_kv_cache_memory as _check_enough_kv_cache_memory
+from .configuration.capacity import _estimate_max_model_len_from_groups as _estimate_max_model_len_from_groups
+from .configuration.capacity import _get_kv_cache_config_deepseek_v4 as _get_kv_cache_config_deepseek_v4
+from .configuration.capacity import _max_memory_usage_bytes_from_groups as _max_memory_usage_bytes_from_groups
+from .configuration.capacity import _pool_bytes_per_block as _pool_bytes_per_block
+from .configuration.capacity import (
+    check_enough_kv_cache_memory,
+    estimate_max_model_len,
+    get_kv_cache_config_from_groups,
+    get_max_concurrency_for_kv_cache_config,
+    get_num_blocks,
+    max_memory_usage_bytes,
+    may_override_num_blocks,
+)
+from .configuration.grouping import _annotate_eagle_groups_deepseek_v4 as _annotate_eagle_groups_deepseek_v4
+from .configuration.grouping import _approximate_gcd as _approximate_gcd
+from .configuration.grouping import _get_kv_cache_groups_uniform_groups as _get_kv_cache_groups_uniform_groups
+from .configuration.grouping import _get_kv_cache_groups_uniform_page_size as _get_kv_cache_groups_uniform_page_size
+from .configuration.grouping import _get_kv_cache_groups_uniform_spec as _get_kv_cache_groups_uniform_spec
+from .configuration.grouping import _get_kv_cache_groups_uniform_type as _get_kv_cache_groups_uniform_type
+from .configuration.grouping import (
+    create_kv_cache_group_specs,
+    get_kv_cache_groups,
+    group_and_unify_kv_cache_specs,
+)
+from .configuration.page_unification import unify_kv_cache_spec_page_size
+from .configuration.uniformity import (
+    get_uniform_page_size,
+    is_kv_cache_page_size_uniform,
+    is_kv_cache_spec_uniform,
+    is_kv_cache_type_attention_free,
+    unify_hybrid_kv_cache_specs,
+)
+from .configuration.worker_configs import _auto_fit_max_model_len as _auto_fit_max_model_len
+from .configuration.worker_configs import _project_kv_cache_groups_to_worker as _project_kv_cache_groups_to_worker
+from .configuration.worker_configs import _report_kv_cache_config as _report_kv_cache_config
+from .configuration.worker_configs import (
+    generate_scheduler_kv_cache_config,
+    get_kv_cache_config,
+    get_kv_cache_configs,
+    is_kv_cache_type_uniform,
+    unify_kv_cache_configs,
+)
+from .hashing import block_hashing
+from .hashing.block_hash import BlockHash, BlockHashWithGroupId
+from .hashing.block_hashing import (
     BlockHashList,
     BlockHashListWithBlockSize,
     ExternalBlockHash,
@@ -17,54 +63,9 @@ from .block_hashing import (
     make_block_hash_with_group_id,
     maybe_convert_block_hash,
 )
-from .block_sizes import resolve_kv_cache_block_sizes
-from .capacity import _bucket_layers_by_page_size as _bucket_layers_by_page_size
-from .capacity import _check_enough_kv_cache_memory as _check_enough_kv_cache_memory
-from .capacity import _estimate_max_model_len_from_groups as _estimate_max_model_len_from_groups
-from .capacity import _get_kv_cache_config_deepseek_v4 as _get_kv_cache_config_deepseek_v4
-from .capacity import _max_memory_usage_bytes_from_groups as _max_memory_usage_bytes_from_groups
-from .capacity import _pool_bytes_per_block as _pool_bytes_per_block
-from .capacity import (
-    check_enough_kv_cache_memory,
-    estimate_max_model_len,
-    get_kv_cache_config_from_groups,
-    get_max_concurrency_for_kv_cache_config,
-    get_num_blocks,
-    max_memory_usage_bytes,
-    may_override_num_blocks,
-)
-from .extra_keys import generate_block_hash_extra_keys, need_extra_keys
-from .free_queue import FreeKVCacheBlockQueue
-from .grouping import _annotate_eagle_groups_deepseek_v4 as _annotate_eagle_groups_deepseek_v4
-from .grouping import _approximate_gcd as _approximate_gcd
-from .grouping import _get_kv_cache_groups_uniform_groups as _get_kv_cache_groups_uniform_groups
-from .grouping import _get_kv_cache_groups_uniform_page_size as _get_kv_cache_groups_uniform_page_size
-from .grouping import _get_kv_cache_groups_uniform_spec as _get_kv_cache_groups_uniform_spec
-from .grouping import _get_kv_cache_groups_uniform_type as _get_kv_cache_groups_uniform_type
-from .grouping import (
-    create_kv_cache_group_specs,
-    get_kv_cache_groups,
-    group_and_unify_kv_cache_specs,
-)
-from .kv_cache_block import BlockHash, BlockHashWithGroupId, KVCacheBlock
-from .page_unification import unify_kv_cache_spec_page_size
-from .uniformity import (
-    get_uniform_page_size,
-    is_kv_cache_page_size_uniform,
-    is_kv_cache_spec_uniform,
-    is_kv_cache_type_attention_free,
-    unify_hybrid_kv_cache_specs,
-)
-from .worker_configs import _auto_fit_max_model_len as _auto_fit_max_model_len
-from .worker_configs import _project_kv_cache_groups_to_worker as _project_kv_cache_groups_to_worker
-from .worker_configs import _report_kv_cache_config as _report_kv_cache_config
-from .worker_configs import (
-    generate_scheduler_kv_cache_config,
-    get_kv_cache_config,
-    get_kv_cache_configs,
-    is_kv_cache_type_uniform,
-    unify_kv_cache_configs,
-)
+from .hashing.extra_keys import generate_block_hash_extra_keys, need_extra_keys
+from .pool.block import KVCacheBlock
+from .pool.free_queue import FreeKVCacheBlockQueue
 
 __all__ = [
     "BlockHash",

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .kv_cache_block import BlockHash
+from .hashing.block_hash import BlockHash
 
 
 class Request:

@@ -176,7 +176,7 @@ def model_search(scope: Scope) -> Search:
 
 
 def impl_search(scope: Scope) -> Search:
-    """Our core's lookup (impl/kv_cache_coordinator.py)."""
+    """Our core's lookup (impl/managers/coordinator.py)."""
     return CoreSearch(scope, lambda name: getattr(impl, name), AnyElement())
 
 

@@ -71,9 +71,9 @@ def test_arrows_between_the_folders(folder):
         ("model/core.py", "import blockproof.fuzz.workload.operations"),
         ("model/core.py", "def late():\n    import numpy.random"),
         ("model/core.py", "from msgspec import Struct"),
-        ("impl/free_queue.py", "from ..model.arith import cdiv"),
-        ("impl/free_queue.py", "from blockproof.model import arith"),
-        ("impl/free_queue.py", "import importlib\nimportlib.import_module('blockproof.model')"),
+        ("impl/pool/free_queue.py", "from ...model.arith import cdiv"),
+        ("impl/pool/free_queue.py", "from blockproof.model import arith"),
+        ("impl/pool/free_queue.py", "import importlib\nimportlib.import_module('blockproof.model')"),
         ("proofs/arith.py", "from ..fuzz.shapes import ATTENTION"),
         ("fuzz/engines/seeded.py", "from ...impl.request import Request"),
         ("fuzz/adapters/impl.py", "from ...impl import Request"),
@@ -92,7 +92,7 @@ def test_a_wrong_arrow_is_noticed(path, source):
     ("path", "source"),
     [
         ("model/core.py", "from . import arith\nfrom .ops import NULL\nfrom collections import Counter"),
-        ("impl/request.py", "import numpy\nfrom .kv_cache_block import BlockHash"),
+        ("impl/request.py", "import numpy\nfrom .hashing.block_hash import BlockHash"),
         ("proofs/arith.py", "from ..model.arith import cdiv\nfrom ..impl import Request\nimport z3"),
         (
             "fuzz/engines/seeded.py",

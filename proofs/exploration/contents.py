@@ -9,10 +9,10 @@ from itertools import product
 from typing import Any
 
 from ...impl import Request as CoreRequest
-from ...impl import block_hashing
-from ...impl.block_hashing import get_request_block_hasher, init_none_hash, make_block_hash_with_group_id
-from ...impl.hash_functions import sha256
-from ...impl.kv_cache_block import BlockHash, BlockHashWithGroupId
+from ...impl.hashing import block_hashing
+from ...impl.hashing.block_hash import BlockHash, BlockHashWithGroupId
+from ...impl.hashing.block_hashing import get_request_block_hasher, init_none_hash, make_block_hash_with_group_id
+from ...impl.hashing.hash_functions import sha256
 from ...model.core import Model
 from ...model.identity import Identity
 from ...model.ops import Free, Submit

@@ -8,7 +8,7 @@ import numpy
 
 from ... import impl
 from ...impl import Request
-from ...impl.block_hash_map import BlockHashToBlockMap
+from ...impl.pool.hash_map import BlockHashToBlockMap
 from ...model import ops
 from ...model.ops import Group, Kind, Operation, Shape
 from .contents import Contents

@@ -7,7 +7,8 @@ from textwrap import indent
 from types import SimpleNamespace
 from typing import Any
 
-from ...impl import FreeKVCacheBlockQueue, KVCacheBlock, free_queue
+from ...impl import FreeKVCacheBlockQueue, KVCacheBlock
+from ...impl.pool import free_queue
 from ..free_list import queue_scene
 from ..loops import cut
 from ..symbolic import SymbolicInt

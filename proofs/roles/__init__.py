@@ -51,7 +51,7 @@ def model() -> Subject:
 def impl() -> Subject:
     """Our core's functions."""
     from ... import impl as core
-    from ...impl import spec_base
+    from ...impl.specs import base as spec_base
 
     def names(name: str) -> Any:
         for module in (core, spec_base):

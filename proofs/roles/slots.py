@@ -12,7 +12,8 @@ from unittest.mock import patch
 
 import z3
 
-from ...impl import block_tables, kv_cache_layout, layer_cache
+from ...impl.tensors import block_tables, layer_cache
+from ...impl.tensors import layout as kv_cache_layout
 from ..claims import quotient_found
 from ..symbolic import Number, SymbolicBool, SymbolicInt
 from ..symbolic_builtins import SymbolicType, symbolic_range

@@ -8,8 +8,9 @@ from typing import Any
 import blockproof.impl as impl
 import numpy as np
 import pytest
-from blockproof.impl import block_hashing, kv_cache_utils
-from blockproof.impl.hash_functions import get_hash_fn_by_name
+from blockproof.impl import kv_cache_utils
+from blockproof.impl.hashing import block_hashing, extra_keys
+from blockproof.impl.hashing.hash_functions import get_hash_fn_by_name
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +134,7 @@ def test_the_keys_of_a_range_of_blocks_are_those_of_each_block() -> None:
     source = request(40, mm_features=[feature("a", 30, 3), feature("b", 3, 30), feature("c", 9, 8), feature("d", 9, 1)])
     for starts in (range(0, 40, 4), [0, 16, 20], [36], []):
         single = [keys(source, start)[0] for start in starts]
-        assert list(impl.extra_keys.extra_keys_of_blocks(source, starts, 4)) == single
+        assert list(extra_keys.extra_keys_of_blocks(source, starts, 4)) == single
     carried, found = 0, []
     for start in range(0, 40, 4):
         key, carried = keys(source, start, carried)

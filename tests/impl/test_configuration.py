@@ -13,7 +13,7 @@ import blockproof.impl as impl
 import pytest
 from blockproof.fuzz.adapters.vllm.question_json import DType
 from blockproof.impl import kv_cache_utils
-from blockproof.impl.spec_entries import ENTRIES
+from blockproof.impl.specs.entries import ENTRIES
 
 from .model_layers import GIB, LAYOUT, PAGE, config, full, hidden, latent, latent_window, named, sliding
 

@@ -13,7 +13,9 @@ from typing import Any, NamedTuple
 
 import blockproof.impl as impl
 import pytest
-from blockproof.impl import hit_search, kv_cache_coordinator, manager_base
+from blockproof.impl.managers import base as manager_base
+from blockproof.impl.managers import coordinator as kv_cache_coordinator
+from blockproof.impl.managers import hit_search
 
 ROUNDS = 1500
 TOKENS = 40

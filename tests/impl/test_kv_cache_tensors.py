@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from blockproof import impl
 from blockproof.impl import allocate_kv_cache, plan_tensors
-from blockproof.impl import kv_cache_tensors as tensors_module
+from blockproof.impl.tensors import kv_cache_tensors as tensors_module
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 

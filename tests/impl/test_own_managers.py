@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import blockproof.impl as impl
 import pytest
-from blockproof.impl.spec_entries import ENTRIES
+from blockproof.impl.specs.entries import ENTRIES
 
 Register: TypeAlias = Callable[[type[impl.SingleTypeKVCacheManager], impl.KVCacheSpec], impl.KVCacheSpec]
 

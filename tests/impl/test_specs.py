@@ -168,7 +168,7 @@ def test_an_unregistered_class_is_named_with_its_layer() -> None:
 def test_built_in_entries_are_there_whatever_is_registered_first() -> None:
     program = (
         "from dataclasses import dataclass\n"
-        "from blockproof.impl.kv_cache_spec_registry import KVCacheSpecRegistry, register_kv_cache_spec\n"
+        "from blockproof.impl.managers.spec_registry import KVCacheSpecRegistry, register_kv_cache_spec\n"
         "import blockproof.impl as impl\n"
         "@register_kv_cache_spec(manager_class=impl.FullAttentionManager)\n"
         "@dataclass(frozen=True)\n"

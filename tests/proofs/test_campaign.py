@@ -144,7 +144,7 @@ def worker_with(tmp_path, changed):
 
 def test_an_error_in_a_target_is_told_with_type_message_and_place(tmp_path):
     changed = """
-from blockproof.impl.window_managers import SlidingWindowManager as Manager
+from blockproof.impl.managers.window import SlidingWindowManager as Manager
 Manager.get_num_skipped_tokens = property(lambda self: undefined_here)
 from blockproof.proofs.theorems import BY_ID
 object.__setattr__(BY_ID["T2"], "assume", lambda v: undefined_here)

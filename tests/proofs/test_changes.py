@@ -10,8 +10,8 @@ from blockproof.proofs.changes import stale
 from blockproof.proofs.hashes import hash_of
 from blockproof.proofs.theorems import BY_ID
 
-WINDOW = "blockproof.impl.window_managers:SlidingWindowManager.get_num_skipped_tokens"
-STATES = "blockproof.impl.mamba_manager:MambaManager.get_num_skipped_tokens"
+WINDOW = "blockproof.impl.managers.window:SlidingWindowManager.get_num_skipped_tokens"
+STATES = "blockproof.impl.managers.mamba:MambaManager.get_num_skipped_tokens"
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_what_runs_a_changed_or_new_function_is_stale(record, now):
 
 def test_a_function_that_is_gone_and_a_theorem_that_was_never_settled_are_stale(record):
     document = json.loads(record.read_text())
-    document["theorems"]["T1"]["impl"]["functions"]["blockproof.impl.window_managers:Gone.f"] = "a hash"
+    document["theorems"]["T1"]["impl"]["functions"]["blockproof.impl.managers.window:Gone.f"] = "a hash"
     del document["theorems"]["T2"]
     record.write_text(json.dumps(document))
     assert stale(record, Interpreter("impl")) == {"T1", "T2"}

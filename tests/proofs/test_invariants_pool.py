@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from blockproof.impl import BlockPool, FreeKVCacheBlockQueue, KVCacheBlock
-from blockproof.impl.block_hash_map import BlockHashToBlockMap
-from blockproof.impl.kv_cache_block import BlockHashWithGroupId
+from blockproof.impl.hashing.block_hash import BlockHashWithGroupId
+from blockproof.impl.pool.hash_map import BlockHashToBlockMap
 from blockproof.proofs.invariants.rounds import parts
 from blockproof.proofs.invariants.small_pools import PoolState, batches, key, real_pool, require, states
 from blockproof.proofs.loops import ReturnedError

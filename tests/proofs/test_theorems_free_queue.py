@@ -7,8 +7,8 @@ import random
 from itertools import pairwise
 from types import ModuleType
 
-import blockproof.impl.block_pool as block_pool
-import blockproof.impl.free_queue as free_queue_module
+import blockproof.impl.pool.block_pool as block_pool
+import blockproof.impl.pool.free_queue as free_queue_module
 import pytest
 import z3
 from blockproof.impl import BlockPool, FreeKVCacheBlockQueue, KVCacheBlock

@@ -7,7 +7,7 @@ from blockproof.fuzz.releases import verify_proofs
 from blockproof.fuzz.releases.verify_proofs import RECORD, Proofs, reprove
 from blockproof.proofs.hashes import hash_of
 
-SKIPPED = "blockproof.impl.window_managers:SlidingWindowManager.get_num_skipped_tokens"
+SKIPPED = "blockproof.impl.managers.window:SlidingWindowManager.get_num_skipped_tokens"
 
 
 def recorded():

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from .kv_cache_interface import KVCacheConfig, UniformTypeKVCacheSpecs
-from .spec_base import MambaSpec, cdiv
+from ..specs.base import MambaSpec, cdiv
+from ..specs.interface import KVCacheConfig, UniformTypeKVCacheSpecs
 
 if TYPE_CHECKING:
     import torch

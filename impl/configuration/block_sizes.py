@@ -3,7 +3,7 @@
 from math import gcd, lcm
 from typing import Any
 
-from .kv_cache_interface import KVCacheConfig, MambaSpec
+from ..specs.interface import KVCacheConfig, MambaSpec
 
 
 def resolve_kv_cache_block_sizes(kv_cache_config: KVCacheConfig, vllm_config: Any) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from enum import Enum, auto
 from math import prod
 from typing import Any, Protocol, Self
 
-from .spec_entries import how_to_register, manager_of, uniform_base_of
+from .entries import how_to_register, manager_of, uniform_base_of
 
 
 class DType(Hashable, Protocol):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .kv_cache_block import KVCacheBlock
+from .block import KVCacheBlock
 
 
 class FreeKVCacheBlockQueue:

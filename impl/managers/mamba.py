@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from typing import Any
 
-from .block_pool import BlockPool
-from .extra_keys import CacheableRequest
+from ..hashing.block_hash import BlockHashWithGroupId
+from ..hashing.extra_keys import CacheableRequest
+from ..pool.block import KVCacheBlock
+from ..pool.block_pool import BlockPool
+from ..specs.base import cdiv
+from ..specs.interface import MambaSpec
+from .base import SingleTypeKVCacheManager
 from .hit_search import TailSearch
-from .kv_cache_block import BlockHashWithGroupId, KVCacheBlock
-from .kv_cache_interface import MambaSpec
-from .manager_base import SingleTypeKVCacheManager
-from .spec_base import cdiv
 
 
 class MambaManager(SingleTypeKVCacheManager):

@@ -7,6 +7,8 @@ from dataclasses import replace
 from math import inf
 from typing import Any
 
+from ..managers.spec_registry import KVCacheSpecRegistry
+from ..specs.interface import KVCacheConfig, KVCacheGroupSpec, KVCacheSpec, UniformTypeKVCacheSpecs
 from .capacity import (
     _check_enough_kv_cache_memory,
     _estimate_max_model_len_from_groups,
@@ -17,8 +19,6 @@ from .capacity import (
     may_override_num_blocks,
 )
 from .grouping import get_kv_cache_groups
-from .kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheSpec, UniformTypeKVCacheSpecs
-from .kv_cache_spec_registry import KVCacheSpecRegistry
 from .uniformity import Layers, is_kv_cache_spec_uniform
 
 logger = logging.getLogger(__name__)

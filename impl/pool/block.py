@@ -1,12 +1,9 @@
 """One physical page of KV cache, as the core sees it (core.md §2)."""
 
 from dataclasses import dataclass
-from typing import NewType, Optional
+from typing import Optional
 
-BlockHash = NewType("BlockHash", bytes)
-"""Names the content of a block and of everything before it."""
-BlockHashWithGroupId = NewType("BlockHashWithGroupId", bytes)
-"""A `BlockHash` followed by the group id in 4 bytes, big endian: the key under which a block is registered."""
+from ..hashing.block_hash import BlockHashWithGroupId
 
 
 @dataclass(slots=True, eq=False)

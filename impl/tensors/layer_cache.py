@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from .kv_cache_layout import LayerPlan, Part
-from .spec_base import DType
+from ..specs.base import DType
+from .layout import LayerPlan, Part
 
 if TYPE_CHECKING:
     import torch

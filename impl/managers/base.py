@@ -7,19 +7,19 @@ from dataclasses import InitVar, dataclass
 from math import lcm
 from typing import Any, ClassVar
 
-from .block_hashing import BlockHashList
-from .block_pool import BlockPool
-from .extra_keys import CacheableRequest
-from .hit_search import HitBlocks, HitSearch, HitTerms, PrefixSearch
-from .kv_cache_block import KVCacheBlock
-from .kv_cache_interface import (
+from ..hashing.block_hashing import BlockHashList
+from ..hashing.extra_keys import CacheableRequest
+from ..pool.block import KVCacheBlock
+from ..pool.block_pool import BlockPool
+from ..specs.base import cdiv
+from ..specs.interface import (
     FullAttentionSpec,
     KVCacheSpec,
     MLAAttentionSpec,
     TQFullAttentionSpec,
 )
+from .hit_search import HitBlocks, HitSearch, HitTerms, PrefixSearch
 from .overrides import Overridable
-from .spec_base import cdiv
 
 _SPECS_WITH_NEW_BLOCK_IDS = (FullAttentionSpec, TQFullAttentionSpec, MLAAttentionSpec)
 

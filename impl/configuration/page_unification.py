@@ -3,7 +3,7 @@
 from dataclasses import fields, replace
 from typing import Any
 
-from .kv_cache_interface import KVCacheSpec, MambaSpec
+from ..specs.interface import KVCacheSpec, MambaSpec
 from .uniformity import Layers
 
 

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from math import inf
 from typing import Any
 
-from .kv_cache_interface import KVCacheConfig, KVCacheGroupSpec, KVCacheSpec, KVCacheTensor, UniformTypeKVCacheSpecs
-from .spec_base import cdiv
+from ..specs.base import cdiv
+from ..specs.interface import KVCacheConfig, KVCacheGroupSpec, KVCacheSpec, KVCacheTensor, UniformTypeKVCacheSpecs
 from .uniformity import Layers, get_uniform_page_size
 
 GIB = 1 << 30

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from .kv_cache_interface import KVCacheConfig
-from .kv_cache_layout import plan_tensors
+from ..specs.interface import KVCacheConfig
 from .layer_cache import NULL_BLOCK, LayerCache, import_torch
+from .layout import plan_tensors
 
 if TYPE_CHECKING:
     import torch

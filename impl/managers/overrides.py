@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from inspect import getattr_static, signature
 from typing import Any, ClassVar, TypeVar
 
-from .block_hashing import BlockHashList
-from .block_pool import BlockPool
+from ..hashing.block_hashing import BlockHashList
+from ..pool.block import KVCacheBlock
+from ..pool.block_pool import BlockPool
 from .hit_search import HitBlocks, HitSearch, HitTerms
-from .kv_cache_block import KVCacheBlock
 
 _LATER = (("get_num_blocks_to_allocate", "num_settled_tokens", 6), ("allocate_new_blocks", "total_computed_tokens", 3))
 """Methods that every step calls, the first of the arguments that came later, and how many come before it."""

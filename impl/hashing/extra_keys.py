@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from .kv_cache_block import BlockHash
+from .block_hash import BlockHash
 
 
 class CacheableRequest(Protocol):

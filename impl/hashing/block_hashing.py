@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import SupportsIndex, TypeAlias, overload
 
+from .block_hash import BlockHash, BlockHashWithGroupId
 from .extra_keys import CacheableRequest, ExtraKeys, extra_keys_of_blocks, need_extra_keys
 from .hash_functions import HashFunction, sha256_cbor
-from .kv_cache_block import BlockHash, BlockHashWithGroupId
 from .reference_keys import reference_keys_of_blocks
 
 ExternalBlockHash: TypeAlias = bytes | int

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import fields
 from typing import Any, TypeAlias
 
-from .kv_cache_interface import (
+from ..specs.interface import (
     ChunkedLocalAttentionSpec,
     FullAttentionSpec,
     KVCacheSpec,

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from .kv_cache_block import BlockHashWithGroupId, KVCacheBlock
+from ..hashing.block_hash import BlockHashWithGroupId
+from .block import KVCacheBlock
 
 
 class BlockHashToBlockMap:

@@ -8,8 +8,8 @@ from dataclasses import KW_ONLY, dataclass, replace
 from math import gcd
 from typing import Any, Self
 
+from .base import DType, KVCacheSpec, cdiv, padded_page_size
 from .quant_mode import KVQuantMode
-from .spec_base import DType, KVCacheSpec, cdiv, padded_page_size
 
 SCALE_BYTES = 4
 """A float32, in a per-token-head mode for every vector that is stored: key or value of a token and head, or both."""

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from ..specs.base import cdiv
+from ..specs.interface import ChunkedLocalAttentionSpec, SlidingWindowSpec
+from .base import SingleTypeKVCacheManager
 from .hit_search import ChunkSearch, TailSearch, before_chunk
-from .kv_cache_interface import ChunkedLocalAttentionSpec, SlidingWindowSpec
-from .manager_base import SingleTypeKVCacheManager
-from .spec_base import cdiv
 
 
 class SlidingWindowManager(SingleTypeKVCacheManager):

@@ -5,7 +5,8 @@ from collections.abc import MutableMapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .kv_cache_interface import (
+from ..specs.base import cdiv
+from ..specs.interface import (
     HiddenStateCacheSpec,
     KVCacheGroupSpec,
     KVCacheSpec,
@@ -14,7 +15,6 @@ from .kv_cache_interface import (
     UniformTypeKVCacheSpecs,
 )
 from .page_unification import unify_kv_cache_spec_page_size
-from .spec_base import cdiv
 from .uniformity import (
     Layers,
     get_uniform_page_size,

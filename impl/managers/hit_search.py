@@ -12,9 +12,10 @@ from itertools import cycle, islice
 from sys import maxsize
 from typing import Any, TypeAlias
 
-from .block_hashing import BlockHashList
-from .block_pool import BlockPool
-from .kv_cache_block import BlockHash, KVCacheBlock
+from ..hashing.block_hash import BlockHash
+from ..hashing.block_hashing import BlockHashList
+from ..pool.block import KVCacheBlock
+from ..pool.block_pool import BlockPool
 
 HitBlocks: TypeAlias = tuple[list[KVCacheBlock], ...]
 """One list per group asked; entry `i` is the block of tokens `i*b .. (i+1)*b - 1`, null where none is read."""

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from .block_pool import BlockPool
-from .extra_keys import CacheableRequest
-from .kv_cache_block import KVCacheBlock
-from .kv_cache_interface import SinkFullAttentionSpec
-from .manager_base import SingleTypeKVCacheManager
+from ..hashing.extra_keys import CacheableRequest
+from ..pool.block import KVCacheBlock
+from ..pool.block_pool import BlockPool
+from ..specs.interface import SinkFullAttentionSpec
+from .base import SingleTypeKVCacheManager
 
 
 class FullAttentionManager(SingleTypeKVCacheManager):

@@ -9,9 +9,9 @@ from math import prod
 
 import numpy as np
 
-from .attention_specs import AttentionSpec, MLAAttentionSpec, SlidingWindowMLASpec, TQFullAttentionSpec
-from .kv_cache_interface import KVCacheConfig, KVCacheTensor, UniformTypeKVCacheSpecs
-from .spec_base import DType, KVCacheSpec, MambaSpec, cdiv
+from ..specs.attention import AttentionSpec, MLAAttentionSpec, SlidingWindowMLASpec, TQFullAttentionSpec
+from ..specs.base import DType, KVCacheSpec, MambaSpec, cdiv
+from ..specs.interface import KVCacheConfig, KVCacheTensor, UniformTypeKVCacheSpecs
 
 BYTE: DType = np.dtype(np.uint8)
 """Element type of packed layouts, whose contents only the kernels interpret."""

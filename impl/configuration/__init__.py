@@ -1,0 +1,1 @@
+"""From layers and memory to groups and numbers of blocks (specs-and-config.md)."""

@@ -1,0 +1,1 @@
+"""Names for what a block contains (core.md §3)."""

@@ -1,0 +1,1 @@
+"""What a layer keeps: the classes that describe it, and their sizes (specs-and-config.md §§2-5)."""
