@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import InitVar, dataclass
 from math import lcm
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from ..hashing.block_hashing import BlockHashList
@@ -21,6 +22,7 @@ from ..specs.interface import (
 from .hit_search import HitBlocks, HitSearch, HitTerms, PrefixSearch
 from .overrides import Overridable
 
+_STATE = attrgetter("state")
 _SPECS_WITH_NEW_BLOCK_IDS = (FullAttentionSpec, TQFullAttentionSpec, MLAAttentionSpec)
 
 
@@ -282,7 +284,7 @@ class SingleTypeKVCacheManager(Overridable, ABC):
     def free(self, request_id: str) -> None:
         """Give back all blocks of a request, the end of its table first. Nothing happens for an unknown one."""
         self.num_cached_block.pop(request_id, None)
-        self.block_pool.free_blocks(reversed(self.req_to_blocks.pop(request_id, [])))
+        self.block_pool.release(self.req_to_blocks.pop(request_id, [])[::-1])
 
     @abstractmethod
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
@@ -402,7 +404,11 @@ class SingleTypeKVCacheManager(Overridable, ABC):
     @classmethod
     def _get_num_evictable_blocks(cls, blocks: Sequence[KVCacheBlock]) -> int:
         """How many of these blocks are eviction candidates: touching them takes them out of the free queue."""
-        return sum(not block.ref_cnt and not block.is_null for block in blocks)
+        states = set(map(_STATE, blocks))
+        if len(states) == 1:
+            (state,) = states
+            return 0 if isinstance(state, int) and state else len(blocks)
+        return sum([not isinstance(state, int) or not state for state in map(_STATE, blocks)])
 
     def _num_skipped_blocks(self, num_computed_tokens: int) -> int:
         return max(0, self.get_num_skipped_tokens(num_computed_tokens)) // self.block_size
@@ -414,16 +420,16 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         cap = self._max_admission_blocks_per_request
         if cap is None:
             return new
-        inside = sum([not block.is_null for block in table]) + len(kept)
+        inside = len(table) - table.count(self._null_block) + len(kept)
         return min(new, max(cap + cdiv(num_lookahead_tokens, self.block_size) - inside, 0))
 
     def _give_back(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Free blocks in this order: those without identity go to the front, since no lookup can find their content."""
-        registered = [block for block in blocks if block.block_hash is not None]
+        registered = [block for block in blocks if block.content is not None]
         if registered:
-            self.block_pool.free_blocks(registered)
+            self.block_pool.release(registered)
         if len(registered) < len(blocks):
-            self.block_pool.free_blocks([block for block in blocks if block.block_hash is None], prepend=True)
+            self.block_pool.release([block for block in blocks if block.content is None], prepend=True)
 
     def _grow(self, table: list[KVCacheBlock], count: int) -> list[KVCacheBlock]:
         new = self.block_pool.get_new_blocks(count)

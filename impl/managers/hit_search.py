@@ -8,7 +8,7 @@ always possible. A search is asked about ever smaller bounds, and remembers what
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import cycle, islice
+from itertools import cycle
 from sys import maxsize
 from typing import Any, TypeAlias
 
@@ -39,16 +39,28 @@ class HitTerms:
     need: int | None
     """Blocks in a row before a boundary that its query reads, and the one behind; None where it depends on more."""
 
-    def registered(self, hashes: Iterable[BlockHash]) -> list[list[KVCacheBlock]]:
-        """The blocks under these hashes, up to the first that is not registered."""
-        get_cached_block, group_ids = self.pool.get_cached_block, self.group_ids
-        run: list[list[KVCacheBlock]] = []
-        for block_hash in hashes:
-            found = get_cached_block(block_hash, group_ids)
-            if found is None:
-                break
-            run.append(found)
-        return run
+    def registered(self, hashes: BlockHashList, most: int) -> list[list[KVCacheBlock]]:
+        """In each group the blocks under the first hashes, `most` at most, up to the first that some group lacks."""
+        prefix = self.pool.cached_block_hash_to_block.prefix
+        rows: list[list[KVCacheBlock]] = []
+        for group in self.group_ids:
+            rows.append(prefix(group, hashes, most))
+            most = len(rows[-1])
+        return [row[:most] for row in rows] if len(rows) > 1 else rows
+
+    def registered_from(self, hashes: BlockHashList, first: int, end: int) -> list[list[KVCacheBlock]]:
+        """The same for the hashes `first .. end - 1`."""
+        find, rows = self.pool.cached_block_hash_to_block.find, []
+        for group in self.group_ids:
+            row: list[KVCacheBlock] = []
+            for i in range(first, end):
+                block = find(group, hashes[i])
+                if block is None:
+                    end = i
+                    break
+                row.append(block)
+            rows.append(row)
+        return [row[: end - first] for row in rows]
 
 
 class HitSearch(ABC):
@@ -65,19 +77,15 @@ class HitSearch(ABC):
     def blocks(self, length: int) -> HitBlocks:
         """The blocks of a hit of so many tokens, the last answer, which is not 0."""
 
-    def _behind_nulls(self, num_nulls: int, found: list[list[KVCacheBlock]]) -> HitBlocks:
-        null, rows = self._terms.pool.null_block, []
-        for i in range(len(self._terms.group_ids)):
-            row = [null] * num_nulls
-            row += [blocks[i] for blocks in found]
-            rows.append(row)
-        return tuple(rows)
+    def _behind_nulls(self, num_nulls: int, rows: Iterable[list[KVCacheBlock]]) -> HitBlocks:
+        nulls = [self._terms.pool.null_block] * num_nulls
+        return tuple([nulls + row for row in rows])
 
 
 class PrefixSearch(HitSearch):
     """For queries that read all before them: one run of registered blocks from the left answers every bound."""
 
-    _run: list[list[KVCacheBlock]] | None = None
+    _rows: list[list[KVCacheBlock]] | None = None
 
     def longest(self, bound: int) -> int:
         """The run less the block behind, within the bound, cut to the alignment."""
@@ -85,13 +93,14 @@ class PrefixSearch(HitSearch):
         most, per, behind = bound // terms.block_size, terms.per, terms.behind
         if most < per:
             return 0
-        if self._run is None:
-            self._run = terms.registered(islice(self._hashes, most + behind))
-        return max(0, min(most, len(self._run) - behind)) // per * per * terms.block_size
+        if self._rows is None:
+            self._rows = terms.registered(self._hashes, most + behind)
+        return max(0, min(most, len(self._rows[0]) - behind)) // per * per * terms.block_size
 
     def blocks(self, length: int) -> HitBlocks:
         """The run up to there."""
-        return self._behind_nulls(0, (self._run or [])[: length // self._terms.block_size])
+        end = length // self._terms.block_size
+        return tuple([row[:end] for row in self._rows or ()])
 
 
 class ChunkSearch(HitSearch):
@@ -99,7 +108,7 @@ class ChunkSearch(HitSearch):
 
     _first = -1
     """Index of the block in which the chunk begins."""
-    _run: list[list[KVCacheBlock]]
+    _rows: list[list[KVCacheBlock]]
 
     def longest(self, bound: int) -> int:
         """The end of the run, cut to the alignment, if that lies in the chunk; else the same in the chunk before."""
@@ -112,10 +121,8 @@ class ChunkSearch(HitSearch):
             start = before_chunk(candidate * size, chunk)
             first = start // size
             if first != self._first:
-                # By index: an iterator would pass over all blocks before.
-                hashes = map(self._hashes.__getitem__, range(first, candidate + behind))
-                self._first, self._run = first, terms.registered(hashes)
-            candidate = min(candidate, first + len(self._run) - behind) // per * per
+                self._first, self._rows = first, terms.registered_from(self._hashes, first, candidate + behind)
+            candidate = min(candidate, first + len(self._rows[0]) - behind) // per * per
             if candidate * size >= start:
                 return candidate * size
             most = (start - 1) // size
@@ -123,7 +130,8 @@ class ChunkSearch(HitSearch):
 
     def blocks(self, length: int) -> HitBlocks:
         """Nulls for the chunks before, then the run up to there."""
-        return self._behind_nulls(self._first, self._run[: length // self._terms.block_size - self._first])
+        end = length // self._terms.block_size - self._first
+        return self._behind_nulls(self._first, [row[:end] for row in self._rows])
 
 
 class TailSearch(HitSearch):
@@ -173,11 +181,10 @@ class TailSearch(HitSearch):
         terms = self._terms
         num_blocks = length // terms.block_size
         first = max(0, num_blocks + terms.behind - (terms.need or 0))
-        if first >= num_blocks:
-            return self._behind_nulls(num_blocks, [])
-        found = self._found[self._end - num_blocks : self._end - first]
+        found = self._found[self._end - num_blocks : self._end - first] if first < num_blocks else []
         found.reverse()
-        return self._behind_nulls(first, found)
+        rows = [[blocks[i] for blocks in found] for i in range(len(terms.group_ids))]
+        return self._behind_nulls(min(first, num_blocks), rows)
 
 
 def before_chunk(query: int, chunk: int) -> int:

@@ -33,12 +33,12 @@ class KVCacheBlocks:
         assert len(self.blocks) == 1, (
             f"{len(self.blocks)} groups: use get_unhashed_block_ids_all_groups() for other than one"
         )
-        return [block.block_id for block in self.blocks[0] if block.block_hash is None]
+        return [block.block_id for block in self.blocks[0] if block.content is None]
 
     def get_unhashed_block_ids_all_groups(self) -> list[list[int]]:
         """Ids of the blocks without identity per group, nulls left out."""
         return [
-            [block.block_id for block in group if block.block_hash is None and not block.is_null]
+            [block.block_id for block in group if block.content is None and not block.is_null]
             for group in self.blocks
         ]
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ..hashing.block_hash import BlockHashWithGroupId
+from ..hashing.block_hash import BlockHash
 from ..hashing.extra_keys import CacheableRequest
 from ..pool.block import KVCacheBlock
 from ..pool.block_pool import BlockPool
@@ -29,7 +29,7 @@ class MambaManager(SingleTypeKVCacheManager):
         super().__init__(kv_cache_spec, block_pool, *args, **kwargs)
         self.mamba_cache_mode = kv_cache_spec.mamba_cache_mode
         self.num_speculative_blocks = kv_cache_spec.num_speculative_blocks
-        self.cached_blocks_this_step: set[BlockHashWithGroupId] = set()
+        self.cached_blocks_this_step: set[BlockHash] = set()
         """States registered in this very step: they are not written yet."""
         self.num_leading_nulls: dict[str, int] = {}
         """Mode "align": so many entries of a table are null at least; the blocks that it holds are looked for behind
@@ -61,7 +61,7 @@ class MambaManager(SingleTypeKVCacheManager):
         most states are counted that a request of `num_tokens` tokens will hold.
         """
         unwritten = self.cached_blocks_this_step
-        if unwritten and any(block.block_hash in unwritten for block in new_computed_blocks if not block.is_null):
+        if unwritten and any(block.content in unwritten for block in new_computed_blocks):
             return self.block_pool.num_gpu_blocks + 1
         if self.mamba_cache_mode != "align":
             return super().get_num_blocks_to_allocate(
@@ -88,7 +88,7 @@ class MambaManager(SingleTypeKVCacheManager):
                 table += [KVCacheBlock(-1, ref_cnt=1) for _ in range(arriving)]
         if apply_admission_cap:
             most = self.num_speculative_blocks + (2 if num_tokens > self.block_size else 1)
-            return max(0, most - sum(not block.is_null for block in table)) + candidates
+            return max(0, most - (len(table) - table.count(self._null_block))) + candidates
         empty, rest = self._to_arrange(request_id, table, total_computed_tokens, num_tokens_main_model)
         new = max(0, len(empty) - sum(_is_own(table[i]) for i in rest)) if empty else 0
         return candidates + arriving + new
@@ -141,14 +141,15 @@ class MambaManager(SingleTypeKVCacheManager):
         that the step continues from, as it reads before it writes. Only the block of the last computed token stays in
         its place: others may continue from the state there, and drafts that are rejected lead back there.
         """
+        null = self._null_block
         running = cdiv(num_tokens, self.block_size) - 1
         end = running + 1 + self.num_speculative_blocks
-        if end <= len(table) and self._null_block not in table[running:end]:
+        if end <= len(table) and null not in table[running:end]:
             return [], []
-        empty = [i for i in range(running, end) if i >= len(table) or table[i].is_null]
+        empty = [i for i in range(running, end) if i >= len(table) or table[i] is null]
         stays = cdiv(num_computed_tokens, self.block_size) - 1
         first = self.num_leading_nulls.get(request_id, 0)
-        held = [i for i in range(first, len(table)) if not table[i].is_null]
+        held = [i for i in range(first, len(table)) if table[i] is not null]
         return empty, [i for i in held if i != stays and not running <= i < end]
 
     def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
@@ -157,8 +158,8 @@ class MambaManager(SingleTypeKVCacheManager):
         super().cache_blocks(request, num_tokens, retention_interval)
         end = self.num_cached_block.get(request.request_id, 0)
         for block in self.req_to_blocks.get(request.request_id, [])[first:end]:
-            if block.block_hash is not None:
-                self.cached_blocks_this_step.add(block.block_hash)
+            if block.content is not None:
+                self.cached_blocks_this_step.add(block.content)
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """As for every type; in mode "align" also behind entries that are null already.
@@ -176,7 +177,7 @@ class MambaManager(SingleTypeKVCacheManager):
         first, gone = self.num_leading_nulls.get(request_id, 0), []
         for i in range(first, min(self._num_skipped_blocks(total_computed_tokens), len(table))):
             block = table[i]
-            if not block.is_null and (i < end or block.block_hash is not None):
+            if block is not self._null_block and (i < end or block.content is not None):
                 gone.append(block)
                 table[i] = self._null_block
         if gone:
@@ -200,4 +201,4 @@ class MambaManager(SingleTypeKVCacheManager):
 
 def _is_own(block: KVCacheBlock) -> bool:
     """Whether the block may be overwritten: nobody else holds it, and no lookup finds it."""
-    return block.ref_cnt == 1 and block.block_hash is None
+    return block.state == 1 and block.content is None

@@ -1,48 +1,114 @@
 """One physical page of KV cache, as the core sees it (core.md §2)."""
 
-from dataclasses import dataclass
-from typing import Optional
+from typing import TYPE_CHECKING, Final, Optional
 
-from ..hashing.block_hash import BlockHashWithGroupId
+from ..hashing.block_hash import BlockHash, BlockHashWithGroupId
+from ..hashing.block_hashing import get_block_hash, get_group_id, make_block_hash_with_group_id
+
+if TYPE_CHECKING:
+    from .free_queue import Batch
+
+NULL_STATE: Final = -1
+"""The state of a null block."""
 
 
-@dataclass(slots=True, eq=False)
-class KVCacheBlock:
-    """A block: its id, who holds it, what it contains, and its neighbours while it waits in the free queue.
+class Run:
+    """Blocks that were registered one after another: `blocks[i]` under `contents[i]`, as entry `first + i` of a table.
 
-    `block_hash` is None while the content has no registered identity. Setting it over an identity is an AssertionError:
-    two owners would then disagree about the content; `reset_hash` comes first.
+    While it is `whole`, each of them is the one that a lookup finds under its content: one comparison of two lists of
+    hashes then answers for the whole run.
     """
 
-    block_id: int
-    ref_cnt: int = 0
-    _block_hash: BlockHashWithGroupId | None = None
-    prev_free_block: Optional["KVCacheBlock"] = None
-    next_free_block: Optional["KVCacheBlock"] = None
-    is_null: bool = False
+    __slots__ = ("blocks", "contents", "first", "group", "whole")
+
+    def __init__(
+        self, group: int, first: int, contents: list[BlockHash], blocks: list["KVCacheBlock"], whole: bool = True
+    ) -> None:
+        self.group = group
+        self.first = first
+        self.contents = contents
+        self.blocks = blocks
+        self.whole = whole
+
+
+_LOOSE: dict[int, Run] = {}
+
+
+def loose_run(group: int) -> Run:
+    """What stands for the run of a block of this group that belongs to none."""
+    found = _LOOSE.get(group)
+    if found is None:
+        found = _LOOSE[group] = Run(group, 0, [], [], whole=False)
+    return found
+
+
+class KVCacheBlock:
+    """A block: its id, who holds it, and what it contains.
+
+    `state` is the number of holders, or the batch of the free queue in which it waits: it cannot be held and free.
+    `content` is None while the content has no registered identity, and `run` says with which others it was registered.
+    These three are the pool's; others read `ref_cnt` and `block_hash`. Setting `block_hash` over an identity is an
+    AssertionError: two owners would then disagree about the content; `reset_hash` comes first.
+    """
+
+    __slots__ = ("block_id", "content", "run", "state")
+
+    def __init__(self, block_id: int, ref_cnt: int = 0, is_null: bool = False) -> None:
+        self.block_id = block_id
+        self.state: int | Batch = NULL_STATE if is_null else ref_cnt
+        self.content: BlockHash | None = None
+        self.run: Run | None = None
+
+    @property
+    def ref_cnt(self) -> int:
+        """The number of holders."""
+        state = self.state
+        return state if isinstance(state, int) and state > 0 else 0
+
+    @ref_cnt.setter
+    def ref_cnt(self, count: int) -> None:
+        if self.state != NULL_STATE:
+            self.state = count
+
+    @property
+    def is_null(self) -> bool:
+        """Whether it stands for what is not there."""
+        return self.state == NULL_STATE
+
+    @is_null.setter
+    def is_null(self, null: bool) -> None:
+        self.state = NULL_STATE if null else self.ref_cnt
 
     @property
     def block_hash(self) -> BlockHashWithGroupId | None:
         """The key under which the block is registered, or None."""
-        return self._block_hash
+        if self.content is None or self.run is None:
+            return None
+        return make_block_hash_with_group_id(self.content, self.run.group)
 
     @block_hash.setter
     def block_hash(self, key: BlockHashWithGroupId) -> None:
-        assert self._block_hash is None, (
-            f"block {self.block_id} already carries identity {self._block_hash!r} and cannot take {key!r}: "
+        assert self.content is None, (
+            f"block {self.block_id} already carries identity {self.block_hash!r} and cannot take {key!r}: "
             "call reset_hash() first"
         )
-        self._block_hash = key
+        self.content = get_block_hash(key)
+        self.run = loose_run(get_group_id(key))
 
     def reset_hash(self) -> None:
         """Forget the identity."""
-        self._block_hash = None
+        self.content = self.run = None
+
+    @property
+    def prev_free_block(self) -> Optional["KVCacheBlock"]:
+        """The block before it in the free queue, None outside. O(free blocks), for those who inspect a queue."""
+        return None if isinstance(self.state, int) else self.state.queue.neighbours(self)[0]
+
+    @property
+    def next_free_block(self) -> Optional["KVCacheBlock"]:
+        """The block behind it in the free queue, None outside. O(free blocks), for those who inspect a queue."""
+        return None if isinstance(self.state, int) else self.state.queue.neighbours(self)[1]
 
     def __repr__(self) -> str:
-        # Neighbours by id only: printing them in full would walk the whole queue.
-        before = self.prev_free_block.block_id if self.prev_free_block is not None else None
-        after = self.next_free_block.block_id if self.next_free_block is not None else None
-        return (
-            f"KVCacheBlock(block_id={self.block_id}, ref_cnt={self.ref_cnt}, block_hash={self._block_hash!r}, "
-            f"prev={before}, next={after}{', null' if self.is_null else ''})"
-        )
+        null = ", null" if self.is_null else ""
+        return f"KVCacheBlock(block_id={self.block_id}, ref_cnt={self.ref_cnt}, block_hash={self.block_hash!r}{null})"

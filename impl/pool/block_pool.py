@@ -2,6 +2,8 @@
 
 import logging
 from collections.abc import Iterable, Sequence
+from itertools import compress
+from operator import attrgetter
 from typing import NoReturn
 
 from ..hashing.block_hash import BlockHash
@@ -9,20 +11,21 @@ from ..hashing.block_hashing import (
     BlockHashList,
     BlockHashListWithBlockSize,
     ExternalBlockHash,
-    get_block_hash,
-    get_group_id,
-    make_block_hash_with_group_id,
     maybe_convert_block_hash,
 )
 from ..hashing.extra_keys import CacheableRequest, extra_keys_of_blocks
 from ..hashing.reference_keys import reference_keys_of_blocks
 from .block import KVCacheBlock
 from .events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
-from .free_queue import FreeKVCacheBlockQueue
+from .free_queue import Batch, FreeKVCacheBlockQueue
 from .hash_map import BlockHashToBlockMap
 from .metrics import KVCacheMetricsCollector
 
 logger = logging.getLogger(__name__)
+
+_STATE = attrgetter("state")
+_BULK = 8
+"""From so many blocks on it pays to look at all of them together first."""
 
 
 class BlockPool:
@@ -45,23 +48,35 @@ class BlockPool:
         self.num_gpu_blocks = num_gpu_blocks
         self.enable_caching = enable_caching
         self.hash_block_size = hash_block_size
-        self.blocks = [KVCacheBlock(block_id) for block_id in range(num_gpu_blocks)]
-        self.free_block_queue = FreeKVCacheBlockQueue(self.blocks)
+        self.null_block = KVCacheBlock(0, is_null=True)
+        self._made = [self.null_block]
+        """The blocks that exist, by id: a block is made when it is first handed out or looked at."""
+        self.free_block_queue = FreeKVCacheBlockQueue(())
+        self.free_block_queue.reserve(num_gpu_blocks - 1, self._make)
         self.cached_block_hash_to_block = BlockHashToBlockMap()
-        self.null_block = self.free_block_queue.popleft()
-        self.null_block.is_null = True
         self.enable_kv_cache_events = enable_kv_cache_events
         self.kv_event_queue: list[KVCacheEvent] = []
         self.reference_keys = False
         """Set it where the block hasher has `reference_keys`: events then show the keys that it hashes."""
         self.metrics_collector = metrics_collector
+        self._num_shared = 0
+        """How many blocks have two holders or more."""
+        self._trusting = True
+        """Whether nobody but the tables' owners has given back blocks."""
+
+    @property
+    def blocks(self) -> list[KVCacheBlock]:
+        """All blocks, by id. Read only."""
+        if len(self._made) < self.num_gpu_blocks:
+            self.free_block_queue.make_all()
+        return self._made
 
     def get_cached_block(self, block_hash: BlockHash, kv_cache_group_ids: Sequence[int]) -> list[KVCacheBlock] | None:
         """The earliest block registered under the hash in each group, or None if any group has none."""
         found: list[KVCacheBlock] = []
-        get_one_block = self.cached_block_hash_to_block.get_one_block
+        find = self.cached_block_hash_to_block.find
         for group_id in kv_cache_group_ids:
-            block = get_one_block(make_block_hash_with_group_id(block_hash, group_id))
+            block = find(group_id, block_hash)
             if block is None:
                 return None
             found.append(block)
@@ -90,23 +105,21 @@ class BlockPool:
             f"request {request.request_id} has {len(hashes)} block hashes of {block_size} tokens, {num_full_blocks} "
             "are needed: let its hasher run before caching"
         )
-        chosen: list[int] = []
-        for i in range(num_cached_blocks, num_full_blocks):
-            block = blocks[i]
-            if block.is_null or (block_mask is not None and not block_mask[i - num_cached_blocks]):
-                continue
-            assert block._block_hash is None, (
-                f"block {block.block_id}, entry {i} of request {request.request_id} in group {kv_cache_group_id}, "
-                "already carries an identity: register only new blocks"
+        first, end, group_id = num_cached_blocks, num_full_blocks, kv_cache_group_id
+        chosen, contents = list(blocks[first:end]), hashes[first:end]
+        mask = self._mask(chosen, block_mask)
+        if mask is not None:
+            chosen, contents = list(compress(chosen, mask)), list(compress(contents, mask))
+        for block in chosen:
+            assert block.content is None, (
+                f"block {block.block_id} of request {request.request_id} in group {group_id} already carries an "
+                "identity: register only new blocks"
             )
-            chosen.append(i)
-        insert = self.cached_block_hash_to_block.insert
-        for i in chosen:
-            block = blocks[i]
-            key = block._block_hash = make_block_hash_with_group_id(hashes[i], kv_cache_group_id)
-            insert(key, block)
+        row = None if mask is not None else (first, blocks[first - 1] if first else None)
+        self.cached_block_hash_to_block.register(group_id, contents, chosen, row)
         if self.enable_kv_cache_events:
-            self._announce(request, hashes, chosen, num_cached_blocks, num_full_blocks, block_size, kv_cache_group_id)
+            places = range(first, end) if mask is None else list(compress(range(first, end), mask))
+            self._announce(request, hashes, places, (first, end, block_size, group_id))
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
         """Take blocks from the front of the free queue; they lose their identity and have one reference each.
@@ -118,13 +131,16 @@ class BlockPool:
             raise ValueError(
                 f"asked for {num_blocks} blocks while {free} are free: ask for at least 0 and at most that many"
             )
-        blocks = self.free_block_queue.popleft_n(num_blocks)
-        metrics, caching = self.metrics_collector, self.enable_caching
+        blocks = self.free_block_queue.take(num_blocks)
+        metrics = self.metrics_collector
+        if self.enable_caching:
+            for block in blocks:
+                if block.content is not None or metrics is not None:
+                    self._forget_identity(block)
         for block in blocks:
-            if caching and (block._block_hash is not None or metrics is not None):
-                self._forget_identity(block)
-            block.ref_cnt = 1
-            if metrics is not None:
+            block.state = 1
+        if metrics is not None:
+            for block in blocks:
                 metrics.on_block_allocated(block)
         return blocks
 
@@ -133,16 +149,24 @@ class BlockPool:
 
         ValueError, before anything changes, if a block is not of this pool.
         """
-        own, size = self.blocks, self.num_gpu_blocks
+        metrics = self.metrics_collector
+        if len(blocks) >= _BULK and metrics is None and self._touch_batch(blocks):
+            return
+        own = self._made
         for block in blocks:
-            if not 0 <= block.block_id < size or own[block.block_id] is not block:
+            if not 0 <= block.block_id < len(own) or own[block.block_id] is not block:
                 self._refuse("touch", blocks, block, "is not of this pool: pass blocks that this pool handed out")
-        null, metrics, remove = self.null_block, self.metrics_collector, self.free_block_queue.remove
+        null, queue = self.null_block, self.free_block_queue
         for block in blocks:
-            if block is not null:
-                if not block.ref_cnt:
-                    remove(block)
-                block.ref_cnt += 1
+            state = block.state
+            if block is null:
+                pass
+            elif isinstance(state, int) and state > 0:
+                block.state = state + 1
+                self._num_shared += state == 1
+            else:
+                queue.remove(block)
+                block.state = 1
             if metrics is not None:
                 metrics.on_block_accessed(block)
 
@@ -152,26 +176,23 @@ class BlockPool:
         Such blocks go to the back in the given order, or to the front with `prepend`. Null blocks are passed over.
         ValueError, with nothing changed, if a block is not of this pool or has fewer references than entries here.
         """
-        blocks = list(ordered_blocks)
-        freed: list[KVCacheBlock] = []
-        own, size, null = self.blocks, self.num_gpu_blocks, self.null_block
-        for i, block in enumerate(blocks):
-            if block is null:
-                continue
-            references = block.ref_cnt
-            if references <= 0 or not 0 <= block.block_id < size or own[block.block_id] is not block:
-                # Undoing what was done is cheaper than a pass ahead that counts how often each block stands here.
-                for earlier in blocks[:i]:
-                    earlier.ref_cnt += earlier is not null
-                why = "is not of this pool, or given back more often than held: free each reference once, where it is"
-                self._refuse("free", blocks, block, why)
-            block.ref_cnt = references - 1
-            if references == 1:
-                freed.append(block)
-        if prepend:
-            self.free_block_queue.prepend_n(freed)
+        self._trusting = False
+        self._give_back(list(ordered_blocks), prepend)
+
+    def release(self, blocks: list[KVCacheBlock], prepend: bool = False) -> None:
+        """As `free_blocks`, for the blocks of a table, none of which stands in it twice.
+
+        Such blocks are held, so that nothing needs to be asked of each, unless somebody else has given back blocks, who
+        may have given back one of these.
+        """
+        if self.null_block in blocks:
+            blocks = [block for block in blocks if block is not self.null_block]
+        if (self._num_shared or not self._trusting) and any(state != 1 for state in set(map(_STATE, blocks))):
+            self._give_back(blocks, prepend)
+        elif prepend:
+            self.free_block_queue.prepend_n(blocks)
         else:
-            self.free_block_queue.append_n(freed)
+            self.free_block_queue.append_n(blocks)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """Forget the identity of these blocks, in use or not. AssertionError, before any change, for an unknown id."""
@@ -181,7 +202,8 @@ class BlockPool:
                 f"cannot evict block {block_id} of {ids}: ids run from 0 to {self.num_gpu_blocks - 1}"
             )
         for block_id in ids:
-            self._forget_identity(self.blocks[block_id])
+            if block_id < len(self._made):
+                self._forget_identity(self._made[block_id])
 
     def reset_prefix_cache(self) -> bool:
         """Forget every identity. False, with nothing changed, while any block but the null block is held."""
@@ -190,7 +212,7 @@ class BlockPool:
             logger.warning("prefix cache not reset: %d blocks are held; free their requests first", held)
             return False
         self.cached_block_hash_to_block = BlockHashToBlockMap()
-        for block in self.blocks:
+        for block in self._made:
             block.reset_hash()
         if self.metrics_collector is not None:
             self.metrics_collector.reset()
@@ -214,6 +236,21 @@ class BlockPool:
         events, self.kv_event_queue = self.kv_event_queue, []
         return events
 
+    def free_ids(self) -> list[int]:
+        """The ids of the free blocks, in the order of eviction."""
+        return [block.block_id for block in self.free_block_queue.get_all_free_blocks()]
+
+    def ref_counts(self) -> list[int]:
+        """How many holders each block has, by id; 0 for the null block."""
+        return [state if state.__class__ is int and state > 0 else 0 for state in map(_STATE, self.blocks)]
+
+    def identities(self) -> list[tuple[int, BlockHash] | None]:
+        """For each block, by id, the group and the hash that it is registered under; None if it is not."""
+        return [
+            None if block.content is None or block.run is None else (block.run.group, block.content)
+            for block in self.blocks
+        ]
+
     def check(self) -> None:
         """AssertionError, with the violated equation, unless queue, references and identities agree. O(blocks)."""
         self.free_block_queue.check()
@@ -224,10 +261,56 @@ class BlockPool:
         assert queued == unheld, (
             f"queued == {{block: ref_cnt == 0}}: only queued {queued - unheld}, only unheld {unheld - queued}"
         )
-        negative = [block for block in self.blocks if block.ref_cnt < 0 and not block.is_null]
-        assert not negative, f"ref_cnt >= 0: {negative}"
-        assert self.null_block._block_hash is None, f"the null block has no identity: {self.null_block}"
+        shared = [block.block_id for block in self.blocks if block.ref_cnt > 1]
+        assert self._num_shared == len(shared), f"blocks with two holders or more: {self._num_shared} != {shared}"
+        assert self.null_block.content is None, f"the null block has no identity: {self.null_block}"
         self.cached_block_hash_to_block.check(self.blocks)
+
+    def _make(self, count: int) -> list[KVCacheBlock]:
+        """The next `count` blocks that nobody has had yet."""
+        first = len(self._made)
+        blocks = list(map(KVCacheBlock, range(first, first + count)))
+        self._made += blocks
+        return blocks
+
+    def _touch_batch(self, blocks: Sequence[KVCacheBlock]) -> bool:
+        """Hold blocks that have become free together; False, with nothing changed, if they have not."""
+        states = set(map(_STATE, blocks))
+        if len(states) > 1 or len(set(blocks)) < len(blocks):
+            return False
+        (batch,) = states
+        if not isinstance(batch, Batch) or batch.queue is not self.free_block_queue:
+            return False
+        for block in blocks:
+            block.state = 1
+        self.free_block_queue.lose(batch, len(blocks))
+        return True
+
+    def _give_back(self, blocks: list[KVCacheBlock], prepend: bool) -> None:
+        """As `free_blocks`."""
+        freed: list[KVCacheBlock] = []
+        own, null, unshared = self._made, self.null_block, 0
+        for i, block in enumerate(blocks):
+            if block is null:
+                continue
+            state = block.state
+            known = 0 <= block.block_id < len(own) and own[block.block_id] is block
+            if not isinstance(state, int) or state <= 0 or not known:
+                # Undoing what was done is cheaper than a pass ahead that counts how often each block stands here.
+                for earlier in blocks[:i]:
+                    if earlier is not null:
+                        earlier.state = earlier.ref_cnt + 1
+                why = "is not of this pool, or given back more often than held: free each reference once, where it is"
+                self._refuse("free", blocks, block, why)
+            block.state = state - 1
+            unshared += state == 2
+            if state == 1:
+                freed.append(block)
+        self._num_shared -= unshared
+        if prepend:
+            self.free_block_queue.prepend_n(freed)
+        else:
+            self.free_block_queue.append_n(freed)
 
     def _refuse(self, action: str, blocks: Sequence[KVCacheBlock], culprit: KVCacheBlock, why: str) -> NoReturn:
         ids = [block.block_id for block in blocks]
@@ -236,14 +319,18 @@ class BlockPool:
     def _forget_identity(self, block: KVCacheBlock) -> None:
         if self.metrics_collector is not None:
             self.metrics_collector.on_block_evicted(block)
-        key = block._block_hash
-        if key is None or self.cached_block_hash_to_block.pop(key, block.block_id) is None:
+        content, run = block.content, block.run
+        if content is None or run is None or not self.cached_block_hash_to_block.forget(block):
             return
-        block.reset_hash()
         if self.enable_kv_cache_events:
-            self.kv_event_queue.append(
-                BlockRemoved([maybe_convert_block_hash(get_block_hash(key))], MEDIUM_GPU, get_group_id(key))
-            )
+            self.kv_event_queue.append(BlockRemoved([maybe_convert_block_hash(content)], MEDIUM_GPU, run.group))
+
+    def _mask(self, chosen: Sequence[KVCacheBlock], wanted: Sequence[bool] | None) -> list[bool] | None:
+        """Which of these blocks are to be registered: those that are wanted, and not null; None if it is all."""
+        null = self.null_block
+        if wanted is None:
+            return [block is not null for block in chosen] if null in chosen else None
+        return [block is not null and want for block, want in zip(chosen, wanted, strict=True)]
 
     def _hashes_at(self, request: CacheableRequest, block_size: int) -> BlockHashList:
         if block_size == self.hash_block_size:
@@ -251,16 +338,10 @@ class BlockPool:
         return BlockHashListWithBlockSize(request.block_hashes, self.hash_block_size, block_size)
 
     def _announce(
-        self,
-        request: CacheableRequest,
-        hashes: BlockHashList,
-        chosen: Sequence[int],
-        first: int,
-        end: int,
-        block_size: int,
-        group_id: int,
+        self, request: CacheableRequest, hashes: BlockHashList, chosen: Sequence[int], part: tuple[int, int, int, int]
     ) -> None:
-        """Tell of the registered blocks `chosen` in the range `first .. end - 1`."""
+        """Tell of the registered entries `chosen` of the part: its first and its end, the block size, the group."""
+        first, end, block_size, group_id = part
         parent: ExternalBlockHash | None = maybe_convert_block_hash(hashes[first - 1]) if first else None
         starts = [i * block_size for i in chosen]
         keys = (

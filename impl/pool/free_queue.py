@@ -1,28 +1,99 @@
 """The free queue: the blocks that nothing holds, in the order of eviction (core.md §2)."""
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 
 from .block import KVCacheBlock
 
+_SMALL = 16
+"""So few blocks are worth no batch of their own."""
+_MANY = 64
+"""So many batches, or entries of one, are worth a sweep."""
+
+
+class Batch:
+    """Blocks that came into the queue together, in the order of eviction.
+
+    Of `blocks[at:]` those are still here whose state is this batch, `left` in number: to take a block out of the middle
+    is to give it another state.
+    """
+
+    __slots__ = ("at", "blocks", "left", "queue")
+
+    def __init__(self, queue: "FreeKVCacheBlockQueue", blocks: list[KVCacheBlock]) -> None:
+        self.queue = queue
+        self.blocks = blocks
+        self.at = 0
+        self.left = len(blocks)
+
+    def take(self, n: int) -> list[KVCacheBlock]:
+        """The first `n` of those that are left, which are no more than `left`. Their state is for the caller to set."""
+        at, blocks = self.at, self.blocks
+        if self.left == len(blocks) - at:
+            taken = blocks[at : at + n]
+            at += n
+        else:
+            taken = []
+            while len(taken) < n:
+                block = blocks[at]
+                if block.state is self:
+                    taken.append(block)
+                at += 1
+        self.at = at
+        self.left -= n
+        return taken
+
+    def members(self) -> list[KVCacheBlock]:
+        """Those that are left."""
+        rest = self.blocks[self.at :]
+        return rest if self.left == len(rest) else [block for block in rest if block.state is self]
+
+    def lose(self, n: int) -> None:
+        """Note that `n` of its blocks have another state now."""
+        self.left -= n
+        size = len(self.blocks) - self.at
+        if size > _MANY and self.left * 2 < size:
+            self.blocks, self.at = self.members() if self.left else [], 0
+
+
+class _Unmade(Batch):
+    """Blocks that nobody has had yet, and that do not exist before they are taken: a large pool costs nothing."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, queue: "FreeKVCacheBlockQueue", count: int, make: Callable[[int], list[KVCacheBlock]]) -> None:
+        super().__init__(queue, [])
+        self.left = count
+        self._make = make
+
+    def take(self, n: int) -> list[KVCacheBlock]:
+        """The next `n`, made now."""
+        self.left -= n
+        return self._make(n)
+
 
 class FreeKVCacheBlockQueue:
-    """A doubly linked list threaded through the blocks, between two sentinels with id -1.
+    """A row of batches: blocks that are freed together stay together.
 
-    The links live in the blocks, so that a cache hit takes a block out of the middle in O(1) without allocating
-    anything. `check` guards the links, and the lockstep oracle compares the order after every operation.
+    To put blocks into it costs one store for each, to take them out of the front a slice, and to take one out of the
+    middle, as a hit does, one store. `check` guards what the batches say of themselves, and the lockstep oracle
+    compares the order after every operation.
     """
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
-        self.num_free_blocks = len(blocks)
-        self.fake_free_list_head = KVCacheBlock(-1)
-        self.fake_free_list_tail = KVCacheBlock(-1)
-        last = self.fake_free_list_head
-        for block in blocks:
-            last.next_free_block = block
-            block.prev_free_block = last
-            last = block
-        last.next_free_block = self.fake_free_list_tail
-        self.fake_free_list_tail.prev_free_block = last
+        self.num_free_blocks = 0
+        self._batches: deque[Batch] = deque()
+        self._empty = 0
+        """How many of these have no block any more."""
+        self.append_n(blocks)
+        self.fake_free_list_head = self._sentinel()
+        self.fake_free_list_tail = self._sentinel()
+
+    def reserve(self, count: int, make: Callable[[int], list[KVCacheBlock]]) -> None:
+        """Put `count` blocks to the back that `make` makes when they are taken: so many at a time, in their order."""
+        if count:
+            self._batches.append(_Unmade(self, count, make))
+            self.num_free_blocks += count
 
     def popleft(self) -> KVCacheBlock:
         """Take the front block. ValueError if the queue is empty."""
@@ -35,87 +106,115 @@ class FreeKVCacheBlockQueue:
         assert 0 <= n <= self.num_free_blocks, (
             f"asked for {n} blocks of a queue of {self.num_free_blocks}: ask for at least 0 and at most num_free_blocks"
         )
-        if not n:
-            return []
-        taken: list[KVCacheBlock] = []
-        block = self.fake_free_list_head.next_free_block
-        for _ in range(n):
-            assert block is not None, "the chain of links is shorter than num_free_blocks: run check()"
-            after = block.next_free_block
-            block.prev_free_block = block.next_free_block = None
-            taken.append(block)
-            block = after
-        assert block is not None, "the chain of links ends before its tail: run check()"
-        self.fake_free_list_head.next_free_block = block
-        block.prev_free_block = self.fake_free_list_head
+        taken = self.take(n)
+        for block in taken:
+            block.state = 0
+        return taken
+
+    def take(self, n: int) -> list[KVCacheBlock]:
+        """As `popleft_n`, for one who knows that there are so many, and gives them another state himself."""
+        batches = self._batches
         self.num_free_blocks -= n
+        taken: list[KVCacheBlock] = []
+        while n:
+            batch = batches[0]
+            left = batch.left
+            if left > n:
+                rest = batch.take(n)
+                return taken + rest if taken else rest
+            if left:
+                taken += batch.take(left)
+                n -= left
+            else:
+                self._empty -= 1
+            batches.popleft()
         return taken
 
     def remove(self, block: KVCacheBlock) -> None:
-        """Unlink a block wherever it stands, in O(1). RuntimeError if it is not linked."""
-        before, after = block.prev_free_block, block.next_free_block
-        if before is None or after is None:
+        """Take out a block wherever it stands, in O(1). RuntimeError if it is not in this queue."""
+        batch = block.state
+        if isinstance(batch, int) or batch.queue is not self:
             raise RuntimeError(f"block {block.block_id} is not in the free queue: only a free block can be removed")
-        before.next_free_block = after
-        after.prev_free_block = before
-        block.prev_free_block = block.next_free_block = None
-        self.num_free_blocks -= 1
+        block.state = 0
+        self.lose(batch, 1)
+
+    def lose(self, batch: Batch, n: int) -> None:
+        """Note that `n` blocks of this batch have been given another state."""
+        batch.lose(n)
+        self.num_free_blocks -= n
+        if not batch.left:
+            self._empty += 1
+            if self._empty > _MANY and self._empty * 2 > len(self._batches):
+                self._batches = deque([batch for batch in self._batches if batch.left])
+                self._empty = 0
 
     def append(self, block: KVCacheBlock) -> None:
         """Put a block to the back."""
-        self._insert_before(self.fake_free_list_tail, (block,))
+        self.append_n((block,))
 
     def append_n(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Put blocks to the back, in the given order."""
-        self._insert_before(self.fake_free_list_tail, blocks)
+        if not blocks:
+            return
+        if len(blocks) <= _SMALL and self._batches:
+            last = self._batches[-1]
+            # Where none has been lost, none of these can stand in it already; so none will seem to be there twice.
+            if last.left and last.left == len(last.blocks) - last.at and len(last.blocks) < _MANY:
+                last.blocks += blocks
+                last.left += len(blocks)
+                self.num_free_blocks += len(blocks)
+                for block in blocks:
+                    block.state = last
+                return
+        self._batches.append(self._batch(blocks))
 
     def prepend_n(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Put blocks to the front: afterwards it reads `blocks[0], blocks[1], ...`, then the old front."""
-        front = self.fake_free_list_head.next_free_block
-        assert front is not None, "the head has lost its link: run check()"
-        self._insert_before(front, blocks)
+        if blocks:
+            self._batches.appendleft(self._batch(blocks))
 
     def get_all_free_blocks(self) -> list[KVCacheBlock]:
         """The whole queue, front first. O(n), for tests and inspection."""
-        blocks: list[KVCacheBlock] = []
-        block = self.fake_free_list_head.next_free_block
-        while block is not None and block is not self.fake_free_list_tail:
-            blocks.append(block)
-            block = block.next_free_block
-        return blocks
+        self.make_all()
+        return [block for batch in self._batches for block in batch.members()]
+
+    def make_all(self) -> None:
+        """Make all blocks that do not exist yet."""
+        for i, unmade in enumerate(self._batches):
+            if isinstance(unmade, _Unmade):
+                self.num_free_blocks -= unmade.left
+                self._batches[i] = self._batch(unmade.take(unmade.left))
+
+    def neighbours(self, block: KVCacheBlock) -> tuple[KVCacheBlock | None, KVCacheBlock | None]:
+        """The blocks before and behind it; the first one's and the last one's are the two sentinels. O(n)."""
+        row = [self.fake_free_list_head, *self.get_all_free_blocks(), self.fake_free_list_tail]
+        at = row.index(block)
+        return (row[at - 1] if at else None), (row[at + 1] if at + 1 < len(row) else None)
 
     def check(self) -> None:
-        """AssertionError, with the violated equation, unless the links form one list of so many blocks. O(n)."""
-        walk = self._walk(forward=True)
-        back = self._walk(forward=False)
-        assert walk == back[::-1], f"forward walk == reversed backward walk: {walk} != {back[::-1]}"
-        assert self.num_free_blocks == len(walk), (
-            f"num_free_blocks == len(walk): {self.num_free_blocks} != {len(walk)}; walk = {walk}"
-        )
-
-    def _walk(self, forward: bool) -> list[int]:
-        """Ids from one sentinel to the other; AssertionError at a broken link or a block met twice."""
-        start, end = self.fake_free_list_head, self.fake_free_list_tail
-        if not forward:
-            start, end = end, start
-        ids: list[int] = []
+        """AssertionError, with the violated equation, unless batches, blocks and counts agree. O(n)."""
         seen: set[int] = set()
-        block = start.next_free_block if forward else start.prev_free_block
-        while block is not end:
-            assert block is not None, f"walk ends at a sentinel: it broke off after {ids}, forward = {forward}"
-            assert id(block) not in seen, f"no block stands twice: block {block.block_id} comes again after {ids}"
-            ids.append(block.block_id)
-            seen.add(id(block))
-            block = block.next_free_block if forward else block.prev_free_block
-        return ids
+        for batch in self._batches:
+            members = [] if isinstance(batch, _Unmade) else [b for b in batch.blocks[batch.at :] if b.state is batch]
+            assert isinstance(batch, _Unmade) or batch.left == len(members), (
+                f"left == number of members: {batch.left} != {len(members)} in {[b.block_id for b in members]}"
+            )
+            for block in members:
+                assert id(block) not in seen, f"no block stands twice: block {block.block_id} comes again"
+                seen.add(id(block))
+        left = sum(batch.left for batch in self._batches)
+        assert self.num_free_blocks == left, f"num_free_blocks == sum of left: {self.num_free_blocks} != {left}"
+        empty = sum(not batch.left for batch in self._batches)
+        assert self._empty == empty, f"batches without blocks: {self._empty} != {empty}"
 
-    def _insert_before(self, after: KVCacheBlock, blocks: Sequence[KVCacheBlock]) -> None:
-        before = after.prev_free_block
-        assert before is not None, f"block {after.block_id} has lost its link: run check()"
-        for block in blocks:
-            before.next_free_block = block
-            block.prev_free_block = before
-            before = block
-        before.next_free_block = after
-        after.prev_free_block = before
-        self.num_free_blocks += len(blocks)
+    def _batch(self, blocks: Sequence[KVCacheBlock]) -> Batch:
+        batch = Batch(self, list(blocks))
+        for block in batch.blocks:
+            block.state = batch
+        self.num_free_blocks += batch.left
+        return batch
+
+    def _sentinel(self) -> KVCacheBlock:
+        sentinel = KVCacheBlock(-1)
+        sentinel.state = Batch(self, [sentinel])
+        return sentinel

@@ -1,67 +1,219 @@
-"""Which blocks are registered under which key (core.md §4)."""
+"""Which blocks are registered under which hash, in each group (core.md §4)."""
 
+from collections import defaultdict
 from collections.abc import Sequence
+from typing import TypeAlias
 
-from ..hashing.block_hash import BlockHashWithGroupId
-from .block import KVCacheBlock
+from ..hashing.block_hash import BlockHash, BlockHashWithGroupId
+from ..hashing.block_hashing import BlockHashList, get_block_hash, get_group_id
+from .block import KVCacheBlock, Run, loose_run
+
+_WORTH_A_RUN = 8
+"""From so many blocks on that a lookup finds one by one it pays to make a run of them."""
+
+Registered: TypeAlias = dict[BlockHash, KVCacheBlock | dict[int, KVCacheBlock]]
+"""Of one group: the block under each hash; from the second one on a dict from block id to block, earliest first."""
 
 
 class BlockHashToBlockMap:
-    """Key to the blocks registered under it, earliest first.
+    """Hash to the blocks registered under it, earliest first, for each group.
 
-    Nearly every key has one block, which then stands in the dict itself: a container per key would double the memory of
-    a large cache. From the second block on the value is a dict from block id to block.
+    Nearly every hash has one block, which then stands in the dict itself: a container per hash would double the memory
+    of a large cache. Groups have dicts of their own, so that no key is made by joining a hash and a group.
     """
 
     def __init__(self) -> None:
-        self._cache: dict[BlockHashWithGroupId, KVCacheBlock | dict[int, KVCacheBlock]] = {}
+        self.groups: defaultdict[int, Registered] = defaultdict(dict)
+
+    def find(self, group: int, content: BlockHash) -> KVCacheBlock | None:
+        """The earliest block registered under the hash in this group that is still there, or None."""
+        found = self.groups[group].get(content)
+        return next(iter(found.values())) if isinstance(found, dict) else found
 
     def get_one_block(self, key: BlockHashWithGroupId) -> KVCacheBlock | None:
         """The earliest registered block that is still there, or None."""
-        found = self._cache.get(key)
-        if isinstance(found, dict):
-            return next(iter(found.values()))
-        return found
+        return self.find(get_group_id(key), get_block_hash(key))
 
     def blocks_of(self, key: BlockHashWithGroupId) -> list[KVCacheBlock]:
         """All blocks registered under the key, earliest first."""
-        found = self._cache.get(key)
+        found = self.groups[get_group_id(key)].get(get_block_hash(key))
         if isinstance(found, dict):
             return list(found.values())
         return [] if found is None else [found]
 
     def insert(self, key: BlockHashWithGroupId, block: KVCacheBlock) -> None:
         """Register a block; registering it again changes nothing."""
-        found = self._cache.setdefault(key, block)
+        self.add(get_group_id(key), get_block_hash(key), block)
+
+    def add(self, group: int, content: BlockHash, block: KVCacheBlock) -> None:
+        """Register a block; registering it again changes nothing."""
+        registered = self.groups[group]
+        found = registered.setdefault(content, block)
         if isinstance(found, dict):
             found.setdefault(block.block_id, block)
         elif found is not block:
-            self._cache[key] = {found.block_id: found, block.block_id: block}
+            registered[content] = {found.block_id: found, block.block_id: block}
+
+    def register(
+        self,
+        group: int,
+        contents: Sequence[BlockHash],
+        blocks: list[KVCacheBlock],
+        row: tuple[int, KVCacheBlock | None] | None,
+    ) -> None:
+        """Register blocks that have no identity, each under its hash.
+
+        `row` is the index of the first one in its table and the block before it, None if they are not in a row there.
+        """
+        run = loose_run(group) if row is None else _run_behind(*row, group)
+        if not self._add_all(group, contents, blocks):
+            run = loose_run(group)
+        if run.whole:
+            run.contents += contents
+            run.blocks += blocks
+        for block, content in zip(blocks, contents, strict=True):
+            block.content = content
+            block.run = run
+
+    def _add_all(self, group: int, contents: Sequence[BlockHash], blocks: list[KVCacheBlock]) -> bool:
+        """Add blocks under their hashes. True if none of the hashes was known before."""
+        registered = self.groups[group]
+        known = len(registered)
+        if registered.keys().isdisjoint(contents):
+            registered.update(zip(contents, blocks, strict=True))
+            if len(registered) == known + len(blocks):
+                return True
+            for content in contents:  # one of them comes twice
+                registered.pop(content, None)
+        for content, block in zip(contents, blocks, strict=True):
+            self.add(group, content, block)
+        return False
+
+    def prefix(self, group: int, hashes: BlockHashList, most: int) -> list[KVCacheBlock]:
+        """The blocks registered in the group under the first hashes, up to one that is not, `most` of them at most.
+
+        One probe for each run of blocks that were registered together, and one comparison of two lists of hashes.
+        """
+        found: list[KVCacheBlock] = []
+        registered = self.groups[group]
+        most = min(most, len(hashes))
+        loose = i = 0
+        while i < most:
+            block = registered.get(hashes[i])
+            if block is None:
+                break
+            if isinstance(block, dict):
+                block = next(iter(block.values()))
+            run = block.run
+            if run is not None and run.whole:
+                at = i - run.first
+                if 0 <= at < len(run.blocks) and run.blocks[at] is block:
+                    n = _agreement(run.contents, at, hashes, i, min(len(run.blocks) - at, most - i))
+                    found += run.blocks[at : at + n]
+                    i += n
+                    loose = 0
+                    continue
+            found.append(block)
+            i += 1
+            loose += 1
+            if loose == _WORTH_A_RUN:
+                self._bind(group, hashes, found, most)
+                i, loose = len(found), 0
+        return found
+
+    def _bind(self, group: int, hashes: BlockHashList, found: list[KVCacheBlock], most: int) -> None:
+        """Make a run of the last blocks found, and of those that follow them in no run: the next lookup is faster."""
+        first = len(found) - _WORTH_A_RUN
+        while len(found) < most:
+            block = self.find(group, hashes[len(found)])
+            if block is None or (block.run is not None and block.run.whole):
+                break
+            found.append(block)
+        run = Run(group, first, list(hashes[first : len(found)]), found[first:])
+        for block in run.blocks:
+            if block.run is not None:
+                block.run.whole = False
+            block.run = run
 
     def pop(self, key: BlockHashWithGroupId, block_id: int) -> KVCacheBlock | None:
         """Remove exactly this block and return it; None, with nothing changed, if it is not under the key."""
-        found = self._cache.get(key)
+        return self.remove(get_group_id(key), get_block_hash(key), block_id)
+
+    def remove(self, group: int, content: BlockHash, block_id: int) -> KVCacheBlock | None:
+        """Remove exactly this block and return it; None, with nothing changed, if it is not under the hash."""
+        registered = self.groups[group]
+        found = registered.get(content)
         if isinstance(found, dict):
             block = found.pop(block_id, None)
             if not found:
-                del self._cache[key]
+                del registered[content]
             return block
         if found is None or found.block_id != block_id:
             return None
-        del self._cache[key]
+        del registered[content]
         return found
 
+    def forget(self, block: KVCacheBlock) -> bool:
+        """Take the identity from a block; False, with nothing changed, if it is not registered under it."""
+        content, run = block.content, block.run
+        if content is None or run is None or self.remove(run.group, content, block.block_id) is None:
+            return False
+        if run.whole:
+            if run.blocks[-1] is block:  # eviction begins at the end
+                run.blocks.pop()
+                run.contents.pop()
+            else:
+                run.whole = False
+        block.content = block.run = None
+        return True
+
     def __len__(self) -> int:
-        return len(self._cache)
+        return sum(map(len, self.groups.values()))
 
     def check(self, blocks: Sequence[KVCacheBlock]) -> None:
         """AssertionError unless the entries are exactly the blocks that carry an identity, each under its own."""
-        entries: dict[int, BlockHashWithGroupId] = {}
-        for key, found in self._cache.items():
-            assert found != {}, f"no key without a block: {key!r}"
-            for block_id, block in found.items() if isinstance(found, dict) else [(found.block_id, found)]:
-                assert blocks[block_id] is block, f"entry {block_id} under {key!r} is block {block_id}: it is {block}"
-                assert block_id not in entries, f"block {block_id} under one key: {entries[block_id]!r} and {key!r}"
-                entries[block_id] = key
-        carried = {block.block_id: block.block_hash for block in blocks if block.block_hash is not None}
+        entries: dict[int, tuple[int, BlockHash]] = {}
+        for group, registered in self.groups.items():
+            for content, found in registered.items():
+                assert found != {}, f"no hash without a block: {content!r} in group {group}"
+                for block_id, block in found.items() if isinstance(found, dict) else [(found.block_id, found)]:
+                    assert blocks[block_id] is block, f"entry {block_id} under {content!r} is that block: it is {block}"
+                    assert block_id not in entries, f"block {block_id} under one hash: {entries[block_id]}, {content!r}"
+                    entries[block_id] = group, content
+        carried = {
+            block.block_id: (block.run.group, block.content)
+            for block in blocks
+            if block.content is not None and block.run is not None
+        }
         assert entries == carried, f"registered == carried: {entries} != {carried}"
+        for run in {block.run for block in blocks if block.run is not None and block.run.whole}:
+            self._check_run(run)
+
+    def _check_run(self, run: Run) -> None:
+        where = f"the run of blocks {[block.block_id for block in run.blocks]} in group {run.group}"
+        assert len(run.blocks) == len(run.contents), f"as many blocks as hashes: {where}"
+        for content, other in zip(run.contents, run.blocks, strict=True):
+            assert other.content == content, f"content of a whole run: {where}, {other} is not {content!r}"
+            assert self.find(run.group, content) is other, f"a whole run is what is found: {where}, {other}"
+
+
+def _agreement(contents: list[BlockHash], at: int, hashes: BlockHashList, i: int, n: int) -> int:
+    """How many of the `n` contents from `at` on are the hashes from `i` on; the first one is."""
+    if contents[at : at + n] == hashes[i : i + n]:
+        return n
+    low, high = 1, n
+    while high - low > 1:
+        middle = (low + high) // 2
+        if contents[at + low : at + middle] == hashes[i + low : i + middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def _run_behind(first: int, before: KVCacheBlock | None, group: int) -> Run:
+    """The run that entry `first` of a table, behind this block, goes on with, or one that begins there."""
+    run = None if before is None else before.run
+    if run is None or not run.whole or run.group != group or run.blocks[-1] is not before:
+        return Run(group, first, [], [])
+    return run if run.first + len(run.blocks) == first else Run(group, first, [], [])
