@@ -359,6 +359,20 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         )
         return cls.search_type(terms, block_hashes)
 
+    def quiet_tokens(self, request_id: str, num_settled_tokens: int) -> range:
+        """For how many tokens up to the end of a step such a step takes no block and gives none back.
+
+        `num_settled_tokens` were settled at the last allocation; more will be by then, and not all computed ones.
+        """
+        room = len(self.req_to_blocks.get(request_id, ())) * self.block_size
+        if self.may_skip:
+            room = min(room, self.next_skip(self._num_skipped_blocks(num_settled_tokens)))
+        return range(1, room + 1)
+
+    def next_skip(self, num_blocks: int) -> int:
+        """The fewest computed tokens at which more than so many blocks are skipped."""
+        raise NotImplementedError(f"{type(self).__name__} skips nothing, or does not say when")
+
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """Null the table's entries that no query from the computed tokens on attends to, and free their blocks.
 

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from math import lcm
+from sys import maxsize
 from typing import Any, NamedTuple
 
 from ..hashing.block_hash import BlockHash
@@ -11,6 +12,7 @@ from ..hashing.extra_keys import CacheableRequest
 from ..pool.block import KVCacheBlock
 from ..pool.block_pool import BlockPool
 from ..pool.metrics import KVCacheMetricsCollector
+from ..specs.base import cdiv
 from ..specs.interface import FullAttentionSpec, KVCacheConfig, KVCacheSpec, SlidingWindowSpec
 from .base import SingleTypeKVCacheManager
 from .by_spec import get_manager_for_kv_cache_spec
@@ -81,6 +83,30 @@ class KVCacheCoordinator(ABC):
             f"of the groups' block sizes {block_sizes}"
         )
         _validate_retention_interval(retention_interval, scheduler_block_size, kv_cache_config)
+        self._knows_horizons = all(manager.is_ours for manager in self.single_type_managers)
+        self.horizons: dict[str, int] = {}
+        """For a running request the number of tokens up to which a step that ends there changes nothing: no group takes
+        a block, gives one back or registers one. Less than it could be at times, and never more."""
+        self.spans: dict[str, range] = {}
+        """The same where a step must also end behind some token, as with states that move."""
+
+    def note_horizon(self, request_id: str, num_settled_tokens: int) -> None:
+        """Find the horizon of a request that has just been given what it needs."""
+        if not self._knows_horizons:
+            return
+        first, end = 1, self.max_model_len + 1
+        for manager in self.single_type_managers:
+            if not manager.sized_by_encoder:
+                quiet = manager.quiet_tokens(request_id, num_settled_tokens)
+                first, end = max(first, quiet.start), min(end, quiet.stop, self.registers_at(manager, request_id))
+        if first == 1:
+            self.horizons[request_id] = end - 1
+        else:
+            self.spans[request_id] = range(first, end)
+
+    def registers_at(self, manager: SingleTypeKVCacheManager, request_id: str) -> int:
+        """The fewest tokens with which this group has a block to register that is not registered yet."""
+        return (manager.num_cached_block.get(request_id, 0) + 1) * manager.block_size
 
     def get_num_blocks_to_allocate(
         self,
@@ -167,8 +193,14 @@ class KVCacheCoordinator(ABC):
         for manager in self.single_type_managers:
             manager.cache_blocks(request, num_computed_tokens, self.retention_interval)
 
+    def forget_horizon(self, request_id: str) -> None:
+        """From now on anything may happen to this request."""
+        self.horizons.pop(request_id, None)
+        self.spans.pop(request_id, None)
+
     def free(self, request_id: str) -> None:
         """Give back all blocks of a request."""
+        self.forget_horizon(request_id)
         for manager in self.single_type_managers:
             manager.free(request_id)
 
@@ -231,6 +263,10 @@ class KVCacheCoordinatorNoPrefixCache(KVCacheCoordinator):
     def get_num_common_prefix_blocks(self, running_request_id: str) -> list[int]:
         """Always 0 in every group."""
         return [0] * self.num_single_type_manager
+
+    def registers_at(self, manager: SingleTypeKVCacheManager, request_id: str) -> int:
+        """Never."""
+        return maxsize
 
     def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
         """Always empty."""
@@ -325,6 +361,13 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
                 reach = min(num_computed_tokens, aligned + manager.block_size)
             manager.cache_blocks(request, reach, self.retention_interval)
 
+    def registers_at(self, manager: SingleTypeKVCacheManager, request_id: str) -> int:
+        """As for every coordinator; a block is registered with the next place where a hit can end, or behind it."""
+        size, step = manager.block_size, self.scheduler_block_size
+        first = manager.num_cached_block.get(request_id, 0)
+        full = (first + 1) * size
+        return max(full, max(cdiv(first * size, step), 1) * step) if manager.use_eagle else cdiv(full, step) * step
+
     def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
         """The longest length that all specs can serve."""
         searches = [self.search(group, block_hashes) for group in self.attention_groups]
@@ -391,6 +434,6 @@ def _validate_retention_interval(interval: int | None, scheduler_block_size: int
         raise ValueError(f"retention_interval {interval} without a sliding-window group: leave it at None")
     if interval < 0 or interval % scheduler_block_size:
         raise ValueError(
-            f"retention_interval {interval} is neither 0 nor a positive multiple of the scheduler block size "
+            f"retention_interval {interval} must be non-negative and a multiple of scheduler_block_size "
             f"{scheduler_block_size}"
         )

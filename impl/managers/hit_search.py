@@ -12,7 +12,6 @@ from itertools import cycle
 from sys import maxsize
 from typing import Any, TypeAlias
 
-from ..hashing.block_hash import BlockHash
 from ..hashing.block_hashing import BlockHashList
 from ..pool.block import KVCacheBlock
 from ..pool.block_pool import BlockPool

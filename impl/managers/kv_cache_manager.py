@@ -12,6 +12,8 @@ from ..specs.interface import KVCacheConfig, get_kv_cache_spec_kind, get_kv_cach
 from .coordinator import get_kv_cache_coordinator
 from .stats import PrefixCacheStats
 
+_NEVER = range(0)
+
 
 @dataclass
 class KVCacheBlocks:
@@ -38,8 +40,7 @@ class KVCacheBlocks:
     def get_unhashed_block_ids_all_groups(self) -> list[list[int]]:
         """Ids of the blocks without identity per group, nulls left out."""
         return [
-            [block.block_id for block in group if block.content is None and not block.is_null]
-            for group in self.blocks
+            [block.block_id for block in group if block.content is None and not block.is_null] for group in self.blocks
         ]
 
     def new_empty(self) -> "KVCacheBlocks":
@@ -92,6 +93,8 @@ class KVCacheManager:
         )
         self.num_kv_cache_groups = len(kv_cache_config.kv_cache_groups)
         self.block_pool = self.coordinator.block_pool
+        self._horizons = self.coordinator.horizons
+        self._spans = self.coordinator.spans
         self.kv_cache_config = kv_cache_config
         specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
         self.kv_cache_event_metadata = [
@@ -149,6 +152,20 @@ class KVCacheManager:
         ValueError, with nothing changed, for a negative count or if there are neither new nor external tokens. A
         refusal changes nothing but that blocks out of every query's sight are given back.
         """
+        # Most steps of decoding end before the horizon: they change nothing, and these comparisons are all they cost.
+        if (
+            new_computed_blocks is None
+            and num_new_tokens > 0 <= num_lookahead_tokens
+            and not (num_new_computed_tokens or num_external_computed_tokens or num_encoder_tokens)
+            and not (full_sequence_must_fit or reserved_blocks)
+        ):
+            tokens = request.num_computed_tokens + num_new_tokens
+            if tokens + num_lookahead_tokens <= self._horizons.get(request.request_id, 0):
+                return self.empty_kv_cache_blocks
+            if self._spans:
+                span = self._spans.get(request.request_id, _NEVER)
+                if span.start <= tokens and tokens + num_lookahead_tokens < span.stop:
+                    return self.empty_kv_cache_blocks
         # The bits of several integers or-ed together are negative exactly if one of the integers is: one test for all.
         counts = (
             num_new_tokens
@@ -205,6 +222,7 @@ class KVCacheManager:
         if self.enable_caching and not delay_cache_blocks:
             # Drafts may be rejected, hence never beyond the tokens that the request really has.
             coordinator.cache_blocks(request, min(main_tokens, num_tokens))
+        coordinator.note_horizon(request_id, settled)
         return self.create_kv_cache_blocks(new_blocks)
 
     def free(self, request: CacheableRequest) -> None:

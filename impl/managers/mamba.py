@@ -185,6 +185,25 @@ class MambaManager(SingleTypeKVCacheManager):
         if first < (end := min(end, len(table))):
             self.num_leading_nulls[request_id] = end
 
+    def quiet_tokens(self, request_id: str, num_settled_tokens: int) -> range:
+        """As for every type; in mode "align" the steps that end in the block of the running state.
+
+        The states before it are given back as `remove_skipped_blocks` says.
+        """
+        size, drafts = self.block_size, self.num_speculative_blocks
+        table = self.req_to_blocks.get(request_id, [])
+        if self.mamba_cache_mode != "align":
+            skipped = self._num_skipped_blocks(max(0, num_settled_tokens - drafts))
+            return range(1, min((len(table) - drafts) * size, (skipped + 1) * size + 1 + drafts) + 1)
+        null, running = self._null_block, len(table) - 1 - drafts
+        if running < 0 or null in table[running:]:
+            return range(0)
+        end = (running + 1) * size
+        for i in range(self.num_leading_nulls.get(request_id, 0), running):
+            if table[i] is not null:
+                end = min(end, (i + 1) * size + 1 + (0 if table[i].content is not None else drafts))
+        return range(running * size + 1, end + 1)
+
     def free(self, request_id: str) -> None:
         """Give back all states."""
         self.num_leading_nulls.pop(request_id, None)

@@ -29,6 +29,8 @@ class Overridable:
     coordinator two calls in every step."""
     mask_knows_tables: ClassVar[bool] = True
     """Whether `reachable_block_mask` can be told of the tokens behind a hit, and of the entries of a table."""
+    is_ours: ClassVar[bool] = False
+    """Whether the class is one of these modules, so that nothing happens in a step but what its horizon says."""
     takes_less: ClassVar[Sequence[tuple[str, int]]] = ()
     """Methods that do not take the arguments that came later, and how many they take."""
 
@@ -39,6 +41,7 @@ class Overridable:
         def replaces(method: str) -> bool:
             return getattr_static(cls, method) is not getattr_static(base, method)
 
+        cls.is_ours = cls.__module__.rpartition(".")[0] == __package__
         cls.finds_hits = replaces("find_longest_cache_hit")
         cls.begins_tables = replaces("allocate_new_computed_blocks")
         cls.may_skip = replaces("get_num_skipped_tokens") or replaces("remove_skipped_blocks")

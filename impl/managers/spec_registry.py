@@ -31,7 +31,7 @@ class KVCacheSpecRegistry:
         content exists. Repeating an entry is allowed.
         """
         name = kvcache_spec_cls.__name__
-        assert manager_class is not None, f"{name} needs a manager: pass manager_class"
+        assert manager_class is not None, f"{name} needs a manager: manager_class is required"
         base = uniform_type_base_spec or kvcache_spec_cls
         assert issubclass(kvcache_spec_cls, base), f"{name} does not inherit from its base {base.__name__}"
         entry = KVCacheSpecMetadata(kvcache_spec_cls, manager_class, base)
@@ -53,7 +53,7 @@ class KVCacheSpecRegistry:
         """ValueError that names the first layer whose spec class has no entry."""
         for layer, spec in kv_cache_spec.items():
             if manager_of(spec) is None:
-                raise ValueError(f"layer {layer}: {how_to_register(spec)}")
+                raise ValueError(how_to_register(spec, layer))
 
 
 def register_kv_cache_spec(

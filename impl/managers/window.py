@@ -21,6 +21,10 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         """All tokens before the window of the next one."""
         return max(0, num_computed_tokens - self.sliding_window + 1)
 
+    def next_skip(self, num_blocks: int) -> int:
+        """Where the window has left one block more."""
+        return (num_blocks + 1) * self.block_size + self.sliding_window - 1
+
     @classmethod
     def blocks_read_before(cls, kv_cache_spec: SlidingWindowSpec, block_size: int) -> int:
         """Those that the window of the boundary reaches into."""
@@ -53,6 +57,10 @@ class ChunkedLocalAttentionManager(SingleTypeKVCacheManager):
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """All tokens before the chunk of the next one."""
         return before_chunk(num_computed_tokens, self.attention_chunk_size)
+
+    def next_skip(self, num_blocks: int) -> int:
+        """Where the first chunk begins that has left one block more."""
+        return cdiv((num_blocks + 1) * self.block_size, self.attention_chunk_size) * self.attention_chunk_size
 
     @classmethod
     def first_read(cls, kv_cache_spec: ChunkedLocalAttentionSpec, num_blocks: int, block_size: int) -> int:
