@@ -1,14 +1,16 @@
 """The adapter of our own core (`impl`). The core has the API of vLLM, so vLLM's adapter does most of the work.
 
-The core is imported by name, when it is opened: the harness also works where our core is not installed.
+The core is imported by name, when it is opened: the harness also works where our core is not installed. It comes in two
+forms, made from the same files: as they are, and compiled.
 """
 
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module, metadata
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,22 +21,63 @@ from .vllm.question_json import spec_from_json
 from .vllm.releases import REFERENCE, release_of
 from .vllm.style import CoreCalculator, VllmStyleTarget
 
-__all__ = ["bind_impl", "open_changed_impl", "open_impl", "open_impl_calculator", "spec_from_json"]
+__all__ = [
+    "CORES",
+    "bind_impl",
+    "compile_impl",
+    "open_changed_impl",
+    "open_impl",
+    "open_impl_calculator",
+    "spec_from_json",
+]
+
+_PACKAGE = f"{__name__.split('.')[0]}.impl"
 
 
-def open_impl() -> Target:
-    """Our core as a target. ImportError if it is not installed."""
-    return VllmStyleTarget("impl", bind_impl())
+def _compiled() -> str:
+    """The package of the compiled core. ImportError, with what to run, if there is none."""
+    package: str = import_module(f"{_PACKAGE}.compiled").load().__name__
+    return package
 
 
-def open_changed_impl(name: str, change: Callable[[Any], None]) -> Target:
+CORES: Mapping[str, Callable[[], str]] = {"impl": lambda: _PACKAGE, "impl-compiled": _compiled}
+"""The forms of our core by the names of their targets, and the package of each."""
+
+
+def open_impl(core: str = "impl") -> Target:
+    """Our core as a target, in one of its `CORES`. ImportError if it is not installed."""
+    return VllmStyleTarget(core, bind_impl(core))
+
+
+def open_changed_impl(name: str, change: Callable[[Any], None], core: str = "impl") -> Target:
     """Our core as a target of this name; `change` is applied to every manager as soon as it is built."""
-    return VllmStyleTarget(name, _ChangedBinding(**vars(bind_impl()), change=change))
+    return VllmStyleTarget(name, _ChangedBinding(**vars(bind_impl(core)), change=change))
 
 
-def open_impl_calculator() -> Calculator:
-    """Our core as a calculator; errors as for `open_impl`."""
-    return CoreCalculator("impl", bind_impl())
+def compile_impl(again: bool, say: Callable[[str], None]) -> Path:
+    """Compile our core, unless that is done or `again` says to; `say` is told how far it is. Returns its folder.
+
+    OSError, with the reason, where it cannot be compiled.
+    """
+    folder: Path = import_module(f"{_PACKAGE}.compiled.building").build(again, say)
+    return folder
+
+
+def compiled_impl() -> Path | None:
+    """The folder of the compiled core, or None if the present sources have not been compiled."""
+    folder: Path | None = import_module(f"{_PACKAGE}.compiled.place").built()
+    return folder
+
+
+def wheel_of_compiled_impl(out: Path) -> Path:
+    """Put the compiled core into a wheel in this folder; returns its path. OSError if it cannot be written."""
+    wheel: Path = import_module(f"{_PACKAGE}.compiled.packing").pack(out)
+    return wheel
+
+
+def open_impl_calculator(core: str = "impl") -> Calculator:
+    """Our core as a calculator; arguments and errors as for `open_impl`."""
+    return CoreCalculator(core, bind_impl(core))
 
 
 @dataclass(frozen=True)
@@ -48,9 +91,9 @@ class _ChangedBinding(Binding):
 
 
 @cache
-def bind_impl() -> Binding:
-    """The binding of our core. ImportError if it is not installed."""
-    package = f"{__name__.split('.')[0]}.impl"
+def bind_impl(core: str = "impl") -> Binding:
+    """The binding of our core in one of its `CORES`. ImportError if it is not installed."""
+    package = CORES[core]()
     names = names_of(package, f"{package}.kv_cache_utils")
     numpy = import_module("numpy")
     logging.getLogger(package).setLevel(logging.ERROR)

@@ -38,11 +38,12 @@ def calculator_names(incomplete: str) -> list[str]:
 
 def _targets(incomplete: str, part: "Part") -> list[str]:
     from ..adapters import families
+    from ..adapters.impl import CORES
     from ..faults import faults_in
 
     faults = [f"fault:{name}" for name in faults_in(part)]
     begun = f"{os.environ.get(_BEFORE, '')}{incomplete}".startswith("f")
-    names = ["impl", *families(), *_installed(), *(faults if begun else ["fault:"])]
+    names = [*CORES, *families(), *_installed(), *(faults if begun else ["fault:"])]
     return [*_fitting(names, incomplete), *_own_files(incomplete)]
 
 

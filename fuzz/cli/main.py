@@ -29,6 +29,7 @@ from .configurations import fuzz_config
 from .deviations import deviations
 from .diff import diff
 from .explore import explore
+from .fast import fast
 from .findings import findings
 from .fuzz import fuzz
 from .mutants import mutants
@@ -55,6 +56,7 @@ app.command(epilog=f"Example: blockproof deviations --target {RELEASE} --check d
 app.command(epilog="Example: blockproof plan examples/gemma-3-27b.json --memory 60GiB --max-model-len 131072")(plan)
 app.command(epilog=f"Example: blockproof prove T4 T5 --target {RELEASE}")(prove)
 app.command(epilog="Example: blockproof explore sliding full+mamba --jobs 2")(explore)
+app.command(epilog="Example: blockproof fast && blockproof fuzz --target impl-compiled --seconds 30")(fast)
 app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")(diff)
 app.command(epilog="Example: blockproof verify --git main..HEAD --target my_target.py:make_target")(verify)
 app.command(epilog=f"Example: blockproof campaign --releases {FAMILY} --jobs 2")(campaign)

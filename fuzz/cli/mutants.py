@@ -22,18 +22,21 @@ def mutants(
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to look for each.")] = 20.0,
     seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 0,
     oracle: Annotated[str, typer.Option(help="Judged by these instead of those that each is meant for.")] = "auto",
+    target: Annotated[str, typer.Option(help="Our core: impl, or impl-compiled.")] = "impl",
     as_json: JsonOption = False,
 ) -> None:
     """Plant one fault after the other into our core, and find and shrink each.
 
     Exits with 0 if every fault was found, 1 if one was not, 130 if Ctrl-C ended it before all were tried.
     """
+    from ..adapters.impl import CORES
     from ..engines.mutants import MUTANTS, can_be_tried, hunt_all, missed
     from ..faults import LIST
     from ..findings.words import plural
     from ..reports.progress import steps
 
     known_or_usage("--only: no fault", [only] if only else [], MUTANTS, LIST)
+    known_or_usage("--target: no core of ours", [target], CORES, "write impl or impl-compiled")
     chosen = [fault for name, fault in MUTANTS.items() if only in (None, name)]
     if list_only:
         _print_list(chosen, as_json)
@@ -43,7 +46,7 @@ def mutants(
     tried, interrupted = [fault for fault in chosen if can_be_tried(fault)], False
     with steps(len(tried), "fault") as show:
         try:
-            for done in hunt_all(tried, seconds, seed, judges, show):
+            for done in hunt_all(tried, seconds, seed, judges, show, target):
                 hunts.append(done)
                 if not as_json:
                     _print_hunt(done)

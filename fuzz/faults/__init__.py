@@ -1,6 +1,7 @@
 """Planted faults: small mistakes made on purpose, each of which an oracle must find. Who checks the checkers?
 
-`fault:NAME` on the command line opens our core, its configuration arithmetic or tensors with one of them.
+`fault:NAME` on the command line opens our core, its configuration arithmetic or tensors with one of them;
+`fault:NAME@impl-compiled` the compiled core.
 `blockproof mutants` hunts those of the core and of the tensors; the clean core must show nothing. The modules are named
 after what their faults break.
 """
@@ -41,13 +42,13 @@ def faults_in(part: Part) -> Mapping[str, Fault]:
 
 
 def fault_named(spec: str, part: Part) -> Fault | None:
-    """The fault that `fault:NAME` stands for where this part is asked for; None if `spec` has another form.
+    """The fault that `fault:NAME` or `fault:NAME@CORE` stands for where this part is asked for; None for another form.
 
     ValueError if no fault of this part has the name.
     """
     if not spec.startswith("fault:"):
         return None
-    name, known = spec.removeprefix("fault:"), faults_in(part)
+    name, known = spec.removeprefix("fault:").partition("@")[0], faults_in(part)
     if name not in known:
         raise ValueError(f"unknown fault {name!r}; {did_you_mean(name, known, LIST)}")
     return known[name]

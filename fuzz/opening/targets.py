@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 from ..adapters import families, family_of, forms
-from ..adapters.impl import open_changed_impl, open_impl, open_impl_calculator
+from ..adapters.impl import CORES, open_changed_impl, open_impl, open_impl_calculator
 from ..faults import Part, fault_named
 from ..findings.words import did_you_mean
 from ..targets.base import Calculator, Target, TargetUnavailableError, check_declarations
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 def specs() -> str:
     """The forms of a target's name, for messages."""
-    return f"impl, {forms()}, {FORMS}, program:COMMAND, fault:NAME"
+    return f"{', '.join(CORES)}, {forms()}, {FORMS}, program:COMMAND, fault:NAME"
 
 
 def open_target(
@@ -48,10 +48,10 @@ def open_here(spec: str) -> Target:
     check_spec(spec)
     if (family := family_of(spec)) is not None:
         return _imported(family, family.open_target)
-    if spec == "impl":
-        return open_impl()
+    if spec in CORES:
+        return _ours(lambda: open_impl(spec))
     if (fault := fault_named(spec, Part.CORE)) is not None:
-        return open_changed_impl(spec, fault.plant)
+        return _ours(lambda: open_changed_impl(spec, fault.plant, _core_in(spec)))
     if is_program(spec):
         return ProgramTarget(spec)
     made = cast(Target, made_by(spec, "Target", "start", "step"))
@@ -74,10 +74,10 @@ def open_calculator_here(spec: str) -> Calculator:
         return _imported(family, family.open_calculator)
     if is_program(spec):
         raise ValueError(f"{spec} has no configuration arithmetic to ask about; programs are targets only")
-    if spec == "impl":
-        return open_impl_calculator()
+    if spec in CORES:
+        return _ours(lambda: open_impl_calculator(spec))
     if (fault := fault_named(spec, Part.CONFIGURATION)) is not None:
-        faulty = open_impl_calculator()
+        faulty = _ours(lambda: open_impl_calculator(_core_in(spec)))
         faulty.name = spec
         fault.plant(faulty)
         return faulty
@@ -86,7 +86,10 @@ def open_calculator_here(spec: str) -> Calculator:
 
 def check_spec(spec: str) -> None:
     """ValueError, with what to write instead, unless `spec` has the form of a target's name."""
-    if spec in ("impl", *families()) or spec.startswith("fault:") or is_factory(spec):
+    if spec.startswith("fault:"):
+        _core_in(spec)
+        return
+    if spec in (*CORES, *families()) or is_factory(spec):
         return
     if is_program(spec):
         command_in(spec)
@@ -94,7 +97,7 @@ def check_spec(spec: str) -> None:
     if (family := family_of(spec)) is None:
         if spec.endswith(".py"):
             raise ValueError(f"{spec}: name the function that makes the target, too, as in {spec}:make_target")
-        close = did_you_mean(spec.partition("==")[0], ("impl", *families()))
+        close = did_you_mean(spec.partition("==")[0], (*CORES, *families()))
         raise ValueError(f"unknown target {spec!r}; {close if close.endswith('?') else f'write one of {specs()}'}")
     family.version_in(spec)
 
@@ -132,6 +135,21 @@ def _here(family: Family, spec: str) -> str | None:
         return None
     name = family.spec(here)
     return name if spec in (family.name, name) else None
+
+
+def _core_in(spec: str) -> str:
+    """Which form of our core `fault:NAME@CORE` breaks. ValueError for one that there is not."""
+    core = spec.partition("@")[2] or "impl"
+    if core not in CORES:
+        raise ValueError(f"{spec}: there is no core {core!r} to plant it into; write one of {', '.join(CORES)}")
+    return core
+
+
+def _ours(make: Callable[[], T]) -> T:
+    try:
+        return make()
+    except ImportError as error:
+        raise TargetUnavailableError(str(error)) from error
 
 
 def _imported(family: Family, make: Callable[[], T]) -> T:
