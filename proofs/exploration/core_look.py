@@ -1,5 +1,8 @@
 """What our core shows, as plain data, and whether its queue, its index and its blocks contradict each other."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from .contents import Contents
 from .core_side import CoreSide
 from .packing import NOBODY, Look
@@ -19,7 +22,8 @@ class CoreLook:
     def shows(self, look: Look) -> bool:
         """True if our core shows exactly this: the same as `look() == look`, in a third of the time."""
         pool, contents = self._pool, self.contents
-        blocks, core_keys, core_names = pool.blocks, contents.core_keys, contents.core_names
+        blocks, core_keys = pool.blocks, contents.core_keys
+        core_names: Sequence[Any] = contents.core_names
         counts, names = pool.ref_counts(), pool.identities()
         if counts != look.counts or names != [core_names[code] for code in look.codes]:
             return False

@@ -162,7 +162,8 @@ class CoreSide:
     def set_contents(self, look: Look) -> None:
         """Which block is registered as what, in runs as long as can be: what an earlier block has been registered as
         goes on in the run of the block before it, as if one request had registered both."""
-        names, places, blocks = self.contents.core_names, self.contents.places, self.pool.blocks
+        names: Sequence[Any] = self.contents.core_names
+        places, blocks = self.contents.places, self.pool.blocks
         index = self.pool.cached_block_hash_to_block = BlockHashToBlockMap()
         again = {block for duplicates in look.duplicates.values() for block in duplicates[1:]}
         first: dict[int, int] = {}
