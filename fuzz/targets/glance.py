@@ -1,0 +1,173 @@
+"""What of a core's state an operation can change, so that only this must be looked at: a *glance*.
+
+A full look reads everything. A glance takes over from the last snapshot, as the very same objects, whatever the
+operation leaves as it is by the specification. A core that changes something else by mistake is seen at the next full
+look. Both sides of a lockstep run glance in the same way, so labels are given out in the same order.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import Flag, auto
+from operator import is_not
+from typing import NamedTuple, Protocol, TypeVar
+
+from ...model import ops
+from ...model.ops import Operation, Outcome, Value
+from ...model.snapshot import Snapshot
+
+T = TypeVar("T")
+
+
+class Change(Flag):
+    """Parts of a snapshot that change together."""
+
+    ROWS = auto()
+    """What is shown of the operation's own request: its tables, and how much of them is registered."""
+    HOLDERS = auto()
+    """Who holds which block: `free`, `num_free`, `usage`, `ref_cnt`."""
+    IDENTITIES = auto()
+    """`labels`, `earliest`, `num_identities`, `events`."""
+    NEW_BLOCK_IDS = auto()
+    STATS = auto()
+
+
+_NOTHING = Change(0)
+_ROWS, _HOLDERS, _IDENTITIES = Change.ROWS, Change.HOLDERS, Change.IDENTITIES
+CHANGES: Mapping[type[Operation], Change] = {
+    ops.Submit: _NOTHING,
+    ops.Lookup: Change.STATS,
+    ops.Allocate: _ROWS | _HOLDERS | _IDENTITIES | Change.NEW_BLOCK_IDS,
+    ops.Advance: _NOTHING,
+    ops.Reject: _NOTHING,
+    ops.Arrive: _ROWS | _IDENTITIES,
+    ops.Free: _ROWS | _HOLDERS,
+    ops.Preempt: _ROWS | _HOLDERS,
+    ops.RemoveSkipped: _ROWS | _HOLDERS,
+    ops.CommonPrefix: _NOTHING,
+    ops.ReadTable: _NOTHING,
+    ops.Evict: _IDENTITIES,
+    ops.Reset: _IDENTITIES | Change.STATS,
+    ops.StepStart: _NOTHING,
+    ops.TakeEvents: _IDENTITIES,
+    ops.TakeNewBlockIds: Change.NEW_BLOCK_IDS,
+    ops.TakeStats: Change.STATS,
+    ops.Take: _HOLDERS | _IDENTITIES,
+    ops.Touch: _HOLDERS,
+    ops.Release: _HOLDERS,
+}
+"""What each kind of operation can change by the specification. Where it has rows, holders and identities change with
+them: while a request's rows stay as they are, no block is taken, given back or registered for it."""
+_PARTS = {
+    kind: tuple(part in changes for part in Change) if changes else None  # written so for speed
+    for kind, changes in CHANGES.items()
+}
+
+
+class Holders(NamedTuple):
+    """Fields of a snapshot that change when blocks are taken or given back."""
+
+    free: list[int]
+    num_free: int
+    usage: float
+    ref_cnt: list[int]
+
+
+class Identities(NamedTuple):
+    """Fields of a snapshot that change when blocks get or lose an identity."""
+
+    labels: list[int | None]
+    earliest: list[int | None]
+    num_identities: int
+    events: tuple[Value, ...]
+
+
+class Glancing(Protocol):
+    """A target that can look at less than everything."""
+
+    def glance(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """As `Target.step`, but of the state only what the operation can have changed is read."""
+        ...
+
+    def look(self) -> Snapshot:
+        """Everything, as the last operation left it."""
+        ...
+
+
+class Looks(ABC):
+    """The snapshots of one side, each made from the one before."""
+
+    last: Snapshot
+    """The last snapshot, of a full look or a glance."""
+
+    def glance(self, operation: Operation) -> Snapshot:
+        """What can be observed after this operation, the one since the last snapshot."""
+        last, parts = self.last, _PARTS[type(operation)]
+        if parts is None:
+            return last
+        rows, holders, identities, new_ids, stats = parts
+        free, num_free, usage, ref_cnt, tables, registered, labels, earliest, known, events, ids, counted = last
+        if rows:
+            request: str = operation.request  # type: ignore[attr-defined]
+            tables = with_rows(tables, request, self.tables_of(request))
+            registered = with_rows(registered, request, self.registered_of(request))
+            if tables is last.tables and self.count_free() == num_free:
+                holders = False
+                identities = identities and registered is not last.registered
+        if holders:
+            free, num_free, usage, ref_cnt = self.holders()
+        if identities:
+            labels, earliest, known, events = self.identities()
+        if new_ids and (new := self.new_block_ids()) != ids:
+            ids = new
+        if stats and counted is not None:
+            counted = self.stats()
+        now = (free, num_free, usage, ref_cnt, tables, registered, labels, earliest, known, events, ids, counted)
+        if any(map(is_not, now, last)):
+            self.last = Snapshot(*now)
+        return self.last
+
+    @abstractmethod
+    def tables_of(self, request: str) -> Sequence[list[int] | None]:
+        """Per group, the request's table; None if it has none."""
+
+    @abstractmethod
+    def registered_of(self, request: str) -> Sequence[int | None]:
+        """Per group, how many entries count as registered; None for a request that is not running."""
+
+    @abstractmethod
+    def count_free(self) -> int:
+        """How many blocks are free."""
+
+    @abstractmethod
+    def holders(self) -> Holders:
+        """Who holds which block."""
+
+    @abstractmethod
+    def identities(self) -> Identities:
+        """Which block has which identity, and the events."""
+
+    @abstractmethod
+    def new_block_ids(self) -> list[list[int]]:
+        """Per group, the new block ids that were not drained yet."""
+
+    @abstractmethod
+    def stats(self) -> tuple[int, ...] | None:
+        """Statistics that were not drained yet; None with statistics off."""
+
+
+def with_rows(shown: list[dict[str, T]], request: str, rows: Sequence[T | None]) -> list[dict[str, T]]:
+    """What is shown per group with these rows for the request, None for no row; the same list if they are there.
+
+    >>> shown = [{"a": 1}, {"a": 2, "b": 3}]
+    >>> with_rows(shown, "a", [1, None])
+    [{'a': 1}, {'b': 3}]
+    >>> with_rows(shown, "a", [1, 2]) is shown
+    True
+    """
+    changed = shown
+    for group, row in enumerate(rows):
+        if shown[group].get(request) != row:
+            changed = changed.copy() if changed is shown else changed
+            others = {name: other for name, other in shown[group].items() if name != request}
+            changed[group] = others if row is None else {**others, request: row}
+    return changed
