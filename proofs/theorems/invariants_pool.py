@@ -19,6 +19,7 @@ from ..invariants.induction import Batch, Loop, Operation, claim
 from ..invariants.listings import Gathered, Listing
 from ..invariants.pool import Fields, Moment
 from ..invariants.small_pools import PoolState, batches, everywhere, real_pool, require
+from ..solver import ProofError
 from ..symbolic import SymbolicBool, SymbolicInt, running, term
 from ..theorem import NegativeControl, UnavailableError
 from .wrong_loops import changed
@@ -64,8 +65,16 @@ def is_symbolic(v: Any) -> bool:
 
 
 def wrong(role: str, what: str, line: str, instead: str) -> NegativeControl:
-    """Our core's method with one line changed."""
-    return NegativeControl(what, {role: changed(getattr(BlockPool, role), line, instead)})
+    """Our core's method with one line changed. Where it has no such line, nobody can say whether it would be refuted."""
+    try:
+        method = changed(getattr(BlockPool, role), line, instead)
+    except ValueError as error:
+        method = partial(_missing, str(error))
+    return NegativeControl(what, {role: method})
+
+
+def _missing(why: str, *anything: Any) -> Any:
+    raise ProofError(why)
 
 
 def parts_of(v: Any, loops: int) -> list[Any]:
