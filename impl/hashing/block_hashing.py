@@ -116,9 +116,12 @@ class RequestBlockHasher:
         if request.mm_features or request.lora_request is not None or request.prompt_embeds is not None:
             return self._with_keys(request, range(first * size, full * size, size))
         # What is left is a salt: the first block has it, and its parent's hash may have another length.
-        hashes = [] if known else self._with_keys(request, range(0, size, size))
+        tokens, chain, hashes = request.all_token_ids, self._chain, list[BlockHash]()
+        if not known and request.cache_salt:
+            hashes = self._with_keys(request, range(0, size, size))
+        elif not known:
+            hashes.append(hash_block_tokens(self._hash_function, None, tokens[:size]))
         parent, start = hashes[-1] if hashes else known[-1], first + len(hashes)
-        tokens, chain = request.all_token_ids, self._chain
         if chain is not None and full - start >= chain.fewest:
             rest = chain(parent, tokens[start * size : full * size])
             if rest is not None:

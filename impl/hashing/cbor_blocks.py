@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from .hash_functions import canonical_cbor
 
+_WIDEST = 5
+"""Bytes of the longest encoding of an int of up to 31 bits."""
 _INT = b"i"
 """In front of an int of up to 32 bits in a `marshal`."""
 _RECORD = np.dtype([("kind", "S1"), ("value", "<i4")])
@@ -27,12 +29,9 @@ class CborBlocks:
         self._size = size
         self.tail = canonical_cbor(None)
         parent = b"\xff" * parent_bytes
-        self._head, _, behind = canonical_cbor((parent, (None,) * size, None)).partition(parent)
+        head, _, behind = canonical_cbor((parent, (None,) * size, None)).partition(parent)
+        self.heads = [head] * (_WIDEST * size + 1)
         self.middle = behind[: -len(self.tail) * (size + 1)]
-
-    def head(self, body: int) -> bytes:
-        """The same for every body."""
-        return self._head
 
     def bodies(self, tokens: Sequence[int]) -> list[bytes] | None:
         """The ints of each block. None if a token is no plain int, negative, or has more than 31 bits."""
@@ -40,13 +39,13 @@ class CborBlocks:
         if values is None or values.min(initial=0) < 0:
             return None
         more = values > 0xFFFF, values > 0xFFFF, values > 0xFF, values > 23
-        records = np.empty((len(tokens), 5), np.uint8)  # 5 bytes for each, of which the last 1, 2, 3 or 5 are kept
+        records = np.empty((len(tokens), _WIDEST), np.uint8)  # of which the last 1, 2, 3 or 5 are kept
         records[:, 0] = 0x1A
         records[:, 1:] = values.astype(">i4").view(np.uint8).reshape(-1, 4)
         records[~more[1], 2] = 0x19
         records[~more[2], 3] = 0x18
         kept = np.stack([*more, np.ones(len(tokens), bool)], axis=1)
-        ends = np.cumsum(kept.reshape(-1, 5 * self._size).sum(axis=1)).tolist()
+        ends = np.cumsum(kept.reshape(-1, _WIDEST * self._size).sum(axis=1)).tolist()
         packed = records[kept].tobytes()
         return [packed[start:end] for start, end in pairwise([0, *ends])]
 

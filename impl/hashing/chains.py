@@ -17,17 +17,19 @@ from .hash_functions import HashFunction, recipe_of
 Definition = Callable[[BlockHash, Sequence[int]], BlockHash]
 """The hash of a block, of its parent's hash and its tokens."""
 
+LARGEST = 1024
+"""Tokens in a block for which there are chains: of larger ones there are too few in a prompt to pay for the heads."""
+
 
 class Encoding(Protocol):
     """Encodes blocks of one size: what is hashed is a head, the parent's hash, `middle`, a body and `tail`."""
 
     fewest: int
     """Blocks from which on this is faster than one by one."""
+    heads: list[bytes]
+    """By the length of the body in bytes, as far as ints of up to 31 bits go."""
     middle: bytes
     tail: bytes
-
-    def head(self, body: int) -> bytes:
-        """The head before a body of so many bytes."""
 
     def bodies(self, tokens: Sequence[int]) -> list[bytes] | None:
         """The tokens of each block, encoded; None for tokens that have to be left to the definition."""
@@ -40,7 +42,6 @@ class Chain:
         self.fewest = encoding.fewest
         self._new, self._encoding = new, encoding
         self._parent_bytes = len(new(b"").digest())
-        self._heads = _Heads(encoding)
 
     def __call__(self, parent: BlockHash, tokens: Sequence[int]) -> list[BlockHash] | None:
         """The hashes of the blocks that `tokens`, a whole number of blocks, fill behind the block `parent`.
@@ -51,33 +52,27 @@ class Chain:
         bodies = self._encoding.bodies(tokens)
         if bodies is None or type(parent) is not bytes or len(parent) != self._parent_bytes:
             return None
-        new, heads, middle, tail = self._new, self._heads, self._encoding.middle, self._encoding.tail
+        new, heads, middle, tail = self._new, self._encoding.heads, self._encoding.middle, self._encoding.tail
         hashes: list[BlockHash] = []
-        for body in bodies:
-            parent = new(heads[len(body)] + parent + middle + body + tail).digest()
-            hashes.append(parent)
+        try:
+            for body in bodies:
+                parent = new(heads[len(body)] + parent + middle + body + tail).digest()
+                hashes.append(parent)
+        except IndexError:  # there is no head for bodies of so many bytes
+            return None
         return hashes
 
 
-class _Heads(dict[int, bytes]):
-    """The heads by length of the body, each made once."""
-
-    def __init__(self, encoding: Encoding) -> None:
-        self._encoding = encoding
-
-    def __missing__(self, body: int) -> bytes:
-        head = self[body] = self._encoding.head(body)
-        return head
-
-
 def chain_of(hash_function: HashFunction, size: int, definition: Definition) -> Chain | None:
-    """The chain for blocks of `size` tokens. None for a function that is not in `RECIPES`, or lacks its packages.
+    """The chain for blocks of `size` tokens.
+
+    None for blocks of more than `LARGEST` tokens, and for a function that is not in `RECIPES` or lacks its packages.
 
     None as well where the chain gives other hashes than the definition for tokens of every width: pickle and marshal
     may write other bytes in another Python, and pickle has forms of its own for tuples of less than 4.
     """
     recipe = recipe_of(hash_function)
-    if recipe is None or not all(map(find_spec, recipe.packages)):
+    if recipe is None or not all(map(find_spec, recipe.packages)) or size > LARGEST:
         return None
     new = recipe.new()
     parent = BlockHash(new(b"").digest())
@@ -112,39 +107,38 @@ class PickledBlocks:
     tail = pickle.TUPLE + pickle.MEMOIZE + pickle.NONE + pickle.TUPLE3 + pickle.MEMOIZE + pickle.STOP
 
     _PROTOCOL = 5
+    _WIDEST = 5
+    """Bytes: the opcode of an int, and the int."""
     _TOKENS, _BLOCKS = 8192, 990
-    """In one pickle: it has one frame, up to 64 KiB, and its list one batch, up to 1000 items."""
-    _FRAME = 65_000
+    """In one pickle: it has one frame, up to 64 KiB, and its list one batch, up to 1000 items. Tokens that would fill
+    more are too wide for a head."""
     _CUT = pickle.TUPLE + pickle.MEMOIZE + pickle.MARK
 
     def __init__(self, parent_bytes: int, size: int) -> None:
-        self._parent = pickle.SHORT_BINBYTES + bytes([parent_bytes])
-        self._around = len(self._parent) + parent_bytes + len(self.middle) + len(self.tail)
+        parent = pickle.SHORT_BINBYTES + bytes([parent_bytes])
+        around = len(parent) + parent_bytes + len(self.middle) + len(self.tail)
+        self.heads = [self._intro(around + body) + parent for body in range(self._WIDEST * size + 1)]
         self._size = size
-        self._step = size * max(1, min(self._BLOCKS, self._TOKENS // size))
+        self._step = max(1, min(self._BLOCKS, self._TOKENS // size))
         self._start = len(self._intro(0) + pickle.EMPTY_LIST + pickle.MEMOIZE + pickle.MARK + pickle.MARK)
-
-    def head(self, body: int) -> bytes:
-        """Protocol, length of the frame, and what announces the parent's hash."""
-        return self._intro(self._around + body) + self._parent
 
     def bodies(self, tokens: Sequence[int]) -> list[bytes] | None:
         """The opcodes of the ints. None as well if a token holds the bytes between two tuples."""
+        blocks: list[Any] = [*zip(*[iter(tokens)] * self._size, strict=True)]
         bodies: list[bytes] = []
-        for start in range(0, len(tokens), self._step):
-            part = self._bodies(tokens[start : start + self._step])
+        for start in range(0, len(blocks), self._step):
+            part = self._bodies(blocks[start : start + self._step])
             if part is None:
                 return None
             bodies += part
         return bodies
 
-    def _bodies(self, tokens: Sequence[int]) -> list[bytes] | None:
-        blocks: list[Any] = [*zip(*[iter(tokens)] * self._size, strict=True)]
-        count = len(blocks)
-        last: list[Any] = []
+    def _bodies(self, blocks: list[Any]) -> list[bytes] | None:
+        count, last = len(blocks), list[Any]()
+        blocks += last, last
         end = pickle.TUPLE + pickle.MEMOIZE + pickle.EMPTY_LIST + pickle.MEMOIZE + _reference(count + 1) + b"e."
-        data = pickle.dumps([*blocks, last, last], self._PROTOCOL)
-        if len(data) > self._FRAME or not data.endswith(end):
+        data = pickle.dumps(blocks, self._PROTOCOL)
+        if not data.endswith(end):
             return None
         bodies = data[self._start : -len(end)].split(self._CUT)
         return bodies if len(bodies) == count else None
