@@ -21,6 +21,7 @@ from ..planning.fields import ModelError
 from ..reports.floors import FloorsError
 from ..targets.base import TargetUnavailableError
 from ..traces.files import TraceError
+from .bench import bench
 from .bisect import bisect
 from .campaign import campaign
 from .ci import ci
@@ -60,6 +61,7 @@ app.command(epilog="Example: blockproof fast && blockproof fuzz --target impl-co
 app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")(diff)
 app.command(epilog="Example: blockproof verify --git main..HEAD --target my_target.py:make_target")(verify)
 app.command(epilog=f"Example: blockproof campaign --releases {FAMILY} --jobs 2")(campaign)
+app.command(epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")(bench)
 app.command(epilog=f"Example: blockproof findings docs/evidence/findings --releases {FAMILY}")(findings)
 app.add_typer(targets_app, name="targets")
 

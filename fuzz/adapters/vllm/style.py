@@ -14,6 +14,7 @@ from ...findings.cause import cause_of, failed
 from ...targets.base import TargetLostError
 from .binding import Binding
 from .calculator import answer
+from .driver import VllmStyleDriver
 from .observe import Observer
 
 _REFUSED = ops.Refused()
@@ -71,6 +72,10 @@ class VllmStyleTarget:
     def version(self) -> str:
         """Version of the core."""
         return self._binding.version
+
+    def driver(self) -> VllmStyleDriver:
+        """See `targets.driver.driver_of`."""
+        return VllmStyleDriver(self._binding)
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Build a new core in place of the last one. Failed, without a snapshot, if it cannot be built."""
