@@ -132,8 +132,9 @@ class State:
     def let_go_by_identity(self, blocks: Sequence[int]) -> None:
         """Blocks with an identity, which a lookup may find, go to the back, the others to the front
         (vllm-project/vllm#42948)."""
-        self.let_go([block for block in blocks if block in self.identity])
-        self.let_go([block for block in blocks if block not in self.identity], front=True)
+        if blocks:
+            self.let_go([block for block in blocks if block in self.identity])
+            self.let_go([block for block in blocks if block not in self.identity], front=True)
 
     def earliest(self) -> dict[Key, int]:
         """Per registered identity, the block that a lookup finds: the one registered first (core.md §4)."""

@@ -32,7 +32,7 @@ class ModelLooks(Looks):
 
     def tables_of(self, request: str) -> Sequence[list[int] | None]:
         """Per group, the request's table."""
-        return [table.copy() if (table := tables.get(request)) else None for tables in self._model.state.tables]
+        return [tables.get(request) or None for tables in self._model.state.tables]
 
     def registered_of(self, request: str) -> Sequence[int | None]:
         """Per group, how much of its table is registered."""

@@ -8,7 +8,6 @@ look. Both sides of a lockstep run glance in the same way, so labels are given o
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import Flag, auto
-from operator import is_not
 from typing import NamedTuple, Protocol, TypeVar
 
 from ...model import ops
@@ -105,25 +104,26 @@ class Looks(ABC):
         if parts is None:
             return last
         rows, holders, identities, new_ids, stats = parts
-        free, num_free, usage, ref_cnt, tables, registered, labels, earliest, known, events, ids, counted = last
+        tables, registered = last.tables, last.registered
         if rows:
             request: str = operation.request  # type: ignore[attr-defined]
-            tables = with_rows(tables, request, self.tables_of(request))
-            registered = with_rows(registered, request, self.registered_of(request))
-            if tables is last.tables and self.count_free() == num_free:
+            now, counted = self.tables_of(request), self.registered_of(request)
+            if counted != [of_group.get(request) for of_group in registered]:
+                registered = with_rows(registered, request, counted)
+            if now != [of_group.get(request) for of_group in tables]:
+                tables = with_rows(tables, request, [row and row.copy() for row in now])
+            elif self.count_free() == last.num_free:
+                if registered is last.registered:
+                    return last
                 holders = False
-                identities = identities and registered is not last.registered
-        if holders:
-            free, num_free, usage, ref_cnt = self.holders()
-        if identities:
-            labels, earliest, known, events = self.identities()
-        if new_ids and (new := self.new_block_ids()) != ids:
-            ids = new
-        if stats and counted is not None:
-            counted = self.stats()
-        now = (free, num_free, usage, ref_cnt, tables, registered, labels, earliest, known, events, ids, counted)
-        if any(map(is_not, now, last)):
-            self.last = Snapshot(*now)
+        self.last = Snapshot(
+            *(self.holders() if holders else last[:4]),
+            tables,
+            registered,
+            *(self.identities() if identities else last[6:10]),
+            self.new_block_ids() if new_ids else last.new_block_ids,
+            self.stats() if stats else last.stats,
+        )
         return self.last
 
     @abstractmethod
@@ -156,18 +156,16 @@ class Looks(ABC):
 
 
 def with_rows(shown: list[dict[str, T]], request: str, rows: Sequence[T | None]) -> list[dict[str, T]]:
-    """What is shown per group with these rows for the request, None for no row; the same list if they are there.
+    """What is shown per group with these rows for the request, None for no row; groups that stay are the same objects.
 
-    >>> shown = [{"a": 1}, {"a": 2, "b": 3}]
-    >>> with_rows(shown, "a", [1, None])
+    >>> with_rows([{"a": 1}, {"a": 2, "b": 3}], "a", [1, None])
     [{'a': 1}, {'b': 3}]
-    >>> with_rows(shown, "a", [1, 2]) is shown
-    True
     """
-    changed = shown
+    changed = shown.copy()
     for group, row in enumerate(rows):
-        if shown[group].get(request) != row:
-            changed = changed.copy() if changed is shown else changed
-            others = {name: other for name, other in shown[group].items() if name != request}
-            changed[group] = others if row is None else {**others, request: row}
+        of_group = shown[group]
+        if row is None and request in of_group:
+            changed[group] = {name: other for name, other in of_group.items() if name != request}
+        elif row is not None:
+            changed[group] = {**of_group, request: row}
     return changed

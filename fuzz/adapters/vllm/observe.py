@@ -45,6 +45,7 @@ class Observer(Looks):
         self._label = _Numbers()
         self._keys: list[Any] = []  # of each block: few operations change any
         self._labels: list[int | None] = []  # of these keys
+        self._registered: list[int] = []  # the blocks that have one
         self._seen_events: list[object] = []
         self._event_values: list[Value] = []
         self._read_in_bulk()
@@ -105,12 +106,14 @@ class Observer(Looks):
         if keys != self._keys:
             label = self._label
             self._keys, self._labels = keys, [None if key is None else label[key] for key in keys]
+            self._registered = [block for block, key in enumerate(keys) if key is not None]
         known = self._pool.cached_block_hash_to_block
-        if self._splits:
-            found = [None if key is None else known.find(*key) for key in keys]
-        else:
-            found = [None if key is None else known.get_one_block(key) for key in keys]
-        earliest = [None if block is None else block.block_id for block in found]
+        earliest: list[int | None] = [None] * len(keys)
+        for block in self._registered:
+            key = keys[block]
+            found = known.find(*key) if self._splits else known.get_one_block(key)
+            if found is not None:
+                earliest[block] = found.block_id
         return Identities(self._labels, earliest, len(known), self._pending_events())
 
     def new_block_ids(self) -> list[list[int]]:
@@ -134,6 +137,8 @@ class Observer(Looks):
         """The undrained events as plain values. Events that the last call has converted are not converted again."""
         queue: Sequence[Any] = self._pool.kv_event_queue or ()
         seen = self._seen_events
+        if not queue and not seen:
+            return ()
         if len(queue) < len(seen) or not all(map(is_, queue, seen)):
             seen.clear()
             self._event_values.clear()
