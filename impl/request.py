@@ -39,13 +39,6 @@ class Request:
         abort_immediately: bool = False,
         skip_reading_prefix_cache: bool | None = None,
     ) -> None:
-        parts = [part for part in (prompt_token_ids, prompt_embeds) if part is not None]
-        lengths = {len(part) for part in (*parts, prompt_is_token_ids) if part is not None}
-        if not parts or len(lengths) != 1:
-            raise ValueError(
-                f"request {request_id}: prompt_token_ids, prompt_embeds and prompt_is_token_ids have lengths "
-                f"{sorted(lengths)}: give one of the first two, or all of the same length"
-            )
         self.request_id = request_id
         self.client_index = client_index
         self.priority = priority
@@ -65,11 +58,12 @@ class Request:
         self.reasoning_parser_kwargs = reasoning_parser_kwargs
         self.abort_immediately = abort_immediately
         self.skip_reading_prefix_cache = _skips_lookup(skip_reading_prefix_cache, sampling_params, pooling_params)
-        self.num_prompt_tokens = lengths.pop()
-        tokens = list(prompt_token_ids) if prompt_token_ids is not None else [0] * self.num_prompt_tokens
-        if prompt_is_token_ids is not None:
-            tokens = [token if kept else 0 for token, kept in zip(tokens, prompt_is_token_ids, strict=True)]
+        if prompt_token_ids is not None and prompt_embeds is None and prompt_is_token_ids is None:
+            tokens = list(prompt_token_ids)
+        else:
+            tokens = _tokens_beside_rows(request_id, prompt_token_ids, prompt_embeds, prompt_is_token_ids)
         self._all_token_ids = tokens
+        self.num_prompt_tokens = len(tokens)
         self.spec_token_ids: list[int] = []
         self.num_computed_tokens = 0
         self.num_preemptions = 0
@@ -129,7 +123,29 @@ class Request:
             self._next_full = (len(self.block_hashes) + 1) * self._block_size
 
 
+def _tokens_beside_rows(
+    request_id: str, token_ids: list[int] | None, embeds: Any, is_token_ids: list[bool] | None
+) -> list[int]:
+    """The token ids of a prompt, 0 where a row is read. ValueError for no prompt, or parts of several lengths."""
+    parts = [part for part in (token_ids, embeds) if part is not None]
+    lengths = {len(part) for part in (*parts, is_token_ids) if part is not None}
+    if not parts or len(lengths) != 1:
+        raise ValueError(
+            f"request {request_id}: prompt_token_ids, prompt_embeds and prompt_is_token_ids have lengths "
+            f"{sorted(lengths)}: give one of the first two, or all of the same length"
+        )
+    tokens = list(token_ids) if token_ids is not None else [0] * lengths.pop()
+    if is_token_ids is None:
+        return tokens
+    return [token if kept else 0 for token, kept in zip(tokens, is_token_ids, strict=True)]
+
+
 def _skips_lookup(explicit: bool | None, *params: Any) -> bool:
     """What the caller said, else what the first parameters that have an opinion say, else False."""
-    opinions = [explicit, *(getattr(param, "skip_reading_prefix_cache", None) for param in params)]
-    return next((bool(opinion) for opinion in opinions if opinion is not None), False)
+    if explicit is not None:
+        return bool(explicit)
+    for param in params:
+        opinion = getattr(param, "skip_reading_prefix_cache", None)
+        if opinion is not None:
+            return bool(opinion)
+    return False

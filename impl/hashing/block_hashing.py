@@ -9,7 +9,7 @@ from itertools import count
 from typing import SupportsIndex, TypeAlias, overload
 
 from .block_hash import BlockHash, BlockHashWithGroupId
-from .chains import chain_of
+from .chains import FEWEST, chain_of
 from .extra_keys import CacheableRequest, ExtraKeys, extra_keys_of_blocks
 from .hash_functions import HashFunction, recipe_of
 from .reference_keys import reference_keys_of_blocks
@@ -116,13 +116,14 @@ class RequestBlockHasher:
         if request.mm_features or request.lora_request is not None or request.prompt_embeds is not None:
             return self._with_keys(request, range(first * size, full * size, size))
         # What is left is a salt: the first block has it, and its parent's hash may have another length.
-        tokens, chain, hashes = request.all_token_ids, self._chain, list[BlockHash]()
+        tokens, chain = request.all_token_ids, self._chain
+        hashes: list[BlockHash] = []
         if not known and request.cache_salt:
             hashes = self._with_keys(request, range(0, size, size))
         elif not known:
             hashes.append(hash_block_tokens(self._hash_function, None, tokens[:size]))
         parent, start = hashes[-1] if hashes else known[-1], first + len(hashes)
-        if chain is not None and full - start >= chain.fewest:
+        if chain is not None and full - start >= FEWEST:
             rest = chain(parent, tokens[start * size : full * size])
             if rest is not None:
                 return hashes + rest
@@ -133,7 +134,8 @@ class RequestBlockHasher:
 
     def _with_keys(self, request: CacheableRequest, starts: Sequence[int]) -> list[BlockHash]:
         """The hashes of the blocks that begin at `starts`, the first of which is the first that is not hashed."""
-        tokens, hashes = request.all_token_ids, list[BlockHash]()
+        tokens = request.all_token_ids
+        hashes: list[BlockHash] = []
         parent = request.block_hashes[-1] if request.block_hashes else None
         keys_of = self._keys_of_blocks(request, starts)
         for start in starts:

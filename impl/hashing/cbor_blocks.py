@@ -23,8 +23,6 @@ class CborBlocks:
     The rest is cut out of an example: in CBOR a value is encoded the same wherever it stands.
     """
 
-    fewest = 6
-
     def __init__(self, parent_bytes: int, size: int) -> None:
         self._size = size
         self.tail = canonical_cbor(None)

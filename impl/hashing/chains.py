@@ -17,6 +17,8 @@ from .hash_functions import HashFunction, recipe_of
 Definition = Callable[[BlockHash, Sequence[int]], BlockHash]
 """The hash of a block, of its parent's hash and its tokens."""
 
+FEWEST = 8
+"""Blocks that are hashed faster together than one by one."""
 LARGEST = 1024
 """Tokens in a block for which there are chains: of larger ones there are too few in a prompt to pay for the heads."""
 
@@ -24,8 +26,6 @@ LARGEST = 1024
 class Encoding(Protocol):
     """Encodes blocks of one size: what is hashed is a head, the parent's hash, `middle`, a body and `tail`."""
 
-    fewest: int
-    """Blocks from which on this is faster than one by one."""
     heads: list[bytes]
     """By the length of the body in bytes, as far as ints of up to 31 bits go."""
     middle: bytes
@@ -39,7 +39,6 @@ class Chain:
     """Hashes blocks of one size, each the child of the one before."""
 
     def __init__(self, new: Callable[[bytes], Any], encoding: Encoding) -> None:
-        self.fewest = encoding.fewest
         self._new, self._encoding = new, encoding
         self._parent_bytes = len(new(b"").digest())
 
@@ -102,7 +101,6 @@ class PickledBlocks:
     number of the last thing in the list is how many such things came before, which must be the list and the tuples.
     """
 
-    fewest = 4
     middle = pickle.MEMOIZE + pickle.MARK
     tail = pickle.TUPLE + pickle.MEMOIZE + pickle.NONE + pickle.TUPLE3 + pickle.MEMOIZE + pickle.STOP
 
@@ -134,8 +132,8 @@ class PickledBlocks:
         return bodies
 
     def _bodies(self, blocks: list[Any]) -> list[bytes] | None:
-        count, last = len(blocks), list[Any]()
-        blocks += last, last
+        count = len(blocks)
+        blocks += [[]] * 2  # one thing twice: the second time it is a reference by number
         end = pickle.TUPLE + pickle.MEMOIZE + pickle.EMPTY_LIST + pickle.MEMOIZE + _reference(count + 1) + b"e."
         data = pickle.dumps(blocks, self._PROTOCOL)
         if not data.endswith(end):
