@@ -24,9 +24,21 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
-from .managers import by_spec
+from . import (
+    block_pool,
+    kv_cache_coordinator,
+    kv_cache_interface,
+    kv_cache_manager,
+    kv_cache_metrics,
+    kv_cache_spec_registry,
+    kv_cache_utils,
+    single_type_kv_cache_manager,
+)
+from .hashing.hash_functions import RECIPES
+from .managers import by_spec, stats
 from .managers.coordinator import KVCacheCoordinator
-from .specs.base import MambaSpec
+from .pool import events, metrics
+from .specs import base
 from .specs.entries import ENTRIES
 
 __all__ = ["REPLACED", "install"]
@@ -35,28 +47,28 @@ SERIES = "0.23"
 """The releases whose core this one can stand in for."""
 RETENTION = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
 
-REPLACED: Mapping[str, str] = {
-    "vllm.v1.core.block_pool": "block_pool",
-    "vllm.v1.core.kv_cache_coordinator": "kv_cache_coordinator",
-    "vllm.v1.core.kv_cache_manager": "kv_cache_manager",
-    "vllm.v1.core.kv_cache_metrics": "kv_cache_metrics",
-    "vllm.v1.core.kv_cache_utils": "kv_cache_utils",
-    "vllm.v1.core.single_type_kv_cache_manager": "single_type_kv_cache_manager",
-    "vllm.v1.kv_cache_interface": "kv_cache_interface",
-    "vllm.v1.kv_cache_spec_registry": "kv_cache_spec_registry",
+REPLACED: Mapping[str, ModuleType] = {
+    "vllm.v1.core.block_pool": block_pool,
+    "vllm.v1.core.kv_cache_coordinator": kv_cache_coordinator,
+    "vllm.v1.core.kv_cache_manager": kv_cache_manager,
+    "vllm.v1.core.kv_cache_metrics": kv_cache_metrics,
+    "vllm.v1.core.kv_cache_utils": kv_cache_utils,
+    "vllm.v1.core.single_type_kv_cache_manager": single_type_kv_cache_manager,
+    "vllm.v1.kv_cache_interface": kv_cache_interface,
+    "vllm.v1.kv_cache_spec_registry": kv_cache_spec_registry,
 }
 """vLLM's modules, and those of this package that take their place."""
 
 _KINDS_OF_MAMBA = "MambaAttentionBackendEnum"
-_ADOPTED: Mapping[str, tuple[str, str, Sequence[str]]] = {
+_ADOPTED: Mapping[str, tuple[ModuleType, str, Sequence[str]]] = {
     "vllm.v1.core.block_pool": (
-        "pool.events",
+        events,
         "vllm.distributed.kv_events",
         ("KVCacheEvent", "BlockStored", "BlockRemoved", "AllBlocksCleared"),
     ),
-    "vllm.v1.core.kv_cache_manager": ("managers.stats", "vllm.v1.metrics.stats", ("PrefixCacheStats",)),
-    "vllm.v1.core.kv_cache_metrics": ("pool.metrics", "vllm.v1.metrics.stats", ("KVCacheEvictionEvent",)),
-    "vllm.v1.kv_cache_interface": ("specs.base", "vllm.v1.attention.backends.registry", (_KINDS_OF_MAMBA,)),
+    "vllm.v1.core.kv_cache_manager": (stats, "vllm.v1.metrics.stats", ("PrefixCacheStats",)),
+    "vllm.v1.core.kv_cache_metrics": (metrics, "vllm.v1.metrics.stats", ("KVCacheEvictionEvent",)),
+    "vllm.v1.kv_cache_interface": (base, "vllm.v1.attention.backends.registry", (_KINDS_OF_MAMBA,)),
 }
 """For each module, the classes that it makes objects of: where ours are defined, and where vLLM's are, which we use."""
 
@@ -100,24 +112,33 @@ class _Loader(Loader):
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """An empty one."""
-        return _Shown(spec.name, _ours(spec.name).__doc__)
+        return _Shown(spec.name, REPLACED[spec.name].__doc__)
 
     def exec_module(self, module: ModuleType) -> None:
         """Fill it; again when it is reloaded."""
         name, shown = module.__name__, vars(module)
         if name in _ADOPTED:
-            source, place, kinds = _ADOPTED[name]
-            ours, theirs = import_module(f".{source}", __package__), import_module(place)
+            ours, place, kinds = _ADOPTED[name]
+            theirs = import_module(place)
             for kind in kinds:
                 _replace(kind, getattr(ours, kind), getattr(theirs, kind))
                 if kind == _KINDS_OF_MAMBA:
-                    _by_default(MambaSpec, "mamba_type", getattr(theirs, kind).MAMBA2)
-        shown.update({key: value for key, value in vars(_ours(name)).items() if not key.startswith("__")})
+                    _by_default(base.MambaSpec, "mamba_type", getattr(theirs, kind).MAMBA2)
+        shown.update({key: value for key, value in vars(REPLACED[name]).items() if not key.startswith("__")})
         shown.update(_LATE.get(name, {}))
+        if name == "vllm.v1.core.kv_cache_utils":
+            _enter_hash_functions()
         shown["logger"] = import_module("vllm.logger").init_logger(name)
         for home in {str(getattr(value, "__module__", "")) for value in shown.values()}:
             if _is_ours(home) and "logger" in vars(sys.modules[home]):
                 vars(sys.modules[home])["logger"] = shown["logger"]
+
+
+def _enter_hash_functions() -> None:
+    """Let blocks be hashed with as little work with vLLM's hash functions as with ours, which give the same digests."""
+    theirs = import_module("vllm.utils.hashing")
+    for ours, recipe in tuple(RECIPES.items()):
+        RECIPES[getattr(theirs, ours.__name__)] = recipe
 
 
 class _Shown(ModuleType):
@@ -127,29 +148,26 @@ class _Shown(ModuleType):
         if (place := _PASSED_ON.get(self.__name__, {}).get(name)) is not None:
             return getattr(import_module(place), name)
         if self.__name__ in REPLACED and (not name.startswith("__")):
-            return getattr(_ours(self.__name__), name)
+            return getattr(REPLACED[self.__name__], name)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("__") and name in vars(self):
-            _replace(name, vars(self)[name], value)
-        super().__setattr__(name, value)
-
-
-def _ours(name: str) -> ModuleType:
-    """The module of this package that takes the place of vLLM's module `name`."""
-    return import_module(f".{REPLACED[name]}", __package__)
+        if name.startswith("__") or not _replace(name, getattr(self, name, None), value) or name in vars(self):
+            super().__setattr__(name, value)  # else it is looked up where it has been replaced
 
 
 def _is_ours(name: str) -> bool:
     return name.startswith(f"{__package__}.")
 
 
-def _replace(name: str, old: object, new: object) -> None:
-    """Make `name` mean `new` in every module of this package in which it means `old`."""
+def _replace(name: str, old: object, new: object) -> bool:
+    """Make `name` mean `new` in every module of this package in which it means `old`. False if there is none."""
+    found = False
     for place, module in list(sys.modules.items()):
-        if (place == __package__ or _is_ours(place)) and vars(module).get(name) is old:
+        if (place == __package__ or _is_ours(place)) and name in vars(module) and vars(module)[name] is old:
             vars(module)[name] = new
+            found = True
+    return found
 
 
 def _by_default(spec: type, name: str, value: object) -> None:

@@ -25,6 +25,7 @@ from .bench import bench
 from .bisect import bisect
 from .campaign import campaign
 from .ci import ci
+from .compat import app as compat_app
 from .completion import rejoin_bash_words
 from .configurations import fuzz_config
 from .deviations import deviations
@@ -64,6 +65,7 @@ app.command(epilog=f"Example: blockproof campaign --releases {FAMILY} --jobs 2")
 app.command(epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")(bench)
 app.command(epilog=f"Example: blockproof findings docs/evidence/findings --releases {FAMILY}")(findings)
 app.add_typer(targets_app, name="targets")
+app.add_typer(compat_app, name="compat")
 
 
 def _print_version(wanted: bool) -> None:

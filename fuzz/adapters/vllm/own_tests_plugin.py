@@ -38,11 +38,11 @@ def pytest_configure(config: object) -> None:
     """Before any test file is imported: the core, the platform, the multimodal models."""
     if os.environ.get(OVER_OURS):
         import_module(f"{__name__.split('.')[0]}.impl.compat").install()
-    platforms = import_module("vllm.platforms")
-    platforms.current_platform = platforms._current_platform = import_module("vllm.platforms.cpu").CpuPlatform()
+    platform = import_module("vllm.platforms.cpu").CpuPlatform()
+    vars(import_module("vllm.platforms")).update(current_platform=platform, _current_platform=platform)
     registry = import_module("vllm.multimodal.registry").MultiModalRegistry
     registry.supports_multimodal_inputs = lambda self, model_config: model_config.model in TOKENS_PER_IMAGE
-    import_module("vllm.v1.core.sched.scheduler").MultiModalBudget = _budget
+    vars(import_module("vllm.v1.core.sched.scheduler")).update(MultiModalBudget=_budget)
 
 
 def pytest_runtest_logreport(report: Any) -> None:
