@@ -94,25 +94,29 @@ def get_request_block_hasher(
     `len(request.block_hashes)` blocks count as hashed. With `reference_keys` the hashes are those of vLLM 0.23.0, which
     name too little of the content (`reference_keys.py`): for caches and routers that are shared with it.
     """
-    return RequestBlockHasher(block_size, caching_hash_fn, reference_keys)
+    hasher = _Hasher(block_size, caching_hash_fn, reference_keys)
+
+    def hash_new_blocks(request: CacheableRequest) -> list[BlockHash]:
+        full = request.num_tokens // block_size
+        return hasher.new_blocks(request, full) if full > len(request.block_hashes) else []
+
+    # A request that knows the size asks only where a block is full.
+    setattr(hash_new_blocks, "block_size", block_size)  # noqa: B010  # not for a type checker
+    return hash_new_blocks
 
 
-class RequestBlockHasher:
-    """What `get_request_block_hasher` returns."""
+class _Hasher:
+    """Hashes the blocks of requests."""
 
     def __init__(self, block_size: int, hash_function: HashFunction, reference_keys: bool) -> None:
-        self.block_size = block_size
-        """Tokens in a block; a request that knows it asks for hashes only where a block is full."""
-        self._hash_function = hash_function
+        self._block_size, self._hash_function = block_size, hash_function
         self._reference_keys = reference_keys
         self._chain = chain_of(hash_function, block_size, partial(hash_block_tokens, hash_function))
 
-    def __call__(self, request: CacheableRequest) -> list[BlockHash]:
-        """The hashes of the full blocks of the request that have none yet."""
-        known, size = request.block_hashes, self.block_size
-        first, full = len(known), request.num_tokens // size
-        if first >= full:
-            return []
+    def new_blocks(self, request: CacheableRequest, full: int) -> list[BlockHash]:
+        """The hashes of those of its first `full` blocks that have none yet: one at least."""
+        known, size = request.block_hashes, self._block_size
+        first = len(known)
         if request.mm_features or request.lora_request is not None or request.prompt_embeds is not None:
             return self._with_keys(request, range(first * size, full * size, size))
         # What is left is a salt: the first block has it, and its parent's hash may have another length.
@@ -139,15 +143,15 @@ class RequestBlockHasher:
         parent = request.block_hashes[-1] if request.block_hashes else None
         keys_of = self._keys_of_blocks(request, starts)
         for start in starts:
-            block = tokens[start : start + self.block_size]
+            block = tokens[start : start + self._block_size]
             parent = hash_block_tokens(self._hash_function, parent, block, next(keys_of))
             hashes.append(parent)
         return hashes
 
     def _keys_of_blocks(self, request: CacheableRequest, starts: Sequence[int]) -> Iterator[ExtraKeys | None]:
         if self._reference_keys:
-            return reference_keys_of_blocks(request, starts, self.block_size, resumed=bool(request.block_hashes))
-        return extra_keys_of_blocks(request, starts, self.block_size)
+            return reference_keys_of_blocks(request, starts, self._block_size, resumed=bool(request.block_hashes))
+        return extra_keys_of_blocks(request, starts, self._block_size)
 
 
 class BlockHashListWithBlockSize(Sequence[BlockHash]):
