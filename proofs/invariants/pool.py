@@ -104,8 +104,8 @@ class Queue:
             new = blocks.listing
         elif isinstance(blocks, Listing):
             new = blocks
-        elif isinstance(blocks, list) and not blocks:
-            new = Listing(0, lambda j: z3.IntVal(-1), lambda x: z3.IntVal(-1))
+        elif isinstance(blocks, list):
+            new = _listed([block.reference for block in blocks])
         else:
             raise ProofError(f"{running().name}: {blocks!r} joins the queue: only what a loop has gathered can")
         first = new.at(ANY_PLACE)
@@ -114,6 +114,24 @@ class Queue:
         self._moment.owe(z3.Implies(inside, z3.Not(self.order.holds(first))))
         self._moment.heap.queued.append(new)
         return new
+
+
+def _listed(references: list[Any]) -> Listing:
+    """A few blocks, one behind the other."""
+
+    def at(j: Any) -> Any:
+        here = z3.IntVal(-1)
+        for number, reference in enumerate(references):
+            here = z3.If(j == number, reference, here)
+        return here
+
+    def place(x: Any) -> Any:
+        where = z3.IntVal(-1)
+        for number, reference in enumerate(references):
+            where = z3.If(x == reference, z3.IntVal(number), where)
+        return where
+
+    return Listing(len(references), at, place)
 
 
 def without(old: Listing, gone: Listing) -> Listing:
