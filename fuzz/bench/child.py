@@ -80,7 +80,6 @@ class _Served:
                 self._workload = workload(kind, self._driver, params)
                 self._workload.prepare()
                 digests = self._workload.digests()
-                gc.collect()
                 gc.freeze()  # as a server does once it is up: what lives on is not walked through again and again
                 return [digests]
             case ["piece"] if self._workload is not None:

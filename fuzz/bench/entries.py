@@ -118,7 +118,7 @@ def _made() -> Iterable[Entry]:
     for label, blocks, requests, rounds in (("1k", K, 16, 1.0), ("32k", 32 * K, 2, 1.0), ("512k", 512 * K, 1, 0.4)):
         params = {"pool": blocks, "requests": requests}
         title = f"construction with {label} blocks"
-        yield Entry(f"pool-{label}", title, "construction", params, "block", rounds, is_made=True)
+        yield Entry(f"pool-{label}", title, "construction", params, "core", rounds, is_made=True)
     states = (
         ("built", "after construction"),
         ("used", "when each has been used once and is cached"),

@@ -32,7 +32,7 @@ class Creation(Workload):
 
 
 class Construction(Workload):
-    """Building cores, the last one deleted beside the clock. One operation is one block of the pool.
+    """Building cores, the last one deleted beside the clock. One operation is one core.
 
     Parameters: `pool` blocks, `requests` (cores of a piece).
     """
@@ -50,4 +50,4 @@ class Construction(Workload):
             self.driver.build(small)
             gc.collect()
             ns += self.timed(lambda: self.driver.build(self._shape))
-        return Piece(ns, each * self._shape.num_blocks, {"cores": each}, {})
+        return Piece(ns, each, {"cores": each}, {})

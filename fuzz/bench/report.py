@@ -1,8 +1,13 @@
 """What was measured, as a table in Markdown, as lines for a terminal, and as JSON."""
 
+import os
 import platform
 import textwrap
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import date
+from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from .measure import Measured, Result, mean_ratio
@@ -54,6 +59,7 @@ def markdown(target: str, against: Sequence[str], measured: Sequence[Measured]) 
     rows = [_row(one) for one in measured if any(result.ratios for result in one.results)]
     parts = [
         "# Speed, side by side",
+        "\n".join(circumstances()),
         wrapped(HOW),
         "\n".join(wrapped(line, "* ") for line in summary_lines(target, against, measured)),
         "\n".join([*head, *rows]),
@@ -66,7 +72,6 @@ def markdown(target: str, against: Sequence[str], measured: Sequence[Measured]) 
             reasons.setdefault(result.lacks, []).append(f"`{result.entry.name}`")
         lines = [wrapped(f"{', '.join(dict.fromkeys(names))}: {why}", "* ") for why, names in reasons.items()]
         parts.append("Left out, since a core does not have it:\n\n" + "\n".join(lines))
-    parts.append(f"Measured with Python {platform.python_version()} on {platform.machine()}.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -80,6 +85,26 @@ def wrapped(text: str, bullet: str = "") -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
+
+
+def circumstances() -> list[str]:
+    """When and on what this is measured, as items of a list."""
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else "unknown"
+    return [
+        f"* {date.today().isoformat()}, {_processor()}, of which one processor is used",
+        f"* Python {platform.python_version()} on {platform.system()}, blockproof {version('blockproof')}",
+        f"* load of the machine at the end: {load} (compare ratios, not times)",
+    ]
+
+
+def _processor() -> str:
+    """The name of the processor, as far as the system tells."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.machine()
 
 
 def _row(measured: Measured) -> str:

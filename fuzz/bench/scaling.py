@@ -6,7 +6,7 @@ from typing import Any
 
 from .entries import ALLOCATE, CYCLE, FREE, LOOKUP, Entry
 from .measure import Bench, Result
-from .report import HOW, amount, wrapped
+from .report import HOW, amount, circumstances, wrapped
 
 K = 1024
 AXES: Mapping[str, tuple[str, tuple[int, ...]]] = {
@@ -57,7 +57,7 @@ def entries(sizes: Mapping[str, Sequence[int]] | None = None) -> Iterator[tuple[
         yield "pool", size, _prompts("lookup, allocation and release of 512 tokens", 512, 8, CYCLE, size)
         yield "pool", size, _decode("decode step, 16 requests", 16, pool=size)
         made = {"pool": size, "requests": 1}
-        yield "pool", size, Entry("construction", "construction", "construction", made, "block")
+        yield "pool", size, Entry("construction", "construction", "construction", made, "core")
     for size in chosen["running"]:
         yield "running", size, _decode("decode step", size, periods=max(1, 128 // size))
     for size in chosen["length"]:
@@ -111,7 +111,7 @@ def measure_scaling(
 
 def markdown(cores: Sequence[str], curves: Sequence[Curve]) -> str:
     """The page: a table for each axis."""
-    parts = ["# How cost grows", wrapped(HOW)]
+    parts = ["# How cost grows", "\n".join(circumstances()), wrapped(HOW)]
     for axis, (words, _) in AXES.items():
         rows = [_row(curve, core) for curve in curves if curve.axis == axis for core in cores if curve.values(core)]
         sizes = sorted({point.size for curve in curves if curve.axis == axis for point in curve.points})

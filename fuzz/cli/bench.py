@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -179,7 +178,6 @@ def _write(path: Path | None, text: str) -> None:
 def _write_json(path: Path | None, document: dict[str, Any]) -> None:
     text = json.dumps(document, indent=2) + "\n"
     if path == Path("-"):
-        with suppress(BrokenPipeError):
-            print(text, end="")
+        print(text, end="")
     else:
         _write(path, text)
