@@ -24,7 +24,7 @@ from ..invariants.small_pools import PoolState, batches, everywhere, real_pool, 
 from ..solver import ProofError
 from ..symbolic import SymbolicBool, SymbolicInt, running, term
 from ..theorem import NegativeControl, UnavailableError
-from .wrong_loops import changed
+from ..wrong_code import changed
 
 PARTS = {
     "size": "blocks of the pool",
