@@ -57,11 +57,10 @@ class Model(Core):
 
     def apply(self, operation: Operation) -> Outcome:
         """Apply one operation. Returns its outcome."""
-        outcome: Outcome
         self.refusal = ""
         try:
             demand(not (error := legal.error_of(self, operation)), error or "")
-            outcome = Done(getattr(self, _METHODS[type(operation)])(operation))
+            outcome: Outcome = Done(getattr(self, _METHODS[type(operation)])(operation))
         except Refusal as refusal:
             self.refusal = str(refusal)
             outcome = Refused()

@@ -7,6 +7,8 @@ block is free if nothing holds it, and the free queue is the free blocks in the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import not_
 from typing import NamedTuple, TypeAlias
 
 from .attention import demand
@@ -93,9 +95,8 @@ class State:
     def queue(self, counts: Sequence[int] = ()) -> list[int]:
         """The free queue, the next block to be reused in front (core.md §2). `counts`: references, if known."""
         counts = counts or self.references()
-        free = [block for block in range(1, self.num_blocks) if not counts[block]]
-        free.sort(key=self._places.__getitem__)
-        return free
+        free = compress(range(1, self.num_blocks), map(not_, counts[1:]))
+        return sorted(free, key=self._places.__getitem__)
 
     def num_free(self) -> int:
         """How many blocks nothing holds."""

@@ -22,13 +22,8 @@ class ModelLooks(Looks):
     def look(self) -> Snapshot:
         """Everything."""
         self.last = self._model.snapshot()
-        self._note_identities()
+        self._identity: dict[int, Key] = self._model.state.identity.copy()
         return self.last
-
-    def _note_identities(self) -> None:
-        identity = self._model.state.identity
-        self._blocks: list[int] = [*identity]  # in the order in which they were registered
-        self._keys: list[Key] = [*identity.values()]
 
     def tables_of(self, request: str) -> Sequence[list[int] | None]:
         """Per group, the request's table."""
@@ -53,8 +48,8 @@ class ModelLooks(Looks):
         """Which block has which identity, and the events."""
         model, labels, earliest, known = self._model, self.last.labels, self.last.earliest, self.last.num_identities
         identity = model.state.identity
-        if [*identity] != self._blocks or [*identity.values()] != self._keys:
-            self._note_identities()
+        if identity != self._identity:
+            self._identity = identity.copy()
             first = model.state.earliest()
             labels, earliest, known = [None] * len(labels), [None] * len(labels), len(first)
             for block in sorted(identity):  # labels are given out in the order of the blocks, then to events

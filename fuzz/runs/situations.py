@@ -5,7 +5,8 @@ They are read off the model from outside: from its operations, its outcomes and 
 
 from collections import Counter
 from functools import partial
-from itertools import takewhile
+from itertools import compress, takewhile
+from operator import ne
 
 from ...model import lookup
 from ...model.core import Model
@@ -107,14 +108,13 @@ class Situations:
         ]
 
     def _see_identities(self, before: Snapshot, after: Snapshot) -> None:
-        for block, (old, new) in enumerate(zip(before.labels, after.labels, strict=True)):
-            if old == new:
-                continue
-            if old is not None:
+        changed = map(ne, before.labels, after.labels)
+        for block in compress(range(len(after.labels)), changed):
+            if before.labels[block] is not None:
                 self.reached["registered block evicted"] += 1
                 self.reached["evicted without ever being hit"] += block not in self._hit_before
                 self._hit_before.discard(block)
-            if new is not None:
+            if after.labels[block] is not None:
                 self.reached["second block under one identity"] += after.earliest[block] != block
                 self.reached["kept for a replay of the prompt"] += self.model.shape.retention_interval == 0
 

@@ -25,7 +25,7 @@ class Change(Flag):
     HOLDERS = auto()
     """Who holds which block: `free`, `num_free`, `usage`, `ref_cnt`."""
     IDENTITIES = auto()
-    """`labels`, `earliest`, `num_identities`, `events`."""
+    """`labels`, `num_identities`, `events`; `earliest` where a label has changed."""
     NEW_BLOCK_IDS = auto()
     STATS = auto()
 

@@ -45,7 +45,7 @@ class Observer(Looks):
         self._label = _Numbers()
         self._keys: list[Any] = []  # of each block: few operations change any
         self._labels: list[int | None] = []  # of these keys
-        self._registered: list[int] = []  # the blocks that have one
+        self._earliest: list[int | None] = []  # the block that a lookup of each yields
         self._seen_events: list[object] = []
         self._event_values: list[Value] = []
         self._read_in_bulk()
@@ -73,7 +73,9 @@ class Observer(Looks):
             for manager in self._managers
         ]
         registered = [dict(manager.num_cached_block) for manager in self._managers]
-        now = (*self.holders(), tables, registered, *self.identities(), self.new_block_ids(), self.stats())
+        self._note(self._block_keys())
+        known = self._labels, self._earliest, len(self._pool.cached_block_hash_to_block), self._pending_events()
+        now = (*self.holders(), tables, registered, *known, self.new_block_ids(), self.stats())
         shown = Snapshot(*now)
         self.last = shown._replace(**self._hidden) if self._hidden else shown
         return self.last
@@ -104,17 +106,17 @@ class Observer(Looks):
         """Which block has which identity, and the events."""
         keys = self._block_keys()
         if keys != self._keys:
-            label = self._label
-            self._keys, self._labels = keys, [None if key is None else label[key] for key in keys]
-            self._registered = [block for block, key in enumerate(keys) if key is not None]
-        known = self._pool.cached_block_hash_to_block
-        earliest: list[int | None] = [None] * len(keys)
-        for block in self._registered:
-            key = keys[block]
-            found = known.find(*key) if self._splits else known.get_one_block(key)
-            if found is not None:
-                earliest[block] = found.block_id
-        return Identities(self._labels, earliest, len(known), self._pending_events())
+            self._note(keys)
+        known = len(self._pool.cached_block_hash_to_block)
+        return Identities(self._labels, self._earliest, known, self._pending_events())
+
+    def _note(self, keys: list[Any]) -> None:
+        """The blocks have these identities now."""
+        label, index = self._label, self._pool.cached_block_hash_to_block
+        find = (lambda key: index.find(*key)) if self._splits else index.get_one_block
+        found = [None if key is None else find(key) for key in keys]
+        self._keys, self._labels = keys, [None if key is None else label[key] for key in keys]
+        self._earliest = [None if block is None else block.block_id for block in found]
 
     def new_block_ids(self) -> list[list[int]]:
         """Per group, those not drained yet."""
