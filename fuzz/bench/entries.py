@@ -99,7 +99,7 @@ def _cycles() -> Iterable[Entry]:
     yield _prompts("hit-8k-sliding", f"{hit}, full + sliding", 8 * K, 16, CYCLE, shared=mostly, groups=SLIDING)
     whole = "128k tokens, all but 16 hit"
     yield _prompts("hit-128k", f"lookup, allocation and release of {whole}", all_of_it + 16, 2, CYCLE, shared=all_of_it)
-    yield _prompts("lookup-128k", f"lookup of {whole}", all_of_it + 16, 3, [LOOKUP], shared=all_of_it)
+    yield _prompts("lookup-128k", f"lookup of {whole}", all_of_it + 16, 6, [LOOKUP], shared=all_of_it)
     yield _prompts("free-8k", "release of 8k tokens", 8 * K, 32, [FREE])
     yield _prompts("free-128k", "release of 128k tokens", 128 * K, 3, [FREE])
 

@@ -10,8 +10,9 @@ from .measure import Bench, Result
 
 TOLERATED = 0.10
 """How much worse a ratio may be than the one that is kept."""
-MORE_ROUNDS = 3
-"""So many times the rounds before a ratio counts as worse."""
+PREPARATIONS = 3
+"""How often each workload is prepared anew, and measured, for a figure that is kept, and before a ratio counts as
+worse."""
 Figures = dict[str, dict[str, float | None]]
 """For each pair of cores, the ratio of each workload; None where one of the two lacks it."""
 
@@ -67,10 +68,10 @@ def require_kept(figures: Figures, path: Path, target: str, against: Sequence[st
 
 
 def keep(path: Path, results: Sequence[Result]) -> None:
-    """Write these ratios into a file; what it holds of other pairs and workloads stays."""
+    """Write the least median of each result into a file; what it holds of other pairs and workloads stays."""
     figures = read_figures(path) if path.exists() else {}
     for result in results:
-        ratio = round(result.ratio, 3) if result.ratios else None
+        ratio = round(result.least, 3) if result.ratios else None
         figures.setdefault(pair_of(result.target, result.against), {})[result.entry.name] = ratio
     path.parent.mkdir(parents=True, exist_ok=True)
     ordered = {pair: dict(sorted(ratios.items())) for pair, ratios in sorted(figures.items())}
@@ -94,10 +95,10 @@ def confirmed(
     rounds: int,
     say: Callable[[str], None],
 ) -> list[Worse]:
-    """Those that are still worse when they are measured again, with more rounds: chance does not come twice."""
+    """Those that are still worse when they are measured again, and longer: chance does not come twice."""
     suspects: Mapping[str, Entry] = {one.result.entry.name: one.result.entry for one in worse(results, figures)}
     found = []
     for name, entry in suspects.items():
-        say(f"{name} is worse than the figures kept; measuring it again with {MORE_ROUNDS * rounds} rounds")
-        found += worse(bench.measure(entry, MORE_ROUNDS * rounds).results, figures)
+        say(f"{name} is worse than the figures kept; measuring it {PREPARATIONS} times more")
+        found += worse(bench.measure(entry, rounds, PREPARATIONS).results, figures)
     return found

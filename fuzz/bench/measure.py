@@ -5,7 +5,7 @@ A time is not compared with a time of another run; only ratios of pieces that ra
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import geometric_mean, median, quantiles
 
 from ..adapters import family_of, references
@@ -33,6 +33,8 @@ class Result:
     """What the other core takes, divided by what the target takes, for each round; in ascending order."""
     lacks: str = ""
     """Why there are none: what one of the two does not have."""
+    least: float = 0.0
+    """The least median of a preparation."""
 
     @property
     def is_time(self) -> bool:
@@ -84,10 +86,21 @@ class Bench:
         for side in self._sides:
             side.close()
 
-    def measure(self, entry: Entry, rounds: int = ROUNDS) -> Measured:
-        """Time one workload. BenchError if a core fails, or did other work than the target."""
-        if entry.kind == "memory":
-            return Measured(tuple(self._memory(entry)), {})
+    def measure(self, entry: Entry, rounds: int = ROUNDS, preparations: int = 1) -> Measured:
+        """Time one workload. BenchError if a core fails, or did other work than the target.
+
+        So many `preparations`, each with all rounds: where memory comes to lie when a core is built can move a ratio
+        by a fifth, however many rounds follow.
+        """
+        try:
+            if entry.kind == "memory":
+                return Measured(tuple(self._memory(entry)), {})
+            return _pooled([self._once(entry, rounds) for _ in range(preparations)])
+        except (BenchError, LacksError) as error:  # what it lacks it says when it is prepared
+            raise BenchError(f"{entry.name}: {error}") from None
+
+    def _once(self, entry: Entry, rounds: int) -> Measured:
+        """After one preparation."""
         ready, lacks = self._prepare(entry)
         target = self._sides[0]
         if target not in ready:
@@ -114,7 +127,7 @@ class Bench:
                     break
         for side, found in digests.items():
             if found != digests[self._sides[0]]:
-                raise BenchError(f"{entry.name}: {side.name} has other hashes than {self._sides[0].name}")
+                raise BenchError(f"{side.name} has other hashes than {self._sides[0].name}")
         return list(digests), lacks
 
     def _take_turns(self, entry: Entry, sides: Sequence[Side], rounds: int) -> dict[Side, list[Piece]]:
@@ -124,12 +137,9 @@ class Bench:
         for number in range(rounds + 1):
             first = number % len(sides)
             for side in (*sides[first:], *sides[:first]):
-                try:
-                    pieces[side].append(side.piece())
-                except BenchError as error:
-                    raise BenchError(f"{entry.name}: {error}") from None
+                pieces[side].append(side.piece())
             for side in sides[1:]:
-                _require_same(entry, sides[0], pieces[sides[0]][-1], side, pieces[side][-1])
+                _require_same(sides[0], pieces[sides[0]][-1], side, pieces[side][-1])
         return {side: done[1:] for side, done in pieces.items()}
 
     def _memory(self, entry: Entry) -> Iterator[Result]:
@@ -145,7 +155,7 @@ class Bench:
         for other in self._sides[1:]:
             if target in found and other in found:
                 ratio = found[other] / found[target]
-                yield Result(entry, target.name, other.name, found[target], found[other], (ratio,))
+                yield Result(entry, target.name, other.name, found[target], found[other], (ratio,), least=ratio)
             else:
                 yield self._left_out(entry, other, lacks.get(target) or lacks[other])
 
@@ -164,10 +174,29 @@ class Bench:
 def _compared(entry: Entry, target: tuple[Side, list[Piece]], other: tuple[Side, list[Piece]]) -> Result:
     ours, theirs = ([max(piece.ns, 1) / piece.operations for piece in pieces] for _, pieces in (target, other))
     ratios = tuple(sorted(slow / fast for fast, slow in zip(ours, theirs, strict=True)))
-    return Result(entry, target[0].name, other[0].name, median(ours), median(theirs), ratios)
+    return Result(entry, target[0].name, other[0].name, median(ours), median(theirs), ratios, least=median(ratios))
 
 
-def _require_same(entry: Entry, target: Side, ours: Piece, other: Side, theirs: Piece) -> None:
+def _pooled(tries: Sequence[Measured]) -> Measured:
+    """All ratios of these tries together; of the times the median."""
+    results = []
+    for same in zip(*(one.results for one in tries), strict=True):
+        told = [result for result in same if result.ratios]
+        results.append(
+            replace(
+                same[0],
+                target_ns=median(result.target_ns for result in told),
+                against_ns=median(result.against_ns for result in told),
+                ratios=tuple(sorted(ratio for result in told for ratio in result.ratios)),
+                least=min(result.least for result in told),
+            )
+            if told
+            else same[0]
+        )
+    return Measured(tuple(results), tries[0].summaries)
+
+
+def _require_same(target: Side, ours: Piece, other: Side, theirs: Piece) -> None:
     """BenchError unless both did the same work: notes count too where both agree in everything."""
     exact = other.name in references() or family_of(other.name) is None
     same = [(ours.facts, theirs.facts)] + ([(ours.notes, theirs.notes)] if exact else [])
@@ -175,7 +204,7 @@ def _require_same(entry: Entry, target: Side, ours: Piece, other: Side, theirs: 
         for name, count in mine.items():
             if others.get(name) != count:
                 raise BenchError(
-                    f"{entry.name}: {target.name} and {other.name} did different work, so their times cannot be "
+                    f"{target.name} and {other.name} did different work, so their times cannot be "
                     f"compared: {name} {count} and {others.get(name)}; find out why with blockproof diff"
                 )
 
@@ -196,12 +225,12 @@ def opened(target: str, against: Sequence[str]) -> Iterator[Bench]:
 
 
 def measure_all(
-    bench: Bench, entries: Sequence[Entry], rounds: int, say: Callable[[str], None] = lambda line: None
+    bench: Bench, entries: Sequence[Entry], rounds: int, preparations: int, say: Callable[[str], None]
 ) -> list[Measured]:
     """All of these workloads, one after the other; `say` is told of each."""
     done = []
     for entry in entries:
-        done.append(bench.measure(entry, rounds))
+        done.append(bench.measure(entry, rounds, preparations))
         said = [f"{one.against} {one.ratio:.2f}" if one.ratios else f"{one.against} -" for one in done[-1].results]
         say(f"{entry.name}: {', '.join(said)}")
     return done

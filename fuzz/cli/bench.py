@@ -36,7 +36,9 @@ def bench(
     write: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the page as Markdown.")] = None,
     plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Write plots as SVG (extra bench).")] = None,
     check: Annotated[Path | None, typer.Option(metavar="FILE", help="Fail if a ratio is worse than kept.")] = None,
-    keep: Annotated[Path | None, typer.Option(metavar="FILE", help="Keep the ratios in this file.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Keep the ratios in this file, measured 3 times.")
+    ] = None,
 ) -> None:
     """Time cores on the same workloads, in turns on one processor, and tell the ratio of each pair.
 
@@ -84,14 +86,14 @@ def _time(
 ) -> int:
     """Time these workloads, and write what is asked for. The exit code."""
     from ..bench import report
-    from ..bench.figures import confirmed, keep
+    from ..bench.figures import PREPARATIONS, confirmed, keep
     from ..bench.measure import ROUNDS, measure_all
     from ..bench.plots import plot_ratios
 
     count = rounds or ROUNDS
-    measured = measure_all(bench, chosen, count, say)
-    results = report.results_of(measured)
     (figures, to_keep), (as_json, write, plots) = kept, outputs
+    measured = measure_all(bench, chosen, count, 1 if to_keep is None else PREPARATIONS, say)
+    results = report.results_of(measured)
     found = [] if figures is None else confirmed(bench, results, figures, count, say)
     page = report.markdown(bench.target, bench.against, measured)
     _write(write, page)

@@ -34,7 +34,8 @@ def bench(*options):
 
 
 def result(name, *ratios, kind="decode", lacks=""):
-    return Result(Entry(name, name, kind, {}), "mine", "theirs", 100.0, 250.0, tuple(sorted(ratios)), lacks)
+    least = min(ratios, default=0.0)
+    return Result(Entry(name, name, kind, {}), "mine", "theirs", 100.0, 250.0, tuple(sorted(ratios)), lacks, least)
 
 
 # Measuring.
@@ -144,7 +145,7 @@ def test_a_slower_core_fails_the_check_and_the_same_one_passes(tmp_path, monkeyp
     monkeypatch.setenv("PACED", "130")
     assert bench(*pair, "--check", kept) == 1
     said = capsys.readouterr().err
-    assert "decode-64 is worse than the figures kept; measuring it again with 9 rounds" in said
+    assert "decode-64 is worse than the figures kept; measuring it 3 times more" in said
     assert f"decode-64: {REFERENCE} takes 0.77 times as long as {PACED}, kept is 1.00: 23% worse" in said
 
 
@@ -155,8 +156,8 @@ def test_what_is_worse_by_chance_is_measured_again():
         def __init__(self):
             super().__init__("impl", [])
 
-        def measure(self, entry, rounds=0):
-            assert rounds == 30
+        def measure(self, entry, rounds=0, preparations=1):
+            assert (rounds, preparations) == (10, figures.PREPARATIONS)
             return Measured((result(entry.name, 2.0),), {})
 
     kept = {"mine | theirs": {"decode": 2.0}}
@@ -188,6 +189,7 @@ def test_figures_that_are_not_there_are_wrong_usage(text, told, tmp_path, capsys
 def test_keeping_leaves_other_figures(tmp_path):
     path = tmp_path / "folder" / "kept.json"
     figures.keep(path, [result("a", 2.0, 4.0), result("b", lacks="why")])
+    assert figures.read_figures(path) == {"mine | theirs": {"a": 2.0, "b": None}}  # the least that was measured
     figures.keep(path, [result("a", 5.0)])
     assert figures.read_figures(path) == {"mine | theirs": {"a": 5.0, "b": None}}
 
