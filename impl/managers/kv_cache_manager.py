@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..hashing.extra_keys import CacheableRequest
-from ..pool.block import KVCacheBlock
+from ..pool.block import KVCacheBlock, ids_of
 from ..pool.events import BlockStored, KVCacheEvent
 from ..pool.metrics import KVCacheMetricsCollector
 from ..specs.interface import KVCacheConfig, get_kv_cache_spec_kind, get_kv_cache_spec_sliding_window
@@ -31,7 +31,7 @@ class KVCacheBlocks:
         """The ids per group. With `allow_none`, None if every group is empty."""
         if allow_none and not any(self.blocks):
             return None
-        return tuple([block.block_id for block in group] for group in self.blocks)
+        return tuple([ids_of(group) for group in self.blocks])
 
     def get_unhashed_block_ids(self) -> list[int]:
         """Ids of the blocks without identity. AssertionError unless there is one group."""
@@ -274,7 +274,7 @@ class KVCacheManager:
 
     def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
         """The tables of a request as ids."""
-        return tuple([block.block_id for block in table] for table in self.coordinator.get_blocks(request_id))
+        return tuple([ids_of(table) for table in self.coordinator.get_blocks(request_id)])
 
     def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
         """Register what has arrived from outside; nothing with caching off."""

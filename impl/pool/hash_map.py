@@ -83,17 +83,12 @@ class BlockHashToBlockMap:
 
     def _add_all(self, group: int, contents: Sequence[BlockHash], blocks: list[KVCacheBlock]) -> bool:
         """Add blocks under their hashes. True if none of the hashes was known before."""
-        registered = self.groups[group]
-        known = len(registered)
-        if registered.keys().isdisjoint(contents):
-            registered.update(zip(contents, blocks, strict=True))
-            if len(registered) == known + len(blocks):
-                return True
-            for content in contents:  # one of them comes twice
-                registered.pop(content, None)
+        registered, new = self.groups[group], True
         for content, block in zip(contents, blocks, strict=True):
-            self.add(group, content, block)
-        return False
+            if registered.setdefault(content, block) is not block:
+                self.add(group, content, block)
+                new = False
+        return new
 
     def prefix(self, group: int, hashes: BlockHashList, most: int) -> list[KVCacheBlock]:
         """The blocks registered in the group under the first hashes, up to one that is not, `most` of them at most.
