@@ -19,7 +19,7 @@ cdef class BlockHashToBlockMap:
     cpdef _bind(self, group, hashes, list found, Py_ssize_t most)
     @cython.locals(registered=dict)
     cpdef remove(self, group, content, block_id)
-    @cython.locals(run=Run)
+    @cython.locals(run=Run, registered=dict)
     cpdef bint forget(self, KVCacheBlock block)
 
 

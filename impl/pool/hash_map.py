@@ -157,7 +157,12 @@ class BlockHashToBlockMap:
     def forget(self, block: KVCacheBlock) -> bool:
         """Take the identity from a block; False, with nothing changed, if it is not registered under it."""
         content, run = block.content, block.run
-        if content is None or run is None or self.remove(run.group, content, block.block_id) is None:
+        if content is None or run is None:
+            return False
+        registered = self.groups[run.group]
+        if registered.get(content) is block:  # nearly always: no call for it
+            del registered[content]
+        elif self.remove(run.group, content, block.block_id) is None:
             return False
         if run.whole:
             if run.blocks[-1] is block:  # eviction begins at the end
