@@ -9,6 +9,7 @@ import numpy
 
 from ... import impl
 from ...impl import Request
+from ...impl.pool import block_pool, free_queue, hash_map
 from ...impl.pool.hash_map import BlockHashToBlockMap
 from ...model import ops
 from ...model.ops import Group, Kind, Operation, Shape
@@ -24,6 +25,13 @@ _SPECS: Mapping[Kind, Callable[[Group], tuple[Any, dict[str, object]]]] = {
 }
 KINDS: tuple[Kind, ...] = (*_SPECS, "mamba")
 """Attention types that can be explored."""
+LIMITS: Sequence[tuple[Any, str, int]] = (
+    (block_pool, "_BULK", 2),
+    (free_queue, "_SMALL", 2),
+    (free_queue, "_MANY", 1),
+    (hash_map, "_WORTH_A_RUN", 2),
+)
+"""Numbers of blocks from which on our core does something in bulk, and so low that small scopes come to it."""
 Answer = tuple[Any, ...]
 """An outcome as plain data: ("done", value), ("refused",) or ("failed", name of the built-in exception)."""
 REFUSED: Answer = ("refused",)
@@ -72,10 +80,16 @@ class CoreSide:
 
     def step(self, op: Operation) -> Answer:
         """Carry an operation out. Whatever the core raises is an answer, too."""
+        usual = [getattr(module, name) for module, name, _ in LIMITS]
+        for module, name, low in LIMITS:
+            setattr(module, name, low)
         try:
             value = self._handlers[type(op)](op)
         except Exception as error:
             return ("failed", ops.error_kind(error))
+        finally:
+            for (module, name, _), limit in zip(LIMITS, usual, strict=True):
+                setattr(module, name, limit)
         return REFUSED if value is REFUSED else ("done", value)
 
     def _submit(self, op: ops.Submit) -> int:
@@ -160,8 +174,8 @@ class CoreSide:
         live.hit = self.manager.create_kv_cache_blocks(tuple([[own[block] for block in row] for row in rows]))
 
     def set_contents(self, look: Look) -> None:
-        """Which block is registered as what, in runs as long as can be: what an earlier block has been registered as
-        goes on in the run of the block before it, as if one request had registered both."""
+        """Which block is registered as what, in runs as long as can be: the earliest block of a content goes on in the
+        run of the block before it, as if one request had registered both. In every third state none is in a run."""
         names: Sequence[Any] = self.contents.core_names
         places, blocks = self.contents.places, self.pool.blocks
         index = self.pool.cached_block_hash_to_block = BlockHashToBlockMap()
@@ -174,7 +188,7 @@ class CoreSide:
         for code in sorted(first):
             (group, content), (place, before) = names[code], places[code]
             behind = (place, blocks[first[before]] if before in first else None)
-            index.register(group, [content], [blocks[first[code]]], behind)
+            index.register(group, [content], [blocks[first[code]]], behind if len(first) % 3 else None)
         for code, duplicates in look.duplicates.items():
             for number in duplicates[1:]:
                 group, content = names[code]
