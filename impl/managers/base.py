@@ -36,6 +36,12 @@ class SingleTypeKVCacheManager(Overridable, ABC):
 
     sized_by_encoder = False
     """Whether a table has room for the encoder's tokens, not for those of the request."""
+    extra_blocks = 0
+    """How many blocks a table has beside those that its tokens fill."""
+    counts_by_tokens = True
+    """Whether a table never has more blocks than its tokens fill, and no hit is refused."""
+    moves_blocks = False
+    """Whether a table is more than added to and nulled."""
     drafts_read_behind = True
     """Whether drafts may need the block behind a hit; a running state is no such block."""
     spreads_over_ranks = False
@@ -65,6 +71,7 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         self._collects_new_block_ids = type(self.kv_cache_spec) in _SPECS_WITH_NEW_BLOCK_IDS
         self._max_admission_blocks_per_request = max_admission_blocks_per_request
         self._null_block = self.block_pool.null_block
+        self._registers_all = self._registers_every_block()
 
     def expect_hits(self, alignment: int, use_eagle: bool, tokens_behind: int) -> None:
         """Say what hits will look like: multiples of `alignment` tokens, with or without need of the block behind.
@@ -72,6 +79,12 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         `tokens_behind` of the prompt must be left behind a hit of a replay, on account of any group.
         """
         self.alignment, self.use_eagle, self.tokens_behind = alignment, use_eagle, tokens_behind
+        self._registers_all = self._registers_every_block()
+
+    def _registers_every_block(self) -> bool:
+        """Whether, without a retention interval, a hit can use every block: then nothing is to be asked of any."""
+        mask = self.read_at_next_boundary(self.kv_cache_spec, range(1), self.block_size, self.alignment)
+        return self.is_ours and mask is None
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """How many leading tokens no query at position `num_computed_tokens` or later attends to."""
@@ -205,7 +218,9 @@ class SingleTypeKVCacheManager(Overridable, ABC):
             full,
             self.block_size,
             self.kv_cache_group_id,
-            self.reachable_block_mask(
+            None
+            if self._registers_all and retention_interval is None
+            else self.reachable_block_mask(
                 registered,
                 full,
                 self.alignment,
@@ -284,7 +299,10 @@ class SingleTypeKVCacheManager(Overridable, ABC):
     def free(self, request_id: str) -> None:
         """Give back all blocks of a request, the end of its table first. Nothing happens for an unknown one."""
         self.num_cached_block.pop(request_id, None)
-        self.block_pool.release(self.req_to_blocks.pop(request_id, [])[::-1])
+        blocks = self.req_to_blocks.pop(request_id, [])[::-1]
+        if self.may_skip:
+            blocks = [block for block in blocks if block is not self._null_block]
+        self.block_pool.release(blocks)
 
     @abstractmethod
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
@@ -418,11 +436,11 @@ class SingleTypeKVCacheManager(Overridable, ABC):
     @classmethod
     def _get_num_evictable_blocks(cls, blocks: Sequence[KVCacheBlock]) -> int:
         """How many of these blocks are eviction candidates: touching them takes them out of the free queue."""
-        states = set(map(_STATE, blocks))
-        if len(states) == 1:
-            (state,) = states
-            return 0 if isinstance(state, int) and state else len(blocks)
-        return sum([not isinstance(state, int) or not state for state in map(_STATE, blocks)])
+        kinds = set(map(_STATE, blocks))
+        held = [kind for kind in kinds if isinstance(kind, int) and kind]
+        if not held or len(held) == len(kinds):
+            return 0 if held else len(blocks)
+        return len([state for state in map(_STATE, blocks) if not state or state.__class__ is not int])
 
     def _num_skipped_blocks(self, num_computed_tokens: int) -> int:
         return max(0, self.get_num_skipped_tokens(num_computed_tokens)) // self.block_size

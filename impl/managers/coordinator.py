@@ -83,6 +83,11 @@ class KVCacheCoordinator(ABC):
             f"of the groups' block sizes {block_sizes}"
         )
         _validate_retention_interval(retention_interval, scheduler_block_size, kv_cache_config)
+        self._growing_managers = [manager for manager in self.single_type_managers if not manager.sized_by_encoder]
+        self._counts_by_tokens = all(
+            manager.is_ours and manager.counts_by_tokens for manager in self.single_type_managers
+        )
+        self._moves_blocks = any(manager.moves_blocks for manager in self.single_type_managers)
         self._knows_horizons = all(manager.is_ours for manager in self.single_type_managers)
         self.horizons: dict[str, int] = {}
         """For a running request the number of tokens up to which a step that ends there changes nothing: no group takes
@@ -90,19 +95,54 @@ class KVCacheCoordinator(ABC):
         self.spans: dict[str, range] = {}
         """The same where a step must also end behind some token, as with states that move."""
 
+    def most_blocks_to_allocate(self, num_tokens: int, new_computed_blocks: Sequence[Sequence[KVCacheBlock]]) -> int:
+        """At least as many as `get_num_blocks_to_allocate` says, whatever the tables are; looks at no block."""
+        if not self._counts_by_tokens:
+            return maxsize
+        return sum([-(-num_tokens // manager.block_size) for manager in self.single_type_managers]) + sum(
+            map(len, new_computed_blocks)
+        )
+
+    def advance(self, request: CacheableRequest, slots: int, settled: int, cached: int) -> HitBlocks | None:
+        """What `allocate_slots` does for a running request that has a horizon: the added blocks, or None for no room.
+
+        `slots` tokens need a slot, `settled` cannot be taken back, and the blocks of `cached` tokens are registered.
+        """
+        request_id, managers, demand = request.request_id, self.single_type_managers, 0
+        for manager in self._skipping_managers:
+            manager.remove_skipped_blocks(request_id, settled)
+        for manager in self._growing_managers:
+            missing = -(-slots // manager.block_size) + manager.extra_blocks - len(manager.req_to_blocks[request_id])
+            if missing > 0:
+                demand += missing
+        if demand > self.block_pool.free_block_queue.num_free_blocks:
+            return None
+        new: HitBlocks = ()
+        if demand:
+            new = tuple(
+                [[] if one.sized_by_encoder else one.allocate_new_blocks(request_id, slots, slots) for one in managers]
+            )
+        if cached >= self.registers_next(request_id):
+            self.cache_blocks(request, cached)
+        self.note_horizon(request_id, settled)
+        return new
+
+    def registers_next(self, request_id: str) -> int:
+        """The fewest tokens with which some group has a block to register that is not registered yet."""
+        return min([self.registers_at(manager, request_id) for manager in self.single_type_managers])
+
     def note_horizon(self, request_id: str, num_settled_tokens: int) -> None:
         """Find the horizon of a request that has just been given what it needs."""
         if not self._knows_horizons:
             return
         first, end = 1, self.max_model_len + 1
-        for manager in self.single_type_managers:
-            if not manager.sized_by_encoder:
-                quiet = manager.quiet_tokens(request_id, num_settled_tokens)
-                first, end = max(first, quiet.start), min(end, quiet.stop, self.registers_at(manager, request_id))
-        if first == 1:
-            self.horizons[request_id] = end - 1
-        else:
+        for manager in self._growing_managers:
+            quiet = manager.quiet_tokens(request_id, num_settled_tokens)
+            first, end = max(first, quiet.start), min(end, quiet.stop, self.registers_at(manager, request_id))
+        if self._moves_blocks:
             self.spans[request_id] = range(first, end)
+        else:
+            self.horizons[request_id] = end - 1
 
     def registers_at(self, manager: SingleTypeKVCacheManager, request_id: str) -> int:
         """The fewest tokens with which this group has a block to register that is not registered yet."""

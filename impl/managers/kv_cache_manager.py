@@ -162,6 +162,8 @@ class KVCacheManager:
             tokens = request.num_computed_tokens + num_new_tokens
             if tokens + num_lookahead_tokens <= self._horizons.get(request.request_id, 0):
                 return self.empty_kv_cache_blocks
+            if request.request_id in self._horizons and tokens <= self.max_model_len:
+                return self._advance(request, tokens, num_lookahead_tokens, delay_cache_blocks)
             if self._spans:
                 span = self._spans.get(request.request_id, _NEVER)
                 if span.start <= tokens and tokens + num_lookahead_tokens < span.stop:
@@ -209,11 +211,13 @@ class KVCacheManager:
         slots = min(main_tokens + num_lookahead_tokens, max_model_len)
         # Even a refused request gives back what it no longer needs, so that others can use it.
         coordinator.remove_skipped_blocks(request_id, settled)
-        needed = coordinator.get_num_blocks_to_allocate(
-            request_id, slots, hit, num_encoder_tokens, total_computed, main_tokens, False, settled
-        )
-        if needed > pool.get_num_free_blocks() - reserved_blocks:
-            return None
+        room = pool.get_num_free_blocks() - reserved_blocks
+        if coordinator.most_blocks_to_allocate(slots, hit) > room:
+            needed = coordinator.get_num_blocks_to_allocate(
+                request_id, slots, hit, num_encoder_tokens, total_computed, main_tokens, False, settled
+            )
+            if needed > room:
+                return None
         if any(hit) or num_external_computed_tokens:
             coordinator.allocate_new_computed_blocks(
                 request_id, hit, local_tokens, num_external_computed_tokens, settled
@@ -224,6 +228,19 @@ class KVCacheManager:
             coordinator.cache_blocks(request, min(main_tokens, num_tokens))
         coordinator.note_horizon(request_id, settled)
         return self.create_kv_cache_blocks(new_blocks)
+
+    def _advance(
+        self, request: CacheableRequest, tokens: int, num_lookahead_tokens: int, delay_cache_blocks: bool
+    ) -> KVCacheBlocks | None:
+        """`allocate_slots` for a running request whose step ends behind its horizon, and that asks for nothing else."""
+        num_tokens = request.num_tokens
+        settled = min(request.num_computed_tokens - getattr(request, "num_in_flight_tokens", 0), num_tokens - 1)
+        slots = min(tokens + num_lookahead_tokens, self.max_model_len)
+        cached = min(tokens, num_tokens) if self.enable_caching and not delay_cache_blocks else 0
+        new_blocks = self.coordinator.advance(request, slots, settled, cached)
+        if new_blocks is None:
+            return None
+        return KVCacheBlocks(new_blocks) if new_blocks else self.empty_kv_cache_blocks
 
     def free(self, request: CacheableRequest) -> None:
         """Take back all blocks of a request; the end of its tables will be reused first."""

@@ -23,12 +23,14 @@ class MambaManager(SingleTypeKVCacheManager):
     """
 
     search_type = TailSearch
+    counts_by_tokens = False
     drafts_read_behind = False  # a state is all or nothing: drafts have blocks of their own
 
     def __init__(self, kv_cache_spec: MambaSpec, block_pool: BlockPool, *args: Any, **kwargs: Any) -> None:
         super().__init__(kv_cache_spec, block_pool, *args, **kwargs)
         self.mamba_cache_mode = kv_cache_spec.mamba_cache_mode
-        self.num_speculative_blocks = kv_cache_spec.num_speculative_blocks
+        self.num_speculative_blocks = self.extra_blocks = kv_cache_spec.num_speculative_blocks
+        self.moves_blocks = self.mamba_cache_mode == "align"
         self.cached_blocks_this_step: set[BlockHash] = set()
         """States registered in this very step: they are not written yet."""
         self.num_leading_nulls: dict[str, int] = {}

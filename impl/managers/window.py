@@ -1,5 +1,6 @@
 """Managers of types whose queries see only the recent past: sliding window and chunks (core.md §§7, 8)."""
 
+from bisect import bisect
 from typing import Any
 
 from ..specs.base import cdiv
@@ -38,7 +39,9 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
     def free(self, request_id: str) -> None:
         """Give back all blocks, each part the table's end first: those without identity to the front of the queue."""
         self.num_cached_block.pop(request_id, None)
-        self._give_back(self.req_to_blocks.pop(request_id, [])[::-1])
+        table, null = self.req_to_blocks.pop(request_id, []), self._null_block
+        nulls = bisect(table, False, key=lambda block: block is not null)
+        self._give_back(table[nulls:][::-1])
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """Always 0: the prefix leaves the window."""

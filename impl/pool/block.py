@@ -112,3 +112,9 @@ class KVCacheBlock:
     def __repr__(self) -> str:
         null = ", null" if self.is_null else ""
         return f"KVCacheBlock(block_id={self.block_id}, ref_cnt={self.ref_cnt}, block_hash={self.block_hash!r}{null})"
+
+
+class Hit(list[KVCacheBlock]):
+    """Blocks that one lookup has found: none of them is null or stands here twice, and all are of one pool."""
+
+    __slots__ = ()

@@ -15,9 +15,9 @@ from ..hashing.block_hashing import (
 )
 from ..hashing.extra_keys import CacheableRequest, extra_keys_of_blocks
 from ..hashing.reference_keys import reference_keys_of_blocks
-from .block import KVCacheBlock
+from .block import Hit, KVCacheBlock
 from .events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
-from .free_queue import Batch, FreeKVCacheBlockQueue
+from .free_queue import FreeKVCacheBlockQueue
 from .hash_map import BlockHashToBlockMap
 from .metrics import KVCacheMetricsCollector
 
@@ -111,10 +111,11 @@ class BlockPool:
         if mask is not None:
             chosen, contents = list(compress(chosen, mask)), list(compress(contents, mask))
         for block in chosen:
-            assert block.content is None, (
-                f"block {block.block_id} of request {request.request_id} in group {group_id} already carries an "
-                "identity: register only new blocks"
-            )
+            if block.content is not None:
+                raise AssertionError(
+                    f"block {block.block_id} of request {request.request_id} in group {group_id} already carries an "
+                    "identity: register only new blocks"
+                )
         row = None if mask is not None else (first, blocks[first - 1] if first else None)
         self.cached_block_hash_to_block.register(group_id, contents, chosen, row)
         if self.enable_kv_cache_events:
@@ -134,8 +135,10 @@ class BlockPool:
         blocks = self.free_block_queue.take(num_blocks)
         metrics = self.metrics_collector
         if self.enable_caching:
-            for block in blocks:
-                if block.content is not None or metrics is not None:
+            if metrics is None and not self.enable_kv_cache_events:
+                self.cached_block_hash_to_block.forget_all(blocks)
+            else:
+                for block in blocks:
                     self._forget_identity(block)
         for block in blocks:
             block.state = 1
@@ -150,7 +153,7 @@ class BlockPool:
         ValueError, before anything changes, if a block is not of this pool.
         """
         metrics = self.metrics_collector
-        if len(blocks) >= _BULK and metrics is None and self._touch_batch(blocks):
+        if len(blocks) >= _BULK and metrics is None and self._touch_many(blocks):
             return
         own = self._made
         for block in blocks:
@@ -180,13 +183,11 @@ class BlockPool:
         self._give_back(list(ordered_blocks), prepend)
 
     def release(self, blocks: list[KVCacheBlock], prepend: bool = False) -> None:
-        """As `free_blocks`, for the blocks of a table, none of which stands in it twice.
+        """As `free_blocks`, for the blocks of a table, nulls left out, none of which stands in it twice.
 
         Such blocks are held, so that nothing needs to be asked of each, unless somebody else has given back blocks, who
         may have given back one of these.
         """
-        if self.null_block in blocks:
-            blocks = [block for block in blocks if block is not self.null_block]
         if (self._num_shared or not self._trusting) and any(state != 1 for state in set(map(_STATE, blocks))):
             self._give_back(blocks, prepend)
         elif prepend:
@@ -273,17 +274,36 @@ class BlockPool:
         self._made += blocks
         return blocks
 
-    def _touch_batch(self, blocks: Sequence[KVCacheBlock]) -> bool:
-        """Hold blocks that have become free together; False, with nothing changed, if they have not."""
-        states = set(map(_STATE, blocks))
-        if len(states) > 1 or len(set(blocks)) < len(blocks):
+    def _touch_many(self, blocks: Sequence[KVCacheBlock]) -> bool:
+        """`touch`, looking at all blocks together. False, with nothing changed, where each is to be looked at."""
+        states = list(map(_STATE, blocks))
+        kinds, queue, own = set(states), self.free_block_queue, self._made
+        if len(kinds) > _BULK or (not isinstance(blocks, Hit) and len(set(blocks)) < len(blocks)):
             return False
-        (batch,) = states
-        if not isinstance(batch, Batch) or batch.queue is not self.free_block_queue:
-            return False
-        for block in blocks:
-            block.state = 1
-        self.free_block_queue.lose(batch, len(blocks))
+        held = False
+        for kind in kinds:
+            if isinstance(kind, int):
+                held = True
+                if kind <= 0:
+                    return False
+            elif kind.queue is not queue:
+                return False
+        if not held:
+            for block in blocks:
+                block.state = 1
+        else:
+            for block, state in zip(blocks, states, strict=True):
+                if isinstance(state, int) and own[block.block_id] is not block:
+                    return False
+            for block, state in zip(blocks, states, strict=True):
+                block.state = state + 1 if isinstance(state, int) else 1
+            self._num_shared += states.count(1)
+        rest = len(states)
+        for i, kind in enumerate(kinds, 1):
+            n = rest if i == len(kinds) else len([state for state in states if state is kind])
+            rest -= n
+            if not isinstance(kind, int):
+                queue.lose(kind, n)
         return True
 
     def _give_back(self, blocks: list[KVCacheBlock], prepend: bool) -> None:
@@ -329,7 +349,8 @@ class BlockPool:
         """Which of these blocks are to be registered: those that are wanted, and not null; None if it is all."""
         null = self.null_block
         if wanted is None:
-            return [block is not null for block in chosen] if null in chosen else None
+            mask = [block is not null for block in chosen]
+            return None if all(mask) else mask
         return [block is not null and want for block, want in zip(chosen, wanted, strict=True)]
 
     def _hashes_at(self, request: CacheableRequest, block_size: int) -> BlockHashList:

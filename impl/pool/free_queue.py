@@ -52,7 +52,7 @@ class Batch:
         """Note that `n` of its blocks have another state now."""
         self.left -= n
         size = len(self.blocks) - self.at
-        if size > _MANY and self.left * 2 < size:
+        if size > _MANY and self.left * _SMALL < size:
             self.blocks, self.at = self.members() if self.left else [], 0
 
 
