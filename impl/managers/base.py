@@ -68,10 +68,10 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         self.num_cached_block: dict[str, int] = {}
         """How many leading entries count as registered; the keys are the running requests."""
         self.new_block_ids: list[int] = []
-        self._collects_new_block_ids = type(self.kv_cache_spec) in _SPECS_WITH_NEW_BLOCK_IDS
+        self.collects_new_block_ids = type(self.kv_cache_spec) in _SPECS_WITH_NEW_BLOCK_IDS
         self._max_admission_blocks_per_request = max_admission_blocks_per_request
         self._null_block = self.block_pool.null_block
-        self._registers_all = self._registers_every_block()
+        self.registers_every_block = self._every_block_is_wanted()
 
     def expect_hits(self, alignment: int, use_eagle: bool, tokens_behind: int) -> None:
         """Say what hits will look like: multiples of `alignment` tokens, with or without need of the block behind.
@@ -79,12 +79,12 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         `tokens_behind` of the prompt must be left behind a hit of a replay, on account of any group.
         """
         self.alignment, self.use_eagle, self.tokens_behind = alignment, use_eagle, tokens_behind
-        self._registers_all = self._registers_every_block()
+        self.registers_every_block = self._every_block_is_wanted()
 
-    def _registers_every_block(self) -> bool:
+    def _every_block_is_wanted(self) -> bool:
         """Whether, without a retention interval, a hit can use every block: then nothing is to be asked of any."""
         mask = self.read_at_next_boundary(self.kv_cache_spec, range(1), self.block_size, self.alignment)
-        return self.is_ours and mask is None
+        return self.is_ours and mask is None and type(self).cache_blocks is SingleTypeKVCacheManager.cache_blocks
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """How many leading tokens no query at position `num_computed_tokens` or later attends to."""
@@ -183,7 +183,7 @@ class SingleTypeKVCacheManager(Overridable, ABC):
     def allocate_external_blocks(self, request_id: str, count: int) -> None:
         """Extend the table by so many blocks, whose content arrives from outside."""
         if count > 0:
-            self._grow(self.req_to_blocks[request_id], count)
+            self.grow(self.req_to_blocks[request_id], count)
 
     def allocate_new_blocks(
         self,
@@ -198,7 +198,7 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         """
         table = self.req_to_blocks[request_id]
         missing = cdiv(num_tokens, self.block_size) - len(table)
-        return self._grow(table, missing) if missing > 0 else []
+        return self.grow(table, missing) if missing > 0 else []
 
     def take_new_block_ids(self) -> list[int]:
         """Ids of the blocks newly handed out since the last call; kept for full-attention, TQ and MLA specs only."""
@@ -219,7 +219,7 @@ class SingleTypeKVCacheManager(Overridable, ABC):
             self.block_size,
             self.kv_cache_group_id,
             None
-            if self._registers_all and retention_interval is None
+            if self.registers_every_block and retention_interval is None
             else self.reachable_block_mask(
                 registered,
                 full,
@@ -232,6 +232,13 @@ class SingleTypeKVCacheManager(Overridable, ABC):
             ),
         )
         self.num_cached_block[request.request_id] = full
+
+    def cache_next_block(self, request: CacheableRequest, i: int) -> None:
+        """Register entry `i` of a table, the next one, which hits can use."""
+        table = self.req_to_blocks[request.request_id]
+        if table[i] is not self._null_block:
+            self.block_pool.cache_full_block(request, table, i, self.block_size, self.kv_cache_group_id)
+        self.num_cached_block[request.request_id] = i + 1
 
     @classmethod
     def reachable_block_mask(
@@ -382,10 +389,12 @@ class SingleTypeKVCacheManager(Overridable, ABC):
 
         `num_settled_tokens` were settled at the last allocation; more will be by then, and not all computed ones.
         """
-        room = len(self.req_to_blocks.get(request_id, ())) * self.block_size
-        if self.may_skip:
-            room = min(room, self.next_skip(self._num_skipped_blocks(num_settled_tokens)))
-        return range(1, room + 1)
+        room = (len(self.req_to_blocks.get(request_id, ())) - self.extra_blocks) * self.block_size
+        return range(1, (min(room, self.skips_at(num_settled_tokens)) if self.may_skip else room) + 1)
+
+    def skips_at(self, num_settled_tokens: int) -> int:
+        """The fewest settled tokens at which more blocks are skipped than at so many."""
+        return self.next_skip(self._num_skipped_blocks(num_settled_tokens))
 
     def next_skip(self, num_blocks: int) -> int:
         """The fewest computed tokens at which more than so many blocks are skipped."""
@@ -401,14 +410,16 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         table = self.req_to_blocks.get(request_id)
         if not skipped or not table:
             return
-        gone: list[KVCacheBlock] = []
-        for i in range(min(skipped, len(table)) - 1, -1, -1):
-            block = table[i]
-            if block is self._null_block:
-                break  # everything before was removed earlier
-            gone.append(block)
-            table[i] = self._null_block
-        if gone:
+        null, last = self._null_block, min(skipped, len(table)) - 1
+        first = last
+        while first >= 0 and table[first] is not null:  # everything before was removed earlier
+            first -= 1
+        if first == last - 1:
+            self.block_pool.release_one(table[last])
+            table[last] = null
+        elif first < last:
+            gone = table[first + 1 : last + 1][::-1]
+            table[first + 1 : last + 1] = [null] * (last - first)
             self._give_back(gone)
 
     def new_step_starts(self) -> None:  # most types have nothing to do
@@ -463,10 +474,11 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         if len(registered) < len(blocks):
             self.block_pool.release([block for block in blocks if block.content is None], prepend=True)
 
-    def _grow(self, table: list[KVCacheBlock], count: int) -> list[KVCacheBlock]:
+    def grow(self, table: list[KVCacheBlock], count: int) -> list[KVCacheBlock]:
+        """Add so many new blocks to a table, and return them."""
         new = self.block_pool.get_new_blocks(count)
         table.extend(new)
-        if self._collects_new_block_ids:
+        if self.collects_new_block_ids:
             self.new_block_ids.extend([block.block_id for block in new])
         return new
 

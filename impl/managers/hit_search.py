@@ -159,7 +159,7 @@ class TailSearch(HitSearch):
         one, *others = [groups[group] for group in terms.group_ids]
         for i in range(last, terms.behind - 1, -terms.per):
             content = hashes[i]
-            if content in one and all([content in other for other in others]):
+            if content in one and all(content in other for other in others):
                 return i
         return None
 

@@ -11,6 +11,7 @@ from ..pool.metrics import KVCacheMetricsCollector
 from ..specs.interface import KVCacheConfig, get_kv_cache_spec_kind, get_kv_cache_spec_sliding_window
 from .coordinator import get_kv_cache_coordinator
 from .stats import PrefixCacheStats
+from .steps import settled_tokens
 
 _NEVER = range(0)
 
@@ -93,8 +94,9 @@ class KVCacheManager:
         )
         self.num_kv_cache_groups = len(kv_cache_config.kv_cache_groups)
         self.block_pool = self.coordinator.block_pool
-        self._horizons = self.coordinator.horizons
-        self._spans = self.coordinator.spans
+        self._steps = self.coordinator.steps
+        self._horizons = self._steps.horizons
+        self._spans = self._steps.spans
         self.kv_cache_config = kv_cache_config
         specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
         self.kv_cache_event_metadata = [
@@ -160,11 +162,15 @@ class KVCacheManager:
             and not (full_sequence_must_fit or reserved_blocks)
         ):
             tokens = request.num_computed_tokens + num_new_tokens
-            if tokens + num_lookahead_tokens <= self._horizons.get(request.request_id, 0):
-                return self.empty_kv_cache_blocks
-            if request.request_id in self._horizons and tokens <= self.max_model_len:
-                return self._advance(request, tokens, num_lookahead_tokens, delay_cache_blocks)
-            if self._spans:
+            horizon = self._horizons.get(request.request_id)
+            if horizon is not None:
+                if tokens + num_lookahead_tokens <= horizon:
+                    return self.empty_kv_cache_blocks
+                if tokens <= self.max_model_len:
+                    register = self.enable_caching and not delay_cache_blocks
+                    rows = self._steps.advance(request, tokens, num_lookahead_tokens, register)
+                    return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
+            elif self._spans:
                 span = self._spans.get(request.request_id, _NEVER)
                 if span.start <= tokens and tokens + num_lookahead_tokens < span.stop:
                     return self.empty_kv_cache_blocks
@@ -190,9 +196,7 @@ class KVCacheManager:
         local_tokens = request.num_computed_tokens + num_new_computed_tokens
         total_computed = min(local_tokens + num_external_computed_tokens, max_model_len)
         num_tokens = request.num_tokens
-        settled = total_computed - getattr(request, "num_in_flight_tokens", 0)
-        if settled >= num_tokens:
-            settled = num_tokens - 1
+        settled = settled_tokens(request, total_computed)
         if full_sequence_must_fit:
             needed = coordinator.get_num_blocks_to_allocate(
                 request_id,
@@ -226,21 +230,8 @@ class KVCacheManager:
         if self.enable_caching and not delay_cache_blocks:
             # Drafts may be rejected, hence never beyond the tokens that the request really has.
             coordinator.cache_blocks(request, min(main_tokens, num_tokens))
-        coordinator.note_horizon(request_id, settled)
+        coordinator.steps.note(request_id, settled)
         return self.create_kv_cache_blocks(new_blocks)
-
-    def _advance(
-        self, request: CacheableRequest, tokens: int, num_lookahead_tokens: int, delay_cache_blocks: bool
-    ) -> KVCacheBlocks | None:
-        """`allocate_slots` for a running request whose step ends behind its horizon, and that asks for nothing else."""
-        num_tokens = request.num_tokens
-        settled = min(request.num_computed_tokens - getattr(request, "num_in_flight_tokens", 0), num_tokens - 1)
-        slots = min(tokens + num_lookahead_tokens, self.max_model_len)
-        cached = min(tokens, num_tokens) if self.enable_caching and not delay_cache_blocks else 0
-        new_blocks = self.coordinator.advance(request, slots, settled, cached)
-        if new_blocks is None:
-            return None
-        return KVCacheBlocks(new_blocks) if new_blocks else self.empty_kv_cache_blocks
 
     def free(self, request: CacheableRequest) -> None:
         """Take back all blocks of a request; the end of its tables will be reused first."""

@@ -187,16 +187,20 @@ class MambaManager(SingleTypeKVCacheManager):
         if first < (end := min(end, len(table))):
             self.num_leading_nulls[request_id] = end
 
+    def skips_at(self, num_settled_tokens: int) -> int:
+        """As for every type; drafts may be rejected."""
+        drafts = self.num_speculative_blocks
+        skipped = self._num_skipped_blocks(max(0, num_settled_tokens - drafts))
+        return (skipped + 1) * self.block_size + 1 + drafts
+
     def quiet_tokens(self, request_id: str, num_settled_tokens: int) -> range:
         """As for every type; in mode "align" the steps that end in the block of the running state.
 
         The states before it are given back as `remove_skipped_blocks` says.
         """
-        size, drafts = self.block_size, self.num_speculative_blocks
-        table = self.req_to_blocks.get(request_id, [])
-        if self.mamba_cache_mode != "align":
-            skipped = self._num_skipped_blocks(max(0, num_settled_tokens - drafts))
-            return range(1, min((len(table) - drafts) * size, (skipped + 1) * size + 1 + drafts) + 1)
+        if not self.moves_blocks:
+            return super().quiet_tokens(request_id, num_settled_tokens)
+        size, drafts, table = self.block_size, self.num_speculative_blocks, self.req_to_blocks.get(request_id, [])
         null, running = self._null_block, len(table) - 1 - drafts
         if running < 0 or null in table[running:]:
             return range(0)

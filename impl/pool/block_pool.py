@@ -122,6 +122,18 @@ class BlockPool:
             places = range(first, end) if mask is None else list(compress(range(first, end), mask))
             self._announce(request, hashes, places, (first, end, block_size, group_id))
 
+    def cache_full_block(
+        self, request: CacheableRequest, table: Sequence[KVCacheBlock], i: int, block_size: int, group_id: int
+    ) -> None:
+        """`cache_full_blocks` for entry `i` of a table alone, which is not null; events are off."""
+        hashes: BlockHashList = request.block_hashes
+        if block_size != self.hash_block_size:
+            hashes = self._hashes_at(request, block_size)
+        block = table[i]
+        if len(hashes) <= i or block.content is not None:
+            self.cache_full_blocks(request, table, i, i + 1, block_size, group_id)  # says what is wrong
+        self.cached_block_hash_to_block.register_one(group_id, hashes[i], block)
+
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
         """Take blocks from the front of the free queue; they lose their identity and have one reference each.
 
@@ -146,6 +158,16 @@ class BlockPool:
             for block in blocks:
                 metrics.on_block_allocated(block)
         return blocks
+
+    def get_new_block(self) -> KVCacheBlock:
+        """`get_new_blocks` for one, where one is free."""
+        block = self.free_block_queue.take_one()
+        if block.content is not None or self.metrics_collector is not None:
+            self._forget_identity(block)
+        block.state = 1
+        if self.metrics_collector is not None:
+            self.metrics_collector.on_block_allocated(block)
+        return block
 
     def touch(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Hold each block once more, taking it out of the free queue if nobody held it. Null blocks are passed over.
@@ -194,6 +216,15 @@ class BlockPool:
             self.free_block_queue.prepend_n(blocks)
         else:
             self.free_block_queue.append_n(blocks)
+
+    def release_one(self, block: KVCacheBlock) -> None:
+        """Give back a block of a table: to the back if a lookup can find its content, else to the front."""
+        if block.state != 1:
+            self._give_back([block], block.content is None)
+        elif block.content is None:
+            self.free_block_queue.prepend_n((block,))
+        else:
+            self.free_block_queue.append_n((block,))
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """Forget the identity of these blocks, in use or not. AssertionError, before any change, for an unknown id."""
@@ -354,6 +385,7 @@ class BlockPool:
         return [block is not null and want for block, want in zip(chosen, wanted, strict=True)]
 
     def _hashes_at(self, request: CacheableRequest, block_size: int) -> BlockHashList:
+        """Hashes of so many tokens each. AssertionError unless that is a multiple of `hash_block_size`."""
         if block_size == self.hash_block_size:
             return request.block_hashes
         return BlockHashListWithBlockSize(request.block_hashes, self.hash_block_size, block_size)

@@ -3,57 +3,12 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from .block import KVCacheBlock
+from .block import MANY, Batch, KVCacheBlock
 
 _SMALL = 16
 """So few blocks are worth no batch of their own."""
-_MANY = 64
-"""So many batches, or entries of one, are worth a sweep."""
-
-
-class Batch:
-    """Blocks that came into the queue together, in the order of eviction.
-
-    Of `blocks[at:]` those are still here whose state is this batch, `left` in number: to take a block out of the middle
-    is to give it another state.
-    """
-
-    __slots__ = ("at", "blocks", "left", "queue")
-
-    def __init__(self, queue: "FreeKVCacheBlockQueue", blocks: list[KVCacheBlock]) -> None:
-        self.queue = queue
-        self.blocks = blocks
-        self.at = 0
-        self.left = len(blocks)
-
-    def take(self, n: int) -> list[KVCacheBlock]:
-        """The first `n` of those that are left, which are no more than `left`. Their state is for the caller to set."""
-        at, blocks = self.at, self.blocks
-        if self.left == len(blocks) - at:
-            taken = blocks[at : at + n]
-            at += n
-        else:
-            taken = []
-            while len(taken) < n:
-                block = blocks[at]
-                if block.state is self:
-                    taken.append(block)
-                at += 1
-        self.at = at
-        self.left -= n
-        return taken
-
-    def members(self) -> list[KVCacheBlock]:
-        """Those that are left."""
-        rest = self.blocks[self.at :]
-        return rest if self.left == len(rest) else [block for block in rest if block.state is self]
-
-    def lose(self, n: int) -> None:
-        """Note that `n` of its blocks have another state now."""
-        self.left -= n
-        size = len(self.blocks) - self.at
-        if size > _MANY and self.left * _SMALL < size:
-            self.blocks, self.at = self.members() if self.left else [], 0
+_MAKE = 256
+"""So many blocks at least are made at a time."""
 
 
 class _Unmade(Batch):
@@ -119,6 +74,11 @@ class FreeKVCacheBlockQueue:
         while n:
             batch = batches[0]
             left = batch.left
+            if isinstance(batch, _Unmade) and n < _MAKE < left:
+                # Not in ones: to make a block costs less in company.
+                self.num_free_blocks -= _MAKE
+                batches.appendleft(self._batch(batch.take(_MAKE)))
+                continue
             if left > n:
                 rest = batch.take(n)
                 return taken + rest if taken else rest
@@ -129,6 +89,17 @@ class FreeKVCacheBlockQueue:
                 self._empty -= 1
             batches.popleft()
         return taken
+
+    def take_one(self) -> KVCacheBlock:
+        """`take` for one block."""
+        batch = self._batches[0]
+        at = batch.at
+        if batch.left > 1 and batch.left == len(batch.blocks) - at:
+            batch.at = at + 1
+            batch.left -= 1
+            self.num_free_blocks -= 1
+            return batch.blocks[at]
+        return self.take(1)[0]
 
     def remove(self, block: KVCacheBlock) -> None:
         """Take out a block wherever it stands, in O(1). RuntimeError if it is not in this queue."""
@@ -144,7 +115,7 @@ class FreeKVCacheBlockQueue:
         self.num_free_blocks -= n
         if not batch.left:
             self._empty += 1
-            if self._empty > _MANY and self._empty * 2 > len(self._batches):
+            if self._empty > MANY and self._empty * 2 > len(self._batches):
                 self._batches = deque([batch for batch in self._batches if batch.left])
                 self._empty = 0
 
@@ -159,7 +130,7 @@ class FreeKVCacheBlockQueue:
         if len(blocks) <= _SMALL and self._batches:
             last = self._batches[-1]
             # Where none has been lost, none of these can stand in it already; so none will seem to be there twice.
-            if last.left and last.left == len(last.blocks) - last.at and len(last.blocks) < _MANY:
+            if last.left and last.left == len(last.blocks) - last.at and len(last.blocks) < MANY:
                 last.blocks += blocks
                 last.left += len(blocks)
                 self.num_free_blocks += len(blocks)
