@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import kv_cache_interface, kv_cache_utils, single_type_kv_cache_manager
 from .hashing.extra_keys import CacheableRequest
-from .hashing.hash_functions import get_hash_fn_by_name, sha256, sha256_cbor
+from .hashing.hash_functions import get_hash_fn_by_name, sha256, sha256_cbor, xxhash, xxhash_cbor
 from .kv_cache_interface import *  # noqa: F403  # its list of names is the only one
 from .kv_cache_utils import *  # noqa: F403  # its list of names is the only one
 from .managers.coordinator import (
@@ -77,6 +77,8 @@ __all__ = [
     "sha256",
     "sha256_cbor",
     "to_device",
+    "xxhash",
+    "xxhash_cbor",
 ]
 __all__ += kv_cache_interface.__all__
 __all__ += kv_cache_utils.__all__

@@ -57,11 +57,10 @@ class Model(Core):
 
     def apply(self, operation: Operation) -> Outcome:
         """Apply one operation. Returns its outcome."""
-        outcome: Outcome
         self.refusal = ""
         try:
             demand(not (error := legal.error_of(self, operation)), error or "")
-            outcome = Done(getattr(self, _METHODS[type(operation)])(operation))
+            outcome: Outcome = Done(getattr(self, _METHODS[type(operation)])(operation))
         except Refusal as refusal:
             self.refusal = str(refusal)
             outcome = Refused()
@@ -153,7 +152,8 @@ class Model(Core):
             raise Refusal("refused by gate")
         for group in groups:
             self.policy.null_skipped(self, group, op.request, kept)
-        predicted, free = self.predicted(plan), self.state.num_free()
+        counts = self.state.references()
+        predicted, free = self.predicted(plan, counts), counts.count(0) - 1
         if predicted > free - op.reserved:
             raise Refusal("refused by free count" if predicted > free else "refused by reservation")
         if any(hit) or op.external:
@@ -162,8 +162,7 @@ class Model(Core):
         if self.shape.caching and not op.delay:
             self.register(op.request, min(main, len(request.tokens)))
         request.computed = local + op.external
-        request.scheduled = op.new_tokens
-        request.arriving = op.delay
+        request.scheduled, request.arriving = op.new_tokens, op.delay
         return tuple(new)
 
     def arrive(self, op: ops.Arrive) -> None:
@@ -185,8 +184,7 @@ class Model(Core):
         """The request gives its blocks back and will start again."""
         self.policy.give_back(self, op.request)
         request = self.requests[op.request]
-        request.computed = request.scheduled = 0
-        request.arriving = False
+        request.computed, request.scheduled, request.arriving = 0, 0, False
         request.preemptions += 1
 
     def remove_skipped(self, op: ops.RemoveSkipped) -> None:

@@ -7,6 +7,8 @@ block is free if nothing holds it, and the free queue is the free blocks in the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
+from operator import not_
 from typing import NamedTuple, TypeAlias
 
 from .attention import demand
@@ -93,9 +95,8 @@ class State:
     def queue(self, counts: Sequence[int] = ()) -> list[int]:
         """The free queue, the next block to be reused in front (core.md §2). `counts`: references, if known."""
         counts = counts or self.references()
-        free = [block for block in range(1, self.num_blocks) if not counts[block]]
-        free.sort(key=self._places.__getitem__)
-        return free
+        free = compress(range(1, self.num_blocks), map(not_, counts[1:]))
+        return sorted(free, key=self._places.__getitem__)
 
     def num_free(self) -> int:
         """How many blocks nothing holds."""
@@ -132,8 +133,9 @@ class State:
     def let_go_by_identity(self, blocks: Sequence[int]) -> None:
         """Blocks with an identity, which a lookup may find, go to the back, the others to the front
         (vllm-project/vllm#42948)."""
-        self.let_go([block for block in blocks if block in self.identity])
-        self.let_go([block for block in blocks if block not in self.identity], front=True)
+        if blocks:
+            self.let_go([block for block in blocks if block in self.identity])
+            self.let_go([block for block in blocks if block not in self.identity], front=True)
 
     def earliest(self) -> dict[Key, int]:
         """Per registered identity, the block that a lookup finds: the one registered first (core.md §4)."""

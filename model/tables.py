@@ -60,10 +60,9 @@ class Core:
         is_cross = self.shape.groups[group].kind == "cross"
         return self.rules[group].required(plan.op.encoder_tokens if is_cross else plan.need)
 
-    def predicted(self, plan: Plan, *, capped: bool = False) -> int:
+    def predicted(self, plan: Plan, counts: list[int], *, capped: bool = False) -> int:
         """Blocks that will leave the free queue, over all groups (T7). With `capped`, of those at most as many new
         ones as a request can hold at once (vllm-project/vllm#39734)."""
-        counts = self.state.references()
         return sum([self.policy.predicted(self, group, plan, counts, capped) for group in range(len(self.rules))])
 
     def begun(self, group: int, plan: Plan) -> tuple[list[int], int]:
@@ -257,8 +256,9 @@ def admits(core: Core, plan: Plan) -> bool:
     """The admission gate: is there room for the whole sequence, beside what others have reserved? (T16)"""
     request = core.requests[plan.op.request]
     whole = min(len(request.tokens) + plan.op.lookahead, core.shape.max_model_len)
-    needed = core.predicted(plan._replace(main=whole, need=whole), capped=True)
-    return needed <= core.state.num_free() - plan.op.reserved
+    counts = core.state.references()
+    needed = core.predicted(plan._replace(main=whole, need=whole), counts, capped=True)
+    return needed <= counts.count(0) - 1 - plan.op.reserved
 
 
 def attach_all(core: Core, plan: Plan) -> None:

@@ -17,9 +17,9 @@ Any other field of a block raises AttributeError when it is read. How a block pr
 message is no part of any theorem.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import z3
 
@@ -45,14 +45,17 @@ class Identity:
 class Heap:
     """All blocks of one path. Make it inside the run: a new path begins with a new heap."""
 
+    SORTS: ClassVar[Mapping[str, z3.SortRef]] = _SORTS
+    """The fields of a block."""
+
     def __init__(self, kind: type, name: str, assumed: Callable[[z3.ArithRef], None]) -> None:
         """`kind`: the core's block class; `name` tells the fields of several heaps apart; `assumed` is told each
         reference that is met, once, and assumes what holds of it."""
-        self._kind = _heap_kind(kind)
-        self._fields = {field: z3.Function(f"{field}_{name}", z3.IntSort(), sort) for field, sort in _SORTS.items()}
+        self._kind = _heap_kind(kind, tuple(self.SORTS))
+        self._fields = {field: z3.Function(f"{field}_{name}", z3.IntSort(), sort) for field, sort in self.SORTS.items()}
         self._assumed = assumed
         self._met: dict[int, z3.ArithRef] = {}
-        self._written: dict[str, dict[int, tuple[Any, Any]]] = {field: {} for field in _SORTS}
+        self._written: dict[str, dict[int, tuple[Any, Any]]] = {field: {} for field in self.SORTS}
         self.blocks: list[Any] = []
         """The objects of this path."""
 
@@ -119,7 +122,7 @@ class Heap:
 
 
 @cache
-def _heap_kind(kind: type) -> type:
+def _heap_kind(kind: type, fields: tuple[str, ...]) -> type:
     """The core's block class, with its fields on a heap."""
 
     def on_heap(field: str) -> property:
@@ -134,5 +137,5 @@ def _heap_kind(kind: type) -> type:
     def show(block: Any) -> str:
         return f"block {block.reference}"
 
-    members = {"__slots__": ("heap", "reference"), "__repr__": show, **{field: on_heap(field) for field in _SORTS}}
+    members = {"__slots__": ("heap", "reference"), "__repr__": show, **{field: on_heap(field) for field in fields}}
     return type(f"Heap{kind.__name__}", (kind,), members)

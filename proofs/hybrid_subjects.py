@@ -68,12 +68,12 @@ class CoreSearch:
         self._coordinator, self._pool = manager.coordinator, manager.block_pool
         self._chain = [i.to_bytes(32, "big") for i in range((scope.tokens + 1) // shape.hash_block_size)]
         key = names("make_block_hash_with_group_id")
-        self._keys = [
-            [key(block_hash, i) for block_hash in self._hashes(names, group)] for i, group in enumerate(scope.groups)
-        ]
+        hashes = [self._hashes(names, group) for group in scope.groups]
+        self._keys = [[key(block_hash, i) for block_hash in row] for i, row in enumerate(hashes)]
         self._cache = _Cache(scope, self._insert, self._remove)
         self._registered = type(self._pool.cached_block_hash_to_block)()
-        self._seen = _Seen(self._registered, self._keys)
+        seen = _SeenByGroup if hasattr(self._registered, "groups") else _Seen
+        self._seen = seen(self._registered, hashes if seen is _SeenByGroup else self._keys)
         self._pool.cached_block_hash_to_block = self._seen
 
     def __call__(self, limit: int, registered: Registered) -> Answer:
@@ -115,6 +115,30 @@ class _Seen:
         if key in self._places:
             self.asked.append(self._places[key])
         return self._registered.get_one_block(key)
+
+
+class _SeenByGroup:
+    """The same of a core that looks by group and hash, block by block or along a row of hashes."""
+
+    def __init__(self, registered: Any, hashes: Sequence[Sequence[Any]]) -> None:
+        self.asked: list[tuple[int, int]] = []
+        for group, row in enumerate(hashes):
+            registered.groups[group] = _Noting(self.asked, {one: (group, i) for i, one in enumerate(row)})
+        self.find, self.prefix = registered.find, registered.prefix
+
+
+class _Noting(dict[Any, Any]):
+    """The entries of a group; notes which are looked at."""
+
+    def __init__(self, asked: list[tuple[int, int]], places: dict[Any, tuple[int, int]]) -> None:
+        super().__init__()
+        self._asked, self._places = asked, places
+
+    def get(self, block_hash: Any, default: Any = None) -> Any:
+        """What stands under a hash."""
+        if block_hash in self._places:
+            self._asked.append(self._places[block_hash])
+        return super().get(block_hash, default)
 
 
 class _Cache:

@@ -197,8 +197,9 @@ def seeing(inside: dict[str, Any], replaced: Mapping[str, Any]) -> Iterator[None
 
 
 def globals_of(function: Any) -> dict[str, Any]:
-    """The globals that a function or a method of a class sees."""
-    found: dict[str, Any] = function.__globals__
+    """The globals that a function, a method of a class, or an object that is called sees."""
+    code = function if hasattr(function, "__globals__") else type(function).__call__
+    found: dict[str, Any] = code.__globals__
     return found
 
 

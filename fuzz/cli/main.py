@@ -21,9 +21,11 @@ from ..planning.fields import ModelError
 from ..reports.floors import FloorsError
 from ..targets.base import TargetUnavailableError
 from ..traces.files import TraceError
+from .bench import bench
 from .bisect import bisect
 from .campaign import campaign
 from .ci import ci
+from .compat import app as compat_app
 from .completion import rejoin_bash_words
 from .configurations import fuzz_config
 from .deviations import deviations
@@ -60,8 +62,10 @@ app.command(epilog="Example: blockproof fast && blockproof fuzz --target impl-co
 app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")(diff)
 app.command(epilog="Example: blockproof verify --git main..HEAD --target my_target.py:make_target")(verify)
 app.command(epilog=f"Example: blockproof campaign --releases {FAMILY} --jobs 2")(campaign)
+app.command(epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")(bench)
 app.command(epilog=f"Example: blockproof findings docs/evidence/findings --releases {FAMILY}")(findings)
 app.add_typer(targets_app, name="targets")
+app.add_typer(compat_app, name="compat")
 
 
 def _print_version(wanted: bool) -> None:

@@ -59,11 +59,11 @@ def install(
     from ..releases.versions import releases_to_install
 
     say = timed_teller()
-    specs = _guarded(lambda: releases_to_install(releases or [], every))
+    specs = guarded(lambda: releases_to_install(releases or [], every))
     failed = False
     for spec in specs:
         try:
-            environment = _guarded(lambda spec=spec: environments.install(spec, say, version_run_by))  # type: ignore[misc]
+            environment = guarded(lambda spec=spec: environments.install(spec, say, version_run_by))  # type: ignore[misc]
         except typer.Exit as problem:
             if problem.exit_code != 3:
                 raise
@@ -85,7 +85,7 @@ def new(
     """Write a target for an engine of your own, and its test; both run as they are, on a naive core."""
     from ..opening.new_target import write_target
 
-    print("\n".join(_guarded(lambda: write_target(name, folder)).lines()))
+    print("\n".join(guarded(lambda: write_target(name, folder)).lines()))
 
 
 @app.command(epilog="Example: blockproof targets check my_target.py:make_target")
@@ -100,7 +100,7 @@ def check(
     """
     from ..runs.conformance.command import check_named
 
-    report = _guarded(lambda: check_named(target, isolate))
+    report = guarded(lambda: check_named(target, isolate))
     print(json.dumps(report.as_json(), indent=2) if as_json else "\n".join(report.lines()))
     raise typer.Exit(report.code)
 
@@ -109,9 +109,9 @@ def check(
 def remove(releases: Releases, as_json: AsJsonLines = False) -> None:
     """Delete the environments of these releases."""
     for release in releases:
-        _guarded(lambda release=release: environments.release_in(release))  # type: ignore[misc]
+        guarded(lambda release=release: environments.release_in(release))  # type: ignore[misc]
     for release in releases:
-        removed = _guarded(lambda release=release: environments.remove(release))  # type: ignore[misc]
+        removed = guarded(lambda release=release: environments.remove(release))  # type: ignore[misc]
         if as_json:
             print(json.dumps({"target": release, "removed": removed}))
         else:
@@ -126,7 +126,7 @@ def _described(environment: environments.Environment) -> dict[str, object]:
     return {"target": environment.name, "path": str(environment.path), "versions": dict(environment.versions)}
 
 
-def _guarded(work: Callable[[], T]) -> T:
+def guarded(work: Callable[[], T]) -> T:
     """The result, or the end of the program with one line and an exit code (see `main`)."""
     try:
         return work()

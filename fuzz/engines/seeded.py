@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..findings.finding import LOST, Finding, Trace
-from ..findings.oracle_names import EVERY, LIVENESS
+from ..findings.oracle_names import EVERY, LIVENESS, LOCKSTEP
 from ..oracles.liveness import judge
 from ..reports.summary import Found, Summary
 from ..runs.open_run import drawn_script, drawn_shape, open_run, usable, workload_of
 from ..runs.run import Run
 from ..targets.base import Target
+from ..traces.replay import replay
 from ..workload.draw import SeededDraw
 from ..workload.operations import Workload
 from .knowing import Knowing
@@ -23,6 +24,10 @@ SCRIPTS_EVERY = 4
 """Under the liveness oracle every Nth round over the attention types is one of scripts for its scheduler."""
 
 
+FULL_LOOK_EVERY = 32
+"""Operations between two comparisons of the whole state, see `Judging.full_look_every`."""
+
+
 def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProgress | None = None) -> Summary:
     """Seeded runs, one after the other, until a limit is reached or something is found that is not known.
 
@@ -31,7 +36,8 @@ def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProg
     starts when the target is ready: launching a process and importing an engine do not count.
     """
     goes_on = plan.keep_going or bool(plan.known)
-    run = open_run(target, replace(plan.judging(), notes=goes_on))  # asks the target what it lacks: a child is launched
+    judging = replace(plan.judging(), notes=goes_on, full_look_every=FULL_LOOK_EVERY)
+    run = open_run(target, judging)  # asks the target what it lacks: a child is launched
     start = time.monotonic()
     knowing = Knowing(target, plan)
     summary.known_findings = plan.known
@@ -79,8 +85,15 @@ def _run(run: Run, draw: SeededDraw, attention: str, chaos: bool) -> tuple[Findi
     shape = drawn_shape(run, draw, attention)
     finding = run.start(shape)
     if run.built and finding is None:
-        finding = _drive(run, workload_of(run, draw, shape, chaos=chaos))
-    return None if finding is None else (finding, run.trace)
+        finding = _drive(run, workload_of(run, draw, shape, chaos=chaos)) or run.finish()
+    return None if finding is None else _located(run, finding)
+
+
+def _located(run: Run, late: Finding) -> tuple[Finding, Trace]:
+    """The finding where it begins: the same trace again, now with a full look after every operation."""
+    judging = replace(run.judging, full_look_every=1)
+    finding, trace = (None, run.trace) if LOCKSTEP not in judging.oracles else replay(run.trace, run.target, judging)
+    return (late, run.trace) if finding is None else (finding, trace)
 
 
 def _drive(run: Run, workload: Workload) -> Finding | None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..findings.oracle_names import CONTRACT
-from .registry import fault, wrap, wrap_each
+from .registry import fault, wrap, wrap_each, wrap_giving_back
 
 
 @fault("a request's blocks are freed head first", "free")
@@ -18,12 +18,12 @@ def _free_order_reversed(manager: Any) -> None:
 
 @fault("freed blocks go to the front of the queue", "free")
 def _freed_to_the_front(manager: Any) -> None:
-    wrap(manager.block_pool, "free_blocks", lambda free, blocks, prepend=False: free(blocks, prepend=True))
+    wrap_giving_back(manager, lambda free, blocks, prepend=False: free(blocks, prepend=True))
 
 
 @fault("blocks without identity go to the back like all others", "free")
 def _hashless_to_the_back(manager: Any) -> None:
-    wrap(manager.block_pool, "free_blocks", lambda free, blocks, prepend=False: free(blocks))
+    wrap_giving_back(manager, lambda free, blocks, prepend=False: free(blocks))
 
 
 @fault("blocks put in front stand in reverse order", "free", "outcome")
@@ -35,11 +35,11 @@ def _prepend_reversed(manager: Any) -> None:
 def _free_count_drifts(manager: Any) -> None:
     queue = manager.block_pool.free_block_queue
 
-    def remove(original: Callable[..., Any], block: Any) -> None:
-        original(block)
-        queue.num_free_blocks += 1
+    def lose(original: Callable[..., Any], batch: Any, n: int) -> None:
+        original(batch, n)
+        queue.num_free_blocks += n
 
-    wrap(queue, "remove", remove)
+    wrap(queue, "lose", lose)
 
 
 @fault("usage counts the null block as usable", "usage")
@@ -50,10 +50,8 @@ def _usage_counts_null_block(manager: Any) -> None:
 
 @fault("a shared block keeps its reference when one holder frees it", "ref_cnt")
 def _reference_not_decreased(manager: Any) -> None:
-    wrap(
-        manager.block_pool,
-        "free_blocks",
-        lambda free, blocks, prepend=False: free([b for b in blocks if b.ref_cnt <= 1], prepend=prepend),
+    wrap_giving_back(
+        manager, lambda free, blocks, prepend=False: free([b for b in blocks if b.ref_cnt <= 1], prepend=prepend)
     )
 
 
@@ -64,7 +62,7 @@ def _touch_ignores_used_blocks(manager: Any) -> None:
 
 @fault("the first of the blocks that are freed stays behind", "S1", oracles=(CONTRACT,))
 def _one_block_leaks(manager: Any) -> None:
-    wrap(manager.block_pool, "free_blocks", lambda free, blocks, prepend=False: free([*blocks][1:], prepend=prepend))
+    wrap_giving_back(manager, lambda free, blocks, prepend=False: free([*blocks][1:], prepend=prepend))
 
 
 @fault("the last of the new blocks is one that somebody holds", "S2", oracles=(CONTRACT,))
@@ -92,15 +90,18 @@ def _null_block_freed(manager: Any) -> None:
 
 @fault("new blocks are taken from the back of the free queue", "S9", oracles=(CONTRACT,))
 def _taken_from_the_back(manager: Any) -> None:
-    queue = manager.block_pool.free_block_queue
+    pool = manager.block_pool
+    queue = pool.free_block_queue
 
-    def popleft_n(original: Callable[..., Any], count: int) -> Any:
-        last = queue.get_all_free_blocks()[::-1][:count]
-        for block in last:
-            queue.remove(block)
-        return last
+    def get_new_blocks(original: Callable[..., Any], count: int) -> Any:
+        if 0 <= count <= queue.num_free_blocks:
+            last = queue.get_all_free_blocks()[::-1][:count]
+            for block in last:
+                queue.remove(block)
+            queue.prepend_n(last)
+        return original(count)
 
-    wrap(queue, "popleft_n", popleft_n)
+    wrap(pool, "get_new_blocks", get_new_blocks)
 
 
 @fault("freeing an unknown request moves the free queue on by one", "S12", oracles=(CONTRACT,))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..findings.oracle_names import CONTRACT
-from .registry import fault, wrap, wrap_each
+from .registry import fault, wrap, wrap_each, wrap_giving_back
 
 
 @fault("blocks left out by the mask are not counted as registered", "registered")
@@ -81,24 +81,29 @@ def _duplicate_lost(manager: Any) -> None:
 def _latest_instead_of_earliest(manager: Any) -> None:
     index = manager.block_pool.cached_block_hash_to_block
 
-    def get_one_block(original: Callable[..., Any], key: Any) -> Any:
-        found = index._cache.get(key)
-        return list(found.values())[-1] if isinstance(found, dict) else original(key)
+    def find(original: Callable[..., Any], group: int, content: Any) -> Any:
+        found = original(group, content)
+        return found and index.blocks_of(found.block_hash)[-1]
 
-    wrap(index, "get_one_block", get_one_block)
+    def prefix(original: Callable[..., Any], group: int, hashes: Any, most: int) -> Any:
+        return [index.find(group, hashes[i]) for i in range(len(original(group, hashes, most)))]
+
+    wrap(index, "find", find)
+    wrap(index, "prefix", prefix)
 
 
 @fault("an evicted identity leaves an entry behind", "num_identities")
 def _stale_key_left(manager: Any) -> None:
     index = manager.block_pool.cached_block_hash_to_block
 
-    def pop(original: Callable[..., Any], key: Any, block_id: int) -> Any:
-        block = original(key, block_id)
-        if block is not None and key not in index._cache:
-            index._cache[b"stale" + key] = block
-        return block
+    def forget(original: Callable[..., Any], block: Any) -> Any:
+        key = block.block_hash
+        forgotten = original(block)
+        if forgotten and not index.blocks_of(key):
+            index.insert(b"stale" + key, block)
+        return forgotten
 
-    wrap(index, "pop", pop)
+    wrap(index, "forget", forget)
 
 
 @fault("a block loses its identity when its request ends", "S10", oracles=(CONTRACT,))
@@ -110,7 +115,7 @@ def _identity_lost_when_freed(manager: Any) -> None:
         original(freed, prepend=prepend)
         pool.evict_blocks({block.block_id for block in freed if block.block_hash is not None})
 
-    wrap(pool, "free_blocks", free)
+    wrap_giving_back(manager, free)
 
 
 @fault("evicting a block leaves its identity", "S10", oracles=(CONTRACT,))

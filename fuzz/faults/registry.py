@@ -55,6 +55,12 @@ def wrap(owner: Any, name: str, change: Callable[..., Any]) -> None:
     setattr(owner, name, partial(change, getattr(owner, name)))
 
 
+def wrap_giving_back(manager: Any, change: Callable[..., Any]) -> None:
+    """Replace both ways in which blocks are given back: one by one, and all of a table."""
+    for name in ("free_blocks", "release"):
+        wrap(manager.block_pool, name, change)
+
+
 def wrap_each(manager: Any, name: str, change: Callable[..., Any], having: str = "block_size") -> None:
     """Replace a method of every group's manager that has the attribute `having`; `change` gets the manager first."""
     for single in manager.coordinator.single_type_managers:

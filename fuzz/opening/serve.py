@@ -25,23 +25,18 @@ SAMPLE_EVERY = 256
 
 def main(arguments: list[str]) -> None:
     """Answer requests to one target until the parent closes the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
-    faulthandler.enable()
-    faulthandler.register(signal.SIGUSR1, all_threads=False)  # the parent asks for the stack of a target that hangs
     spec, role, requests, answers = arguments[0], arguments[1], int(arguments[2]), int(arguments[3])
-    for descriptor in (requests, answers):
-        os.set_inheritable(descriptor, False)
-    threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
+    begin_child(requests, answers)
     try:
         served: Any = open_calculator_here(spec) if role == "calculator" else open_here(spec)
     except (TargetUnavailableError, ValueError, ImportError) as error:
-        _send(answers, line_of(["unavailable", str(error)]))
+        send(answers, line_of(["unavailable", str(error)]))
         return
     said = [sorted(read(served)) for read in (lacking, hidden_fields, losing, block_sizes_of)]
-    _send(answers, line_of(["ready", str(getattr(served, "version", "")), resident_bytes(), *said]))
+    send(answers, line_of(["ready", str(getattr(served, "version", "")), resident_bytes(), *said]))
     with os.fdopen(requests, "rb") as lines:
         for count, line in enumerate(lines):
-            _send(answers, _answer(served, line, count % SAMPLE_EVERY == 0))
+            send(answers, _answer(served, line, count % SAMPLE_EVERY == 0))
 
 
 def _answer(served: Any, line: bytes, measure: bool) -> bytes:
@@ -75,6 +70,17 @@ def resident_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
+def begin_child(requests: int, answers: int) -> None:
+    """What every child does first, with the pipes that it inherits: leave Ctrl-C to the parent, be ready to print its
+    stack, keep the pipes from its own children, and end with the parent."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then ends us
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR1, all_threads=False)  # the parent asks for the stack of a target that hangs
+    for descriptor in (requests, answers):
+        os.set_inheritable(descriptor, False)
+    threading.Thread(target=_end_with_parent, args=(requests,), daemon=True).start()
+
+
 def _end_with_parent(requests: int) -> None:
     """End this process as soon as the parent is gone, even while the target is busy."""
     hang_up = select.poll()
@@ -84,7 +90,8 @@ def _end_with_parent(requests: int) -> None:
     os._exit(0)
 
 
-def _send(descriptor: int, data: bytes) -> None:
+def send(descriptor: int, data: bytes) -> None:
+    """Write a line to the parent."""
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]

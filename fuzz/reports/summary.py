@@ -104,7 +104,7 @@ class Summary:
     def add_run(self, attention: str, run: Run, finding: Finding | None, trace: Trace | None) -> None:
         """Count one run that is over; `finding` is what it ended with, and `trace` what shows it."""
         kinds = [type(operation).__name__ for operation in run.operations]
-        results = [getattr(outcome, "error", type(outcome).__name__) for outcome in run.outcomes]
+        results = [one.error if isinstance(one, Failed) else type(one).__name__ for one in run.outcomes]
         self.runs += 1
         self.operations += len(kinds)
         self.attention[attention] += 1

@@ -21,6 +21,9 @@ class Judging:
     """Makes the memory in which the shadow memory of a run stores its tags."""
     notes: bool = False
     """Without a model: violations of `oracle_names.PASSABLE` are noted (`Run.noted`), and the run goes on."""
+    full_look_every: int = 1
+    """In lockstep without deviations: after every so many operations the whole state is compared, in between what an
+    operation can have changed (`targets.glance`). A target that has no glance is looked at fully."""
 
 
 USUAL = Judging()

@@ -124,6 +124,10 @@ class Run(ABC):
             self.causes[type(operation).__name__, type(outcome).__name__, why] += 1
         return finding
 
+    def finish(self) -> Finding | None:
+        """The run is over: judge what was not looked at since the last full look. Returns a finding if there is one."""
+        return None
+
     def unobserved(self) -> dict[str, str]:
         """Properties of the contract that cannot be judged on this target, with the reasons."""
         return {} if self.contract is None else unobserved(self.hidden)

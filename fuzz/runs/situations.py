@@ -5,16 +5,19 @@ They are read off the model from outside: from its operations, its outcomes and 
 
 from collections import Counter
 from functools import partial
-from itertools import takewhile
+from itertools import compress, takewhile
+from operator import ne
 
 from ...model import lookup
 from ...model.core import Model
 from ...model.ops import NULL, Advance, Allocate, Done, Lookup, Operation, Outcome, Preempt, Refused, Reset
 from ...model.snapshot import Snapshot
+from ...model.state import Request
 
 
 class Situations:
-    """Counts the situations that a model meets."""
+    """Counts the situations that a model meets. Fields that a glance takes over are the same objects, so `is` is tried
+    first."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -28,13 +31,15 @@ class Situations:
         elif isinstance(outcome, Refused) and isinstance(operation, Allocate):
             self.reached[self.model.refusal] += 1
             self.reached["same-step refusal"] += self._waits_for_state(operation)
-        if before.labels != after.labels and not isinstance(operation, Reset):
+        if before is after:
+            return
+        if before.labels is not after.labels and before.labels != after.labels and not isinstance(operation, Reset):
             self._see_identities(before, after)
-        if before.registered != after.registered:
+        if before.registered is not after.registered and before.registered != after.registered:
             self._see_registered(before, after)
-        if before.tables != after.tables:
+        if before.tables is not after.tables and before.tables != after.tables:
             self._see_tables(before, after)
-        if after.free and after.free[0] not in before.free and len(after.free) > 1:
+        if before.free is not after.free and len(after.free) > 1 and after.free[0] not in before.free:
             self.reached["freed to the front"] += 1
 
     def _see_done(self, operation: Operation, outcome: Done) -> None:
@@ -67,13 +72,12 @@ class Situations:
         several, drafts = len(model.rules) > 1, any(rule.behind for rule in model.rules)
         if not several and not drafts:
             return  # one group alone, with hits at its own blocks: what it finds is the hit
-        earliest, size, more = model.state.earliest(), len(request.tokens), tokens + model.alignment
+        size, more, there = len(request.tokens), tokens + model.alignment, self._there(request)
 
         def serves(group: int, length: int) -> bool:
             """True if the group alone would have a hit of so many tokens, with full attention then also any shorter."""
-            rule = model.rules[group]
-            needs = range(rule.first(length), rule.end(length))
-            return all(model.cached(request, group, i, earliest) != NULL for i in needs)
+            first, end = model.rules[group].first(length), model.rules[group].end(length)
+            return _all_there(there[group], first, end)
 
         def lengths(group: int, first: int, unit: int) -> range:
             """The multiples of `unit`, from `first` on, at which a hit of the group alone may end."""
@@ -90,22 +94,27 @@ class Situations:
             prefixes = [0, *takewhile(partial(serves, full), lengths(full, unit, unit))]
             self.reached["hit cut by the alignment"] += prefixes[-1] % model.alignment > 0
         if drafts and more < size:
-            read = (
-                model.cached(request, group, i, earliest)
-                for group, rule in enumerate(model.rules)
-                for i in range(rule.first(more), more // rule.b)
+            self.reached["eagle drop"] += all(
+                _all_there(there[group], rule.first(more), more // rule.b) for group, rule in enumerate(model.rules)
             )
-            self.reached["eagle drop"] += all(block != NULL for block in read)
+
+    def _there(self, request: Request) -> list[list[bool]]:
+        """Per group, whether a block is registered for the content of each full block of the request's table."""
+        registered, chain = set(self.model.state.identity.values()), request.chain
+        per_block = [rule.b // self.model.shape.hash_block_size for rule in self.model.rules]
+        return [
+            [(group, identity) in registered for identity in chain[count - 1 :: count]]
+            for group, count in enumerate(per_block)
+        ]
 
     def _see_identities(self, before: Snapshot, after: Snapshot) -> None:
-        for block, (old, new) in enumerate(zip(before.labels, after.labels, strict=True)):
-            if old == new:
-                continue
-            if old is not None:
+        changed = map(ne, before.labels, after.labels)
+        for block in compress(range(len(after.labels)), changed):
+            if before.labels[block] is not None:
                 self.reached["registered block evicted"] += 1
                 self.reached["evicted without ever being hit"] += block not in self._hit_before
                 self._hit_before.discard(block)
-            if new is not None:
+            if after.labels[block] is not None:
                 self.reached["second block under one identity"] += after.earliest[block] != block
                 self.reached["kept for a replay of the prompt"] += self.model.shape.retention_interval == 0
 
@@ -131,3 +140,8 @@ class Situations:
                     moved += any(places.get(block, place) != place for place, block in enumerate(table))
         self.reached["null entries made"] += nulls
         self.reached["mamba speculative block moved"] += moved
+
+
+def _all_there(there: list[bool], first: int, end: int) -> bool:
+    """True if all blocks `first .. end - 1` are there."""
+    return end <= first or (end <= len(there) and all(there[first:end]))

@@ -17,7 +17,6 @@ from ...model.config_json import Json
 from ...model.core import Model
 from ...model.legal import misuse
 from ...model.ops import Allocate, Done, Failed, Operation, Outcome, Shape
-from ...model.snapshot import Snapshot
 from ...model.tables import Policy
 
 T = TypeVar("T")
@@ -110,16 +109,16 @@ class DeviatingModel(Model):
         self.deviated[name] += occurred
         self.harmful[name] += occurred and not harmless
 
-    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+    def apply(self, operation: Operation) -> Outcome:
         """As the model's. An allocation that fails after it was promised leaves half of its work behind: no rule
         says what follows, so the run ends there."""
         try:
-            outcome, snapshot = super().step(operation)
+            outcome = super().apply(operation)
         except UndefinedStateError:
             self.dead = self.undefined = True
-            return Done(), self.snapshot()
+            return Done()
         self.dead |= isinstance(operation, Allocate) and isinstance(outcome, Failed) and not misuse(self, operation)
-        return outcome, snapshot
+        return outcome
 
 
 MISUSE_UNCHECKED = Deviation(

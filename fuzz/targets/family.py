@@ -36,6 +36,34 @@ class Known:
 
 
 @dataclass(frozen=True)
+class OwnTests:
+    """The tests that come with the source distribution of the reference release, and what they need to run here."""
+
+    suites: Mapping[str, tuple[str, ...]]
+    """Name of a suite to its files and folders, below the folder of the distribution."""
+    unpacked: tuple[str, ...]
+    """What is unpacked of the distribution: beginnings of paths below its folder."""
+    roots: str
+    """Folder below which conftest.py files are read."""
+    plugin: str
+    """A module that pytest loads as a plugin in the release's interpreter."""
+    build_needs: tuple[str, ...]
+    """Requirements of the build that makes the metadata of a source distribution."""
+    test_needs: tuple[str, ...]
+    """Requirements of the tests."""
+    build_environment: Mapping[str, str]
+    """Environment variables of that build."""
+    files: Mapping[str, str]
+    """Files that the tests look for in the folder in which they run: path to text."""
+    outcomes_variable: str
+    """Environment variable with the file to which the plugin writes what each test came to, as JSON."""
+    over_ours_variable: str
+    """Environment variable that tells the plugin to put our core in place of the release's."""
+    declared: Mapping[str, str]
+    """Test to the deviation or reason for which it passes over the release's core and not over ours."""
+
+
+@dataclass(frozen=True)
 class Family:
     """Releases of one engine that one adapter serves. Users write `NAME`, or `NAME==VERSION` for one release."""
 
@@ -65,6 +93,10 @@ class Family:
     """Module that runs a release's own scheduler, in its interpreter (`scheduler_cases`); empty for none."""
     known: Callable[[], Known] | None = None
     """Returns the known deviations of the reference release; None if there are none."""
+    own_tests: "Callable[[], OwnTests] | None" = None
+    """The tests of the reference release; None if they cannot be run."""
+    mixes: str = ""
+    """Module that runs random requests through the release's scheduler, in its interpreter; empty for none."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables to set before a process imports the engine."""
 

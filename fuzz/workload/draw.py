@@ -7,6 +7,16 @@ from typing import Protocol, TypeVar
 T = TypeVar("T")
 
 
+def made(kind: type[T], **values: object) -> T:
+    """`kind(**values)` of a frozen dataclass, faster than by its `__init__`, which sets each field by a call.
+
+    Fields that are not given have their defaults; the others must all be given.
+    """
+    one = object.__new__(kind)
+    one.__dict__.update(values)
+    return one
+
+
 class Draw(Protocol):
     """Everything that is generated makes its choices through these two methods only."""
 

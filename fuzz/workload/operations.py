@@ -25,7 +25,7 @@ from .bounds import (
     tokens_of,
     without_rows,
 )
-from .draw import Draw
+from .draw import Draw, made
 from .scene import Scene
 
 Action: TypeAlias = Callable[[Scene], Operation | None]
@@ -73,6 +73,8 @@ class Workload:
         self._externals = draw.integer(0, 3) == 0 and self.has("Allocate.external")
         self._lookahead = draw.choose((0, 0, 1, 4)) * self.has("Allocate.lookahead")
         self._gates = draw.choose((0, 1, 2)) * self.has("Allocate.gate")
+        self._preempts, self._looks_up, self._takes_hits = map(self.has, ("Preempt", "Lookup", "Allocate.hit"))
+        self._delays, self._reserves = map(self.has, ("Allocate.delay", "Allocate.reserved"))
         self._actions = self._swarm(chaos)
 
     def _says(self, what: str) -> bool:
@@ -88,11 +90,13 @@ class Workload:
         looked_up = scene.just_looked_up
         if looked_up is not None and looked_up in scene.requests and self.draw.integer(0, 9):
             return self._allocate(scene, scene.requests[looked_up])
-        if scene.last and isinstance(scene.last[1], ops.Refused) and self.draw.integer(0, 2):
+        last = scene.last
+        if last and isinstance(last[1], ops.Refused) and self.draw.integer(0, 2):
             name = self.draw.choose(list(scene.requests))
-            return ops.Preempt(name) if self.draw.integer(0, 2) == 0 and self.has("Preempt") else ops.Free(name)
+            return ops.Preempt(name) if self.draw.integer(0, 2) == 0 and self._preempts else ops.Free(name)
+        choose, actions = self.draw.choose, self._actions
         for _ in range(TRIES):
-            operation = self.draw.choose(self._actions)(scene)
+            operation = choose(actions)(scene)
             if operation is not None:
                 return operation
         return self.observe(scene)  # bytes that are used up choose the same action for ever
@@ -155,7 +159,7 @@ class Workload:
         self._submitted += 1
         skip = draw.integer(0, 15) == 0 and self.has("Submit.skip_lookup")
         if not self._features:
-            return ops.Submit(name, prompt, skip_lookup=skip)
+            return made(ops.Submit, request=name, prompt=prompt, skip_lookup=skip)
         embeds = self._embedded(prompt) if self._says("embeds") else None
         adapter, version = draw.choose(ADAPTERS) if self._says("adapter") else NO_ADAPTER
         items = () if embeds else self._items(places, length)
@@ -214,24 +218,23 @@ class Workload:
         if request.lead and self.draw.integer(0, 1):
             return self._late_news(request)
         if not request.computed and holds_nothing(scene, name):
-            lookup = self.draw.integer(0, 9) > 0 and self.has("Lookup")
+            lookup = draw.integer(0, 9) > 0 and self._looks_up
             return ops.Lookup(name) if lookup else self._allocate(scene, request)
         return self._allocate(scene, request)
 
     def _allocate(self, scene: Scene, request: Request) -> Operation:
         draw, name, max_len = self.draw, request.submit.request, self.shape.max_model_len
         looked_up = scene.just_looked_up == name and not request.computed
-        hit = looked_up and request.hit is not None and draw.integer(0, 15) > 0 and self.has("Allocate.hit")
+        hit = looked_up and request.hit is not None and draw.integer(0, 15) > 0 and self._takes_hits
         start = request.computed + (request.hit[0] if hit and request.hit else 0)
         fresh = not request.computed and name not in scene.registered[0] if scene.registered else False
         fresh = fresh and holds_nothing(scene, name)
         tokens = len(request.tokens)
-        delays = self.has("Allocate.delay")
-        missing = tokens - start if delays else tokens - start - 1  # a step without new tokens is one that waits
+        missing = tokens - start if self._delays else tokens - start - 1  # a step without new tokens is one that waits
         missing -= self._states and missing == tokens - start  # a state is of no use if its last token comes again
         external = draw.integer(0, missing) if fresh and self._externals and start < tokens else 0
         room = max_len - start - external
-        delay = external > 0 and (not room or draw.integer(0, 1) == 1) and delays
+        delay = external > 0 and (not room or draw.integer(0, 1) == 1) and self._delays
         if delay or room <= 0:
             new = 0
         elif start + external < tokens:
@@ -244,16 +247,17 @@ class Workload:
         if new and not delay and start + external + new >= tokens:
             drafts = max(0, self._drafts + 1 - new) if self._states else self._drafts
             new = min(room, new + draw.integer(0, drafts))
-        return ops.Allocate(
-            name,
-            new,
+        return made(
+            ops.Allocate,
+            request=name,
+            new_tokens=new,
             hit=hit,
             lookahead=draw.choose((self._lookahead, self._lookahead, 0)),
             external=external,
             delay=delay,
             encoder_tokens=self._encoder_tokens(fresh),
             gate=draw.integer(0, 2) < self._gates,
-            reserved=draw.integer(1, 4) if draw.integer(0, 15) == 0 and self.has("Allocate.reserved") else 0,
+            reserved=draw.integer(1, 4) if draw.integer(0, 15) == 0 and self._reserves else 0,
         )
 
     def _encoder_tokens(self, fresh: bool) -> int:
@@ -264,12 +268,13 @@ class Workload:
         draw, name = self.draw, request.submit.request
         end = request.computed + request.scheduled
         if end < len(request.tokens):
-            return ops.Advance(name)
+            return made(ops.Advance, request=name)
         late = not (self._states and request.lead)  # with states, at most one step is ahead of the news
         if late and end > len(request.tokens) and draw.integer(0, 1) == 0 and self.has("Reject"):
             return ops.Advance(name)  # asynchronous: the news comes later
         rejected = draw.integer(0, most_rejected(request))
-        return ops.Advance(name, self._tokens(sampled_by_step(request, rejected, self.shape.max_model_len)), rejected)
+        sampled = self._tokens(sampled_by_step(request, rejected, self.shape.max_model_len))
+        return made(ops.Advance, request=name, sampled=sampled, rejected=rejected)
 
     def _late_news(self, request: Request) -> Operation:
         name = request.submit.request

@@ -91,7 +91,8 @@ def _key(folder: Path, path: Path) -> str:
     """Names all that the C code of a module depends on."""
     told = [declared.read_bytes() for declared in sorted(folder.rglob("*.pxd"))]
     how = f"{sorted(DIRECTIVES.items())} {FLAGS} {PACKAGE} {version('Cython')}"
-    return digest(how.encode(), str(path).encode(), (folder / path).read_bytes(), *told)
+    mine = Path(__file__).read_bytes()
+    return digest(mine, how.encode(), str(path).encode(), (folder / path).read_bytes(), *told)
 
 
 def _taken_over(module: Path, key: str, home: Path) -> bool:
@@ -115,7 +116,19 @@ def _compile(folder: Path, path: Path) -> None:
     options = [f"--directive={name}={value}" for name, value in DIRECTIVES.items()]
     source = folder / path
     c_file = source.with_suffix(".c")
-    cython = [sys.executable, "-m", "cython", *options, "--module-name", module, str(source), "-o", str(c_file)]
+    cython = [
+        sys.executable,
+        "-m",
+        "cython",
+        *options,
+        "-I",
+        str(folder.parents[1]),
+        "--module-name",
+        module,
+        str(source),
+        "-o",
+        str(c_file),
+    ]
     _run(cython, path, folder.parents[1])
     headers = f"-I{sysconfig.get_path('include')}"
     _run([*_compiler(), *FLAGS, headers, str(c_file), "-o", str(_binary(source))], path, folder.parents[1])

@@ -231,7 +231,7 @@ def _check_enough_kv_cache_memory(
     longest = estimate_max_model_len(available_memory)
     advice = f"; the largest length that fits is {longest}" if longest > 0 else ""
     raise ValueError(
-        f"one request of max_model_len {max_model_len} needs {_size(needed)} of KV cache, but only "
+        f"one request of the max seq len, max_model_len {max_model_len}, needs {_size(needed)} of KV cache, but only "
         f"{_size(available_memory)} are available{advice}: raise gpu_memory_utilization or lower max_model_len"
     )
 

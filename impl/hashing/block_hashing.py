@@ -4,12 +4,14 @@ import operator
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import count
 from typing import SupportsIndex, TypeAlias, overload
 
 from .block_hash import BlockHash, BlockHashWithGroupId
-from .extra_keys import CacheableRequest, ExtraKeys, extra_keys_of_blocks, need_extra_keys
-from .hash_functions import HashFunction, sha256_cbor
+from .chains import FEWEST, chain_of
+from .extra_keys import CacheableRequest, ExtraKeys, extra_keys_of_blocks
+from .hash_functions import HashFunction, recipe_of
 from .reference_keys import reference_keys_of_blocks
 
 ExternalBlockHash: TypeAlias = bytes | int
@@ -56,7 +58,8 @@ def init_none_hash(hash_fn: HashFunction) -> None:
     if seed is not None:
         NONE_HASH = BlockHash(hash_fn(seed))
         return
-    if hash_fn is sha256_cbor:
+    recipe = recipe_of(hash_fn)
+    if recipe is not None and recipe.encoding == "cbor":
         warnings.warn(
             "PYTHONHASHSEED is not set, so block hashes differ between processes although the hash function would "
             "reproduce them: set PYTHONHASHSEED to share cached blocks between processes",
@@ -91,30 +94,64 @@ def get_request_block_hasher(
     `len(request.block_hashes)` blocks count as hashed. With `reference_keys` the hashes are those of vLLM 0.23.0, which
     name too little of the content (`reference_keys.py`): for caches and routers that are shared with it.
     """
-
-    def keys_of_blocks(request: CacheableRequest, starts: Sequence[int]) -> Iterator[ExtraKeys | None]:
-        if reference_keys:
-            return reference_keys_of_blocks(request, starts, block_size, resumed=bool(request.block_hashes))
-        return extra_keys_of_blocks(request, starts, block_size)
+    hasher = _Hasher(block_size, caching_hash_fn, reference_keys)
 
     def hash_new_blocks(request: CacheableRequest) -> list[BlockHash]:
-        known = request.block_hashes
-        first, full = len(known), request.num_tokens // block_size
-        if first >= full:
-            return []
-        tokens = request.all_token_ids
-        parent = known[-1] if known else None
-        starts = range(first * block_size, full * block_size, block_size)
-        has_keys = need_extra_keys(request) or request.prompt_embeds is not None
-        keys_of = keys_of_blocks(request, starts) if has_keys else None
+        full = request.num_tokens // block_size
+        return hasher.new_blocks(request, full) if full > len(request.block_hashes) else []
+
+    # A request that knows the size asks only where a block is full.
+    setattr(hash_new_blocks, "block_size", block_size)  # noqa: B010  # not for a type checker
+    return hash_new_blocks
+
+
+class _Hasher:
+    """Hashes the blocks of requests."""
+
+    def __init__(self, block_size: int, hash_function: HashFunction, reference_keys: bool) -> None:
+        self._block_size, self._hash_function = block_size, hash_function
+        self._reference_keys = reference_keys
+        self._chain = chain_of(hash_function, block_size, partial(hash_block_tokens, hash_function))
+
+    def new_blocks(self, request: CacheableRequest, full: int) -> list[BlockHash]:
+        """The hashes of those of its first `full` blocks that have none yet: one at least."""
+        known, size = request.block_hashes, self._block_size
+        first = len(known)
+        if request.mm_features or request.lora_request is not None or request.prompt_embeds is not None:
+            return self._with_keys(request, range(first * size, full * size, size))
+        # What is left is a salt: the first block has it, and its parent's hash may have another length.
+        tokens, chain = request.all_token_ids, self._chain
         hashes: list[BlockHash] = []
-        for start in starts:
-            keys = None if keys_of is None else next(keys_of)
-            parent = hash_block_tokens(caching_hash_fn, parent, tokens[start : start + block_size], keys)
+        if not known and request.cache_salt:
+            hashes = self._with_keys(request, range(0, size, size))
+        elif not known:
+            hashes.append(hash_block_tokens(self._hash_function, None, tokens[:size]))
+        parent, start = hashes[-1] if hashes else known[-1], first + len(hashes)
+        if chain is not None and full - start >= FEWEST:
+            rest = chain(parent, tokens[start * size : full * size])
+            if rest is not None:
+                return hashes + rest
+        for begin in range(start * size, full * size, size):
+            parent = hash_block_tokens(self._hash_function, parent, tokens[begin : begin + size])
             hashes.append(parent)
         return hashes
 
-    return hash_new_blocks
+    def _with_keys(self, request: CacheableRequest, starts: Sequence[int]) -> list[BlockHash]:
+        """The hashes of the blocks that begin at `starts`, the first of which is the first that is not hashed."""
+        tokens = request.all_token_ids
+        hashes: list[BlockHash] = []
+        parent = request.block_hashes[-1] if request.block_hashes else None
+        keys_of = self._keys_of_blocks(request, starts)
+        for start in starts:
+            block = tokens[start : start + self._block_size]
+            parent = hash_block_tokens(self._hash_function, parent, block, next(keys_of))
+            hashes.append(parent)
+        return hashes
+
+    def _keys_of_blocks(self, request: CacheableRequest, starts: Sequence[int]) -> Iterator[ExtraKeys | None]:
+        if self._reference_keys:
+            return reference_keys_of_blocks(request, starts, self._block_size, resumed=bool(request.block_hashes))
+        return extra_keys_of_blocks(request, starts, self._block_size)
 
 
 class BlockHashListWithBlockSize(Sequence[BlockHash]):

@@ -3,6 +3,7 @@
 import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, Protocol
 
 from .block_hash import BlockHash
@@ -54,7 +55,7 @@ def generate_block_hash_extra_keys(
     (items,) = _item_keys(features[index:], [start_token_idx], end_token_idx - start_token_idx)
     while index < len(features) and _feature_end(features[index]) <= end_token_idx:
         index += 1
-    return _all_keys(request, items, start_token_idx, end_token_idx), index
+    return _all_keys(request, _adapter_keys(request), items, start_token_idx, end_token_idx), index
 
 
 def extra_keys_of_blocks(request: CacheableRequest, starts: Iterable[int], size: int) -> Iterator[ExtraKeys | None]:
@@ -67,32 +68,37 @@ def extra_keys_of_blocks(request: CacheableRequest, starts: Iterable[int], size:
     a position of the block is embedded.
     """
     blocks = list(starts)
-    for start, items in zip(blocks, _item_keys(request.mm_features or (), blocks, size), strict=True):
-        yield _all_keys(request, items, start, start + size)
+    adapter = _adapter_keys(request)
+    features = request.mm_features or ()
+    for start, items in zip(blocks, _item_keys(features, blocks, size) if features else repeat(()), strict=False):
+        yield _all_keys(request, adapter, items, start, start + size)
 
 
-def _all_keys(request: CacheableRequest, items: list[ExtraKeys], start: int, end: int) -> ExtraKeys | None:
-    keys = items
-    if request.lora_request is not None:
-        keys = [_adapter_key(request.lora_request), *keys]
+def _all_keys(
+    request: CacheableRequest, adapter: ExtraKeys, items: Sequence[ExtraKeys], start: int, end: int
+) -> ExtraKeys | None:
+    keys = (*adapter, *items) if items else adapter
     if not start and request.cache_salt:
-        keys = [*keys, ("cache_salt", shared_text(request.cache_salt))]
+        keys = (*keys, ("cache_salt", shared_text(request.cache_salt)))
     if request.prompt_embeds is not None:
-        keys = [*keys, *_embedding_keys(request, start, end)]
-    return tuple(keys) or None
+        keys = (*keys, *_embedding_keys(request, start, end))
+    return keys or None
 
 
-def _adapter_key(adapter: Any) -> ExtraKeys:
-    """The adapter by name and by what tells other weights of that name apart.
+def _adapter_keys(request: CacheableRequest) -> ExtraKeys:
+    """The adapter, if there is one, by name and by what tells other weights of that name apart.
 
     That is its `content_version` (a text or a number), where the caller has given it one: it is the same on every
     machine that has these weights. Else it is the path. The adapter's integer id differs from process to process, so it
     would keep equal blocks apart.
     """
+    adapter = request.lora_request
+    if adapter is None:
+        return ()
     version = getattr(adapter, "content_version", None)
     if version is not None:
-        return "lora_version", shared_text(adapter.lora_name), shared_text(version)
-    return "lora", shared_text(adapter.lora_name), shared_text(getattr(adapter, "lora_path", None))
+        return (("lora_version", shared_text(adapter.lora_name), shared_text(version)),)
+    return (("lora", shared_text(adapter.lora_name), shared_text(getattr(adapter, "lora_path", None))),)
 
 
 def shared_text(text: Any) -> Any:

@@ -20,7 +20,7 @@ from ..specs.interface import (
     TQFullAttentionSpec,
 )
 from .hit_search import HitBlocks, HitSearch, HitTerms, PrefixSearch
-from .overrides import Overridable
+from .overrides import Overridable, searchable
 
 _STATE = attrgetter("state")
 _SPECS_WITH_NEW_BLOCK_IDS = (FullAttentionSpec, TQFullAttentionSpec, MLAAttentionSpec)
@@ -337,7 +337,7 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         """
         terms = cls.hit_terms(
             kv_cache_group_ids,
-            block_pool,
+            searchable(block_pool),
             kv_cache_spec,
             drop_eagle_block,
             alignment_tokens,

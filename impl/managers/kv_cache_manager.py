@@ -1,5 +1,6 @@
 """The core as the scheduler sees it (core.md §10)."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from .stats import PrefixCacheStats
 from .steps import settled_tokens
 
 _NEVER = range(0)
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -264,7 +267,11 @@ class KVCacheManager:
         """The events since the last call; `BlockStored` tells its group's kind and sliding window."""
         events = self.block_pool.take_events()
         for event in events:
-            if isinstance(event, BlockStored) and event.group_idx is not None:
+            if not isinstance(event, BlockStored) or event.group_idx is None:
+                continue
+            if event.group_idx >= len(self.kv_cache_event_metadata):
+                logger.warning("Group index `%d` not in KV cache metadata", event.group_idx)
+            else:
                 kind, window = self.kv_cache_event_metadata[event.group_idx]
                 event.kv_cache_spec_kind, event.kv_cache_spec_sliding_window = kind, window
         return events

@@ -6,8 +6,10 @@ the other public methods of every manager, without the arguments that came later
 
 from collections.abc import Callable, Sequence
 from inspect import getattr_static, signature
+from itertools import takewhile
 from typing import Any, ClassVar, TypeVar
 
+from ..hashing.block_hash import BlockHash
 from ..hashing.block_hashing import BlockHashList
 from ..pool.block import KVCacheBlock
 from ..pool.block_pool import BlockPool
@@ -106,6 +108,33 @@ class AskedSearch(HitSearch):
     def blocks(self, length: int) -> HitBlocks:
         """What was found last."""
         return tuple([list(row) for row in self._found])
+
+
+class AskedPool:
+    """A pool of somebody else's, which only says by `get_cached_block` whether a block is registered in a group.
+
+    Connectors have such: they ask managers what of a store outside is a hit.
+    """
+
+    def __init__(self, pool: Any) -> None:
+        self.null_block: KVCacheBlock = pool.null_block
+        self.get_cached_block: Callable[[BlockHash, Sequence[int]], list[KVCacheBlock] | None] = pool.get_cached_block
+        self.cached_block_hash_to_block = self
+
+    def find(self, group: int, content: BlockHash) -> KVCacheBlock | None:
+        """The block under the hash in this group, or None."""
+        found = self.get_cached_block(content, [group])
+        return found[0] if found else None
+
+    def prefix(self, group: int, hashes: BlockHashList, most: int) -> list[KVCacheBlock]:
+        """The blocks under the first hashes, `most` of them at most, up to one that there is not."""
+        asked = (self.find(group, hashes[i]) for i in range(min(most, len(hashes))))
+        return [block for block in takewhile(lambda block: block is not None, asked) if block is not None]
+
+
+def searchable(pool: Any) -> Any:
+    """The pool, as a search needs it."""
+    return pool if hasattr(pool, "cached_block_hash_to_block") else AskedPool(pool)
 
 
 def begin_tables(

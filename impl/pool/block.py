@@ -150,6 +150,17 @@ class KVCacheBlock:
         self.content = get_block_hash(key)
         self.run = loose_run(get_group_id(key))
 
+    @property
+    def _block_hash(self) -> BlockHashWithGroupId | None:
+        """The same under the name of vLLM's field, which its connectors set whatever was there."""
+        return self.block_hash
+
+    @_block_hash.setter
+    def _block_hash(self, key: BlockHashWithGroupId | None) -> None:
+        self.reset_hash()
+        if key is not None:
+            self.block_hash = key
+
     def reset_hash(self) -> None:
         """Forget the identity."""
         self.content = self.run = None

@@ -237,6 +237,12 @@ class BlockPool:
             if block_id < len(self._made):
                 self._forget_identity(self._made[block_id])
 
+    def _maybe_evict_cached_block(self, block: KVCacheBlock) -> bool:
+        """Take the identity from a block; False if it had none. vLLM's name for it, which its tests call."""
+        had = block.content is not None
+        self._forget_identity(block)
+        return had and block.content is None
+
     def reset_prefix_cache(self) -> bool:
         """Forget every identity. False, with nothing changed, while any block but the null block is held."""
         held = self.num_gpu_blocks - 1 - self.free_block_queue.num_free_blocks

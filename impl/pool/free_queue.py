@@ -53,7 +53,7 @@ class FreeKVCacheBlockQueue:
     def popleft(self) -> KVCacheBlock:
         """Take the front block. ValueError if the queue is empty."""
         if not self.num_free_blocks:
-            raise ValueError("no free block is left: free some blocks, or ask num_free_blocks first")
+            raise ValueError("No free blocks available")
         return self.popleft_n(1)[0]
 
     def popleft_n(self, n: int) -> list[KVCacheBlock]:

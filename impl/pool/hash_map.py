@@ -8,6 +8,7 @@ from typing import TypeAlias
 from ..hashing.block_hash import BlockHash, BlockHashWithGroupId
 from ..hashing.block_hashing import BlockHashList, get_block_hash, get_group_id
 from .block import KVCacheBlock, Run, loose_run
+from .entries_by_key import EntriesByKey
 
 _WORTH_A_RUN = 8
 """From so many blocks on that a lookup finds one by one it pays to make a run of them."""
@@ -25,6 +26,11 @@ class BlockHashToBlockMap:
 
     def __init__(self) -> None:
         self.groups: defaultdict[int, Registered] = defaultdict(dict)
+
+    @property
+    def _cache(self) -> EntriesByKey:
+        """The entries by key, under the name that vLLM's own map has for them."""
+        return EntriesByKey(self.groups)
 
     def find(self, group: int, content: BlockHash) -> KVCacheBlock | None:
         """The earliest block registered under the hash in this group that is still there, or None."""

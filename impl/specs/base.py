@@ -103,7 +103,7 @@ class MambaAttentionBackendEnum(Enum):
 class MambaSpec(KVCacheSpec):
     """A layer that keeps one state per sequence, made of several tensors, instead of keys and values per token.
 
-    ValueError unless there is one dtype for every shape [S-07]. `mamba_type` may be any hashable.
+    Its page has no size unless there is one dtype for every shape [S-07]. `mamba_type` may be any hashable.
     """
 
     shapes: tuple[tuple[int, ...], ...]
@@ -113,14 +113,14 @@ class MambaSpec(KVCacheSpec):
     mamba_cache_mode: str = "none"
     num_speculative_blocks: int = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(self.shapes) != len(self.dtypes):
-            raise ValueError(f"{len(self.shapes)} shapes but {len(self.dtypes)} dtypes: give one dtype for every shape")
-
     @property
     def page_size_bytes(self) -> int:
-        """Bytes of one state, or the given padding. AssertionError for a padding below the state."""
+        """Bytes of one state, or the given padding.
+
+        ValueError unless there is one dtype for every shape [S-07], AssertionError for a padding below the state.
+        """
+        if len(self.shapes) != len(self.dtypes):
+            raise ValueError(f"{len(self.shapes)} shapes but {len(self.dtypes)} dtypes: give one dtype for every shape")
         state = sum(prod(shape) * dtype.itemsize for shape, dtype in zip(self.shapes, self.dtypes, strict=True))
         return padded_page_size(state, self.page_size_padded)
 

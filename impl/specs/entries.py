@@ -33,10 +33,14 @@ def uniform_base_of(spec: object) -> type[Any] | None:
     return entry.uniform_type_base_spec if entry else None
 
 
-def how_to_register(spec: object) -> str:
-    """The text of an error about a spec class without an entry."""
+def how_to_register(spec: object, layer: str | None = None) -> str:
+    """The text of an error about a spec class without an entry, which some layer may have. Callers match its start."""
+    where = "" if layer is None else f" for layer {layer}"
     name = type(spec).__name__
-    return f"{name} has no manager: decorate the class with @register_kv_cache_spec(manager_class=...)"
+    return (
+        f"Unsupported KV cache spec type{where}: {name} has no manager, "
+        "decorate the class with @register_kv_cache_spec(manager_class=...)"
+    )
 
 
 def _find(spec: object) -> KVCacheSpecMetadata | None:

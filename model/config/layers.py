@@ -25,10 +25,9 @@ class LayerRules:
             setattr(self, name, partial(function, self))
 
     def construct(self, x: Layer) -> Layer:
-        """§2: refuses specs whose tokens [S-10] or states have no room in the page, and fills in what was left out."""
+        """§2: refuses specs whose tokens have no room in the page [S-10], and fills in what was left out."""
         demand(x.block_size >= 1, "ValueError")
         demand(x.compress_ratio >= 1 and x.block_size % x.compress_ratio == 0, "ValueError")
-        demand(len(x.shapes) == len(x.dtypes), "ValueError")  # [S-07]
         if x.type in FULL | WINDOWS and x.head_size_v is None:  # [S-19]
             x = replace(x, head_size_v=x.head_size)
         if x.alignment is None or self.page(x) == self.real_page(x):
@@ -45,7 +44,8 @@ class LayerRules:
         """§3: bytes that a block stores, scales left out."""
         b, h, d, z = x.block_size, x.num_kv_heads, x.head_size, x.dtype
         if x.type == Spec.MAMBA:
-            return sum(prod(shape) * size for shape, size in zip(x.shapes, x.dtypes, strict=False))
+            demand(len(x.shapes) == len(x.dtypes), "ValueError")  # [S-07]
+            return sum(prod(shape) * size for shape, size in zip(x.shapes, x.dtypes, strict=True))
         if x.type in LATENT:
             demand(x.type in MLA or x.model_version in (None, V4))
             if x.cache_dtype_str == PACKED and (x.type in MLA or x.model_version == V4):

@@ -62,9 +62,14 @@ class Contents:
         """The same by the number of the prefix, as events name it."""
         self.model_keys: list[Key | None] = [None]
         self.core_keys: list[BlockHashWithGroupId | None] = [None]
+        self.core_names: list[tuple[int, BlockHash] | None] = [None]
+        """The same as our core keeps it: group and hash."""
+        self.places: list[tuple[int, int]] = [(0, 0)]
+        """Index in a table of a block with this content, and the content before it there, 0 for none. A content comes
+        after the one before it."""
         self._number_keys()
         self.code_of_model_key = {key: code for code, key in enumerate(self.model_keys)}
-        self.code_of_core_key = {key: code for code, key in enumerate(self.core_keys)}
+        self.code_of_core_name = {name: code for code, name in enumerate(self.core_names)}
         if max(len(self.sequences), len(self.keys)) > MAX_CODE:
             raise ScopeError(
                 f"scope {scope.name}: {len(self.sequences)} token sequences, {len(self.keys)} block contents: at most "
@@ -105,6 +110,8 @@ class Contents:
                     self.model_keys.append((group, identity))
                     whole = BlockHash(b"".join(hashes[(end - b) // size : end // size]))
                     self.core_keys.append(make_block_hash_with_group_id(whole, group))
+                    self.core_names.append((group, whole))
+                    self.places.append((end // b - 1, self.code.get((group, tokens[: end - b]), 0)))
 
 
 def _sequences(scope: Scope) -> Iterator[tuple[int, tuple[int, ...]]]:

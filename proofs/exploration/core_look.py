@@ -1,5 +1,8 @@
 """What our core shows, as plain data, and whether its queue, its index and its blocks contradict each other."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from .contents import Contents
 from .core_side import CoreSide
 from .packing import NOBODY, Look
@@ -20,13 +23,12 @@ class CoreLook:
         """True if our core shows exactly this: the same as `look() == look`, in a third of the time."""
         pool, contents = self._pool, self.contents
         blocks, core_keys = pool.blocks, contents.core_keys
-        counts = [block.ref_cnt for block in blocks]
-        counts[0] = 0
-        keys = [block.block_hash for block in blocks]
-        if counts != look.counts or keys != [core_keys[code] for code in look.codes]:
+        core_names: Sequence[Any] = contents.core_names
+        counts, names = pool.ref_counts(), pool.identities()
+        if counts != look.counts or names != [core_names[code] for code in look.codes]:
             return False
         index = pool.cached_block_hash_to_block
-        registered = len(keys) - keys.count(None)
+        registered = len(names) - names.count(None)
         for code, duplicates in look.duplicates.items():
             if [block.block_id for block in index.blocks_of(core_keys[code])] != duplicates:
                 return False
@@ -34,19 +36,14 @@ class CoreLook:
         if len(index) != registered:
             return False
         for block, code in zip(blocks, look.codes, strict=True):
-            if code and code not in look.duplicates and index.blocks_of(core_keys[code]) != [block]:
+            if code and code not in look.duplicates and index.find(*core_names[code]) is not block:
                 return False
         free = pool.free_block_queue
-        before = free.fake_free_list_head
-        for number in look.queue:
-            block = before.next_free_block
-            if block is not blocks[number] or block.prev_free_block is not before:
-                return False
-            before = block
-        tail = free.fake_free_list_tail
-        if before.next_free_block is not tail or tail.prev_free_block is not before:
+        if free.get_all_free_blocks() != [blocks[number] for number in look.queue]:
             return False
-        if free.num_free_blocks != len(look.queue):
+        try:
+            pool.check()
+        except AssertionError:
             return False
         live_of = self.core.live
         for name, (number, computed, scheduled) in zip(self.names, look.requests, strict=True):
@@ -74,18 +71,16 @@ class CoreLook:
 
     def _this_step(self) -> set[int]:
         """What mamba groups have registered in this step."""
-        code_of = self.contents.code_of_core_key
-        return {code_of[key] for group in self.mamba for key in self._managers[group].cached_blocks_this_step}
+        code_of = self.contents.code_of_core_name
+        return {code_of[group, one] for group in self.mamba for one in self._managers[group].cached_blocks_this_step}
 
     def look(self) -> Look:
         """What our core shows. UnreadableError if its queue or its index contradict themselves."""
         pool, contents = self._pool, self.contents
-        code_of = contents.code_of_core_key
-        blocks = pool.blocks
+        code_of = contents.code_of_core_name
+        counts = pool.ref_counts()
         try:
-            codes = [code_of[block.block_hash] for block in blocks]
-            counts = [block.ref_cnt for block in blocks]
-            counts[0] = 0
+            codes = [code_of[name] for name in pool.identities()]
             requests = []
             for name in self.names:
                 live = self.core.live.get(name)
@@ -116,17 +111,11 @@ class CoreLook:
         )
 
     def _free_queue(self) -> list[int]:
-        free = self._pool.free_block_queue
-        queue: list[int] = []
-        before, tail = free.fake_free_list_head, free.fake_free_list_tail
-        block = before.next_free_block
-        while block is not tail:
-            if block is None or block.prev_free_block is not before or len(queue) > free.num_free_blocks:
-                raise UnreadableError(f"the core's free queue is broken behind {queue}")
-            queue.append(block.block_id)
-            before, block = block, block.next_free_block
-        if free.num_free_blocks != len(queue) or tail.prev_free_block is not before:
-            raise UnreadableError(f"the core counts {free.num_free_blocks} free blocks, the queue has {queue}")
+        try:
+            self._pool.free_block_queue.check()
+        except AssertionError as error:
+            raise UnreadableError(f"the core's free queue contradicts itself: {error}") from None
+        queue: list[int] = self._pool.free_ids()
         return queue
 
     def _duplicates(self, codes: list[int]) -> dict[int, list[int]]:

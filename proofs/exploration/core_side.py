@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy
@@ -159,19 +160,25 @@ class CoreSide:
         live.hit = self.manager.create_kv_cache_blocks(tuple([[own[block] for block in row] for row in rows]))
 
     def set_contents(self, look: Look) -> None:
-        """Which block is registered as what."""
-        keys, blocks = self.contents.core_keys, self.pool.blocks
+        """Which block is registered as what, in runs as long as can be: what an earlier block has been registered as
+        goes on in the run of the block before it, as if one request had registered both."""
+        names: Sequence[Any] = self.contents.core_names
+        places, blocks = self.contents.places, self.pool.blocks
         index = self.pool.cached_block_hash_to_block = BlockHashToBlockMap()
-        again = {block for duplicates in look.duplicates.values() for block in duplicates}
-        for block, code in zip(blocks, look.codes, strict=True):
+        again = {block for duplicates in look.duplicates.values() for block in duplicates[1:]}
+        first: dict[int, int] = {}
+        for number, (block, code) in enumerate(zip(blocks, look.codes, strict=True)):
             block.reset_hash()
-            if key := keys[code]:
-                block.block_hash = key
-                if block.block_id not in again:
-                    index.insert(key, block)
-        for duplicates in look.duplicates.values():
-            for number in duplicates:
-                index.insert(blocks[number].block_hash, blocks[number])
+            if code and number not in again:
+                first[code] = number
+        for code in sorted(first):
+            (group, content), (place, before) = names[code], places[code]
+            behind = (place, blocks[first[before]] if before in first else None)
+            index.register(group, [content], [blocks[first[code]]], behind)
+        for code, duplicates in look.duplicates.items():
+            for number in duplicates[1:]:
+                group, content = names[code]
+                index.register(group, [content], [blocks[number]], None)
 
     def set_tables(self, group: int, tables: Mapping[str, Sequence[int]]) -> None:
         """The tables of a group."""
@@ -186,28 +193,46 @@ class CoreSide:
         self.managers[group].num_cached_block = dict(registered)
 
     def set_blocks(self, look: Look) -> None:
-        """References, and the free queue."""
+        """References, and the free queue: in batches of one to three blocks, of which the last one has lost some."""
         blocks, free = self.pool.blocks, self.pool.free_block_queue
+        queued, held = [blocks[number] for number in look.queue], []
         for block, count in zip(blocks, look.counts, strict=True):
             block.ref_cnt = count
             if count:
-                block.prev_free_block = block.next_free_block = None
-        last = free.fake_free_list_head
-        for number in look.queue:
-            block = blocks[number]
-            last.next_free_block = block
-            block.prev_free_block = last
-            last = block
-        tail = free.fake_free_list_tail
-        last.next_free_block = tail
-        tail.prev_free_block = last
-        free.num_free_blocks = len(look.queue)
+                held.append((block, count))
+        size = 1 + look.queue[0] % 3 if queued else 1
+        cut = len(queued) // size * size
+        free.__init__([*queued[cut:], *(block for block, _ in held)])
+        for block, count in held:
+            free.remove(block)
+            block.ref_cnt = count
+        for end in range(cut, 0, -size):
+            free.prepend_n(queued[end - size : end])
+        self.pool._num_shared = sum([count > 1 for count in look.counts])
+
+    def set_horizons(self) -> None:
+        """The horizon of every request with a table: as far as it can be, from what its tables show."""
+        coordinator = self.manager.coordinator
+        coordinator.horizons.clear()
+        coordinator.spans.clear()
+        for name, live in self.live.items():
+            tables = [manager.req_to_blocks.get(name, ()) for manager in self.managers]
+            if any(tables):
+                settled = max(0, min(live.request.num_computed_tokens, live.request.num_tokens - 1))
+                while settled and any(map(_skips_more, self.managers, tables, repeat(settled))):
+                    settled -= 1
+                coordinator.note_horizon(name, settled)
 
     def set_step(self, group: int, this_step: Iterable[int]) -> None:
         """Which states of a mamba group were registered in this step."""
-        contents = self.contents
-        keys = [contents.core_keys[code] for code in this_step if contents.keys[code][0] == group]
-        self.managers[group].cached_blocks_this_step = set(keys)
+        names = [self.contents.core_names[code] for code in this_step]
+        self.managers[group].cached_blocks_this_step = {name[1] for name in names if name and name[0] == group}
+
+
+def _skips_more(manager: Any, table: Sequence[Any], settled: int) -> bool:
+    """Whether an entry that is there would have been given up, had so many tokens been settled."""
+    skipped = min(manager.get_num_skipped_tokens(settled) // manager.block_size, len(table)) if manager.may_skip else 0
+    return skipped > 0 and not table[skipped - 1].is_null
 
 
 def ids(blocks: Any) -> tuple[tuple[int, ...], ...]:

@@ -13,7 +13,21 @@ from . import scope_faults
 from .expansion import Expansion
 from .moves import Move
 from .packing import Focus, Look, Pool, View
-from .planting import ALONE, CROWDED, FAULTS, SMALL, STATES, STEPS, WINDOW, Fault, core_of, decide, fault, wrap
+from .planting import (
+    ALONE,
+    CROWDED,
+    FAULTS,
+    SMALL,
+    STATES,
+    STEPS,
+    WINDOW,
+    Fault,
+    core_of,
+    decide,
+    fault,
+    wrap,
+    wrap_giving_back,
+)
 
 __all__ = ["FAULTS", "ONLY_THERE", "by_property"]
 
@@ -25,7 +39,7 @@ ONLY_THERE = frozenset(scope_faults.NAMES)
 
 @fault("S1", "the first of the blocks that are given back keeps its reference", SMALL)
 def _block_leaks(expansion: Expansion) -> None:
-    wrap(core_of(expansion).block_pool, "free_blocks", lambda free, blocks, prepend=False: free([*blocks][1:], prepend))
+    wrap_giving_back(expansion, lambda free, blocks, prepend=False: free([*blocks][1:], prepend))
 
 
 @fault("S2", "a request holds another one's first block in place of its hit", SMALL)
@@ -47,9 +61,9 @@ def _null_registered(expansion: Expansion) -> None:
     pool = core_of(expansion).block_pool
 
     def cache(original: Callable[..., Any], *args: Any) -> None:
-        pool.null_block.is_null = False
+        null, pool.null_block = pool.null_block, None
         original(*args)
-        pool.null_block.is_null = True
+        pool.null_block = null
 
     wrap(pool, "cache_full_blocks", cache)
 
@@ -93,15 +107,17 @@ def _free_hits_uncounted(expansion: Expansion) -> None:
 
 @fault("S9", "blocks are taken from the back of the queue", SMALL)
 def _taken_from_the_back(expansion: Expansion) -> None:
-    queue = core_of(expansion).block_pool.free_block_queue
+    pool = core_of(expansion).block_pool
+    queue = pool.free_block_queue
 
-    def popleft_n(original: Callable[..., Any], n: int) -> Any:
-        taken = queue.get_all_free_blocks()[-n:] if n else []
-        for block in taken:
+    def get_new_blocks(original: Callable[..., Any], n: int) -> Any:
+        last = queue.get_all_free_blocks()[-n:] if n else []
+        for block in last:
             queue.remove(block)
-        return taken
+        queue.prepend_n(last)
+        return original(n)
 
-    wrap(queue, "popleft_n", popleft_n)
+    wrap(pool, "get_new_blocks", get_new_blocks)
 
 
 @fault("S10", "with a block that is taken the next one in the queue loses its content, too", SMALL)
@@ -183,7 +199,7 @@ def _lookup_reorders(expansion: Expansion) -> None:
 
 @fault("lockstep", "blocks without identity go to the back like all others", WINDOW)
 def _hashless_to_the_back(expansion: Expansion) -> None:
-    wrap(core_of(expansion).block_pool, "free_blocks", lambda free, blocks, prepend=False: free(blocks))
+    wrap_giving_back(expansion, lambda free, blocks, prepend=False: free(blocks))
 
 
 @fault("lockstep", "the model forgets that a request in front of the gate may be refused", replace(CROWDED, gate=True))

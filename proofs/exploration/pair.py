@@ -102,6 +102,7 @@ class Pair:
             for slot, request in enumerate(look.requests):
                 if now is None or now.requests[slot] != request:
                     self._restore_request(NAMES[slot], *request)
+        self.core.set_horizons()
         if focus.phase == LOOKED_UP:
             name = NAMES[focus.slot]
             self.model.requests[name].hit = focus.hit_tokens, [list(row) for row in focus.hit]

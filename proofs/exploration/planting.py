@@ -83,6 +83,12 @@ def wrap(owner: Any, name: str, change: Callable[..., Any]) -> None:
     setattr(owner, name, partial(change, getattr(owner, name)))
 
 
+def wrap_giving_back(expansion: Expansion, change: Callable[..., Any]) -> None:
+    """Replace both ways in which our core's pool is given blocks back: one by one, and all of a table."""
+    for name in ("free_blocks", "release"):
+        wrap(core_of(expansion).block_pool, name, change)
+
+
 def decide(expansion: Expansion, **decisions: Callable[..., Any]) -> None:
     """Let the model decide otherwise."""
     model = expansion.pair.model

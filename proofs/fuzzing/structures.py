@@ -7,9 +7,9 @@ from textwrap import indent
 from types import SimpleNamespace
 from typing import Any
 
-from ...impl import FreeKVCacheBlockQueue, KVCacheBlock
-from ...impl.pool import free_queue
+from .. import linked_queue
 from ..free_list import queue_scene
+from ..linked_queue import FreeKVCacheBlockQueue, KVCacheBlock
 from ..loops import cut
 from ..symbolic import SymbolicInt
 from ..symbolic_bytes import Integer, byte_string, is_bytes, whole
@@ -174,7 +174,7 @@ def draw_structure(seed: int) -> Drawn:
 def try_structure(seed: int, tally: Tally) -> None:
     """Draw a program, settle claims about it, and compare; a cut loop must be the loop."""
     drawn = draw_structure(seed)
-    function = try_drawn(drawn, seed, tally, _TOOLS, (free_queue,))
+    function = try_drawn(drawn, seed, tally, _TOOLS, (linked_queue,))
     if "joined(loop" in drawn.source:
         whole_loop, joined = function.claim("loop(a, b)"), function.claim("f(a, b)")
         for point in function.points():

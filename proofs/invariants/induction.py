@@ -36,17 +36,37 @@ class Batch:
         self.length, self._size, self.ids = as_term(length), as_term(size), ids
         self.undo: Callable[[Any], Fields] | None = None
         """What the pool looks like when so many rounds have been undone."""
-        self._moment: Moment | None = None
+        self.moment: Moment | None = None
         self.origin = self
         self._at = z3.Function("batch", z3.IntSort(), z3.IntSort())
+        self._where = z3.Function("where", z3.IntSort(), z3.IntSort())
         self._times = z3.Function("times", z3.IntSort(), z3.IntSort(), z3.IntSort())
+        self.alike: list[Callable[[Any], Any]] = []
+        """What else is known of the block at each place."""
 
     def at(self, i: Any) -> Any:
         """The id of the block at a place."""
         here = self._at(i)
         inside = z3.And(i >= 0, i < self.length)
-        running().assume(z3.Implies(inside, z3.And(here >= 0, here < self._size)))
+        running().assume(z3.Implies(inside, z3.And(here >= 0, here < self._size, *(one(here) for one in self.alike))))
         return here
+
+    def place(self, x: Any) -> Any:
+        """Some place of a block, -1 if it does not stand in it."""
+        where = self._where(x)
+        inside = z3.And(where >= 0, where < self.length, self._at(where) == x)
+        running().assume(z3.If(self.times(x, self.length) >= 1, inside, where == -1))
+        self.at(where)
+        self.times(x, z3.simplify(where + 1))
+        return where
+
+    def any_map(self, function: Callable[[Any], Any]) -> "States":
+        """What the blocks' states are; nothing else is asked of all of them."""
+        return States(self, function)
+
+    def any_set(self) -> "Different":
+        """The different blocks."""
+        return Different(self)
 
     def times(self, x: Any, i: Any) -> Any:
         """How often a block stands among the first so many."""
@@ -58,6 +78,11 @@ class Batch:
             running().assume(z3.Implies(z3.And(k >= 0, k < m), step))
         return count(x, i)
 
+    def rises(self, x: Any, j: Any, i: Any) -> Any:
+        """That a block stands no less often among more entries."""
+        inside = z3.And(j >= 0, j <= i, i <= self.length)
+        return z3.Implies(inside, self.times(x, j) <= self.times(x, i))
+
     def symbolic_len(self) -> SymbolicInt:
         """How many."""
         return SymbolicInt(self.length)
@@ -65,18 +90,93 @@ class Batch:
     def at_moment(self, moment: Moment) -> "Batch":
         """The same batch, its blocks as they are at another moment."""
         bound = copy(self)
-        bound._moment = moment
+        bound.moment = moment
         return bound
 
     def __getitem__(self, part: slice) -> "_Undone":
         """What comes before some place: what an operation that refuses goes through to undo it."""
-        if part.start is not None or part.step is not None or self.undo is None or self._moment is None:
+        if part.start is not None or part.step is not None or self.undo is None or self.moment is None:
             raise ProofError(f"{running().name}: a part of a batch is asked for, and nothing is known of it")
-        return _Undone(self, self._moment, as_term(part.stop))
+        return _Undone(self, self.moment, as_term(part.stop))
 
     def element(self, moment: Moment, i: Any) -> Any:
         """The block, or the id, at a place."""
         return SymbolicInt(self.at(i)) if self.ids else moment.heap.block(self.at(i))
+
+
+class Different:
+    """The different blocks of a batch: as many as it is long exactly if none stands in it twice."""
+
+    any_length = True
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch, self._number = batch, z3.Int("different")
+
+    def symbolic_len(self) -> SymbolicInt:
+        """How many: not all, or each block stands in it once at most."""
+        running().assume(z3.And(self._number >= 0, self._number <= self._batch.length))
+        return SymbolicInt(self._number)
+
+    @staticmethod
+    def once(batch: Batch, x: Any) -> Any:
+        """That a block stands in it once at most, if there are as many different ones as there are."""
+        return z3.Implies(z3.Int("different") == batch.length, batch.times(x, batch.length) <= 1)
+
+
+class States:
+    """The different states of a batch's blocks: one of them, or at least two.
+
+    One state is that of every block: null, free in the same batch, or held as often. Of two or more, one is not 1.
+    """
+
+    any_length = True
+
+    def __init__(self, batch: Any, function: Callable[[Any], Any]) -> None:
+        self._batch, self._function, self._number = batch, function, z3.Int("states")
+
+    def any_set(self) -> "States":
+        """Each once."""
+        moment, number, first = self._moment(), self._number, self._batch.at(z3.IntVal(0))
+        count, free = moment.fields.count, moment.fields.free
+
+        def as_first(x: Any) -> Any:
+            alike = z3.And(
+                (x == 0) == (first == 0),
+                z3.Implies(x != 0, free(x) == free(first)),
+                z3.Implies(z3.And(x != 0, free(x)), moment.batch_of(x) == moment.batch_of(first)),
+                z3.Implies(z3.And(x != 0, z3.Not(free(x))), count(x) == count(first)),
+            )
+            return z3.Implies(number == 1, alike)
+
+        self._batch.alike.append(as_first)
+        running().assume(z3.And(number >= 0, number <= self._batch.length, (number == 0) == (self._batch.length == 0)))
+        return self
+
+    def symbolic_len(self) -> SymbolicInt:
+        """How many."""
+        return SymbolicInt(self._number)
+
+    def __iter__(self) -> Iterator[Any]:
+        """The only one; or, of several, one that is not 1, behind which nobody may look."""
+        if running().decide(self._number == 0):
+            return
+        moment, length = self._moment(), self._batch.length
+        if running().decide(self._number == 1):
+            yield self._function(moment.heap.block(self._batch.at(z3.IntVal(0))))
+            return
+        other = z3.Int("not_held_once")
+        x = self._batch.at(other)
+        moment.heap.meet(x)
+        held_once = z3.And(x != 0, z3.Not(moment.fields.free(x)), moment.fields.count(x) == 1)
+        running().assume(z3.And(other >= 0, other < length, z3.Not(held_once)))
+        yield self._function(moment.heap.block(x))
+        raise ProofError(f"{running().name}: the states of a batch are gone through: only the first is known")
+
+    def _moment(self) -> Moment:
+        moment = self._batch.moment
+        if not isinstance(moment, Moment):
+            raise ProofError(f"{running().name}: the states of blocks are asked for at no moment")
+        return moment
 
 
 class _HalfwayError(Exception):
@@ -120,12 +220,14 @@ class Loop:
     """What the loop goes through: a `Batch`, a `Listing`, a `Range`, or the blocks of the pool (None)."""
     lists: Mapping[str, Gathered] = field(default_factory=dict)
     """By variable: what it gathers."""
-    inserts: Callable[[Any, Any], Condition] | None = None
-    """Whether a block may be registered under this key."""
+    sums: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    """By variable to which rounds add: what it is after so many."""
     known: Callable[[Any, Any], Any] | None = None
     """What else holds of each block after so many rounds."""
     undo: Callable[[Any, Any], Fields] | None = None
     """What the pool looks like when a round that refuses has undone so many of the rounds before it."""
+    refuses: Callable[[Any], Any] = lambda i: z3.BoolVal(True)
+    """Whether this round may refuse."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +242,8 @@ class Operation:
     end: Fields
     """What the pool is to look like then."""
     result: Callable[[Any], Condition] = lambda value: value is None
+    early: Callable[[Any], Fields] | None = None
+    """For what it returns before its first loop, what the pool is to look like then; None: as at the end."""
 
 
 def claim(operation: Operation, part: Any, i: Any) -> list[Condition]:
@@ -151,7 +255,9 @@ def claim(operation: Operation, part: Any, i: Any) -> list[Condition]:
     try:
         reached = cut.begin(start.pool, *operation.arguments)
     except ReturnedError as returned:
-        return [*start.shows(operation.end), start.counts_right(), operation.result(returned.value)]
+        end = operation.end if operation.early is None else operation.early(returned.value)
+        right = operation.early is not None or operation.result(returned.value)
+        return [*start.shows(end), start.counts_right(), right]
     if part == 0:
         return _begins(operation.loops[0], reached, start)
     before = start
@@ -181,16 +287,19 @@ def _round(
             batch.undo = partial(loop.undo, i)
     element = _element(loop, now, i)
     try:
-        cut.round(number, moved, (SymbolicInt(i), element) if isinstance(reached.iterated, Numbered) else element)
+        numbered = isinstance(reached.iterated, Numbered)
+        sums = cut.round(number, moved, (SymbolicInt(i), element) if numbered else element)
     except _HalfwayError as halfway:
         return halfway.claims
     except ValueError:
         # Nothing has changed since the operation began, if it may refuse at all.
-        return [loop.undo is not None, *now.shows(start.fields)]
+        return [loop.undo is not None, SymbolicBool(loop.refuses(i)), *now.shows(start.fields)]
     claims: list[Condition] = list(now.shows(loop.pool(i + 1)))
     claims += [moved[name].gathers(lambda x, one=one: one.chosen(i + 1, x)) for name, one in loop.lists.items()]
     claims += [SymbolicBool(loop.known(i + 1, ANY_BLOCK))] if loop.known is not None else []
-    return claims + [loop.inserts is not None and loop.inserts(key, block) for key, block in now.inserted]
+    return claims + [
+        name in loop.sums and SymbolicBool(as_term(value) == loop.sums[name](i + 1)) for name, value in sums.items()
+    ]
 
 
 def _known(loop: Loop, i: Any) -> Callable[[Any], Any] | None:
@@ -200,15 +309,18 @@ def _known(loop: Loop, i: Any) -> Callable[[Any], Any] | None:
 def _moved(loop: Loop, before: Moment, now: Moment, reached: Reached, i: Any) -> dict[str, Any]:
     """The variables of a loop after `i` rounds."""
     gathered = {id(reached.variables[name]): Grown(one.after(i)) for name, one in loop.lists.items()}
-    return {name: now.moved(value, before, gathered) for name, value in reached.variables.items()}
+    sums = {name: SymbolicInt(total(i)) for name, total in loop.sums.items()}
+    return {name: now.moved(value, before, gathered) for name, value in reached.variables.items()} | sums
 
 
 def _begins(loop: Loop, reached: Reached, moment: Moment) -> list[Condition]:
     """True if the pool is as after no round, the lists are empty, and the loop goes through what it should."""
     iterated = reached.iterated.items if isinstance(reached.iterated, Numbered) else reached.iterated
-    if isinstance(iterated, Range) and isinstance(loop.through, Range):
+    if iterated == ():  # it is all of an `if` that does not hold
+        goes: list[Condition] = [SymbolicBool(as_term(loop.rounds) == 0)]
+    elif isinstance(iterated, Range) and isinstance(loop.through, Range):
         bounds = ((iterated.start, loop.through.start), (iterated.stop, loop.through.stop))
-        goes: list[Condition] = [SymbolicBool(as_term(one) == as_term(other)) for one, other in bounds]
+        goes = [SymbolicBool(as_term(one) == as_term(other)) for one, other in bounds]
     elif isinstance(iterated, Listing) and isinstance(loop.through, Listing):
         inside = z3.And(ANY_PLACE >= 0, iterated.length > ANY_PLACE)
         same = z3.Implies(inside, iterated.at(ANY_PLACE) == loop.through.at(ANY_PLACE))
@@ -220,6 +332,9 @@ def _begins(loop: Loop, reached: Reached, moment: Moment) -> list[Condition]:
         goes = [getattr(iterated, "origin", iterated) is getattr(through, "origin", through)]
     empty = [reached.variables.get(name) == [] for name in loop.lists]
     none = [SymbolicBool(z3.Not(one.chosen(z3.IntVal(0), ANY_BLOCK))) for one in loop.lists.values()]
+    none += [
+        SymbolicBool(as_term(reached.variables.get(name)) == total(z3.IntVal(0))) for name, total in loop.sums.items()
+    ]
     none += [SymbolicBool(loop.known(z3.IntVal(0), ANY_BLOCK))] if loop.known is not None else []
     return [*goes, *empty, *none, *moment.shows(loop.pool(z3.IntVal(0)))]
 

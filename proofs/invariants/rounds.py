@@ -2,13 +2,14 @@
 
 `loops` cuts at one loop whose variables go from round to round. Here a function may have several loops, one behind the
 other, a round may end early (`continue`) and have a loop inside; but what a round leaves to the next must lie in
-objects, not in variables. To prove something for any number of rounds of every loop, show that the statements up to a
-loop bring about its invariant, that a round keeps it, and that the statements from there to the next loop, or to the
-end, turn it into what is claimed there.
+objects, not in variables, apart from sums: variables to which rounds only add (`Parts.round` gives them back). A loop
+that is all of an `if` goes through nothing where that does not hold. To prove something for any number of rounds of
+every loop, show that the statements up to a loop bring about its invariant, that a round keeps it, and that the
+statements from there to the next loop, or to the end, turn it into what is claimed there.
 
 Trusted, as `loops`: that the parts, put together again, do what the function does (`Parts.whole`, held against the
-functions in tests). Refused with a ProofError: a loop inside another statement that is not a loop, `else`, `break`,
-`return` or `yield` inside a loop, a variable that a round reads before it sets it, though a round sets it.
+functions in tests). Refused with a ProofError: a loop inside another statement that is more than that loop, `else`,
+`break`, `return` or `yield` inside a loop, a variable that a round reads before it sets it, though a round sets it.
 """
 
 import ast
@@ -17,6 +18,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import compress
 from types import FunctionType
 from typing import Any
 
@@ -62,8 +64,64 @@ def _list(items: Any = ()) -> Any:
     return items if getattr(items, "any_length", False) else list(items)
 
 
-_SEEN = {"enumerate": Numbered, "range": _range, "list": _list}
-"""What the statements see in place of these builtins."""
+def _any_length(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A function; what stands for a sequence of any length, as last argument or as all, has a method of that name."""
+
+    def seen(*arguments: Any) -> Any:
+        last = arguments[-1] if arguments else ()
+        return getattr(last, name)(*arguments[:-1]) if hasattr(last, name) else plain(*arguments)
+
+    return seen
+
+
+def _filtered(wanted: Callable[[Any], bool], items: Any) -> Any:
+    """`[item for item in items if wanted(item)]`."""
+    return items.any_filtered(wanted) if hasattr(items, "any_filtered") else [item for item in items if wanted(item)]
+
+
+def _compress(items: Any, mask: Any) -> Any:
+    """`itertools.compress`."""
+    return items.any_compressed(mask) if hasattr(items, "any_compressed") else compress(items, mask)
+
+
+_SEEN = {
+    "enumerate": Numbered,
+    "range": _range,
+    "list": _list,
+    "set": _any_length("any_set", set),
+    "map": _any_length("any_map", map),
+    "compress": _compress,
+    "filtered": _filtered,
+}
+"""What the statements see in place of these functions."""
+
+
+class _Filters(ast.NodeTransformer):
+    """`[x for x in items if wanted]` becomes `filtered(lambda x: wanted, items)`."""
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.ListComp(ast.Name(one), [ast.comprehension(ast.Name(other), items, [wanted])]) if one == other:
+                argument = ast.arguments([], [ast.arg(one)], None, [], [], None, [])
+                return ast.Call(ast.Name("filtered", ast.Load()), [ast.Lambda(argument, wanted), items], [])
+        return node
+
+
+def without_filters(function: FunctionType) -> Callable[..., Any]:
+    """A function without loops, which sees these functions and in which `filtered` stands for comprehensions."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    if any(isinstance(node, ast.For | ast.While) for node in ast.walk(tree)):
+        raise ProofError(f"{function.__qualname__} has loops: it is to be cut")
+    made = compiled_part(function, _Filters().visit(tree).body, _SEEN)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        bound = inspect.signature(function).bind(*arguments, **named)
+        bound.apply_defaults()
+        return made(**bound.arguments)
+
+    return call
 
 
 @dataclass(frozen=True)
@@ -73,6 +131,7 @@ class Parts:
     name: str
     _between: tuple[Callable[..., Any], ...]
     _rounds: tuple[Callable[..., Any], ...]
+    _sums: tuple[tuple[str, ...], ...]
     _function: FunctionType
 
     @property
@@ -90,18 +149,20 @@ class Parts:
         """What comes between a loop, counted from 0, and the next. ReturnedError if the function ends there."""
         return self._reached(loop + 1, variables)
 
-    def round(self, loop: int, variables: Mapping[str, Any], element: Any) -> None:
-        """One round of a loop, for the variables with which the loop begins."""
-        self._rounds[loop](**variables, element=element)
+    def round(self, loop: int, variables: Mapping[str, Any], element: Any) -> Locals:
+        """One round of a loop, for the variables with which the loop begins. Its sums afterwards."""
+        after = self._rounds[loop](**variables, element=element)
+        return {name: after[name] for name in self._sums[loop]}
 
     def whole(self, *arguments: Any, **named: Any) -> Any:
         """The function, put together again."""
         try:
             reached = self.begin(*arguments, **named)
             for loop in range(self.loops):
+                variables = dict(reached.variables)
                 for element in reached.iterated:
-                    self.round(loop, reached.variables, element)
-                reached = self.behind(loop, reached.variables)
+                    variables |= self.round(loop, variables, element)
+                reached = self.behind(loop, variables)
         except ReturnedError as returned:
             return returned.value
         raise ProofError(f"{self.name} goes on behind its last loop for ever")
@@ -120,6 +181,8 @@ def parts(function: FunctionType) -> Parts:
     tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     if not isinstance(tree, ast.FunctionDef):
         raise ProofError(f"{name} is no plain function: its loops cannot be cut out")
+    tree.body = [_always(statement) for statement in tree.body]
+    ast.fix_missing_locations(tree)
     loops = [statement for statement in tree.body if isinstance(statement, ast.For)]
     found = [
         node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While | ast.AsyncFor | ast.comprehension)
@@ -128,9 +191,10 @@ def parts(function: FunctionType) -> Parts:
     # A comprehension before or behind the loops runs as it is.
     if not loops or any(node not in inside and not isinstance(node, ast.comprehension) for node in found):
         raise ProofError(f"{name} must have `for` loops one behind the other, not inside anything: it cannot be cut")
-    between, rounds, at = [], [], 0
+    between, rounds, sums, at = [], [], [], 0
     for loop in loops:
-        _require_plain(name, tree, loop)
+        sums.append(_sums_of(loop))
+        _require_plain(name, tree, loop, set(sums[-1]))
         here = tree.body.index(loop)
         stop = ast.parse("return reached(locals(), None)").body[0]
         assert isinstance(stop, ast.Return)
@@ -138,18 +202,39 @@ def parts(function: FunctionType) -> Parts:
         stop.value.args[1] = loop.iter
         between.append(compiled_part(function, [*tree.body[at:here], stop], {"reached": Reached, **_SEEN}))
         once = ast.For(target=loop.target, iter=ast.parse("(element,)", mode="eval").body, body=loop.body, orelse=[])
-        rounds.append(compiled_part(function, [once], {"element": UNSET}))
+        rounds.append(compiled_part(function, [once, *ast.parse("return locals()").body], {"element": UNSET}))
         at = here + 1
     between.append(compiled_part(function, tree.body[at:] or [ast.Pass()], _SEEN))
-    return Parts(name, tuple(between), tuple(rounds), function)
+    return Parts(name, tuple(between), tuple(rounds), tuple(sums), function)
 
 
-def _require_plain(name: str, tree: ast.FunctionDef, loop: ast.For) -> None:
+def _always(statement: ast.stmt) -> ast.stmt:
+    """A loop that is all of an `if`, as a loop that goes through nothing where that does not hold."""
+    match statement:
+        case ast.If(test, [ast.For() as loop], []) if not loop.orelse:
+            loop.iter = ast.IfExp(test, loop.iter, ast.Tuple([], ast.Load()))
+            return loop
+    return statement
+
+
+def _sums_of(loop: ast.For) -> tuple[str, ...]:
+    """Variables that rounds add to, or subtract from, and do nothing else with."""
+    added = [
+        node.target.id
+        for node in ast.walk(loop)
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name) and isinstance(node.op, ast.Add)
+    ]
+    named = [node.id for node in ast.walk(loop) if isinstance(node, ast.Name)]
+    return tuple(sorted({name for name in added if named.count(name) == added.count(name)}))
+
+
+def _require_plain(name: str, tree: ast.FunctionDef, loop: ast.For, sums: set[str]) -> None:
     """ProofError if the loop can be left early, or a round leaves something in a variable that is read later."""
     early = [node for node in ast.walk(loop) if isinstance(node, ast.Return | ast.Break | ast.Yield | ast.YieldFrom)]
     if early or loop.orelse:
         raise ProofError(f"{name}: a loop that can be left early cannot be cut out")
     left = {node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    left -= sums
     _require_set(name, [loop], left)
     _require_set(name, tree.body[tree.body.index(loop) + 1 :], left)
 

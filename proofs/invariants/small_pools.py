@@ -35,13 +35,13 @@ def real_pool(f: Any, state: PoolState) -> Any:
     """A core's own pool in this state, caching on."""
     pool = f.pool_kind(len(state.counts), True, 1)
     for block in pool.blocks:
-        block.prev_free_block = block.next_free_block = None
         block.ref_cnt = state.counts[block.block_id]
         if state.named[block.block_id]:
             block.block_hash = key(block.block_id)
             pool.cached_block_hash_to_block.insert(key(block.block_id), block)
     free = [block for block in pool.blocks[1:] if not block.ref_cnt]
     pool.free_block_queue = f.queue_kind(free[::-1] if state.backwards else free)
+    pool._num_shared = sum(count > 1 for count in state.counts[1:])
     return pool
 
 
@@ -59,6 +59,7 @@ def require(pool: Any, counts: Sequence[int], named: Sequence[bool], what: str) 
         "the count of free blocks": queue.num_free_blocks == len(free),
         "the null block is not free and has no identity": 0 not in ids and pool.blocks[0].block_hash is None,
         "identities": [block.block_hash is not None for block in own] == list(named[1:]),
+        "the count of blocks with several holders": pool._num_shared == sum(count > 1 for count in counts[1:]),
         "the map has what is carried": len(registered) == len({block.block_hash for block in carried})
         and all(registered.get_one_block(block.block_hash) is not None for block in carried),
     }

@@ -80,6 +80,8 @@ def _api_settled(names: Any) -> Any:
             max_model_len=_LONG,
             enable_caching=False,
             empty_kv_cache_blocks=blocks_class(((),)),
+            _horizons={},
+            _spans={},
         )
         assert manager.allocate_slots(_Request(c, n), 1) is None
         return asked[0]
@@ -103,6 +105,7 @@ def _api_allocated(names: Any) -> Any:
             _skipping_managers=[],
             _told_settled=[True],
             _told_start=[True],
+            _knows_horizons=False,
         )
         manager = bare(
             manager_class,
@@ -111,6 +114,8 @@ def _api_allocated(names: Any) -> Any:
             max_model_len=_LONG,
             enable_caching=False,
             empty_kv_cache_blocks=blocks_class(((),)),
+            _horizons={},
+            _spans={},
         )
         request = _Request(c, c if known is None else count(known))
         answer = manager.allocate_slots(request, n, full_sequence_must_fit=known is not None, reserved_blocks=reserved)

@@ -260,7 +260,7 @@ def _resumed(names: Names) -> Any:
 
         hash_new_blocks = hasher(size, hashed)
         replaced = {"range": lambda *bounds: list(any_range(*bounds))} if isinstance(size, SymbolicInt) else {}
-        with seeing(globals_of(hash_new_blocks), replaced):
+        with seeing(globals_of(hasher), replaced):  # what it returns need not be a function
             hash_new_blocks(request)
         (keys,) = seen
         return keys or ()

@@ -77,6 +77,9 @@ API: dict[str, Any] = {
             "evict_blocks",
             "cache_full_blocks",
             "reset_prefix_cache",
+            "release",
+            "_give_back",
+            "_touch_batch",
         )
     },
 }

@@ -109,22 +109,42 @@ class _Record:
     """Whatever fields it is given."""
 
 
+class _Found(tuple[int, int]):
+    """A block that is registered: its group and its number. It belongs to no run."""
+
+    run = None
+
+
+class _Entries:
+    """What is registered in one group."""
+
+    def __init__(self, group: int, registered: Registered) -> None:
+        self._group, self._registered = group, registered
+
+    def get(self, number: Any) -> _Found | None:
+        """The block with this content, or None."""
+        return _Found((self._group, number)) if self._registered[number] else None
+
+
 class _Pool:
     """A cache in which the content with number `i` is registered or not; its blocks are pairs of group and number."""
 
     null_block = None
 
-    def __init__(self, registered: Registered) -> None:
+    def __init__(self, registered: Registered, map_class: type) -> None:
         self._registered = registered
+        groups = {group: _Entries(group, registered) for group in range(_NUM_GROUPS)}
+        self.cached_block_hash_to_block = bare(map_class, groups=groups)
+        """The core's own map, over these; only of a core that looks into it by group and hash."""
 
-    def get_cached_block(self, block_hash: Any, kv_cache_group_ids: Sequence[int]) -> list[tuple[int, int]] | None:
+    def get_cached_block(self, block_hash: Any, kv_cache_group_ids: Sequence[int]) -> list[_Found] | None:
         """One block for each group, or None."""
-        return [(group, block_hash) for group in kv_cache_group_ids] if self._registered[block_hash] else None
+        return [_Found((group, block_hash)) for group in kv_cache_group_ids] if self._registered[block_hash] else None
 
 
 def _api_hit(names: Any, manager: str, spec: str, size: str = "") -> Callable[..., Entries]:
     """The search of a manager; `size` is the attribute of its window or chunk."""
-    manager_class, spec_class = names(manager), names(spec)
+    manager_class, spec_class, map_class = names(manager), names(spec), names("BlockHashToBlockMap")
 
     def search(registered: Registered, limit: Any, b: Any, drop: Any, alignment: Any, reach: Any = None) -> Entries:
         fields = {size: reach} if size else {}
@@ -133,7 +153,7 @@ def _api_hit(names: Any, manager: str, spec: str, size: str = "") -> Callable[..
             block_hashes=list(range(len(registered))),
             max_length=limit,
             kv_cache_group_ids=groups,
-            block_pool=_Pool(registered),
+            block_pool=_Pool(registered, map_class),
             kv_cache_spec=bare(spec_class, block_size=b, **fields),
             drop_eagle_block=bool(drop),
             alignment_tokens=alignment,

@@ -74,6 +74,16 @@ class Block:
     is_null: bool = False
     block_hash: bytes | None = b"content"
 
+    @property
+    def state(self) -> int:
+        """As our core keeps it: how many hold it, or -1 for the null block."""
+        return -1 if self.is_null else self.ref_cnt
+
+    @property
+    def content(self) -> bytes | None:
+        """As our core keeps it: the hash without the group."""
+        return self.block_hash
+
 
 NULL_BLOCK = Block(NULL, is_null=True, block_hash=None)
 BLOCKS = Codec(lambda number: NULL_BLOCK if number == 0 else Block(number), lambda block: block.block_id)
@@ -112,6 +122,10 @@ class Pool:
     def free_blocks(self, ordered_blocks: Any, prepend: bool = False) -> None:
         """Remember them."""
         self.returned.extend(ordered_blocks)
+
+    def release(self, blocks: Any, prepend: bool = False) -> None:
+        """The same for the blocks of a table."""
+        self.free_blocks(blocks, prepend)
 
 
 def _unheld(blocks: Any) -> Any:

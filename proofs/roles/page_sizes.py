@@ -169,9 +169,9 @@ def _api_states(names: Any) -> Callable[..., Any]:
     def page(*sizes: Any, dtypes: int) -> Any:
         try:
             spec = kind(block_size=1, shapes=tuple((size,) for size in sizes), dtypes=(Sized(1),) * dtypes)
+            return lenient(lambda: spec.page_size_bytes, kind)()
         except ValueError:
             return None
-        return lenient(lambda: spec.page_size_bytes, kind)()
 
     return page
 

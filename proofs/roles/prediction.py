@@ -182,9 +182,11 @@ def _api_touched(names: Any) -> Callable[..., tuple[Any, Any]]:
         for block, other in zip(blocks[1:], held, strict=True):
             block.ref_cnt = int(bool(other))
         queue = _Queue()
+        own = "_made" if isinstance(getattr(pool_class, "blocks", None), property) else "blocks"
         pool = bare(
             pool_class,
-            blocks=blocks,
+            **{own: blocks},
+            _num_shared=0,
             num_gpu_blocks=len(blocks),
             null_block=null,
             free_block_queue=queue,

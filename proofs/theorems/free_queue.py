@@ -3,10 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..batch_rows import QueueTheorem
 from ..claims import refuses
 from ..free_list import queue_scene
-from ..heap_theorem import HeapTheorem
 from ..theorem import NegativeControl
+from . import wrong_batches
 
 _N = {"n": "blocks in the queue"}
 _COUNT = {**_N, "k": "blocks asked for"}
@@ -50,7 +51,7 @@ _LINES = {
     "count": "the counter stands still",
 }
 
-POPLEFT = HeapTheorem(
+POPLEFT = QueueTheorem(
     id="T25.popleft",
     sentence="`popleft` takes the front block, and leaves the rest of the queue in order.",
     variables=_N,
@@ -58,6 +59,7 @@ POPLEFT = HeapTheorem(
     claim=_popleft,
     controls=tuple(NegativeControl(wrong, {"popleft": wrong_popleft(line)}) for line, wrong in _LINES.items()),
     meaning="The block that was free for the longest time is the next to be reused.",
+    batches=wrong_batches.POPLEFT,
 )
 
 
@@ -66,7 +68,7 @@ def _popleft_empty(f: Any, v: Any) -> Any:
     return [refuses(ValueError, lambda: f.popleft(scene.queue)), *scene.unchanged()]
 
 
-POPLEFT_EMPTY = HeapTheorem(
+POPLEFT_EMPTY = QueueTheorem(
     id="T25.popleft.empty",
     sentence="`popleft` on an empty queue raises ValueError and changes nothing.",
     variables=_N,
@@ -76,6 +78,7 @@ POPLEFT_EMPTY = HeapTheorem(
         NegativeControl("the tail is handed out", {"popleft": wrong_popleft("")}),
         NegativeControl("the queue need not be empty", assume=lambda v: [v.n >= 0]),
     ),
+    batches=wrong_batches.POPLEFT_EMPTY,
 )
 
 
@@ -98,7 +101,7 @@ def _wrong_popleft_n(wrong: str) -> Callable[[Any, Any], Any]:
     return popleft_n
 
 
-POPLEFT_N = HeapTheorem(
+POPLEFT_N = QueueTheorem(
     id="T25.popleft_n",
     sentence="`popleft_n(k)` takes the `k` front blocks, in order, and leaves the rest in order.",
     variables=_COUNT,
@@ -111,6 +114,7 @@ POPLEFT_N = HeapTheorem(
         NegativeControl("one more is counted", {"popleft_n": _wrong_popleft_n("early")}),
     ),
     bounded=_UP_TO_3.format("T25.popleft_n.any"),
+    batches=wrong_batches.POPLEFT_N,
 )
 
 
@@ -129,7 +133,7 @@ def _unsigned_popleft_n(queue: Any, n: Any) -> None:
     assert n <= queue.num_free_blocks
 
 
-POPLEFT_N_REFUSED = HeapTheorem(
+POPLEFT_N_REFUSED = QueueTheorem(
     id="T25.popleft_n.refused",
     sentence="`popleft_n` of more blocks than there are, or of a negative number, raises AssertionError and changes "
     "nothing.",
@@ -145,6 +149,7 @@ POPLEFT_N_REFUSED = HeapTheorem(
         "handed the tail, block -1"
     },
     meaning="A wrong sum of demands is noticed where it was made, and the counter never exceeds the blocks there are.",
+    batches=wrong_batches.POPLEFT_N_REFUSED,
 )
 
 
@@ -169,7 +174,7 @@ def _wrong_remove(leave_out: str) -> Callable[[Any, Any], None]:
     return remove
 
 
-REMOVE = HeapTheorem(
+REMOVE = QueueTheorem(
     id="T25.remove",
     sentence="`remove` takes a block out, wherever it stands; the others keep their order.",
     variables={**_N, "p": "place of the block"},
@@ -177,6 +182,7 @@ REMOVE = HeapTheorem(
     claim=_remove,
     controls=tuple(NegativeControl(wrong, {"remove": _wrong_remove(line)}) for line, wrong in _LINES.items()),
     meaning="A cache hit takes its block out of the middle in constant time, and costs no other block its place.",
+    batches=wrong_batches.REMOVE,
 )
 
 
@@ -192,13 +198,14 @@ def _careless_remove(queue: Any, block: Any) -> None:
         raise RuntimeError
 
 
-REMOVE_REFUSED = HeapTheorem(
+REMOVE_REFUSED = QueueTheorem(
     id="T25.remove.refused",
     sentence="`remove` of a block that is not in the queue raises RuntimeError and changes nothing.",
     variables=_N,
     assume=lambda v: [v.n >= 0],
     claim=_remove_refused,
     controls=(NegativeControl("it is counted all the same", {"remove": _careless_remove}),),
+    batches=wrong_batches.REMOVE_REFUSED,
 )
 
 
@@ -240,7 +247,7 @@ _INSERT = {
     "inner": "they do not point back",
 }
 
-APPEND = HeapTheorem(
+APPEND = QueueTheorem(
     id="T25.append",
     sentence="`append` puts a block that is not in the queue to its back.",
     variables={**_N, "p": "place of the block: below 0, since it is not in the queue"},
@@ -252,6 +259,7 @@ APPEND = HeapTheorem(
         NegativeControl("the block may be in the queue", assume=lambda v: [v.n >= 0, v.p >= -1, v.p < v.n]),
     ),
     meaning="The queue trusts its caller: a block that is appended twice breaks it, so the pool must know (T26.free).",
+    batches=wrong_batches.APPEND,
 )
 
 
@@ -269,7 +277,7 @@ def _twice(f: Any, v: Any) -> Any:
     return scene.reads(scene.order.inserted(v.n, blocks[::2]))
 
 
-APPEND_N = HeapTheorem(
+APPEND_N = QueueTheorem(
     id="T25.append_n",
     sentence="`append_n` puts blocks to the back, in the given order; none are as good as no call.",
     variables=_BATCH,
@@ -282,6 +290,7 @@ APPEND_N = HeapTheorem(
         NegativeControl("a block may stand in the batch twice", claim=_twice),
     ),
     bounded=_UP_TO_3.format("T25.append_n.any"),
+    batches=wrong_batches.APPEND_N,
 )
 
 
@@ -292,7 +301,7 @@ def _prepend_n(f: Any, v: Any) -> Any:
     return scene.reads(scene.order.inserted(0, blocks))
 
 
-PREPEND_N = HeapTheorem(
+PREPEND_N = QueueTheorem(
     id="T25.prepend_n",
     sentence="`prepend_n` puts blocks to the front, which then reads as given; none are as good as no call.",
     variables=_BATCH,
@@ -305,6 +314,7 @@ PREPEND_N = HeapTheorem(
         NegativeControl("it goes to the back", {"prepend_n": _wrong_insert("", front=False)}),
     ),
     bounded=_UP_TO_3.format("T25.prepend_n.any"),
+    batches=wrong_batches.PREPEND_N,
 )
 
 THEOREMS = (

@@ -9,8 +9,8 @@ the loop closes the gap and sets the counter right. A counterexample to any of t
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..batch_rows import QueueTheorem
 from ..free_list import PlainQueue, SymbolicQueue
-from ..heap_theorem import HeapTheorem
 from ..loops import Cut, Locals, ReturnedError, Rounds, reach
 from ..solver import ProofError
 from ..symbolic import Condition, Number, SymbolicInt
@@ -164,15 +164,17 @@ def _any_batch(v: Any) -> list[Any]:
     return [v.n >= 0, v.m >= 0, v.part >= 0, v.part <= 2, v.gap >= 0, *most]
 
 
-def _any_insertion(method: str, where: str, order: str, wrong: Mapping[str, Callable[..., Any]]) -> HeapTheorem:
+def _any_insertion(method: str, where: str, order: str, wrong: Mapping[str, Callable[..., Any]]) -> QueueTheorem:
     """The theorem about a method that puts a batch in; `wrong` has a wrong one under what is wrong with it."""
-    return HeapTheorem(
+    batches = (free_queue.APPEND_N if method == "append_n" else free_queue.PREPEND_N).batches
+    return QueueTheorem(
         id=f"T25.{method}.any",
         sentence=f"`{method}` puts a batch of any length {where}.",
         variables=_BATCHES,
         assume=_any_batch,
         claim=_inserted(method, front=method == "prepend_n"),
         controls=tuple(NegativeControl(what, {method: instead}) for what, instead in wrong.items()),
+        batches=batches,
     )
 
 
@@ -199,7 +201,7 @@ PREPEND_N = _any_insertion(
     },
 )
 
-POPLEFT_N = HeapTheorem(
+POPLEFT_N = QueueTheorem(
     id="T25.popleft_n.any",
     sentence="`popleft_n` takes any number of blocks from the front, in order, and leaves the rest in order.",
     variables={**_PARTS, "k": "blocks asked for"},
@@ -211,6 +213,7 @@ POPLEFT_N = HeapTheorem(
         NegativeControl("one round fewer", {"popleft_n": wrong_loops.popleft_one_fewer}),
         NegativeControl("one block is counted", {"popleft_n": wrong_loops.popleft_counting_one}),
     ),
+    batches=free_queue.POPLEFT_N.batches,
 )
 
 THEOREMS = (APPEND_N, PREPEND_N, POPLEFT_N)

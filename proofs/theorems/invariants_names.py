@@ -1,30 +1,20 @@
 """The pool keeps its invariants (S4) when blocks are named, for any number of them: induction over its own loops."""
 
+from collections.abc import Callable
 from typing import Any
 
 import z3
 
 from ..heap_theorem import HeapTheorem
 from ..invariants.induction import Loop, Operation, claim
-from ..invariants.listings import Gathered, Indices
-from ..invariants.pool import Fields, Table
-from ..invariants.rounds import Range
+from ..invariants.listings import ANY_PLACE, Gathered, Indices, Listing, OfBlock
+from ..invariants.pool import Fields, Moment
 from ..invariants.small_pools import PoolState, batches, everywhere, key, real_pool, require
-from ..symbolic import SymbolicBool, SymbolicInt, running, term
+from ..solver import ProofError
+from ..symbolic import SymbolicInt, running, term
 from .invariants_pool import PARTS, Start, is_symbolic, own_code, parts_of, plain_part, wrong
 
 # `cache_full_blocks`.
-
-
-class _Content:
-    """The content of a request up to the end of one of its blocks."""
-
-    def __init__(self, index: Any) -> None:
-        self.index = index
-
-    def __add__(self, group: bytes) -> "_Content":
-        """The key of a group, which is the same for all of a call."""
-        return self
 
 
 class _Contents:
@@ -39,18 +29,58 @@ class _Contents:
         """How many."""
         return self._length
 
-    def __getitem__(self, index: Any) -> _Content:
-        return _Content(index)
+    def __getitem__(self, part: slice) -> "_Some":
+        start = term(part.start)
+        return _Some(lambda j: start + j, term(part.stop) - start)
+
+
+class _Some:
+    """Some of these contents: which one stands at each place, by its index."""
+
+    any_length = True
+
+    def __init__(self, index: Callable[[Any], Any], length: Any) -> None:
+        self.index, self.length = index, length
+
+    def any_compressed(self, mask: "_Mask") -> "_Some":
+        """Those that the mask wants."""
+        chosen = mask.chosen
+        return _Some(lambda j: self.index(chosen.at(j)), chosen.length)
 
 
 class _Mask:
-    """Which blocks of the range a later hit can want."""
+    """Which blocks of the range are to be registered: their places in the range, one behind the other."""
 
-    def __init__(self) -> None:
-        self.wanted = z3.Function("wanted", z3.IntSort(), z3.BoolSort())
+    def __init__(self, chosen: Listing) -> None:
+        self.chosen = chosen
 
-    def __getitem__(self, index: Any) -> SymbolicBool:
-        return SymbolicBool(self.wanted(term(index)))
+
+class _Range(Listing):
+    """A range of a table: the block at each place of it, as a `Listing` where none of them is null."""
+
+    def any_compressed(self, mask: _Mask) -> Listing:
+        """Those that the mask wants."""
+        chosen = mask.chosen
+        return Listing(chosen.length, lambda j: self.at(chosen.at(j)), lambda x: chosen.place(self.place(x)))
+
+
+class _Table:
+    """A table of a request: a block in each of any number of entries. `at` gives their ids, `stands` where each is."""
+
+    any_length = True
+
+    def __init__(self, moment: Moment, at: OfBlock, stands: OfBlock) -> None:
+        self._moment, self._at, self._stands = moment, at, stands
+
+    def at_moment(self, moment: Moment) -> "_Table":
+        """The same table, its blocks as they are at another moment."""
+        return _Table(moment, self._at, self._stands)
+
+    def __getitem__(self, index: Any) -> Any:
+        if not isinstance(index, slice):
+            return self._moment.heap.block(self._at(term(index)))
+        start = term(index.start)
+        return _Range(term(index.stop) - start, lambda j: self._at(start + j), lambda x: self._stands(x) - start)
 
 
 class FakeRequest:
@@ -65,47 +95,59 @@ def _registered(f: Any, v: Any) -> Any:
     if not is_symbolic(v):
         return everywhere(f, lambda state: _register_small(f, cache_full_blocks, state))
     start = Start(f, v)
-    count, free, named, _ = start.fields
+    count, free, named, _, shared = start.fields
     entry, stands = (z3.Function(name, z3.IntSort(), z3.IntSort()) for name in ("entry", "stands"))
-    mask, first, end = _Mask(), term(v.first), term(v.end)
+    wanted, nulls = z3.Function("wanted", z3.IntSort(), z3.BoolSort()), z3.Bool("nulls")
+    first, end = term(v.first), term(v.end)
 
     def at(i: Any) -> Any:
         """The block in an entry: of the pool, in no other entry unless it is null (S2). Entries behind the registered
         ones have no identity yet: that is what the count of registered ones means."""
         block = entry(i)
-        running().assume(z3.And(block >= 0, block < start.size, z3.Implies(block != 0, stands(block) == i)))
-        running().assume(z3.Implies(z3.And(i >= first, i < end, block != 0), z3.Not(named(block))))
+        inside = z3.And(i >= first, i < end)
+        running().assume(z3.And(block >= 0, block < start.made, z3.Implies(block != 0, stands(block) == i)))
+        running().assume(z3.Implies(z3.And(inside, block != 0), z3.Not(named(block))))
+        running().assume(z3.Implies(z3.And(inside, z3.Not(nulls)), block != 0))
         return block
 
-    def chosen(rounds: Any, i: Any) -> Any:
-        inside = z3.And(i >= first, i < first + rounds)
-        wanted = z3.Or(z3.Not(term(v.masked)), mask.wanted(i - first))
-        return z3.And(inside, wanted, at(i) != 0)
+    def stands_at(x: Any) -> Any:
+        at(stands(x))
+        return stands(x)
 
-    gathered = Gathered("chosen", chosen, Indices)
-    indices = gathered.after(z3.simplify(end - first))
+    def chosen(rounds: Any, j: Any) -> Any:
+        inside = z3.And(j >= 0, j < end - first)
+        return z3.And(inside, z3.Or(z3.Not(term(v.masked)), wanted(j)), at(first + j) != 0)
 
-    def after(t: Any) -> Fields:
-        def now(x: Any) -> Any:
-            i = stands(x)
-            return z3.Or(named(x), z3.And(at(i) == x, indices.holds(i), indices.place(i) < t))
+    table = _Table(start.moment, at, stands_at)
+    places = Gathered("chosen", chosen, Indices).after(z3.IntVal(0))
+    whole = table[v.first : v.end]
+    masked = bool(v.masked) or running().decide(nulls)
+    listing = whole.any_compressed(_Mask(places)) if masked else whole
+    given = object()
 
-        return Fields(count, free, now)
+    def mask(blocks: Any, asked: Any) -> Any:
+        """What `_mask` says, which the tests hold it to: None for all, else what is wanted and not null."""
+        if asked is not (given if v.masked else None) or not isinstance(blocks, _Range):
+            raise ProofError("the mask is asked about something else")
+        inside = z3.And(ANY_PLACE >= 0, blocks.length > ANY_PLACE)
+        same = z3.And(blocks.length == whole.length, z3.Implies(inside, blocks.at(ANY_PLACE) == whole.at(ANY_PLACE)))
+        start.moment.owe(same)
+        return _Mask(places) if masked else None
 
-    def right(key: Any, block: Any) -> Any:
-        return isinstance(key, _Content) and SymbolicBool(at(term(key.index)) == block.reference)
+    def pairs(moment: Moment, contents: Any, blocks: Listing) -> None:
+        if not isinstance(contents, _Some):
+            raise ProofError("blocks are registered under something else than contents")
+        inside = z3.And(ANY_PLACE >= 0, blocks.length > ANY_PLACE)
+        moment.owe(contents.length == blocks.length)
+        moment.owe(z3.Implies(inside, at(contents.index(ANY_PLACE)) == blocks.at(ANY_PLACE)))
 
-    loops = (
-        Loop(
-            SymbolicInt(z3.simplify(end - first)), lambda i: start.fields, Range(v.first, v.end), {"chosen": gathered}
-        ),
-        Loop(SymbolicInt(indices.length), after, indices, inserts=right),
-    )
-    contents = _Contents(v.hashes)
-    arguments = (FakeRequest(contents), Table(start.moment, at), v.first, v.end, 1, 0, mask if v.masked else None)
-    return claim(
-        Operation(cache_full_blocks, start.moment, arguments, loops, after(indices.length)), plain_part(v.part), v.i
-    )
+    start.moment.pool._mask, start.moment.pairs = mask, pairs
+    after = Fields(count, free, lambda x: z3.Or(named(x), listing.holds(x)), None, shared)
+    loop = Loop(SymbolicInt(z3.simplify(listing.length)), lambda i: start.fields, listing)
+    arguments = (FakeRequest(_Contents(v.hashes)), table, v.first, v.end, 1, 0, given if v.masked else None)
+    unchanged = running().decide(first >= end)
+    operation = Operation(cache_full_blocks, start.moment, arguments, (loop,), start.fields if unchanged else after)
+    return claim(operation, plain_part(v.part), v.i)
 
 
 def _register_small(f: Any, cache_full_blocks: Any, state: PoolState) -> None:
@@ -143,22 +185,27 @@ REGISTER = HeapTheorem(
         "hashes": "contents that the request knows",
         "masked": "whether some blocks are not wanted",
     },
-    assume=lambda v: [*parts_of(v, 2), v.first >= 0, v.hashes >= v.end],
+    assume=lambda v: [*parts_of(v, 1), v.first >= 0, v.hashes >= v.end],
     claim=_registered,
     meaning="A later hit finds the content that it asks for.",
     controls=(
-        wrong("cache_full_blocks", "it is not registered", "insert(key, block)", "pass"),
+        wrong(
+            "cache_full_blocks",
+            "it is not registered",
+            "self.cached_block_hash_to_block.register(group_id, contents, chosen, row)",
+            "pass",
+        ),
         wrong(
             "cache_full_blocks",
             "a block is named after the entry before its own",
-            "key = block._block_hash = make_block_hash_with_group_id(hashes[i], kv_cache_group_id)",
-            "key = block._block_hash = make_block_hash_with_group_id(hashes[i - 1], kv_cache_group_id)",
+            "chosen, contents = list(blocks[first:end]), hashes[first:end]",
+            "chosen, contents = list(blocks[first:end]), hashes[first - 1:end - 1]",
         ),
         wrong(
             "cache_full_blocks",
             "the null block is named, too",
-            "if block.is_null or (block_mask is not None and not block_mask[i - num_cached_blocks]):",
-            "if block_mask is not None and not block_mask[i - num_cached_blocks]:",
+            "mask = self._mask(chosen, block_mask)",
+            "mask = block_mask",
         ),
     ),
 )
@@ -172,17 +219,17 @@ def _reset(f: Any, v: Any) -> Any:
     if not is_symbolic(v):
         return everywhere(f, lambda state: _reset_small(f, reset_prefix_cache, state))
     start = Start(f, v)
-    count, free, named, _ = start.fields
+    count, free, named, _, shared = start.fields
     running().assume(start.moment.order.length == start.size - 1)
 
     def nothing(x: Any) -> Any:
         return z3.BoolVal(False)
 
     def forgotten(i: Any) -> Fields:
-        return Fields(count, free, lambda x: z3.And(named(x), x >= i), nothing)
+        return Fields(count, free, lambda x: z3.And(named(x), x >= i), nothing, shared)
 
-    loop = Loop(v.size, forgotten)
-    end = Fields(count, free, nothing)
+    loop = Loop(SymbolicInt(start.made), forgotten)
+    end = Fields(count, free, nothing, None, shared)
     operation = Operation(reset_prefix_cache, start.moment, (), (loop,), end, lambda value: value is True)
     return claim(operation, plain_part(v.part), v.i)
 

@@ -17,6 +17,7 @@ from blockproof.impl import (
     KVCacheMetricsCollector,
     make_block_hash_with_group_id,
 )
+from blockproof.impl.pool.block import Run
 
 HASHES = [BlockHash(bytes([i]) * 32) for i in range(8)]
 
@@ -234,9 +235,56 @@ def test_a_pool_has_at_least_the_null_block(wrong: Any) -> None:
         BlockPool(wrong, True, 2)
 
 
-def test_check_finds_a_held_block_in_the_queue(pool: BlockPool) -> None:
+def test_check_finds_a_held_block_that_the_queue_still_counts(pool: BlockPool) -> None:
     pool.blocks[2].ref_cnt = 1
-    with pytest.raises(AssertionError, match=r"only queued \{2\}"):
+    with pytest.raises(AssertionError, match=r"left == number of members: 5 != 4 in \[1, 3, 4, 5\]"):
+        pool.check()
+
+
+def test_check_finds_a_block_that_nobody_holds_and_that_is_not_free(pool: BlockPool) -> None:
+    pool.get_new_blocks(2)[1].state = 0
+    with pytest.raises(AssertionError, match=r"only queued set\(\), only unheld \{2\}"):
+        pool.check()
+
+
+def test_check_finds_a_queued_block_of_nobody(pool: BlockPool) -> None:
+    pool.free_block_queue.append(KVCacheBlock(77))
+    with pytest.raises(AssertionError, match=r"only queued \{77\}"):
+        pool.check()
+
+
+def test_check_finds_a_second_holder_that_is_not_counted(pool: BlockPool) -> None:
+    pool.get_new_blocks(2)[1].ref_cnt = 2
+    with pytest.raises(AssertionError, match=r"blocks with two holders or more: 0 != \[2\]"):
+        pool.check()
+
+
+def test_check_finds_a_run_that_says_what_its_blocks_do_not(pool: BlockPool) -> None:
+    blocks = pool.get_new_blocks(3)
+    pool.cache_full_blocks(request(), blocks, 0, 2, 2, 0)
+    pool.check()
+    run = blocks[0].run
+    assert run is not None
+    assert run.whole
+    assert run.blocks == blocks[:2]
+    run.contents.reverse()
+    with pytest.raises(AssertionError, match="content of a whole run"):
+        pool.check()
+    run.contents.pop()
+    with pytest.raises(AssertionError, match="as many blocks as hashes"):
+        pool.check()
+
+
+def test_check_finds_a_whole_run_that_a_lookup_does_not_find(pool: BlockPool) -> None:
+    blocks = pool.get_new_blocks(4)
+    for i in (0, 2):
+        pool.cache_full_blocks(request(), blocks[i : i + 2], 0, 2, 2, 0)
+    pool.check()
+    run = blocks[2].run
+    assert run is not None
+    assert not run.whole
+    blocks[2].run = blocks[3].run = Run(0, 0, list(HASHES[:2]), blocks[2:])
+    with pytest.raises(AssertionError, match="a whole run is what is found"):
         pool.check()
 
 

@@ -264,7 +264,7 @@ def test_check_finds_a_reference_that_went_missing(core: Any) -> None:
     manager = core.manager(core.full())
     core.run(manager, core.request("a", 8))
     core.run(manager, core.request("b", 8))
-    manager.block_pool.blocks[1].ref_cnt = 1
+    manager.block_pool.free_blocks([manager.block_pool.blocks[1]])
     with pytest.raises(AssertionError, match="ref_cnt >= table entries: 1 < 2 for block 1"):
         manager.check()
 

@@ -42,8 +42,12 @@ def test_nonsense_is_refused_at_construction() -> None:
     for ratio in (0, 3):
         with pytest.raises(ValueError, match=f"compress_ratio {ratio}"):
             impl.MLAAttentionSpec(16, compress_ratio=ratio, **LAYOUT)
+
+
+def test_states_without_a_dtype_have_no_page() -> None:
+    spec = impl.MambaSpec(16, ((1,), (2,)), (LAYOUT["dtype"],))
     with pytest.raises(ValueError, match="2 shapes but 1 dtypes"):
-        impl.MambaSpec(16, ((1,), (2,)), (LAYOUT["dtype"],))
+        _ = spec.page_size_bytes
 
 
 def test_base_classes_do_not_know_their_page() -> None:

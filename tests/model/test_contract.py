@@ -59,8 +59,8 @@ def test_a_refusal_changes_nothing_but_skipped_blocks():
 class TakesBeforeItRefuses(Model):
     """Hands the hit over before it knows whether the rest fits."""
 
-    def predicted(self, plan, *, capped=False):
-        demand = super().predicted(plan, capped=capped)
+    def predicted(self, plan, counts, *, capped=False):
+        demand = super().predicted(plan, counts, capped=capped)
         if demand > self.state.num_free() > 0:
             self.state.take(1)
         return demand
@@ -127,8 +127,8 @@ def test_a_run_is_the_same_every_time():
 class Predicting(Model):
     """Keeps the last prediction, and the free count at that time."""
 
-    def predicted(self, plan, *, capped=False):
-        self.prediction = super().predicted(plan, capped=capped)
+    def predicted(self, plan, counts, *, capped=False):
+        self.prediction = super().predicted(plan, counts, capped=capped)
         self.free_then = self.state.num_free()
         return self.prediction
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import z3
-from blockproof.impl import FreeKVCacheBlockQueue, KVCacheBlock, free_queue
-from blockproof.proofs import roles
+from blockproof.proofs import linked_queue as free_queue
 from blockproof.proofs.heap import NONE, Heap
 from blockproof.proofs.heap_theorem import HeapRun
+from blockproof.proofs.linked_queue import FreeKVCacheBlockQueue, KVCacheBlock
 from blockproof.proofs.solver import ProofError
 from blockproof.proofs.symbolic import Run
 from blockproof.proofs.theorems import BY_ID
@@ -277,7 +277,7 @@ def test_a_core_that_contradicts_a_proof_on_a_concrete_state_is_refuted_by_it(li
     made: dict[str, Any] = {}
     exec(source.replace(line, "pass"), vars(free_queue), made)
     monkeypatch.setattr(FreeKVCacheBlockQueue, "__init__", made["__init__"])
-    verdict = BY_ID["T25.append"].settle(roles.subject("impl"), with_controls=False)
+    verdict = BY_ID["T25.append"].settle(free_queue.subject(), with_controls=False)
     assert (verdict.status, verdict.replayed) == ("refuted", True)
     assert verdict.counterexample is not None
     n = verdict.counterexample["n"]

@@ -1,14 +1,14 @@
 """The pool at any moment: functions cut and put together, contracts and the real objects, facts that can be true."""
 
 import random
-from itertools import permutations
+from itertools import permutations, product
 from typing import Any
 
 import pytest
 from blockproof.impl import BlockPool, FreeKVCacheBlockQueue, KVCacheBlock
-from blockproof.impl.hashing.block_hash import BlockHashWithGroupId
+from blockproof.impl.hashing.block_hash import BlockHash, BlockHashWithGroupId
 from blockproof.impl.pool.hash_map import BlockHashToBlockMap
-from blockproof.proofs.invariants.rounds import parts
+from blockproof.proofs.invariants.rounds import parts, without_filters
 from blockproof.proofs.invariants.small_pools import PoolState, batches, key, real_pool, require, states
 from blockproof.proofs.loops import ReturnedError
 from blockproof.proofs.solver import ProofError
@@ -26,6 +26,7 @@ def shown(pool):
         [(block.block_id, block.ref_cnt, block.block_hash) for block in pool.blocks],
         [block.block_id for block in pool.free_block_queue.get_all_free_blocks()],
         len(pool.cached_block_hash_to_block),
+        pool._num_shared,
     )
 
 
@@ -38,7 +39,8 @@ def outcome(call, *arguments):
 
 GIVEN = {
     "touch": lambda pool, ids: ([pool.blocks[i] for i in ids],),
-    "free_blocks": lambda pool, ids: ([pool.blocks[i] for i in ids], len(ids) % 2 == 0),
+    "_touch_batch": lambda pool, ids: ([pool.blocks[i] for i in ids or (1,)],),
+    "_give_back": lambda pool, ids: ([pool.blocks[i] for i in ids], len(ids) % 2 == 0),
     "get_new_blocks": lambda pool, ids: (len(ids),),
     "evict_blocks": lambda pool, ids: (ids,),
     "reset_prefix_cache": lambda pool, ids: (),
@@ -57,6 +59,32 @@ def test_an_operation_put_together_again_is_the_operation(method):
             assert shown(whole) == shown(again)
 
 
+def test_giving_a_table_back_is_the_same_with_its_comprehensions_taken_out():
+    again = without_filters(BlockPool.release)
+    for state in random.Random(7).sample(list(states(3)), 60):
+        for ids in random.Random(8).sample(list(batches(3, 3)), 12):
+            if len(set(ids)) < len(ids):
+                continue
+            for trusting, front in product((False, True), repeat=2):
+                pools = [real_pool(Names, state) for _ in range(2)]
+                ended = []
+                for pool, call in zip(pools, (BlockPool.release, again), strict=True):
+                    pool._trusting = trusting and all(state.counts[i] for i in ids if i)
+                    ended.append(outcome(call, pool, [pool.blocks[i] for i in ids], front))
+                assert ended[0] == ended[1]
+                assert shown(pools[0]) == shown(pools[1])
+
+
+@pytest.mark.parametrize("wanted", [None, *product((False, True), repeat=3)])
+def test_the_mask_says_what_is_taken_from_it(wanted):
+    pool = real_pool(Names, PoolState((1, 1, 1, 0), (False,) * 4, backwards=False))
+    for ids in product(range(3), repeat=3):
+        blocks = [pool.blocks[i] for i in ids]
+        right = [bool(i) and (wanted is None or wanted[place]) for place, i in enumerate(ids)]
+        found = pool._mask(blocks, wanted)
+        assert found == (None if wanted is None and all(right) else right)
+
+
 def test_registering_put_together_again_is_registering():
     cut = parts(BlockPool.cache_full_blocks)
     for first in range(3):
@@ -68,11 +96,22 @@ def test_registering_put_together_again_is_registering():
         assert shown(pools[0]) == shown(pools[1])
 
 
-def _total(numbers):
+def _total(numbers, twice=False):
     total = 0
     for number in numbers:
         total += number
+    if twice:
+        for number in numbers:
+            total += number
     return total
+
+
+def test_sums_and_a_loop_that_is_all_of_an_if_are_cut_out():
+    cut = parts(_total)
+    assert cut.loops == 2
+    for twice in (False, True):
+        for numbers in ((), (3,), (1, 2, 4)):
+            assert cut.whole(numbers, twice) == _total(numbers, twice)
 
 
 def _last(numbers):
@@ -101,11 +140,26 @@ def _waiting(numbers):
 
 def _inside(numbers):
     if numbers:
+        print(numbers)
         for number in numbers:
             print(number)
 
 
-@pytest.mark.parametrize("function", [_total, _last, _maybe, _left_early, _waiting, _inside])
+def _sum_that_is_read(numbers):
+    total = 0
+    for number in numbers:
+        total += number
+        print(total)
+
+
+def _difference(numbers):
+    total = 0
+    for number in numbers:
+        total -= number
+    return total
+
+
+@pytest.mark.parametrize("function", [_last, _maybe, _left_early, _waiting, _inside, _sum_that_is_read, _difference])
 def test_a_round_that_leaves_something_in_a_variable_cannot_be_cut_out(function):
     with pytest.raises(ProofError, match="cut"):
         parts(function)
@@ -118,27 +172,51 @@ def test_a_function_that_ends_before_its_loop_says_so():
 
 def named(number):
     """An identity, as the map has it."""
-    return BlockHashWithGroupId(key(number))
+    return BlockHashWithGroupId(key(number) + bytes(4))
 
 
-def test_the_map_of_identities_does_what_is_assumed_of_it():
-    blocks = [KVCacheBlock(number) for number in range(3)]
-    for held in permutations([(name, block) for name in range(2) for block in blocks], 3):
-        if len({block.block_id for _, block in held}) < 3:
+def carrying(held):
+    """A map with these blocks registered, each under a name and group; and those blocks."""
+    made, blocks = BlockHashToBlockMap(), {}
+    for name, number in held:
+        blocks[number] = block = KVCacheBlock(number)
+        made.register(0, [BlockHash(key(name))], [block], None)
+    return made, blocks
+
+
+def test_the_map_of_identities_gives_up_what_is_assumed_of_it():
+    for held in permutations(product(range(2), range(3)), 3):
+        if len({number for _, number in held}) < 3:
             continue
         for count in range(4):
-            for name in range(2):
-                for block in blocks:
-                    made = BlockHashToBlockMap()
-                    for one, owner in held[:count]:
-                        made.insert(named(one), owner)
-                    found = made.pop(named(name), block.block_id)
-                    inside = (name, block) in held[:count]
-                    assert found is (block if inside else None)
-                    left = {one for one, owner in held[:count] if not (inside and (one, owner) == (name, block))}
-                    assert len(made) == len(left)
-                    for one in range(2):
-                        assert (made.get_one_block(named(one)) is not None) == (one in left)
+            for number in range(3):
+                made, blocks = carrying(held[:count])
+                gone = blocks.get(number) or KVCacheBlock(number)
+                assert made.forget(gone) == (number in blocks)
+                assert (gone.content, gone.run) == (None, None)
+                left = [(name, other) for name, other in held[:count] if other != number]
+                for name in range(2):
+                    found = made.blocks_of(named(name))
+                    assert [block.block_id for block in found] == [other for one, other in left if one == name]
+                    assert made.get_one_block(named(name)) is (found[0] if found else None)
+                assert all(blocks[other].content == key(name) for name, other in left)
+                made.check([blocks.get(other) or KVCacheBlock(other) for other in range(3)])
+
+
+def test_the_map_of_identities_registers_what_is_assumed_of_it():
+    for known in (0, 1, 2):
+        for names in product(range(3), repeat=3):
+            for row in (None, (0, None)):
+                made = BlockHashToBlockMap()
+                blocks = [KVCacheBlock(number) for number in range(known + 3)]
+                made.register(0, [BlockHash(key(name)) for name in range(known)], blocks[:known], None)
+                made.register(0, [BlockHash(key(name)) for name in names], blocks[known:], row)
+                for name in range(3):
+                    right = [name] if name < known else []
+                    right += [known + place for place, other in enumerate(names) if other == name]
+                    assert [block.block_id for block in made.blocks_of(named(name))] == right
+                assert [block.content for block in blocks[known:]] == [key(name) for name in names]
+                made.check(blocks)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Cutting a function at its loop: the parts, put together again, are the function."""
 
 import pytest
-from blockproof.impl import FreeKVCacheBlockQueue, KVCacheBlock
+from blockproof.proofs.linked_queue import FreeKVCacheBlockQueue, KVCacheBlock
 from blockproof.proofs.loops import Cut, ReturnedError, cut, reach
 from blockproof.proofs.solver import ProofError
 from blockproof.proofs.theorems import wrong_loops

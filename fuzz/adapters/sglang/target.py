@@ -25,6 +25,7 @@ from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Valu
 from ....model.snapshot import Snapshot
 from ...findings.cause import cause_of, failed
 from ...targets.base import TargetLostError
+from .driver import MANY_TOKENS, SglangDriver
 from .engine import Cache, Engine
 from .observe import Observer
 
@@ -52,8 +53,6 @@ LACKS = frozenset(
     }
 )
 LOSES = frozenset({"eagle-last-block", "skipped-on-optimistic-count", "room-ahead", "pools-apart"})
-MANY_TOKENS = 1 << 20
-"""Limit of tokens that a request generates; more than any does."""
 
 
 class Live:
@@ -106,6 +105,10 @@ class SglangTarget:
         self.name = name
         self._engine = engine
         self._live: dict[str, Live] = {}
+
+    def driver(self) -> SglangDriver:
+        """See `targets.driver.driver_of`."""
+        return SglangDriver(self._engine)
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Build a new cache. Failed, without a snapshot, if SGLang has none for this shape."""

@@ -3,7 +3,7 @@
 from importlib.resources import files
 
 from ...targets.base import Calculator, Target
-from ...targets.family import Family, Known
+from ...targets.family import Family, Known, OwnTests
 from .releases import KNOWN, REFERENCE
 
 
@@ -30,6 +30,12 @@ def _known() -> Known:
     return Known(DEVIATIONS, policy_of, CONFIGURATION_DEVIATIONS, Reference0230)
 
 
+def _own_tests() -> OwnTests:
+    from .own_tests import OWN_TESTS
+
+    return OWN_TESTS
+
+
 FAMILY = Family(
     name="vllm",
     open_target=_open_target,
@@ -39,5 +45,7 @@ FAMILY = Family(
     reference=REFERENCE,
     scheduler=f"{__name__}.scheduler",
     known=_known,
+    own_tests=_own_tests,
+    mixes=f"{__name__}.scheduler_mixes",
     environment={"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"},
 )

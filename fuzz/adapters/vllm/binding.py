@@ -142,21 +142,31 @@ class Binding:
         return self.names("get_request_block_hasher")(shape.hash_block_size, self.names("sha256"), **options)
 
     def request(self, submit: Submit, block_hasher: object, adapter_number: Callable[[str], int]) -> Any:
-        """A new request. Names are interned, since a hash over pickled keys depends on whether equal texts are one
-        object."""
-        request = self.names("Request")(
-            request_id=submit.request,
-            sampling_params=self.sampling,
-            pooling_params=None,
-            **self._prompt(submit),
-            mm_features=[self.item(item) for item in submit.items],
-            lora_request=self._adapter(submit, adapter_number),
-            cache_salt=sys.intern(submit.salt) if submit.salt is not None else None,
-            block_hasher=block_hasher,
-        )
+        """A new request."""
+        request = self.new_request(self.request_fields(submit, block_hasher, adapter_number))
         if submit.skip_lookup:
             request.skip_reading_prefix_cache = True
         return request
+
+    def new_request(self, fields: Mapping[str, Any]) -> Any:
+        """A new request of these fields."""
+        return self.names("Request")(**fields)
+
+    def request_fields(
+        self, submit: Submit, block_hasher: object, adapter_number: Callable[[str], int]
+    ) -> dict[str, Any]:
+        """The fields of a new request. Names are interned, since a hash over pickled keys depends on whether equal
+        texts are one object."""
+        return {
+            "request_id": submit.request,
+            "sampling_params": self.sampling,
+            "pooling_params": None,
+            **self._prompt(submit),
+            "mm_features": [self.item(item) for item in submit.items],
+            "lora_request": self._adapter(submit, adapter_number),
+            "cache_salt": sys.intern(submit.salt) if submit.salt is not None else None,
+            "block_hasher": block_hasher,
+        }
 
     def _prompt(self, submit: Submit) -> dict[str, object]:
         """Tokens, or embeddings, or both with what says which of them counts; a row that is not read is 0."""

@@ -1,7 +1,7 @@
 """Reads the state of a core with vLLM's API as a `Snapshot`.
 
-This runs after every operation, so it is written for speed: comprehensions over attributes, and each event is converted
-to plain values once, not for every snapshot.
+This runs after every operation, so it is written for speed: a glance (`targets.glance`) where it is asked for, what the
+pool gives in bulk where it does, comprehensions over attributes, and each event is converted to plain values once.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -10,6 +10,7 @@ from typing import Any
 
 from ....model.ops import NULL, Value
 from ....model.snapshot import Snapshot
+from ...targets.glance import Holders, Identities, Looks
 from .binding import ADAPTERS
 
 _STATS = attrgetter("reset", "requests", "queries", "hits", "preempted_requests", "preempted_queries", "preempted_hits")
@@ -23,7 +24,7 @@ class _Numbers(dict[Hashable, int]):
         return number
 
 
-class Observer:
+class Observer(Looks):
     """Takes the snapshots of one manager, from its construction to its end."""
 
     def __init__(self, manager: Any, adapters: Mapping[str, int], hides: frozenset[str] = frozenset()) -> None:
@@ -42,52 +43,89 @@ class Observer:
         self._pool = manager.block_pool
         self._managers: Sequence[Any] = manager.coordinator.single_type_managers
         self._label = _Numbers()
-        self._keys: list[object] = []
-        self._labels: list[int | None] = []  # of these keys: few operations change any
-        self._registered: list[int] = []  # the blocks that have one
+        self._keys: list[Any] = []  # of each block: few operations change any
+        self._labels: list[int | None] = []  # of these keys
+        self._earliest: list[int | None] = []  # the block that a lookup of each yields
         self._seen_events: list[object] = []
         self._event_values: list[Value] = []
-        walks = hasattr(self._pool.free_block_queue, "fake_free_list_head")
-        self._free_ids: Callable[[], list[int]] = self._walk_free_queue if walks else self._list_free_queue
+        self._read_in_bulk()
+
+    def _read_in_bulk(self) -> None:
+        """Take what the pool gives in bulk from there, the rest from the attributes of its blocks."""
+        pool = self._pool
+        walks = hasattr(pool.free_block_queue, "fake_free_list_head")
+        one_by_one = {
+            "free_ids": self._walk_free_queue if walks else self._list_free_queue,
+            "identities": lambda: [block.block_hash for block in pool.blocks],
+            "ref_counts": lambda: [block.ref_cnt for block in pool.blocks],
+        }
+        read = {name: getattr(pool, name, slow) for name, slow in one_by_one.items()}
+        self._free_ids: Callable[[], list[int]] = read["free_ids"]
+        self._block_keys: Callable[[], list[Any]] = read["identities"]
+        self._ref_counts: Callable[[], list[int]] = read["ref_counts"]
+        self._splits = hasattr(pool, "identities")
+        """True if an identity is a pair, of a group and a hash."""
 
     def snapshot(self) -> Snapshot:
         """The present state. On a corrupt core, any exception."""
-        pool, label = self._pool, self._label
-        blocks = pool.blocks
-        keys = [block.block_hash for block in blocks]
+        tables = [
+            {request: [block.block_id for block in table] for request, table in manager.req_to_blocks.items() if table}
+            for manager in self._managers
+        ]
+        registered = [dict(manager.num_cached_block) for manager in self._managers]
+        self._note(self._block_keys())
+        known = self._labels, self._earliest, len(self._pool.cached_block_hash_to_block), self._pending_events()
+        now = (*self.holders(), tables, registered, *known, self.new_block_ids(), self.stats())
+        shown = Snapshot(*now)
+        self.last = shown._replace(**self._hidden) if self._hidden else shown
+        return self.last
+
+    def tables_of(self, request: str) -> Sequence[list[int] | None]:
+        """Per group, the request's table."""
+        return [
+            [block.block_id for block in table] if (table := manager.req_to_blocks.get(request)) else None
+            for manager in self._managers
+        ]
+
+    def registered_of(self, request: str) -> Sequence[int | None]:
+        """Per group, how much of its table is registered."""
+        return [manager.num_cached_block.get(request) for manager in self._managers]
+
+    def count_free(self) -> int:
+        """How many blocks are free."""
+        number: int = self._pool.get_num_free_blocks()
+        return number
+
+    def holders(self) -> Holders:
+        """Who holds which block."""
+        counts = self._ref_counts()
+        counts[NULL] = 0
+        return Holders(self._free_ids(), self._pool.get_num_free_blocks(), self._manager.usage, counts)
+
+    def identities(self) -> Identities:
+        """Which block has which identity, and the events."""
+        keys = self._block_keys()
         if keys != self._keys:
-            self._keys, self._labels = keys, [None if key is None else label[key] for key in keys]
-            self._registered = [block for block, key in enumerate(keys) if key is not None]
-        find = pool.cached_block_hash_to_block.get_one_block
-        earliest: list[int | None] = [None] * len(keys)
-        for block in self._registered:
-            if (found := find(keys[block])) is not None:
-                earliest[block] = found.block_id
-        ref_cnt = [block.ref_cnt for block in blocks]
-        ref_cnt[NULL] = 0
+            self._note(keys)
+        known = len(self._pool.cached_block_hash_to_block)
+        return Identities(self._labels, self._earliest, known, self._pending_events())
+
+    def _note(self, keys: list[Any]) -> None:
+        """The blocks have these identities now."""
+        label, index = self._label, self._pool.cached_block_hash_to_block
+        find = (lambda key: index.find(*key)) if self._splits else index.get_one_block
+        found = [None if key is None else find(key) for key in keys]
+        self._keys, self._labels = keys, [None if key is None else label[key] for key in keys]
+        self._earliest = [None if block is None else block.block_id for block in found]
+
+    def new_block_ids(self) -> list[list[int]]:
+        """Per group, those not drained yet."""
+        return [list(manager.new_block_ids) for manager in self._managers]
+
+    def stats(self) -> tuple[int, ...] | None:
+        """Those not drained yet."""
         stats = self._manager.prefix_cache_stats
-        shown = Snapshot(
-            self._free_ids(),
-            pool.get_num_free_blocks(),
-            self._manager.usage,
-            ref_cnt,
-            [
-                {
-                    request: [block.block_id for block in table]
-                    for request, table in manager.req_to_blocks.items()
-                    if table
-                }
-                for manager in self._managers
-            ],
-            [dict(manager.num_cached_block) for manager in self._managers],
-            self._labels.copy(),
-            earliest,
-            len(pool.cached_block_hash_to_block),
-            tuple(self._pending_events(pool.kv_event_queue)) if pool.kv_event_queue else (),
-            [list(manager.new_block_ids) for manager in self._managers],
-            None if stats is None else tuple(map(int, _STATS(stats))),
-        )
-        return shown._replace(**self._hidden) if self._hidden else shown
+        return None if stats is None else tuple(map(int, _STATS(stats)))
 
     def stats_values(self, stats: Any) -> Value:
         """Prefix-cache statistics in the form of `TakeStats`."""
@@ -97,16 +135,19 @@ class Observer:
         """Events as plain tuples, with labels in place of hashes. KeyError for an event of an unknown class."""
         return tuple([self._event_value(event) for event in events])
 
-    def _pending_events(self, queue: Sequence[Any]) -> list[Value]:
+    def _pending_events(self) -> tuple[Value, ...]:
         """The undrained events as plain values. Events that the last call has converted are not converted again."""
+        queue: Sequence[Any] = self._pool.kv_event_queue or ()
         seen = self._seen_events
+        if not queue and not seen:
+            return ()
         if len(queue) < len(seen) or not all(map(is_, queue, seen)):
             seen.clear()
             self._event_values.clear()
         new = queue[len(seen) :]
         seen += new
         self._event_values += self.event_values(new)
-        return self._event_values
+        return tuple(self._event_values)
 
     def _event_value(self, event: Any) -> Value:
         return _EVENTS[type(event).__name__](self, event)

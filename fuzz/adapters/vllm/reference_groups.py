@@ -38,8 +38,6 @@ def construct(r: Rules, x: Layer) -> Layer:
 
 
 def _name_construct(r: Rules, wanted: Layer, made: Layer, x: Layer) -> str:
-    if len(x.shapes) != len(x.dtypes):
-        return "S-07"
     if min(x.block_size, x.compress_ratio) < 1 or x.block_size % x.compress_ratio:
         return "S-10"
     return "S-19" if replace(made, head_size_v=wanted.head_size_v) == wanted else "S-06"
@@ -60,12 +58,19 @@ def resize(r: Rules, x: Layer, block_size: int) -> Layer:
 
 
 def real_page(r: Rules, x: Layer) -> int:
-    """Rows in four bits are rounded down."""
+    """Rows in four bits are rounded down, and states without a dtype, or dtypes without a state, are left out."""
+    if x.type == Spec.MAMBA:
+        known = min(len(x.shapes), len(x.dtypes))
+        return Rules.real_page(r, replace(x, shapes=x.shapes[:known], dtypes=x.dtypes[:known]))
     if x.kv_quant_mode != "NVFP4" or x.type in LATENT:
         return Rules.real_page(r, x)
     keys, values = x.head_size, x.head_size if x.head_size_v is None else x.head_size_v
     widths = [size // 2 + size // 16 for size in (keys, values)]
     return Rules.real_page(r, replace(x, kv_quant_mode="NONE", head_size=widths[0], head_size_v=widths[1]))
+
+
+def _name_real_page(r: Rules, wanted: object, actual: object, x: Layer) -> str:
+    return "S-07" if x.type == Spec.MAMBA else "S-11"
 
 
 def scales(r: Rules, x: Layer) -> int:
@@ -254,7 +259,7 @@ GROUPING = (
     Entry("construct", construct, _name_construct, judged_with=("page",)),
     Entry("page", page, _name_page),
     Entry("resize", resize, lambda r, wanted, made, x, size: "S-12" if x.kv_cache_specs else "S-06"),
-    Entry("real_page", real_page, "S-11"),
+    Entry("real_page", real_page, _name_real_page),
     Entry("scales", scales, "S-20"),
     Entry("cap", cap, "S-13"),
     Entry("blocks", blocks, "S-15"),

@@ -66,6 +66,8 @@ class Setup:
     method: str = "eagle"
     asynchronous: bool = False
     connector: bool = False
+    policy: str = "fcfs"
+    """In which order requests wait and are preempted: "fcfs" or "priority"."""
     retention: int | None = None
     """Retention interval: tokens between the states and windows that are kept; 0 to keep only those for a replay of the
     whole prompt."""
@@ -142,6 +144,7 @@ def configuration(setup: Setup) -> Any:
         is_encoder_decoder=False,
         enable_chunked_prefill=True,
         async_scheduling=setup.asynchronous,
+        policy=setup.policy,
     )
     states = [group for group in shape.groups if group.kind == "mamba"]
     smallest = min(group.block_size for group in shape.groups)

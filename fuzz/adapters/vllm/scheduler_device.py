@@ -32,6 +32,8 @@ class Job:
     """True if all versions of the adapter have the same path."""
     external: int = 0
     """Leading tokens of the prompt that a connector can load."""
+    priority: int = 0
+    """The smaller, the earlier, where the scheduler goes by priorities."""
     loads_later: bool = False
     """True if they are loaded while the request waits, not within its first step."""
 

@@ -163,6 +163,7 @@ class SchedulerRun:
             prompt_embeds=None if embeds is None else torch.tensor(embeds, dtype=torch.float32).reshape(len(embeds), 1),
             mm_features=[self._feature(item) for item in submit.items] or None,
             lora_request=self._adapter(job),
+            priority=job.priority,
             cache_salt=None if submit.salt is None else sys.intern(submit.salt),
             block_hasher=self._hasher,
         )

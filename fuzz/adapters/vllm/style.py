@@ -14,6 +14,7 @@ from ...findings.cause import cause_of, failed
 from ...targets.base import TargetLostError
 from .binding import Binding
 from .calculator import answer
+from .driver import VllmStyleDriver
 from .observe import Observer
 
 _REFUSED = ops.Refused()
@@ -72,6 +73,10 @@ class VllmStyleTarget:
         """Version of the core."""
         return self._binding.version
 
+    def driver(self) -> VllmStyleDriver:
+        """See `targets.driver.driver_of`."""
+        return VllmStyleDriver(self._binding)
+
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Build a new core in place of the last one. Failed, without a snapshot, if it cannot be built."""
         self._requests = {}
@@ -86,16 +91,19 @@ class VllmStyleTarget:
         self._pool = self._manager.block_pool
         self.hides = self._called.hides(self._manager)
         self._observer = Observer(self._manager, self._adapters, self.hides)
-        return ops.Done(), self._look()
+        return ops.Done(), self.look()
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """Apply one operation and look at the state afterwards."""
-        self.copies = ()
+        return self._apply(operation), self.look()
+
+    def glance(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """Apply one operation and look at what it can have changed (`targets.glance`)."""
+        outcome = self._apply(operation)
         try:
-            outcome = _HANDLERS[type(operation)](self, operation)
+            return outcome, self._observer.glance(operation)
         except Exception as error:
-            outcome = failed(error)
-        return outcome, self._look()
+            raise _unreadable(error) from error
 
     def close(self) -> None:
         """Forget the core."""
@@ -104,17 +112,19 @@ class VllmStyleTarget:
         self.__dict__.pop("_pool", None)
         self.__dict__.pop("_observer", None)
 
-    def _look(self) -> Snapshot:
+    def look(self) -> Snapshot:
+        """The present state. TargetLostError if it cannot be read any more."""
         try:
             return self._observer.snapshot()
         except Exception as error:
-            last_line = "".join(traceback.format_exception_only(error)).strip()
-            place = traceback.extract_tb(error.__traceback__)[-1]
-            raise TargetLostError(
-                "protocol",
-                f"the state can no longer be read: {last_line} ({place.name}, line {place.lineno})",
-                cause_of(error),
-            ) from error
+            raise _unreadable(error) from error
+
+    def _apply(self, operation: Operation) -> Outcome:
+        self.copies = ()
+        try:
+            return _HANDLERS[type(operation)](self, operation)
+        except Exception as error:
+            return failed(error)
 
     def _live(self, name: str) -> _Live:
         """The request of this name; for an unknown name a new one, which is not kept."""
@@ -299,6 +309,14 @@ class CoreCalculator:
 
     def close(self) -> None:
         """Nothing to do."""
+
+
+def _unreadable(error: Exception) -> TargetLostError:
+    """The loss of a core whose state raised this when it was read."""
+    last_line = "".join(traceback.format_exception_only(error)).strip()
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    what = f"the state can no longer be read: {last_line} ({place.name}, line {place.lineno})"
+    return TargetLostError("protocol", what, cause_of(error))
 
 
 def _ids_per_group(blocks: Any) -> ops.Value:

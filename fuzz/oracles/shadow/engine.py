@@ -62,33 +62,33 @@ class Shadow(States):
             raise Corruption("nobody", 0, 0, damage)
 
     def _apply(self, operation: Operation, outcome: Done, snapshot: Snapshot) -> None:
-        match operation:
+        match operation:  # the most frequent ones first
+            case ops.Allocate(name):
+                self._allocate(operation, self._requests[name], snapshot)
+            case ops.Advance(name):
+                self._advance(operation, self._requests[name], snapshot)
+            case ops.Lookup(name):
+                tokens = outcome.value[0] if isinstance(outcome.value, tuple) and outcome.value else None
+                self._requests[name].hit = tokens if isinstance(tokens, int) else 0
+            case ops.Free(name):
+                del self._requests[name]
             case ops.Submit(name):
                 groups = range(len(self.rules))
                 self._requests[name] = request = EngineRequest(operation, [], 0, 0, 0)
                 request.drafts, request.states = [{} for _ in groups], [{} for _ in groups]
                 self._learn(request, operation.prompt)
-            case ops.Lookup(name):
-                tokens = outcome.value[0] if isinstance(outcome.value, tuple) and outcome.value else None
-                self._requests[name].hit = tokens if isinstance(tokens, int) else 0
-            case ops.Allocate(name):
-                self._allocate(operation, self._requests[name], snapshot)
-            case ops.Arrive(name):
-                self._arrive(self._requests[name], snapshot)
-            case ops.Advance(name):
-                self._advance(operation, self._requests[name], snapshot)
+            case ops.StepStart():
+                self._states_of_this_step.clear()
+            case ops.Preempt(name):
+                self._requests[name].start_again()
+            case ops.RemoveSkipped(name):
+                self._requests[name].cut()
             case ops.Reject(name, rejected):
                 request = self._requests[name]
                 request.computed -= rejected
                 self._reject_states(request, rejected)
-            case ops.RemoveSkipped(name):
-                self._requests[name].cut()
-            case ops.Preempt(name):
-                self._requests[name].start_again()
-            case ops.Free(name):
-                del self._requests[name]
-            case ops.StepStart():
-                self._states_of_this_step.clear()
+            case ops.Arrive(name):
+                self._arrive(self._requests[name], snapshot)
             case ops.Take():
                 blocks = outcome.value if isinstance(outcome.value, tuple) else ()
                 there = [block for block in blocks if isinstance(block, int) and 0 < block < self.shape.num_blocks]
@@ -97,9 +97,13 @@ class Shadow(States):
     def _learn(self, request: EngineRequest, tokens: Sequence[int]) -> None:
         """Tokens have become known: give a number to each prefix that ends with one of them."""
         submit, contents = request.submit, request.contents
+        plain = not submit.items and submit.embeds is None
         for token in tokens:
             at = len(contents)
             before: Hashable = contents[-1] if at else (submit.adapter, submit.adapter_version, submit.salt)
+            if plain:
+                contents.append(self._number((at, before, token, None, ())))
+                continue
             row = submit.embeds[at] if submit.embeds is not None and at < len(submit.embeds) else None
             items = [
                 (item.identifier, item.length, at - item.offset)

@@ -1,7 +1,9 @@
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from blockproof.fuzz.adapters.impl import bind_impl
+from blockproof.fuzz.adapters.vllm.observe import Observer
 from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
 from blockproof.fuzz.targets.base import TargetLostError
 from blockproof.model import ops
@@ -220,8 +222,22 @@ def test_core_that_cannot_be_built_is_an_outcome(target: VllmStyleTarget) -> Non
 
 def test_unreadable_state_is_a_loss(target: VllmStyleTarget) -> None:
     target.start(shape())
-    queue = target._pool.free_block_queue
-    queue.fake_free_list_tail.prev_free_block.next_free_block = queue.fake_free_list_head.next_free_block
-    with pytest.raises(TargetLostError, match="runs in a circle") as caught:
+    target._pool.cached_block_hash_to_block = None
+    with pytest.raises(TargetLostError, match="the state can no longer be read: TypeError") as caught:
         run(target, ops.StepStart())
     assert caught.value.kind == "protocol"
+
+
+def test_a_free_queue_of_links_that_runs_in_a_circle_is_not_read_for_ever() -> None:
+    blocks = [SimpleNamespace(block_id=number, ref_cnt=0) for number in range(3)]
+    end = SimpleNamespace(next_free_block=None)
+    for block, behind in zip(blocks, (blocks[1], blocks[2], end), strict=True):
+        block.next_free_block = behind
+    queue = SimpleNamespace(fake_free_list_head=blocks[0], fake_free_list_tail=end)
+    pool = SimpleNamespace(blocks=blocks, free_block_queue=queue, get_num_free_blocks=lambda: 2)
+    groups = SimpleNamespace(single_type_managers=[])
+    observer = Observer(SimpleNamespace(block_pool=pool, coordinator=groups, usage=0.0), {})
+    assert observer.holders().free == [1, 2]
+    blocks[2].next_free_block = blocks[1]
+    with pytest.raises(RuntimeError, match=r"runs in a circle: \[1, 2, 1\]"):
+        observer.holders()

@@ -2,20 +2,23 @@
 
 import contextlib
 import itertools
+import pickle
 import signal
 from collections import Counter
+from dataclasses import FrozenInstanceError
 
 import pytest
 from blockproof.fuzz.engines import seeded as engines
 from blockproof.fuzz.engines.choice import ENGINES, run_engine
 from blockproof.fuzz.engines.plan import RUN_OPERATIONS, Plan
 from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.findings.ops_json import to_json
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import COUNTERS, Summary
 from blockproof.fuzz.runs import open_run as runs_of
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.runs.situations import Situations
-from blockproof.fuzz.workload.draw import ByteDraw, SeededDraw
+from blockproof.fuzz.workload.draw import ByteDraw, SeededDraw, made
 from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model import ops
@@ -329,6 +332,22 @@ def test_any_bytes_give_operations_that_the_state_allows(data, name, chaos):
 
 
 # Shapes and operations.
+
+
+@pytest.mark.parametrize(
+    ("made_one", "one"),
+    [
+        (made(ops.Allocate, request="a", new_tokens=1, gate=True), ops.Allocate("a", 1, gate=True)),
+        (made(ops.Submit, request="a", prompt=(0, 1), skip_lookup=True), ops.Submit("a", (0, 1), skip_lookup=True)),
+        (made(ops.Advance, request="a"), ops.Advance("a")),
+    ],
+)
+def test_what_is_made_without_its_init_is_the_same(made_one, one):
+    assert (made_one, hash(made_one), repr(made_one)) == (one, hash(one), repr(one))
+    assert to_json(made_one) == to_json(one)
+    assert pickle.loads(pickle.dumps(made_one)) == one
+    with pytest.raises(FrozenInstanceError):
+        made_one.request = "b"
 
 
 def test_every_shape_can_be_built_by_the_model_and_by_our_core():

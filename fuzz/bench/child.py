@@ -1,0 +1,95 @@
+"""The program in the process of a core that is timed: `python -m blockproof.fuzz.bench.child SPEC CPU IN OUT`.
+
+SPEC names the target, CPU the only processor that it runs on (-1: any); IN and OUT are inherited file descriptors. A
+line is a JSON array. It begins with `["ready", version]` or `["unavailable", message]`, and then answers
+
+* `["prepare", kind, params]` with `["done", digests]`,
+* `["piece"]` with `["done", ns, operations, facts, notes]`,
+* `["summary"]` and `["memory", params]` with `["done", facts]`,
+* anything with `["lacks", reason]`, `["wrong", what]` or `["failed", error]`.
+
+It runs in the target's Python environment, where only the standard library and the target are installed.
+"""
+
+import gc
+import os
+import sys
+import traceback
+from contextlib import suppress
+from typing import Any
+
+from ..opening.own_code import in_one_line
+from ..opening.serve import begin_child, send
+from ..opening.targets import open_here
+from ..opening.wire import line_of, message_of
+from ..targets.base import TargetUnavailableError
+from ..targets.driver import Driver, driver_of
+from .kinds import workload
+from .memory import memory_of
+from .workload import Workload, WrongWorkError
+
+
+def main(arguments: list[str]) -> None:
+    """Answer until the parent closes the pipe."""
+    spec, cpu, requests, answers = arguments[0], int(arguments[1]), int(arguments[2]), int(arguments[3])
+    begin_child(requests, answers)
+    if cpu >= 0 and hasattr(os, "sched_setaffinity"):
+        with suppress(OSError):
+            os.sched_setaffinity(0, {cpu})
+    try:
+        target = open_here(spec)
+        driver = driver_of(target)
+    except (TargetUnavailableError, NotImplementedError, ValueError, ImportError) as error:
+        send(answers, line_of(["unavailable", str(error)]))
+        return
+    send(answers, line_of(["ready", str(getattr(target, "version", ""))]))
+    served = _Served(driver)
+    with os.fdopen(requests, "rb") as lines:
+        for line in lines:
+            send(answers, line_of(served.answer(message_of(line))))
+
+
+class _Served:
+    """The driver, and the workload that it does at present."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._workload: Workload | None = None
+
+    def answer(self, message: list[Any]) -> list[object]:
+        """The answer to a line."""
+        try:
+            return ["done", *self._done(message)]
+        except NotImplementedError as error:
+            return ["lacks", str(error)]
+        except WrongWorkError as error:
+            return ["wrong", str(error)]
+        except Exception as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            return [
+                "failed",
+                f"{in_one_line(error)} ({place.name}, line {place.lineno} of {os.path.basename(place.filename)})",
+            ]
+
+    def _done(self, message: list[Any]) -> list[object]:
+        match message:
+            case ["prepare", kind, params]:
+                self._workload = None
+                gc.unfreeze()
+                gc.collect()
+                self._workload = workload(kind, self._driver, params)
+                self._workload.prepare()
+                digests = self._workload.digests()
+                gc.freeze()  # as a server does once it is up: what lives on is not walked through again and again
+                return [digests]
+            case ["piece"] if self._workload is not None:
+                return list(self._workload.piece())
+            case ["summary"] if self._workload is not None:
+                return [self._workload.summary()]
+            case ["memory", params]:
+                return [memory_of(self._driver, params)]
+        raise ValueError(f"no such question: {str(message)[:80]}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,134 @@
+"""What is timed by default: a list of workloads with their sizes. A size is changed here and nowhere else."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from .traffic import read_trace
+from .workload import Params
+
+FULL, SLIDING, MAMBA = ("full",), ("full", "sliding-1024"), ("full", "mamba")
+POOL = 32_768
+K = 1024
+LOOKUP, ALLOCATE, FREE = "lookup", "allocate", "free"
+CYCLE = (LOOKUP, ALLOCATE, FREE)
+PREFILL = (LOOKUP, ALLOCATE)
+TRAFFIC_POOL, TRAFFIC_RUNNING, TRAFFIC_BUDGET = POOL, 32, 8192
+ROWS = 300
+"""Rows of a trace that are played by default."""
+PIECES = 12
+"""Pieces that a trace is played in; so a run of at least so many rounds plays all rows."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A workload with its sizes."""
+
+    name: str
+    title: str
+    """What is done, in words."""
+    kind: str
+    params: Params
+    per: str = "request"
+    """The operation that the times are of."""
+    rounds: float = 1.0
+    """Share of the rounds; long ones need fewer."""
+    is_made: bool = False
+    """True for what a server does once, when it starts; reported beside the rest, as a mean would hide it."""
+
+
+def default_entries() -> tuple[Entry, ...]:
+    """All workloads but traffic, which needs files."""
+    return (*_decodes(), *_prefills(), *_cycles(), *_others(), *_made())
+
+
+def traffic_entries(traces: Iterable[Path], rows: int = ROWS) -> tuple[Entry, ...]:
+    """A workload for each trace. ValueError or OSError for what is no trace."""
+    entries = []
+    for path in traces:
+        read = read_trace(path, rows)
+        params = {
+            "rows": [[row.prompt, row.output, row.ids] for row in read],
+            "pool": TRAFFIC_POOL,
+            "running": TRAFFIC_RUNNING,
+            "budget": TRAFFIC_BUDGET,
+            "end": -(-len(read) // PIECES),
+        }
+        entries.append(Entry(f"traffic-{path.stem}", f"{len(read)} rows of {path.name}", "traffic", params))
+    return tuple(entries)
+
+
+def _decodes() -> Iterable[Entry]:
+    kinds: Sequence[tuple[str, str, tuple[str, ...], int]] = (
+        ("", "", FULL, 500),
+        ("-sliding", ", full + sliding 1024", SLIDING, 1100),
+        ("-mamba", ", full + Mamba align", MAMBA, 1100),
+    )
+    for suffix, words, groups, shortest in kinds:
+        for running, periods in ((64, 8), (256, 2), (2048, 1)):
+            sizes = {"running": running, "shortest": shortest, "longest": shortest + 60, "grown": 480}
+            params = {**sizes, "periods": periods, "groups": groups}
+            title, rounds = f"decode step, {running:,} requests{words}", 0.5 if running > 1000 else 1.0
+            yield Entry(f"decode{suffix}-{running}", title, "decode", params, rounds=rounds)
+
+
+def _prompts(
+    name: str, title: str, tokens: int, requests: int, timed: Sequence[str], *, per: str = "block", **more: object
+) -> Entry:
+    params = {"tokens": tokens, "requests": requests, "pool": POOL, "timed": timed, "per": per, **more}
+    return Entry(name, title, "prompts", params, per)
+
+
+def _prefills() -> Iterable[Entry]:
+    yield _prompts("prefill-8k", "cold prefill of 8k tokens in one step", 8 * K, 32, PREFILL)
+    yield _prompts("prefill-128k", "cold prefill of 128k tokens in one step", 128 * K, 2, PREFILL)
+    chunks = "prefill of 16k tokens in chunks of 2,048"
+    yield _prompts("chunked-16k", chunks, 16 * K, 12, PREFILL, chunk=2048)
+    yield _prompts("chunked-16k-sliding", f"{chunks}, full + sliding", 16 * K, 6, PREFILL, chunk=2048, groups=SLIDING)
+    yield _prompts("evict-8k", "prefill of 8k tokens in a pool full of cached blocks", 8 * K, 16, PREFILL, full=True)
+    events = (*PREFILL, "take_events")
+    yield _prompts("events-8k", "prefill of 8k tokens with events, which are taken", 8 * K, 16, events)
+    reading = "taking the events of a prefill of 8k tokens"
+    yield _prompts("take-events", reading, 8 * K, 16, ["take_events"], per="request")
+
+
+def _cycles() -> Iterable[Entry]:
+    mostly, all_of_it = 7376, 128 * K
+    hit = "lookup, allocation and release of 8k tokens, 90 % hit"
+    yield _prompts("hit-8k", hit, 8 * K, 32, CYCLE, shared=mostly)
+    yield _prompts("hit-8k-sliding", f"{hit}, full + sliding", 8 * K, 16, CYCLE, shared=mostly, groups=SLIDING)
+    whole = "128k tokens, all but 16 hit"
+    yield _prompts("hit-128k", f"lookup, allocation and release of {whole}", all_of_it + 16, 2, CYCLE, shared=all_of_it)
+    yield _prompts("lookup-128k", f"lookup of {whole}", all_of_it + 16, 6, [LOOKUP], shared=all_of_it)
+    yield _prompts("free-8k", "release of 8k tokens", 8 * K, 32, [FREE])
+    yield _prompts("free-128k", "release of 128k tokens", 128 * K, 3, [FREE])
+
+
+def _others() -> Iterable[Entry]:
+    short = {"tokens": 64, "steps": 16, "together": 128, "pool": POOL}
+    yield Entry("short-64", "request of 64 tokens: lookup, allocation, 16 decode steps, release", "short", short)
+    tables = {"running": 256, "shortest": 500, "longest": 560, "grown": 480}
+    yield Entry("block-ids", "get_block_ids, 256 requests of 530 tokens", "tables", tables)
+    for name, words in (("sha256", "sha256 over pickle"), ("sha256_cbor", "sha256 over CBOR"), ("xxhash", "xxhash")):
+        made = {"tokens": 8 * K, "requests": 4, "hash": name}
+        yield Entry(f"request-{name}", f"request of 8k tokens made, {words}", "creation", made, "block")
+
+
+def _made() -> Iterable[Entry]:
+    for label, blocks, requests, rounds in (("1k", K, 16, 1.0), ("32k", 32 * K, 2, 1.0), ("512k", 512 * K, 1, 0.4)):
+        params = {"pool": blocks, "requests": requests}
+        title = f"construction with {label} blocks"
+        yield Entry(f"pool-{label}", title, "construction", params, "core", rounds, is_made=True)
+    states = (
+        ("built", "after construction"),
+        ("used", "when each has been used once and is cached"),
+        ("empty", "when each has been used once and none is cached"),
+    )
+    for which, words in states:
+        title = f"resident bytes of 512k blocks, {words}"
+        yield Entry(f"bytes-{which}", title, "memory", {"pool": 512 * K, "which": which}, "block", is_made=True)
+
+
+def smaller(entry: Entry, **params: object) -> Entry:
+    """The same with other sizes."""
+    return replace(entry, params={**entry.params, **params})

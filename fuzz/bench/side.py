@@ -1,0 +1,119 @@
+"""`Side`: one core in a process of its own, asked for one piece of work after the other."""
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..adapters import family_of
+from ..opening.child import environment_of
+from ..opening.process import Launch, Limits, Process
+from ..opening.program import is_program
+from ..opening.targets import check_spec, interpreter_of
+from ..opening.wire import line_of, message_of
+from ..targets.base import TargetUnavailableError
+from .workload import Facts, Params, Piece
+
+_CHILD = f"{__package__}.child"
+LENT = ("xxhash",)
+"""Packages with hash functions that a release uses where they are installed."""
+DEADLINE_S = 600.0
+"""Seconds for one answer; the longest take some ten."""
+
+
+class BenchError(Exception):
+    """A core failed, or did other work than the others: nothing can be said of its speed. A line says what."""
+
+
+class LacksError(Exception):
+    """The core has no such thing; the text says what is missing."""
+
+
+class Side:
+    """One core. TargetUnavailableError if it cannot be started; BenchError if it fails later."""
+
+    def __init__(self, spec: str, cpu: int = -1) -> None:
+        check_spec(spec)
+        if is_program(spec):
+            raise TargetUnavailableError(f"{spec}: a program does its work in a process that cannot be timed")
+        family = family_of(spec)
+        name, place = (spec, None) if family is None else interpreter_of(spec)
+        self.name = name
+        self._modules = TemporaryDirectory(prefix="blockproof-bench-")
+        python = sys.executable if place is None else str(place.python)
+        opened = spec if family is None else family.name
+        command = [python, "-u", "-P", "-m", _CHILD, opened, str(cpu)]
+        try:
+            environment = environment_of(place, Path(self._modules.name))
+            if place is not None:
+                _lend(place.python, Path(self._modules.name))
+            self._process = Process(Launch(spec, command, environment), Limits())
+            self._await_ready(spec)
+        except BaseException:
+            self.close()
+            raise
+
+    def _await_ready(self, spec: str) -> None:
+        match message := self._process.first(message_of):
+            case ["ready", str()]:
+                return
+            case ["unavailable", str(why)]:
+                raise TargetUnavailableError(why)
+        raise TargetUnavailableError(f"{spec}: the child process began with nonsense: {str(message)[:80]}")
+
+    def prepare(self, kind: str, params: Params) -> list[str]:
+        """Be ready for the pieces of this workload; the hashes that must be equal on all cores."""
+        (digests,) = self._ask("prepare", kind, dict(params))
+        assert isinstance(digests, list)
+        return [str(digest) for digest in digests]
+
+    def piece(self) -> Piece:
+        """The next piece."""
+        ns, operations, facts, notes = self._ask("piece")
+        assert isinstance(ns, int)
+        assert isinstance(operations, int)
+        return Piece(ns, operations, _facts(facts), _facts(notes))
+
+    def summary(self) -> Facts:
+        """See `Workload.summary`."""
+        return _facts(*self._ask("summary"))
+
+    def memory(self, params: Params) -> Facts:
+        """See `memory.memory_of`; right only in a process that was asked nothing else."""
+        return _facts(*self._ask("memory", dict(params)))
+
+    def close(self) -> None:
+        """End the process."""
+        if hasattr(self, "_process"):
+            self._process.end()
+        self._modules.cleanup()
+
+    def _ask(self, *question: object) -> list[object]:
+        """What comes behind `done`. LacksError, BenchError for the other answers; TargetLostError for none."""
+        kind, *rest = self._process.exchange(line_of(question), question, DEADLINE_S, message_of)
+        if kind == "done":
+            return rest
+        if kind == "lacks":
+            raise LacksError(str(rest[0]))
+        raise BenchError(f"{self.name}: {rest[0]}")
+
+
+def _lend(python: Path, folder: Path) -> None:
+    """Put what a release can use but does not need into this folder of its import path, if its interpreter is ours."""
+    if python.resolve() != Path(sys.executable).resolve():
+        return
+    for name in LENT:
+        found = find_spec(name)
+        for place in found.submodule_search_locations or () if found is not None else ():
+            (folder / name).symlink_to(place, target_is_directory=True)
+
+
+def _facts(raw: object) -> Facts:
+    assert isinstance(raw, dict)
+    return {str(name): int(value) for name, value in raw.items()}
+
+
+def one_processor() -> int:
+    """The last processor that this process may run on; -1 where that cannot be asked."""
+    return max(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else -1

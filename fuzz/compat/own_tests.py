@@ -1,0 +1,160 @@
+"""A release's own tests, once over its own core and once over ours, and what differs."""
+
+import json
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..adapters import family_of
+from ..opening.child import environment_of
+from ..opening.targets import interpreter_of
+from ..targets.base import TargetUnavailableError
+from ..targets.family import OwnTests
+from .fetched_tests import Fetched, fetch_tests, own_tests_of
+
+PASSED = "passed"
+DEADLINE_S = 3600.0
+"""For one suite over one core; the longest takes some minutes."""
+
+Outcomes = Mapping[str, str]
+"""Test to `passed`, `failed` or `skipped`; a test that could not be imported is missing."""
+
+
+@dataclass(frozen=True)
+class SuiteReport:
+    """One suite over both cores. Tests that do not pass over the release's own core say nothing about ours."""
+
+    name: str
+    theirs: Outcomes
+    ours: Outcomes
+    declared: Mapping[str, str]
+    """Test to the deviation or reason for which it need not pass over ours."""
+
+    @property
+    def passing(self) -> list[str]:
+        """Tests that pass over the release's own core."""
+        return sorted(test for test, outcome in self.theirs.items() if outcome == PASSED)
+
+    @property
+    def differing(self) -> list[str]:
+        """Those of them that do not pass over ours."""
+        return [test for test in self.passing if self.ours.get(test) != PASSED]
+
+    @property
+    def undeclared(self) -> list[str]:
+        """Those of these for which no reason is declared."""
+        return [test for test in self.differing if test not in self.declared]
+
+    @property
+    def stale(self) -> list[str]:
+        """Tests with a declared reason that pass over ours all the same."""
+        return sorted(test for test in self.declared if self.theirs.get(test) == self.ours.get(test) == PASSED)
+
+    def lines(self) -> list[str]:
+        """The report for people."""
+        counts = f"{len(self.passing)} pass on the release, {len(self.passing) - len(self.differing)} of them over ours"
+        lines = [f"{self.name}: {counts}"]
+        lines += [f"  {test}\n    {self.declared.get(test, 'NOT DECLARED')}" for test in self.differing]
+        lines += [f"  {test}\n    declared, but passes: take it out of the table" for test in self.stale]
+        return lines
+
+    def as_json(self) -> dict[str, object]:
+        """The report for machines."""
+        return {
+            "suite": self.name,
+            "theirs": len(self.passing),
+            "ours": len(self.passing) - len(self.differing),
+            "differing": {test: self.declared.get(test) for test in self.differing},
+            "undeclared": self.undeclared,
+            "stale": self.stale,
+        }
+
+
+def suites_of(release: str) -> tuple[str, ...]:
+    """Names of the suites that there are for a release. TargetUnavailableError if it has none."""
+    return tuple(_tests_of(release)[1].suites)
+
+
+def run_own_tests(release: str, suites: Sequence[str], say: Callable[[str], None]) -> list[SuiteReport]:
+    """Run these suites of a release over both cores. The release is fetched where necessary.
+
+    TargetUnavailableError if the release is not installed, has no tests or cannot be fetched, or if nothing ran.
+    """
+    version, own = _tests_of(release)
+    family = family_of(release)
+    _, place = interpreter_of(release)
+    assert family is not None
+    if place is None:
+        raise TargetUnavailableError(f"{release} has to be in an environment of its own: blockproof targets install")
+    fetched = fetch_tests(family, version, place, say)
+    reports = []
+    for name in suites:
+        outcomes: dict[bool, Outcomes] = {}
+        for over_ours in (False, True):
+            say(f"{name}: over {'our core' if over_ours else 'the core of ' + release}")
+            with TemporaryDirectory(prefix="blockproof-tests-") as scratch:
+                run = _Run(own, fetched, Path(scratch), over_ours)
+                environment = environment_of(place, _folder(scratch, "modules"), ("model", "fuzz", "impl"))
+                outcomes[over_ours] = run.outcomes(str(place.python), {**environment, **family.environment}, name)
+        reports.append(SuiteReport(name, outcomes[False], outcomes[True], own.declared))
+    return reports
+
+
+def _tests_of(release: str) -> tuple[str, OwnTests]:
+    """Version and tests of a release. TargetUnavailableError if it has none, ValueError for no name of a release."""
+    family = family_of(release)
+    if family is None:
+        raise ValueError(f"{release!r} names no release")
+    version = family.version_in(release)
+    if version != family.reference:
+        raise TargetUnavailableError(f"{release}: our core stands in for {family.reference} only")
+    return version, own_tests_of(family)
+
+
+def _folder(scratch: str, name: str) -> Path:
+    path = Path(scratch, name)
+    path.mkdir()
+    return path
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run of pytest in the interpreter of a release, in a folder of its own."""
+
+    own: OwnTests
+    fetched: Fetched
+    scratch: Path
+    over_ours: bool
+
+    def outcomes(self, python: str, environment: Mapping[str, str], suite: str) -> Outcomes:
+        """What each test came to. TargetUnavailableError, with the last lines of the output, if nothing ran."""
+        folder, told = _folder(str(self.scratch), "work"), self.scratch / "outcomes.json"
+        for name, text in self.own.files.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+        tests = self.fetched.tests
+        path = ":".join([environment["PYTHONPATH"], str(self.fetched.tools), str(tests)])
+        more = {"PYTHONPATH": path, self.own.outcomes_variable: str(told), "HF_HUB_OFFLINE": "1"}
+        if self.over_ours:
+            more[self.own.over_ours_variable] = "1"
+        options = ("-q", "-p", self.own.plugin, "-p", "no:cacheprovider", "-W", "ignore", "--tb=no")
+        places = (f"--rootdir={tests}", f"--confcutdir={tests / self.own.roots}", "--continue-on-collection-errors")
+        files = [str(tests / file) for file in self.own.suites[suite]]
+        done = subprocess.run(
+            [python, "-P", "-m", "pytest", *options, *places, *files],
+            cwd=folder,
+            env={**environment, **more},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=DEADLINE_S,
+        )
+        if not told.exists():
+            last = " | ".join(done.stdout.strip().splitlines()[-3:])
+            raise TargetUnavailableError(f"{suite}: no test ran: {last}")
+        outcomes: Outcomes = json.loads(told.read_text())
+        return outcomes

@@ -1,0 +1,74 @@
+"""The snapshots of the model in a lockstep run: full ones, and glances (`targets.glance`) in between."""
+
+from collections.abc import Sequence
+
+from ...model.arith import usage
+from ...model.core import Model
+from ...model.ops import Value
+from ...model.snapshot import Snapshot, event_value
+from ...model.state import Event, Key
+from ..targets.glance import Holders, Identities, Looks
+
+
+class ModelLooks(Looks):
+    """Glances at a model. What they show is what `Model.snapshot` shows."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._source: list[Event] = []  # the events that were shown, a list which the model replaces when it drains it
+        self._events: list[Value] = []  # these, as values
+        self.look()
+
+    def look(self) -> Snapshot:
+        """Everything."""
+        self.last = self._model.snapshot()
+        self._identity: dict[int, Key] = self._model.state.identity.copy()
+        return self.last
+
+    def tables_of(self, request: str) -> Sequence[list[int] | None]:
+        """Per group, the request's table."""
+        return [tables.get(request) or None for tables in self._model.state.tables]
+
+    def registered_of(self, request: str) -> Sequence[int | None]:
+        """Per group, how much of its table is registered."""
+        return [registered.get(request) for registered in self._model.registered]
+
+    def count_free(self) -> int:
+        """How many blocks are free."""
+        return self.last.num_free  # of the model it is certain that no block is free that a table holds
+
+    def holders(self) -> Holders:
+        """Who holds which block."""
+        state = self._model.state
+        counts = state.references()
+        free = state.queue(counts)
+        return Holders(free, len(free), usage(len(free), state.num_blocks), counts)
+
+    def identities(self) -> Identities:
+        """Which block has which identity, and the events."""
+        model, labels, earliest, known = self._model, self.last.labels, self.last.earliest, self.last.num_identities
+        identity = model.state.identity
+        if identity != self._identity:
+            self._identity = identity.copy()
+            first = model.state.earliest()
+            labels, earliest, known = [None] * len(labels), [None] * len(labels), len(first)
+            for block in sorted(identity):  # labels are given out in the order of the blocks, then to events
+                key = identity[block]
+                labels[block], earliest[block] = model.labels(key), first[key]
+        return Identities(labels, earliest, known, self._pending_events() if model.state.events else ())
+
+    def _pending_events(self) -> tuple[Value, ...]:
+        """The events that were not drained yet; each is converted once."""
+        model, events = self._model, self._model.state.events
+        if events is not self._source:
+            self._source, self._events = events, []
+        self._events += [event_value(event, model.labels) for event in events[len(self._events) :]]
+        return tuple(self._events)
+
+    def new_block_ids(self) -> list[list[int]]:
+        """Per group, those not drained yet."""
+        return [ids.copy() for ids in self._model.new_block_ids]
+
+    def stats(self) -> tuple[int, ...] | None:
+        """Those not drained yet."""
+        return tuple(self._model.stats) if self._model.shape.stats else None

@@ -1,0 +1,171 @@
+"""What of a core's state an operation can change, so that only this must be looked at: a *glance*.
+
+A full look reads everything. A glance takes over from the last snapshot, as the very same objects, whatever the
+operation leaves as it is by the specification. A core that changes something else by mistake is seen at the next full
+look. Both sides of a lockstep run glance in the same way, so labels are given out in the same order.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import Flag, auto
+from typing import NamedTuple, Protocol, TypeVar
+
+from ...model import ops
+from ...model.ops import Operation, Outcome, Value
+from ...model.snapshot import Snapshot
+
+T = TypeVar("T")
+
+
+class Change(Flag):
+    """Parts of a snapshot that change together."""
+
+    ROWS = auto()
+    """What is shown of the operation's own request: its tables, and how much of them is registered."""
+    HOLDERS = auto()
+    """Who holds which block: `free`, `num_free`, `usage`, `ref_cnt`."""
+    IDENTITIES = auto()
+    """`labels`, `num_identities`, `events`; `earliest` where a label has changed."""
+    NEW_BLOCK_IDS = auto()
+    STATS = auto()
+
+
+_NOTHING = Change(0)
+_ROWS, _HOLDERS, _IDENTITIES = Change.ROWS, Change.HOLDERS, Change.IDENTITIES
+CHANGES: Mapping[type[Operation], Change] = {
+    ops.Submit: _NOTHING,
+    ops.Lookup: Change.STATS,
+    ops.Allocate: _ROWS | _HOLDERS | _IDENTITIES | Change.NEW_BLOCK_IDS,
+    ops.Advance: _NOTHING,
+    ops.Reject: _NOTHING,
+    ops.Arrive: _ROWS | _IDENTITIES,
+    ops.Free: _ROWS | _HOLDERS,
+    ops.Preempt: _ROWS | _HOLDERS,
+    ops.RemoveSkipped: _ROWS | _HOLDERS,
+    ops.CommonPrefix: _NOTHING,
+    ops.ReadTable: _NOTHING,
+    ops.Evict: _IDENTITIES,
+    ops.Reset: _IDENTITIES | Change.STATS,
+    ops.StepStart: _NOTHING,
+    ops.TakeEvents: _IDENTITIES,
+    ops.TakeNewBlockIds: Change.NEW_BLOCK_IDS,
+    ops.TakeStats: Change.STATS,
+    ops.Take: _HOLDERS | _IDENTITIES,
+    ops.Touch: _HOLDERS,
+    ops.Release: _HOLDERS,
+}
+"""What each kind of operation can change by the specification. Where it has rows, holders and identities change with
+them: while a request's rows stay as they are, no block is taken, given back or registered for it."""
+_PARTS = {
+    kind: tuple(part in changes for part in Change) if changes else None  # written so for speed
+    for kind, changes in CHANGES.items()
+}
+
+
+class Holders(NamedTuple):
+    """Fields of a snapshot that change when blocks are taken or given back."""
+
+    free: list[int]
+    num_free: int
+    usage: float
+    ref_cnt: list[int]
+
+
+class Identities(NamedTuple):
+    """Fields of a snapshot that change when blocks get or lose an identity."""
+
+    labels: list[int | None]
+    earliest: list[int | None]
+    num_identities: int
+    events: tuple[Value, ...]
+
+
+class Glancing(Protocol):
+    """A target that can look at less than everything."""
+
+    def glance(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """As `Target.step`, but of the state only what the operation can have changed is read."""
+        ...
+
+    def look(self) -> Snapshot:
+        """Everything, as the last operation left it."""
+        ...
+
+
+class Looks(ABC):
+    """The snapshots of one side, each made from the one before."""
+
+    last: Snapshot
+    """The last snapshot, of a full look or a glance."""
+
+    def glance(self, operation: Operation) -> Snapshot:
+        """What can be observed after this operation, the one since the last snapshot."""
+        last, parts = self.last, _PARTS[type(operation)]
+        if parts is None:
+            return last
+        rows, holders, identities, new_ids, stats = parts
+        tables, registered = last.tables, last.registered
+        if rows:
+            request: str = operation.request  # type: ignore[attr-defined]
+            now, counted = self.tables_of(request), self.registered_of(request)
+            if counted != [of_group.get(request) for of_group in registered]:
+                registered = with_rows(registered, request, counted)
+            if now != [of_group.get(request) for of_group in tables]:
+                tables = with_rows(tables, request, [row and row.copy() for row in now])
+            elif self.count_free() == last.num_free:
+                if registered is last.registered:
+                    return last
+                holders = False
+        self.last = Snapshot(
+            *(self.holders() if holders else last[:4]),
+            tables,
+            registered,
+            *(self.identities() if identities else last[6:10]),
+            self.new_block_ids() if new_ids else last.new_block_ids,
+            self.stats() if stats else last.stats,
+        )
+        return self.last
+
+    @abstractmethod
+    def tables_of(self, request: str) -> Sequence[list[int] | None]:
+        """Per group, the request's table; None if it has none."""
+
+    @abstractmethod
+    def registered_of(self, request: str) -> Sequence[int | None]:
+        """Per group, how many entries count as registered; None for a request that is not running."""
+
+    @abstractmethod
+    def count_free(self) -> int:
+        """How many blocks are free."""
+
+    @abstractmethod
+    def holders(self) -> Holders:
+        """Who holds which block."""
+
+    @abstractmethod
+    def identities(self) -> Identities:
+        """Which block has which identity, and the events."""
+
+    @abstractmethod
+    def new_block_ids(self) -> list[list[int]]:
+        """Per group, the new block ids that were not drained yet."""
+
+    @abstractmethod
+    def stats(self) -> tuple[int, ...] | None:
+        """Statistics that were not drained yet; None with statistics off."""
+
+
+def with_rows(shown: list[dict[str, T]], request: str, rows: Sequence[T | None]) -> list[dict[str, T]]:
+    """What is shown per group with these rows for the request, None for no row; groups that stay are the same objects.
+
+    >>> with_rows([{"a": 1}, {"a": 2, "b": 3}], "a", [1, None])
+    [{'a': 1}, {'b': 3}]
+    """
+    changed = shown.copy()
+    for group, row in enumerate(rows):
+        of_group = shown[group]
+        if row is None and request in of_group:
+            changed[group] = {name: other for name, other in of_group.items() if name != request}
+        elif row is not None:
+            changed[group] = {**of_group, request: row}
+    return changed

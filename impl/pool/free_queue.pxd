@@ -1,0 +1,44 @@
+cimport cython
+
+from .block cimport KVCacheBlock
+
+
+cdef class Batch:
+    cdef public FreeKVCacheBlockQueue queue
+    cdef public list blocks
+    cdef public Py_ssize_t at
+    cdef public Py_ssize_t left
+
+    @cython.locals(at=Py_ssize_t, blocks=list, block=KVCacheBlock, taken=list)
+    cpdef list take(self, Py_ssize_t n)
+    @cython.locals(block=KVCacheBlock, rest=list)
+    cpdef list members(self)
+    @cython.locals(size=Py_ssize_t)
+    cpdef lose(self, Py_ssize_t n)
+
+
+cdef class _Unmade(Batch):
+    cdef public object _make
+
+    cpdef list take(self, Py_ssize_t n)
+
+
+cdef class FreeKVCacheBlockQueue:
+    cdef dict __dict__
+    cdef public Py_ssize_t num_free_blocks
+    cdef public object _batches
+    cdef public Py_ssize_t _empty
+    cdef public KVCacheBlock fake_free_list_head
+    cdef public KVCacheBlock fake_free_list_tail
+
+    @cython.locals(taken=list, block=KVCacheBlock)
+    cpdef list popleft_n(self, Py_ssize_t n)
+    @cython.locals(batch=Batch, left=Py_ssize_t, taken=list, rest=list)
+    cpdef list take(self, Py_ssize_t n)
+    cpdef remove(self, KVCacheBlock block)
+    cpdef lose(self, Batch batch, Py_ssize_t n)
+    @cython.locals(last=Batch, block=KVCacheBlock)
+    cpdef append_n(self, blocks)
+    cpdef prepend_n(self, blocks)
+    @cython.locals(batch=Batch, block=KVCacheBlock)
+    cpdef Batch _batch(self, blocks)

@@ -1,0 +1,205 @@
+"""A pool whose free queue is a row of batches, of any size: what `pool_scene` makes of one whose blocks are linked.
+
+The queue is known by what T25 says of it (`invariants.pool.Queue`): which blocks stand in it, in which order.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import z3
+
+from .free_list import OutOfOrderError, PlainOrder, SymbolicOrder
+from .invariants.listings import ANY_BLOCK, ANY_PLACE, Listing, as_term
+from .invariants.pool import Fields, Moment, Queue
+from .symbolic import SymbolicBool, SymbolicInt, running, term
+
+NULL = -1
+"""The null block, where blocks that are not in the queue are numbered from -1 down."""
+SPARES = 6
+"""Blocks of a real pool that are not in the queue, apart from the null block."""
+_STRANGER = -20
+
+Change = tuple[Any, int]
+"""A block, and how many references it gained."""
+
+
+class _ShortQueue(Queue):
+    """A queue from which few blocks are taken at once: they come as a list."""
+
+    def take(self, count: Any) -> Any:
+        """So many leave its front."""
+        taken, heap = super().take(count), self._moment.heap
+        blocks: list[Any] = []
+        while len(blocks) < count:
+            blocks.append(heap.block(taken.at(z3.IntVal(len(blocks)))))
+        return blocks
+
+    def popleft(self) -> Any:
+        """The first one leaves it."""
+        (block,) = self.take(1)
+        block.state = 0
+        return block
+
+
+class SymbolicBatchPool:
+    """A scene for a proof. Make it inside the run."""
+
+    def __init__(self, f: Any, n: Any, caching: Any) -> None:
+        integer = z3.IntSort()
+        self._size, self._shared, self._n = z3.Int("size"), z3.Int("shared"), term(n)
+        self._count, self._spare, self._number = (
+            z3.Function(name, integer, integer) for name in ("references", "spare", "number")
+        )
+        named = z3.Function("carries", integer, z3.BoolSort())
+        running().assume(z3.And(self._size >= 1, self._shared >= 0))
+        fields = Fields(self._count, lambda x: self._count(x) == 0, named, None, self._shared)
+        self._moment = Moment(f, "scene", SymbolicInt(self._size), caching, fields, self._facts)
+        moment = self._moment
+        running().assume(moment.order.length == self._n)
+        self.order = SymbolicOrder(n, moment.order.at, moment.order.place, lambda i: [i])
+        self.pool, self.queue = moment.pool, _ShortQueue(moment, moment.order)
+        self.pool.free_block_queue = moment.queue = self.queue
+        self._strange: list[tuple[Any, Any]] = []
+
+    def block(self, place: Any) -> Any:
+        """The block at this place of the queue; below 0, the block of this number among those that are not in it."""
+        where = term(place)
+        if running().decide(z3.And(where >= 0, where < self._n)):
+            return self._moment.heap.block(self._moment.order.at(where))
+        spare = self._spare(where)
+        held = z3.And(self._number(spare) == where, spare >= 1, spare < self._size, self._count(spare) >= 1)
+        running().assume(z3.Implies(where < 0, held))
+        return self._moment.heap.block(spare)
+
+    def holding(self, place: Any, count: Any) -> Any:
+        """The block with this place or number, which has so many references."""
+        where, references = term(place), term(count)
+        queued = z3.And(where >= 0, where < self._n)
+        # Said of each block that it may be, so that it does not rest on the answer to which one it is.
+        whichever = ((queued, self._moment.order.at(where)), (where < NULL, self._spare(where)))
+        for condition, reference in whichever:
+            running().assume(z3.Implies(condition, self._count(reference) == references))
+        return self.pool.null_block if place == NULL else self.block(place)
+
+    def nameless(self, block: Any) -> SymbolicBool:
+        """True if it has no identity."""
+        return SymbolicBool(z3.Not(self._moment.heap.named_now(block.reference)))
+
+    def stranger(self, block_id: Any, count: Any) -> Any:
+        """A block of another pool, with this id and so many references."""
+        block = self._moment.heap.block(z3.IntVal(_STRANGER))
+        block.block_id, block.state = block_id, count
+        self._strange.append((block, count))
+        return block
+
+    def accounts(self, order: SymbolicOrder, changes: Sequence[Change]) -> list[SymbolicBool]:
+        """The queue reads like this, the counts changed like this, and exactly what nobody holds is free."""
+        x, heap = ANY_BLOCK, self._moment.heap
+        self._moment.heap.meet(x)
+
+        def expected(block: Any) -> Any:
+            result = self._count(block)
+            for one, change in changes:
+                result = result + z3.If(block == one.reference, change, 0)
+            return result
+
+        shared = self._shared
+        for reference in {block.reference.get_id(): block.reference for block, _ in changes}.values():
+            more, before = (z3.If(count > 1, 1, 0) for count in (expected(reference), self._count(reference)))
+            shared = shared + more - before
+        now = heap.value("state", x)
+        claim = z3.And(now == expected(x), now >= 0, (now == 0) == _holds(order, x))
+        return [
+            *self._reads(order),
+            SymbolicBool(z3.Implies(z3.And(x >= 1, x < self._size), claim)),
+            SymbolicBool(as_term(self.pool._num_shared) == shared),
+        ]
+
+    def unchanged(self) -> list[SymbolicBool]:
+        """True if the queue, the references and the number of blocks with several are those of the beginning."""
+        strange = [SymbolicBool(as_term(block.state) == as_term(count)) for block, count in self._strange]
+        return [*self.accounts(self.order, []), *strange]
+
+    def _reads(self, order: SymbolicOrder) -> list[SymbolicBool]:
+        """What is owed, and that the queue has these blocks in this order."""
+        now, j, length = self.queue.order, ANY_PLACE, term(order.length)
+        inside = z3.And(j >= 0, j < length)
+        same = z3.And(now.length == length, z3.Implies(inside, now.at(j) == order.at(j)))
+        return [SymbolicBool(claim) for claim in (*self._moment.owed, same)]
+
+    def _facts(self, x: Any) -> None:
+        inside = z3.And(x >= 1, x < self._size)
+        running().assume(
+            z3.Implies(inside, z3.And(self._count(x) >= 0, z3.Implies(self._shared == 0, self._count(x) <= 1)))
+        )
+
+
+def _holds(order: SymbolicOrder, x: Any) -> Any:
+    """Is this a block of the order?"""
+    return Listing(order.length, order.at, order.place).holds(x)
+
+
+class PlainBatchPool:
+    """A scene for a replay: the core's real pool, with `n` blocks in the queue."""
+
+    def __init__(self, f: Any, n: int, caching: bool) -> None:
+        self.pool = pool = f.pool_kind(1 + SPARES + n, caching, 16)
+        self._kind = f.block_kind
+        self._spares = {NULL - number: block for number, block in enumerate(pool.blocks[: 1 + SPARES])}
+        for number, block in self._spares.items():
+            block.ref_cnt = int(number != NULL)
+        self.order = PlainOrder(pool.blocks[1 + SPARES :])
+        self.queue = pool.free_block_queue = f.queue_kind(self.order.blocks)
+        for block in self.order.blocks if caching else ():
+            block.block_hash = key = block.block_id.to_bytes(36, "big")
+            pool.cached_block_hash_to_block.insert(key, block)
+        self._counts = pool.ref_counts()
+        self._strange: list[tuple[Any, int]] = []
+        if not all(self.unchanged()):
+            raise OutOfOrderError(f"the core's constructors make no pool of {n} free blocks that is in order")
+
+    def block(self, place: int) -> Any:
+        """The block at this place of the queue; below 0, the block of this number among those that are not in it."""
+        return self.order.blocks[place] if 0 <= place < self.order.length else self._spares[place]
+
+    def holding(self, place: int, count: int) -> Any:
+        """The block with this place or number, which has so many references."""
+        block = self.block(place)
+        if place < NULL:
+            block.ref_cnt = self._counts[block.block_id] = count
+            self.pool._num_shared = sum(references > 1 for references in self._counts)
+        return block
+
+    def nameless(self, block: Any) -> bool:
+        """True if it has no identity."""
+        return block.block_hash is None
+
+    def stranger(self, block_id: int, count: int) -> Any:
+        """A block of another pool, with this id and so many references."""
+        block = self._kind(block_id, count)
+        self._strange.append((block, count))
+        return block
+
+    def accounts(self, order: PlainOrder, changes: Sequence[Change]) -> list[bool]:
+        """The queue reads like this, the counts changed like this, and exactly what nobody holds is free."""
+        inside = {id(block) for block in order.blocks}
+        expected = list(self._counts)
+        for block, change in changes:
+            expected[block.block_id] += change
+        own = self.pool.blocks[1:]
+        right = [
+            block.ref_cnt == expected[block.block_id] >= 0 and (not block.ref_cnt) == (id(block) in inside)
+            for block in own
+        ]
+        shared = sum(count > 1 for count in expected[1:])
+        try:
+            self.queue.check()
+        except AssertionError:
+            return [False]
+        reads = self.queue.get_all_free_blocks() == order.blocks and self.queue.num_free_blocks == order.length
+        return [reads, all(right), self.pool._num_shared == shared]
+
+    def unchanged(self) -> list[bool]:
+        """True if the queue, the references and the number of blocks with several are those of the beginning."""
+        strange = all(block.state == count for block, count in self._strange)
+        return [*self.accounts(self.order, []), strange]

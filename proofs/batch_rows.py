@@ -1,0 +1,347 @@
+"""The free queue as a row of batches (T25): every operation on every small row, of which there are all forms.
+
+A row has up to three batches, with up to three blocks that wait in them. A batch may have taken blocks in front of it,
+a block that has left its middle, or that waits in another batch by now, and none at all that is left; the last one may
+consist of blocks that do not exist yet. What an operation does to the *order*, the blocks that are left, is what a list
+does. Each row is tried with the core's own limits and with limits so low that a batch is made shorter, a small one
+joined, and empty ones are swept away in rows as small as these.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+from .heap_theorem import HeapTheorem
+from .kernel import exhausted
+from .symbolic_bytes import globals_of, seeing
+from .theorem import Subject, UnavailableError, Verdict
+from .watched import Watched
+from .wrong_code import changed
+
+BOUNDED = (
+    "a queue of batches: all rows of up to 3 batches with up to 3 free blocks, with stale entries, taken ones, empty "
+    "batches and blocks that do not exist yet, and batches of up to 3 blocks that join; at the core's limits, and at "
+    "limits of 2 blocks and 1 batch or entry"
+)
+_LIMITS = {"_SMALL": 2, "_MANY": 1}
+_MOST, _BATCHES, _LONGEST = 3, 3, 2
+_UNMADE, _HELD, _FRESH = 50, 80, 90
+"""First ids of blocks that do not exist yet, that have left a batch, and that never were in one."""
+
+
+class Form(NamedTuple):
+    """One batch of a row."""
+
+    left: int
+    """Blocks that wait in it."""
+    gone: int = -1
+    """Place of the entry that does not wait in it any more, -1 for none."""
+    elsewhere: bool = False
+    """Whether that waits in the batch behind."""
+    taken: bool = False
+    """Whether one was taken from its front."""
+    unmade: bool = False
+
+
+def _forms() -> Iterator[Form]:
+    for left in range(_LONGEST + 1):
+        yield Form(left)
+        yield Form(left, taken=True)
+        for gone, elsewhere in product(range(left + 1), (False, True)):
+            yield Form(left, gone, elsewhere)
+
+
+def rows() -> Iterator[tuple[Form, ...]]:
+    """All rows."""
+    forms = list(_forms())
+    last = [*forms, *(Form(left, unmade=True) for left in (1, 2))]
+    for number in range(_BATCHES + 1):
+        for row in product(*[forms] * (number - 1), *[last] * (number > 0)):
+            if sum(form.left for form in row) <= _MOST:
+                yield row
+
+
+class Made:
+    """A real queue that is such a row."""
+
+    def __init__(self, queue_kind: Any, block_kind: Any, row: Sequence[Form]) -> None:
+        self._kind = block_kind
+        self.queue = queue = queue_kind(())
+        self.order: list[int] = []
+        self.outside = [block_kind(_FRESH), block_kind(_FRESH + 1)]
+        self.blocks: dict[int, Any] = {}
+        """Those that wait and exist, by id."""
+        batches: list[Any] = []
+        missing: list[tuple[Any, int]] = []
+        for number, form in enumerate(row):
+            ids = list(range(10 * number, 10 * number + form.left))
+            if form.unmade:
+                queue.reserve(form.left, self._make)
+                batches.append(queue._batches.pop())
+                self.order += range(_UNMADE, _UNMADE + form.left)
+                continue
+            blocks = [block_kind(one) for one in ids]
+            queue.append_n([*blocks, *([] if blocks else [block_kind(0)])])
+            batch = queue._batches.pop()
+            batch.blocks = list(blocks)
+            batch.left = len(blocks)
+            for entry in blocks:
+                entry.state = batch
+            if form.gone >= 0:
+                held = block_kind(_HELD + number, 1)
+                batch.blocks.insert(form.gone, held)
+                if form.elsewhere:
+                    missing.append((batch, form.gone))
+                self.outside.append(held)
+            if form.taken:
+                batch.blocks.insert(0, block_kind(_HELD + 5 + number, 1))
+                self.outside.append(batch.blocks[0])
+                batch.at = 1
+            batches.append(batch)
+            self.order += ids
+            self.blocks |= dict(zip(ids, blocks, strict=True))
+        for batch, place in missing:  # the entry is that of a block that waits in another batch by now
+            others = [
+                self.blocks[one] for one in self.order if one in self.blocks and self.blocks[one].state is not batch
+            ]
+            if others:
+                self.outside.remove(batch.blocks[place])
+                batch.blocks[place] = others[-1]
+        queue._batches.extend(batches)
+        queue.num_free_blocks = len(self.order)
+        queue._empty = sum(not batch.left for batch in batches)
+        self._unmade = _UNMADE
+
+    def _make(self, count: int) -> list[Any]:
+        made = [self._kind(self._unmade + number) for number in range(count)]
+        self._unmade += count
+        return made
+
+    def require(self, order: Sequence[int], what: str) -> None:
+        """AssertionError unless the queue reads like this, and what it says of itself is true."""
+        queue = self.queue
+        counted = queue.num_free_blocks
+        read = [block.block_id for block in queue.get_all_free_blocks()]  # makes what does not exist yet
+        members = [[b for b in batch.blocks[batch.at :] if b.state is batch] for batch in queue._batches]
+        all_members = [block.block_id for row in members for block in row]
+        waiting = {id(block) for row in members for block in row}
+        others = [block for block in (*self.outside, *self.blocks.values()) if id(block) not in waiting]
+        problems = {
+            f"it reads {read}": read == list(order),
+            f"its members are {all_members}": all_members == list(order),
+            f"it counts {counted}": counted == len(order) == queue.num_free_blocks,
+            "what is left of a batch": [batch.left for batch in queue._batches] == [len(row) for row in members],
+            "how many batches are empty": queue._empty == sum(not row for row in members),
+            "a block that waits nowhere has a batch": all(isinstance(block.state, int) for block in others),
+            "its own check": _checks(queue),
+        }
+        wrong = [name for name, right in problems.items() if not right]
+        if not wrong and [block.block_id for block in queue.popleft_n(len(order))] != list(order):
+            wrong = ["what is taken from it"]
+        if wrong:
+            raise AssertionError(f"{what}: not {list(order)}: {', '.join(wrong)}")
+
+
+def _checks(queue: Any) -> bool:
+    try:
+        queue.check()
+    except AssertionError:
+        return False
+    return True
+
+
+Try = Callable[[Made], Iterator[tuple[str, Callable[[Made], list[int]]]]]
+"""For a row, what is to be done, in words, and how; that gives the order to be read then."""
+
+
+def removals(made: Made) -> Iterator[tuple[str, Callable[[Made], list[int]]]]:
+    """`remove` of each block that waits and exists."""
+    for place, one in enumerate(made.order):
+        if one in made.blocks:
+
+            def remove(now: Made, place: int = place, one: int = one) -> list[int]:
+                now.queue.remove(now.blocks[one])
+                return now.order[:place] + now.order[place + 1 :]
+
+            yield f"remove block {one}", remove
+
+
+def refused_removals(made: Made) -> Iterator[tuple[str, Callable[[Made], list[int]]]]:
+    """`remove` of what does not wait."""
+    for number in range(len(made.outside)):
+
+        def remove(now: Made, number: int = number) -> list[int]:
+            return _refused(RuntimeError, now, lambda: now.queue.remove(now.outside[number]))
+
+        yield f"remove block {made.outside[number].block_id}", remove
+
+
+def takings(single: bool) -> Try:
+    """`popleft`, or `popleft_n` of every number there is."""
+
+    def ways(made: Made) -> Iterator[tuple[str, Callable[[Made], list[int]]]]:
+        for count in range(1, min(2, len(made.order) + 1)) if single else range(len(made.order) + 1):
+
+            def take(now: Made, count: int = count) -> list[int]:
+                taken = [now.queue.popleft()] if single else now.queue.popleft_n(count)
+                ids = [block.block_id for block in taken]
+                if ids != now.order[:count] or any(block.state != 0 for block in taken):
+                    raise AssertionError(f"{taken} are taken, not {now.order[:count]}")
+                return now.order[count:]
+
+            yield f"take {count}", take
+
+    return ways
+
+
+def refused_takings(made: Made) -> Iterator[tuple[str, Callable[[Made], list[int]]]]:
+    """`popleft_n` of what there is not."""
+    for count in (-1, len(made.order) + 1):
+
+        def take(now: Made, count: int = count) -> list[int]:
+            return _refused(AssertionError, now, lambda: now.queue.popleft_n(count))
+
+        yield f"take {count}", take
+
+
+def _empty_taken(made: Made) -> Iterator[tuple[str, Callable[[Made], list[int]]]]:
+    if not made.order:
+        yield "take one", lambda now: _refused(ValueError, now, now.queue.popleft)
+
+
+def joining(front: bool, single: bool = False) -> Try:
+    """`append`, `append_n` or `prepend_n` of blocks that do not wait, in two orders."""
+
+    def ways(made: Made) -> Iterator[tuple[str, Callable[[Made], list[int]]]]:
+        everything = range(len(made.outside))
+        batches = [[one] for one in everything] if single else [[], *([one] for one in everything)]
+        batches += [] if single else [list(everything)[:3], list(everything)[::-1][:3]]
+        for chosen in batches:
+
+            def join(now: Made, chosen: list[int] = chosen) -> list[int]:
+                blocks = [now.outside[number] for number in chosen]
+                ids = [block.block_id for block in blocks]
+                if single:
+                    now.queue.append(*blocks)
+                elif front:
+                    now.queue.prepend_n(blocks)
+                else:
+                    now.queue.append_n(blocks)
+                return ids + now.order if front else now.order + ids
+
+            yield f"join {[made.outside[number].block_id for number in chosen]}", join
+
+    return ways
+
+
+def _refused(error: type[Exception], made: Made, call: Callable[[], object]) -> list[int]:
+    try:
+        call()
+    except error:
+        return made.order
+    raise AssertionError("it is not refused")
+
+
+WAYS: dict[str, Try] = {
+    "popleft": takings(single=True),
+    "popleft.empty": _empty_taken,
+    "popleft_n": takings(single=False),
+    "popleft_n.refused": refused_takings,
+    "remove": removals,
+    "remove.refused": refused_removals,
+    "append": joining(front=False, single=True),
+    "append_n": joining(front=False),
+    "prepend_n": joining(front=True),
+}
+"""By the end of the theorem's id."""
+
+
+class Wrong(NamedTuple):
+    """A line of the queue's own code changed."""
+
+    what: str
+    owner: str
+    """The queue, or a batch: `queue` or `batch`."""
+    method: str
+    line: str
+    instead: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueTheorem(HeapTheorem):
+    """A statement about a free queue: of linked blocks for any length, of a row of batches for all small rows."""
+
+    batches: tuple[Wrong, ...] = ()
+    """What must be refuted of a queue of batches."""
+
+    def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
+        """As every theorem about linked blocks; of batches, by trying all small rows."""
+        try:
+            kinds = subject.find("queue_kind"), subject.find("block_kind")
+        except UnavailableError:
+            return super().settle(subject, seconds, with_controls)
+        if not hasattr(kinds[0], "lose"):
+            return super().settle(subject, seconds, with_controls)
+        start = time.perf_counter()
+        verdict = Verdict(self.id, subject.name, "undecided", bounded=BOUNDED)
+        watched = Watched(subject.modules())
+        with watched:
+            verdict.paths, problem = tried(self._ways, *kinds)
+        verdict.covered = watched.functions()
+        if problem:
+            verdict.status, verdict.replayed, verdict.message = "refuted", True, problem
+            verdict.counterexample = {"row": verdict.paths}
+        else:
+            verdict.status = exhausted(self.id, verdict.paths, BOUNDED)
+        for wrong in self.batches if with_controls else ():
+            verdict.controls[wrong.what] = "refuted" if _is_refuted(wrong, self._ways, kinds) else "undecided"
+        missed = [what for what, status in verdict.controls.items() if status != "refuted"]
+        if missed or not self.batches:
+            verdict.status, verdict.message = "undecided", f"negative controls that are not refuted: {missed}"
+        verdict.seconds = time.perf_counter() - start
+        return verdict
+
+    @property
+    def _ways(self) -> Try:
+        return WAYS[self.id.removeprefix("T25.").removesuffix(".any")]
+
+
+def tried(ways: Try, queue_kind: Any, block_kind: Any) -> tuple[int, str]:
+    """How many cases were tried, and what is wrong in the last of them; nothing if all are right."""
+    cases = 0
+    names = globals_of(queue_kind.append_n)
+    if not _LIMITS.keys() <= names.keys():
+        return 1, f"the limits {', '.join(_LIMITS)} have other names: rows as small as these do not reach them"
+    for limits in ({}, _LIMITS):
+        with seeing(names, limits):
+            for row in rows():
+                for what, act in ways(Made(queue_kind, block_kind, row)):
+                    cases += 1
+                    made = Made(queue_kind, block_kind, row)
+                    try:
+                        made.require(act(made), what)
+                    except Exception as error:
+                        return cases, f"{what} in {row}: {type(error).__name__}: {error}"
+    return cases, ""
+
+
+def _is_refuted(wrong: Wrong, ways: Try, kinds: tuple[Any, Any]) -> bool:
+    owner = kinds[0] if wrong.owner == "queue" else globals_of(kinds[0].append_n)["Batch"]
+    try:
+        with _changed(owner, wrong):
+            return bool(tried(ways, *kinds)[1])
+    except ValueError:  # the line does not stand there: nobody can say
+        return False
+
+
+@contextmanager
+def _changed(owner: Any, wrong: Wrong) -> Iterator[None]:
+    right = getattr(owner, wrong.method)
+    setattr(owner, wrong.method, changed(right, wrong.line, wrong.instead))
+    try:
+        yield
+    finally:
+        setattr(owner, wrong.method, right)

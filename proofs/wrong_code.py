@@ -1,0 +1,26 @@
+"""Code with one line changed: for what must be found wrong."""
+
+import inspect
+import linecache
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+
+def changed(right: Callable[..., Any], line: str, instead: str = "") -> Callable[..., Any]:
+    """The function with another line in place of this one, or without it.
+
+    ValueError unless the line stands there once. Both are given without their indentation.
+    """
+    lines = textwrap.dedent(inspect.getsource(right)).splitlines(keepends=True)
+    found = [number for number, text in enumerate(lines) if text.strip() == line]
+    if len(found) != 1:
+        raise ValueError(f"{right.__name__} has {len(found)} lines that say {line!r}: name one that stands there once")
+    lines[found[0]] = lines[found[0]].replace(line, instead)
+    source, place = "".join(lines), f"<{right.__name__}, {instead!r} for {line!r}>"
+    # Where `inspect` looks for the source, from which the loop is cut.
+    linecache.cache[place] = len(source), None, lines, place
+    made: dict[str, Any] = {}
+    exec(compile(source, place, "exec"), right.__globals__, made)
+    function: Callable[..., Any] = made[right.__name__]
+    return function
