@@ -394,10 +394,6 @@ class SingleTypeKVCacheManager(Overridable, ABC):
 
     def skips_at(self, num_settled_tokens: int) -> int:
         """The fewest settled tokens at which more blocks are skipped than at so many."""
-        return self.next_skip(self._num_skipped_blocks(num_settled_tokens))
-
-    def next_skip(self, num_blocks: int) -> int:
-        """The fewest computed tokens at which more than so many blocks are skipped."""
         raise NotImplementedError(f"{type(self).__name__} skips nothing, or does not say when")
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:

@@ -158,25 +158,27 @@ class KVCacheManager:
         refusal changes nothing but that blocks out of every query's sight are given back.
         """
         # Most steps of decoding end before the horizon: they change nothing, and these comparisons are all they cost.
-        if (
-            new_computed_blocks is None
-            and num_new_tokens > 0 <= num_lookahead_tokens
-            and not (num_new_computed_tokens or num_external_computed_tokens or num_encoder_tokens)
-            and not (full_sequence_must_fit or reserved_blocks)
+        if num_new_tokens > 0 <= num_lookahead_tokens and not (
+            new_computed_blocks
+            or num_new_computed_tokens
+            or num_external_computed_tokens
+            or num_encoder_tokens
+            or full_sequence_must_fit
+            or reserved_blocks
         ):
             tokens = request.num_computed_tokens + num_new_tokens
-            horizon = self._horizons.get(request.request_id)
-            if horizon is not None:
+            try:
+                horizon = self._horizons[request.request_id]
+            except KeyError:
+                if self._is_quiet(request.request_id, tokens, tokens + num_lookahead_tokens):
+                    return self.empty_kv_cache_blocks
+            else:
                 if tokens + num_lookahead_tokens <= horizon:
                     return self.empty_kv_cache_blocks
                 if tokens <= self.max_model_len:
                     register = self.enable_caching and not delay_cache_blocks
                     rows = self._steps.advance(request, tokens, num_lookahead_tokens, register)
                     return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
-            elif self._spans:
-                span = self._spans.get(request.request_id, _NEVER)
-                if span.start <= tokens and tokens + num_lookahead_tokens < span.stop:
-                    return self.empty_kv_cache_blocks
         # The bits of several integers or-ed together are negative exactly if one of the integers is: one test for all.
         counts = (
             num_new_tokens
@@ -235,6 +237,11 @@ class KVCacheManager:
             coordinator.cache_blocks(request, min(main_tokens, num_tokens))
         coordinator.steps.note(request_id, settled)
         return self.create_kv_cache_blocks(new_blocks)
+
+    def _is_quiet(self, request_id: str, tokens: int, end: int) -> bool:
+        """Whether a step of so many tokens, and the lookahead up to `end`, changes nothing where states move."""
+        span = self._spans.get(request_id, _NEVER)
+        return span.start <= tokens and end < span.stop
 
     def free(self, request: CacheableRequest) -> None:
         """Take back all blocks of a request; the end of its tables will be reused first."""

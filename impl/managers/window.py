@@ -22,9 +22,11 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         """All tokens before the window of the next one."""
         return max(0, num_computed_tokens - self.sliding_window + 1)
 
-    def next_skip(self, num_blocks: int) -> int:
+    def skips_at(self, num_settled_tokens: int) -> int:
         """Where the window has left one block more."""
-        return (num_blocks + 1) * self.block_size + self.sliding_window - 1
+        size, behind = self.block_size, self.sliding_window - 1
+        skipped = (num_settled_tokens - behind) // size if num_settled_tokens > behind else 0
+        return (skipped + 1) * size + behind
 
     @classmethod
     def blocks_read_before(cls, kv_cache_spec: SlidingWindowSpec, block_size: int) -> int:
@@ -61,9 +63,10 @@ class ChunkedLocalAttentionManager(SingleTypeKVCacheManager):
         """All tokens before the chunk of the next one."""
         return before_chunk(num_computed_tokens, self.attention_chunk_size)
 
-    def next_skip(self, num_blocks: int) -> int:
+    def skips_at(self, num_settled_tokens: int) -> int:
         """Where the first chunk begins that has left one block more."""
-        return cdiv((num_blocks + 1) * self.block_size, self.attention_chunk_size) * self.attention_chunk_size
+        skipped = self._num_skipped_blocks(num_settled_tokens)
+        return cdiv((skipped + 1) * self.block_size, self.attention_chunk_size) * self.attention_chunk_size
 
     @classmethod
     def first_read(cls, kv_cache_spec: ChunkedLocalAttentionSpec, num_blocks: int, block_size: int) -> int:

@@ -15,7 +15,7 @@ from ..hashing.block_hashing import (
 )
 from ..hashing.extra_keys import CacheableRequest, extra_keys_of_blocks
 from ..hashing.reference_keys import reference_keys_of_blocks
-from .block import Hit, KVCacheBlock
+from .block import Hit, KVCacheBlock, loose_run
 from .events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
 from .free_queue import FreeKVCacheBlockQueue
 from .hash_map import BlockHashToBlockMap
@@ -132,7 +132,12 @@ class BlockPool:
         block = table[i]
         if len(hashes) <= i or block.content is not None:
             self.cache_full_blocks(request, table, i, i + 1, block_size, group_id)  # says what is wrong
-        self.cached_block_hash_to_block.register_one(group_id, hashes[i], block)
+        content = hashes[i]
+        block.content = content
+        block.run = loose_run(group_id)  # a lookup that finds several of these makes a run of them
+        known = self.cached_block_hash_to_block
+        if known.groups[group_id].setdefault(content, block) is not block:
+            known.add(group_id, content, block)
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
         """Take blocks from the front of the free queue; they lose their identity and have one reference each.
@@ -161,7 +166,16 @@ class BlockPool:
 
     def get_new_block(self) -> KVCacheBlock:
         """`get_new_blocks` for one, where one is free."""
-        block = self.free_block_queue.take_one()
+        queue = self.free_block_queue
+        batch = queue.batches[0]
+        at = batch.at
+        if batch.left > 1 and batch.left == len(batch.blocks) - at:
+            block = batch.blocks[at]
+            batch.at = at + 1
+            batch.left -= 1
+            queue.num_free_blocks -= 1
+        else:
+            (block,) = queue.take(1)
         if block.content is not None or self.metrics_collector is not None:
             self._forget_identity(block)
         block.state = 1

@@ -37,7 +37,7 @@ class FreeKVCacheBlockQueue:
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         self.num_free_blocks = 0
-        self._batches: deque[Batch] = deque()
+        self.batches: deque[Batch] = deque()
         self._empty = 0
         """How many of these have no block any more."""
         self.append_n(blocks)
@@ -47,7 +47,7 @@ class FreeKVCacheBlockQueue:
     def reserve(self, count: int, make: Callable[[int], list[KVCacheBlock]]) -> None:
         """Put `count` blocks to the back that `make` makes when they are taken: so many at a time, in their order."""
         if count:
-            self._batches.append(_Unmade(self, count, make))
+            self.batches.append(_Unmade(self, count, make))
             self.num_free_blocks += count
 
     def popleft(self) -> KVCacheBlock:
@@ -68,7 +68,7 @@ class FreeKVCacheBlockQueue:
 
     def take(self, n: int) -> list[KVCacheBlock]:
         """As `popleft_n`, for one who knows that there are so many, and gives them another state himself."""
-        batches = self._batches
+        batches = self.batches
         self.num_free_blocks -= n
         taken: list[KVCacheBlock] = []
         while n:
@@ -90,17 +90,6 @@ class FreeKVCacheBlockQueue:
             batches.popleft()
         return taken
 
-    def take_one(self) -> KVCacheBlock:
-        """`take` for one block."""
-        batch = self._batches[0]
-        at = batch.at
-        if batch.left > 1 and batch.left == len(batch.blocks) - at:
-            batch.at = at + 1
-            batch.left -= 1
-            self.num_free_blocks -= 1
-            return batch.blocks[at]
-        return self.take(1)[0]
-
     def remove(self, block: KVCacheBlock) -> None:
         """Take out a block wherever it stands, in O(1). RuntimeError if it is not in this queue."""
         batch = block.state
@@ -115,8 +104,8 @@ class FreeKVCacheBlockQueue:
         self.num_free_blocks -= n
         if not batch.left:
             self._empty += 1
-            if self._empty > MANY and self._empty * 2 > len(self._batches):
-                self._batches = deque([batch for batch in self._batches if batch.left])
+            if self._empty > MANY and self._empty * 2 > len(self.batches):
+                self.batches = deque([batch for batch in self.batches if batch.left])
                 self._empty = 0
 
     def append(self, block: KVCacheBlock) -> None:
@@ -127,8 +116,8 @@ class FreeKVCacheBlockQueue:
         """Put blocks to the back, in the given order."""
         if not blocks:
             return
-        if len(blocks) <= _SMALL and self._batches:
-            last = self._batches[-1]
+        if len(blocks) <= _SMALL and self.batches:
+            last = self.batches[-1]
             # Where none has been lost, none of these can stand in it already; so none will seem to be there twice.
             if last.left and last.left == len(last.blocks) - last.at and len(last.blocks) < MANY:
                 last.blocks += blocks
@@ -137,24 +126,24 @@ class FreeKVCacheBlockQueue:
                 for block in blocks:
                     block.state = last
                 return
-        self._batches.append(self._batch(blocks))
+        self.batches.append(self._batch(blocks))
 
     def prepend_n(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Put blocks to the front: afterwards it reads `blocks[0], blocks[1], ...`, then the old front."""
         if blocks:
-            self._batches.appendleft(self._batch(blocks))
+            self.batches.appendleft(self._batch(blocks))
 
     def get_all_free_blocks(self) -> list[KVCacheBlock]:
         """The whole queue, front first. O(n), for tests and inspection."""
         self.make_all()
-        return [block for batch in self._batches for block in batch.members()]
+        return [block for batch in self.batches for block in batch.members()]
 
     def make_all(self) -> None:
         """Make all blocks that do not exist yet."""
-        for i, unmade in enumerate(self._batches):
+        for i, unmade in enumerate(self.batches):
             if isinstance(unmade, _Unmade):
                 self.num_free_blocks -= unmade.left
-                self._batches[i] = self._batch(unmade.take(unmade.left))
+                self.batches[i] = self._batch(unmade.take(unmade.left))
 
     def neighbours(self, block: KVCacheBlock) -> tuple[KVCacheBlock | None, KVCacheBlock | None]:
         """The blocks before and behind it; the first one's and the last one's are the two sentinels. O(n)."""
@@ -165,7 +154,7 @@ class FreeKVCacheBlockQueue:
     def check(self) -> None:
         """AssertionError, with the violated equation, unless batches, blocks and counts agree. O(n)."""
         seen: set[int] = set()
-        for batch in self._batches:
+        for batch in self.batches:
             members = [] if isinstance(batch, _Unmade) else [b for b in batch.blocks[batch.at :] if b.state is batch]
             assert isinstance(batch, _Unmade) or batch.left == len(members), (
                 f"left == number of members: {batch.left} != {len(members)} in {[b.block_id for b in members]}"
@@ -173,9 +162,9 @@ class FreeKVCacheBlockQueue:
             for block in members:
                 assert id(block) not in seen, f"no block stands twice: block {block.block_id} comes again"
                 seen.add(id(block))
-        left = sum(batch.left for batch in self._batches)
+        left = sum(batch.left for batch in self.batches)
         assert self.num_free_blocks == left, f"num_free_blocks == sum of left: {self.num_free_blocks} != {left}"
-        empty = sum(not batch.left for batch in self._batches)
+        empty = sum(not batch.left for batch in self.batches)
         assert self._empty == empty, f"batches without blocks: {self._empty} != {empty}"
 
     def _batch(self, blocks: Sequence[KVCacheBlock]) -> Batch:

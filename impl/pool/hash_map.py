@@ -82,13 +82,6 @@ class BlockHashToBlockMap:
             block.content = content
             block.run = run
 
-    def register_one(self, group: int, content: BlockHash, block: KVCacheBlock) -> None:
-        """`register` for one block in no row: a lookup that finds several such makes a run of them."""
-        block.content = content
-        block.run = loose_run(group)
-        if self.groups[group].setdefault(content, block) is not block:
-            self.add(group, content, block)
-
     def _add_all(self, group: int, contents: Sequence[BlockHash], blocks: list[KVCacheBlock]) -> bool:
         """Add blocks under their hashes. True if none of the hashes was known before."""
         registered = self.groups[group]
