@@ -23,6 +23,7 @@ from unittest.mock import patch
 from blockproof.fuzz.engines.choice import run_engine
 from blockproof.fuzz.engines.mutants import MUTANTS, Hunt, can_be_tried, hunt
 from blockproof.fuzz.engines.plan import RUN_OPERATIONS, Plan
+from blockproof.fuzz.engines.seeded import FULL_LOOK_EVERY
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.findings.oracle_names import LOCKSTEP, ORACLES
 from blockproof.fuzz.opening import environments
@@ -206,7 +207,8 @@ def page(
         "## Throughput",
         "",
         f"Every pool has {BLOCKS} blocks. {arguments.rounds} rounds, {arguments.seconds:g} s for each line in a round.",
-        "Outcome and whole state are compared after every operation; the shadow memory reads back what is attended to.",
+        "After every operation the outcome is compared, and of the state what it can change; the whole state",
+        f"every {FULL_LOOK_EVERY} operations. The shadow memory reads back what is attended to.",
         "",
         *throughput_table(all_cases),
     ]

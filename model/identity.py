@@ -32,9 +32,10 @@ class Identities:
     def __call__(self, parent: Identity | None, tokens: Sequence[int], keys: tuple[ExtraKey, ...]) -> Identity:
         """The identity of these tokens with these keys behind this parent."""
         content = (parent, tuple(tokens), keys)
-        if content not in self._known:
-            self._known[content] = Identity(*content)
-        return self._known[content]
+        known = self._known.get(content)
+        if known is None:
+            known = self._known[content] = Identity(*content)
+        return known
 
 
 def overlapping_items(items: Sequence[Item], start: int, end: int) -> list[Item]:

@@ -7,8 +7,6 @@ block is free if nothing holds it, and the free queue is the free blocks in the 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import compress
-from operator import not_
 from typing import NamedTuple, TypeAlias
 
 from .attention import demand
@@ -78,7 +76,7 @@ class State:
         self.sinks: list[int] = []  # set aside for ever (core.md §7, sink)
         self.identity: dict[int, Key] = {}  # of registered blocks, in the order in which they were registered
         self.events: list[Event] = []  # what happened to identities and was not drained yet, in order (core.md §5)
-        self._places = list(range(num_blocks))  # of each block in the free queue, if it is free
+        self._order = list(range(1, num_blocks))  # the blocks that are free are in the order of the free queue
 
     def references(self) -> list[int]:
         """References per block: how many table entries and outside holders hold it; the null block's is 0 (T26)."""
@@ -95,8 +93,7 @@ class State:
     def queue(self, counts: Sequence[int] = ()) -> list[int]:
         """The free queue, the next block to be reused in front (core.md §2). `counts`: references, if known."""
         counts = counts or self.references()
-        free = compress(range(1, self.num_blocks), map(not_, counts[1:]))
-        return sorted(free, key=self._places.__getitem__)
+        return [block for block in self._order if not counts[block]]
 
     def num_free(self) -> int:
         """How many blocks nothing holds."""
@@ -124,11 +121,10 @@ class State:
         """
         if not blocks:
             return
-        counts, places = self.references(), self._places
-        last_times = reversed(dict.fromkeys(reversed(blocks)))
+        counts, last_times = self.references(), reversed(dict.fromkeys(reversed(blocks)))
         freed = [block for block in last_times if block != NULL and not counts[block]]
-        for place, block in enumerate(freed, min(places) - len(freed) if front else max(places) + 1):
-            places[block] = place
+        others = [block for block in self._order if block not in freed]
+        self._order = freed + others if front else others + freed
 
     def let_go_by_identity(self, blocks: Sequence[int]) -> None:
         """Blocks with an identity, which a lookup may find, go to the back, the others to the front

@@ -34,6 +34,11 @@ __all__ = [
 _PACKAGE = f"{__name__.split('.')[0]}.impl"
 
 
+def module_of_impl(name: str) -> Any:
+    """A module of our core, by its name in the package."""
+    return import_module(f"{_PACKAGE}.{name}")
+
+
 def _compiled() -> str:
     """The package of the compiled core. ImportError, with what to run, if there is none."""
     package: str = import_module(f"{_PACKAGE}.compiled").load().__name__

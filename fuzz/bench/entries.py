@@ -82,6 +82,9 @@ def _prompts(
 def _prefills() -> Iterable[Entry]:
     yield _prompts("prefill-8k", "cold prefill of 8k tokens in one step", 8 * K, 32, PREFILL)
     yield _prompts("prefill-128k", "cold prefill of 128k tokens in one step", 128 * K, 2, PREFILL)
+    yield _prompts(
+        "prefill-fresh-8k", "cold prefill of 8k tokens, blocks never used before", 8 * K, 16, PREFILL, fresh=True
+    )
     chunks = "prefill of 16k tokens in chunks of 2,048"
     yield _prompts("chunked-16k", chunks, 16 * K, 12, PREFILL, chunk=2048)
     yield _prompts("chunked-16k-sliding", f"{chunks}, full + sliding", 16 * K, 6, PREFILL, chunk=2048, groups=SLIDING)

@@ -1,5 +1,6 @@
 """Plots as SVG files. They need matplotlib, which the extra `bench` installs."""
 
+import re
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,10 +23,11 @@ def require_matplotlib() -> None:
 
 
 def plot_ratios(folder: Path, target: str, against: Sequence[str], measured: Sequence[Measured]) -> list[Path]:
-    """A file with bars for each other core: the ratio of each workload, with its quartiles."""
+    """A file with bars for each other core: the ratio of each workload, with its quartiles; to the left where the
+    target is slower. What is made once has a scale of its own and is left out."""
     pyplot, paths = _pyplot(), []
     for other in against:
-        results = [result for result in of_pair(measured, other) if result.ratios]
+        results = [result for result in of_pair(measured, other) if result.ratios and not result.entry.is_made]
         if not results:
             continue
         figure, axes = pyplot.subplots(figsize=(8, 1 + 0.24 * len(results)))
@@ -36,7 +38,8 @@ def plot_ratios(folder: Path, target: str, against: Sequence[str], measured: Seq
             [max(0.0, result.quartiles[1] - result.ratio) for result in results],
         ]
         colors = ["#4477aa" if ratio >= 1 else "#cc6677" for ratio in ratios]
-        axes.barh(names, ratios, xerr=spread, color=colors, height=0.7, error_kw={"elinewidth": 0.8})
+        widths = [ratio - 1 for ratio in ratios]
+        axes.barh(names, widths, left=1, xerr=spread, color=colors, height=0.7, error_kw={"elinewidth": 0.8})
         axes.axvline(1, color="black", linewidth=0.8)
         axes.set_xscale("log")
         axes.invert_yaxis()
@@ -87,4 +90,4 @@ def _saved(figure: Any, path: Path) -> Path:
 
 
 def _file_name(core: str) -> str:
-    return "".join(letter if letter.isalnum() or letter in ".-" else "-" for letter in core)
+    return re.sub(r"[^A-Za-z0-9.]+", "-", core).strip("-")

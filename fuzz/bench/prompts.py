@@ -11,8 +11,8 @@ class Prompts(Workload):
     Parameters: `tokens` of a prompt; `shared` tokens of it that all prompts begin with, cached before the first piece;
     `chunk` tokens of a step (0: one step); `requests` of a piece; `pool` blocks; `timed`: which of `lookup`,
     `allocate`, `free`, `take_events`; `full`: the pool is full of cached blocks, so that each allocation evicts; else
-    no block is cached but those of the shared prompt, and every block was used before; `per`: the operation, `block`
-    or `request`.
+    no block is cached but those of the shared prompt, and every block was used before; `fresh`: each piece begins with
+    a new core, no block of which was ever used; `per`: the operation, `block` or `request`.
     """
 
     def prepare(self) -> None:
@@ -26,19 +26,22 @@ class Prompts(Workload):
         self._full = bool(params.get("full"))
         self._common = list(range(1000, 1000 + self._shared))
         self._rest = list(range(5000, 5000 + self._length - self._shared - 1))
-        shape = shape_of(params, self._pool, self._events)
-        self.driver.build(shape)
-        use_every_block(self.driver, shape)
+        self._shape = shape_of(params, self._pool, self._events)
+        self.driver.build(self._shape)
         self._used = 0
-        if not self._full:
-            self._forget()
+        if not params.get("fresh"):
+            use_every_block(self.driver, self._shape)
+            if not self._full:
+                self._forget()
 
     def piece(self) -> Piece:
         """See `Workload.piece`."""
         each = int(self.params["requests"])
         groups = len(self.params.get("groups", ("full",)))
         fresh = (-(-(self._length - self._shared) // BLOCK) + 1) * each * groups
-        if not self._full and self._used + fresh + -(-self._shared // BLOCK + 1) * groups >= self._pool:
+        if self.params.get("fresh"):
+            self.driver.build(self._shape)
+        elif not self._full and self._used + fresh + -(-self._shared // BLOCK + 1) * groups >= self._pool:
             self._forget()
         self._used += fresh
         ns, facts, notes = 0, {"hit": 0, "entries": 0}, {"blocks": 0}

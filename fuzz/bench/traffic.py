@@ -118,8 +118,9 @@ class Traffic(Workload):
     # The scheduler.
 
     def _step(self) -> None:
-        """One step: a token for each request that decodes, chunks for those that prefill, then new requests."""
-        budget, driver = int(self.params["budget"]), self.driver
+        """One step: a token for each request that decodes, chunks for those that prefill, then new requests, unless
+        one had to make room."""
+        budget, driver, preempted = int(self.params["budget"]), self.driver, self._counts["preempted"]
         decoding = [live for live in self._running if live.left == 0]
         if decoding:
             budget -= self._decode(decoding)
@@ -128,7 +129,8 @@ class Traffic(Workload):
             if step and live in self._running:
                 self._until_it_fits(live, step)
                 budget -= step
-        while self._waiting and budget > 0 and len(self._running) < int(self.params["running"]):
+        most = int(self.params["running"]) if self._counts["preempted"] == preempted else 1
+        while self._waiting and budget > 0 and len(self._running) < most:
             used = self._admit(self._waiting[0], budget)
             if not used:
                 break
@@ -180,7 +182,7 @@ class Traffic(Workload):
 
     def _admit(self, live: "_Live", budget: int) -> int:
         """Tokens of its first step; 0 if there is no room."""
-        driver, is_new = self.driver, live.request is None
+        driver = self.driver
         if live.request is None:
             live.request = self._clocked(driver.request, f"t{self.number()}", self._tokens(live.row))
         total = live.row.prompt + live.sampled
@@ -188,7 +190,7 @@ class Traffic(Workload):
         step = min(budget, total - hit)
         if not self._clocked(driver.admit, live.request, hit, step):
             return 0
-        if is_new or not live.counted:
+        if not live.counted:  # not again when it comes back
             self._counts["prompt"] += total
             self._counts["hit"] += hit
             live.counted = True

@@ -1,6 +1,7 @@
 """`blockproof bench`: how fast cores are, side by side."""
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -96,10 +97,9 @@ def _time(
     results = report.results_of(measured)
     found = [] if figures is None else confirmed(bench, results, figures, count, say)
     page = report.markdown(bench.target, bench.against, measured)
-    _write(write, page)
+    drawn = [] if plots is None else plot_ratios(plots, bench.target, bench.against, measured)
+    _write(write, page, drawn)
     _write_json(as_json, report.as_json(bench.target, bench.against, measured))
-    if plots is not None:
-        plot_ratios(plots, bench.target, bench.against, measured)
     if as_json != Path("-"):
         print(page)
     for one in found:
@@ -122,10 +122,9 @@ def _scale(bench: "Bench", rounds: int | None, outputs: Outputs, say: Callable[[
     curves = scaling.measure_scaling(bench, None, rounds or scaling.ROUNDS, say)
     as_json, write, plots = outputs
     page = scaling.markdown(cores, curves)
-    _write(write, page)
+    drawn = [] if plots is None else plot_scaling(plots, cores, curves)
+    _write(write, page, drawn)
     _write_json(as_json, scaling.as_json(cores, curves))
-    if plots is not None:
-        plot_scaling(plots, cores, curves)
     if as_json != Path("-"):
         print(page)
     return 0
@@ -171,10 +170,12 @@ def _figures(
     return figures
 
 
-def _write(path: Path | None, text: str) -> None:
+def _write(path: Path | None, text: str, drawn: Sequence[Path] = ()) -> None:
+    """Write a page into this file, if there is one, with links to these plots."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        links = [f"\n![{plot.stem}]({os.path.relpath(plot, path.parent)})\n" for plot in drawn]
+        path.write_text("".join([text, *links]), encoding="utf-8")
 
 
 def _write_json(path: Path | None, document: dict[str, Any]) -> None:

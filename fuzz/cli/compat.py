@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from ..adapters import references
-from .options import JsonOption, SeedOption, timed_teller
-from .targets import guarded
+from .options import JsonOption, SeedOption, guarded, timed_teller
 
 RELEASE = references()[0]
 app = typer.Typer(

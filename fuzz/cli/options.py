@@ -9,12 +9,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
 
 import typer
 
 from ..adapters import forms
 from ..opening.own_code import FORMS
+from ..targets.base import TargetUnavailableError
 from .completion import attention_lists, oracle_lists, target_names
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from ..targets.base import Calculator, Target
 
 OpenedT = TypeVar("OpenedT", "Target", "Calculator")
+T = TypeVar("T")
 TargetOption = Annotated[
     str,
     typer.Option(
@@ -193,3 +195,20 @@ def timed_teller() -> Callable[[str], None]:
     """What prints steps to stderr, each with the time since this call."""
     begin = time.monotonic()
     return lambda step: print(f"[{time.monotonic() - begin:5.1f} s] {step}", file=sys.stderr, flush=True)
+
+
+def guarded(work: Callable[[], T]) -> T:
+    """The result, or the end of the program with one line and an exit code (see `main`)."""
+    try:
+        return work()
+    except ValueError as error:
+        _give_up(str(error), 2)
+    except TargetUnavailableError as error:
+        _give_up(str(error), 3)
+    except KeyboardInterrupt:
+        _give_up("interrupted", 130)
+
+
+def _give_up(message: str, code: int) -> NoReturn:
+    print(f"blockproof: {message}", file=sys.stderr)
+    raise typer.Exit(code)

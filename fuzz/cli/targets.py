@@ -1,19 +1,16 @@
 """`blockproof targets`: Python environments with releases of engines to hold against the model."""
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated
 
 import typer
 
 from ..adapters import example, families
 from ..opening import environments
 from ..opening.exercise import version_run_by
-from ..targets.base import TargetUnavailableError
 from .completion import installed_names, release_names, target_names
-from .options import IsolateOption, JsonOption, timed_teller
+from .options import IsolateOption, JsonOption, guarded, timed_teller
 
 EXAMPLE = example()
 app = typer.Typer(
@@ -21,7 +18,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
 )
-T = TypeVar("T")
 AsJsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON document a line for each release.")]
 Releases = Annotated[
     list[str],
@@ -124,20 +120,3 @@ def _versions(environment: environments.Environment) -> str:
 
 def _described(environment: environments.Environment) -> dict[str, object]:
     return {"target": environment.name, "path": str(environment.path), "versions": dict(environment.versions)}
-
-
-def guarded(work: Callable[[], T]) -> T:
-    """The result, or the end of the program with one line and an exit code (see `main`)."""
-    try:
-        return work()
-    except ValueError as error:
-        _give_up(str(error), 2)
-    except TargetUnavailableError as error:
-        _give_up(str(error), 3)
-    except KeyboardInterrupt:
-        _give_up("interrupted", 130)
-
-
-def _give_up(message: str, code: int) -> NoReturn:
-    print(f"blockproof: {message}", file=sys.stderr)
-    raise typer.Exit(code)

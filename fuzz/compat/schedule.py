@@ -174,7 +174,7 @@ def _compared(release: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) 
     if one == other:
         return Mix(*facts, first=None)
     first = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    explained, what = _explained(release, theirs["calls"], ours["calls"])
+    explained, what = explained_difference(release, theirs["calls"], ours["calls"])
     return Mix(*facts, first=first, explained=explained, what=what)
 
 
@@ -184,7 +184,9 @@ def _comparable(told: Mapping[str, Any]) -> list[object]:
     return [*steps, [told["starved"], bool(told["error"])]]
 
 
-def _explained(release: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> tuple[tuple[str, ...], str]:
+def explained_difference(
+    release: str, theirs: Mapping[str, Any], ours: Mapping[str, Any]
+) -> tuple[tuple[str, ...], str]:
     """The deviations that explain the first call that was answered differently; none, and what happened, if none do."""
     pairs = zip(theirs["calls"], ours["calls"], strict=False)
     at = next((i for i, (mine, other) in enumerate(pairs) if mine != other), None)

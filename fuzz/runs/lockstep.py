@@ -1,7 +1,8 @@
 """The lockstep run: model and target must agree exactly after every operation (properties.md §1).
 
-The outcome and the whole snapshot are compared. A finding shows the operation, both outcomes, and what the operation
-changed on either side. The shadow memory (§3) and the contract (§2) can judge the target as well.
+The outcome is compared, and the whole snapshot or, between two full looks, what the operation can have changed. A
+finding shows the operation, both outcomes, and what the operation changed on either side. The shadow memory (§3) and
+the contract (§2) can judge the target as well.
 """
 
 from collections import Counter

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from ..hashing.block_hashing import BlockHashList
 from ..hashing.extra_keys import CacheableRequest
-from ..pool.block import KVCacheBlock
+from ..pool.block import KVCacheBlock, ids_of
 from ..pool.block_pool import BlockPool
 from ..specs.base import cdiv
 from ..specs.interface import (
@@ -264,12 +264,14 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         size = kv_cache_spec.block_size if block_size is None else block_size
         segment = alignment_tokens if retention_interval is None else retention_interval
         blocks = range(start_block, end_block)
-        mask: list[bool] | None = [False for _ in blocks]
+        mask: list[bool] | None
         if segment:
             mask = cls.read_at_next_boundary(kv_cache_spec, blocks, size, segment)
             if mask is not None and use_eagle:
                 per = segment // size
                 mask = [read or (i > 0 and i % per == 0) for i, read in zip(blocks, mask, strict=True)]
+        else:
+            mask = [False for _ in blocks]
         if mask is None:
             return None
         if retention_interval is not None and num_prompt_tokens is not None:
@@ -475,7 +477,7 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         new = self.block_pool.get_new_blocks(count)
         table.extend(new)
         if self.collects_new_block_ids:
-            self.new_block_ids.extend([block.block_id for block in new])
+            self.new_block_ids += ids_of(new)
         return new
 
     def _check_no_hit(self, request_id: str, new_computed_blocks: Sequence[KVCacheBlock]) -> None:

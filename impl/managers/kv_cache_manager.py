@@ -6,15 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ..hashing.extra_keys import CacheableRequest
-from ..pool.block import KVCacheBlock
+from ..pool.block import KVCacheBlock, ids_of
 from ..pool.events import BlockStored, KVCacheEvent
 from ..pool.metrics import KVCacheMetricsCollector
 from ..specs.interface import KVCacheConfig, get_kv_cache_spec_kind, get_kv_cache_spec_sliding_window
 from .coordinator import get_kv_cache_coordinator
 from .stats import PrefixCacheStats
 from .steps import settled_tokens
-
-_NEVER = range(0)
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +30,7 @@ class KVCacheBlocks:
         """The ids per group. With `allow_none`, None if every group is empty."""
         if allow_none and not any(self.blocks):
             return None
-        return tuple([block.block_id for block in group] for group in self.blocks)
+        return tuple([ids_of(group) for group in self.blocks])
 
     def get_unhashed_block_ids(self) -> list[int]:
         """Ids of the blocks without identity. AssertionError unless there is one group."""
@@ -99,7 +97,7 @@ class KVCacheManager:
         self.block_pool = self.coordinator.block_pool
         self._steps = self.coordinator.steps
         self._horizons = self._steps.horizons
-        self._spans = self._steps.spans
+        self._firsts = self._steps.firsts
         self.kv_cache_config = kv_cache_config
         specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
         self.kv_cache_event_metadata = [
@@ -170,12 +168,14 @@ class KVCacheManager:
             try:
                 horizon = self._horizons[request.request_id]
             except KeyError:
-                if self._is_quiet(request.request_id, tokens, tokens + num_lookahead_tokens):
-                    return self.empty_kv_cache_blocks
+                pass
             else:
-                if tokens + num_lookahead_tokens <= horizon:
+                if self._firsts:
+                    if self._firsts[request.request_id] <= tokens and tokens + num_lookahead_tokens <= horizon:
+                        return self.empty_kv_cache_blocks
+                elif tokens + num_lookahead_tokens <= horizon:
                     return self.empty_kv_cache_blocks
-                if tokens <= self.max_model_len:
+                elif tokens <= self.max_model_len:
                     register = self.enable_caching and not delay_cache_blocks
                     rows = self._steps.advance(request, tokens, num_lookahead_tokens, register)
                     return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
@@ -238,11 +238,6 @@ class KVCacheManager:
         coordinator.steps.note(request_id, settled)
         return self.create_kv_cache_blocks(new_blocks)
 
-    def _is_quiet(self, request_id: str, tokens: int, end: int) -> bool:
-        """Whether a step of so many tokens, and the lookahead up to `end`, changes nothing where states move."""
-        span = self._spans.get(request_id, _NEVER)
-        return span.start <= tokens and end < span.stop
-
     def free(self, request: CacheableRequest) -> None:
         """Take back all blocks of a request; the end of its tables will be reused first."""
         self.coordinator.free(request.request_id)
@@ -289,7 +284,7 @@ class KVCacheManager:
 
     def get_block_ids(self, request_id: str) -> tuple[list[int], ...]:
         """The tables of a request as ids."""
-        return tuple([block.block_id for block in table] for table in self.coordinator.get_blocks(request_id))
+        return tuple([ids_of(table) for table in self.coordinator.get_blocks(request_id)])
 
     def cache_blocks(self, request: CacheableRequest, num_computed_tokens: int) -> None:
         """Register what has arrived from outside; nothing with caching off."""

@@ -67,8 +67,8 @@ class RunningSteps:
     """The steps of running requests over all groups. Empty for managers of somebody else: these may do anything.
 
     `horizons` holds for a running request the number of tokens up to which a step that ends there changes nothing. It
-    may be less than it could be, and never is more. `spans` holds the same where states move, so that a step must also
-    end behind some token.
+    may be less than it could be, and never is more. Where states move, such a step has no fewer tokens than `firsts`
+    says.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class RunningSteps:
         """
         step, every_block = registers
         self.horizons: dict[str, int] = {}
-        self.spans: dict[str, range] = {}
+        self.firsts: dict[str, int] = {}
         self._managers, self._pool, self._max_model_len, self._cache_blocks = (
             managers,
             pool,
@@ -112,7 +112,7 @@ class RunningSteps:
     def forget(self, request_id: str) -> None:
         """From now on anything may happen to this request."""
         self.horizons.pop(request_id, None)
-        self.spans.pop(request_id, None)
+        self.firsts.pop(request_id, None)
         for lane in self._skipping:
             lane.skips.pop(request_id, None)
 
@@ -125,7 +125,7 @@ class RunningSteps:
             for lane in self._lanes:
                 quiet = lane.manager.quiet_tokens(request_id, num_settled_tokens)
                 first, end = max(first, quiet.start), min(end, quiet.stop, lane.registers_at(request_id))
-            self.spans[request_id] = range(first, end)
+            self.firsts[request_id], self.horizons[request_id] = first, end - 1
             return
         for lane in self._skipping:
             lane.skips[request_id] = lane.manager.skips_at(num_settled_tokens)

@@ -1,3 +1,6 @@
+cimport cython
+
+
 cdef class Run:
     cdef public Py_ssize_t group
     cdef public Py_ssize_t first
@@ -6,11 +9,13 @@ cdef class Run:
     cdef public bint whole
 
 
-cpdef Run loose_run(object group)
-
-
 cdef class KVCacheBlock:
     cdef public Py_ssize_t block_id
     cdef public object content
     cdef public Run run
     cdef public object state
+
+
+cpdef Run loose_run(object group)
+@cython.locals(block=KVCacheBlock)
+cpdef list ids_of(blocks)

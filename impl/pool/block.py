@@ -1,5 +1,6 @@
 """One physical page of KV cache, as the core sees it (core.md §2)."""
 
+from collections.abc import Iterable
 from typing import Final, Optional, Protocol
 
 from ..hashing.block_hash import BlockHash, BlockHashWithGroupId
@@ -95,6 +96,11 @@ def loose_run(group: int) -> Run:
     if found is None:
         found = _LOOSE[group] = Run(group, 0, [], [], whole=False)
     return found
+
+
+def ids_of(blocks: Iterable["KVCacheBlock"]) -> list[int]:
+    """The ids of these blocks."""
+    return [block.block_id for block in blocks]
 
 
 class KVCacheBlock:

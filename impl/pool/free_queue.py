@@ -7,8 +7,8 @@ from .block import MANY, Batch, KVCacheBlock
 
 _SMALL = 16
 """So few blocks are worth no batch of their own."""
-_MAKE = 256
-"""So many blocks at least are made at a time."""
+_MAKE = 4096
+"""So many blocks at least are made at a time: one by one they would stand scattered in memory, and cost more."""
 
 
 class _Unmade(Batch):

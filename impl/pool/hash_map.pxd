@@ -11,7 +11,7 @@ cdef class BlockHashToBlockMap:
     cpdef add(self, group, content, KVCacheBlock block)
     @cython.locals(run=Run, block=KVCacheBlock)
     cpdef register(self, group, contents, list blocks, row)
-    @cython.locals(registered=dict, known=Py_ssize_t, block=KVCacheBlock)
+    @cython.locals(registered=dict, new=bint, block=KVCacheBlock)
     cpdef bint _add_all(self, group, contents, list blocks)
     @cython.locals(registered=dict, found=list, loose=Py_ssize_t, i=Py_ssize_t, at=Py_ssize_t, n=Py_ssize_t, run=Run)
     cpdef list prefix(self, group, hashes, Py_ssize_t most)
@@ -19,7 +19,7 @@ cdef class BlockHashToBlockMap:
     cpdef _bind(self, group, hashes, list found, Py_ssize_t most)
     @cython.locals(registered=dict)
     cpdef remove(self, group, content, block_id)
-    @cython.locals(run=Run)
+    @cython.locals(run=Run, registered=dict)
     cpdef bint forget(self, KVCacheBlock block)
 
 

@@ -165,7 +165,10 @@ class BlockHashToBlockMap:
 
     def pop(self, key: BlockHashWithGroupId, block_id: int) -> KVCacheBlock | None:
         """Remove exactly this block and return it; None, with nothing changed, if it is not under the key."""
-        return self.remove(get_group_id(key), get_block_hash(key), block_id)
+        block = self.remove(get_group_id(key), get_block_hash(key), block_id)
+        if block is not None and block.run is not None:
+            block.run.whole = False
+        return block
 
     def remove(self, group: int, content: BlockHash, block_id: int) -> KVCacheBlock | None:
         """Remove exactly this block and return it; None, with nothing changed, if it is not under the hash."""
@@ -218,7 +221,12 @@ class BlockHashToBlockMap:
     def forget(self, block: KVCacheBlock) -> bool:
         """Take the identity from a block; False, with nothing changed, if it is not registered under it."""
         content, run = block.content, block.run
-        if content is None or run is None or self.remove(run.group, content, block.block_id) is None:
+        if content is None or run is None:
+            return False
+        registered = self.groups[run.group]
+        if registered.get(content) is block:  # nearly always: no call for it
+            del registered[content]
+        elif self.remove(run.group, content, block.block_id) is None:
             return False
         if run.whole:
             if run.blocks[-1] is block:  # eviction begins at the end

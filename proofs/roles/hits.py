@@ -269,7 +269,15 @@ def _api_registers(names: Any) -> Callable[..., Any]:
     return registers
 
 
+def _map_with_runs(names: Any) -> Any:
+    kind = names("BlockHashToBlockMap")
+    if not hasattr(kind, "prefix"):
+        raise UnavailableError("BlockHashToBlockMap looks blocks up one by one")
+    return kind
+
+
 API: dict[str, Any] = {
+    "map_with_runs": _map_with_runs,
     "need": lambda names: names("SlidingWindowManager")._contiguous_blocks_for_hit,
     **{f"needed_{kind}": lambda names, kind=kind: _api_needed(names, kind) for kind in _API_KINDS},
     **{f"kept_{kind}": lambda names, kind=kind: _api_keeps(names, kind) for kind in _API_KINDS},

@@ -53,7 +53,7 @@ def declared(text: str) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
         elif found := re.match(r"    cdef public .* (\w+)$", line):
             attributes[owner].append(found[1])
         elif found := re.match(r" *@cython\.locals\((.*)\)$", line):
-            told = [part.partition("=")[0].strip() for part in found[1].split(",")]
+            told = re.findall(r"(\w+)=", found[1])
         elif found := re.match(r" *cpdef .*?(\w+)\(", line):
             functions[f"{owner}.{found[1]}".strip(".")], told = told, []
         elif line.strip() and not re.match(r"from|cimport|    cdef dict __dict__$|cdef class", line):
@@ -79,6 +79,7 @@ def unfit(declaration: str, source: str) -> list[str]:
             for one in ast.walk(classes[name])
             if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store) and ast.unparse(one.value) == "self"
         } - properties
+        stored |= {ast.unparse(one.target) for one in classes[name].body if isinstance(one, ast.AnnAssign)}
         inherited = {attr for base in classes[name].bases for attr in attributes.get(ast.unparse(base), ())}
         problems += [f"{name}.{attr} is not declared" for attr in sorted(stored - inherited - set(said))]
         problems += [f"{name} has no attribute {attr}" for attr in said if attr not in stored]

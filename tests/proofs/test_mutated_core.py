@@ -17,10 +17,10 @@ from blockproof.proofs import expectations, judgement, roles
 from blockproof.proofs.campaign import Result
 from blockproof.proofs.theorems import BY_ID
 
-WINDOW = "window_managers:SlidingWindowManager.get_num_skipped_tokens"
-HIT = "window_managers:SlidingWindowManager._contiguous_blocks_for_hit"
-CAP = "attention_specs:SlidingWindowSpec.max_admission_blocks_per_request"
-ROW = "attention_specs:AttentionSpec.stored_elements"
+WINDOW = "managers.window:SlidingWindowManager.get_num_skipped_tokens"
+HIT = "managers.window:SlidingWindowManager._contiguous_blocks_for_hit"
+CAP = "specs.attention:SlidingWindowSpec.max_admission_blocks_per_request"
+ROW = "specs.attention:AttentionSpec.stored_elements"
 MUTATIONS = [
     # function, what it says, what it says instead, the theorem that is refuted then
     (WINDOW, "window + 1", "window + 2", "T1"),
@@ -28,22 +28,32 @@ MUTATIONS = [
     (WINDOW, "max(0,", "max(1,", "T3.sliding"),
     (HIT, "window_size - 1", "window_size", "T8"),
     (HIT, "1 if use_eagle", "2 if use_eagle", "T9"),
-    ("hit_search:before_chunk", "query // chunk", "(query + 1) // chunk", "T2"),
-    ("mamba_manager:MambaManager.get_num_skipped_tokens", "- 1", "- 2", "T1.states"),
-    ("spec_base:cdiv", "-(-a // b)", "a // b", "T17.cdiv"),
-    ("spec_base:cdiv", "-(-a // b)", "a // b + 1", "T7.fits"),
+    ("managers.hit_search:before_chunk", "query // chunk", "(query + 1) // chunk", "T2"),
+    ("managers.mamba:MambaManager.get_num_skipped_tokens", "- 1", "- 2", "T1.states"),
+    ("specs.base:cdiv", "-(-a // b)", "a // b", "T17.cdiv"),
+    ("specs.base:cdiv", "-(-a // b)", "a // b + 1", "T7.fits"),
     (CAP, "sliding_window - 1", "sliding_window - 2", "T5.gap"),
     (CAP, ".block_size) + 1", ".block_size)", "T4"),
-    ("attention_specs:ChunkedLocalAttentionSpec.max_admission_blocks_per_request", " + astride", "", "T6"),
+    ("specs.attention:ChunkedLocalAttentionSpec.max_admission_blocks_per_request", " + astride", "", "T6"),
     (ROW, "size, 2", "size, 4", "T17.nvfp4"),
     (ROW, "size, 16", "size, 8", "T17.nvfp4"),
-    ("attention_specs:FullAttentionSpec.max_memory_usage_bytes", "cdiv(tokens,", "cdiv(tokens + 1,", "T17.ranks"),
-    ("capacity:get_num_blocks", "// num_layers", "// num_layers + 1", "T17"),
-    ("capacity:_blocks_that_fit", "max(0, int(", "max(1, int(", "T17.one-type"),
-    ("capacity:get_max_concurrency_for_kv_cache_config", "num_blocks - 1", "num_blocks", "T17.concurrency"),
-    ("manager_base:SingleTypeKVCacheManager.get_num_blocks_to_allocate", "(num_tokens,", "(num_tokens + 1,", "T7.full"),
-    ("manager_base:SingleTypeKVCacheManager.allocate_new_blocks", "- len(table)", "- len(table) + 1", "T7.fits"),
-    ("block_pool:BlockPool.get_usage", "self.num_gpu_blocks - 1", "self.num_gpu_blocks", "T24"),
+    ("specs.attention:FullAttentionSpec.max_memory_usage_bytes", "cdiv(tokens,", "cdiv(tokens + 1,", "T17.ranks"),
+    ("configuration.capacity:get_num_blocks", "// num_layers", "// num_layers + 1", "T17"),
+    ("configuration.capacity:_blocks_that_fit", "max(0, int(", "max(1, int(", "T17.one-type"),
+    (
+        "configuration.capacity:get_max_concurrency_for_kv_cache_config",
+        "num_blocks - 1",
+        "num_blocks",
+        "T17.concurrency",
+    ),
+    (
+        "managers.base:SingleTypeKVCacheManager.get_num_blocks_to_allocate",
+        "(num_tokens,",
+        "(num_tokens + 1,",
+        "T7.full",
+    ),
+    ("managers.base:SingleTypeKVCacheManager.allocate_new_blocks", "- len(table)", "- len(table) + 1", "T7.fits"),
+    ("pool.block_pool:BlockPool.get_usage", "self.num_gpu_blocks - 1", "self.num_gpu_blocks", "T24"),
 ]
 
 

@@ -99,36 +99,24 @@ class CoreCalls:
         self._hit = request.request_id
 
     def _allocate_slots(
-        self,
-        result: Any,
-        request: Any,
-        num_new_tokens: int,
-        num_new_computed_tokens: int = 0,
-        new_computed_blocks: Any = None,
-        num_lookahead_tokens: int = 0,
-        num_external_computed_tokens: int = 0,
-        delay_cache_blocks: bool = False,
-        num_encoder_tokens: int = 0,
-        full_sequence_must_fit: bool = False,
-        reserved_blocks: int = 0,
+        self, result: Any, request: Any, num_new_tokens: int, new_computed_blocks: Any = None, **more: Any
     ) -> None:
         name = request.request_id
-        hit = new_computed_blocks is not None and self._hit == name
         operation = Allocate(
             name,
             num_new_tokens,
-            hit=hit,
-            lookahead=num_lookahead_tokens,
-            external=num_external_computed_tokens,
-            delay=delay_cache_blocks,
-            encoder_tokens=num_encoder_tokens,
-            gate=full_sequence_must_fit,
-            reserved=reserved_blocks,
+            hit=new_computed_blocks is not None and self._hit == name,
+            lookahead=more.get("num_lookahead_tokens", 0),
+            external=more.get("num_external_computed_tokens", 0),
+            delay=more.get("delay_cache_blocks", False),
+            encoder_tokens=more.get("num_encoder_tokens", 0),
+            gate=more.get("full_sequence_must_fit", False),
+            reserved=more.get("reserved_blocks", 0),
         )
         self._calls.append((operation, Refused() if result is None else Done(_ids(result))))
         if result is not None:
             computed, length = self._known[name]
-            self._known[name] = (computed + num_new_computed_tokens, length)
+            self._known[name] = (computed + more.get("num_new_computed_tokens", 0), length)
             self._scheduled[name] = num_new_tokens
             self._hit = None
 

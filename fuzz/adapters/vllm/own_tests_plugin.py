@@ -17,6 +17,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from ..impl import module_of_impl
+
 OUTCOMES = "BLOCKPROOF_TEST_OUTCOMES"
 OVER_OURS = "BLOCKPROOF_OVER_OURS"
 
@@ -37,7 +39,7 @@ def _budget(vllm_config: Any, mm_registry: object) -> Any:
 def pytest_configure(config: object) -> None:
     """Before any test file is imported: the core, the platform, the multimodal models."""
     if os.environ.get(OVER_OURS):
-        import_module(f"{__name__.split('.')[0]}.impl.compat").install()
+        module_of_impl("compat").install()
     platform = import_module("vllm.platforms.cpu").CpuPlatform()
     vars(import_module("vllm.platforms")).update(current_platform=platform, _current_platform=platform)
     registry = import_module("vllm.multimodal.registry").MultiModalRegistry

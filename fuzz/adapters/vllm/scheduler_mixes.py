@@ -10,17 +10,16 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from random import Random
 from typing import Any
 
 from ....model.ops import Group, Submit
+from ..impl import module_of_impl
 from .core_calls import CoreCalls
 from .scheduler_config import Setup, shape_of
 from .scheduler_device import Job
 from .scheduler_run import SchedulerRun
 
-_IMPL = f"{str(__package__).split('.')[0]}.impl"
 _STEPS = 400
 """Limit of a mix, in steps; most end before."""
 
@@ -176,7 +175,7 @@ def time_steps(name: str, steps: int, running: int = 64) -> float:
 
 
 def _frees_in_reverse() -> None:
-    queue = import_module(f"{_IMPL}.pool.free_queue").FreeKVCacheBlockQueue
+    queue = module_of_impl("pool.free_queue").FreeKVCacheBlockQueue
     append = queue.append_n
     queue.append_n = lambda self, blocks: append(self, list(blocks)[::-1])
 
@@ -187,7 +186,7 @@ FAULTS: Mapping[str, Callable[[], None]] = {"free-order": _frees_in_reverse}
 def main(core: str, *given: str) -> None:
     """See above."""
     if core == "ours":
-        import_module(f"{_IMPL}.compat").install()
+        module_of_impl("compat").install()
     if given[0] == "time":
         for name in _TIMED:
             print(json.dumps({"name": name, "ns": time_steps(name, int(given[1]))}), flush=True)

@@ -1,0 +1,168 @@
+"""Lookups by runs (T8.runs): blocks registered one behind the other answer together, and as each would alone.
+
+A map of identities goes through every history of a scope: two requests with a common beginning register their blocks,
+some lose their identity, and lookups make runs of what they find one by one. After each history a lookup of either
+request must find what stands under its hashes one by one, up to the first that is not there.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ..kernel import exhausted
+from ..symbolic_bytes import globals_of, seeing
+from ..theorem import Statement, Subject, UnavailableError, Verdict
+from ..watched import Watched
+from ..wrong_code import changed
+
+_COMMON, _LENGTH, _STEPS = 2, 4, 5
+_REQUESTS = (("a0", "a1", "a2", "a3"), ("a0", "a1", "b2", "b3"))
+"""The hashes of two requests, of which the first ones are the same."""
+_WORTH = {"_WORTH_A_RUN": 2}
+Step: TypeAlias = tuple[str, int, int]
+"""`register` so many more blocks of a request, `forget` the block with a number, or `look` a request up."""
+
+
+def _histories(steps: int) -> Iterator[tuple[Step, ...]]:
+    """All sequences of so many steps, and the shorter ones on the way to them."""
+    if not steps:
+        yield ()
+        return
+    for before in _histories(steps - 1):
+        if len(before) < steps - 1:
+            yield before
+            continue
+        yield before
+        done = [sum(count for kind, one, count in before if (kind, one) == ("register", request)) for request in (0, 1)]
+        for request in (0, 1):
+            for count in range(1, min(3, _LENGTH - done[request] + 1)):
+                yield (*before, ("register", request, count))
+            yield (*before, ("look", request, 0))
+        gone = {block for kind, block, _ in before if kind == "forget"}
+        yield from ((*before, ("forget", block, 0)) for block in range(sum(done)) if block not in gone)
+
+
+class _Map:
+    """A real map, and the blocks that were registered in it."""
+
+    def __init__(self, map_kind: Any, block_kind: Any) -> None:
+        self.map, self._kind = map_kind(), block_kind
+        self.blocks: list[Any] = []
+        self.rows: tuple[list[Any], ...] = ([], [])
+
+    def do(self, step: Step) -> None:
+        """One step of a history."""
+        kind, one, count = step
+        if kind == "forget":
+            self.map.forget(self.blocks[one])
+        elif kind == "look":
+            self.map.prefix(0, list(_REQUESTS[one]), _LENGTH)
+        else:
+            row = self.rows[one]
+            first, new = len(row), [self._kind(len(self.blocks) + number) for number in range(count)]
+            self.map.register(0, list(_REQUESTS[one][first : first + count]), new, (first, row[-1] if row else None))
+            row += new
+            self.blocks += new
+
+    def problem(self) -> str:
+        """What is wrong with a lookup; nothing if all find what they should."""
+        for hashes in _REQUESTS:
+            for most in (_LENGTH, _COMMON + 1):
+                right: list[Any] = []
+                for one in hashes[:most]:
+                    block = self.map.find(0, one)
+                    if block is None:
+                        break
+                    right.append(block)
+                found = self.map.prefix(0, list(hashes), most)
+                if found != right:
+                    return f"{hashes[:most]} has {found}, not {right}"
+        return ""
+
+
+def tried(map_kind: Any, block_kind: Any) -> tuple[int, str]:
+    """How many histories were tried, and what is wrong after the last; nothing if all are right."""
+    cases, names = 0, globals_of(map_kind.prefix)
+    if not _WORTH.keys() <= names.keys():
+        return 1, f"the limit {', '.join(_WORTH)} has another name: rows as short as these do not reach it"
+    with seeing(names, _WORTH):
+        for history in _histories(_STEPS):
+            cases += 1
+            made = _Map(map_kind, block_kind)
+            try:
+                for step in history:
+                    made.do(step)
+                wrong = made.problem()
+            except Exception as error:
+                wrong = f"{type(error).__name__}: {error}"
+            if wrong:
+                return cases, f"after {history}: {wrong}"
+    return cases, ""
+
+
+_WRONG: tuple[tuple[str, str, str, str], ...] = (
+    ("a run that has lost a block answers for it", "forget", "run.whole = False", "pass"),
+    ("a run ends where the request does not", "prefix", "i += n", "i += len(run.blocks) - at"),
+    ("it is not compared", "_agreement", "if contents[at : at + n] == hashes[i : i + n]:", "if True:"),
+    ("halves are compared from the wrong end", "_agreement", "low = middle", "low = middle + 1"),
+)
+"""What is wrong, the function, the line, and what stands there instead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByRuns(Statement):
+    """That a lookup by runs finds what looking block by block finds."""
+
+    def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
+        """Try every history of the scope, on the real code."""
+        start = time.perf_counter()
+        verdict = Verdict(self.id, subject.name, "undecided", bounded=self.bounded)
+        try:
+            kinds: Sequence[Any] = subject.find("map_with_runs"), subject.find("block_kind")
+        except UnavailableError as error:
+            verdict.status, verdict.message = "unavailable", str(error)
+            return verdict
+        watched = Watched(subject.modules())
+        with watched:
+            verdict.paths, problem = tried(*kinds)
+        verdict.covered = watched.functions()
+        if problem:
+            verdict.status, verdict.replayed, verdict.message = "refuted", True, problem
+            verdict.counterexample = {"history": verdict.paths}
+        else:
+            verdict.status = exhausted(self.id, verdict.paths, self.bounded)
+        for what, name, line, instead in _WRONG if with_controls else ():
+            verdict.controls[what] = "refuted" if _is_refuted(kinds, name, line, instead) else "undecided"
+        if "undecided" in verdict.controls.values():
+            verdict.status, verdict.message = "undecided", f"not every negative control is refuted: {verdict.controls}"
+        verdict.seconds = time.perf_counter() - start
+        return verdict
+
+
+def _is_refuted(kinds: Sequence[Any], name: str, line: str, instead: str) -> bool:
+    """Whether the map with this line changed is found wrong; a line that does not stand there is no control."""
+    map_kind = kinds[0]
+    names = globals_of(map_kind.prefix)
+    right: Callable[..., Any] = getattr(map_kind, name, None) or names[name]
+    try:
+        wrong = changed(right, line, instead)
+    except ValueError:
+        return False
+    if name in names:
+        with seeing(names, {name: wrong}):
+            return bool(tried(*kinds)[1])
+    return bool(tried(type(map_kind.__name__, (map_kind,), {name: wrong}), kinds[1])[1])
+
+
+RUNS = ByRuns(
+    id="T8.runs",
+    sentence="A lookup by runs finds the blocks that stand under its hashes one by one, up to the first that is not "
+    "there, whatever was registered, forgotten or looked up before.",
+    bounded=f"all histories of up to {_STEPS} steps with two requests of {_LENGTH} blocks, of which the first "
+    f"{_COMMON} are the same; a run pays from {_WORTH['_WORTH_A_RUN']} blocks on there. Exploration restores states "
+    "with runs, and lockstep compares hits of any length",
+    meaning="A long hit costs one comparison of two lists, and is the hit that block by block would be found.",
+)
+
+THEOREMS = (RUNS,)

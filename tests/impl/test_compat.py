@@ -1,0 +1,97 @@
+"""What an engine sees after `compat.install()`."""
+
+import json
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blockproof.fuzz.opening import environments
+from blockproof.fuzz.opening.child import environment_of
+from blockproof.fuzz.opening.targets import interpreter_of
+from blockproof.impl import compat
+
+RELEASE = "vllm==0.23.0"
+SURFACE = Path(__file__).parents[2].parent / "shared" / "spec" / "api-surface.json"
+needs_release = pytest.mark.skipif(environments.find(RELEASE) is None, reason=f"blockproof targets install {RELEASE}")
+
+
+def in_the_release(tmp_path: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+    _, place = interpreter_of(RELEASE)
+    assert place is not None
+    environment = {**environment_of(place, tmp_path, ("model", "fuzz", "impl")), "VLLM_LOGGING_LEVEL": "ERROR"}
+    python = [str(place.python), "-P", *command]
+    return subprocess.run(python, env=environment, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    script = Path(__file__).with_name("in_place_of_vllm.py")
+    done = in_the_release(tmp_path_factory.mktemp("modules"), str(script))
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    assert lines, done.stderr[-2000:]
+    return json.loads(lines[-1])
+
+
+@needs_release
+def test_every_name_of_the_eight_modules_is_ours(seen: Any) -> None:
+    assert seen["missing"] == []
+    assert seen["passed_on"] == ["vllm.v1.request", "vllm.v1.utils"]
+    assert seen["registry"] == "FullAttentionManager"
+
+
+@needs_release
+def test_events_samples_and_statistics_are_of_the_engines_classes(seen: Any) -> None:
+    names = [f"vllm.distributed.kv_events.{name}" for name in ("BlockStored", "AllBlocksCleared")]
+    assert seen["events"] == [names, True]
+    assert seen["samples"]
+    assert seen["statistics"]
+    assert seen["mamba"] == "vllm.v1.attention.backends.registry"
+
+
+@needs_release
+def test_what_is_set_in_a_module_is_what_the_core_uses(seen: Any) -> None:
+    length, own_parent, length_again, reloaded_in_place, warnings = seen["live"]
+    assert length == length_again == 32
+    assert own_parent
+    assert reloaded_in_place
+    assert warnings == 1
+
+
+@needs_release
+def test_the_retention_interval_is_that_of_the_environment(seen: Any) -> None:
+    assert seen["retention"] == [32, None]
+
+
+@needs_release
+def test_a_core_that_is_loaded_already_is_not_replaced(tmp_path: Path) -> None:
+    code = "import vllm.v1.core.block_pool; from blockproof.impl import compat; compat.install()"
+    done = in_the_release(tmp_path, "-c", code)
+    assert done.returncode == 1
+    assert "is imported already: call install() before" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("version", "part"), [(None, "vllm is not installed here"), ("0.33.0", "vllm 0.33.0 is installed, but")]
+)
+def test_only_the_series_whose_modules_we_have_is_replaced(
+    version: str | None, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(name: str) -> str:
+        if version is None:
+            raise metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(metadata, "version", told)
+    with pytest.raises(RuntimeError, match=part):
+        compat.install()
+
+
+@pytest.mark.skipif(not SURFACE.exists(), reason="the list of names is not here")
+def test_the_names_that_programs_import_are_there() -> None:
+    wanted = json.loads(SURFACE.read_text())["modules"]
+    assert set(wanted) == set(compat.REPLACED)
+    # NONE_HASH is there once it is set.
+    names = [(module, name) for module, every in wanted.items() for name in every if name != "NONE_HASH"]
+    assert [pair for pair in names if not hasattr(compat.REPLACED[pair[0]], pair[1])] == []
