@@ -10,7 +10,8 @@ import z3
 
 from .free_list import OutOfOrderError, PlainOrder, SymbolicOrder
 from .invariants.listings import ANY_BLOCK, ANY_PLACE, Listing, as_term
-from .invariants.pool import Fields, Moment, Queue
+from .invariants.pool import Moment
+from .invariants.pool_parts import Fields, Queue
 from .symbolic import SymbolicBool, SymbolicInt, running, term
 
 NULL = -1

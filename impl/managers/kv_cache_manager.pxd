@@ -47,3 +47,5 @@ cdef class KVCacheManager:
         bint full_sequence_must_fit=*,
         Py_ssize_t reserved_blocks=*,
     )
+    @cython.locals(horizons=dict, beyond=Py_ssize_t, answers=list)
+    cpdef list allocate_slots_batch(self, requests, Py_ssize_t num_new_tokens=*, Py_ssize_t num_lookahead_tokens=*)

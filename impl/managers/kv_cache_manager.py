@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from sys import maxsize
 
 from ..hashing.extra_keys import CacheableRequest
 from ..pool.block import KVCacheBlock, ids_of
@@ -237,6 +238,24 @@ class KVCacheManager:
             coordinator.cache_blocks(request, min(main_tokens, num_tokens))
         coordinator.steps.note(request_id, settled)
         return self.create_kv_cache_blocks(new_blocks)
+
+    def allocate_slots_batch(
+        self, requests: Iterable[CacheableRequest], num_new_tokens: int = 1, num_lookahead_tokens: int = 0
+    ) -> list[KVCacheBlocks | None]:
+        """`allocate_slots` for one request after the other, each for the same counts: the answers in their order.
+
+        Those behind a refusal are asked for all the same. Errors as there; what was given before it stays given.
+        """
+        horizons, nothing_new = self._horizons, self.empty_kv_cache_blocks
+        beyond = num_new_tokens + num_lookahead_tokens if num_new_tokens > 0 <= num_lookahead_tokens else maxsize
+        answers: list[KVCacheBlocks | None] = []
+        for request in requests:
+            # As in `allocate_slots`, but for the call.
+            if beyond <= horizons.get(request.request_id, 0) - request.num_computed_tokens:
+                answers.append(nothing_new)
+            else:
+                answers.append(self.allocate_slots(request, num_new_tokens, 0, None, num_lookahead_tokens))
+        return answers
 
     def free(self, request: CacheableRequest) -> None:
         """Take back all blocks of a request; the end of its tables will be reused first."""

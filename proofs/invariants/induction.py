@@ -19,7 +19,8 @@ from ..loops import ReturnedError
 from ..solver import ProofError
 from ..symbolic import Condition, SymbolicBool, SymbolicInt, running
 from .listings import ANY_BLOCK, ANY_PLACE, Gathered, Grown, Listing, as_term
-from .pool import Fields, Moment
+from .pool import Moment
+from .pool_parts import Fields
 from .rounds import Numbered, Parts, Range, Reached, parts
 
 

@@ -8,11 +8,12 @@ import z3
 from ..heap_theorem import HeapTheorem
 from ..invariants.induction import Loop, Operation, claim
 from ..invariants.listings import ANY_PLACE, Gathered, Indices, Listing, OfBlock
-from ..invariants.pool import Fields, Moment
+from ..invariants.pool import Moment
+from ..invariants.pool_parts import Fields
 from ..invariants.small_pools import PoolState, batches, everywhere, key, real_pool, require
+from ..invariants.start import PARTS, Start, is_symbolic, own_code, parts_of, plain_part, wrong
 from ..solver import ProofError
 from ..symbolic import SymbolicInt, running, term
-from .invariants_pool import PARTS, Start, is_symbolic, own_code, parts_of, plain_part, wrong
 
 # `cache_full_blocks`.
 

@@ -5,287 +5,23 @@ named, and exactly what carries an identity is registered, every operation leads
 does is taken from T25, which proves it of its links for any length.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import partial
 from itertools import product
 from typing import Any
 
 import z3
 
-from ...impl import BlockPool
 from ..claims import refuses
 from ..heap_theorem import HeapTheorem
-from ..invariants.induction import Batch, Different, Loop, Operation, States, claim
+from ..invariants.induction import Batch, Loop, Operation, States, claim
 from ..invariants.listings import ANY_BLOCK, Gathered, Listing
-from ..invariants.pool import Fields, Moment, without
+from ..invariants.pool_parts import Fields
 from ..invariants.rounds import without_filters
 from ..invariants.small_pools import PoolState, batches, everywhere, real_pool, require
+from ..invariants.start import BATCH, PARTS, Start, expected, is_symbolic, own_code, parts_of, plain_part, wrong
 from ..solver import ProofError
-from ..symbolic import SymbolicBool, SymbolicInt, running, term
-from ..theorem import NegativeControl, UnavailableError
-from ..wrong_code import changed
-
-PARTS = {
-    "size": "blocks of the pool",
-    "part": "0 before the first loop, 2k + 1 a round of loop k, 2k + 2 what comes behind it",
-    "i": "rounds before",
-}
-_BATCH = {**PARTS, "m": "blocks in the batch"}
-
-
-class Start:
-    """A pool of any size: how many references each block has, and which carry an identity."""
-
-    def __init__(self, f: Any, v: Any, caching: Any = True) -> None:
-        count, named = (
-            z3.Function("count", z3.IntSort(), z3.IntSort()),
-            z3.Function("named", z3.IntSort(), z3.BoolSort()),
-        )
-        self.size = term(v.size)
-        self.made = z3.Int("made")
-        """Blocks that exist: those behind them nobody has had yet."""
-        self.also: list[Callable[[Any], Any]] = []
-        """What else is known of each block."""
-        shared, known = z3.Int("shared"), dict[int, Any]()
-        running().assume(z3.And(shared >= 0, self.made >= 1, self.made <= self.size))
-
-        def facts(x: Any) -> None:
-            if x.get_id() in known:
-                return
-            known[x.get_id()] = x
-            inside = z3.And(x >= 1, x < self.size)
-            running().assume(z3.Implies(inside, z3.And(count(x) >= 0, z3.Implies(x >= self.made, count(x) == 0))))
-            # No block has two holders if there are none of these.
-            running().assume(z3.Implies(z3.And(inside, shared == 0), count(x) <= 1))
-            running().assume(z3.Implies(z3.Or(x == 0, x >= self.made, z3.Not(term(caching))), z3.Not(named(x))))
-            for one in self.also:
-                running().assume(one(x))
-
-        self.fields = Fields(count, lambda x: count(x) == 0, named, None, shared)
-        self.moment = Moment(f, "start", v.size, caching, self.fields, facts, self.made)
-
-    def holds(self, x: Any) -> Any:
-        """Is it a block of the pool, the null block left out?"""
-        return z3.And(x >= 1, x < self.size)
-
-    def batch(self, length: Any) -> Batch:
-        """Blocks of the pool, of any number."""
-        batch = Batch(length, SymbolicInt(self.made))
-        batch.moment = self.moment
-        return batch
-
-    def tally(self, batch: Batch, count: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-        """How many blocks have two holders or more after so many entries of a batch, by which only the entry's own
-        block has gained or lost some: so by how many it is one more or less follows from that block."""
-        shared = z3.Function("shared_after", z3.IntSort(), z3.IntSort())
-
-        def after(i: Any) -> Any:
-            running().assume(shared(z3.IntVal(0)) == self.fields.shared)
-            for k in (z3.simplify(i - 1), i):
-                x = batch.at(k)
-                one, less = (z3.If(count(x, j) > 1, 1, 0) for j in (k + 1, k))
-                change = z3.If(x == 0, shared(k + 1) == shared(k), shared(k + 1) == shared(k) + one - less)
-                running().assume(z3.Implies(z3.And(k >= 0, k < batch.length), change))
-            return shared(i)
-
-        return after
-
-
-def is_symbolic(v: Any) -> bool:
-    """True in a proof, False in a replay."""
-    return isinstance(v.size, SymbolicInt)
-
-
-def wrong(role: str, what: str, line: str, instead: str) -> NegativeControl:
-    """Our core's method with one line changed. Without such a line nobody can say whether it would be refuted."""
-    try:
-        method = changed(getattr(BlockPool, role), line, instead)
-    except ValueError as error:
-        method = partial(_missing, str(error))
-    return NegativeControl(what, {role: method})
-
-
-def _missing(why: str, *anything: Any) -> Any:
-    raise ProofError(why)
-
-
-def parts_of(v: Any, loops: int) -> list[Any]:
-    """What is assumed: a pool, and a part of an operation with so many loops."""
-    return [v.size >= 1, v.part >= 0, v.part <= 2 * loops]
-
-
-def own_code(f: Any, role: str) -> Any:
-    """The method; only of a pool whose loops are written so that they can be cut."""
-    method = getattr(f, role)
-    if not f.pool_kind.__module__.startswith("blockproof."):
-        raise UnavailableError("the induction is written for the loops of our core's pool")
-    return method
-
-
-def _expect(counts: Sequence[int], times: Iterable[int], sign: int) -> list[int]:
-    changes = Counter(times)
-    return [count + sign * changes[block] * (block != 0) for block, count in enumerate(counts)]
-
-
-# `touch`.
-
-
-def _touched(f: Any, v: Any) -> Any:
-    touch = own_code(f, "touch")
-    if not is_symbolic(v):
-        return everywhere(f, lambda state: _touch_small(f, touch, state))
-    start = Start(f, v)
-    batch = start.batch(v.m)
-    count, _, named, _, shared = start.fields
-    tally = start.tally(batch, lambda x, i: count(x) + batch.times(x, i))
-    together = z3.Bool("together")
-    start.also.append(
-        lambda x: z3.Implies(together, z3.And(batch.times(x, batch.length) <= 1, _free_entry(start, batch, x)))
-    )
-
-    def held(i: Any) -> Fields:
-        def now(x: Any) -> Any:
-            return count(x) + batch.times(x, i)
-
-        return Fields(now, lambda x: now(x) == 0, named, None, tally(i))
-
-    def touch_batch(blocks: Any) -> bool:
-        """What S1.touch.batch says of it."""
-        if blocks is not batch:
-            raise ProofError("other blocks are touched together than are given")
-        if not running().decide(together):
-            return False
-        moment = start.moment
-        moment.queue.order = without(moment.queue.order, Listing(batch.length, batch.at, batch.place))
-        # No block has two holders that had fewer before, so there are as many of these.
-        moment.heap.meet(ANY_BLOCK)
-        after, before = held(batch.length).count(ANY_BLOCK) > 1, count(ANY_BLOCK) > 1
-        moment.owe(z3.Implies(start.holds(ANY_BLOCK), after == before))
-        running().assume(tally(batch.length) == shared)
-        moment.become(held(batch.length))
-        return True
-
-    start.moment.pool._touch_batch = touch_batch
-    loops = (Loop(v.m, lambda i: start.fields, batch), Loop(v.m, held, batch))
-    return claim(Operation(touch, start.moment, (batch,), loops, held(batch.length)), plain_part(v.part), v.i)
-
-
-def _free_entry(start: Start, batch: Batch, x: Any) -> Any:
-    """That the block is free if it stands in the batch."""
-    free = z3.And(start.holds(x), start.fields.free(x))
-    return z3.Implies(batch.times(x, batch.length) >= 1, free)
-
-
-def _touched_together(f: Any, v: Any) -> Any:
-    own_code(f, "touch")
-    touch_batch = f._touch_batch
-    if not is_symbolic(v):
-        return everywhere(f, lambda state: _touch_together_small(f, touch_batch, state))
-    start = Start(f, v)
-    batch = start.batch(v.m)
-    count, free, named, _, shared = start.fields
-    start.also.append(lambda x: Different.once(batch, x))
-    start.also.append(lambda x: batch.place(x) >= -1)
-    start.moment.leaving = Listing(batch.length, batch.at, batch.place)
-
-    def held(i: Any) -> Fields:
-        return Fields(lambda x: z3.If(batch.times(x, i) >= 1, z3.IntVal(1), count(x)), free, named, None, shared)
-
-    def in_the_end(x: Any) -> Any:
-        return z3.And(free(x), batch.times(x, batch.length) == 0)
-
-    def became(value: Any) -> Fields:
-        return end if value is True else start.fields
-
-    end = Fields(held(batch.length).count, in_the_end, named, None, shared)
-    done: list[bool] = []
-
-    def held_all(value: Any) -> bool:
-        done.append(value is True)
-        return value is True
-
-    operation = Operation(touch_batch, start.moment, (batch,), (Loop(v.m, held, batch),), end, held_all, became)
-    claims = claim(operation, plain_part(v.part), v.i)
-    # What S1.touch takes from it.
-    only_free = [_free_entry(start, batch, ANY_BLOCK), batch.times(ANY_BLOCK, batch.length) <= 1] if done else []
-    return [*claims, *(SymbolicBool(z3.Implies(start.holds(ANY_BLOCK), one)) for one in only_free)]
-
-
-def _touch_together_small(f: Any, touch_batch: Any, state: PoolState) -> None:
-    for ids in batches(len(state.counts) - 1):
-        if not ids:
-            continue
-        pool = real_pool(f, state)
-        what = f"_touch_batch({list(ids)}) in {state}"
-        try:
-            done = touch_batch(pool, [pool.blocks[block] for block in ids])
-        except AttributeError as error:  # what is no batch loses nothing
-            raise AssertionError(f"{what} raises {error}") from None
-        right = len(set(ids)) == len(ids) and all(block and not state.counts[block] for block in ids)
-        if done != right:
-            raise AssertionError(f"{what} says {done}")
-        require(pool, _expect(state.counts, ids if right else (), 1), state.named, what)
-
-
-def _touch_small(f: Any, touch: Any, state: PoolState) -> None:
-    for ids in batches(len(state.counts) - 1):
-        pool = real_pool(f, state)
-        touch(pool, [pool.blocks[block] for block in ids])
-        require(pool, _expect(state.counts, ids, 1), state.named, f"touch({list(ids)}) in {state}")
-
-
-def plain_part(part: Any) -> int:
-    """The part, on the path that is about it."""
-    number = 0
-    while part != number:
-        number += 1
-    return number
-
-
-TOUCH = HeapTheorem(
-    id="S1.touch",
-    sentence="`touch` keeps S1 and S4 in a pool of any size, for a batch of any length, whatever stands in it twice.",
-    variables=_BATCH,
-    assume=lambda v: [*parts_of(v, 2), v.m >= 0],
-    claim=_touched,
-    meaning="A hit cannot be handed out, however many blocks and references there are.",
-    controls=(
-        wrong("touch", "what is free stays in the queue", "queue.remove(block)", "pass"),
-        wrong("touch", "a block that stands in it twice counts once", "block.state = state + 1", "block.state = 1"),
-        wrong("touch", "the null block is treated like any other", "if block is null:", "if False:"),
-        wrong("touch", "blocks with two holders are not counted", "self._num_shared += state == 1", "pass"),
-    ),
-)
-
-TOUCH_TOGETHER = HeapTheorem(
-    id="S1.touch.batch",
-    sentence="Blocks that have become free together are touched all at once, or nothing is changed: that keeps S1 and "
-    "S4 in a pool of any size, for a batch of any length.",
-    variables=_BATCH,
-    assume=lambda v: [*parts_of(v, 1), v.m >= 1],
-    claim=_touched_together,
-    meaning="A long hit is held at the cost of one store a block.",
-    controls=(
-        wrong("_touch_batch", "they stay free", "block.state = 1", "pass"),
-        wrong(
-            "_touch_batch",
-            "a block may stand in it twice",
-            "if len(states) > 1 or len(set(blocks)) < len(blocks):",
-            "if len(states) > 1:",
-        ),
-        wrong(
-            "_touch_batch",
-            "they may be held",
-            "if not isinstance(batch, Batch) or batch.queue is not self.free_block_queue:",
-            "if False:",
-        ),
-        wrong(
-            "_touch_batch", "the queue does not hear of it", "self.free_block_queue.lose(batch, len(blocks))", "pass"
-        ),
-    ),
-)
-
+from ..symbolic import SymbolicBool, running, term
 
 # `free_blocks`.
 
@@ -342,21 +78,21 @@ def _freed(f: Any, v: Any) -> Any:
 
 def _free_small(f: Any, give_back: Any, state: PoolState) -> None:
     for ids in batches(len(state.counts) - 1, 3):
-        expected = _expect(state.counts, ids, -1)
-        refused = min(expected[1:], default=0) < 0
+        after = expected(state.counts, ids, -1)
+        refused = min(after[1:], default=0) < 0
         for front in (False, True):
             pool = real_pool(f, state)
             what = f"free_blocks({list(ids)}, {front}) in {state}"
             if refuses(ValueError, partial(give_back, pool, [pool.blocks[block] for block in ids], front)) != refused:
                 raise AssertionError(f"{what} should {'' if refused else 'not '}be refused")
-            require(pool, state.counts if refused else expected, state.named, what)
+            require(pool, state.counts if refused else after, state.named, what)
 
 
 FREE = HeapTheorem(
     id="S1.free",
     sentence="`free_blocks` keeps S1 and S4 in a pool of any size, for a batch of any length; where a block stands in "
     "it more often than it is held, it raises ValueError, and everything is as before.",
-    variables={**_BATCH, "front": "whether they go to the front"},
+    variables={**BATCH, "front": "whether they go to the front"},
     assume=lambda v: [*parts_of(v, 1), v.m >= 0],
     claim=_freed,
     meaning="What several groups give up in one call is freed when the last reference goes, and once.",
@@ -454,7 +190,7 @@ def _release_small(f: Any, release: Any, state: PoolState) -> None:
             what = f"release({list(ids)}, {front}) in {state}"
             if refuses(ValueError, partial(release, pool, [pool.blocks[block] for block in ids], front)) != refused:
                 raise AssertionError(f"{what} should {'' if refused else 'not '}be refused")
-            require(pool, state.counts if refused else _expect(state.counts, ids, -1), state.named, what)
+            require(pool, state.counts if refused else expected(state.counts, ids, -1), state.named, what)
 
 
 RELEASE = HeapTheorem(
@@ -534,7 +270,7 @@ def _take_small(f: Any, get_new_blocks: Any, state: PoolState) -> None:
             raise AssertionError(f"{what}: {taken}, not the front {front}")
         ids = [block.block_id for block in front]
         named = [name and block not in ids for block, name in enumerate(state.named)]
-        require(pool, _expect(state.counts, ids, 1), named, what)
+        require(pool, expected(state.counts, ids, 1), named, what)
 
 
 TAKE = HeapTheorem(
@@ -599,4 +335,4 @@ EVICT = HeapTheorem(
 )
 
 
-THEOREMS = (TOUCH, TOUCH_TOGETHER, FREE, RELEASE, TAKE, EVICT)
+THEOREMS = (FREE, RELEASE, TAKE, EVICT)
