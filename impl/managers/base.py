@@ -83,7 +83,7 @@ class SingleTypeKVCacheManager(Overridable, ABC):
 
     def _every_block_is_wanted(self) -> bool:
         """Whether, without a retention interval, a hit can use every block: then nothing is to be asked of any."""
-        mask = self.read_at_next_boundary(self.kv_cache_spec, range(1), self.block_size, self.alignment)
+        mask = type(self).read_at_next_boundary(self.kv_cache_spec, range(1), self.block_size, self.alignment)
         return self.is_ours and mask is None and type(self).cache_blocks is SingleTypeKVCacheManager.cache_blocks
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:

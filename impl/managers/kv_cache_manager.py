@@ -246,7 +246,8 @@ class KVCacheManager:
 
         Those behind a refusal are asked for all the same. Errors as there; what was given before it stays given.
         """
-        horizons, nothing_new = self._horizons, self.empty_kv_cache_blocks
+        horizons = {} if self._firsts else self._horizons  # where states move, a horizon does not say all
+        nothing_new = self.empty_kv_cache_blocks
         beyond = num_new_tokens + num_lookahead_tokens if num_new_tokens > 0 <= num_lookahead_tokens else maxsize
         answers: list[KVCacheBlocks | None] = []
         for request in requests:
