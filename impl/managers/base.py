@@ -36,6 +36,12 @@ class SingleTypeKVCacheManager(Overridable, ABC):
 
     sized_by_encoder = False
     """Whether a table has room for the encoder's tokens, not for those of the request."""
+    extra_blocks = 0
+    """How many blocks a table has beside those that its tokens fill."""
+    counts_by_tokens = True
+    """Whether a table never has more blocks than its tokens fill, and no hit is refused."""
+    moves_blocks = False
+    """Whether a table is more than added to and nulled."""
     drafts_read_behind = True
     """Whether drafts may need the block behind a hit; a running state is no such block."""
     spreads_over_ranks = False
@@ -62,9 +68,10 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         self.num_cached_block: dict[str, int] = {}
         """How many leading entries count as registered; the keys are the running requests."""
         self.new_block_ids: list[int] = []
-        self._collects_new_block_ids = type(self.kv_cache_spec) in _SPECS_WITH_NEW_BLOCK_IDS
+        self.collects_new_block_ids = type(self.kv_cache_spec) in _SPECS_WITH_NEW_BLOCK_IDS
         self._max_admission_blocks_per_request = max_admission_blocks_per_request
         self._null_block = self.block_pool.null_block
+        self.registers_every_block = self._every_block_is_wanted()
 
     def expect_hits(self, alignment: int, use_eagle: bool, tokens_behind: int) -> None:
         """Say what hits will look like: multiples of `alignment` tokens, with or without need of the block behind.
@@ -72,6 +79,12 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         `tokens_behind` of the prompt must be left behind a hit of a replay, on account of any group.
         """
         self.alignment, self.use_eagle, self.tokens_behind = alignment, use_eagle, tokens_behind
+        self.registers_every_block = self._every_block_is_wanted()
+
+    def _every_block_is_wanted(self) -> bool:
+        """Whether, without a retention interval, a hit can use every block: then nothing is to be asked of any."""
+        mask = type(self).read_at_next_boundary(self.kv_cache_spec, range(1), self.block_size, self.alignment)
+        return self.is_ours and mask is None and type(self).cache_blocks is SingleTypeKVCacheManager.cache_blocks
 
     def get_num_skipped_tokens(self, num_computed_tokens: int) -> int:
         """How many leading tokens no query at position `num_computed_tokens` or later attends to."""
@@ -170,7 +183,7 @@ class SingleTypeKVCacheManager(Overridable, ABC):
     def allocate_external_blocks(self, request_id: str, count: int) -> None:
         """Extend the table by so many blocks, whose content arrives from outside."""
         if count > 0:
-            self._grow(self.req_to_blocks[request_id], count)
+            self.grow(self.req_to_blocks[request_id], count)
 
     def allocate_new_blocks(
         self,
@@ -185,7 +198,7 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         """
         table = self.req_to_blocks[request_id]
         missing = cdiv(num_tokens, self.block_size) - len(table)
-        return self._grow(table, missing) if missing > 0 else []
+        return self.grow(table, missing) if missing > 0 else []
 
     def take_new_block_ids(self) -> list[int]:
         """Ids of the blocks newly handed out since the last call; kept for full-attention, TQ and MLA specs only."""
@@ -205,7 +218,9 @@ class SingleTypeKVCacheManager(Overridable, ABC):
             full,
             self.block_size,
             self.kv_cache_group_id,
-            self.reachable_block_mask(
+            None
+            if self.registers_every_block and retention_interval is None
+            else self.reachable_block_mask(
                 registered,
                 full,
                 self.alignment,
@@ -217,6 +232,13 @@ class SingleTypeKVCacheManager(Overridable, ABC):
             ),
         )
         self.num_cached_block[request.request_id] = full
+
+    def cache_next_block(self, request: CacheableRequest, i: int) -> None:
+        """Register entry `i` of a table, the next one, which hits can use."""
+        table = self.req_to_blocks[request.request_id]
+        if table[i] is not self._null_block:
+            self.block_pool.cache_full_block(request, table, i, self.block_size, self.kv_cache_group_id)
+        self.num_cached_block[request.request_id] = i + 1
 
     @classmethod
     def reachable_block_mask(
@@ -286,7 +308,10 @@ class SingleTypeKVCacheManager(Overridable, ABC):
     def free(self, request_id: str) -> None:
         """Give back all blocks of a request, the end of its table first. Nothing happens for an unknown one."""
         self.num_cached_block.pop(request_id, None)
-        self.block_pool.release(self.req_to_blocks.pop(request_id, [])[::-1])
+        blocks = self.req_to_blocks.pop(request_id, [])[::-1]
+        if self.may_skip:
+            blocks = [block for block in blocks if block is not self._null_block]
+        self.block_pool.release(blocks)
 
     @abstractmethod
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
@@ -366,13 +391,11 @@ class SingleTypeKVCacheManager(Overridable, ABC):
 
         `num_settled_tokens` were settled at the last allocation; more will be by then, and not all computed ones.
         """
-        room = len(self.req_to_blocks.get(request_id, ())) * self.block_size
-        if self.may_skip:
-            room = min(room, self.next_skip(self._num_skipped_blocks(num_settled_tokens)))
-        return range(1, room + 1)
+        room = (len(self.req_to_blocks.get(request_id, ())) - self.extra_blocks) * self.block_size
+        return range(1, (min(room, self.skips_at(num_settled_tokens)) if self.may_skip else room) + 1)
 
-    def next_skip(self, num_blocks: int) -> int:
-        """The fewest computed tokens at which more than so many blocks are skipped."""
+    def skips_at(self, num_settled_tokens: int) -> int:
+        """The fewest settled tokens at which more blocks are skipped than at so many."""
         raise NotImplementedError(f"{type(self).__name__} skips nothing, or does not say when")
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
@@ -385,14 +408,16 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         table = self.req_to_blocks.get(request_id)
         if not skipped or not table:
             return
-        gone: list[KVCacheBlock] = []
-        for i in range(min(skipped, len(table)) - 1, -1, -1):
-            block = table[i]
-            if block is self._null_block:
-                break  # everything before was removed earlier
-            gone.append(block)
-            table[i] = self._null_block
-        if gone:
+        null, last = self._null_block, min(skipped, len(table)) - 1
+        first = last
+        while first >= 0 and table[first] is not null:  # everything before was removed earlier
+            first -= 1
+        if first == last - 1:
+            self.block_pool.release_one(table[last])
+            table[last] = null
+        elif first < last:
+            gone = table[first + 1 : last + 1][::-1]
+            table[first + 1 : last + 1] = [null] * (last - first)
             self._give_back(gone)
 
     def new_step_starts(self) -> None:  # most types have nothing to do
@@ -420,11 +445,11 @@ class SingleTypeKVCacheManager(Overridable, ABC):
     @classmethod
     def _get_num_evictable_blocks(cls, blocks: Sequence[KVCacheBlock]) -> int:
         """How many of these blocks are eviction candidates: touching them takes them out of the free queue."""
-        states = set(map(_STATE, blocks))
-        if len(states) == 1:
-            (state,) = states
-            return 0 if isinstance(state, int) and state else len(blocks)
-        return sum([not isinstance(state, int) or not state for state in map(_STATE, blocks)])
+        kinds = set(map(_STATE, blocks))
+        held = [kind for kind in kinds if isinstance(kind, int) and kind]
+        if not held or len(held) == len(kinds):
+            return 0 if held else len(blocks)
+        return len([state for state in map(_STATE, blocks) if not state or state.__class__ is not int])
 
     def _num_skipped_blocks(self, num_computed_tokens: int) -> int:
         return max(0, self.get_num_skipped_tokens(num_computed_tokens)) // self.block_size
@@ -447,10 +472,11 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         if len(registered) < len(blocks):
             self.block_pool.release([block for block in blocks if block.content is None], prepend=True)
 
-    def _grow(self, table: list[KVCacheBlock], count: int) -> list[KVCacheBlock]:
+    def grow(self, table: list[KVCacheBlock], count: int) -> list[KVCacheBlock]:
+        """Add so many new blocks to a table, and return them."""
         new = self.block_pool.get_new_blocks(count)
         table.extend(new)
-        if self._collects_new_block_ids:
+        if self.collects_new_block_ids:
             self.new_block_ids += ids_of(new)
         return new
 

@@ -12,12 +12,12 @@ from ..hashing.extra_keys import CacheableRequest
 from ..pool.block import KVCacheBlock
 from ..pool.block_pool import BlockPool
 from ..pool.metrics import KVCacheMetricsCollector
-from ..specs.base import cdiv
 from ..specs.interface import FullAttentionSpec, KVCacheConfig, KVCacheSpec, SlidingWindowSpec
 from .base import SingleTypeKVCacheManager
 from .by_spec import get_manager_for_kv_cache_spec
 from .hit_search import HitBlocks, HitSearch, HitTerms, longest_common_hit
 from .overrides import AskedSearch, begin_tables, told_what_it_takes
+from .steps import OneGroupSteps, RunningSteps
 
 
 class KVCacheCoordinator(ABC):
@@ -83,30 +83,30 @@ class KVCacheCoordinator(ABC):
             f"of the groups' block sizes {block_sizes}"
         )
         _validate_retention_interval(retention_interval, scheduler_block_size, kv_cache_config)
-        self._knows_horizons = all(manager.is_ours for manager in self.single_type_managers)
-        self.horizons: dict[str, int] = {}
-        """For a running request the number of tokens up to which a step that ends there changes nothing: no group takes
-        a block, gives one back or registers one. Less than it could be at times, and never more."""
-        self.spans: dict[str, range] = {}
-        """The same where a step must also end behind some token, as with states that move."""
+        self._counts_by_tokens = all(
+            manager.is_ours and manager.counts_by_tokens for manager in self.single_type_managers
+        )
+        self.steps = self.running_steps(None)
 
-    def note_horizon(self, request_id: str, num_settled_tokens: int) -> None:
-        """Find the horizon of a request that has just been given what it needs."""
-        if not self._knows_horizons:
-            return
-        first, end = 1, self.max_model_len + 1
-        for manager in self.single_type_managers:
-            if not manager.sized_by_encoder:
-                quiet = manager.quiet_tokens(request_id, num_settled_tokens)
-                first, end = max(first, quiet.start), min(end, quiet.stop, self.registers_at(manager, request_id))
-        if first == 1:
-            self.horizons[request_id] = end - 1
-        else:
-            self.spans[request_id] = range(first, end)
+    def running_steps(self, registers_at: int | None) -> RunningSteps:
+        """Steps that register blocks at multiples of so many tokens; None for those of each group."""
+        quietly = self.retention_interval is None and not self.block_pool.enable_kv_cache_events
+        managers, pool = self.single_type_managers, self.block_pool
+        steps = RunningSteps(managers, pool, self.max_model_len, (registers_at, quietly), self._register)
+        if steps.is_simple:
+            return OneGroupSteps(managers, pool, self.max_model_len, (registers_at, quietly), self._register)
+        return steps
 
-    def registers_at(self, manager: SingleTypeKVCacheManager, request_id: str) -> int:
-        """The fewest tokens with which this group has a block to register that is not registered yet."""
-        return (manager.num_cached_block.get(request_id, 0) + 1) * manager.block_size
+    def _register(self, request: CacheableRequest, num_computed_tokens: int) -> None:
+        self.cache_blocks(request, num_computed_tokens)
+
+    def most_blocks_to_allocate(self, num_tokens: int, new_computed_blocks: Sequence[Sequence[KVCacheBlock]]) -> int:
+        """At least as many as `get_num_blocks_to_allocate` says, whatever the tables are; looks at no block."""
+        if not self._counts_by_tokens:
+            return maxsize
+        return sum([-(-num_tokens // manager.block_size) for manager in self.single_type_managers]) + sum(
+            map(len, new_computed_blocks)
+        )
 
     def get_num_blocks_to_allocate(
         self,
@@ -193,14 +193,9 @@ class KVCacheCoordinator(ABC):
         for manager in self.single_type_managers:
             manager.cache_blocks(request, num_computed_tokens, self.retention_interval)
 
-    def forget_horizon(self, request_id: str) -> None:
-        """From now on anything may happen to this request."""
-        self.horizons.pop(request_id, None)
-        self.spans.pop(request_id, None)
-
     def free(self, request_id: str) -> None:
         """Give back all blocks of a request."""
-        self.forget_horizon(request_id)
+        self.steps.forget(request_id)
         for manager in self.single_type_managers:
             manager.free(request_id)
 
@@ -264,10 +259,6 @@ class KVCacheCoordinatorNoPrefixCache(KVCacheCoordinator):
         """Always 0 in every group."""
         return [0] * self.num_single_type_manager
 
-    def registers_at(self, manager: SingleTypeKVCacheManager, request_id: str) -> int:
-        """Never."""
-        return maxsize
-
     def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
         """Always empty."""
         return tuple([] for _ in self.single_type_managers), 0
@@ -286,6 +277,7 @@ class UnitaryKVCacheCoordinator(KVCacheCoordinator):
         # Hits of a single group end at its own blocks, whatever the scheduler counts in.
         use_eagle = bool(self.eagle_group_ids) and manager.drafts_read_behind
         manager.expect_hits(self.block_size, use_eagle, self.block_size if use_eagle else 1)
+        self.steps = self.running_steps(None)
         ranks = self.dcp_world_size * self.pcp_world_size
         self._terms = manager.hit_terms((0,), self.block_pool, self.kv_cache_spec, use_eagle, self.block_size, ranks)
         hash_block_size = self.block_pool.hash_block_size
@@ -327,6 +319,7 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
         )
         self.attention_groups: list[SpecGroup] = []
         self.verify_and_split_kv_cache_groups()
+        self.steps = self.running_steps(self.scheduler_block_size)
 
     def verify_and_split_kv_cache_groups(self) -> None:
         """Find the distinct specs, full attention first: its search bounds the others' at little cost."""
@@ -360,13 +353,6 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
             if manager.use_eagle and aligned > 0:
                 reach = min(num_computed_tokens, aligned + manager.block_size)
             manager.cache_blocks(request, reach, self.retention_interval)
-
-    def registers_at(self, manager: SingleTypeKVCacheManager, request_id: str) -> int:
-        """As for every coordinator; a block is registered with the next place where a hit can end, or behind it."""
-        size, step = manager.block_size, self.scheduler_block_size
-        first = manager.num_cached_block.get(request_id, 0)
-        full = (first + 1) * size
-        return max(full, max(cdiv(first * size, step), 1) * step) if manager.use_eagle else cdiv(full, step) * step
 
     def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
         """The longest length that all specs can serve."""

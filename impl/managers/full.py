@@ -50,6 +50,7 @@ class CrossAttentionManager(SingleTypeKVCacheManager):
     """
 
     sized_by_encoder = True
+    counts_by_tokens = False
     search_type = None
 
     def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:

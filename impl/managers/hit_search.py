@@ -13,7 +13,7 @@ from sys import maxsize
 from typing import Any, TypeAlias
 
 from ..hashing.block_hashing import BlockHashList
-from ..pool.block import KVCacheBlock
+from ..pool.block import Hit, KVCacheBlock
 from ..pool.block_pool import BlockPool
 
 HitBlocks: TypeAlias = tuple[list[KVCacheBlock], ...]
@@ -38,28 +38,14 @@ class HitTerms:
     need: int | None
     """Blocks in a row before a boundary that its query reads, and the one behind; None where it depends on more."""
 
-    def registered(self, hashes: BlockHashList, most: int) -> list[list[KVCacheBlock]]:
-        """In each group the blocks under the first hashes, `most` at most, up to the first that some group lacks."""
+    def registered(self, hashes: BlockHashList, end: int, first: int = 0) -> list[list[KVCacheBlock]]:
+        """In each group the blocks under the hashes `first .. end - 1`, up to the first that some group lacks."""
         prefix = self.pool.cached_block_hash_to_block.prefix
         rows: list[list[KVCacheBlock]] = []
         for group in self.group_ids:
-            rows.append(prefix(group, hashes, most))
-            most = len(rows[-1])
-        return [row[:most] for row in rows] if len(rows) > 1 else rows
-
-    def registered_from(self, hashes: BlockHashList, first: int, end: int) -> list[list[KVCacheBlock]]:
-        """The same for the hashes `first .. end - 1`."""
-        find, rows = self.pool.cached_block_hash_to_block.find, []
-        for group in self.group_ids:
-            row: list[KVCacheBlock] = []
-            for i in range(first, end):
-                block = find(group, hashes[i])
-                if block is None:
-                    end = i
-                    break
-                row.append(block)
-            rows.append(row)
-        return [row[: end - first] for row in rows]
+            rows.append(prefix(group, hashes, end, first))
+            end = first + len(rows[-1])
+        return [row[: end - first] for row in rows] if len(rows) > 1 else rows
 
 
 class HitSearch(ABC):
@@ -99,7 +85,7 @@ class PrefixSearch(HitSearch):
     def blocks(self, length: int) -> HitBlocks:
         """The run up to there."""
         end = length // self._terms.block_size
-        return tuple([row[:end] for row in self._rows or ()])
+        return tuple([Hit(row if len(row) == end else row[:end]) for row in self._rows or ()])
 
 
 class ChunkSearch(HitSearch):
@@ -120,7 +106,7 @@ class ChunkSearch(HitSearch):
             start = before_chunk(candidate * size, chunk)
             first = start // size
             if first != self._first:
-                self._first, self._rows = first, terms.registered_from(self._hashes, first, candidate + behind)
+                self._first, self._rows = first, terms.registered(self._hashes, candidate + behind, first)
             candidate = min(candidate, first + len(self._rows[0]) - behind) // per * per
             if candidate * size >= start:
                 return candidate * size
@@ -142,48 +128,49 @@ class TailSearch(HitSearch):
 
     _first = _end = maxsize
     """Blocks `_first .. _end - 1` are registered."""
-    _found: list[list[KVCacheBlock]]
-    """Those blocks, the last one first."""
+    _rows: list[list[KVCacheBlock]]
+    """In each group those blocks."""
 
     def longest(self, bound: int) -> int:
         """The first candidate, from the bound to the left, that lacks nothing."""
         terms, hashes, need = self._terms, self._hashes, self._terms.need or 0
-        per, behind, get_cached_block, group_ids = terms.per, terms.behind, terms.pool.get_cached_block, terms.group_ids
+        per, behind = terms.per, terms.behind
         most = min(bound // terms.block_size, len(hashes) - behind)
         while most >= per:
             candidate = most // per * per
-            if not need:
+            if not need or (self._first <= max(0, candidate + behind - need) and candidate + behind <= self._end):
                 return candidate * terms.block_size
-            if candidate + behind <= self._first:
-                # Nothing is known of its last block: go on to a candidate that has this one at least.
-                for i in range(candidate + behind - 1, behind - 1, -per):
-                    found = get_cached_block(hashes[i], group_ids)
-                    if found is not None:
-                        break
-                else:
-                    return 0
-                candidate = i + 1 - behind
-                self._first, self._end, self._found = i, i + 1, [found]
-            for i in range(self._first - 1, max(0, candidate + behind - need) - 1, -1):
-                found = get_cached_block(hashes[i], group_ids)
-                if found is None:
-                    most = i - behind
-                    break
-                self._found.append(found)
-                self._first = i
-            else:
-                return candidate * terms.block_size
+            last = self._last_registered(candidate + behind - 1)
+            if last is None:
+                return 0
+            first = max(0, last + 1 - need)
+            rows = [terms.pool.cached_block_hash_to_block.suffix(g, hashes, first, last + 1) for g in terms.group_ids]
+            length = min(map(len, rows))
+            if length == last + 1 - first:
+                self._first, self._end, self._rows = first, last + 1, rows
+                return (last + 1 - behind) * terms.block_size
+            most = last - length - behind
         return 0
+
+    def _last_registered(self, last: int) -> int | None:
+        """Of block `last` and those whole alignments before it, the last one that every group has."""
+        terms, hashes = self._terms, self._hashes
+        groups = terms.pool.cached_block_hash_to_block.groups
+        one, *others = [groups[group] for group in terms.group_ids]
+        for i in range(last, terms.behind - 1, -terms.per):
+            content = hashes[i]
+            if content in one and all(content in other for other in others):
+                return i
+        return None
 
     def blocks(self, length: int) -> HitBlocks:
         """Nulls for what is not read, then what is."""
         terms = self._terms
-        num_blocks = length // terms.block_size
-        first = max(0, num_blocks + terms.behind - (terms.need or 0))
-        found = self._found[self._end - num_blocks : self._end - first] if first < num_blocks else []
-        found.reverse()
-        rows = [[blocks[i] for blocks in found] for i in range(len(terms.group_ids))]
-        return self._behind_nulls(min(first, num_blocks), rows)
+        end = length // terms.block_size
+        first = min(max(0, end + terms.behind - (terms.need or 0)), end)
+        if first == end:
+            return self._behind_nulls(end, [[] for _ in terms.group_ids])
+        return self._behind_nulls(first, [row[first - self._first : end - self._first] for row in self._rows])
 
 
 def before_chunk(query: int, chunk: int) -> int:

@@ -13,8 +13,7 @@ from ..pool.metrics import KVCacheMetricsCollector
 from ..specs.interface import KVCacheConfig, get_kv_cache_spec_kind, get_kv_cache_spec_sliding_window
 from .coordinator import get_kv_cache_coordinator
 from .stats import PrefixCacheStats
-
-_NEVER = range(0)
+from .steps import settled_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -97,8 +96,9 @@ class KVCacheManager:
         )
         self.num_kv_cache_groups = len(kv_cache_config.kv_cache_groups)
         self.block_pool = self.coordinator.block_pool
-        self._horizons = self.coordinator.horizons
-        self._spans = self.coordinator.spans
+        self._steps = self.coordinator.steps
+        self._horizons = self._steps.horizons
+        self._firsts = self._steps.firsts
         self.kv_cache_config = kv_cache_config
         specs = [group.kv_cache_spec for group in kv_cache_config.kv_cache_groups]
         self.kv_cache_event_metadata = [
@@ -157,19 +157,29 @@ class KVCacheManager:
         refusal changes nothing but that blocks out of every query's sight are given back.
         """
         # Most steps of decoding end before the horizon: they change nothing, and these comparisons are all they cost.
-        if (
-            new_computed_blocks is None
-            and num_new_tokens > 0 <= num_lookahead_tokens
-            and not (num_new_computed_tokens or num_external_computed_tokens or num_encoder_tokens)
-            and not (full_sequence_must_fit or reserved_blocks)
+        if num_new_tokens > 0 <= num_lookahead_tokens and not (
+            new_computed_blocks
+            or num_new_computed_tokens
+            or num_external_computed_tokens
+            or num_encoder_tokens
+            or full_sequence_must_fit
+            or reserved_blocks
         ):
             tokens = request.num_computed_tokens + num_new_tokens
-            if tokens + num_lookahead_tokens <= self._horizons.get(request.request_id, 0):
-                return self.empty_kv_cache_blocks
-            if self._spans:
-                span = self._spans.get(request.request_id, _NEVER)
-                if span.start <= tokens and tokens + num_lookahead_tokens < span.stop:
+            try:
+                horizon = self._horizons[request.request_id]
+            except KeyError:
+                pass
+            else:
+                if self._firsts:
+                    if self._firsts[request.request_id] <= tokens and tokens + num_lookahead_tokens <= horizon:
+                        return self.empty_kv_cache_blocks
+                elif tokens + num_lookahead_tokens <= horizon:
                     return self.empty_kv_cache_blocks
+                elif tokens <= self.max_model_len:
+                    register = self.enable_caching and not delay_cache_blocks
+                    rows = self._steps.advance(request, tokens, num_lookahead_tokens, register)
+                    return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
         # The bits of several integers or-ed together are negative exactly if one of the integers is: one test for all.
         counts = (
             num_new_tokens
@@ -192,9 +202,7 @@ class KVCacheManager:
         local_tokens = request.num_computed_tokens + num_new_computed_tokens
         total_computed = min(local_tokens + num_external_computed_tokens, max_model_len)
         num_tokens = request.num_tokens
-        settled = total_computed - getattr(request, "num_in_flight_tokens", 0)
-        if settled >= num_tokens:
-            settled = num_tokens - 1
+        settled = settled_tokens(request, total_computed)
         if full_sequence_must_fit:
             needed = coordinator.get_num_blocks_to_allocate(
                 request_id,
@@ -213,11 +221,13 @@ class KVCacheManager:
         slots = min(main_tokens + num_lookahead_tokens, max_model_len)
         # Even a refused request gives back what it no longer needs, so that others can use it.
         coordinator.remove_skipped_blocks(request_id, settled)
-        needed = coordinator.get_num_blocks_to_allocate(
-            request_id, slots, hit, num_encoder_tokens, total_computed, main_tokens, False, settled
-        )
-        if needed > pool.get_num_free_blocks() - reserved_blocks:
-            return None
+        room = pool.get_num_free_blocks() - reserved_blocks
+        if coordinator.most_blocks_to_allocate(slots, hit) > room:
+            needed = coordinator.get_num_blocks_to_allocate(
+                request_id, slots, hit, num_encoder_tokens, total_computed, main_tokens, False, settled
+            )
+            if needed > room:
+                return None
         if any(hit) or num_external_computed_tokens:
             coordinator.allocate_new_computed_blocks(
                 request_id, hit, local_tokens, num_external_computed_tokens, settled
@@ -226,7 +236,7 @@ class KVCacheManager:
         if self.enable_caching and not delay_cache_blocks:
             # Drafts may be rejected, hence never beyond the tokens that the request really has.
             coordinator.cache_blocks(request, min(main_tokens, num_tokens))
-        coordinator.note_horizon(request_id, settled)
+        coordinator.steps.note(request_id, settled)
         return self.create_kv_cache_blocks(new_blocks)
 
     def allocate_slots_batch(
@@ -236,7 +246,8 @@ class KVCacheManager:
 
         Those behind a refusal are asked for all the same. Errors as there; what was given before it stays given.
         """
-        horizons, nothing_new = self._horizons, self.empty_kv_cache_blocks
+        horizons = {} if self._firsts else self._horizons  # where states move, a horizon does not say all
+        nothing_new = self.empty_kv_cache_blocks
         beyond = num_new_tokens + num_lookahead_tokens if num_new_tokens > 0 <= num_lookahead_tokens else maxsize
         answers: list[KVCacheBlocks | None] = []
         for request in requests:

@@ -23,12 +23,14 @@ class MambaManager(SingleTypeKVCacheManager):
     """
 
     search_type = TailSearch
+    counts_by_tokens = False
     drafts_read_behind = False  # a state is all or nothing: drafts have blocks of their own
 
     def __init__(self, kv_cache_spec: MambaSpec, block_pool: BlockPool, *args: Any, **kwargs: Any) -> None:
         super().__init__(kv_cache_spec, block_pool, *args, **kwargs)
         self.mamba_cache_mode = kv_cache_spec.mamba_cache_mode
-        self.num_speculative_blocks = kv_cache_spec.num_speculative_blocks
+        self.num_speculative_blocks = self.extra_blocks = kv_cache_spec.num_speculative_blocks
+        self.moves_blocks = self.mamba_cache_mode == "align"
         self.cached_blocks_this_step: set[BlockHash] = set()
         """States registered in this very step: they are not written yet."""
         self.num_leading_nulls: dict[str, int] = {}
@@ -185,16 +187,20 @@ class MambaManager(SingleTypeKVCacheManager):
         if first < (end := min(end, len(table))):
             self.num_leading_nulls[request_id] = end
 
+    def skips_at(self, num_settled_tokens: int) -> int:
+        """As for every type; drafts may be rejected."""
+        drafts = self.num_speculative_blocks
+        skipped = self._num_skipped_blocks(max(0, num_settled_tokens - drafts))
+        return (skipped + 1) * self.block_size + 1 + drafts
+
     def quiet_tokens(self, request_id: str, num_settled_tokens: int) -> range:
         """As for every type; in mode "align" the steps that end in the block of the running state.
 
         The states before it are given back as `remove_skipped_blocks` says.
         """
-        size, drafts = self.block_size, self.num_speculative_blocks
-        table = self.req_to_blocks.get(request_id, [])
-        if self.mamba_cache_mode != "align":
-            skipped = self._num_skipped_blocks(max(0, num_settled_tokens - drafts))
-            return range(1, min((len(table) - drafts) * size, (skipped + 1) * size + 1 + drafts) + 1)
+        if not self.moves_blocks:
+            return super().quiet_tokens(request_id, num_settled_tokens)
+        size, drafts, table = self.block_size, self.num_speculative_blocks, self.req_to_blocks.get(request_id, [])
         null, running = self._null_block, len(table) - 1 - drafts
         if running < 0 or null in table[running:]:
             return range(0)

@@ -1,5 +1,6 @@
 """Managers of types whose queries see only the recent past: sliding window and chunks (core.md §§7, 8)."""
 
+from bisect import bisect
 from typing import Any
 
 from ..specs.base import cdiv
@@ -21,9 +22,11 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
         """All tokens before the window of the next one."""
         return max(0, num_computed_tokens - self.sliding_window + 1)
 
-    def next_skip(self, num_blocks: int) -> int:
+    def skips_at(self, num_settled_tokens: int) -> int:
         """Where the window has left one block more."""
-        return (num_blocks + 1) * self.block_size + self.sliding_window - 1
+        size, behind = self.block_size, self.sliding_window - 1
+        skipped = (num_settled_tokens - behind) // size if num_settled_tokens > behind else 0
+        return (skipped + 1) * size + behind
 
     @classmethod
     def blocks_read_before(cls, kv_cache_spec: SlidingWindowSpec, block_size: int) -> int:
@@ -38,7 +41,9 @@ class SlidingWindowManager(SingleTypeKVCacheManager):
     def free(self, request_id: str) -> None:
         """Give back all blocks, each part the table's end first: those without identity to the front of the queue."""
         self.num_cached_block.pop(request_id, None)
-        self._give_back(self.req_to_blocks.pop(request_id, [])[::-1])
+        table, null = self.req_to_blocks.pop(request_id, []), self._null_block
+        nulls = bisect(table, False, key=lambda block: block is not null)
+        self._give_back(table[nulls:][::-1])
 
     def get_num_common_prefix_blocks(self, running_request_id: str) -> int:
         """Always 0: the prefix leaves the window."""
@@ -58,9 +63,10 @@ class ChunkedLocalAttentionManager(SingleTypeKVCacheManager):
         """All tokens before the chunk of the next one."""
         return before_chunk(num_computed_tokens, self.attention_chunk_size)
 
-    def next_skip(self, num_blocks: int) -> int:
+    def skips_at(self, num_settled_tokens: int) -> int:
         """Where the first chunk begins that has left one block more."""
-        return cdiv((num_blocks + 1) * self.block_size, self.attention_chunk_size) * self.attention_chunk_size
+        skipped = self._num_skipped_blocks(num_settled_tokens)
+        return cdiv((skipped + 1) * self.block_size, self.attention_chunk_size) * self.attention_chunk_size
 
     @classmethod
     def first_read(cls, kv_cache_spec: ChunkedLocalAttentionSpec, num_blocks: int, block_size: int) -> int:

@@ -1,16 +1,71 @@
 """One physical page of KV cache, as the core sees it (core.md §2)."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, Optional
+from typing import Final, Optional, Protocol
 
 from ..hashing.block_hash import BlockHash, BlockHashWithGroupId
 from ..hashing.block_hashing import get_block_hash, get_group_id, make_block_hash_with_group_id
 
-if TYPE_CHECKING:
-    from .free_queue import Batch
-
 NULL_STATE: Final = -1
 """The state of a null block."""
+
+
+MANY = 64
+"""So many batches, or entries of one, are worth a sweep."""
+SPARSE = 16
+"""A batch with one block left of so many entries is sparse."""
+
+
+class Queue(Protocol):
+    """What a block asks of the free queue in which it waits."""
+
+    def neighbours(self, block: "KVCacheBlock") -> tuple[Optional["KVCacheBlock"], Optional["KVCacheBlock"]]:
+        """The blocks before and behind it."""
+
+
+class Batch:
+    """Blocks that came into the queue together, in the order of eviction.
+
+    Of `blocks[at:]` those are still here whose state is this batch, `left` in number: to take a block out of the middle
+    is to give it another state.
+    """
+
+    __slots__ = ("at", "blocks", "left", "queue")
+
+    def __init__(self, queue: "Queue", blocks: list["KVCacheBlock"]) -> None:
+        self.queue = queue
+        self.blocks = blocks
+        self.at = 0
+        self.left = len(blocks)
+
+    def take(self, n: int) -> list["KVCacheBlock"]:
+        """The first `n` of those that are left, which are no more than `left`. Their state is for the caller to set."""
+        at, blocks = self.at, self.blocks
+        if self.left == len(blocks) - at:
+            taken = blocks[at : at + n]
+            at += n
+        else:
+            taken = []
+            while len(taken) < n:
+                block = blocks[at]
+                if block.state is self:
+                    taken.append(block)
+                at += 1
+        self.at = at
+        self.left -= n
+        return taken
+
+    def members(self) -> list["KVCacheBlock"]:
+        """Those that are left."""
+        rest = self.blocks[self.at :]
+        return rest if self.left == len(rest) else [block for block in rest if block.state is self]
+
+    def lose(self, n: int) -> None:
+        """Note that `n` of its blocks have another state now."""
+        self.left -= n
+        size = len(self.blocks) - self.at
+        if size > MANY and self.left * SPARSE < size:
+            self.blocks, self.at = self.members() if self.left else [], 0
 
 
 class Run:
@@ -129,3 +184,9 @@ class KVCacheBlock:
     def __repr__(self) -> str:
         null = ", null" if self.is_null else ""
         return f"KVCacheBlock(block_id={self.block_id}, ref_cnt={self.ref_cnt}, block_hash={self.block_hash!r}{null})"
+
+
+class Hit(list[KVCacheBlock]):
+    """Blocks that one lookup has found: none of them is null or stands here twice, and all are of one pool."""
+
+    __slots__ = ()

@@ -15,9 +15,9 @@ from ..hashing.block_hashing import (
 )
 from ..hashing.extra_keys import CacheableRequest, extra_keys_of_blocks
 from ..hashing.reference_keys import reference_keys_of_blocks
-from .block import KVCacheBlock
+from .block import Hit, KVCacheBlock, loose_run
 from .events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
-from .free_queue import Batch, FreeKVCacheBlockQueue
+from .free_queue import FreeKVCacheBlockQueue
 from .hash_map import BlockHashToBlockMap
 from .metrics import KVCacheMetricsCollector
 
@@ -111,15 +111,33 @@ class BlockPool:
         if mask is not None:
             chosen, contents = list(compress(chosen, mask)), list(compress(contents, mask))
         for block in chosen:
-            assert block.content is None, (
-                f"block {block.block_id} of request {request.request_id} in group {group_id} already carries an "
-                "identity: register only new blocks"
-            )
+            if block.content is not None:
+                raise AssertionError(
+                    f"block {block.block_id} of request {request.request_id} in group {group_id} already carries an "
+                    "identity: register only new blocks"
+                )
         row = None if mask is not None else (first, blocks[first - 1] if first else None)
         self.cached_block_hash_to_block.register(group_id, contents, chosen, row)
         if self.enable_kv_cache_events:
             places = range(first, end) if mask is None else list(compress(range(first, end), mask))
             self._announce(request, hashes, places, (first, end, block_size, group_id))
+
+    def cache_full_block(
+        self, request: CacheableRequest, table: Sequence[KVCacheBlock], i: int, block_size: int, group_id: int
+    ) -> None:
+        """`cache_full_blocks` for entry `i` of a table alone, which is not null; events are off."""
+        hashes: BlockHashList = request.block_hashes
+        if block_size != self.hash_block_size:
+            hashes = self._hashes_at(request, block_size)
+        block = table[i]
+        if len(hashes) <= i or block.content is not None:
+            self.cache_full_blocks(request, table, i, i + 1, block_size, group_id)  # says what is wrong
+        content = hashes[i]
+        block.content = content
+        block.run = loose_run(group_id)  # a lookup that finds several of these makes a run of them
+        known = self.cached_block_hash_to_block
+        if known.groups[group_id].setdefault(content, block) is not block:
+            known.add(group_id, content, block)
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
         """Take blocks from the front of the free queue; they lose their identity and have one reference each.
@@ -134,8 +152,10 @@ class BlockPool:
         blocks = self.free_block_queue.take(num_blocks)
         metrics = self.metrics_collector
         if self.enable_caching:
-            for block in blocks:
-                if block.content is not None or metrics is not None:
+            if metrics is None and not self.enable_kv_cache_events:
+                self.cached_block_hash_to_block.forget_all(blocks)
+            else:
+                for block in blocks:
                     self._forget_identity(block)
         for block in blocks:
             block.state = 1
@@ -144,13 +164,32 @@ class BlockPool:
                 metrics.on_block_allocated(block)
         return blocks
 
+    def get_new_block(self) -> KVCacheBlock:
+        """`get_new_blocks` for one, where one is free."""
+        queue = self.free_block_queue
+        batch = queue.batches[0]
+        at = batch.at
+        if batch.left > 1 and batch.left == len(batch.blocks) - at:
+            block = batch.blocks[at]
+            batch.at = at + 1
+            batch.left -= 1
+            queue.num_free_blocks -= 1
+        else:
+            (block,) = queue.take(1)
+        if block.content is not None or self.metrics_collector is not None:
+            self._forget_identity(block)
+        block.state = 1
+        if self.metrics_collector is not None:
+            self.metrics_collector.on_block_allocated(block)
+        return block
+
     def touch(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Hold each block once more, taking it out of the free queue if nobody held it. Null blocks are passed over.
 
         ValueError, before anything changes, if a block is not of this pool.
         """
         metrics = self.metrics_collector
-        if len(blocks) >= _BULK and metrics is None and self._touch_batch(blocks):
+        if len(blocks) >= _BULK and metrics is None and self._touch_many(blocks):
             return
         own = self._made
         for block in blocks:
@@ -180,19 +219,26 @@ class BlockPool:
         self._give_back(list(ordered_blocks), prepend)
 
     def release(self, blocks: list[KVCacheBlock], prepend: bool = False) -> None:
-        """As `free_blocks`, for the blocks of a table, none of which stands in it twice.
+        """As `free_blocks`, for the blocks of a table, nulls left out, none of which stands in it twice.
 
         Such blocks are held, so that nothing needs to be asked of each, unless somebody else has given back blocks, who
         may have given back one of these.
         """
-        if self.null_block in blocks:
-            blocks = [block for block in blocks if block is not self.null_block]
         if (self._num_shared or not self._trusting) and any(state != 1 for state in set(map(_STATE, blocks))):
             self._give_back(blocks, prepend)
         elif prepend:
             self.free_block_queue.prepend_n(blocks)
         else:
             self.free_block_queue.append_n(blocks)
+
+    def release_one(self, block: KVCacheBlock) -> None:
+        """Give back a block of a table: to the back if a lookup can find its content, else to the front."""
+        if block.state != 1:
+            self._give_back([block], block.content is None)
+        elif block.content is None:
+            self.free_block_queue.prepend_n((block,))
+        else:
+            self.free_block_queue.append_n((block,))
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """Forget the identity of these blocks, in use or not. AssertionError, before any change, for an unknown id."""
@@ -279,17 +325,36 @@ class BlockPool:
         self._made += blocks
         return blocks
 
-    def _touch_batch(self, blocks: Sequence[KVCacheBlock]) -> bool:
-        """Hold blocks that have become free together; False, with nothing changed, if they have not."""
-        states = set(map(_STATE, blocks))
-        if len(states) > 1 or len(set(blocks)) < len(blocks):
+    def _touch_many(self, blocks: Sequence[KVCacheBlock]) -> bool:
+        """`touch`, looking at all blocks together. False, with nothing changed, where each is to be looked at."""
+        states = list(map(_STATE, blocks))
+        kinds, queue, own = set(states), self.free_block_queue, self._made
+        if len(kinds) > _BULK or (not isinstance(blocks, Hit) and len(set(blocks)) < len(blocks)):
             return False
-        (batch,) = states
-        if not isinstance(batch, Batch) or batch.queue is not self.free_block_queue:
-            return False
-        for block in blocks:
-            block.state = 1
-        self.free_block_queue.lose(batch, len(blocks))
+        held = False
+        for kind in kinds:
+            if isinstance(kind, int):
+                held = True
+                if kind <= 0:
+                    return False
+            elif kind.queue is not queue:
+                return False
+        if not held:
+            for block in blocks:
+                block.state = 1
+        else:
+            for block, state in zip(blocks, states, strict=True):
+                if isinstance(state, int) and own[block.block_id] is not block:
+                    return False
+            for block, state in zip(blocks, states, strict=True):
+                block.state = state + 1 if isinstance(state, int) else 1
+            self._num_shared += states.count(1)
+        rest = len(states)
+        for i, kind in enumerate(kinds, 1):
+            n = rest if i == len(kinds) else len([state for state in states if state is kind])
+            rest -= n
+            if not isinstance(kind, int):
+                queue.lose(kind, n)
         return True
 
     def _give_back(self, blocks: list[KVCacheBlock], prepend: bool) -> None:
@@ -335,10 +400,12 @@ class BlockPool:
         """Which of these blocks are to be registered: those that are wanted, and not null; None if it is all."""
         null = self.null_block
         if wanted is None:
-            return [block is not null for block in chosen] if null in chosen else None
+            mask = [block is not null for block in chosen]
+            return None if all(mask) else mask
         return [block is not null and want for block, want in zip(chosen, wanted, strict=True)]
 
     def _hashes_at(self, request: CacheableRequest, block_size: int) -> BlockHashList:
+        """Hashes of so many tokens each. AssertionError unless that is a multiple of `hash_block_size`."""
         if block_size == self.hash_block_size:
             return request.block_hashes
         return BlockHashListWithBlockSize(request.block_hashes, self.hash_block_size, block_size)

@@ -3,57 +3,12 @@
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from .block import KVCacheBlock
+from .block import MANY, Batch, KVCacheBlock
 
 _SMALL = 16
 """So few blocks are worth no batch of their own."""
-_MANY = 64
-"""So many batches, or entries of one, are worth a sweep."""
-
-
-class Batch:
-    """Blocks that came into the queue together, in the order of eviction.
-
-    Of `blocks[at:]` those are still here whose state is this batch, `left` in number: to take a block out of the middle
-    is to give it another state.
-    """
-
-    __slots__ = ("at", "blocks", "left", "queue")
-
-    def __init__(self, queue: "FreeKVCacheBlockQueue", blocks: list[KVCacheBlock]) -> None:
-        self.queue = queue
-        self.blocks = blocks
-        self.at = 0
-        self.left = len(blocks)
-
-    def take(self, n: int) -> list[KVCacheBlock]:
-        """The first `n` of those that are left, which are no more than `left`. Their state is for the caller to set."""
-        at, blocks = self.at, self.blocks
-        if self.left == len(blocks) - at:
-            taken = blocks[at : at + n]
-            at += n
-        else:
-            taken = []
-            while len(taken) < n:
-                block = blocks[at]
-                if block.state is self:
-                    taken.append(block)
-                at += 1
-        self.at = at
-        self.left -= n
-        return taken
-
-    def members(self) -> list[KVCacheBlock]:
-        """Those that are left."""
-        rest = self.blocks[self.at :]
-        return rest if self.left == len(rest) else [block for block in rest if block.state is self]
-
-    def lose(self, n: int) -> None:
-        """Note that `n` of its blocks have another state now."""
-        self.left -= n
-        size = len(self.blocks) - self.at
-        if size > _MANY and self.left * 2 < size:
-            self.blocks, self.at = self.members() if self.left else [], 0
+_MAKE = 4096
+"""So many blocks at least are made at a time: one by one they would stand scattered in memory, and cost more."""
 
 
 class _Unmade(Batch):
@@ -82,7 +37,7 @@ class FreeKVCacheBlockQueue:
 
     def __init__(self, blocks: Sequence[KVCacheBlock]) -> None:
         self.num_free_blocks = 0
-        self._batches: deque[Batch] = deque()
+        self.batches: deque[Batch] = deque()
         self._empty = 0
         """How many of these have no block any more."""
         self.append_n(blocks)
@@ -92,7 +47,7 @@ class FreeKVCacheBlockQueue:
     def reserve(self, count: int, make: Callable[[int], list[KVCacheBlock]]) -> None:
         """Put `count` blocks to the back that `make` makes when they are taken: so many at a time, in their order."""
         if count:
-            self._batches.append(_Unmade(self, count, make))
+            self.batches.append(_Unmade(self, count, make))
             self.num_free_blocks += count
 
     def popleft(self) -> KVCacheBlock:
@@ -113,12 +68,17 @@ class FreeKVCacheBlockQueue:
 
     def take(self, n: int) -> list[KVCacheBlock]:
         """As `popleft_n`, for one who knows that there are so many, and gives them another state himself."""
-        batches = self._batches
+        batches = self.batches
         self.num_free_blocks -= n
         taken: list[KVCacheBlock] = []
         while n:
             batch = batches[0]
             left = batch.left
+            if isinstance(batch, _Unmade) and n < _MAKE < left:
+                # Not in ones: to make a block costs less in company.
+                self.num_free_blocks -= _MAKE
+                batches.appendleft(self._batch(batch.take(_MAKE)))
+                continue
             if left > n:
                 rest = batch.take(n)
                 return taken + rest if taken else rest
@@ -144,8 +104,8 @@ class FreeKVCacheBlockQueue:
         self.num_free_blocks -= n
         if not batch.left:
             self._empty += 1
-            if self._empty > _MANY and self._empty * 2 > len(self._batches):
-                self._batches = deque([batch for batch in self._batches if batch.left])
+            if self._empty > MANY and self._empty * 2 > len(self.batches):
+                self.batches = deque([batch for batch in self.batches if batch.left])
                 self._empty = 0
 
     def append(self, block: KVCacheBlock) -> None:
@@ -156,34 +116,34 @@ class FreeKVCacheBlockQueue:
         """Put blocks to the back, in the given order."""
         if not blocks:
             return
-        if len(blocks) <= _SMALL and self._batches:
-            last = self._batches[-1]
+        if len(blocks) <= _SMALL and self.batches:
+            last = self.batches[-1]
             # Where none has been lost, none of these can stand in it already; so none will seem to be there twice.
-            if last.left and last.left == len(last.blocks) - last.at and len(last.blocks) < _MANY:
+            if last.left and last.left == len(last.blocks) - last.at and len(last.blocks) < MANY:
                 last.blocks += blocks
                 last.left += len(blocks)
                 self.num_free_blocks += len(blocks)
                 for block in blocks:
                     block.state = last
                 return
-        self._batches.append(self._batch(blocks))
+        self.batches.append(self._batch(blocks))
 
     def prepend_n(self, blocks: Sequence[KVCacheBlock]) -> None:
         """Put blocks to the front: afterwards it reads `blocks[0], blocks[1], ...`, then the old front."""
         if blocks:
-            self._batches.appendleft(self._batch(blocks))
+            self.batches.appendleft(self._batch(blocks))
 
     def get_all_free_blocks(self) -> list[KVCacheBlock]:
         """The whole queue, front first. O(n), for tests and inspection."""
         self.make_all()
-        return [block for batch in self._batches for block in batch.members()]
+        return [block for batch in self.batches for block in batch.members()]
 
     def make_all(self) -> None:
         """Make all blocks that do not exist yet."""
-        for i, unmade in enumerate(self._batches):
+        for i, unmade in enumerate(self.batches):
             if isinstance(unmade, _Unmade):
                 self.num_free_blocks -= unmade.left
-                self._batches[i] = self._batch(unmade.take(unmade.left))
+                self.batches[i] = self._batch(unmade.take(unmade.left))
 
     def neighbours(self, block: KVCacheBlock) -> tuple[KVCacheBlock | None, KVCacheBlock | None]:
         """The blocks before and behind it; the first one's and the last one's are the two sentinels. O(n)."""
@@ -194,7 +154,7 @@ class FreeKVCacheBlockQueue:
     def check(self) -> None:
         """AssertionError, with the violated equation, unless batches, blocks and counts agree. O(n)."""
         seen: set[int] = set()
-        for batch in self._batches:
+        for batch in self.batches:
             members = [] if isinstance(batch, _Unmade) else [b for b in batch.blocks[batch.at :] if b.state is batch]
             assert isinstance(batch, _Unmade) or batch.left == len(members), (
                 f"left == number of members: {batch.left} != {len(members)} in {[b.block_id for b in members]}"
@@ -202,9 +162,9 @@ class FreeKVCacheBlockQueue:
             for block in members:
                 assert id(block) not in seen, f"no block stands twice: block {block.block_id} comes again"
                 seen.add(id(block))
-        left = sum(batch.left for batch in self._batches)
+        left = sum(batch.left for batch in self.batches)
         assert self.num_free_blocks == left, f"num_free_blocks == sum of left: {self.num_free_blocks} != {left}"
-        empty = sum(not batch.left for batch in self._batches)
+        empty = sum(not batch.left for batch in self.batches)
         assert self._empty == empty, f"batches without blocks: {self._empty} != {empty}"
 
     def _batch(self, blocks: Sequence[KVCacheBlock]) -> Batch:

@@ -1,7 +1,8 @@
 """Which blocks are registered under which hash, in each group (core.md §4)."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Sequence
+from itertools import chain
 from typing import TypeAlias
 
 from ..hashing.block_hash import BlockHash, BlockHashWithGroupId
@@ -83,54 +84,80 @@ class BlockHashToBlockMap:
 
     def _add_all(self, group: int, contents: Sequence[BlockHash], blocks: list[KVCacheBlock]) -> bool:
         """Add blocks under their hashes. True if none of the hashes was known before."""
-        registered, new = self.groups[group], True
+        registered = self.groups[group]
+        known = len(registered)
+        if registered.keys().isdisjoint(contents):
+            registered.update(zip(contents, blocks, strict=True))
+            if len(registered) == known + len(blocks):
+                return True
+            for content in contents:  # one of them comes twice
+                registered.pop(content, None)
         for content, block in zip(contents, blocks, strict=True):
-            if registered.setdefault(content, block) is not block:
-                self.add(group, content, block)
-                new = False
-        return new
+            self.add(group, content, block)
+        return False
 
-    def prefix(self, group: int, hashes: BlockHashList, most: int) -> list[KVCacheBlock]:
-        """The blocks registered in the group under the first hashes, up to one that is not, `most` of them at most.
+    def prefix(self, group: int, hashes: BlockHashList, end: int, first: int = 0) -> list[KVCacheBlock]:
+        """The blocks registered in the group under the hashes `first .. end - 1`, up to one that is not.
 
-        One probe for each run of blocks that were registered together, and one comparison of two lists of hashes.
+        One probe for each run of blocks that were registered together, and one comparison of two hashes where it ends.
         """
         found: list[KVCacheBlock] = []
-        registered = self.groups[group]
-        most = min(most, len(hashes))
-        loose = i = 0
-        while i < most:
+        registered, loose, i, end = self.groups[group], 0, first, min(end, len(hashes))
+        while i < end:
             block = registered.get(hashes[i])
             if block is None:
                 break
             if isinstance(block, dict):
                 block = next(iter(block.values()))
-            run = block.run
-            if run is not None and run.whole:
-                at = i - run.first
-                if 0 <= at < len(run.blocks) and run.blocks[at] is block:
-                    n = _agreement(run.contents, at, hashes, i, min(len(run.blocks) - at, most - i))
-                    found += run.blocks[at : at + n]
-                    i += n
-                    loose = 0
-                    continue
+            at = _place_in_run(block, i)
+            if at >= 0 and block.run is not None:
+                run = block.run
+                n = _agreement(run.contents, at, hashes, i, min(len(run.blocks) - at, end - i))
+                found += run.blocks[at : at + n]
+                i += n
+                loose = 0
+                continue
             found.append(block)
             i += 1
             loose += 1
             if loose == _WORTH_A_RUN:
-                self._bind(group, hashes, found, most)
-                i, loose = len(found), 0
+                self._bind(group, hashes, found, first, end)
+                i, loose = first + len(found), 0
         return found
 
-    def _bind(self, group: int, hashes: BlockHashList, found: list[KVCacheBlock], most: int) -> None:
+    def suffix(self, group: int, hashes: BlockHashList, first: int, end: int) -> list[KVCacheBlock]:
+        """The blocks registered in the group under the last of the hashes `first .. end - 1`, behind one that is not.
+
+        One probe for each run: a hash names everything before its block, so all of a run before it agrees, too.
+        """
+        parts: list[list[KVCacheBlock]] = []
+        registered = self.groups[group]
+        while end > first:
+            block = registered.get(hashes[end - 1])
+            if block is None:
+                break
+            if isinstance(block, dict):
+                block = next(iter(block.values()))
+            at = _place_in_run(block, end - 1)
+            if at >= 0 and block.run is not None:
+                n = min(at + 1, end - first)
+                parts.append(block.run.blocks[at + 1 - n : at + 1])
+            else:
+                n = 1
+                parts.append([block])
+            end -= n
+        parts.reverse()
+        return parts[0] if len(parts) == 1 else list(chain.from_iterable(parts))
+
+    def _bind(self, group: int, hashes: BlockHashList, found: list[KVCacheBlock], first: int, end: int) -> None:
         """Make a run of the last blocks found, and of those that follow them in no run: the next lookup is faster."""
-        first = len(found) - _WORTH_A_RUN
-        while len(found) < most:
-            block = self.find(group, hashes[len(found)])
+        start = len(found) - _WORTH_A_RUN
+        while first + len(found) < end:
+            block = self.find(group, hashes[first + len(found)])
             if block is None or (block.run is not None and block.run.whole):
                 break
             found.append(block)
-        run = Run(group, first, list(hashes[first : len(found)]), found[first:])
+        run = Run(group, first + start, list(hashes[first + start : first + len(found)]), found[start:])
         for block in run.blocks:
             if block.run is not None:
                 block.run.whole = False
@@ -138,7 +165,10 @@ class BlockHashToBlockMap:
 
     def pop(self, key: BlockHashWithGroupId, block_id: int) -> KVCacheBlock | None:
         """Remove exactly this block and return it; None, with nothing changed, if it is not under the key."""
-        return self.remove(get_group_id(key), get_block_hash(key), block_id)
+        block = self.remove(get_group_id(key), get_block_hash(key), block_id)
+        if block is not None and block.run is not None:
+            block.run.whole = False
+        return block
 
     def remove(self, group: int, content: BlockHash, block_id: int) -> KVCacheBlock | None:
         """Remove exactly this block and return it; None, with nothing changed, if it is not under the hash."""
@@ -153,6 +183,40 @@ class BlockHashToBlockMap:
             return None
         del registered[content]
         return found
+
+    def forget_all(self, blocks: list[KVCacheBlock]) -> None:
+        """Take the identity from each block that has one.
+
+        Where they come in the order in which a run ends, as they do when they have been freed together, its end goes in
+        one piece.
+        """
+        i, size = 0, len(blocks)
+        while i < size:
+            block = blocks[i]
+            i += 1
+            run = block.run
+            if run is None:
+                continue
+            n = min(len(run.blocks), size - i + 1) if run.whole and run.blocks[-1] is block else 0
+            if (
+                n < _WORTH_A_RUN
+                or run.blocks[: -n - 1 : -1] != blocks[i - 1 : i - 1 + n]
+                or not self._forget_end(run, n)
+            ):
+                self.forget(block)
+            else:
+                i += n - 1
+
+    def _forget_end(self, run: Run, n: int) -> bool:
+        """Take the identity from the last `n` blocks of a run; False, with nothing changed, if others share theirs."""
+        registered, contents, blocks = self.groups[run.group], run.contents[-n:], run.blocks[-n:]
+        if list(map(registered.get, contents)) != blocks:
+            return False
+        deque(map(registered.__delitem__, contents), maxlen=0)
+        del run.contents[-n:], run.blocks[-n:]
+        for block in blocks:
+            block.content = block.run = None
+        return True
 
     def forget(self, block: KVCacheBlock) -> bool:
         """Take the identity from a block; False, with nothing changed, if it is not registered under it."""
@@ -203,18 +267,28 @@ class BlockHashToBlockMap:
             assert self.find(run.group, content) is other, f"a whole run is what is found: {where}, {other}"
 
 
+def _place_in_run(block: KVCacheBlock, i: int) -> int:
+    """The place in its run of a block that is entry `i` of a table, -1 if it has none there."""
+    run = block.run
+    if run is None or not run.whole:
+        return -1
+    at = i - run.first
+    return at if 0 <= at < len(run.blocks) and run.blocks[at] is block else -1
+
+
 def _agreement(contents: list[BlockHash], at: int, hashes: BlockHashList, i: int, n: int) -> int:
-    """How many of the `n` contents from `at` on are the hashes from `i` on; the first one is."""
-    if contents[at : at + n] == hashes[i : i + n]:
-        return n
-    low, high = 1, n
-    while high - low > 1:
-        middle = (low + high) // 2
-        if contents[at + low : at + middle] == hashes[i + low : i + middle]:
-            low = middle
+    """How many of the `n` contents from `at` on are the hashes from `i` on; the first one is.
+
+    A hash names everything before its block, too: where one agrees, all before it do.
+    """
+    low, high = 0, n
+    while low < high - 1:
+        last = (low + high) // 2 if low else high - 1
+        if contents[at + last] == hashes[i + last]:
+            low = last
         else:
-            high = middle
-    return low
+            high = last
+    return low + 1
 
 
 def _run_behind(first: int, before: KVCacheBlock | None, group: int) -> Run:

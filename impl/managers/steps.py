@@ -1,0 +1,250 @@
+"""What a step of a running request costs: nothing up to its horizon, and behind it only what is due.
+
+A request needs a block, gives one back or registers one only at some of its tokens. Up to the next of these, its
+*horizon*, `allocate_slots` compares two numbers; that makes a decode step about ten times as fast. Behind the horizon
+each group looks at what is due there. Lockstep compares both ways with the model after every operation.
+"""
+
+from collections.abc import Callable, Sequence
+from sys import maxsize
+from typing import TypeAlias
+
+from ..hashing.extra_keys import CacheableRequest
+from ..pool.block import KVCacheBlock
+from ..pool.block_pool import BlockPool
+from ..specs.base import cdiv
+from .base import SingleTypeKVCacheManager
+
+Rows: TypeAlias = tuple[list[KVCacheBlock], ...]
+"""For each group a list of blocks."""
+
+
+class Lane:
+    """One group in the steps of running requests: what of its manager is read in every one of them."""
+
+    def __init__(self, manager: SingleTypeKVCacheManager, step: int, every_block: bool) -> None:
+        """Blocks are registered at multiples of `step` tokens; `every_block` says that no policy leaves any out."""
+        self.manager = manager
+        self.size = manager.block_size
+        self.step = step
+        self.extra = manager.extra_blocks
+        self.may_skip = manager.may_skip
+        self.caching = manager.enable_caching
+        self.single = every_block and manager.registers_every_block and step == self.size and not manager.use_eagle
+        """Whether a block is registered as soon as it is full, whatever comes behind it."""
+        self.skips: dict[str, int] = {}
+        """For each running request the fewest settled tokens at which it gives back blocks that it holds now."""
+
+    def missing(self, table: list[KVCacheBlock], slots: int) -> int:
+        """How many blocks a table lacks for so many tokens."""
+        return max(0, cdiv(slots, self.size) + self.extra - len(table))
+
+    def grow(self, table: list[KVCacheBlock], slots: int) -> list[KVCacheBlock]:
+        """Add to a table what it lacks for so many tokens, which is one block at least."""
+        manager, missing = self.manager, -(-slots // self.size) + self.extra - len(table)
+        if missing > 1:
+            return manager.grow(table, missing)
+        block = manager.block_pool.get_new_block()
+        table.append(block)
+        if manager.collects_new_block_ids:
+            manager.new_block_ids.append(block.block_id)
+        return [block]
+
+    def registers_at(self, request_id: str) -> int:
+        """The fewest tokens with which there is a block to register that is not registered yet."""
+        if not self.caching:
+            return maxsize
+        manager, size, step = self.manager, self.size, self.step
+        known = manager.num_cached_block.get(request_id, 0)
+        if step == size:
+            return (known + 1) * size
+        if manager.use_eagle:
+            return max((known + 1) * size, max(cdiv(known * size, step), 1) * step)
+        return cdiv((known + 1) * size, step) * step
+
+
+class RunningSteps:
+    """The steps of running requests over all groups. Empty for managers of somebody else: these may do anything.
+
+    `horizons` holds for a running request the number of tokens up to which a step that ends there changes nothing. It
+    may be less than it could be, and never is more. Where states move, such a step has no fewer tokens than `firsts`
+    says.
+    """
+
+    def __init__(
+        self,
+        managers: Sequence[SingleTypeKVCacheManager],
+        pool: BlockPool,
+        max_model_len: int,
+        registers: tuple[int | None, bool],
+        cache_blocks: Callable[[CacheableRequest, int], None],
+    ) -> None:
+        """`registers`: at multiples of how many tokens, None for each group's own; whether every block, silently.
+
+        `cache_blocks` is what the coordinator does to register blocks.
+        """
+        step, every_block = registers
+        self.horizons: dict[str, int] = {}
+        self.firsts: dict[str, int] = {}
+        self._managers, self._pool, self._max_model_len, self._cache_blocks = (
+            managers,
+            pool,
+            max_model_len,
+            cache_blocks,
+        )
+        self._lanes = [
+            Lane(manager, step or manager.block_size, every_block)
+            for manager in managers
+            if not manager.sized_by_encoder
+        ]
+        self._least_size = min([lane.size for lane in self._lanes], default=1)
+        self._most_extra = max([lane.extra for lane in self._lanes], default=0) + 1
+        self._skipping = [lane for lane in self._lanes if lane.may_skip]
+        self._moves = any(manager.moves_blocks for manager in managers)
+        self._known = all(manager.is_ours for manager in managers)
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether `OneGroupSteps` will do."""
+        simple = [lane for lane in self._lanes if lane.single and not lane.may_skip and not lane.extra]
+        return len(simple) == len(self._managers) == 1
+
+    def forget(self, request_id: str) -> None:
+        """From now on anything may happen to this request."""
+        self.horizons.pop(request_id, None)
+        self.firsts.pop(request_id, None)
+        for lane in self._skipping:
+            lane.skips.pop(request_id, None)
+
+    def note(self, request_id: str, num_settled_tokens: int) -> None:
+        """Find the horizon of a request that has just been given what it needs up to there."""
+        if not self._known:
+            return
+        if self._moves:
+            first, end = 1, self._max_model_len + 1
+            for lane in self._lanes:
+                quiet = lane.manager.quiet_tokens(request_id, num_settled_tokens)
+                first, end = max(first, quiet.start), min(end, quiet.stop, lane.registers_at(request_id))
+            self.firsts[request_id], self.horizons[request_id] = first, end - 1
+            return
+        for lane in self._skipping:
+            lane.skips[request_id] = lane.manager.skips_at(num_settled_tokens)
+        horizon = self._max_model_len
+        for lane in self._lanes:
+            room = (len(lane.manager.req_to_blocks[request_id]) - lane.extra) * lane.size
+            horizon = min(horizon, room, lane.registers_at(request_id) - 1, lane.skips.get(request_id, maxsize))
+        self.horizons[request_id] = horizon
+
+    def advance(self, request: CacheableRequest, tokens: int, num_lookahead_tokens: int, register: bool) -> Rows | None:
+        """One step of a request that has a horizon, up to so many tokens and the lookahead behind them.
+
+        Gives back what no query reads any more, makes room, and registers what is certain to be computed if it is to.
+        Returns the blocks that each group adds, empty if none adds one; None if there is no room.
+        """
+        request_id, settled = request.request_id, 0
+        slots = tokens + num_lookahead_tokens
+        if slots > self._max_model_len:
+            slots = self._max_model_len
+        if self._skipping:
+            settled = settled_tokens(request, request.num_computed_tokens)
+            for lane in self._skipping:
+                if settled >= lane.skips[request_id]:
+                    lane.manager.remove_skipped_blocks(request_id, settled)
+                    lane.skips[request_id] = lane.manager.skips_at(settled)
+        free = self._pool.free_block_queue.num_free_blocks
+        if free < (slots // self._least_size + self._most_extra) * len(self._lanes) and free < self._missing(
+            request_id, slots
+        ):
+            return None
+        cached = 0
+        if register:
+            cached = request.num_tokens
+            if cached > tokens:
+                cached = tokens
+        rows, added, done, horizon = [], False, True, self._max_model_len
+        for lane in self._lanes:
+            manager, size = lane.manager, lane.size
+            table = manager.req_to_blocks[request_id]
+            row: list[KVCacheBlock] = []
+            if slots > (len(table) - lane.extra) * size:
+                row = lane.grow(table, slots)
+                added = True
+            rows.append(row)
+            room = (len(table) - lane.extra) * size
+            if room < horizon:
+                horizon = room
+            if lane.single:
+                known = manager.num_cached_block.get(request_id, 0)
+                at = (known + 1) * size
+                if at <= cached < at + size:
+                    manager.cache_next_block(request, known)
+                    at += size
+            else:
+                at = lane.registers_at(request_id)
+            if at <= cached:
+                done = False
+            if at <= horizon:
+                horizon = at - 1
+            if lane.may_skip and lane.skips[request_id] < horizon:
+                horizon = lane.skips[request_id]
+        if done:
+            self.horizons[request_id] = horizon
+        else:
+            self._cache_blocks(request, cached)
+            self.note(request_id, settled or settled_tokens(request, request.num_computed_tokens))
+        return self._rows(rows) if added else ()
+
+    def _missing(self, request_id: str, slots: int) -> int:
+        """How many blocks all tables together lack for so many tokens."""
+        return sum(lane.missing(lane.manager.req_to_blocks[request_id], slots) for lane in self._lanes)
+
+    def _rows(self, rows: list[list[KVCacheBlock]]) -> Rows:
+        """With an empty one for each group whose blocks the encoder's tokens fill."""
+        if len(rows) == len(self._managers):
+            return tuple(rows)
+        row = iter(rows)
+        return tuple([[] if manager.sized_by_encoder else next(row) for manager in self._managers])
+
+
+class OneGroupSteps(RunningSteps):
+    """The same for a group that never gives back a block before the request ends, and registers each as it gets full.
+
+    Without loops over groups a step behind the horizon costs half as much.
+    """
+
+    def advance(self, request: CacheableRequest, tokens: int, num_lookahead_tokens: int, register: bool) -> Rows | None:
+        """As for every number of groups."""
+        (lane,) = self._lanes
+        manager, size, request_id = lane.manager, lane.size, request.request_id
+        table = manager.req_to_blocks[request_id]
+        slots = tokens + num_lookahead_tokens
+        if slots > self._max_model_len:
+            slots = self._max_model_len
+        rows: Rows = ()
+        room = len(table) * size
+        if slots > room:
+            if self._pool.free_block_queue.num_free_blocks < (slots - room + size - 1) // size:
+                return None
+            rows = (lane.grow(table, slots),)
+            room = len(table) * size
+        at = (manager.num_cached_block.get(request_id, 0) + 1) * size
+        if register and at <= tokens and at <= request.num_tokens:
+            cached = min(tokens, request.num_tokens)
+            if cached < at + size:
+                manager.cache_next_block(request, at // size - 1)
+            else:
+                self._cache_blocks(request, cached)
+            at = (manager.num_cached_block[request_id] + 1) * size
+        if at <= room:
+            room = at - 1
+        self.horizons[request_id] = room if room < self._max_model_len else self._max_model_len
+        return rows
+
+
+def settled_tokens(request: CacheableRequest, num_computed_tokens: int) -> int:
+    """Of so many computed tokens those that cannot be taken back.
+
+    Those of steps that still run can, and so can the last known token and all behind it.
+    """
+    settled = num_computed_tokens - getattr(request, "num_in_flight_tokens", 0)
+    return min(settled, request.num_tokens - 1)
