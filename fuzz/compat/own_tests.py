@@ -142,17 +142,20 @@ class _Run:
         options = ("-q", "-p", self.own.plugin, "-p", "no:cacheprovider", "-W", "ignore", "--tb=no")
         places = (f"--rootdir={tests}", f"--confcutdir={tests / self.own.roots}", "--continue-on-collection-errors")
         files = [str(tests / file) for file in self.own.suites[suite]]
-        done = subprocess.run(
-            [python, "-P", "-m", "pytest", *options, *places, *files],
-            cwd=folder,
-            env={**environment, **more},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=DEADLINE_S,
-        )
+        try:
+            done = subprocess.run(
+                [python, "-P", "-m", "pytest", *options, *places, *files],
+                cwd=folder,
+                env={**environment, **more},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=DEADLINE_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise TargetUnavailableError(f"{suite}: the tests did not end within {DEADLINE_S:g} s") from None
         if not told.exists():
             last = " | ".join(done.stdout.strip().splitlines()[-3:])
             raise TargetUnavailableError(f"{suite}: no test ran: {last}")
