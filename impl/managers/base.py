@@ -20,7 +20,7 @@ from ..specs.interface import (
     TQFullAttentionSpec,
 )
 from .hit_search import HitBlocks, HitSearch, HitTerms, PrefixSearch
-from .overrides import Overridable, searchable
+from .overrides import AskedPool, Overridable
 
 _STATE = attrgetter("state")
 _SPECS_WITH_NEW_BLOCK_IDS = (FullAttentionSpec, TQFullAttentionSpec, MLAAttentionSpec)
@@ -337,9 +337,12 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         Changes nothing. NotImplementedError for a type that has no hits, AssertionError for one that does not go with
         context parallelism.
         """
+        pool: Any = block_pool
+        if not hasattr(pool, "cached_block_hash_to_block"):
+            pool = AskedPool(pool, block_hashes, kv_cache_group_ids)
         terms = cls.hit_terms(
             kv_cache_group_ids,
-            searchable(block_pool),
+            pool,
             kv_cache_spec,
             drop_eagle_block,
             alignment_tokens,
@@ -347,7 +350,8 @@ class SingleTypeKVCacheManager(Overridable, ABC):
         )
         search = cls.search(terms, block_hashes)
         length = search.longest(max_length)
-        return search.blocks(length) if length else tuple([[] for _ in kv_cache_group_ids])
+        hit = search.blocks(length) if length else tuple([[] for _ in kv_cache_group_ids])
+        return pool.theirs(hit) if isinstance(pool, AskedPool) else hit
 
     @classmethod
     def hit_terms(

@@ -6,13 +6,13 @@ the other public methods of every manager, without the arguments that came later
 
 from collections.abc import Callable, Sequence
 from inspect import getattr_static, signature
-from itertools import takewhile
 from typing import Any, ClassVar, TypeVar
 
 from ..hashing.block_hash import BlockHash
-from ..hashing.block_hashing import BlockHashList
+from ..hashing.block_hashing import BlockHashList, make_block_hash_with_group_id
 from ..pool.block import KVCacheBlock
 from ..pool.block_pool import BlockPool
+from ..pool.hash_map import BlockHashToBlockMap
 from .hit_search import HitBlocks, HitSearch, HitTerms
 
 _LATER = (("get_num_blocks_to_allocate", "num_settled_tokens", 6), ("allocate_new_blocks", "total_computed_tokens", 3))
@@ -113,28 +113,30 @@ class AskedSearch(HitSearch):
 class AskedPool:
     """A pool of somebody else's, which only says by `get_cached_block` whether a block is registered in a group.
 
-    Connectors have such: they ask managers what of a store outside is a hit.
+    Connectors have such: they ask managers what of a store outside is a hit. What it says of the hashes of a lookup is
+    registered here, with a block of our own for each that is there.
     """
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Any, hashes: BlockHashList, group_ids: Sequence[int]) -> None:
         self.null_block: KVCacheBlock = pool.null_block
         self.get_cached_block: Callable[[BlockHash, Sequence[int]], list[KVCacheBlock] | None] = pool.get_cached_block
-        self.cached_block_hash_to_block = self
+        self.cached_block_hash_to_block = BlockHashToBlockMap()
+        self._theirs: list[KVCacheBlock] = []
+        for content in hashes:
+            for group in group_ids:
+                if found := pool.get_cached_block(content, [group]):
+                    self._register(group, content, found[0])
 
-    def find(self, group: int, content: BlockHash) -> KVCacheBlock | None:
-        """The block under the hash in this group, or None."""
-        found = self.get_cached_block(content, [group])
-        return found[0] if found else None
+    def _register(self, group: int, content: BlockHash, theirs: KVCacheBlock) -> None:
+        own = KVCacheBlock(len(self._theirs))
+        self._theirs.append(theirs)
+        own.block_hash = make_block_hash_with_group_id(content, group)
+        self.cached_block_hash_to_block.add(group, content, own)
 
-    def prefix(self, group: int, hashes: BlockHashList, most: int) -> list[KVCacheBlock]:
-        """The blocks under the first hashes, `most` of them at most, up to one that there is not."""
-        asked = (self.find(group, hashes[i]) for i in range(min(most, len(hashes))))
-        return [block for block in takewhile(lambda block: block is not None, asked) if block is not None]
-
-
-def searchable(pool: Any) -> Any:
-    """The pool, as a search needs it."""
-    return pool if hasattr(pool, "cached_block_hash_to_block") else AskedPool(pool)
+    def theirs(self, hit: HitBlocks) -> HitBlocks:
+        """The hit with that pool's blocks in place of ours."""
+        null = self.null_block
+        return tuple([null if block is null else self._theirs[block.block_id] for block in row] for row in hit)
 
 
 def begin_tables(

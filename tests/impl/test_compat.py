@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from blockproof import impl
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.child import environment_of
 from blockproof.fuzz.opening.targets import interpreter_of
@@ -95,3 +96,31 @@ def test_the_names_that_programs_import_are_there() -> None:
     # NONE_HASH is there once it is set.
     names = [(module, name) for module, every in wanted.items() for name in every if name != "NONE_HASH"]
     assert [pair for pair in names if not hasattr(compat.REPLACED[pair[0]], pair[1])] == []
+
+
+class StoreOutside:
+    """A pool that a connector makes up: it knows of a store outside which blocks that has."""
+
+    def __init__(self, *has: bytes) -> None:
+        self.null_block, self.present, self.has = impl.KVCacheBlock(0), impl.KVCacheBlock(1), has
+
+    def get_cached_block(self, content: bytes, group_ids: list[int]) -> list[impl.KVCacheBlock] | None:
+        return [self.present] * len(group_ids) if content in self.has else None
+
+
+LAYOUT: dict[str, Any] = {"num_kv_heads": 1, "head_size": 1, "dtype": bytes}
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "null"),
+    [
+        (impl.FullAttentionSpec(2, **LAYOUT), impl.FullAttentionManager, [False, False, False]),
+        (impl.SlidingWindowSpec(2, sliding_window=2, **LAYOUT), impl.SlidingWindowManager, [True, True, False]),
+    ],
+)
+def test_a_manager_tells_what_of_a_store_outside_is_a_hit(spec: Any, kind: Any, null: list[bool]) -> None:
+    hashes = [impl.BlockHash(name) for name in (b"a", b"b", b"c", b"d")]
+    store = StoreOutside(*hashes[:3])
+    (row,) = kind.find_longest_cache_hit(hashes, 8, [0], store, spec, False, 2)
+    assert [block is store.null_block for block in row] == null
+    assert all(block in (store.null_block, store.present) for block in row)
