@@ -26,7 +26,8 @@ BOUNDED = (
     "batches and blocks that do not exist yet, and batches of up to 3 blocks that join; at the core's limits, and at "
     "limits of 2 blocks and 1 batch or entry"
 )
-_LIMITS = {"_SMALL": 2, "_MANY": 1}
+_LIMITS = {"_SMALL": 2, "MANY": 1, "_MAKE": 1}
+_BATCH_LIMITS = {"MANY": 1, "SPARSE": 1}
 _MOST, _BATCHES, _LONGEST = 3, 3, 2
 _UNMADE, _HELD, _FRESH = 50, 80, 90
 """First ids of blocks that do not exist yet, that have left a batch, and that never were in one."""
@@ -80,12 +81,12 @@ class Made:
             ids = list(range(10 * number, 10 * number + form.left))
             if form.unmade:
                 queue.reserve(form.left, self._make)
-                batches.append(queue._batches.pop())
+                batches.append(queue.batches.pop())
                 self.order += range(_UNMADE, _UNMADE + form.left)
                 continue
             blocks = [block_kind(one) for one in ids]
             queue.append_n([*blocks, *([] if blocks else [block_kind(0)])])
-            batch = queue._batches.pop()
+            batch = queue.batches.pop()
             batch.blocks = list(blocks)
             batch.left = len(blocks)
             for entry in blocks:
@@ -110,7 +111,7 @@ class Made:
             if others:
                 self.outside.remove(batch.blocks[place])
                 batch.blocks[place] = others[-1]
-        queue._batches.extend(batches)
+        queue.batches.extend(batches)
         queue.num_free_blocks = len(self.order)
         queue._empty = sum(not batch.left for batch in batches)
         self._unmade = _UNMADE
@@ -125,7 +126,7 @@ class Made:
         queue = self.queue
         counted = queue.num_free_blocks
         read = [block.block_id for block in queue.get_all_free_blocks()]  # makes what does not exist yet
-        members = [[b for b in batch.blocks[batch.at :] if b.state is batch] for batch in queue._batches]
+        members = [[b for b in batch.blocks[batch.at :] if b.state is batch] for batch in queue.batches]
         all_members = [block.block_id for row in members for block in row]
         waiting = {id(block) for row in members for block in row}
         others = [block for block in (*self.outside, *self.blocks.values()) if id(block) not in waiting]
@@ -133,7 +134,7 @@ class Made:
             f"it reads {read}": read == list(order),
             f"its members are {all_members}": all_members == list(order),
             f"it counts {counted}": counted == len(order) == queue.num_free_blocks,
-            "what is left of a batch": [batch.left for batch in queue._batches] == [len(row) for row in members],
+            "what is left of a batch": [batch.left for batch in queue.batches] == [len(row) for row in members],
             "how many batches are empty": queue._empty == sum(not row for row in members),
             "a block that waits nowhere has a batch": all(isinstance(block.state, int) for block in others),
             "its own check": _checks(queue),
@@ -313,10 +314,11 @@ def tried(ways: Try, queue_kind: Any, block_kind: Any) -> tuple[int, str]:
     """How many cases were tried, and what is wrong in the last of them; nothing if all are right."""
     cases = 0
     names = globals_of(queue_kind.append_n)
-    if not _LIMITS.keys() <= names.keys():
-        return 1, f"the limits {', '.join(_LIMITS)} have other names: rows as small as these do not reach them"
-    for limits in ({}, _LIMITS):
-        with seeing(names, limits):
+    names_of_batches = globals_of(names["Batch"].lose)
+    if not (_LIMITS.keys() <= names.keys() and _BATCH_LIMITS.keys() <= names_of_batches.keys()):
+        return 1, f"the limits {[*_LIMITS, *_BATCH_LIMITS]} have other names: rows as small as these do not reach them"
+    for limits, of_batches in (({}, {}), (_LIMITS, _BATCH_LIMITS)):
+        with seeing(names, limits), seeing(names_of_batches, of_batches):
             for row in rows():
                 for what, act in ways(Made(queue_kind, block_kind, row)):
                     cases += 1

@@ -66,6 +66,16 @@ class SymbolicRange:
     def __bool__(self) -> bool:
         return bool(self._start < self._stop if self._step > 0 else self._start > self._stop)
 
+    @property
+    def start(self) -> Any:
+        """The first number, if there is any."""
+        return self._start
+
+    @property
+    def stop(self) -> Any:
+        """Where it ends."""
+        return self._stop
+
     def symbolic_len(self) -> Any:
         """How many numbers."""
         if not self:

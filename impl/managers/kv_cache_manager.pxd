@@ -17,19 +17,22 @@ cdef class KVCacheManager:
     cdef public object num_kv_cache_groups
     cdef public object block_pool
     cdef public dict _horizons
-    cdef public dict _spans
+    cdef public dict _firsts
+    cdef public object _steps
     cdef public object kv_cache_config
     cdef public object kv_cache_event_metadata
     cdef public KVCacheBlocks empty_kv_cache_blocks
 
     @cython.locals(
         tokens=Py_ssize_t,
+        horizon=Py_ssize_t,
         counts=Py_ssize_t,
         local_tokens=Py_ssize_t,
         total_computed=Py_ssize_t,
         num_tokens=Py_ssize_t,
         settled=Py_ssize_t,
         needed=Py_ssize_t,
+        room=Py_ssize_t,
         main_tokens=Py_ssize_t,
         slots=Py_ssize_t,
         max_model_len=Py_ssize_t,

@@ -1,6 +1,23 @@
 cimport cython
 
 
+cdef class KVCacheBlock
+
+
+cdef class Batch:
+    cdef public object queue
+    cdef public list blocks
+    cdef public Py_ssize_t at
+    cdef public Py_ssize_t left
+
+    @cython.locals(at=Py_ssize_t, blocks=list, block=KVCacheBlock, taken=list)
+    cpdef list take(self, Py_ssize_t n)
+    @cython.locals(block=KVCacheBlock, rest=list)
+    cpdef list members(self)
+    @cython.locals(size=Py_ssize_t)
+    cpdef lose(self, Py_ssize_t n)
+
+
 cdef class Run:
     cdef public Py_ssize_t group
     cdef public Py_ssize_t first

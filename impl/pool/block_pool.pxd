@@ -1,7 +1,7 @@
 cimport cython
 
-from .block cimport KVCacheBlock, Run
-from .free_queue cimport Batch, FreeKVCacheBlockQueue
+from .block cimport Batch, KVCacheBlock, Run
+from .free_queue cimport FreeKVCacheBlockQueue
 from .hash_map cimport BlockHashToBlockMap
 
 
@@ -40,7 +40,10 @@ cdef class BlockPool:
     @cython.locals(first=Py_ssize_t)
     cpdef list _make(self, Py_ssize_t count)
     @cython.locals(block=KVCacheBlock)
-    cpdef bint _touch_batch(self, blocks)
+    cpdef cache_full_block(self, request, table, Py_ssize_t i, block_size, group_id)
+    @cython.locals(queue=FreeKVCacheBlockQueue, batch=Batch, at=Py_ssize_t, block=KVCacheBlock)
+    cpdef KVCacheBlock get_new_block(self)
+    cpdef release_one(self, KVCacheBlock block)
     @cython.locals(freed=list, own=list, null=KVCacheBlock, unshared=Py_ssize_t, i=Py_ssize_t, block=KVCacheBlock, earlier=KVCacheBlock)
     cpdef _give_back(self, list blocks, bint prepend)
     @cython.locals(run=Run)

@@ -234,8 +234,8 @@ class BlockPool:
             self.free_block_queue.append_n(blocks)
 
     def release_one(self, block: KVCacheBlock) -> None:
-        """Give back a block of a table: to the back if a lookup can find its content, else to the front."""
-        if block.state != 1:
+        """As `release`, for one block: to the back if a lookup can find its content, else to the front."""
+        if block.state != 1 and (self._num_shared or not self._trusting):
             self._give_back([block], block.content is None)
         elif block.content is None:
             self.free_block_queue.prepend_n((block,))

@@ -1,20 +1,6 @@
 cimport cython
 
-from .block cimport KVCacheBlock
-
-
-cdef class Batch:
-    cdef public FreeKVCacheBlockQueue queue
-    cdef public list blocks
-    cdef public Py_ssize_t at
-    cdef public Py_ssize_t left
-
-    @cython.locals(at=Py_ssize_t, blocks=list, block=KVCacheBlock, taken=list)
-    cpdef list take(self, Py_ssize_t n)
-    @cython.locals(block=KVCacheBlock, rest=list)
-    cpdef list members(self)
-    @cython.locals(size=Py_ssize_t)
-    cpdef lose(self, Py_ssize_t n)
+from .block cimport Batch, KVCacheBlock
 
 
 cdef class _Unmade(Batch):
@@ -26,7 +12,7 @@ cdef class _Unmade(Batch):
 cdef class FreeKVCacheBlockQueue:
     cdef dict __dict__
     cdef public Py_ssize_t num_free_blocks
-    cdef public object _batches
+    cdef public object batches
     cdef public Py_ssize_t _empty
     cdef public KVCacheBlock fake_free_list_head
     cdef public KVCacheBlock fake_free_list_tail

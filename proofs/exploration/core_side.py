@@ -9,6 +9,7 @@ import numpy
 
 from ... import impl
 from ...impl import Request
+from ...impl.pool import block as blocks_and_batches
 from ...impl.pool import block_pool, free_queue, hash_map
 from ...impl.pool.hash_map import BlockHashToBlockMap
 from ...model import ops
@@ -28,7 +29,10 @@ KINDS: tuple[Kind, ...] = (*_SPECS, "mamba")
 LIMITS: Sequence[tuple[Any, str, int]] = (
     (block_pool, "_BULK", 2),
     (free_queue, "_SMALL", 2),
-    (free_queue, "_MANY", 1),
+    (free_queue, "MANY", 1),
+    (free_queue, "_MAKE", 1),
+    (blocks_and_batches, "MANY", 1),
+    (blocks_and_batches, "SPARSE", 1),
     (hash_map, "_WORTH_A_RUN", 2),
 )
 """Numbers of blocks from which on our core does something in bulk, and so low that small scopes come to it."""
@@ -226,16 +230,16 @@ class CoreSide:
 
     def set_horizons(self) -> None:
         """The horizon of every request with a table: as far as it can be, from what its tables show."""
-        coordinator = self.manager.coordinator
-        coordinator.horizons.clear()
-        coordinator.spans.clear()
+        steps = self.manager.coordinator.steps
+        for name in [*steps.horizons]:
+            steps.forget(name)
         for name, live in self.live.items():
             tables = [manager.req_to_blocks.get(name, ()) for manager in self.managers]
             if any(tables):
                 settled = max(0, min(live.request.num_computed_tokens, live.request.num_tokens - 1))
                 while settled and any(map(_skips_more, self.managers, tables, repeat(settled))):
                     settled -= 1
-                coordinator.note_horizon(name, settled)
+                steps.note(name, settled)
 
     def set_step(self, group: int, this_step: Iterable[int]) -> None:
         """Which states of a mamba group were registered in this step."""

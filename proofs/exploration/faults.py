@@ -26,6 +26,7 @@ from .planting import (
     decide,
     fault,
     wrap,
+    without_short_steps,
     wrap_giving_back,
 )
 
@@ -78,6 +79,7 @@ def _entries_swapped(expansion: Expansion) -> None:
             table[0], table[1] = table[1], table[0]
         return original(request, *rest)
 
+    without_short_steps(expansion)
     wrap(single, "allocate_new_blocks", allocate)
 
 
@@ -214,6 +216,7 @@ def _model_without_gate(expansion: Expansion) -> None:
 def _one_block_too_many(expansion: Expansion) -> None:
     predicted = expansion.pair.model.policy.predicted
     decide(expansion, predicted=lambda *asked: predicted(*asked) + 1)
+    without_short_steps(expansion)
     coordinator = core_of(expansion).coordinator
     wrap(coordinator, "get_num_blocks_to_allocate", lambda predict, *args, **more: predict(*args, **more) + 1)
 

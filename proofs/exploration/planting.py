@@ -89,6 +89,11 @@ def wrap_giving_back(expansion: Expansion, change: Callable[..., Any]) -> None:
         wrap(core_of(expansion).block_pool, name, change)
 
 
+def without_short_steps(expansion: Expansion) -> None:
+    """Let every step of our core go the long way, on which it asks what the fault answers."""
+    core_of(expansion).coordinator.steps.note = lambda request, settled: None
+
+
 def decide(expansion: Expansion, **decisions: Callable[..., Any]) -> None:
     """Let the model decide otherwise."""
     model = expansion.pair.model

@@ -8,7 +8,11 @@ from typing import Any
 from ...model import arith
 from ...model.attention import Chunked, Mamba, Rule, Sliding
 from ...model.ops import Group, Shape
+from ..symbolic_builtins import Counted
+from ..theorem import UnavailableError
 from .bare import bare
+
+_REQUEST = "request"
 
 
 def _rule(kind: type[Rule], **fields: Any) -> Any:
@@ -55,7 +59,26 @@ def _admission_cap(names: Any, spec: str, attribute: str) -> Any:
     return cap
 
 
+def _quiet(names: Any, manager: str, **fields: Any) -> Any:
+    """The last number of tokens at which a step may end that changes nothing, by a table of so many entries."""
+    kind = names(manager)
+    if not hasattr(kind, "quiet_tokens"):
+        raise UnavailableError(f"{manager} knows no horizon")
+
+    def last(b: Any, held: Any, settled: Any, size: Any = None) -> Any:
+        given = {name: size if value is None else value for name, value in fields.items()}
+        made = bare(kind, block_size=b, req_to_blocks={_REQUEST: Counted(held)}, **given)
+        quiet = made.quiet_tokens(_REQUEST, settled)
+        return quiet.stop - 1
+
+    return last
+
+
 API: dict[str, Any] = {
+    "quiet_full": lambda names: _quiet(names, "FullAttentionManager"),
+    "quiet_sliding": lambda names: _quiet(names, "SlidingWindowManager", sliding_window=None),
+    "quiet_chunked": lambda names: _quiet(names, "ChunkedLocalAttentionManager", attention_chunk_size=None),
+    "quiet_mamba": lambda names: _quiet(names, "MambaManager", num_speculative_blocks=None, mamba_cache_mode="none"),
     **{role: lambda names, function=function: function for role, function in _ATTENDS.items()},
     "skipped_sliding": lambda names: _skipped(names, "SlidingWindowManager", size="sliding_window"),
     "skipped_chunked": lambda names: _skipped(names, "ChunkedLocalAttentionManager", size="attention_chunk_size"),

@@ -3,10 +3,10 @@
 from ..batch_rows import Wrong
 
 _WHOLE = "if self.left == len(blocks) - at:"
-_NONE_LOST = "if last.left and last.left == len(last.blocks) - last.at and len(last.blocks) < _MANY:"
+_NONE_LOST = "if last.left and last.left == len(last.blocks) - last.at and len(last.blocks) < MANY:"
 _SHORTER = "self.blocks, self.at = self.members() if self.left else [], 0"
-_SWEPT = "self._batches = deque([batch for batch in self._batches if batch.left])"
-_BACK, _FRONT = "self._batches.append(self._batch(blocks))", "self._batches.appendleft(self._batch(blocks))"
+_SWEPT = "self.batches = deque([batch for batch in self.batches if batch.left])"
+_BACK, _FRONT = "self.batches.append(self._batch(blocks))", "self.batches.appendleft(self._batch(blocks))"
 _THERE = "if isinstance(batch, int) or batch.queue is not self:"
 
 POPLEFT = (
@@ -61,7 +61,7 @@ _JOINED = (
         "queue",
         "append_n",
         _NONE_LOST,
-        "if last.left and len(last.blocks) < _MANY:",
+        "if last.left and len(last.blocks) < MANY:",
     ),
 )
 

@@ -64,6 +64,7 @@ def declared(text: str) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
 def unfit(declaration: str, source: str) -> list[str]:
     """What a .pxd says that its source does not, and attributes that it leaves out."""
     attributes, functions = declared(declaration)
+    known_attributes = {name: said for path in DECLARATIONS for name, said in declared(path.read_text())[0].items()}
     tree, problems = ast.parse(source), []
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     written = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
@@ -80,7 +81,7 @@ def unfit(declaration: str, source: str) -> list[str]:
             if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store) and ast.unparse(one.value) == "self"
         } - properties
         stored |= {ast.unparse(one.target) for one in classes[name].body if isinstance(one, ast.AnnAssign)}
-        inherited = {attr for base in classes[name].bases for attr in attributes.get(ast.unparse(base), ())}
+        inherited = {attr for base in classes[name].bases for attr in known_attributes.get(ast.unparse(base), ())}
         problems += [f"{name}.{attr} is not declared" for attr in sorted(stored - inherited - set(said))]
         problems += [f"{name} has no attribute {attr}" for attr in said if attr not in stored]
     for name, local in functions.items():

@@ -265,10 +265,10 @@ def test_a_row_that_is_not_in_order_is_noticed():
 
     broken(lambda made, queue: setattr(queue, "num_free_blocks", 4))
     broken(lambda made, queue: setattr(queue, "_empty", 0))
-    broken(lambda made, queue: setattr(queue._batches[0], "left", 1))
+    broken(lambda made, queue: setattr(queue.batches[0], "left", 1))
     broken(lambda made, queue: setattr(made.blocks[0], "state", 0))
-    broken(lambda made, queue: setattr(made.outside[0], "state", queue._batches[0]))
-    broken(lambda made, queue: queue._batches.rotate())
+    broken(lambda made, queue: setattr(made.outside[0], "state", queue.batches[0]))
+    broken(lambda made, queue: queue.batches.rotate())
 
 
 def test_rows_have_all_forms():

@@ -45,6 +45,7 @@ class Observer(Looks):
         self._label = _Numbers()
         self._keys: list[Any] = []  # of each block: few operations change any
         self._labels: list[int | None] = []  # of these keys
+        self._registered: list[int] = []  # the blocks that have one
         self._earliest: list[int | None] = []  # the block that a lookup of each yields
         self._seen_events: list[object] = []
         self._event_values: list[Value] = []
@@ -112,11 +113,16 @@ class Observer(Looks):
 
     def _note(self, keys: list[Any]) -> None:
         """The blocks have these identities now."""
-        label, index = self._label, self._pool.cached_block_hash_to_block
-        find = (lambda key: index.find(*key)) if self._splits else index.get_one_block
-        found = [None if key is None else find(key) for key in keys]
-        self._keys, self._labels = keys, [None if key is None else label[key] for key in keys]
-        self._earliest = [None if block is None else block.block_id for block in found]
+        if keys != self._keys:
+            label = self._label
+            self._keys, self._labels = keys, [None if key is None else label[key] for key in keys]
+            self._registered = [block for block, key in enumerate(keys) if key is not None]
+        index, splits = self._pool.cached_block_hash_to_block, self._splits
+        self._earliest = [None] * len(keys)
+        for block in self._registered:
+            found = index.find(*keys[block]) if splits else index.get_one_block(keys[block])
+            if found is not None:
+                self._earliest[block] = found.block_id
 
     def new_block_ids(self) -> list[list[int]]:
         """Per group, those not drained yet."""

@@ -71,7 +71,8 @@ def test_what_an_operation_can_change_is_said_of_every_kind():
 
 
 def test_glances_at_model_and_core_show_what_full_looks_show():
-    glanced, looked = open_target("impl"), open_target("impl")
+    glanced, looked = open_changed_impl("glanced", lambda manager: None), open_target("impl")
+    assert isinstance(glanced, VllmStyleTarget)
     shared = 0
     for trace in traces():
         model = Model(trace.shape)
