@@ -429,11 +429,8 @@ class BlockPool:
         starts = [i * block_size for i in chosen]
         keys: Iterable[ExtraKeys | None] = [None] * len(starts)
         if need_extra_keys(request) or request.prompt_embeds is not None:
-            keys = (
-                reference_keys_of_blocks(request, starts, block_size, resumed=False)
-                if self.reference_keys
-                else extra_keys_of_blocks(request, starts, block_size)
-            )
+            given = request, starts, block_size
+            keys = reference_keys_of_blocks(*given, False) if self.reference_keys else extra_keys_of_blocks(*given)
         adapter = request.lora_request
         self.stored_events.append(
             BlockStored(
