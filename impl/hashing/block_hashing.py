@@ -48,6 +48,13 @@ def maybe_convert_block_hash(hash_bytes: BlockHash) -> ExternalBlockHash:
     return hash_bytes
 
 
+def external_hashes(hashes: Sequence[BlockHash]) -> list[ExternalBlockHash]:
+    """`maybe_convert_block_hash` of each; the environment is asked once, which takes longer than all the rest."""
+    if hashes and isinstance(maybe_convert_block_hash(hashes[0]), int):
+        return [int.from_bytes(content[-8:], "big") for content in hashes]
+    return list(hashes)
+
+
 def init_none_hash(hash_fn: HashFunction) -> None:
     """Set `NONE_HASH`: the hash of the environment's PYTHONHASHSEED, or 32 random bytes where that is unset.
 

@@ -11,9 +11,10 @@ from ..hashing.block_hashing import (
     BlockHashList,
     BlockHashListWithBlockSize,
     ExternalBlockHash,
+    external_hashes,
     maybe_convert_block_hash,
 )
-from ..hashing.extra_keys import CacheableRequest, extra_keys_of_blocks
+from ..hashing.extra_keys import CacheableRequest, ExtraKeys, extra_keys_of_blocks, need_extra_keys
 from ..hashing.reference_keys import reference_keys_of_blocks
 from .block import Hit, KVCacheBlock, loose_run
 from .events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
@@ -56,6 +57,8 @@ class BlockPool:
         self.cached_block_hash_to_block = BlockHashToBlockMap()
         self.enable_kv_cache_events = enable_kv_cache_events
         self.kv_event_queue: list[KVCacheEvent] = []
+        self.stored_events: list[BlockStored] = []
+        """Of these the ones that tell of registered blocks: a manager says more in them than the pool knows."""
         self.reference_keys = False
         """Set it where the block hasher has `reference_keys`: events then show the keys that it hashes."""
         self.metrics_collector = metrics_collector
@@ -155,8 +158,7 @@ class BlockPool:
             if metrics is None and not self.enable_kv_cache_events:
                 self.cached_block_hash_to_block.forget_all(blocks)
             else:
-                for block in blocks:
-                    self._forget_identity(block)
+                self._forget_loudly(blocks)
         for block in blocks:
             block.state = 1
         if metrics is not None:
@@ -285,7 +287,7 @@ class BlockPool:
         """The events since the last call; always empty with events off."""
         if not self.enable_kv_cache_events:
             return []
-        events, self.kv_event_queue = self.kv_event_queue, []
+        events, self.kv_event_queue, self.stored_events = self.kv_event_queue, [], []
         return events
 
     def free_ids(self) -> list[int]:
@@ -388,20 +390,28 @@ class BlockPool:
         raise ValueError(f"cannot {action} blocks {ids}: block {culprit.block_id} (ref_cnt {culprit.ref_cnt}) {why}")
 
     def _forget_identity(self, block: KVCacheBlock) -> None:
-        if self.metrics_collector is not None:
-            self.metrics_collector.on_block_evicted(block)
-        content, run = block.content, block.run
-        if content is None or run is None or not self.cached_block_hash_to_block.forget(block):
-            return
+        self._forget_loudly((block,))
+
+    def _forget_loudly(self, blocks: Sequence[KVCacheBlock]) -> None:
+        """Take the identity from each of these blocks that has one, and tell of it."""
+        gone: list[BlockHash] = []
+        groups: list[int] = []
+        for block in blocks:
+            if self.metrics_collector is not None:
+                self.metrics_collector.on_block_evicted(block)
+            content, run = block.content, block.run
+            if content is not None and run is not None and self.cached_block_hash_to_block.forget(block):
+                gone.append(content)
+                groups.append(run.group)
         if self.enable_kv_cache_events:
-            self.kv_event_queue.append(BlockRemoved([maybe_convert_block_hash(content)], MEDIUM_GPU, run.group))
+            shown = zip(external_hashes(gone), groups, strict=True)
+            self.kv_event_queue += [BlockRemoved([content], MEDIUM_GPU, group) for content, group in shown]
 
     def _mask(self, chosen: Sequence[KVCacheBlock], wanted: Sequence[bool] | None) -> list[bool] | None:
         """Which of these blocks are to be registered: those that are wanted, and not null; None if it is all."""
         null = self.null_block
         if wanted is None:
-            mask = [block is not null for block in chosen]
-            return None if all(mask) else mask
+            return [block is not null for block in chosen] if null in set(chosen) else None
         return [block is not null and want for block, want in zip(chosen, wanted, strict=True)]
 
     def _hashes_at(self, request: CacheableRequest, block_size: int) -> BlockHashList:
@@ -417,15 +427,14 @@ class BlockPool:
         first, end, block_size, group_id = part
         parent: ExternalBlockHash | None = maybe_convert_block_hash(hashes[first - 1]) if first else None
         starts = [i * block_size for i in chosen]
-        keys = (
-            reference_keys_of_blocks(request, starts, block_size, resumed=False)
-            if self.reference_keys
-            else extra_keys_of_blocks(request, starts, block_size)
-        )
+        keys: Iterable[ExtraKeys | None] = [None] * len(starts)
+        if need_extra_keys(request) or request.prompt_embeds is not None:
+            given = request, starts, block_size
+            keys = reference_keys_of_blocks(*given, False) if self.reference_keys else extra_keys_of_blocks(*given)
         adapter = request.lora_request
-        self.kv_event_queue.append(
+        self.stored_events.append(
             BlockStored(
-                block_hashes=[maybe_convert_block_hash(hashes[i]) for i in chosen],
+                block_hashes=external_hashes([hashes[i] for i in chosen]),
                 parent_block_hash=parent,
                 token_ids=list(request.all_token_ids[first * block_size : end * block_size]),
                 block_size=block_size,
@@ -436,3 +445,4 @@ class BlockPool:
                 group_idx=group_id,
             )
         )
+        self.kv_event_queue.append(self.stored_events[-1])

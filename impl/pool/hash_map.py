@@ -1,6 +1,6 @@
 """Which blocks are registered under which hash, in each group (core.md §4)."""
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain
 from typing import TypeAlias
@@ -190,12 +190,13 @@ class BlockHashToBlockMap:
         Where they come in the order in which a run ends, as they do when they have been freed together, its end goes in
         one piece.
         """
+        blocks = [block for block in blocks if block.run is not None]
         i, size = 0, len(blocks)
         while i < size:
             block = blocks[i]
             i += 1
             run = block.run
-            if run is None:
+            if run is None:  # gone with a piece before
                 continue
             n = min(len(run.blocks), size - i + 1) if run.whole and run.blocks[-1] is block else 0
             if (
@@ -210,9 +211,10 @@ class BlockHashToBlockMap:
     def _forget_end(self, run: Run, n: int) -> bool:
         """Take the identity from the last `n` blocks of a run; False, with nothing changed, if others share theirs."""
         registered, contents, blocks = self.groups[run.group], run.contents[-n:], run.blocks[-n:]
-        if list(map(registered.get, contents)) != blocks:
+        found = list(map(registered.pop, contents))
+        if found != blocks:
+            registered.update(zip(contents, found, strict=True))
             return False
-        deque(map(registered.__delitem__, contents), maxlen=0)
         del run.contents[-n:], run.blocks[-n:]
         for block in blocks:
             block.content = block.run = None

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import blockproof.impl as impl
 import pytest
-from blockproof.impl.managers import base as manager_base
 from blockproof.impl.managers import coordinator as kv_cache_coordinator
-from blockproof.impl.managers import hit_search
+from blockproof.impl.managers import hit_search, reachable
 
 ROUNDS = 1500
 TOKENS = 40
@@ -243,7 +242,7 @@ FAULTS: dict[str, tuple[Callable[[Any], Iterator[str]], Any, str, Any]] = {
     ),
     "a replay leaves one token behind": (
         wrong_registering,
-        manager_base,
+        reachable,
         "replay_boundary",
         lambda p, behind, unit: (p - 1) // unit * unit,
     ),
