@@ -25,8 +25,8 @@ from .planting import (
     core_of,
     decide,
     fault,
-    wrap,
     without_short_steps,
+    wrap,
     wrap_giving_back,
 )
 

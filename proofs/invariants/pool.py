@@ -61,8 +61,6 @@ class Moment:
         self._known: dict[tuple[str, int], Any] = {}
         running().assume(self._length >= 0)
         self.order = Listing(self._length, self._block_at, self._place_of)
-        self.leaving: Listing | None = None
-        """Blocks that leave the queue together (`Queue.lose`)."""
         self.pairs: Callable[[Moment, Any, Any], None] = _no_pairs
         """Owes that contents and blocks belong together."""
         self.heap = MomentHeap(f.block_kind, self, fields, facts)
@@ -95,7 +93,7 @@ class Moment:
                 running().assume(known(x))
 
         made = Moment(f, name, SymbolicInt(self.size), caching, fields, facts, own)
-        made._first_facts, made.leaving, made.pairs = self._first_facts, self.leaving, self.pairs
+        made._first_facts, made.pairs = self._first_facts, self.pairs
         return made
 
     def become(self, fields: Fields) -> None:

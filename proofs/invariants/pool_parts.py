@@ -9,7 +9,7 @@ from ...impl.pool.free_queue import Batch
 from ..heap import Heap, Identity
 from ..solver import ProofError
 from ..symbolic import SymbolicInt, running
-from .listings import ANY_BLOCK, ANY_PLACE, Grown, Listing, OfBlock, as_term
+from .listings import ANY_PLACE, Grown, Listing, OfBlock, as_term
 
 
 class Fields(NamedTuple):
@@ -57,22 +57,6 @@ class Queue:
         self.order = Listing(old.length - k, lambda j: old.at(j + k), lambda x: old.place(x) - k)
         return Listing(k, old.at, old.place)
 
-    def lose(self, batch: Any, count: Any) -> None:
-        """So many blocks of one batch have been given another state: those of the listing that leaves."""
-        gone, old, x = self._moment.leaving, self.order, ANY_BLOCK
-        if gone is None:
-            raise ProofError(f"{running().name}: blocks leave the queue, and nothing is known of which")
-        if not isinstance(batch, Waiting):
-            self._moment.owe(z3.BoolVal(False))
-            return
-        self._moment.heap.meet(x)
-        inside = z3.And(x >= 1, x < self._moment.size)
-        changed = z3.And(old.holds(x), self._moment.heap.value("state", x) != 0)
-        self._moment.owe(as_term(count) == gone.length)
-        self._moment.owe(z3.Implies(inside, changed == gone.holds(x)))
-        self._moment.owe(z3.Implies(z3.And(inside, gone.holds(x)), self._moment.batch_of(x) == batch.number))
-        self.order = without(old, gone)
-
     def append_n(self, blocks: Any) -> None:
         """Different blocks that do not stand in it join its back."""
         new, old = self._joining(blocks), self.order
@@ -118,23 +102,22 @@ def _listed(references: list[Any]) -> Listing:
     return Listing(len(references), at, place)
 
 
-def without(old: Listing, gone: Listing) -> Listing:
-    """What is left of a listing without the blocks of another one, all of which stand in it: in whatever order, which
-    is T25's to say."""
+def remaining(old: Listing, stays: OfBlock) -> Listing:
+    """What is left of a listing when only these blocks stay: in whatever order, which is T25's to say."""
     name = running().fresh_name("left")
     at, place = (z3.Function(f"{stem}_{name}", z3.IntSort(), z3.IntSort()) for stem in ("at", "place"))
-    length = old.length - gone.length
+    length = z3.Int(f"length_{name}")
 
     def item(j: Any) -> Any:
         here = at(j)
-        stays = z3.And(old.holds(here), z3.Not(gone.holds(here)), place(here) == j, here >= 1)
-        running().assume(z3.Implies(z3.And(j >= 0, j < length), stays))
+        inside = z3.And(old.holds(here), stays(here), place(here) == j, here >= 1)
+        running().assume(z3.Implies(z3.And(j >= 0, j < length), inside))
         return here
 
     def place_of(x: Any) -> Any:
         where = place(x)
         stands = z3.And(where >= 0, where < length, at(where) == x)
-        running().assume(stands == z3.And(old.holds(x), z3.Not(gone.holds(x))))
+        running().assume(stands == z3.And(old.holds(x), stays(x)))
         return where
 
     running().assume(length >= 0)
@@ -164,6 +147,12 @@ class Registry:
         self.registered = lambda y: z3.And(before(y), y != x)
         block.content = None
         return True
+
+    def forget_all(self, blocks: Listing) -> None:
+        """Take the identity from all of these blocks that have one."""
+        before, named = self.registered, self._moment.heap.as_now("content")
+        self.registered = lambda y: z3.And(before(y), z3.Not(blocks.holds(y)))
+        self._moment.heap.become(content=lambda y: z3.And(named(y), z3.Not(blocks.holds(y))))
 
     def register(self, group: Any, contents: Any, blocks: Any, row: Any) -> None:
         """Give each of different blocks that have no identity the content that stands where it stands, and register

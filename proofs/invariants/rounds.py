@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import compress
 from types import FunctionType
-from typing import Any
+from typing import Any, cast
 
 from ..loops import UNSET, Locals, ReturnedError, compiled_part, own_variables
 from ..solver import ProofError
@@ -92,6 +92,7 @@ _SEEN = {
     "map": _any_length("any_map", map),
     "compress": _compress,
     "filtered": _filtered,
+    "not_reached": lambda: _not_reached(),
 }
 """What the statements see in place of these functions."""
 
@@ -214,7 +215,20 @@ def _always(statement: ast.stmt) -> ast.stmt:
         case ast.If(test, [ast.For() as loop], []) if not loop.orelse:
             loop.iter = ast.IfExp(test, loop.iter, ast.Tuple([], ast.Load()))
             return loop
+        case ast.If():
+            return cast(ast.stmt, _NotReached().visit(statement))
     return statement
+
+
+class _NotReached(ast.NodeTransformer):
+    """A loop inside more than one statement is refused where a run gets to it, as with events, which are off."""
+
+    def visit_For(self, node: ast.For) -> ast.AST:
+        return ast.copy_location(ast.parse("not_reached()").body[0], node)
+
+
+def _not_reached() -> None:
+    raise ProofError("a run gets to a loop inside another statement: it cannot be cut out")
 
 
 def _sums_of(loop: ast.For) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ def wrong(role: str, what: str, line: str, instead: str) -> NegativeControl:
     """Our core's method with one line changed. Without such a line nobody can say whether it would be refuted."""
     try:
         method = changed(getattr(BlockPool, role), line, instead)
-    except ValueError as error:
+    except (ValueError, AttributeError) as error:
         method = partial(_missing, str(error))
     return NegativeControl(what, {role: method})
 

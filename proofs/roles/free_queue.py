@@ -79,7 +79,7 @@ API: dict[str, Any] = {
             "reset_prefix_cache",
             "release",
             "_give_back",
-            "_touch_batch",
+            "_touch_many",
         )
     },
 }

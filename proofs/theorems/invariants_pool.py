@@ -20,7 +20,6 @@ from ..invariants.pool_parts import Fields
 from ..invariants.rounds import without_filters
 from ..invariants.small_pools import PoolState, batches, everywhere, real_pool, require
 from ..invariants.start import BATCH, PARTS, Start, expected, is_symbolic, own_code, parts_of, plain_part, wrong
-from ..solver import ProofError
 from ..symbolic import SymbolicBool, running, term
 
 # `free_blocks`.
@@ -112,7 +111,7 @@ FREE = HeapTheorem(
 
 
 class _Row(Listing):
-    """The blocks of a table: different ones, and perhaps null entries between them."""
+    """The blocks of a table, null entries left out: different ones."""
 
     def __init__(self, start: Start) -> None:
         at, place = (z3.Function(f"{stem}_row", z3.IntSort(), z3.IntSort()) for stem in ("at", "place"))
@@ -127,23 +126,7 @@ class _Row(Listing):
             return here
 
         super().__init__(z3.Int("entries"), item, place)
-        self._nulls = z3.Bool("nulls")
-        self.filtered: Any = SymbolicBool(z3.Not(self._nulls))
-        """Whether null entries have been left out, if there are any."""
         running().assume(self.length >= 0)
-
-    def __contains__(self, block: Any) -> bool:
-        return block is self.moment.null and running().decide(self._nulls)
-
-    def any_filtered(self, wanted: Callable[[Any], bool]) -> "_Row":
-        """Those that are not null."""
-        another = z3.Int("another")
-        running().assume(another >= 1)
-        other = self.moment.heap.block(another)
-        if not running().decide(self._nulls) or wanted(self.moment.null) or not wanted(other):
-            raise ProofError("a table is filtered by something else than null entries")
-        self.filtered = True
-        return self
 
     def any_map(self, function: Callable[[Any], Any]) -> States:
         """What the blocks' states are."""
@@ -173,16 +156,15 @@ def _released(f: Any, v: Any) -> Any:
         shared,
     )
     held_once = z3.Implies(row.holds(ANY_BLOCK), count(ANY_BLOCK) == 1)
-    return [value is None, row.filtered, SymbolicBool(held_once), *start.moment.shows(end), start.moment.counts_right()]
+    return [value is None, SymbolicBool(held_once), *start.moment.shows(end), start.moment.counts_right()]
 
 
 def _release_small(f: Any, release: Any, state: PoolState) -> None:
     for ids in batches(len(state.counts) - 1, 3):
-        real = [block for block in ids if block]
-        if len(set(real)) < len(real):
+        if 0 in ids or len(set(ids)) < len(ids):
             continue
         for trusting, front in product((False, True), repeat=2):
-            refused = any(not state.counts[block] for block in real)
+            refused = any(not state.counts[block] for block in ids)
             if trusting and refused:
                 continue
             pool = real_pool(f, state)
@@ -202,7 +184,6 @@ RELEASE = HeapTheorem(
     claim=_released,
     meaning="A request's blocks are freed at the cost of one store each, and none that somebody else holds.",
     controls=(
-        wrong("release", "null entries are queued up", "if self.null_block in blocks:", "if False:"),
         wrong(
             "release",
             "what somebody else holds is queued up",
@@ -240,22 +221,20 @@ def _taken(f: Any, v: Any) -> Any:
         """All of the front have left the queue when the first round begins."""
         return z3.And(free(x), z3.Not(front.holds(x)))
 
-    def forgotten(t: Any) -> Fields:
-        """After `t` rounds of the first loop the first `t` of the front have no identity."""
-        return Fields(count, left, lambda x: z3.And(named(x), z3.Not(done(x, t))), None, shared)
-
     def handed(t: Any) -> Fields:
-        """After `t` rounds of the second one the first `t` are held."""
-        return forgotten(k)._replace(count=lambda x: z3.If(done(x, t), z3.IntVal(1), count(x)))
+        """None of the front has an identity; after `t` rounds the first `t` are held."""
+        return Fields(
+            lambda x: z3.If(done(x, t), z3.IntVal(1), count(x)),
+            left,
+            lambda x: z3.And(named(x), z3.Not(front.holds(x))),
+            None,
+            shared,
+        )
 
     def right(value: Any) -> Any:
         return isinstance(value, Listing) and value.at is order.at and SymbolicBool(value.length == k)
 
-    loops = (
-        Loop(v.k if v.caching else 0, forgotten, front),
-        Loop(v.k, handed, front),
-        Loop(0, lambda t: handed(k), front),  # metrics are off
-    )
+    loops = (Loop(v.k, handed, front), Loop(0, lambda t: handed(k), front))  # metrics are off
     operation = Operation(get_new_blocks, start.moment, (v.k,), loops, handed(k), right)
     return claim(operation, plain_part(v.part), v.i)
 
@@ -278,12 +257,17 @@ TAKE = HeapTheorem(
     sentence="`get_new_blocks` keeps S1 and S4 in a pool of any size, for any number of blocks: it hands out the front "
     "of the queue, nobody holds it already, and nobody finds it any more.",
     variables={**PARTS, "k": "blocks asked for", "caching": "whether caching is on"},
-    assume=lambda v: [*parts_of(v, 3), v.k >= 0],
+    assume=lambda v: [*parts_of(v, 2), v.k >= 0],
     claim=_taken,
     meaning="No block that is handed out is held, or found as a hit of what was in it before.",
     controls=(
         wrong("get_new_blocks", "nobody is said to hold them", "block.state = 1", "block.state = 0"),
-        wrong("get_new_blocks", "they keep their identity", "self._forget_identity(block)", "pass"),
+        wrong(
+            "get_new_blocks",
+            "they keep their identity",
+            "self.cached_block_hash_to_block.forget_all(blocks)",
+            "pass",
+        ),
     ),
 )
 

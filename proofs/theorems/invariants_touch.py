@@ -1,6 +1,7 @@
-"""The pool keeps its invariants (S1, S4) when blocks are touched, one by one or all that became free together.
+"""The pool keeps its invariants (S1, S4) when blocks are touched.
 
-As of its other operations (`invariants_pool`), for a pool of any size and a batch of any length.
+As of its other operations (`invariants_pool`), for a pool of any size and a batch of any length. That blocks looked at
+all together are held as if each were looked at alone is S1.short.
 """
 
 from typing import Any
@@ -8,13 +9,12 @@ from typing import Any
 import z3
 
 from ..heap_theorem import HeapTheorem
-from ..invariants.induction import Batch, Different, Loop, Operation, claim
-from ..invariants.listings import ANY_BLOCK, Listing
-from ..invariants.pool_parts import Fields, without
+from ..invariants.induction import Batch, Loop, Operation, claim
+from ..invariants.pool_parts import Fields, remaining
 from ..invariants.small_pools import PoolState, batches, everywhere, real_pool, require
 from ..invariants.start import BATCH, Start, expected, is_symbolic, own_code, parts_of, plain_part, wrong
 from ..solver import ProofError
-from ..symbolic import SymbolicBool, running
+from ..symbolic import running
 
 # `touch`.
 
@@ -25,12 +25,10 @@ def _touched(f: Any, v: Any) -> Any:
         return everywhere(f, lambda state: _touch_small(f, touch, state))
     start = Start(f, v)
     batch = start.batch(v.m)
-    count, _, named, _, shared = start.fields
+    count, _, named, _, _ = start.fields
     tally = start.tally(batch, lambda x, i: count(x) + batch.times(x, i))
     together = z3.Bool("together")
-    start.also.append(
-        lambda x: z3.Implies(together, z3.And(batch.times(x, batch.length) <= 1, _free_entry(start, batch, x)))
-    )
+    start.also.append(lambda x: z3.Implies(together, _one_of_the_pool(start, batch, x)))
 
     def held(i: Any) -> Fields:
         def now(x: Any) -> Any:
@@ -38,82 +36,26 @@ def _touched(f: Any, v: Any) -> Any:
 
         return Fields(now, lambda x: now(x) == 0, named, None, tally(i))
 
-    def touch_batch(blocks: Any) -> bool:
-        """What S1.touch.batch says of it."""
+    def touch_many(blocks: Any) -> bool:
+        """What S1.short says of it: nothing is changed, or different blocks of the pool are held once more."""
         if blocks is not batch:
             raise ProofError("other blocks are touched together than are given")
         if not running().decide(together):
             return False
         moment = start.moment
-        moment.queue.order = without(moment.queue.order, Listing(batch.length, batch.at, batch.place))
-        # No block has two holders that had fewer before, so there are as many of these.
-        moment.heap.meet(ANY_BLOCK)
-        after, before = held(batch.length).count(ANY_BLOCK) > 1, count(ANY_BLOCK) > 1
-        moment.owe(z3.Implies(start.holds(ANY_BLOCK), after == before))
-        running().assume(tally(batch.length) == shared)
+        moment.queue.order = remaining(moment.queue.order, lambda x: batch.times(x, batch.length) == 0)
         moment.become(held(batch.length))
         return True
 
-    start.moment.pool._touch_batch = touch_batch
+    start.moment.pool._touch_many = touch_many
     loops = (Loop(v.m, lambda i: start.fields, batch), Loop(v.m, held, batch))
     return claim(Operation(touch, start.moment, (batch,), loops, held(batch.length)), plain_part(v.part), v.i)
 
 
-def _free_entry(start: Start, batch: Batch, x: Any) -> Any:
-    """That the block is free if it stands in the batch."""
-    free = z3.And(start.holds(x), start.fields.free(x))
-    return z3.Implies(batch.times(x, batch.length) >= 1, free)
-
-
-def _touched_together(f: Any, v: Any) -> Any:
-    own_code(f, "touch")
-    touch_batch = f._touch_batch
-    if not is_symbolic(v):
-        return everywhere(f, lambda state: _touch_together_small(f, touch_batch, state))
-    start = Start(f, v)
-    batch = start.batch(v.m)
-    count, free, named, _, shared = start.fields
-    start.also.append(lambda x: Different.once(batch, x))
-    start.also.append(lambda x: batch.place(x) >= -1)
-    start.moment.leaving = Listing(batch.length, batch.at, batch.place)
-
-    def held(i: Any) -> Fields:
-        return Fields(lambda x: z3.If(batch.times(x, i) >= 1, z3.IntVal(1), count(x)), free, named, None, shared)
-
-    def in_the_end(x: Any) -> Any:
-        return z3.And(free(x), batch.times(x, batch.length) == 0)
-
-    def became(value: Any) -> Fields:
-        return end if value is True else start.fields
-
-    end = Fields(held(batch.length).count, in_the_end, named, None, shared)
-    done: list[bool] = []
-
-    def held_all(value: Any) -> bool:
-        done.append(value is True)
-        return value is True
-
-    operation = Operation(touch_batch, start.moment, (batch,), (Loop(v.m, held, batch),), end, held_all, became)
-    claims = claim(operation, plain_part(v.part), v.i)
-    # What S1.touch takes from it.
-    only_free = [_free_entry(start, batch, ANY_BLOCK), batch.times(ANY_BLOCK, batch.length) <= 1] if done else []
-    return [*claims, *(SymbolicBool(z3.Implies(start.holds(ANY_BLOCK), one)) for one in only_free)]
-
-
-def _touch_together_small(f: Any, touch_batch: Any, state: PoolState) -> None:
-    for ids in batches(len(state.counts) - 1):
-        if not ids:
-            continue
-        pool = real_pool(f, state)
-        what = f"_touch_batch({list(ids)}) in {state}"
-        try:
-            done = touch_batch(pool, [pool.blocks[block] for block in ids])
-        except AttributeError as error:  # what is no batch loses nothing
-            raise AssertionError(f"{what} raises {error}") from None
-        right = len(set(ids)) == len(ids) and all(block and not state.counts[block] for block in ids)
-        if done != right:
-            raise AssertionError(f"{what} says {done}")
-        require(pool, expected(state.counts, ids if right else (), 1), state.named, what)
+def _one_of_the_pool(start: Start, batch: Batch, x: Any) -> Any:
+    """That the block stands in the batch once at most, and is not null."""
+    once = batch.times(x, batch.length) <= 1
+    return z3.And(once, z3.Implies(batch.times(x, batch.length) >= 1, start.holds(x)))
 
 
 def _touch_small(f: Any, touch: Any, state: PoolState) -> None:
@@ -138,32 +80,4 @@ TOUCH = HeapTheorem(
     ),
 )
 
-TOUCH_TOGETHER = HeapTheorem(
-    id="S1.touch.batch",
-    sentence="Blocks that have become free together are touched all at once, or nothing is changed: that keeps S1 and "
-    "S4 in a pool of any size, for a batch of any length.",
-    variables=BATCH,
-    assume=lambda v: [*parts_of(v, 1), v.m >= 1],
-    claim=_touched_together,
-    meaning="A long hit is held at the cost of one store a block.",
-    controls=(
-        wrong("_touch_batch", "they stay free", "block.state = 1", "pass"),
-        wrong(
-            "_touch_batch",
-            "a block may stand in it twice",
-            "if len(states) > 1 or len(set(blocks)) < len(blocks):",
-            "if len(states) > 1:",
-        ),
-        wrong(
-            "_touch_batch",
-            "they may be held",
-            "if not isinstance(batch, Batch) or batch.queue is not self.free_block_queue:",
-            "if False:",
-        ),
-        wrong(
-            "_touch_batch", "the queue does not hear of it", "self.free_block_queue.lose(batch, len(blocks))", "pass"
-        ),
-    ),
-)
-
-THEOREMS = (TOUCH, TOUCH_TOGETHER)
+THEOREMS = (TOUCH,)

@@ -2,7 +2,7 @@
 
 A map of identities goes through every history of a scope: two requests with a common beginning register their blocks,
 some lose their identity, and lookups make runs of what they find one by one. After each history a lookup of either
-request must find what stands under its hashes one by one, up to the first that is not there.
+request must find what stands under its hashes one by one, up to the first that is not there, or back to it.
 """
 
 import time
@@ -21,7 +21,8 @@ _REQUESTS = (("a0", "a1", "a2", "a3"), ("a0", "a1", "b2", "b3"))
 """The hashes of two requests, of which the first ones are the same."""
 _WORTH = {"_WORTH_A_RUN": 2}
 Step: TypeAlias = tuple[str, int, int]
-"""`register` so many more blocks of a request, `forget` the block with a number, or `look` a request up."""
+"""`register` so many more blocks of a request, `forget` the block with a number or the whole row of a request, its end
+first, or `look` a request up."""
 
 
 def _histories(steps: int) -> Iterator[tuple[Step, ...]]:
@@ -39,6 +40,7 @@ def _histories(steps: int) -> Iterator[tuple[Step, ...]]:
             for count in range(1, min(3, _LENGTH - done[request] + 1)):
                 yield (*before, ("register", request, count))
             yield (*before, ("look", request, 0))
+        yield from ((*before, ("forget row", request, 0)) for request in (0, 1) if done[request] > 1)
         gone = {block for kind, block, _ in before if kind == "forget"}
         yield from ((*before, ("forget", block, 0)) for block in range(sum(done)) if block not in gone)
 
@@ -55,7 +57,9 @@ class _Map:
         """One step of a history."""
         kind, one, count = step
         if kind == "forget":
-            self.map.forget(self.blocks[one])
+            self.map.forget_all([self.blocks[one]])
+        elif kind == "forget row":
+            self.map.forget_all(self.rows[one][::-1])
         elif kind == "look":
             self.map.prefix(0, list(_REQUESTS[one]), _LENGTH)
         else:
@@ -66,7 +70,9 @@ class _Map:
             self.blocks += new
 
     def problem(self) -> str:
-        """What is wrong with a lookup; nothing if all find what they should."""
+        """What is wrong with a lookup; nothing if all find what they should. AssertionError if the map finds something
+        else than its blocks carry."""
+        self.map.check(self.blocks)
         for hashes in _REQUESTS:
             for most in (_LENGTH, _COMMON + 1):
                 right: list[Any] = []
@@ -78,6 +84,16 @@ class _Map:
                 found = self.map.prefix(0, list(hashes), most)
                 if found != right:
                     return f"{hashes[:most]} has {found}, not {right}"
+                for first in range(most):
+                    right = []
+                    for one in hashes[first:most][::-1]:
+                        block = self.map.find(0, one)
+                        if block is None:
+                            break
+                        right.insert(0, block)
+                    found = self.map.suffix(0, list(hashes), first, most)
+                    if found != right:
+                        return f"{hashes[first:most]} ends with {found}, not {right}"
         return ""
 
 
@@ -104,8 +120,9 @@ def tried(map_kind: Any, block_kind: Any) -> tuple[int, str]:
 _WRONG: tuple[tuple[str, str, str, str], ...] = (
     ("a run that has lost a block answers for it", "forget", "run.whole = False", "pass"),
     ("a run ends where the request does not", "prefix", "i += n", "i += len(run.blocks) - at"),
-    ("it is not compared", "_agreement", "if contents[at : at + n] == hashes[i : i + n]:", "if True:"),
-    ("halves are compared from the wrong end", "_agreement", "low = middle", "low = middle + 1"),
+    ("it is not compared", "_agreement", "if contents[at + last] == hashes[i + last]:", "if True:"),
+    ("from the end, more of a run is found than is asked for", "suffix", "n = min(at + 1, end - first)", "n = at + 1"),
+    ("an end that others share is forgotten whole", "_forget_end", "return False", "pass"),
 )
 """What is wrong, the function, the line, and what stands there instead."""
 

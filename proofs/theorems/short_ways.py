@@ -1,0 +1,170 @@
+"""The pool's short ways (S1.short): for one block, or for many looked at together, they do what the long ways do.
+
+Of the long ones the invariants are proved (`invariants_pool`, `invariants_touch`). Here each short one is tried in
+every state of small pools, beside the long one, and both must come to the same: references, identities, the order of
+the queue, and how many blocks have several holders.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import permutations
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+from ..invariants.small_pools import PoolState, batches, real_pool, states
+from ..kernel import exhausted
+from ..symbolic_bytes import globals_of
+from ..theorem import Statement, Subject, UnavailableError, Verdict
+from ..watched import Watched
+from ..wrong_code import changed
+
+_BLOCKS, _LONGEST = 3, 2
+Pair: TypeAlias = tuple[str, Callable[[Any], Any], Callable[[Any], Any]]
+"""What is done, the short way and the long one; a short one that gives False must have changed nothing."""
+
+
+def _pool(kinds: SimpleNamespace, state: PoolState, alone: bool) -> Any:
+    """A real pool in this state; `alone`: each free block in a batch of its own."""
+    pool = real_pool(kinds, state)
+    if alone:
+        for block in pool.free_block_queue.popleft_n(pool.free_block_queue.num_free_blocks)[::-1]:
+            pool.free_block_queue.prepend_n([block])
+    return pool
+
+
+def _shown(pool: Any) -> Any:
+    try:
+        pool.check()
+        wrong = ""
+    except AssertionError as error:
+        wrong = str(error)
+    counted = pool.free_block_queue.num_free_blocks, pool._num_shared, len(pool.cached_block_hash_to_block)
+    return wrong, pool.ref_counts(), pool.identities(), pool.free_ids(), counted
+
+
+def _ways(state: PoolState, hit_kind: Any) -> Iterator[Pair]:
+    own = len(state.counts) - 1
+    chosen = [(ids, list) for ids in batches(own, _LONGEST) if ids]
+    chosen += [(ids, hit_kind) for size in range(1, own + 1) for ids in permutations(range(1, own + 1), size)]
+    for ids, kind in chosen:
+        yield (
+            f"touch {list(ids)}",
+            lambda pool, ids=ids, kind=kind: pool._touch_many(kind(pool.blocks[i] for i in ids)),
+            lambda pool, ids=ids: pool.touch([pool.blocks[i] for i in ids]),
+        )
+    if 0 in state.counts[1:]:
+        yield "take one", lambda pool: pool.get_new_block().block_id, lambda pool: pool.get_new_blocks(1)[0].block_id
+    for i in range(1, own + 1):
+        if state.counts[i]:
+            yield (
+                f"give back {i}",
+                lambda pool, i=i: pool.release_one(pool.blocks[i]),
+                lambda pool, i=i: pool.release([pool.blocks[i]], prepend=pool.blocks[i].content is None),
+            )
+        if not state.named[i]:
+            request = SimpleNamespace(request_id="request", block_hashes=[bytes([1] * 32), bytes(32)])
+            for group in range(1, own + 1):  # under which another block may have this very content (`small_pools.key`)
+                yield (
+                    f"register {i} in group {group}",
+                    lambda pool, i=i, g=group, r=request: pool.cache_full_block(r, [None, pool.blocks[i]], 1, 1, g),
+                    lambda pool, i=i, g=group, r=request: pool.cache_full_blocks(
+                        r, [pool.null_block, pool.blocks[i]], 1, 2, 1, g, None
+                    ),
+                )
+
+
+def tried(kinds: SimpleNamespace) -> tuple[int, str]:
+    """How many cases were tried, and what is wrong in the last; nothing if all are right."""
+    cases, hit_kind = 0, globals_of(kinds.pool_kind.touch)["Hit"]
+    for state in states(_BLOCKS):
+        if state.counts[0]:
+            continue
+        for alone in (False, True):
+            for what, short, long in _ways(state, hit_kind):
+                cases += 1
+                one, other = _pool(kinds, state, alone), _pool(kinds, state, alone)
+                before = _shown(other)
+                try:
+                    first, second = short(one), long(other)
+                except Exception as error:
+                    return cases, f"{what} in {state}: {type(error).__name__}: {error}"
+                refused = first is False
+                if (not refused and first is not True and first != second) or _shown(one) != (
+                    before if refused else _shown(other)
+                ):
+                    return cases, f"{what} in {state}: {_shown(one)}, not {before if refused else _shown(other)}"
+    return cases, ""
+
+
+_WRONG = (
+    ("blocks that are touched together stay free", "_touch_many", "block.state = 1", "pass"),
+    ("blocks with two holders are not counted", "_touch_many", "self._num_shared += states.count(1)", "pass"),
+    ("null is held", "_touch_many", "if kind <= 0:", "if False:"),
+    ("the queue is not told of one batch", "_touch_many", "queue.lose(kind, n)", "pass"),
+    ("the counter stands still", "get_new_block", "queue.num_free_blocks -= 1", "pass"),
+    ("a new block keeps its identity", "get_new_block", "self._forget_identity(block)", "pass"),
+    (
+        "what somebody else holds is given back",
+        "release_one",
+        "if block.state != 1 and (self._num_shared or not self._trusting):",
+        "if False:",
+    ),
+    ("a second block of a content is not found", "cache_full_block", "known.add(group_id, content, block)", "pass"),
+)
+"""What is wrong, the method, the line, and what stands there instead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShortWays(Statement):
+    """That the short ways of a pool do what its long ways do."""
+
+    def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
+        """Try each in every state of small pools, on the real code."""
+        start = time.perf_counter()
+        verdict = Verdict(self.id, subject.name, "undecided", bounded=self.bounded)
+        try:
+            kinds = SimpleNamespace(**{role: subject.find(role) for role in ("pool_kind", "queue_kind", "block_kind")})
+            if not hasattr(kinds.pool_kind, "_touch_many"):
+                raise UnavailableError("the pool has no short ways")
+        except UnavailableError as error:
+            verdict.status, verdict.message = "unavailable", str(error)
+            return verdict
+        watched = Watched(subject.modules())
+        with watched:
+            verdict.paths, problem = tried(kinds)
+        verdict.covered = watched.functions()
+        if problem:
+            verdict.status, verdict.replayed, verdict.message = "refuted", True, problem
+            verdict.counterexample = {"case": verdict.paths}
+        else:
+            verdict.status = exhausted(self.id, verdict.paths, self.bounded)
+        for what, name, line, instead in _WRONG if with_controls else ():
+            verdict.controls[what] = "refuted" if _is_refuted(kinds, name, line, instead) else "undecided"
+        if "undecided" in verdict.controls.values():
+            verdict.status, verdict.message = "undecided", f"not every negative control is refuted: {verdict.controls}"
+        verdict.seconds = time.perf_counter() - start
+        return verdict
+
+
+def _is_refuted(kinds: SimpleNamespace, name: str, line: str, instead: str) -> bool:
+    """Whether the pool with this line changed is found wrong; a line that does not stand there is no control."""
+    try:
+        wrong = changed(getattr(kinds.pool_kind, name), line, instead)
+    except (ValueError, AttributeError):
+        return False
+    kind = type(kinds.pool_kind.__name__, (kinds.pool_kind,), {name: wrong})
+    return bool(tried(SimpleNamespace(**{**vars(kinds), "pool_kind": kind}))[1])
+
+
+SHORT = ShortWays(
+    id="S1.short",
+    sentence="Touching blocks all together, taking one, giving back one and registering one do what touching, taking, "
+    "giving back and registering do, or change nothing and say so.",
+    bounded=f"all states of pools of {_BLOCKS} blocks with up to 2 references each, named or not, free ones in one "
+    f"batch or each in its own; batches of up to {_LONGEST} entries, and hits of up to {_BLOCKS} different blocks. "
+    "Of larger pools lockstep compares every operation",
+    meaning="The ways on which most decode steps and long hits go keep what is proved of the others.",
+)
+
+THEOREMS = (SHORT,)
