@@ -136,9 +136,20 @@ class _Noting(dict[Any, Any]):
 
     def get(self, block_hash: Any, default: Any = None) -> Any:
         """What stands under a hash."""
+        self._note(block_hash)
+        return super().get(block_hash, default)
+
+    def __contains__(self, block_hash: Any) -> bool:
+        self._note(block_hash)
+        return super().__contains__(block_hash)
+
+    def __getitem__(self, block_hash: Any) -> Any:
+        self._note(block_hash)
+        return super().__getitem__(block_hash)
+
+    def _note(self, block_hash: Any) -> None:
         if block_hash in self._places:
             self._asked.append(self._places[block_hash])
-        return super().get(block_hash, default)
 
 
 class _Cache:

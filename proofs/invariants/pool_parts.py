@@ -148,8 +148,9 @@ class Registry:
         block.content = None
         return True
 
-    def forget_all(self, blocks: Listing) -> None:
+    def forget_all(self, blocks: Any) -> None:
         """Take the identity from all of these blocks that have one."""
+        blocks = blocks if isinstance(blocks, Listing) else _listed([block.reference for block in blocks])
         before, named = self.registered, self._moment.heap.as_now("content")
         self.registered = lambda y: z3.And(before(y), z3.Not(blocks.holds(y)))
         self._moment.heap.become(content=lambda y: z3.And(named(y), z3.Not(blocks.holds(y))))
@@ -193,7 +194,9 @@ class Waiting(Batch):
 
 
 class _Run:
-    """Some run: that of a block with an identity."""
+    """Some run: that of a block with an identity. Which group it is of does not matter."""
+
+    group = 0
 
 
 class MomentHeap(Heap):

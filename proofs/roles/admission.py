@@ -72,6 +72,7 @@ def _api_settled(names: Any) -> Any:
         coordinator = SimpleNamespace(
             remove_skipped_blocks=lambda request_id, tokens: asked.append(tokens),
             get_num_blocks_to_allocate=lambda *arguments, **named: 1,
+            most_blocks_to_allocate=lambda *arguments: 1,
         )
         manager = bare(
             manager_class,
@@ -81,7 +82,7 @@ def _api_settled(names: Any) -> Any:
             enable_caching=False,
             empty_kv_cache_blocks=blocks_class(((),)),
             _horizons={},
-            _spans={},
+            _firsts={},
         )
         assert manager.allocate_slots(_Request(c, n), 1) is None
         return asked[0]
@@ -105,7 +106,8 @@ def _api_allocated(names: Any) -> Any:
             _skipping_managers=[],
             _told_settled=[True],
             _told_start=[True],
-            _knows_horizons=False,
+            _counts_by_tokens=True,
+            steps=SimpleNamespace(note=lambda *arguments: None),
         )
         manager = bare(
             manager_class,
@@ -115,7 +117,7 @@ def _api_allocated(names: Any) -> Any:
             enable_caching=False,
             empty_kv_cache_blocks=blocks_class(((),)),
             _horizons={},
-            _spans={},
+            _firsts={},
         )
         request = _Request(c, c if known is None else count(known))
         answer = manager.allocate_slots(request, n, full_sequence_must_fit=known is not None, reserved_blocks=reserved)

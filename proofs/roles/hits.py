@@ -125,6 +125,9 @@ class _Entries:
         """The block with this content, or None."""
         return _Found((self._group, number)) if self._registered[number] else None
 
+    def __contains__(self, number: Any) -> bool:
+        return bool(self._registered[number])
+
 
 class _Pool:
     """A cache in which the content with number `i` is registered or not; its blocks are pairs of group and number."""

@@ -127,6 +127,10 @@ class Pool:
         """The same for the blocks of a table."""
         self.free_blocks(blocks, prepend)
 
+    def release_one(self, block: Any) -> None:
+        """The same for one block."""
+        self.free_blocks([block])
+
 
 def _unheld(blocks: Any) -> Any:
     if isinstance(blocks, SymbolicTable):
@@ -203,6 +207,7 @@ class Managed:
             "new_block_ids": [],
             "_null_block": NULL_BLOCK,
             "_collects_new_block_ids": False,
+            "collects_new_block_ids": False,
             "_max_admission_blocks_per_request": None,
         }
         if kind in ("mamba", "align"):

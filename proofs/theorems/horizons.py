@@ -50,12 +50,6 @@ def _of_sliding(f: Any, v: Any, more: int = 0) -> Any:
     )
 
 
-def _of_chunked(f: Any, v: Any, more: int = 0) -> Any:
-    return _quiet(
-        f, v, f.quiet_chunked(v.b, v.held, v.settled, v.k) + more, lambda c: max(0, f.skipped_chunked(c, v.k))
-    )
-
-
 def _of_states(f: Any, v: Any, more: int = 0) -> Any:
     last = f.quiet_mamba(v.b, v.held, v.settled, v.p) + more
     return _quiet(f, v, last, lambda c: max(0, f.skipped_mamba(max(0, c - v.p))), v.p)
@@ -79,7 +73,6 @@ def _theorem(
 THEOREMS = (
     _theorem("full", "full attention", _of_full, {}, _any_step()),
     _theorem("sliding", "a sliding window", _of_sliding, {"w": "window, in tokens"}, _any_step("w")),
-    _theorem("chunked", "chunks", _of_chunked, {"k": "chunk, in tokens"}, _any_step("k")),
     _theorem(
         "states",
         "states that do not move",
