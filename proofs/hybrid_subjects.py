@@ -124,6 +124,7 @@ class _SeenByGroup:
         self.asked: list[tuple[int, int]] = []
         for group, row in enumerate(hashes):
             registered.groups[group] = _Noting(self.asked, {one: (group, i) for i, one in enumerate(row)})
+        self.groups = registered.groups
         self.find, self.prefix, self.suffix = registered.find, registered.prefix, registered.suffix
 
 

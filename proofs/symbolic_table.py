@@ -158,8 +158,13 @@ class SymbolicTable:
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
+            entry, below, length = self.entry, self.below, self._length
+            if (index.start, index.stop, index.step) == (None, None, -1):
+                return SymbolicTable(
+                    length, lambda i: entry(length - 1 - i), lambda i: below(length) - below(length - i), self.codec
+                )
             start, stop = self._bounds(index)
-            entry, below = self.entry, self.below  # a slice is a copy: it does not follow what happens to the table
+            # A slice is a copy: it does not follow what happens to the table.
             return SymbolicTable(
                 stop - start, lambda i: entry(start + i), lambda i: below(start + i) - below(start), self.codec
             )
