@@ -32,7 +32,13 @@ def _stored_parent_missing(manager: Any) -> None:
 @fault("events handed out are kept and handed out again", "events")
 def _events_not_drained(manager: Any) -> None:
     pool = manager.block_pool
-    wrap(pool, "take_events", lambda take: list(pool.kv_event_queue))
+
+    def take_events(original: Callable[..., Any]) -> Any:
+        events = original()
+        pool.kv_event_queue += events
+        return events
+
+    wrap(manager, "take_events", take_events)
 
 
 @fault("a block taken for external tokens is not listed as new", "new_block_ids")

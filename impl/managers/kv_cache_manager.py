@@ -8,7 +8,7 @@ from sys import maxsize
 
 from ..hashing.extra_keys import CacheableRequest
 from ..pool.block import KVCacheBlock, ids_of
-from ..pool.events import KVCacheEvent
+from ..pool.events import BlockStored, KVCacheEvent
 from ..pool.metrics import KVCacheMetricsCollector
 from ..specs.interface import KVCacheConfig, get_kv_cache_spec_kind, get_kv_cache_spec_sliding_window
 from .coordinator import get_kv_cache_coordinator
@@ -288,7 +288,10 @@ class KVCacheManager:
     def take_events(self) -> list[KVCacheEvent]:
         """The events since the last call; `BlockStored` tells its group's kind and sliding window."""
         pool = self.block_pool
-        for event in pool.stored_events:
+        stored = pool.stored_events
+        if pool.num_own_events != len(pool.kv_event_queue):
+            stored = [event for event in pool.kv_event_queue if isinstance(event, BlockStored)]
+        for event in stored:
             if event.group_idx is None:
                 continue
             if event.group_idx >= len(self.kv_cache_event_metadata):
@@ -296,7 +299,8 @@ class KVCacheManager:
             else:
                 kind, window = self.kv_cache_event_metadata[event.group_idx]
                 event.kv_cache_spec_kind, event.kv_cache_spec_sliding_window = kind, window
-        events, pool.kv_event_queue, pool.stored_events = pool.kv_event_queue, [], []
+        events, pool.kv_event_queue = pool.kv_event_queue, []
+        pool.stored_events, pool.num_own_events = [], 0
         return events
 
     def get_blocks(self, request_id: str) -> KVCacheBlocks:

@@ -92,21 +92,21 @@ class RunningSteps:
             max_model_len,
             cache_blocks,
         )
-        self._lanes = [
+        self.lanes = [
             Lane(manager, step or manager.block_size, every_block)
             for manager in managers
             if not manager.sized_by_encoder
         ]
-        self._least_size = min([lane.size for lane in self._lanes], default=1)
-        self._most_extra = max([lane.extra for lane in self._lanes], default=0) + 1
-        self._skipping = [lane for lane in self._lanes if lane.may_skip]
+        self._least_size = min([lane.size for lane in self.lanes], default=1)
+        self._most_extra = max([lane.extra for lane in self.lanes], default=0) + 1
+        self._skipping = [lane for lane in self.lanes if lane.may_skip]
         self._moves = any(manager.moves_blocks for manager in managers)
         self._known = all(manager.is_ours for manager in managers)
 
     @property
     def is_simple(self) -> bool:
         """Whether `OneGroupSteps` will do."""
-        simple = [lane for lane in self._lanes if lane.single and not lane.may_skip and not lane.extra]
+        simple = [lane for lane in self.lanes if lane.single and not lane.may_skip and not lane.extra]
         return len(simple) == len(self._managers) == 1
 
     def forget(self, request_id: str) -> None:
@@ -122,7 +122,7 @@ class RunningSteps:
             return
         if self._moves:
             first, end = 1, self._max_model_len + 1
-            for lane in self._lanes:
+            for lane in self.lanes:
                 quiet = lane.manager.quiet_tokens(request_id, num_settled_tokens)
                 first, end = max(first, quiet.start), min(end, quiet.stop, lane.registers_at(request_id))
             self.firsts[request_id], self.horizons[request_id] = first, end - 1
@@ -130,7 +130,7 @@ class RunningSteps:
         for lane in self._skipping:
             lane.skips[request_id] = lane.manager.skips_at(num_settled_tokens)
         horizon = self._max_model_len
-        for lane in self._lanes:
+        for lane in self.lanes:
             room = (len(lane.manager.req_to_blocks[request_id]) - lane.extra) * lane.size
             horizon = min(horizon, room, lane.registers_at(request_id) - 1, lane.skips.get(request_id, maxsize))
         self.horizons[request_id] = horizon
@@ -152,7 +152,7 @@ class RunningSteps:
                     lane.manager.remove_skipped_blocks(request_id, settled)
                     lane.skips[request_id] = lane.manager.skips_at(settled)
         free = self._pool.free_block_queue.num_free_blocks
-        if free < (slots // self._least_size + self._most_extra) * len(self._lanes) and free < self._missing(
+        if free < (slots // self._least_size + self._most_extra) * len(self.lanes) and free < self._missing(
             request_id, slots
         ):
             return None
@@ -162,7 +162,7 @@ class RunningSteps:
             if cached > tokens:
                 cached = tokens
         rows, added, done, horizon = [], False, True, self._max_model_len
-        for lane in self._lanes:
+        for lane in self.lanes:
             manager, size = lane.manager, lane.size
             table = manager.req_to_blocks[request_id]
             row: list[KVCacheBlock] = []
@@ -196,7 +196,7 @@ class RunningSteps:
 
     def _missing(self, request_id: str, slots: int) -> int:
         """How many blocks all tables together lack for so many tokens."""
-        return sum(lane.missing(lane.manager.req_to_blocks[request_id], slots) for lane in self._lanes)
+        return sum(lane.missing(lane.manager.req_to_blocks[request_id], slots) for lane in self.lanes)
 
     def _rows(self, rows: list[list[KVCacheBlock]]) -> Rows:
         """With an empty one for each group whose blocks the encoder's tokens fill."""
@@ -214,7 +214,7 @@ class OneGroupSteps(RunningSteps):
 
     def advance(self, request: CacheableRequest, tokens: int, num_lookahead_tokens: int, register: bool) -> Rows | None:
         """As for every number of groups."""
-        (lane,) = self._lanes
+        (lane,) = self.lanes
         manager, size, request_id = lane.manager, lane.size, request.request_id
         table = manager.req_to_blocks[request_id]
         slots = tokens + num_lookahead_tokens

@@ -10,14 +10,11 @@ from ..hashing.block_hash import BlockHash
 from ..hashing.block_hashing import (
     BlockHashList,
     BlockHashListWithBlockSize,
-    ExternalBlockHash,
     external_hashes,
-    maybe_convert_block_hash,
 )
-from ..hashing.extra_keys import CacheableRequest, ExtraKeys, extra_keys_of_blocks, need_extra_keys
-from ..hashing.reference_keys import reference_keys_of_blocks
+from ..hashing.extra_keys import CacheableRequest
 from .block import Hit, KVCacheBlock, loose_run
-from .events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent
+from .events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent, blocks_stored
 from .free_queue import FreeKVCacheBlockQueue
 from .hash_map import BlockHashToBlockMap
 from .metrics import KVCacheMetricsCollector
@@ -59,6 +56,8 @@ class BlockPool:
         self.kv_event_queue: list[KVCacheEvent] = []
         self.stored_events: list[BlockStored] = []
         """Of these the ones that tell of registered blocks: a manager says more in them than the pool knows."""
+        self.num_own_events = 0
+        """How many of these come from here: somebody else may have put in some."""
         self.reference_keys = False
         """Set it where the block hasher has `reference_keys`: events then show the keys that it hashes."""
         self.metrics_collector = metrics_collector
@@ -272,6 +271,7 @@ class BlockPool:
             self.metrics_collector.reset()
         if self.enable_kv_cache_events:
             self.kv_event_queue.append(AllBlocksCleared())
+            self.num_own_events += 1
         return True
 
     def get_num_free_blocks(self) -> int:
@@ -287,7 +287,8 @@ class BlockPool:
         """The events since the last call; always empty with events off."""
         if not self.enable_kv_cache_events:
             return []
-        events, self.kv_event_queue, self.stored_events = self.kv_event_queue, [], []
+        events, self.kv_event_queue = self.kv_event_queue, []
+        self.stored_events, self.num_own_events = [], 0
         return events
 
     def free_ids(self) -> list[int]:
@@ -406,6 +407,7 @@ class BlockPool:
         if self.enable_kv_cache_events:
             shown = zip(external_hashes(gone), groups, strict=True)
             self.kv_event_queue += [BlockRemoved([content], MEDIUM_GPU, group) for content, group in shown]
+            self.num_own_events += len(gone)
 
     def _mask(self, chosen: Sequence[KVCacheBlock], wanted: Sequence[bool] | None) -> list[bool] | None:
         """Which of these blocks are to be registered: those that are wanted, and not null; None if it is all."""
@@ -424,25 +426,6 @@ class BlockPool:
         self, request: CacheableRequest, hashes: BlockHashList, chosen: Sequence[int], part: tuple[int, int, int, int]
     ) -> None:
         """Tell of the registered entries `chosen` of the part: its first and its end, the block size, the group."""
-        first, end, block_size, group_id = part
-        parent: ExternalBlockHash | None = maybe_convert_block_hash(hashes[first - 1]) if first else None
-        starts = [i * block_size for i in chosen]
-        keys: Iterable[ExtraKeys | None] = [None] * len(starts)
-        if need_extra_keys(request) or request.prompt_embeds is not None:
-            given = request, starts, block_size
-            keys = reference_keys_of_blocks(*given, False) if self.reference_keys else extra_keys_of_blocks(*given)
-        adapter = request.lora_request
-        self.stored_events.append(
-            BlockStored(
-                block_hashes=external_hashes([hashes[i] for i in chosen]),
-                parent_block_hash=parent,
-                token_ids=list(request.all_token_ids[first * block_size : end * block_size]),
-                block_size=block_size,
-                lora_id=adapter.adapter_id if adapter is not None else None,
-                medium=MEDIUM_GPU,
-                lora_name=adapter.name if adapter is not None else None,
-                extra_keys=list(keys) or None,
-                group_idx=group_id,
-            )
-        )
+        self.stored_events.append(blocks_stored(request, hashes, chosen, part, self.reference_keys))
         self.kv_event_queue.append(self.stored_events[-1])
+        self.num_own_events += 1
