@@ -144,6 +144,7 @@ def _removed_event_missing(expansion: Expansion) -> None:
         del pool.kv_event_queue[events:]
         return taken
 
+    without_short_steps(expansion)
     wrap(pool, "get_new_blocks", get_new_blocks)
 
 
@@ -218,7 +219,8 @@ def _one_block_too_many(expansion: Expansion) -> None:
     decide(expansion, predicted=lambda *asked: predicted(*asked) + 1)
     without_short_steps(expansion)
     coordinator = core_of(expansion).coordinator
-    wrap(coordinator, "get_num_blocks_to_allocate", lambda predict, *args, **more: predict(*args, **more) + 1)
+    for name in ("get_num_blocks_to_allocate", "most_blocks_to_allocate"):
+        wrap(coordinator, name, lambda predict, *args, **more: predict(*args, **more) + 1)
 
 
 # In the exploration itself.

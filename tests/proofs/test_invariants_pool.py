@@ -39,7 +39,6 @@ def outcome(call, *arguments):
 
 GIVEN = {
     "touch": lambda pool, ids: ([pool.blocks[i] for i in ids],),
-    "_touch_batch": lambda pool, ids: ([pool.blocks[i] for i in ids or (1,)],),
     "_give_back": lambda pool, ids: ([pool.blocks[i] for i in ids], len(ids) % 2 == 0),
     "get_new_blocks": lambda pool, ids: (len(ids),),
     "evict_blocks": lambda pool, ids: (ids,),
@@ -63,7 +62,7 @@ def test_giving_a_table_back_is_the_same_with_its_comprehensions_taken_out():
     again = without_filters(BlockPool.release)
     for state in random.Random(7).sample(list(states(3)), 60):
         for ids in random.Random(8).sample(list(batches(3, 3)), 12):
-            if len(set(ids)) < len(ids):
+            if 0 in ids or len(set(ids)) < len(ids):
                 continue
             for trusting, front in product((False, True), repeat=2):
                 pools = [real_pool(Names, state) for _ in range(2)]

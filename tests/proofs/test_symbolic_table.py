@@ -4,16 +4,16 @@ import random
 from typing import Any
 
 import pytest
+import z3
 from blockproof.proofs.quotients import Tokens, divisor, tokens
 from blockproof.proofs.solver import ProofError
-from blockproof.proofs.symbolic import Run, symbol
+from blockproof.proofs.symbolic import Run, symbol, term
 from blockproof.proofs.symbolic_builtins import symbolic_len
 from blockproof.proofs.symbolic_table import Count, SymbolicTable, count
 
 
 def values_of(number: Any, at: dict[str, int], run: Run, path: Any) -> int:
     """The value of a term where the variables have these values and the path's hypotheses hold."""
-    import z3
 
     solver = z3.Solver()
     solver.add(*path.hypotheses, *(z3.Int(name) == value for name, value in at.items()))
@@ -182,8 +182,21 @@ def test_a_divisor_gives_the_quotient_a_name(x: int, b: int) -> None:
 
 
 def test_a_divisor_that_may_be_negative_owes_a_proof_that_fails() -> None:
-    import z3
 
     path = run_once(lambda: divisor(symbol("b")))
     (owed,) = path.obligations
     assert z3.Solver().check(z3.Not(owed.claim)) == z3.sat
+
+
+@pytest.mark.parametrize("length", range(4))
+def test_a_table_read_from_its_end_is_a_list_read_from_its_end(length):
+    def read():
+        table = SymbolicTable(symbol("n"), lambda i: i + 1, lambda i: i)[::-1]
+        return [table[place] == length - place for place in range(length)]
+
+    for path in Run("from the end", [(symbol("n") == length).term]).paths(read):
+        assert path.error is None
+        for claim in path.value:
+            solver = z3.Solver()
+            solver.add(*path.hypotheses, z3.Not(term(claim)))
+            assert solver.check() == z3.unsat
