@@ -5,7 +5,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import z3
 
-from ...impl.pool.free_queue import Batch
+from ...impl.pool.block import Batch
 from ..heap import Heap, Identity
 from ..solver import ProofError
 from ..symbolic import SymbolicInt, running

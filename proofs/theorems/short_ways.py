@@ -6,7 +6,7 @@ the queue, and how many blocks have several holders.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from types import SimpleNamespace
@@ -43,35 +43,43 @@ def _shown(pool: Any) -> Any:
     return wrong, pool.ref_counts(), pool.identities(), pool.free_ids(), counted
 
 
+def _touching(ids: Sequence[int], kind: Callable[[Any], Any]) -> Pair:
+    return (
+        f"touch {list(ids)}",
+        lambda pool: pool._touch_many(kind(pool.blocks[i] for i in ids)),
+        lambda pool: pool.touch([pool.blocks[i] for i in ids]),
+    )
+
+
+def _giving_back(i: int) -> Pair:
+    return (
+        f"give back {i}",
+        lambda pool: pool.release_one(pool.blocks[i]),
+        lambda pool: pool.release([pool.blocks[i]], prepend=pool.blocks[i].content is None),
+    )
+
+
+def _registering(i: int, group: int) -> Pair:
+    """In a group in which another block may have this very content (`small_pools.key`)."""
+    request = SimpleNamespace(request_id="request", block_hashes=[bytes([1] * 32), bytes(32)])
+    return (
+        f"register {i} in group {group}",
+        lambda pool: pool.cache_full_block(request, [None, pool.blocks[i]], 1, 1, group),
+        lambda pool: pool.cache_full_blocks(request, [pool.null_block, pool.blocks[i]], 1, 2, 1, group, None),
+    )
+
+
 def _ways(state: PoolState, hit_kind: Any) -> Iterator[Pair]:
-    own = len(state.counts) - 1
-    chosen = [(ids, list) for ids in batches(own, _LONGEST) if ids]
-    chosen += [(ids, hit_kind) for size in range(1, own + 1) for ids in permutations(range(1, own + 1), size)]
-    for ids, kind in chosen:
-        yield (
-            f"touch {list(ids)}",
-            lambda pool, ids=ids, kind=kind: pool._touch_many(kind(pool.blocks[i] for i in ids)),
-            lambda pool, ids=ids: pool.touch([pool.blocks[i] for i in ids]),
-        )
+    own = range(1, len(state.counts))
+    yield from (_touching(ids, list) for ids in batches(len(own), _LONGEST) if ids)
+    yield from (_touching(ids, hit_kind) for size in own for ids in permutations(own, size))
     if 0 in state.counts[1:]:
         yield "take one", lambda pool: pool.get_new_block().block_id, lambda pool: pool.get_new_blocks(1)[0].block_id
-    for i in range(1, own + 1):
+    for i in own:
         if state.counts[i]:
-            yield (
-                f"give back {i}",
-                lambda pool, i=i: pool.release_one(pool.blocks[i]),
-                lambda pool, i=i: pool.release([pool.blocks[i]], prepend=pool.blocks[i].content is None),
-            )
+            yield _giving_back(i)
         if not state.named[i]:
-            request = SimpleNamespace(request_id="request", block_hashes=[bytes([1] * 32), bytes(32)])
-            for group in range(1, own + 1):  # under which another block may have this very content (`small_pools.key`)
-                yield (
-                    f"register {i} in group {group}",
-                    lambda pool, i=i, g=group, r=request: pool.cache_full_block(r, [None, pool.blocks[i]], 1, 1, g),
-                    lambda pool, i=i, g=group, r=request: pool.cache_full_blocks(
-                        r, [pool.null_block, pool.blocks[i]], 1, 2, 1, g, None
-                    ),
-                )
+            yield from (_registering(i, group) for group in own)
 
 
 def tried(kinds: SimpleNamespace) -> tuple[int, str]:

@@ -194,7 +194,7 @@ def test_a_table_read_from_its_end_is_a_list_read_from_its_end(length):
         table = SymbolicTable(symbol("n"), lambda i: i + 1, lambda i: i)[::-1]
         return [table[place] == length - place for place in range(length)]
 
-    for path in Run("from the end", [(symbol("n") == length).term]).paths(read):
+    for path in Run("from the end", [symbol("n") == length]).paths(read):
         assert path.error is None
         for claim in path.value:
             solver = z3.Solver()
