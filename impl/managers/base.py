@@ -234,13 +234,6 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         )
         self.num_cached_block[request.request_id] = full
 
-    def cache_next_block(self, request: CacheableRequest, i: int) -> None:
-        """Register entry `i` of a table, the next one, which hits can use."""
-        table = self.req_to_blocks[request.request_id]
-        if table[i] is not self._null_block:
-            self.block_pool.cache_full_block(request, table, i, self.block_size, self.kv_cache_group_id)
-        self.num_cached_block[request.request_id] = i + 1
-
     def free(self, request_id: str) -> None:
         """Give back all blocks of a request, the end of its table first. Nothing happens for an unknown one."""
         self.num_cached_block.pop(request_id, None)

@@ -1,5 +1,7 @@
 cimport cython
 
+from .steps cimport RunningSteps, settled_tokens, steps_behind_horizons
+
 
 cdef class KVCacheBlocks:
     cdef public object blocks
@@ -18,7 +20,7 @@ cdef class KVCacheManager:
     cdef public object block_pool
     cdef public dict _horizons
     cdef public dict _firsts
-    cdef public object _steps
+    cdef public RunningSteps _steps
     cdef public object kv_cache_config
     cdef public object kv_cache_event_metadata
     cdef public KVCacheBlocks empty_kv_cache_blocks
@@ -50,5 +52,5 @@ cdef class KVCacheManager:
         bint full_sequence_must_fit=*,
         Py_ssize_t reserved_blocks=*,
     )
-    @cython.locals(horizons=dict, beyond=Py_ssize_t, answers=list)
+    @cython.locals(horizons=dict, beyond=Py_ssize_t, asked=list, answers=list, i=Py_ssize_t)
     cpdef list allocate_slots_batch(self, requests, Py_ssize_t num_new_tokens=*, Py_ssize_t num_lookahead_tokens=*)

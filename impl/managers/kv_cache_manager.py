@@ -13,7 +13,7 @@ from ..pool.metrics import KVCacheMetricsCollector
 from ..specs.interface import KVCacheConfig, get_kv_cache_spec_kind, get_kv_cache_spec_sliding_window
 from .coordinator import get_kv_cache_coordinator
 from .stats import PrefixCacheStats
-from .steps import settled_tokens
+from .steps import settled_tokens, steps_behind_horizons
 
 logger = logging.getLogger(__name__)
 
@@ -247,15 +247,16 @@ class KVCacheManager:
         Those behind a refusal are asked for all the same. Errors as there; what was given before it stays given.
         """
         horizons = {} if self._firsts else self._horizons  # where states move, a horizon does not say all
-        nothing_new = self.empty_kv_cache_blocks
         beyond = num_new_tokens + num_lookahead_tokens if num_new_tokens > 0 <= num_lookahead_tokens else maxsize
-        answers: list[KVCacheBlocks | None] = []
-        for request in requests:
-            # As in `allocate_slots`, but for the call.
-            if beyond <= horizons.get(request.request_id, 0) - request.num_computed_tokens:
-                answers.append(nothing_new)
-            else:
-                answers.append(self.allocate_slots(request, num_new_tokens, 0, None, num_lookahead_tokens))
+        asked = list(requests)
+        answers: list[KVCacheBlocks | None] = [self.empty_kv_cache_blocks] * len(asked)
+        due: Iterable[int]
+        try:
+            due = steps_behind_horizons(asked, horizons, beyond)
+        except TypeError:  # the compiled build reads requests of its own class only; all others are asked one by one
+            due = range(len(asked))
+        for i in due:
+            answers[i] = self.allocate_slots(asked[i], num_new_tokens, 0, None, num_lookahead_tokens)
         return answers
 
     def free(self, request: CacheableRequest) -> None:

@@ -25,6 +25,10 @@ class Lane:
     def __init__(self, manager: SingleTypeKVCacheManager, step: int, every_block: bool) -> None:
         """Blocks are registered at multiples of `step` tokens; `every_block` says that no policy leaves any out."""
         self.manager = manager
+        self.pool = manager.block_pool
+        self.tables = manager.req_to_blocks
+        self.registered = manager.num_cached_block
+        self.group = manager.kv_cache_group_id
         self.size = manager.block_size
         self.step = step
         self.extra = manager.extra_blocks
@@ -44,21 +48,27 @@ class Lane:
         manager, missing = self.manager, -(-slots // self.size) + self.extra - len(table)
         if missing > 1:
             return manager.grow(table, missing)
-        block = manager.block_pool.get_new_block()
+        block = self.pool.get_new_block()
         table.append(block)
         if manager.collects_new_block_ids:
             manager.new_block_ids.append(block.block_id)
         return [block]
 
+    def register(self, request: CacheableRequest, table: list[KVCacheBlock], i: int) -> None:
+        """Register entry `i` of a table, the next one, which hits can use."""
+        if table[i] is not self.pool.null_block:
+            self.pool.cache_full_block(request, table, i, self.size, self.group)
+        self.registered[request.request_id] = i + 1
+
     def registers_at(self, request_id: str) -> int:
         """The fewest tokens with which there is a block to register that is not registered yet."""
         if not self.caching:
             return maxsize
-        manager, size, step = self.manager, self.size, self.step
-        known = manager.num_cached_block.get(request_id, 0)
+        size, step = self.size, self.step
+        known = self.registered.get(request_id, 0)
         if step == size:
             return (known + 1) * size
-        if manager.use_eagle:
+        if self.manager.use_eagle:
             return max((known + 1) * size, max(cdiv(known * size, step), 1) * step)
         return cdiv((known + 1) * size, step) * step
 
@@ -131,7 +141,7 @@ class RunningSteps:
             lane.skips[request_id] = lane.manager.skips_at(num_settled_tokens)
         horizon = self._max_model_len
         for lane in self.lanes:
-            room = (len(lane.manager.req_to_blocks[request_id]) - lane.extra) * lane.size
+            room = (len(lane.tables[request_id]) - lane.extra) * lane.size
             horizon = min(horizon, room, lane.registers_at(request_id) - 1, lane.skips.get(request_id, maxsize))
         self.horizons[request_id] = horizon
 
@@ -163,8 +173,7 @@ class RunningSteps:
                 cached = tokens
         rows, added, done, horizon = [], False, True, self._max_model_len
         for lane in self.lanes:
-            manager, size = lane.manager, lane.size
-            table = manager.req_to_blocks[request_id]
+            size, table = lane.size, lane.tables[request_id]
             row: list[KVCacheBlock] = []
             if slots > (len(table) - lane.extra) * size:
                 row = lane.grow(table, slots)
@@ -174,10 +183,10 @@ class RunningSteps:
             if room < horizon:
                 horizon = room
             if lane.single:
-                known = manager.num_cached_block.get(request_id, 0)
+                known = lane.registered.get(request_id, 0)
                 at = (known + 1) * size
                 if at <= cached < at + size:
-                    manager.cache_next_block(request, known)
+                    lane.register(request, table, known)
                     at += size
             else:
                 at = lane.registers_at(request_id)
@@ -196,7 +205,7 @@ class RunningSteps:
 
     def _missing(self, request_id: str, slots: int) -> int:
         """How many blocks all tables together lack for so many tokens."""
-        return sum(lane.missing(lane.manager.req_to_blocks[request_id], slots) for lane in self.lanes)
+        return sum(lane.missing(lane.tables[request_id], slots) for lane in self.lanes)
 
     def _rows(self, rows: list[list[KVCacheBlock]]) -> Rows:
         """With an empty one for each group whose blocks the encoder's tokens fill."""
@@ -215,8 +224,8 @@ class OneGroupSteps(RunningSteps):
     def advance(self, request: CacheableRequest, tokens: int, num_lookahead_tokens: int, register: bool) -> Rows | None:
         """As for every number of groups."""
         (lane,) = self.lanes
-        manager, size, request_id = lane.manager, lane.size, request.request_id
-        table = manager.req_to_blocks[request_id]
+        size, request_id = lane.size, request.request_id
+        table = lane.tables[request_id]
         slots = tokens + num_lookahead_tokens
         if slots > self._max_model_len:
             slots = self._max_model_len
@@ -227,14 +236,14 @@ class OneGroupSteps(RunningSteps):
                 return None
             rows = (lane.grow(table, slots),)
             room = len(table) * size
-        at = (manager.num_cached_block.get(request_id, 0) + 1) * size
+        at = (lane.registered.get(request_id, 0) + 1) * size
         if register and at <= tokens and at <= request.num_tokens:
             cached = min(tokens, request.num_tokens)
             if cached < at + size:
-                manager.cache_next_block(request, at // size - 1)
+                lane.register(request, table, at // size - 1)
             else:
                 self._cache_blocks(request, cached)
-            at = (manager.num_cached_block[request_id] + 1) * size
+            at = (lane.registered[request_id] + 1) * size
         if at <= room:
             room = at - 1
         self.horizons[request_id] = room if room < self._max_model_len else self._max_model_len
@@ -248,3 +257,15 @@ def settled_tokens(request: CacheableRequest, num_computed_tokens: int) -> int:
     """
     settled = num_computed_tokens - getattr(request, "num_in_flight_tokens", 0)
     return min(settled, request.num_tokens - 1)
+
+
+def steps_behind_horizons(requests: list[CacheableRequest], horizons: dict[str, int], tokens: int) -> list[int]:
+    """Which of these requests, by index, take a step of so many tokens that ends behind their horizon, if they have one.
+
+    A step of one of them moves no horizon of another, so that all can be looked at before any is taken.
+    """
+    behind: list[int] = []
+    for i, request in enumerate(requests):
+        if tokens > horizons.get(request.request_id, 0) - request.num_computed_tokens:
+            behind.append(i)
+    return behind

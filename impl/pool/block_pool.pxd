@@ -16,6 +16,7 @@ cdef class BlockPool:
     cdef public BlockHashToBlockMap cached_block_hash_to_block
     cdef public bint enable_kv_cache_events
     cdef public list kv_event_queue
+    cdef public list stored_events
     cdef public bint reference_keys
     cdef public object metrics_collector
     cdef public Py_ssize_t _num_shared
@@ -46,5 +47,8 @@ cdef class BlockPool:
     cpdef release_one(self, KVCacheBlock block)
     @cython.locals(freed=list, own=list, null=KVCacheBlock, unshared=Py_ssize_t, i=Py_ssize_t, block=KVCacheBlock, earlier=KVCacheBlock)
     cpdef _give_back(self, list blocks, bint prepend)
-    @cython.locals(run=Run)
     cpdef _forget_identity(self, KVCacheBlock block)
+    @cython.locals(block=KVCacheBlock, run=Run, gone=list, groups=list)
+    cpdef _forget_loudly(self, blocks)
+    @cython.locals(block=KVCacheBlock, null=KVCacheBlock)
+    cpdef list _mask(self, list chosen, wanted)

@@ -1,6 +1,5 @@
 """Our core as one side of the pair: built from a shape, put into a state, moved by the operations of the model."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any
@@ -202,13 +201,17 @@ class CoreSide:
         """The tables of a group."""
         own = self.pool.blocks
         rows = {name: [own[block] for block in table] for name, table in tables.items()}
-        self.managers[group].req_to_blocks = defaultdict(list, rows)
+        held = self.managers[group].req_to_blocks
+        held.clear()
+        held.update(rows)
         if group in self.mamba:
             self.managers[group].num_leading_nulls = {}  # what is known of other tables
 
     def set_registered(self, group: int, registered: Mapping[str, int]) -> None:
         """How many leading entries of each table of a group count as registered."""
-        self.managers[group].num_cached_block = dict(registered)
+        counts = self.managers[group].num_cached_block
+        counts.clear()
+        counts.update(registered)
 
     def set_blocks(self, look: Look) -> None:
         """References, and the free queue: in batches of one to three blocks, of which the last one has lost some."""

@@ -1,0 +1,81 @@
+cimport cython
+
+from ..pool.block cimport KVCacheBlock
+from ..pool.block_pool cimport BlockPool
+from ..request cimport Request
+
+
+cdef class Lane:
+    cdef public object manager
+    cdef public BlockPool pool
+    cdef public object tables
+    cdef public dict registered
+    cdef public Py_ssize_t group
+    cdef public Py_ssize_t size
+    cdef public Py_ssize_t step
+    cdef public Py_ssize_t extra
+    cdef public bint may_skip
+    cdef public bint caching
+    cdef public bint single
+    cdef public dict skips
+
+    cpdef Py_ssize_t missing(self, list table, Py_ssize_t slots)
+    @cython.locals(missing=Py_ssize_t, block=KVCacheBlock)
+    cpdef list grow(self, list table, Py_ssize_t slots)
+    cpdef register(self, request, list table, Py_ssize_t i)
+    @cython.locals(size=Py_ssize_t, step=Py_ssize_t, known=Py_ssize_t)
+    cpdef Py_ssize_t registers_at(self, request_id)
+
+
+cdef class RunningSteps:
+    cdef public dict horizons
+    cdef public dict firsts
+    cdef public object _managers
+    cdef public BlockPool _pool
+    cdef public Py_ssize_t _max_model_len
+    cdef public object _cache_blocks
+    cdef public list lanes
+    cdef public Py_ssize_t _least_size
+    cdef public Py_ssize_t _most_extra
+    cdef public list _skipping
+    cdef public bint _moves
+    cdef public bint _known
+
+    @cython.locals(lane=Lane)
+    cpdef forget(self, request_id)
+    @cython.locals(lane=Lane, first=Py_ssize_t, end=Py_ssize_t, horizon=Py_ssize_t, room=Py_ssize_t)
+    cpdef note(self, request_id, Py_ssize_t num_settled_tokens)
+    @cython.locals(
+        lane=Lane,
+        settled=Py_ssize_t,
+        slots=Py_ssize_t,
+        free=Py_ssize_t,
+        cached=Py_ssize_t,
+        added=bint,
+        done=bint,
+        horizon=Py_ssize_t,
+        size=Py_ssize_t,
+        table=list,
+        room=Py_ssize_t,
+        known=Py_ssize_t,
+        at=Py_ssize_t,
+    )
+    cpdef advance(self, request, Py_ssize_t tokens, Py_ssize_t num_lookahead_tokens, bint register)
+
+
+cdef class OneGroupSteps(RunningSteps):
+    @cython.locals(
+        lane=Lane,
+        size=Py_ssize_t,
+        table=list,
+        slots=Py_ssize_t,
+        room=Py_ssize_t,
+        at=Py_ssize_t,
+        cached=Py_ssize_t,
+    )
+    cpdef advance(self, request, Py_ssize_t tokens, Py_ssize_t num_lookahead_tokens, bint register)
+
+
+cpdef Py_ssize_t settled_tokens(request, Py_ssize_t num_computed_tokens)
+@cython.locals(request=Request, i=Py_ssize_t, behind=list)
+cpdef list steps_behind_horizons(list requests, dict horizons, Py_ssize_t tokens)
