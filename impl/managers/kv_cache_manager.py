@@ -204,18 +204,8 @@ class KVCacheManager:
         num_tokens = request.num_tokens
         settled = settled_tokens(request, total_computed)
         if full_sequence_must_fit:
-            needed = coordinator.get_num_blocks_to_allocate(
-                request_id,
-                min(num_tokens + num_lookahead_tokens, max_model_len),
-                hit,
-                num_encoder_tokens,
-                total_computed,
-                min(num_tokens, max_model_len),
-                apply_admission_cap=True,
-                num_settled_tokens=settled,
-                num_lookahead_tokens=num_lookahead_tokens,
-            )
-            if needed > pool.get_num_free_blocks() - reserved_blocks:
+            lengths = num_lookahead_tokens, num_encoder_tokens, total_computed, settled
+            if self._needs(request, hit, lengths) > pool.get_num_free_blocks() - reserved_blocks:
                 return None
         main_tokens = total_computed + num_new_tokens
         slots = min(main_tokens + num_lookahead_tokens, max_model_len)
@@ -238,6 +228,30 @@ class KVCacheManager:
             coordinator.cache_blocks(request, min(main_tokens, num_tokens))
         coordinator.steps.note(request_id, settled)
         return self.create_kv_cache_blocks(new_blocks)
+
+    def _needs(
+        self,
+        request: CacheableRequest,
+        hit: tuple[Sequence[KVCacheBlock], ...],
+        lengths: tuple[int, int, int, int],
+    ) -> int:
+        """How many blocks the whole sequence takes, of which it may not hold all at once.
+
+        `lengths` are the lookahead, the encoder's tokens, the computed tokens, and those of them that are settled.
+        """
+        num_lookahead_tokens, num_encoder_tokens, total_computed, settled = lengths
+        num_tokens, most = request.num_tokens, self.max_model_len
+        return self.coordinator.get_num_blocks_to_allocate(
+            request.request_id,
+            min(num_tokens + num_lookahead_tokens, most),
+            hit,
+            num_encoder_tokens,
+            total_computed,
+            min(num_tokens, most),
+            apply_admission_cap=True,
+            num_settled_tokens=settled,
+            num_lookahead_tokens=num_lookahead_tokens,
+        )
 
     def allocate_slots_batch(
         self, requests: Iterable[CacheableRequest], num_new_tokens: int = 1, num_lookahead_tokens: int = 0

@@ -2,16 +2,24 @@
 
 import random
 from itertools import permutations, product
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import z3
 from blockproof.impl import BlockPool, FreeKVCacheBlockQueue, KVCacheBlock
 from blockproof.impl.hashing.block_hash import BlockHash, BlockHashWithGroupId
 from blockproof.impl.pool.hash_map import BlockHashToBlockMap
+from blockproof.proofs import roles
+from blockproof.proofs.heap_theorem import HeapRun
+from blockproof.proofs.invariants.induction import Different, States
 from blockproof.proofs.invariants.rounds import parts, without_filters
 from blockproof.proofs.invariants.small_pools import PoolState, batches, key, real_pool, require, states
+from blockproof.proofs.invariants.start import Start
 from blockproof.proofs.loops import ReturnedError
 from blockproof.proofs.solver import ProofError
+from blockproof.proofs.symbolic import running, symbol
+from blockproof.proofs.theorem import Functions
 from blockproof.proofs.theorems import invariants_names
 
 
@@ -236,3 +244,41 @@ def test_a_small_pool_that_is_not_as_it_should_be_is_noticed(break_it):
     break_it(pool)
     with pytest.raises(AssertionError, match="not as it should be"):
         require(pool, state.counts, state.named, "something")
+
+
+def test_what_is_assumed_of_all_states_together_holds_of_every_small_batch():
+    """No batch of real blocks is left out by it: one state, if there is one, is that of each."""
+    functions = Functions(roles.impl().find, {})
+    seen = []
+
+    def ask():
+        start = Start(functions, SimpleNamespace(size=symbol("size")))
+        batch = start.batch(symbol("m"))
+        states_of, different = States(batch, lambda block: block).any_set(), Different(batch)
+        length, number = different.symbolic_len(), states_of.symbolic_len()
+        for place in range(3):
+            x = batch.at(z3.IntVal(place))
+            batch.place(x)
+            running().assume(Different.once(batch, x))
+        seen.append((start, batch, length.term, number.term))
+        return True
+
+    (path,) = list(HeapRun("states", [symbol("size") == 3, symbol("m") >= 0], 0, 5.0).paths(ask))
+    assert path.error is None
+    start, batch, length, number = seen[0]
+    moment, count = start.moment, start.fields.count
+    for ids in (ids for most in range(4) for ids in product(range(3), repeat=most)):
+        for counts in product(range(3), repeat=2):
+            for waits in product(range(2), repeat=2):
+                state = {
+                    0: "null",
+                    **{x: ("free", waits[x - 1]) if not counts[x - 1] else counts[x - 1] for x in (1, 2)},
+                }
+                facts = [start.made == 3, z3.Int("m") == len(ids), z3.Int("shared") == counts.count(2)]
+                facts += [count(z3.IntVal(x)) == counts[x - 1] for x in (1, 2)]
+                facts += [moment.batch_of(z3.IntVal(x)) == waits[x - 1] for x in (1, 2)]
+                facts += [batch._at(z3.IntVal(place)) == x for place, x in enumerate(ids)]
+                facts += [length == len(set(ids)), number == len({state[x] for x in ids})]
+                solver = z3.Solver()
+                solver.add(*path.hypotheses, *facts)
+                assert solver.check() == z3.sat, (ids, state)
