@@ -70,6 +70,9 @@ def _decodes() -> Iterable[Entry]:
             params = {**sizes, "periods": periods, "groups": groups}
             title, rounds = f"decode step, {running:,} requests{words}", 0.5 if running > 1000 else 1.0
             yield Entry(f"decode{suffix}-{running}", title, "decode", params, rounds=rounds)
+            if groups is FULL:
+                batch = f"{title}, in one call where the core has one"
+                yield Entry(f"decode-batch-{running}", batch, "decode", {**params, "batch": True}, rounds=rounds)
 
 
 def _prompts(

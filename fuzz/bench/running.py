@@ -12,7 +12,8 @@ class Decode(Workload):
     """Decode steps of all running requests, in whole periods of a block's tokens. One operation is one request's step.
 
     Parameters: `running` requests, of `shortest` to `longest` tokens at first, in steps of one token each; they start
-    again, beside the clock, when they have `grown` tokens more. `periods` of a piece (1), least `pool` in blocks.
+    again, beside the clock, when they have `grown` tokens more. `periods` of a piece (1), least `pool` in blocks; with
+    `batch` in one call for all requests, where the core has one.
     """
 
     def prepare(self) -> None:
@@ -48,11 +49,12 @@ class Decode(Workload):
         if self._steps + steps > self._grown:
             self._restart()
         driver, requests, clock = self.driver, self._requests, self.driver.clock
+        decode = driver.decode_batch if self.params.get("batch") else driver.decode
         ns = 0
         for _ in range(steps):
             driver.append(requests, TOKEN)
             begin = clock()
-            refused = driver.decode(requests)
+            refused = decode(requests)
             ns += clock() - begin
             require(refused is None, "a decode step was refused")
             driver.ran(requests, 1)

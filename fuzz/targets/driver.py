@@ -42,6 +42,10 @@ class Driver(Protocol):
         """Room for one more token of each request, in order. The first request that is refused; None if none is."""
         ...
 
+    def decode_batch(self, requests: Sequence[Any]) -> Any:
+        """The same in one call for all of them, where the core has such a call; else as `decode`."""
+        ...
+
     def free(self, requests: Sequence[Any]) -> None:
         """These requests have ended."""
         ...

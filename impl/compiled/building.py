@@ -18,9 +18,9 @@ from .place import MANIFEST, PACKAGE, SOURCES, builds, built, digest, digest_of_
 
 HOT = ("pool", "managers", "hashing", "request.py")
 """What is compiled: folders and modules of the core."""
-DIRECTIVES = {"language_level": "3", "annotation_typing": "False", "binding": "True"}
+DIRECTIVES = {"language_level": "3", "annotation_typing": "False", "binding": "True", "nonecheck": "True"}
 """Annotations are not taken for C types, since a subclass of what they name has to do as well; the .pxd files say which
-are."""
+are. None where one of these is expected is an AttributeError, as in Python."""
 FLAGS = ("-O2", "-g0", "-w", "-fPIC", "-shared", "-fwrapv", "-fno-strict-aliasing")
 UNFINISHED = "unfinished-"
 KEPT = 4

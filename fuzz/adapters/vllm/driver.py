@@ -57,6 +57,14 @@ class VllmStyleDriver:
                 return request
         return None
 
+    def decode_batch(self, requests: Sequence[Any]) -> Any:
+        """See `Driver.decode_batch`."""
+        allocate = getattr(self._manager, "allocate_slots_batch", None)
+        if allocate is None:
+            return self.decode(requests)
+        answers = allocate(requests, 1)
+        return None if all(answers) else requests[answers.index(None)]
+
     def free(self, requests: Sequence[Any]) -> None:
         """See `Driver.free`."""
         free = self._manager.free
