@@ -175,7 +175,7 @@ class PlainPool(PlainQueue):
 
 def pool_scene(f: Any, n: Any, caching: Any = False) -> Any:
     """A pool of the core whose roles these are, with `n` blocks in its queue; symbolic if `n` is."""
-    if hasattr(f.queue_kind, "lose"):  # a row of batches
+    if f.block_kind and hasattr(f.queue_kind, "lose"):  # a row of batches
         from .batch_pool import PlainBatchPool, SymbolicBatchPool
 
         return SymbolicBatchPool(f, n, caching) if isinstance(n, SymbolicInt) else PlainBatchPool(f, n, caching)

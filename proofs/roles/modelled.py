@@ -42,7 +42,7 @@ class _Counting(State):
 
     def references(self) -> Any:
         """One each: that of the table. Hits are counted by their tables."""
-        return _Once()
+        return _Once(self)
 
     def take(self, count: Any) -> Any:
         """So many blocks; ValueError for a negative number."""
@@ -75,10 +75,18 @@ class _Identities:
 
 
 class _Once(list[int]):
-    """Reference counts: 1 for each block."""
+    """Reference counts: 1 for each block that is asked for; of the others, as many are free as the state says."""
+
+    def __init__(self, state: _Counting) -> None:
+        super().__init__()
+        self._state = state
 
     def __getitem__(self, block: Any) -> Any:
         return 1
+
+    def count(self, value: Any) -> Any:
+        """How many have none: those in the queue, and the null block."""
+        return self._state.num_free() + 1 if value == 0 and self._state.free is not None else super().count(value)
 
 
 def seen(**replaced: Any) -> AbstractContextManager[None]:
