@@ -9,7 +9,7 @@ cdef class KVCacheBlocks:
 
 cdef class KVCacheManager:
     cdef dict __dict__
-    cdef public object max_model_len
+    cdef public Py_ssize_t max_model_len
     cdef public bint enable_caching
     cdef public object use_eagle
     cdef public object log_stats

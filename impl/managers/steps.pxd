@@ -10,7 +10,7 @@ cdef class Lane:
     cdef public BlockPool pool
     cdef public object tables
     cdef public dict registered
-    cdef public Py_ssize_t group
+    cdef public object group
     cdef public Py_ssize_t size
     cdef public Py_ssize_t step
     cdef public Py_ssize_t extra

@@ -237,8 +237,8 @@ class OneGroupSteps(RunningSteps):
             rows = (lane.grow(table, slots),)
             room = len(table) * size
         at = (lane.registered.get(request_id, 0) + 1) * size
-        if register and at <= tokens and at <= request.num_tokens:
-            cached = min(tokens, request.num_tokens)
+        cached = min(tokens, request.num_tokens) if register and at <= tokens else 0
+        if at <= cached:
             if cached < at + size:
                 lane.register(request, table, at // size - 1)
             else:
@@ -260,7 +260,7 @@ def settled_tokens(request: CacheableRequest, num_computed_tokens: int) -> int:
 
 
 def steps_behind_horizons(requests: list[CacheableRequest], horizons: dict[str, int], tokens: int) -> list[int]:
-    """Which of these requests, by index, take a step of so many tokens that ends behind their horizon, if they have one.
+    """The places of those requests whose step of so many tokens ends behind their horizon, or that have none.
 
     A step of one of them moves no horizon of another, so that all can be looked at before any is taken.
     """

@@ -1,6 +1,6 @@
 cimport cython
 
-from .block cimport Batch, KVCacheBlock, Run
+from .block cimport Batch, KVCacheBlock, Run, loose_run
 from .free_queue cimport FreeKVCacheBlockQueue
 from .hash_map cimport BlockHashToBlockMap
 
@@ -41,10 +41,12 @@ cdef class BlockPool:
     cpdef free_blocks(self, ordered_blocks, bint prepend=*)
     @cython.locals(first=Py_ssize_t)
     cpdef list _make(self, Py_ssize_t count)
-    @cython.locals(block=KVCacheBlock)
-    cpdef cache_full_block(self, request, table, Py_ssize_t i, block_size, group_id)
+    @cython.locals(block=KVCacheBlock, registered=dict)
+    cpdef cache_full_block(self, request, list table, Py_ssize_t i, Py_ssize_t block_size, group_id)
     @cython.locals(queue=FreeKVCacheBlockQueue, batch=Batch, at=Py_ssize_t, block=KVCacheBlock)
     cpdef KVCacheBlock get_new_block(self)
+    @cython.locals(block=KVCacheBlock)
+    cpdef release(self, list blocks, bint prepend=*)
     cpdef release_one(self, KVCacheBlock block)
     @cython.locals(freed=list, own=list, null=KVCacheBlock, unshared=Py_ssize_t, i=Py_ssize_t, block=KVCacheBlock, earlier=KVCacheBlock)
     cpdef _give_back(self, list blocks, bint prepend)
@@ -53,3 +55,5 @@ cdef class BlockPool:
     cpdef _forget_loudly(self, blocks)
     @cython.locals(block=KVCacheBlock, null=KVCacheBlock)
     cpdef list _mask(self, list chosen, wanted)
+    @cython.locals(block=KVCacheBlock, states=list, own=list, queue=FreeKVCacheBlockQueue, held=bint)
+    cpdef bint _touch_many(self, blocks)

@@ -137,9 +137,9 @@ class BlockPool:
         content = hashes[i]
         block.content = content
         block.run = loose_run(group_id)  # a lookup that finds several of these makes a run of them
-        known = self.cached_block_hash_to_block
-        if known.groups[group_id].setdefault(content, block) is not block:
-            known.add(group_id, content, block)
+        registered = self.cached_block_hash_to_block.groups[group_id]
+        if registered.setdefault(content, block) is not block:
+            self.cached_block_hash_to_block.add(group_id, content, block)
 
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
         """Take blocks from the front of the free queue; they lose their identity and have one reference each.
@@ -225,7 +225,8 @@ class BlockPool:
         Such blocks are held, so that nothing needs to be asked of each, unless somebody else has given back blocks, who
         may have given back one of these.
         """
-        if (self._num_shared or not self._trusting) and any(state != 1 for state in set(map(_STATE, blocks))):
+        asked = self._num_shared or not self._trusting
+        if asked and [state for state in {block.state for block in blocks} if state != 1]:
             self._give_back(blocks, prepend)
         elif prepend:
             self.free_block_queue.prepend_n(blocks)
@@ -330,7 +331,7 @@ class BlockPool:
 
     def _touch_many(self, blocks: Sequence[KVCacheBlock]) -> bool:
         """`touch`, looking at all blocks together. False, with nothing changed, where each is to be looked at."""
-        states = list(map(_STATE, blocks))
+        states = [block.state for block in blocks]
         kinds, queue, own = set(states), self.free_block_queue, self._made
         if len(kinds) > _BULK or (not isinstance(blocks, Hit) and len(set(blocks)) < len(blocks)):
             return False
@@ -413,7 +414,10 @@ class BlockPool:
         """Which of these blocks are to be registered: those that are wanted, and not null; None if it is all."""
         null = self.null_block
         if wanted is None:
-            return [block is not null for block in chosen] if null in set(chosen) else None
+            for block in chosen:
+                if block is null:
+                    return [block is not null for block in chosen]
+            return None
         return [block is not null and want for block, want in zip(chosen, wanted, strict=True)]
 
     def _hashes_at(self, request: CacheableRequest, block_size: int) -> BlockHashList:

@@ -23,3 +23,15 @@ cdef class BlockHashToBlockMap:
     cpdef remove(self, group, content, block_id)
     @cython.locals(run=Run, registered=dict)
     cpdef bint forget(self, KVCacheBlock block)
+    @cython.locals(block=KVCacheBlock, run=Run, i=Py_ssize_t, size=Py_ssize_t, n=Py_ssize_t)
+    cpdef forget_all(self, list blocks)
+    @cython.locals(block=KVCacheBlock, registered=dict, contents=list, blocks=list, found=list)
+    cpdef bint _forget_end(self, Run run, Py_ssize_t n)
+
+
+@cython.locals(run=Run, at=Py_ssize_t)
+cpdef Py_ssize_t _place_in_run(KVCacheBlock block, Py_ssize_t i)
+@cython.locals(low=Py_ssize_t, high=Py_ssize_t, last=Py_ssize_t)
+cpdef Py_ssize_t _agreement(list contents, Py_ssize_t at, hashes, Py_ssize_t i, Py_ssize_t n)
+@cython.locals(run=Run)
+cpdef Run _run_behind(Py_ssize_t first, KVCacheBlock before, group)
