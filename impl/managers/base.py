@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from ..hashing.block_hashing import BlockHashList
 from ..hashing.extra_keys import CacheableRequest
-from ..pool.block import KVCacheBlock, ids_of
+from ..pool.block import KVCacheBlock, ids_of, with_and_without_identity
 from ..pool.block_pool import BlockPool
 from ..specs.base import cdiv
 from ..specs.interface import (
@@ -397,13 +397,13 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         inside = len(table) - table.count(self._null_block) + len(kept)
         return min(new, max(cap + cdiv(num_lookahead_tokens, self.block_size) - inside, 0))
 
-    def _give_back(self, blocks: Sequence[KVCacheBlock]) -> None:
+    def _give_back(self, blocks: list[KVCacheBlock]) -> None:
         """Free blocks in this order: those without identity go to the front, since no lookup can find their content."""
-        registered = [block for block in blocks if block.content is not None]
+        registered, others = with_and_without_identity(blocks)
         if registered:
             self.block_pool.release(registered)
-        if len(registered) < len(blocks):
-            self.block_pool.release([block for block in blocks if block.content is None], prepend=True)
+        if others:
+            self.block_pool.release(others, prepend=True)
 
     def grow(self, table: list[KVCacheBlock], count: int) -> list[KVCacheBlock]:
         """Add so many new blocks to a table, and return them."""

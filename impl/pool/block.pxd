@@ -36,3 +36,5 @@ cdef class KVCacheBlock:
 cpdef Run loose_run(object group)
 @cython.locals(block=KVCacheBlock)
 cpdef list ids_of(blocks)
+@cython.locals(block=KVCacheBlock, registered=list)
+cpdef tuple with_and_without_identity(list blocks)

@@ -103,6 +103,14 @@ def ids_of(blocks: Iterable["KVCacheBlock"]) -> list[int]:
     return [block.block_id for block in blocks]
 
 
+def with_and_without_identity(blocks: list["KVCacheBlock"]) -> tuple[list["KVCacheBlock"], list["KVCacheBlock"]]:
+    """These blocks in their order, in two lists."""
+    registered = [block for block in blocks if block.content is not None]
+    if len(registered) == len(blocks):
+        return registered, []
+    return registered, [block for block in blocks if block.content is None]
+
+
 class KVCacheBlock:
     """A block: its id, who holds it, and what it contains.
 
