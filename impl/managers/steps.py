@@ -261,7 +261,7 @@ def settled_tokens(request: CacheableRequest, num_computed_tokens: int) -> int:
 
 
 def steps_behind_horizons(requests: list[CacheableRequest], horizons: dict[str, int], tokens: int) -> list[int]:
-    """Which of these requests, by index, take a step of so many tokens that ends behind their horizon, or have none.
+    """Which of these requests, by index, end a step of so many tokens behind their horizon, where they have one.
 
     A step of one of them moves no horizon of another, so that all can be looked at before any is taken.
     """
