@@ -6,6 +6,7 @@ of all as the one that stands in front: there is a script for which it is the on
 
 from collections.abc import Callable
 from functools import partial
+from sys import maxsize
 from typing import Any
 
 from ..findings.oracle_names import LIVENESS
@@ -17,7 +18,9 @@ _starving = partial(fault, oracles=(LIVENESS,))
 
 def _predicting(manager: Any, change: Callable[[int, bool, str], int]) -> None:
     """Change what is predicted to leave the free queue: `change` gets the number, whether the admission gate asks, and
-    the request."""
+    the request. Steps go the long way then, on which it is asked."""
+    manager.coordinator.steps.known = False
+    manager.coordinator.most_blocks_to_allocate = lambda tokens, hit: maxsize
 
     def predict(original: Callable[..., int], request: str, *args: Any, **more: Any) -> int:
         return change(original(request, *args, **more), more.get("apply_admission_cap", False), request)

@@ -85,11 +85,15 @@ def _latest_instead_of_earliest(manager: Any) -> None:
         found = original(group, content)
         return found and index.blocks_of(found.block_hash)[-1]
 
-    def prefix(original: Callable[..., Any], group: int, hashes: Any, most: int) -> Any:
-        return [index.find(group, hashes[i]) for i in range(len(original(group, hashes, most)))]
+    def prefix(original: Callable[..., Any], group: int, hashes: Any, end: int, first: int = 0) -> Any:
+        return [index.find(group, hashes[first + i]) for i in range(len(original(group, hashes, end, first)))]
+
+    def suffix(original: Callable[..., Any], group: int, hashes: Any, first: int, end: int) -> Any:
+        return [index.find(group, hashes[i]) for i in range(end - len(original(group, hashes, first, end)), end)]
 
     wrap(index, "find", find)
     wrap(index, "prefix", prefix)
+    wrap(index, "suffix", suffix)
 
 
 @fault("an evicted identity leaves an entry behind", "num_identities")

@@ -10,12 +10,12 @@ from .registry import fault, wrap, wrap_each
 def _removed_event_missing(manager: Any) -> None:
     pool = manager.block_pool
 
-    def forget(original: Callable[..., Any], block: Any) -> None:
+    def forget(original: Callable[..., Any], blocks: Any) -> None:
         events = len(pool.kv_event_queue)
-        original(block)
+        original(blocks)
         del pool.kv_event_queue[events:]
 
-    wrap(pool, "_forget_identity", forget)
+    wrap(pool, "_forget_loudly", forget)
 
 
 @fault("a stored event names no parent", "events")

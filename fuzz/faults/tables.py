@@ -64,15 +64,17 @@ def _states_leak(manager: Any) -> None:
 
 @fault("the first two entries of a table change places when it grows", "S5", oracles=(CONTRACT,))
 def _old_entries_swapped(manager: Any) -> None:
-    single = manager.coordinator.single_type_managers[0]
+    tables = manager.coordinator.single_type_managers[0].req_to_blocks
 
-    def allocate(original: Callable[..., Any], request: str, *rest: Any) -> Any:
-        table = single.req_to_blocks[request]
-        if len(table) > 1:
+    def allocate(original: Callable[..., Any], request: Any, *args: Any, **more: Any) -> Any:
+        before = len(tables.get(request.request_id, ()))
+        new = original(request, *args, **more)
+        table = tables.get(request.request_id, [])
+        if len(table) > before > 1:
             table[0], table[1] = table[1], table[0]
-        return original(request, *rest)
+        return new
 
-    wrap(single, "allocate_new_blocks", allocate)
+    wrap(manager, "allocate_slots", allocate)
 
 
 @fault("a request that ends keeps its table in the last group", "S12", oracles=(CONTRACT,))

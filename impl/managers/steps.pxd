@@ -39,7 +39,7 @@ cdef class RunningSteps:
     cdef public Py_ssize_t _most_extra
     cdef public list _skipping
     cdef public bint _moves
-    cdef public bint _known
+    cdef public bint known
 
     @cython.locals(lane=Lane)
     cpdef forget(self, request_id)

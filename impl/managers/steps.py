@@ -111,7 +111,8 @@ class RunningSteps:
         self._most_extra = max([lane.extra for lane in self.lanes], default=0) + 1
         self._skipping = [lane for lane in self.lanes if lane.may_skip]
         self._moves = any(manager.moves_blocks for manager in managers)
-        self._known = all(manager.is_ours for manager in managers)
+        self.known = all(manager.is_ours for manager in managers)
+        """Whether horizons are looked for at all: without them every step goes the long way."""
 
     @property
     def is_simple(self) -> bool:
@@ -128,7 +129,7 @@ class RunningSteps:
 
     def note(self, request_id: str, num_settled_tokens: int) -> None:
         """Find the horizon of a request that has just been given what it needs up to there."""
-        if not self._known:
+        if not self.known:
             return
         if self._moves:
             first, end = 1, self._max_model_len + 1
@@ -260,7 +261,7 @@ def settled_tokens(request: CacheableRequest, num_computed_tokens: int) -> int:
 
 
 def steps_behind_horizons(requests: list[CacheableRequest], horizons: dict[str, int], tokens: int) -> list[int]:
-    """The places of those requests whose step of so many tokens ends behind their horizon, or that have none.
+    """Which of these requests, by index, end a step of so many tokens behind their horizon, where they have one.
 
     A step of one of them moves no horizon of another, so that all can be looked at before any is taken.
     """
