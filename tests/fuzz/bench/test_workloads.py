@@ -10,7 +10,7 @@ from blockproof.fuzz.bench.entries import ROWS, traffic_entries
 from blockproof.fuzz.bench.kinds import KINDS, workload
 from blockproof.fuzz.bench.memory import memory_of
 from blockproof.fuzz.bench.traffic import Row, ideal_hits, read_trace
-from blockproof.fuzz.bench.workload import WrongWorkError
+from blockproof.fuzz.bench.workload import WrongWorkError, fill, shape_of
 from blockproof.fuzz.opening.targets import open_here
 from blockproof.fuzz.targets.driver import driver_of
 
@@ -24,6 +24,23 @@ def ready(kind, params, driver=None):
     made = workload(kind, driver or VllmStyleDriver(bind_impl()), params)
     made.prepare()
     return made
+
+
+@pytest.mark.parametrize("has_batches", [True, False])
+def test_a_batch_says_who_is_refused_first(has_batches, monkeypatch):
+    driver = VllmStyleDriver(bind_impl())
+    built = driver.build(shape_of({}, 6))
+    if has_batches:
+        monkeypatch.delattr(VllmStyleDriver, "decode")  # one call has to do
+    else:
+        monkeypatch.delattr(type(built), "allocate_slots_batch")
+    requests = [driver.request(str(i), list(range(100 * i, 100 * i + 32))) for i in range(2)]
+    for request in requests:
+        fill(driver, request, 32)
+    assert driver.decode_batch([]) is None
+    driver.append(requests, 7)
+    assert driver.decode_batch(requests) is requests[1]  # there was one block left
+    assert driver.decode_batch(requests[:1]) is None
 
 
 def test_every_kind_is_timed():
