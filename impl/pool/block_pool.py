@@ -225,8 +225,7 @@ class BlockPool:
         Such blocks are held, so that nothing needs to be asked of each, unless somebody else has given back blocks, who
         may have given back one of these.
         """
-        asked = self._num_shared or not self._trusting
-        if asked and [state for state in {block.state for block in blocks} if state != 1]:
+        if (self._num_shared or not self._trusting) and any(state != 1 for state in set(map(_STATE, blocks))):
             self._give_back(blocks, prepend)
         elif prepend:
             self.free_block_queue.prepend_n(blocks)

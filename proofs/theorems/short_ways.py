@@ -118,7 +118,12 @@ _WRONG = (
         "if block.state != 1 and (self._num_shared or not self._trusting):",
         "if False:",
     ),
-    ("a second block of a content is not found", "cache_full_block", "known.add(group_id, content, block)", "pass"),
+    (
+        "a second block of a content is not found",
+        "cache_full_block",
+        "self.cached_block_hash_to_block.add(group_id, content, block)",
+        "pass",
+    ),
 )
 """What is wrong, the method, the line, and what stands there instead."""
 
