@@ -45,8 +45,6 @@ cdef class BlockPool:
     cpdef cache_full_block(self, request, list table, Py_ssize_t i, Py_ssize_t block_size, group_id)
     @cython.locals(queue=FreeKVCacheBlockQueue, batch=Batch, at=Py_ssize_t, block=KVCacheBlock)
     cpdef KVCacheBlock get_new_block(self)
-    @cython.locals(block=KVCacheBlock)
-    cpdef release(self, list blocks, bint prepend=*)
     cpdef release_one(self, KVCacheBlock block)
     @cython.locals(freed=list, own=list, null=KVCacheBlock, unshared=Py_ssize_t, i=Py_ssize_t, block=KVCacheBlock, earlier=KVCacheBlock)
     cpdef _give_back(self, list blocks, bint prepend)
