@@ -57,8 +57,10 @@ def markdown(target: str, against: Sequence[str], measured: Sequence[Measured]) 
     head = ["| workload | of a | " + f"{target} | " + " | ".join(f"{other} | ratio" for other in against) + " |"]
     head.append("| --- | --- | ---: | " + " | ".join("---: | ---" for _ in against) + " |")
     rows = [_row(one) for one in measured if any(result.ratios for result in one.results)]
+    rivals = [f"--against {other}" for other in against]
     parts = [
         "# Speed, side by side",
+        wrapped(f"Written by `{' '.join(['blockproof bench --target', target, *rivals])}`."),
         "\n".join(circumstances()),
         wrapped(HOW),
         "\n".join(wrapped(line, "* ") for line in summary_lines(target, against, measured)),

@@ -1,4 +1,4 @@
-"""Steps that change nothing (T16.horizon): up to its horizon a running request takes no block and gives none back.
+"""Steps that change nothing: up to its horizon a running request takes no block and gives none back.
 
 A core that knows a horizon compares with it and does nothing else. So what is claimed of it is all that such a step
 would have done: the table has room, and nothing more is out of sight, however much of what was computed meanwhile is

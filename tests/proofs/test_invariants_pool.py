@@ -2,8 +2,8 @@
 
 import random
 from itertools import permutations, product
-from types import SimpleNamespace
-from typing import Any
+from types import FunctionType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import z3
@@ -67,7 +67,7 @@ def test_an_operation_put_together_again_is_the_operation(method):
 
 
 def test_giving_a_table_back_is_the_same_with_its_comprehensions_taken_out():
-    again = without_filters(BlockPool.release)
+    again = without_filters(cast(FunctionType, BlockPool.release))
     for state in random.Random(7).sample(list(states(3)), 60):
         for ids in random.Random(8).sample(list(batches(3, 3)), 12):
             if 0 in ids or len(set(ids)) < len(ids):
