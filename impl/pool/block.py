@@ -87,7 +87,8 @@ class Run:
         self.whole = whole
 
 
-_LOOSE: dict[int, Run] = {}
+_LOOSE = {group: Run(group, 0, [], [], whole=False) for group in range(64)}
+"""Made ahead, so that what runs does not depend on what ran before."""
 
 
 def loose_run(group: int) -> Run:
