@@ -130,6 +130,34 @@ Workers = dict[object, Worker]
 """By `Interpreter.process`."""
 
 
+def alone(theorem: str, where: Interpreter, seconds: float, with_controls: bool = True) -> Verdict:
+    """The verdict of a process that settles nothing else."""
+    workers: Workers = {}
+    try:
+        return _answer(theorem, where, seconds, with_controls, workers)
+    finally:
+        for worker in workers.values():
+            worker.close()
+
+
+def _answer(theorem: str, where: Interpreter, seconds: float, with_controls: bool, workers: Workers) -> Verdict:
+    request = {"settle": theorem, "subject": where.subject, "seconds": seconds, "controls": with_controls}
+    try:
+        answer = _worker(where, workers).ask(request, SETTLE_S)
+    except WorkerLostError as lost:
+        workers.pop(where.process, None)
+        answer = {"error": str(lost)}
+    if "error" in answer:
+        return Verdict(theorem, where.subject, "undecided", message=answer["error"])
+    return Verdict(**answer)
+
+
+def _worker(where: Interpreter, workers: Workers) -> Worker:
+    if where.process not in workers:
+        workers[where.process] = Worker(where)
+    return workers[where.process]
+
+
 class Campaign:
     """Settles tasks with `jobs` processes at once. `seconds` bounds each question to a solver."""
 
@@ -192,21 +220,22 @@ class Campaign:
                     done(result)
 
     def _settled(self, theorem: str, where: Interpreter, with_controls: bool, workers: Workers) -> Verdict:
-        request = {"settle": theorem, "subject": where.subject, "seconds": self.seconds, "controls": with_controls}
-        try:
-            answer = self._worker(where, workers).ask(request, SETTLE_S)
-        except WorkerLostError as lost:
-            workers.pop(where.process, None)
-            answer = {"error": str(lost)}
-        if "error" in answer:
-            return Verdict(theorem, where.subject, "undecided", message=answer["error"])
-        return Verdict(**answer)
+        """The verdict. An undecided one is asked for again in a new process: what the solver tries first, and so what
+        it can decide within its steps, depends on what its process was asked before."""
+        first = where.process not in workers
+        self._begin(where, workers)
+        verdict = _answer(theorem, where, self.seconds, with_controls, workers)
+        if verdict.status != "undecided" or first or self._stopped:
+            return verdict
+        return alone(theorem, where, self.seconds, with_controls)
 
-    def _worker(self, where: Interpreter, workers: Workers) -> Worker:
-        if where.process not in workers:
-            workers[where.process] = Worker(where)
-            self._workers.append(workers[where.process])
-        return workers[where.process]
+    def _begin(self, where: Interpreter, workers: Workers) -> Worker:
+        """The process for this place, which ends with the campaign."""
+        first = where.process not in workers
+        worker = _worker(where, workers)
+        if first:
+            self._workers.append(worker)
+        return worker
 
     def _confirm(self, result: Result, workers: Workers) -> None:
         """Both solvers must agree: on what is proved, and on what can happen."""
@@ -249,7 +278,7 @@ class Campaign:
             opinion = Interpreter("second opinion")
             try:
                 request = {"opinion": text, "seconds": seconds}
-                said = self._worker(opinion, workers).ask(request, 10 * seconds + PATIENCE_S)
+                said = self._begin(opinion, workers).ask(request, 10 * seconds + PATIENCE_S)
             except WorkerLostError as lost:
                 workers.pop(opinion.process, None)
                 said = {"error": str(lost)}

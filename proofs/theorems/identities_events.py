@@ -104,7 +104,7 @@ T22_EVENTS_COARSE = Theorem(
     controls=(
         NegativeControl("the first hash alone is the coarser one", {"coarse_hash": lambda hashes: hashes[0]}),
         NegativeControl(
-            "hashes of 7 bytes", assume=lambda v: [v.n >= EVENT_BYTES - 1, is_bytes(v.n, v.x), is_bytes(v.n, v.y)]
+            "hashes of 7 bytes", assume=lambda v: [v.n == EVENT_BYTES - 1, is_bytes(v.n, v.x), is_bytes(v.n, v.y)]
         ),
     ),
     meaning="With block sizes 16 and 32, the block of tokens 0..31 in one group and that of tokens 16..31 in the other "

@@ -80,6 +80,27 @@ def test_a_process_that_dies_or_hangs_makes_the_theorem_undecided(tmp_path, monk
     assert reason in result.verdict.message
 
 
+ANSWERS = """exec {python} -c '
+import json, sys
+for number, line in enumerate(sys.stdin):
+    asked = json.loads(line)
+    status = "undecided" if {undecided} else "proved"
+    print(json.dumps(dict(theorem=asked["settle"], subject=asked["subject"], status=status)), flush=True)
+'"""
+"""A process that settles nothing, and says what it is told to."""
+
+
+@pytest.mark.parametrize(
+    ("undecided", "statuses"),
+    [("number", ["proved"] * 3), ("asked['settle'] == 'T2'", ["proved", "undecided", "proved"])],
+)
+def test_what_is_undecided_after_other_theorems_is_asked_of_a_new_process(tmp_path, undecided, statuses):
+    where = script(tmp_path, ANSWERS.format(python=sys.executable, undecided=undecided.replace("'", '"')))
+    results = []
+    Campaign(1, 5.0, False).run([Task(name, (where,)) for name in ("T1", "T2", "T3")], results.append)
+    assert [result.verdict.status for result in results] == statuses
+
+
 def test_a_process_that_ended_before_it_was_asked_makes_the_theorem_undecided(tmp_path, monkeypatch):
     """Both writing the request and closing the pipe then fail; the result must not be lost over it."""
 
