@@ -14,14 +14,13 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median, quantiles
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from blockproof.fuzz.bench.kinds import KINDS
@@ -99,8 +98,7 @@ class Side:
             yield
 
 
-@dataclass(frozen=True)
-class Gain:
+class Gain(NamedTuple):
     """What one trick was measured to bring: nanoseconds of an operation, and a ratio for each pair."""
 
     trick: Trick

@@ -154,4 +154,4 @@ def test_the_guide_tells_the_figures_of_the_page():
     guide = (ROOT / "docs" / "guide" / "speed.md").read_text(encoding="utf-8")
     assert re.findall(r"[\d.,]+ \(`([a-z-]+)`\)", guide) == [name for name, _ in measured] == list(by_name)
     assert tricks.quote(gains, guide) == guide
-    assert tricks.quote([replace(gains[0], ratios=(1234.5,))], guide) == guide.replace(gains[0].quoted, "1,234", 1)
+    assert tricks.quote([gains[0]._replace(ratios=(1234.5,))], guide) == guide.replace(gains[0].quoted, "1,234", 1)

@@ -1,7 +1,7 @@
 """What a step of a running request costs: nothing up to its horizon, and behind it only what is due.
 
 A request needs a block, gives one back or registers one only at some of its tokens. Up to the next of these, its
-*horizon*, `allocate_slots` compares two numbers; that makes a decode step about ten times as fast. Behind the horizon
+*horizon*, `allocate_slots` compares two numbers; that makes such a step ten times as fast. Behind the horizon
 each group looks at what is due there. Lockstep compares both ways with the model after every operation.
 """
 
