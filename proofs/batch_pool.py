@@ -139,6 +139,7 @@ class PlainBatchPool(RealPool):
 
     def __init__(self, f: Any, n: int, caching: bool) -> None:
         super().__init__(f, n, caching)
+        self._counts = self.pool.ref_counts()
         if not all(self.unchanged()):
             raise OutOfOrderError(f"the core's constructors make no pool of {n} free blocks that is in order")
 
