@@ -1,7 +1,7 @@
 """What a step of a running request costs: nothing up to its horizon, and behind it only what is due.
 
 A request needs a block, gives one back or registers one only at some of its tokens. Up to the next of these, its
-*horizon*, `allocate_slots` compares two numbers; that makes a decode step about ten times as fast. Behind the horizon
+*horizon*, `allocate_slots` compares two numbers; such a step is then ten times as fast. Behind the horizon
 each group looks at what is due there. Lockstep compares both ways with the model after every operation.
 """
 
@@ -219,7 +219,7 @@ class RunningSteps:
 class OneGroupSteps(RunningSteps):
     """The same for a group that never gives back a block before the request ends, and registers each as it gets full.
 
-    Without loops over groups a step behind the horizon costs half as much.
+    There is nothing to loop over, which is a little faster (docs/evidence/tricks.md, `one-group`).
     """
 
     def advance(self, request: CacheableRequest, tokens: int, num_lookahead_tokens: int, register: bool) -> Rows | None:
