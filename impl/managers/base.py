@@ -68,7 +68,9 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         self.req_to_blocks: defaultdict[str, list[KVCacheBlock]] = defaultdict(list)
         self.num_cached_block: dict[str, int] = {}
         """How many leading entries count as registered; the keys are the running requests."""
-        self.new_block_ids: list[int] = []
+        self.new_blocks: list[KVCacheBlock] = []
+        """Blocks newly handed out whose ids nobody has asked for: few engines ask, and reading each id costs."""
+        self._new_block_ids: list[int] = []
         self.collects_new_block_ids = type(self.kv_cache_spec) in _SPECS_WITH_NEW_BLOCK_IDS
         self._max_admission_blocks_per_request = max_admission_blocks_per_request
         self._null_block = self.block_pool.null_block
@@ -205,6 +207,18 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         """Ids of the blocks newly handed out since the last call; kept for full-attention, TQ and MLA specs only."""
         ids, self.new_block_ids = self.new_block_ids, []
         return ids
+
+    @property
+    def new_block_ids(self) -> list[int]:
+        """Ids of the blocks newly handed out since they were last taken."""
+        if self.new_blocks:
+            new, self.new_blocks = self.new_blocks, []
+            self._new_block_ids += ids_of(new)
+        return self._new_block_ids
+
+    @new_block_ids.setter
+    def new_block_ids(self, ids: list[int]) -> None:
+        self.new_blocks, self._new_block_ids = [], ids
 
     def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
         """Register the full blocks of the first `num_tokens` tokens, as far as a later hit can want them."""
@@ -410,7 +424,7 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         new = self.block_pool.get_new_blocks(count)
         table.extend(new)
         if self.collects_new_block_ids:
-            self.new_block_ids += ids_of(new)
+            self.new_blocks += new
         return new
 
     def _check_no_hit(self, request_id: str, new_computed_blocks: Sequence[KVCacheBlock]) -> None:

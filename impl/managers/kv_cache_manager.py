@@ -302,20 +302,15 @@ class KVCacheManager:
 
     def take_events(self) -> list[KVCacheEvent]:
         """The events since the last call; `BlockStored` tells its group's kind and sliding window."""
-        pool = self.block_pool
-        stored = pool.stored_events
-        if pool.num_own_events != len(pool.kv_event_queue):
-            stored = [event for event in pool.kv_event_queue if isinstance(event, BlockStored)]
-        for event in stored:
-            if event.group_idx is None:
-                continue
-            if event.group_idx >= len(self.kv_cache_event_metadata):
-                logger.warning("Group index `%d` not in KV cache metadata", event.group_idx)
-            else:
-                kind, window = self.kv_cache_event_metadata[event.group_idx]
-                event.kv_cache_spec_kind, event.kv_cache_spec_sliding_window = kind, window
-        events, pool.kv_event_queue = pool.kv_event_queue, []
-        pool.stored_events, pool.num_own_events = [], 0
+        pool, known = self.block_pool, self.kv_cache_event_metadata
+        events: list[KVCacheEvent] = pool.kv_event_queue
+        pool.kv_event_queue = []
+        for event in events:
+            if isinstance(event, BlockStored) and event.group_idx is not None:
+                try:
+                    event.kv_cache_spec_kind, event.kv_cache_spec_sliding_window = known[event.group_idx]
+                except IndexError:
+                    logger.warning("Group index `%d` not in KV cache metadata", event.group_idx)
         return events
 
     def get_blocks(self, request_id: str) -> KVCacheBlocks:

@@ -51,7 +51,7 @@ class Lane:
         block = self.pool.get_new_block()
         table.append(block)
         if manager.collects_new_block_ids:
-            manager.new_block_ids.append(block.block_id)
+            manager.new_blocks.append(block)
         return [block]
 
     def register(self, request: CacheableRequest, table: list[KVCacheBlock], i: int) -> None:

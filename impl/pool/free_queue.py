@@ -79,7 +79,9 @@ class FreeKVCacheBlockQueue:
                 self.num_free_blocks -= _MAKE
                 batches.appendleft(self._batch(batch.take(_MAKE)))
                 continue
-            if left > n:
+            if left >= n:
+                if left == n:
+                    batches.popleft()
                 rest = batch.take(n)
                 return taken + rest if taken else rest
             if left:
