@@ -59,7 +59,8 @@ class Model(Core):
         """Apply one operation. Returns its outcome."""
         self.refusal = ""
         try:
-            demand(not (error := legal.error_of(self, operation)), error or "")
+            if error := legal.error_of(self, operation):
+                raise CoreError(error)
             outcome: Outcome = Done(getattr(self, _METHODS[type(operation)])(operation))
         except Refusal as refusal:
             self.refusal = str(refusal)

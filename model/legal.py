@@ -12,6 +12,9 @@ from . import ops
 from .ops import NULL, Operation, Shape
 from .state import Request
 
+_CHECKED = (ops.Allocate, ops.Take, ops.Touch, ops.Release, ops.Evict)
+"""The operations with preconditions that a core checks."""
+
 
 class _Holders(Protocol):
     """Who holds which block: what a scheduler knows of `State`."""
@@ -68,6 +71,8 @@ def allows(scene: _Scene, op: Operation) -> bool:
 
 def misuse(scene: _Scene, op: Operation) -> bool:
     """True if every core must answer this operation with an error, or ignore it, and change nothing."""
+    if not isinstance(op, _CHECKED):
+        return False
     match op:
         case ops.Touch(blocks):
             return NULL in blocks and _exist(scene, blocks)
@@ -78,6 +83,8 @@ def misuse(scene: _Scene, op: Operation) -> bool:
 
 def error_of(scene: _Scene, op: Operation) -> str | None:
     """The kind of error with which every core answers a broken precondition; None if the preconditions hold."""
+    if not isinstance(op, _CHECKED):
+        return None
     match op:
         case ops.Allocate():
             numbers = (op.new_tokens, op.external, op.lookahead, op.reserved, op.encoder_tokens)

@@ -16,6 +16,7 @@ from .ops import FULL_FAMILY, NULL, SLIDING_FAMILY, Shape
 from .state import Key, Request, State, Stored
 
 BlockIds: TypeAlias = list[list[int]]  # per group
+TELLING = FULL_FAMILY - {"sink"}  # kinds of groups whose new block ids are told
 UNKNOWN = -1  # stands for a block that an allocation is about to take
 
 
@@ -101,7 +102,7 @@ class Core:
         """Add `count` blocks from the front of the free queue to the table."""
         new = self.state.take(count)
         table += new
-        if self.shape.groups[group].kind in FULL_FAMILY - {"sink"}:
+        if self.shape.groups[group].kind in TELLING:
             self.new_block_ids[group] += new
 
     def null_skipped(self, group: int, name: str, settled: int) -> None:
@@ -115,9 +116,9 @@ class Core:
                 if table[i] in self.state.identity:
                     block, table[i] = table[i], NULL
                     self.state.let_go([block])
-        gone = real(table[:end])
-        table[:end] = [NULL] * end
-        self.state.let_go_by_identity(gone[::-1])
+        if gone := real(table[:end]):
+            table[:end] = [NULL] * end
+            self.state.let_go_by_identity(gone[::-1])
 
     def register(self, name: str, num_tokens: int) -> None:
         """Register the full blocks of the first `num_tokens` tokens that some later hit can use (core.md §§6, 9)."""
