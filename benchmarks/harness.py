@@ -1,6 +1,6 @@
 """How much faster the harness is than at another commit: operations a second in lockstep, in turns, as ratios.
 
-python benchmarks/harness.py COMMIT [--seeds 1 2 3 4] [--operations N] [--rounds N] [--write docs/evidence/harness.md]
+python benchmarks/harness.py COMMIT [--seeds 1 2 3 4] [--operations N] [--rounds N] [--write PAGE]
 
 benchmarks/README.md says what is measured.
 """

@@ -59,8 +59,7 @@ class Model(Core):
         """Apply one operation. Returns its outcome."""
         self.refusal = ""
         try:
-            if error := legal.error_of(self, operation):
-                raise CoreError(error)
+            demand(not (error := legal.error_of(self, operation)), error or "")
             outcome: Outcome = Done(getattr(self, _METHODS[type(operation)])(operation))
         except Refusal as refusal:
             self.refusal = str(refusal)

@@ -12,8 +12,7 @@ from . import ops
 from .ops import NULL, Operation, Shape
 from .state import Request
 
-_CHECKED = (ops.Allocate, ops.Take, ops.Touch, ops.Release, ops.Evict)
-"""The operations with preconditions that a core checks."""
+_CHECKED = (ops.Allocate, ops.Take, ops.Touch, ops.Release, ops.Evict)  # those with preconditions that a core checks
 
 
 class _Holders(Protocol):
@@ -83,8 +82,6 @@ def misuse(scene: _Scene, op: Operation) -> bool:
 
 def error_of(scene: _Scene, op: Operation) -> str | None:
     """The kind of error with which every core answers a broken precondition; None if the preconditions hold."""
-    if not isinstance(op, _CHECKED):
-        return None
     match op:
         case ops.Allocate():
             numbers = (op.new_tokens, op.external, op.lookahead, op.reserved, op.encoder_tokens)

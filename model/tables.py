@@ -16,7 +16,6 @@ from .ops import FULL_FAMILY, NULL, SLIDING_FAMILY, Shape
 from .state import Key, Request, State, Stored
 
 BlockIds: TypeAlias = list[list[int]]  # per group
-TELLING = FULL_FAMILY - {"sink"}  # kinds of groups whose new block ids are told
 UNKNOWN = -1  # stands for a block that an allocation is about to take
 
 
@@ -102,7 +101,7 @@ class Core:
         """Add `count` blocks from the front of the free queue to the table."""
         new = self.state.take(count)
         table += new
-        if self.shape.groups[group].kind in TELLING:
+        if self.shape.groups[group].kind in FULL_FAMILY - {"sink"}:
             self.new_block_ids[group] += new
 
     def null_skipped(self, group: int, name: str, settled: int) -> None:
