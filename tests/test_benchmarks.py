@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from blockproof.model import ops
 from blockproof.model.ops import Group
 
 ROOT = Path(__file__).parents[1]
@@ -155,3 +156,29 @@ def test_the_guide_tells_the_figures_of_the_page():
     assert re.findall(r"[\d.,]+ \(`([a-z-]+)`\)", guide) == [name for name, _ in measured] == list(by_name)
     assert tricks.quote(gains, guide) == guide
     assert tricks.quote([gains[0]._replace(ratios=(1234.5,))], guide) == guide.replace(gains[0].quoted, "1,234", 1)
+
+
+def test_a_run_is_replayed_on_another_side_only_if_it_is_legal_there_and_nothing_is_found(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    harness = import_module("harness")
+    side = harness.Side()
+    monkeypatch.setattr(side.names, "RECORDED_RUNS", 3)
+    (shape, first), *others = json.loads(json.dumps(side.record()))
+    assert [harness._plain(harness._made(ops, one)) for one in first] == side.record()[0][1]
+    illegal = [*first, {"": "Arrive", "request": "nobody"}]
+    assert side.take([[shape, first], [shape, illegal], *others]) == [0, 2, 3]
+    side.keep([0])
+    assert side.recorded(("lockstep", "shadow"), 0, 0)["operations"] == len(first)
+    monkeypatch.setattr(side.target, "glance", side.target._apply)
+    assert side.recorded(("lockstep",), 0, 0)["operations"] < len(first)
+
+
+def test_a_ratio_is_of_operations_in_time_of_the_processor(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    harness = import_module("harness")
+    slow = {"operations": 100, "ns": 4_000_000, "met": {"hits": 5}}
+    turn = [slow, {"operations": 50, "ns": 1_000_000, "met": {"hits": 5}}]
+    cases = {("drawn", "lockstep"): [turn, turn[::-1]]}
+    assert harness.ratio(turn) == 2
+    assert harness.table(cases)[2:] == ["| drawn | lockstep | 37,500 | 37,500 | 1.25 | 0.50 to 2.00 |"]
+    assert harness.met_lines({("drawn", "lockstep"): [turn]})[2:] == ["| hits | 50 | 100 |"]
