@@ -43,6 +43,8 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
     """Whether a table never has more blocks than its tokens fill, and no hit is refused."""
     moves_blocks = False
     """Whether a table is more than added to and nulled."""
+    notes_registered = False
+    """Whether `note_registered` is to be told of blocks."""
     drafts_read_behind = True
     """Whether drafts may need the block behind a hit; a running state is no such block."""
     spreads_over_ranks = False
@@ -233,6 +235,11 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
             ),
         )
         self.num_cached_block[request.request_id] = full
+        if self.notes_registered:
+            self.note_registered(self.req_to_blocks[request.request_id][registered:full])
+
+    def note_registered(self, blocks: Sequence[KVCacheBlock]) -> None:  # most types have nothing to do
+        """These entries of a table count as registered from now on; some may have no identity."""
 
     def free(self, request_id: str) -> None:
         """Give back all blocks of a request, the end of its table first. Nothing happens for an unknown one."""

@@ -171,12 +171,11 @@ class KVCacheManager:
             except KeyError:
                 pass
             else:
-                if self._firsts:
-                    if self._firsts[request.request_id] <= tokens and tokens + num_lookahead_tokens <= horizon:
-                        return self.empty_kv_cache_blocks
-                elif tokens + num_lookahead_tokens <= horizon:
+                if tokens + num_lookahead_tokens <= horizon and not (
+                    self._firsts and tokens < self._firsts[request.request_id]
+                ):
                     return self.empty_kv_cache_blocks
-                elif tokens <= self.max_model_len:
+                if tokens <= self.max_model_len:
                     register = self.enable_caching and not delay_cache_blocks
                     rows = self._steps.advance(request, tokens, num_lookahead_tokens, register)
                     return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks

@@ -17,11 +17,19 @@ cdef class Lane:
     cdef public bint may_skip
     cdef public bint caching
     cdef public bint single
+    cdef public bint moves
+    cdef public bint notes_registered
     cdef public dict skips
+    cdef public dict firsts
 
-    cpdef Py_ssize_t missing(self, list table, Py_ssize_t slots)
+    cpdef Py_ssize_t missing(self, request, Py_ssize_t slots, Py_ssize_t tokens)
     @cython.locals(missing=Py_ssize_t, block=KVCacheBlock)
     cpdef list grow(self, list table, Py_ssize_t slots)
+    @cython.locals(room=Py_ssize_t)
+    cpdef list arrange(self, request, list table, Py_ssize_t slots, Py_ssize_t tokens)
+    @cython.locals(table=list, null=KVCacheBlock, running=Py_ssize_t, whole=bint)
+    cpdef look_ahead(self, request_id, Py_ssize_t num_settled_tokens)
+    @cython.locals(block=KVCacheBlock)
     cpdef register(self, request, list table, Py_ssize_t i)
     @cython.locals(size=Py_ssize_t, step=Py_ssize_t, known=Py_ssize_t)
     cpdef Py_ssize_t registers_at(self, request_id)
@@ -38,12 +46,12 @@ cdef class RunningSteps:
     cdef public Py_ssize_t _least_size
     cdef public Py_ssize_t _most_extra
     cdef public list _skipping
-    cdef public bint _moves
+    cdef public list _moving
     cdef public bint known
 
     @cython.locals(lane=Lane)
     cpdef forget(self, request_id)
-    @cython.locals(lane=Lane, first=Py_ssize_t, end=Py_ssize_t, horizon=Py_ssize_t, room=Py_ssize_t)
+    @cython.locals(lane=Lane, first=Py_ssize_t, last=Py_ssize_t, horizon=Py_ssize_t, room=Py_ssize_t)
     cpdef note(self, request_id, Py_ssize_t num_settled_tokens)
     @cython.locals(
         lane=Lane,
@@ -51,6 +59,8 @@ cdef class RunningSteps:
         slots=Py_ssize_t,
         free=Py_ssize_t,
         cached=Py_ssize_t,
+        rows=list,
+        row=list,
         added=bint,
         done=bint,
         horizon=Py_ssize_t,
@@ -61,6 +71,8 @@ cdef class RunningSteps:
         at=Py_ssize_t,
     )
     cpdef advance(self, request, Py_ssize_t tokens, Py_ssize_t num_lookahead_tokens, bint register)
+    @cython.locals(lane=Lane)
+    cpdef Py_ssize_t _missing(self, request, Py_ssize_t slots, Py_ssize_t tokens)
 
 
 cdef class OneGroupSteps(RunningSteps):

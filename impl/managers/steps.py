@@ -34,14 +34,21 @@ class Lane:
         self.extra = manager.extra_blocks
         self.may_skip = manager.may_skip
         self.caching = manager.enable_caching
+        self.moves = manager.moves_blocks
+        self.notes_registered = manager.notes_registered
         self.single = every_block and manager.registers_every_block and step == self.size and not manager.use_eagle
         """Whether a block is registered as soon as it is full, whatever comes behind it."""
         self.skips: dict[str, int] = {}
         """For each running request the fewest settled tokens at which it gives back blocks that it holds now."""
+        self.firsts: dict[str, int] = {}
+        """Where states move: the fewest tokens of a step for which the table has its states where they belong."""
 
-    def missing(self, table: list[KVCacheBlock], slots: int) -> int:
-        """How many blocks a table lacks for so many tokens."""
-        return max(0, cdiv(slots, self.size) + self.extra - len(table))
+    def missing(self, request: CacheableRequest, slots: int, tokens: int) -> int:
+        """How many blocks a step lacks that ends at so many tokens, with so many slots."""
+        request_id = request.request_id
+        if self.moves:
+            return self.manager.get_num_blocks_to_allocate(request_id, slots, (), request.num_computed_tokens, tokens)
+        return max(0, cdiv(slots, self.size) + self.extra - len(self.tables[request_id]))
 
     def grow(self, table: list[KVCacheBlock], slots: int) -> list[KVCacheBlock]:
         """Add to a table what it lacks for so many tokens, which is one block at least."""
@@ -54,10 +61,36 @@ class Lane:
             manager.new_block_ids.append(block.block_id)
         return [block]
 
+    def arrange(self, request: CacheableRequest, table: list[KVCacheBlock], slots: int, tokens: int) -> list[KVCacheBlock]:
+        """Where states move: `grow`, for a step that ends at so many tokens and may begin at any."""
+        request_id = request.request_id
+        room = (len(table) - self.extra) * self.size
+        if self.firsts[request_id] <= tokens <= room:
+            return []
+        row = self.manager.allocate_new_blocks(request_id, slots, tokens, request.num_computed_tokens)
+        self.look_ahead(request_id, 0)
+        return row
+
+    def look_ahead(self, request_id: str, num_settled_tokens: int) -> None:
+        """Find out when a request gives back blocks that it holds now, of which so many tokens are settled."""
+        if self.moves:
+            table, null = self.tables[request_id], self.pool.null_block
+            running = len(table) - 1 - self.extra
+            whole = running >= 0 and table[running] is not null and (not self.extra or null not in table[running:])
+            self.firsts[request_id] = running * self.size + 1 if whole else maxsize
+            self.skips[request_id] = self.manager.gives_back_at(request_id)
+        elif self.may_skip:
+            self.skips[request_id] = self.manager.skips_at(num_settled_tokens)
+
     def register(self, request: CacheableRequest, table: list[KVCacheBlock], i: int) -> None:
         """Register entry `i` of a table, the next one, which hits can use."""
-        if table[i] is not self.pool.null_block:
+        block = table[i]
+        if block is not self.pool.null_block:
             self.pool.cache_full_block(request, table, i, self.size, self.group)
+            if self.notes_registered:
+                self.manager.note_registered([block])
+                if self.extra:  # it goes sooner than it would have
+                    self.look_ahead(request.request_id, 0)
         self.registered[request.request_id] = i + 1
 
     def registers_at(self, request_id: str) -> int:
@@ -110,7 +143,7 @@ class RunningSteps:
         self._least_size = min([lane.size for lane in self.lanes], default=1)
         self._most_extra = max([lane.extra for lane in self.lanes], default=0) + 1
         self._skipping = [lane for lane in self.lanes if lane.may_skip]
-        self._moves = any(manager.moves_blocks for manager in managers)
+        self._moving = [lane for lane in self.lanes if lane.moves]
         self.known = all(manager.is_ours for manager in managers)
         """Whether horizons are looked for at all: without them every step goes the long way."""
 
@@ -126,25 +159,26 @@ class RunningSteps:
         self.firsts.pop(request_id, None)
         for lane in self._skipping:
             lane.skips.pop(request_id, None)
+            lane.firsts.pop(request_id, None)
 
     def note(self, request_id: str, num_settled_tokens: int) -> None:
         """Find the horizon of a request that has just been given what it needs up to there."""
         if not self.known:
             return
-        if self._moves:
-            first, end = 1, self._max_model_len + 1
-            for lane in self.lanes:
-                quiet = lane.manager.quiet_tokens(request_id, num_settled_tokens)
-                first, end = max(first, quiet.start), min(end, quiet.stop, lane.registers_at(request_id))
-            self.firsts[request_id], self.horizons[request_id] = first, end - 1
-            return
         for lane in self._skipping:
-            lane.skips[request_id] = lane.manager.skips_at(num_settled_tokens)
-        horizon = self._max_model_len
+            lane.look_ahead(request_id, num_settled_tokens)
+        first, horizon = 1, self._max_model_len
         for lane in self.lanes:
-            room = (len(lane.tables[request_id]) - lane.extra) * lane.size
-            horizon = min(horizon, room, lane.registers_at(request_id) - 1, lane.skips.get(request_id, maxsize))
+            if self._moving:
+                quiet = lane.manager.quiet_tokens(request_id, num_settled_tokens)
+                first, last = max(first, quiet.start), quiet.stop - 1
+            else:
+                room = (len(lane.tables[request_id]) - lane.extra) * lane.size
+                last = min(room, lane.skips.get(request_id, maxsize))
+            horizon = min(horizon, last, lane.registers_at(request_id) - 1)
         self.horizons[request_id] = horizon
+        if self._moving:
+            self.firsts[request_id] = first
 
     def advance(self, request: CacheableRequest, tokens: int, num_lookahead_tokens: int, register: bool) -> Rows | None:
         """One step of a request that has a horizon, up to so many tokens and the lookahead behind them.
@@ -161,10 +195,10 @@ class RunningSteps:
             for lane in self._skipping:
                 if settled >= lane.skips[request_id]:
                     lane.manager.remove_skipped_blocks(request_id, settled)
-                    lane.skips[request_id] = lane.manager.skips_at(settled)
+                    lane.look_ahead(request_id, settled)
         free = self._pool.free_block_queue.num_free_blocks
         if free < (slots // self._least_size + self._most_extra) * len(self.lanes) and free < self._missing(
-            request_id, slots
+            request, slots, tokens
         ):
             return None
         cached = 0
@@ -176,8 +210,11 @@ class RunningSteps:
         for lane in self.lanes:
             size, table = lane.size, lane.tables[request_id]
             row: list[KVCacheBlock] = []
-            if slots > (len(table) - lane.extra) * size:
+            if lane.moves:
+                row = lane.arrange(request, table, slots, tokens)
+            elif slots > (len(table) - lane.extra) * size:
                 row = lane.grow(table, slots)
+            if row:
                 added = True
             rows.append(row)
             room = (len(table) - lane.extra) * size
@@ -199,14 +236,16 @@ class RunningSteps:
                 horizon = lane.skips[request_id]
         if done:
             self.horizons[request_id] = horizon
+            if self._moving:
+                self.firsts[request_id] = max([lane.firsts[request_id] for lane in self._moving])
         else:
             self._cache_blocks(request, cached)
             self.note(request_id, settled or settled_tokens(request, request.num_computed_tokens))
         return self._rows(rows) if added else ()
 
-    def _missing(self, request_id: str, slots: int) -> int:
-        """How many blocks all tables together lack for so many tokens."""
-        return sum(lane.missing(lane.tables[request_id], slots) for lane in self.lanes)
+    def _missing(self, request: CacheableRequest, slots: int, tokens: int) -> int:
+        """How many blocks all tables together lack for a step that ends at so many tokens, with so many slots."""
+        return sum([lane.missing(request, slots, tokens) for lane in self.lanes])
 
     def _rows(self, rows: list[list[KVCacheBlock]]) -> Rows:
         """With an empty one for each group whose blocks the encoder's tokens fill."""
