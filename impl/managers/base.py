@@ -338,6 +338,10 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         """The fewest settled tokens at which more blocks are skipped than at so many."""
         raise NotImplementedError(f"{type(self).__name__} skips nothing, or does not say when")
 
+    def gives_back_at(self, request_id: str) -> int:
+        """Where blocks are moved: the fewest settled tokens at which a request gives back a block that it holds now."""
+        raise NotImplementedError(f"{type(self).__name__} moves no blocks")
+
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """Null the table's entries that no query from the computed tokens on attends to, and free their blocks.
 

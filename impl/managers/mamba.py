@@ -5,7 +5,6 @@ from sys import maxsize
 from typing import Any
 
 from ..hashing.block_hash import BlockHash
-from ..hashing.extra_keys import CacheableRequest
 from ..pool.block import KVCacheBlock
 from ..pool.block_pool import BlockPool
 from ..specs.base import cdiv

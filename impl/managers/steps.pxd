@@ -30,7 +30,7 @@ cdef class Lane:
     @cython.locals(table=list, null=KVCacheBlock, running=Py_ssize_t, whole=bint)
     cpdef look_ahead(self, request_id, Py_ssize_t num_settled_tokens)
     @cython.locals(block=KVCacheBlock)
-    cpdef register(self, request, list table, Py_ssize_t i)
+    cpdef register(self, request, request_id, list table, Py_ssize_t i)
     @cython.locals(size=Py_ssize_t, step=Py_ssize_t, known=Py_ssize_t)
     cpdef Py_ssize_t registers_at(self, request_id)
 
@@ -56,6 +56,7 @@ cdef class RunningSteps:
     @cython.locals(
         lane=Lane,
         settled=Py_ssize_t,
+        skips=Py_ssize_t,
         slots=Py_ssize_t,
         free=Py_ssize_t,
         cached=Py_ssize_t,
@@ -70,7 +71,11 @@ cdef class RunningSteps:
         known=Py_ssize_t,
         at=Py_ssize_t,
     )
-    cpdef advance(self, request, Py_ssize_t tokens, Py_ssize_t num_lookahead_tokens, bint register)
+    cpdef advance(self, request, request_id, Py_ssize_t tokens, Py_ssize_t num_lookahead_tokens, bint register)
+    @cython.locals(request=Request, i=Py_ssize_t, tokens=Py_ssize_t, answers=list)
+    cpdef list advance_each(
+        self, list requests, list due, Py_ssize_t num_new_tokens, Py_ssize_t num_lookahead_tokens, bint register
+    )
     @cython.locals(lane=Lane)
     cpdef Py_ssize_t _missing(self, request, Py_ssize_t slots, Py_ssize_t tokens)
 
@@ -82,12 +87,14 @@ cdef class OneGroupSteps(RunningSteps):
         table=list,
         slots=Py_ssize_t,
         room=Py_ssize_t,
+        known=Py_ssize_t,
         at=Py_ssize_t,
         cached=Py_ssize_t,
     )
-    cpdef advance(self, request, Py_ssize_t tokens, Py_ssize_t num_lookahead_tokens, bint register)
+    cpdef advance(self, request, request_id, Py_ssize_t tokens, Py_ssize_t num_lookahead_tokens, bint register)
 
 
+@cython.locals(in_flight=Py_ssize_t, settled=Py_ssize_t, known=Py_ssize_t)
 cpdef Py_ssize_t settled_tokens(request, Py_ssize_t num_computed_tokens)
-@cython.locals(request=Request, i=Py_ssize_t, behind=list)
+@cython.locals(request=Request, i=Py_ssize_t, horizon=Py_ssize_t, behind=list)
 cpdef list steps_behind_horizons(list requests, dict horizons, Py_ssize_t tokens)

@@ -61,7 +61,9 @@ class Lane:
             manager.new_block_ids.append(block.block_id)
         return [block]
 
-    def arrange(self, request: CacheableRequest, table: list[KVCacheBlock], slots: int, tokens: int) -> list[KVCacheBlock]:
+    def arrange(
+        self, request: CacheableRequest, table: list[KVCacheBlock], slots: int, tokens: int
+    ) -> list[KVCacheBlock]:
         """Where states move: `grow`, for a step that ends at so many tokens and may begin at any."""
         request_id = request.request_id
         room = (len(table) - self.extra) * self.size
@@ -82,7 +84,7 @@ class Lane:
         elif self.may_skip:
             self.skips[request_id] = self.manager.skips_at(num_settled_tokens)
 
-    def register(self, request: CacheableRequest, table: list[KVCacheBlock], i: int) -> None:
+    def register(self, request: CacheableRequest, request_id: str, table: list[KVCacheBlock], i: int) -> None:
         """Register entry `i` of a table, the next one, which hits can use."""
         block = table[i]
         if block is not self.pool.null_block:
@@ -90,8 +92,8 @@ class Lane:
             if self.notes_registered:
                 self.manager.note_registered([block])
                 if self.extra:  # it goes sooner than it would have
-                    self.look_ahead(request.request_id, 0)
-        self.registered[request.request_id] = i + 1
+                    self.look_ahead(request_id, 0)
+        self.registered[request_id] = i + 1
 
     def registers_at(self, request_id: str) -> int:
         """The fewest tokens with which there is a block to register that is not registered yet."""
@@ -180,20 +182,23 @@ class RunningSteps:
         if self._moving:
             self.firsts[request_id] = first
 
-    def advance(self, request: CacheableRequest, tokens: int, num_lookahead_tokens: int, register: bool) -> Rows | None:
+    def advance(
+        self, request: CacheableRequest, request_id: str, tokens: int, num_lookahead_tokens: int, register: bool
+    ) -> Rows | None:
         """One step of a request that has a horizon, up to so many tokens and the lookahead behind them.
 
         Gives back what no query reads any more, makes room, and registers what is certain to be computed if it is to.
         Returns the blocks that each group adds, empty if none adds one; None if there is no room.
         """
-        request_id, settled = request.request_id, 0
+        settled = 0
         slots = tokens + num_lookahead_tokens
         if slots > self._max_model_len:
             slots = self._max_model_len
         if self._skipping:
             settled = settled_tokens(request, request.num_computed_tokens)
             for lane in self._skipping:
-                if settled >= lane.skips[request_id]:
+                skips = lane.skips[request_id]
+                if settled >= skips:
                     lane.manager.remove_skipped_blocks(request_id, settled)
                     lane.look_ahead(request_id, settled)
         free = self._pool.free_block_queue.num_free_blocks
@@ -224,7 +229,7 @@ class RunningSteps:
                 known = lane.registered.get(request_id, 0)
                 at = (known + 1) * size
                 if at <= cached < at + size:
-                    lane.register(request, table, known)
+                    lane.register(request, request_id, table, known)
                     at += size
             else:
                 at = lane.registers_at(request_id)
@@ -232,8 +237,10 @@ class RunningSteps:
                 done = False
             if at <= horizon:
                 horizon = at - 1
-            if lane.may_skip and lane.skips[request_id] < horizon:
-                horizon = lane.skips[request_id]
+            if lane.may_skip:
+                skips = lane.skips[request_id]
+                if skips < horizon:
+                    horizon = skips
         if done:
             self.horizons[request_id] = horizon
             if self._moving:
@@ -242,6 +249,24 @@ class RunningSteps:
             self._cache_blocks(request, cached)
             self.note(request_id, settled or settled_tokens(request, request.num_computed_tokens))
         return self._rows(rows) if added else ()
+
+    def advance_each(
+        self,
+        requests: list[CacheableRequest],
+        due: list[int],
+        num_new_tokens: int,
+        num_lookahead_tokens: int,
+        register: bool,
+    ) -> list[Rows | None]:
+        """`advance` for these requests, by index, one after the other, up to one that has no horizon or is too long."""
+        answers: list[Rows | None] = []
+        for i in due:
+            request = requests[i]
+            tokens = request.num_computed_tokens + num_new_tokens
+            if tokens > self._max_model_len or request.request_id not in self.horizons:
+                break
+            answers.append(self.advance(request, request.request_id, tokens, num_lookahead_tokens, register))
+        return answers
 
     def _missing(self, request: CacheableRequest, slots: int, tokens: int) -> int:
         """How many blocks all tables together lack for a step that ends at so many tokens, with so many slots."""
@@ -261,11 +286,12 @@ class OneGroupSteps(RunningSteps):
     Without loops over groups a step behind the horizon costs half as much.
     """
 
-    def advance(self, request: CacheableRequest, tokens: int, num_lookahead_tokens: int, register: bool) -> Rows | None:
+    def advance(
+        self, request: CacheableRequest, request_id: str, tokens: int, num_lookahead_tokens: int, register: bool
+    ) -> Rows | None:
         """As for every number of groups."""
         (lane,) = self.lanes
-        size, request_id = lane.size, request.request_id
-        table = lane.tables[request_id]
+        size, table = lane.size, lane.tables[request_id]
         slots = tokens + num_lookahead_tokens
         if slots > self._max_model_len:
             slots = self._max_model_len
@@ -276,14 +302,19 @@ class OneGroupSteps(RunningSteps):
                 return None
             rows = (lane.grow(table, slots),)
             room = len(table) * size
-        at = (lane.registered.get(request_id, 0) + 1) * size
-        cached = min(tokens, request.num_tokens) if register and at <= tokens else 0
-        if at <= cached:
-            if cached < at + size:
-                lane.register(request, table, at // size - 1)
-            else:
+        known = lane.registered.get(request_id, 0)
+        at = (known + 1) * size
+        if register and at <= tokens:
+            cached = request.num_tokens
+            if cached > tokens:
+                cached = tokens
+            if at + size <= cached:
                 self._cache_blocks(request, cached)
-            at = (lane.registered[request_id] + 1) * size
+                known = lane.registered[request_id]
+            elif at <= cached:
+                lane.register(request, request_id, table, known)
+                known += 1
+            at = (known + 1) * size
         if at <= room:
             room = at - 1
         self.horizons[request_id] = room if room < self._max_model_len else self._max_model_len
@@ -295,17 +326,19 @@ def settled_tokens(request: CacheableRequest, num_computed_tokens: int) -> int:
 
     Those of steps that still run can, and so can the last known token and all behind it.
     """
-    settled = num_computed_tokens - getattr(request, "num_in_flight_tokens", 0)
-    return min(settled, request.num_tokens - 1)
+    in_flight = getattr(request, "num_in_flight_tokens", 0)
+    settled, known = num_computed_tokens - in_flight, request.num_tokens - 1
+    return settled if settled < known else known
 
 
 def steps_behind_horizons(requests: list[CacheableRequest], horizons: dict[str, int], tokens: int) -> list[int]:
-    """Which of these requests, by index, end a step of so many tokens behind their horizon, where they have one.
+    """Which of these requests, by index, end a step of so many tokens behind their horizon, or have none.
 
     A step of one of them moves no horizon of another, so that all can be looked at before any is taken.
     """
     behind: list[int] = []
     for i, request in enumerate(requests):
-        if tokens > horizons.get(request.request_id, 0) - request.num_computed_tokens:
+        horizon = horizons.get(request.request_id, 0)
+        if tokens > horizon - request.num_computed_tokens:
             behind.append(i)
     return behind
