@@ -396,7 +396,8 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         return len([state for state in map(_STATE, blocks) if not state or state.__class__ is not int])
 
     def _num_skipped_blocks(self, num_computed_tokens: int) -> int:
-        return max(0, self.get_num_skipped_tokens(num_computed_tokens)) // self.block_size
+        skipped = self.get_num_skipped_tokens(num_computed_tokens)
+        return skipped // self.block_size if skipped > 0 else 0
 
     def _capped(
         self, new: int, table: Sequence[KVCacheBlock], kept: Sequence[KVCacheBlock], num_lookahead_tokens: int

@@ -25,9 +25,10 @@ cdef class Lane:
     cpdef Py_ssize_t missing(self, request, Py_ssize_t slots, Py_ssize_t tokens)
     @cython.locals(missing=Py_ssize_t, block=KVCacheBlock)
     cpdef list grow(self, list table, Py_ssize_t slots)
-    @cython.locals(room=Py_ssize_t)
-    cpdef list arrange(self, request, list table, Py_ssize_t slots, Py_ssize_t tokens)
+    @cython.locals(computed=Py_ssize_t, size=Py_ssize_t, table=list, room=Py_ssize_t, block=KVCacheBlock)
+    cpdef list arrange(self, request, Py_ssize_t slots, Py_ssize_t tokens)
     @cython.locals(table=list, null=KVCacheBlock, running=Py_ssize_t, whole=bint)
+    cpdef find_place(self, request_id)
     cpdef look_ahead(self, request_id, Py_ssize_t num_settled_tokens)
     @cython.locals(block=KVCacheBlock)
     cpdef register(self, request, request_id, list table, Py_ssize_t i)
@@ -63,6 +64,7 @@ cdef class RunningSteps:
         rows=list,
         row=list,
         added=bint,
+        moved=bint,
         done=bint,
         horizon=Py_ssize_t,
         size=Py_ssize_t,

@@ -61,27 +61,37 @@ class Lane:
             manager.new_block_ids.append(block.block_id)
         return [block]
 
-    def arrange(
-        self, request: CacheableRequest, table: list[KVCacheBlock], slots: int, tokens: int
-    ) -> list[KVCacheBlock]:
+    def arrange(self, request: CacheableRequest, slots: int, tokens: int) -> list[KVCacheBlock]:
         """Where states move: `grow`, for a step that ends at so many tokens and may begin at any."""
-        request_id = request.request_id
-        room = (len(table) - self.extra) * self.size
-        if self.firsts[request_id] <= tokens <= room:
-            return []
-        row = self.manager.allocate_new_blocks(request_id, slots, tokens, request.num_computed_tokens)
+        request_id, computed, size = request.request_id, request.num_computed_tokens, self.size
+        table = self.tables[request_id]
+        room = len(table) * size
+        if (
+            not self.extra
+            and self.skips[request_id] == room + 1
+            and room - size < computed <= room < tokens <= room + size
+        ):  # in most steps that need a block: the last entry alone is a state, and stays
+            block = self.pool.get_new_block()
+            table.append(block)
+            self.firsts[request_id] = room + 1
+            return [block]
+        row = self.manager.allocate_new_blocks(request_id, slots, tokens, computed)
+        self.find_place(request_id)
         self.look_ahead(request_id, 0)
         return row
+
+    def find_place(self, request_id: str) -> None:
+        """Where states move: find out which steps find theirs where they belong."""
+        table, null = self.tables[request_id], self.pool.null_block
+        running = len(table) - 1 - self.extra
+        whole = running >= 0 and table[running] is not null and (not self.extra or null not in table[running:])
+        self.firsts[request_id] = running * self.size + 1 if whole else maxsize
 
     def look_ahead(self, request_id: str, num_settled_tokens: int) -> None:
         """Find out when a request gives back blocks that it holds now, of which so many tokens are settled."""
         if self.moves:
-            table, null = self.tables[request_id], self.pool.null_block
-            running = len(table) - 1 - self.extra
-            whole = running >= 0 and table[running] is not null and (not self.extra or null not in table[running:])
-            self.firsts[request_id] = running * self.size + 1 if whole else maxsize
             self.skips[request_id] = self.manager.gives_back_at(request_id)
-        elif self.may_skip:
+        else:
             self.skips[request_id] = self.manager.skips_at(num_settled_tokens)
 
     def register(self, request: CacheableRequest, request_id: str, table: list[KVCacheBlock], i: int) -> None:
@@ -171,6 +181,8 @@ class RunningSteps:
             lane.look_ahead(request_id, num_settled_tokens)
         first, horizon = 1, self._max_model_len
         for lane in self.lanes:
+            if lane.moves:
+                lane.find_place(request_id)
             if self._moving:
                 quiet = lane.manager.quiet_tokens(request_id, num_settled_tokens)
                 first, last = max(first, quiet.start), quiet.stop - 1
@@ -190,15 +202,14 @@ class RunningSteps:
         Gives back what no query reads any more, makes room, and registers what is certain to be computed if it is to.
         Returns the blocks that each group adds, empty if none adds one; None if there is no room.
         """
-        settled = 0
         slots = tokens + num_lookahead_tokens
         if slots > self._max_model_len:
             slots = self._max_model_len
-        if self._skipping:
-            settled = settled_tokens(request, request.num_computed_tokens)
-            for lane in self._skipping:
-                skips = lane.skips[request_id]
-                if settled >= skips:
+        for lane in self._skipping:
+            skips = lane.skips[request_id]
+            if skips < tokens:
+                settled = settled_tokens(request, request.num_computed_tokens)
+                if skips <= settled:
                     lane.manager.remove_skipped_blocks(request_id, settled)
                     lane.look_ahead(request_id, settled)
         free = self._pool.free_block_queue.num_free_blocks
@@ -211,18 +222,21 @@ class RunningSteps:
             cached = request.num_tokens
             if cached > tokens:
                 cached = tokens
-        rows, added, done, horizon = [], False, True, self._max_model_len
+        rows, added, moved, done, horizon = [], False, False, True, self._max_model_len
         for lane in self.lanes:
             size, table = lane.size, lane.tables[request_id]
             row: list[KVCacheBlock] = []
+            room = (len(table) - lane.extra) * size
             if lane.moves:
-                row = lane.arrange(request, table, slots, tokens)
-            elif slots > (len(table) - lane.extra) * size:
+                if not lane.firsts[request_id] <= tokens <= room:
+                    row, moved = lane.arrange(request, slots, tokens), True
+                    room = (len(table) - lane.extra) * size
+            elif slots > room:
                 row = lane.grow(table, slots)
+                room = (len(table) - lane.extra) * size
             if row:
                 added = True
             rows.append(row)
-            room = (len(table) - lane.extra) * size
             if room < horizon:
                 horizon = room
             if lane.single:
@@ -243,12 +257,14 @@ class RunningSteps:
                     horizon = skips
         if done:
             self.horizons[request_id] = horizon
-            if self._moving:
+            if moved:
                 self.firsts[request_id] = max([lane.firsts[request_id] for lane in self._moving])
         else:
             self._cache_blocks(request, cached)
-            self.note(request_id, settled or settled_tokens(request, request.num_computed_tokens))
-        return self._rows(rows) if added else ()
+            self.note(request_id, settled_tokens(request, request.num_computed_tokens))
+        if not added:
+            return ()
+        return tuple(rows) if len(rows) == len(self._managers) else self._rows(rows)
 
     def advance_each(
         self,
@@ -274,8 +290,6 @@ class RunningSteps:
 
     def _rows(self, rows: list[list[KVCacheBlock]]) -> Rows:
         """With an empty one for each group whose blocks the encoder's tokens fill."""
-        if len(rows) == len(self._managers):
-            return tuple(rows)
         row = iter(rows)
         return tuple([[] if manager.sized_by_encoder else next(row) for manager in self._managers])
 
