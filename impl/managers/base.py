@@ -43,6 +43,8 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
     """Whether a table never has more blocks than its tokens fill, and no hit is refused."""
     moves_blocks = False
     """Whether a table is more than added to and nulled."""
+    notes_registered = False
+    """Whether `note_registered` is to be told of blocks."""
     drafts_read_behind = True
     """Whether drafts may need the block behind a hit; a running state is no such block."""
     spreads_over_ranks = False
@@ -247,6 +249,11 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
             ),
         )
         self.num_cached_block[request.request_id] = full
+        if self.notes_registered:
+            self.note_registered(self.req_to_blocks[request.request_id][registered:full])
+
+    def note_registered(self, blocks: Sequence[KVCacheBlock]) -> None:  # most types have nothing to do
+        """These entries of a table count as registered from now on; some may have no identity."""
 
     def free(self, request_id: str) -> None:
         """Give back all blocks of a request, the end of its table first. Nothing happens for an unknown one."""
@@ -345,6 +352,10 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         """The fewest settled tokens at which more blocks are skipped than at so many."""
         raise NotImplementedError(f"{type(self).__name__} skips nothing, or does not say when")
 
+    def gives_back_at(self, request_id: str) -> int:
+        """Where blocks are moved: the fewest settled tokens at which a request gives back a block that it holds now."""
+        raise NotImplementedError(f"{type(self).__name__} moves no blocks")
+
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """Null the table's entries that no query from the computed tokens on attends to, and free their blocks.
 
@@ -399,7 +410,8 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         return len([state for state in map(_STATE, blocks) if not state or state.__class__ is not int])
 
     def _num_skipped_blocks(self, num_computed_tokens: int) -> int:
-        return max(0, self.get_num_skipped_tokens(num_computed_tokens)) // self.block_size
+        skipped = self.get_num_skipped_tokens(num_computed_tokens)
+        return skipped // self.block_size if skipped > 0 else 0
 
     def _capped(
         self, new: int, table: Sequence[KVCacheBlock], kept: Sequence[KVCacheBlock], num_lookahead_tokens: int
