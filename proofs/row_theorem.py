@@ -60,7 +60,8 @@ class _Proofs:
 
     def __init__(self, verdict: Verdict, seconds: float) -> None:
         self._verdict, self._seconds = verdict, seconds
-        self._known: dict[int, list[Proved]] = {}
+        self._known: dict[int, list[tuple[set[int], Proved]]] = {}
+        """By the claim, with all that was known there: how many are proved does not depend on what Z3 took of it."""
 
     def of(self, name: str, path: Path) -> Iterator[Proved]:
         """Proofs of what a path owes. UndecidedError for the first thing that has none."""
@@ -86,20 +87,15 @@ class _Proofs:
                 if new is None:
                     raise UndecidedError(f"{one.name}: it does not follow", one.smtlib())
                 self._verdict.note_proof(new.obligation)
-                self._known.setdefault(one.claim.get_id(), []).append(new)
+                self._known.setdefault(one.claim.get_id(), []).append((_identities(one), new))
                 yield new
 
     def _found(self, owed: Obligation) -> Proved | None:
-        """A proof from a path before, if it takes nothing else than is known here."""
-        here = {one.get_id() for one in owed.hypotheses}
-        for proved in self._known.get(owed.claim.get_id(), ()):
-            if all(one.get_id() in here for one in proved.obligation.hypotheses):
-                return proved
-        return None
+        """A proof from a path before, on which nothing was known that is not known here."""
+        known = self._known.get(owed.claim.get_id(), ())
+        here = _identities(owed) if known else set()
+        return next((proved for then, proved in known if then <= here), None)
 
 
-def is_settled(claim: RowClaim, subject: Subject, seconds: float) -> bool:
-    """Can a claim be proved of such a core?"""
-    verdict = Verdict("a wrong variant", subject.name, "undecided")
-    settle_any_length(verdict, claim, subject, seconds, Watched(subject.modules(), ignore=True))
-    return verdict.status == "proved"
+def _identities(owed: Obligation) -> set[int]:
+    return {one.get_id() for one in owed.hypotheses}
