@@ -217,7 +217,7 @@ def measure(sides: Sequence[Other], seeds: Sequence[int], rounds: int, operation
         for side in sides:
             side.call(way, ORACLES[oracles], 0, operations // 4)  # modules are imported, caches are warm
         for number, seed in enumerate([*seeds] * rounds):
-            answers = [{}, {}]
+            answers: list[dict[str, Any]] = [{}, {}]
             for who in (0, 1) if number % 2 else (1, 0):
                 answers[who] = sides[who].call(way, ORACLES[oracles], seed, operations)
             turns.append(answers)

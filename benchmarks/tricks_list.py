@@ -114,6 +114,7 @@ OWN_KINDS: Mapping[str, type[Workload]] = {"same-step": SameStep, "block-steps":
 
 _ENTRIES = {entry.name: entry for entry in default_entries()}
 _RUNNING = {"running": 256, "shortest": 500, "longest": 560, "grown": 480}
+_STATES = {**_RUNNING, "groups": ("full", "mamba")}
 _SLIDING = {**_RUNNING, "shortest": 1100, "longest": 1160, "groups": ("full", "sliding-1024")}
 
 
@@ -218,6 +219,16 @@ TRICKS: tuple[Trick, ...] = (
         "request",
         "block-steps",
         _SLIDING,
+    ),
+    Trick(
+        "what-is-due-states",
+        "the same",
+        _LONG_WAY,
+        KVCacheCoordinator.allocate_new_blocks,
+        "the same, full + Mamba align",
+        "request",
+        "block-steps",
+        _STATES,
     ),
     Trick(
         "one-group",

@@ -128,7 +128,7 @@ class StaleTarget(VllmStyleTarget):
     def start(self, shape: Shape) -> Any:
         answer = super().start(shape)
         observer: Any = self._observer
-        fields = {"holders": slice(0, 4), "identities": slice(6, 10), "new_block_ids": 10}
+        fields: dict[str, Any] = {"holders": slice(0, 4), "identities": slice(6, 10), "new_block_ids": 10}
         glances = observer.glance
 
         def stale(operation: Any, last: Snapshot) -> Any:
