@@ -80,9 +80,9 @@ class FreeKVCacheBlockQueue:
                 batches.appendleft(self._batch(batch.take(_MAKE)))
                 continue
             if left >= n:
+                rest = batch.take(n)
                 if left == n:
                     batches.popleft()
-                rest = batch.take(n)
                 return taken + rest if taken else rest
             if left:
                 taken += batch.take(left)
