@@ -27,8 +27,8 @@ CLASSES = (
 )
 """What a finding does to users, the worst first. Latent: no scheduler that we know of comes there."""
 TEXTS, OBSERVED, FOOT = "findings.toml", "releases.json", "looked-for.md"
-SCRIPT, BY_SCRIPTS = "reproduce.py", "scripts.json"
-"""The script of a finding, in a folder of its name, and the file with what each showed, by release."""
+SCRIPT, REPORT, BY_SCRIPTS = "reproduce.py", "report.md", "scripts.json"
+"""A finding's script and report, in a folder of its name, and the file with what each script showed, by release."""
 _SCRIPTS = (
     f"A *script*, `findings/NAME/{SCRIPT}`, shows the same with nothing but the engine and Python. It starts the "
     "engine's own core (configuration, input processing, start-up checks, scheduler, step loop) over an executor that "
@@ -59,6 +59,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"ki
     """What a user can do about it today."""
     near: str = ""
     """Reports of other things that are close to it, and what they cover."""
+    ready: bool = False
+    """True if its folder has a report that can be sent as it is (`REPORT`)."""
     reports: tuple[str, ...] = ()
     """Issues and pull requests about it, as `vllm-project/vllm#39734`."""
     case: str = ""
@@ -176,6 +178,7 @@ def _entry_lines(name: str, entry: Entry, file: TraceFile | None, observed: Obse
         "until it is fixed": entry.today,
         "proposed fix": entry.fix,
         "close to it": entry.near,
+        "to be sent": f"[a report](findings/{name}/{REPORT})" if entry.ready else "",
         "trace": _ranges(observed.get(name, {})),
         f"scheduler run `{entry.case}`": _ranges(observed.get(by_scheduler(name), {})),
         "the exception": entry.raises and f"`{entry.raises}`",
