@@ -60,6 +60,19 @@ def test_what_shows_on_the_newest_release_has_a_script_that_shows_it():
     assert {name for name, row in RECORDED.items() if row.get(SPEC) == "shows"} == shown
 
 
+def test_a_script_and_the_case_of_the_scheduler_show_the_same_where_both_could_be_tried():
+    observed = read_observations(FOLDER)
+    compared = [
+        (name, release, seen, observed[f"{name} (scheduler)"][release])
+        for name, row in RECORDED.items()
+        for release, seen in row.items()
+        if release in observed.get(f"{name} (scheduler)", {})
+    ]
+    both = [one for one in compared if all(seen in ("shows", "nothing") for seen in one[2:])]
+    assert len(both) >= 30
+    assert [one for one in both if one[2] != one[3]] == []
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_imports_the_engine_and_the_standard_library_only(name):
     tree = ast.parse(SCRIPTS[name].read_text())
