@@ -28,8 +28,9 @@ def findings(
     Exits with 1 if a release shows something else than was recorded, or not the same each time.
     """
     from ..findings.words import plural
-    from ..releases.findings import folder_page, read_entries, read_observations, read_traces, write_observations
-    from ..releases.observing import differences, observe_releases, updated
+    from ..findings.writing import write_file
+    from ..releases.findings import folder_page, read_entries, read_observations, read_traces, record_observations
+    from ..releases.observing import differences, observe_releases
 
     place = folder if record else shipped(folder)  # the package is no place to write to
     entries, recorded = read_entries(place), read_observations(place)
@@ -39,18 +40,18 @@ def findings(
     traces, specs = read_traces(place, list(entries)), _specs(target or [], releases)
 
     def print_seen(spec: str, key: str, seen: Sequence[str]) -> None:
+        if record:  # at once, so that nothing that was said is lost with the rest
+            record_observations(folder, {key: {spec: seen[0]}})
         if not as_json:
             print(f"{spec:20} {key:42} {', '.join(seen)}", flush=True)
 
     observed, problems = observe_releases(
         chosen, traces, specs, times, lambda spec: open_or_usage(spec, isolate=True), print_seen
     )
-    if record:
-        write_observations(folder, updated(recorded, observed))
-    else:
+    if not record:
         problems += differences(recorded, observed)
     if page is not None:
-        page.write_text(folder_page(place, f"blockproof findings {folder} --page {page}"), encoding="utf-8")
+        write_file(page, folder_page(place, f"blockproof findings {folder} --page {page}"))
     if as_json:
         print(json.dumps({"observed": observed, "problems": problems}, indent=2))
     else:

@@ -16,7 +16,9 @@ from ..findings.cause import Cause
 from ..findings.finding import LOST, Finding, Trace
 from ..findings.ops_json import operation_from_json, shape_from_json, to_json
 from ..findings.oracle_names import ADDITIONS, EVERY
-from .files import MAX_FILE_BYTES, Form, TraceError, decode, envelope, read_file, write_file
+from ..findings.reading import MAX_FILE_BYTES
+from ..findings.writing import write_file
+from .files import Form, TraceError, decode, envelope, read_file
 
 SCHEMA = 1
 MAX_PART_BYTES = 2**20
@@ -27,6 +29,8 @@ MAX_NUM_BLOCKS = 2**20
 MAX_MODEL_LEN = 2**20
 """In tokens. Tables are padded up to it, so this bounds the memory of a run."""
 MAX_GROUPS = 32
+MAX_BLOCK_OPERATIONS = 2**28
+"""Blocks times operations: each block is looked at after each operation, so this bounds the time of a run."""
 FORM = Form("trace", "`blockproof fuzz` or `shrink`", "schema", SCHEMA)
 
 
@@ -103,6 +107,9 @@ def load_trace(data: bytes | str, source: str = "trace") -> TraceFile:
     """Read a trace from its text; `source` stands for the file name in errors. TraceError if it is none."""
     outer = envelope(data.encode() if isinstance(data, str) else data, _Envelope, FORM, source)
     shape = _shape(_part(outer.shape, source, "shape"), source)
+    if (work := shape.num_blocks * len(outer.operations)) > MAX_BLOCK_OPERATIONS:
+        problem = f"{work} blocks times operations, more than {MAX_BLOCK_OPERATIONS}; use fewer of either"
+        raise TraceError(source, "operations", problem)
     operations = tuple(
         _operation(_part(part, source, f"operations[{i}]"), source, f"operations[{i}]")
         for i, part in enumerate(outer.operations)
@@ -127,9 +134,23 @@ def dump_trace(file: TraceFile | Trace) -> str:
         ("finding", msgspec.to_builtins(file.finding)),
         ("shape", to_json(file.trace.shape)),
     )
-    lines = [f'  "{name}": {json.dumps(value)},' for name, value in head]
-    operations = ",\n".join(f"    {json.dumps(to_json(operation))}" for operation in file.trace.operations)
+    lines = [f'  "{name}": {_text(value)},' for name, value in head]
+    operations = ",\n".join(f"    {_text(to_json(operation))}" for operation in file.trace.operations)
     return "\n".join(["{", *lines, '  "operations": [', *([operations] if operations else []), "  ]", "}", ""])
+
+
+def _text(value: object) -> str:
+    """JSON that can be read again: half a character, as an error text may have it, becomes its escape."""
+    text = json.dumps(value)
+    return json.dumps(_whole(value)) if "\\ud" in text else text
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_whole(name): _whole(part) for name, part in value.items()}
+    return [_whole(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def write_trace(file: TraceFile, path: Path) -> None:

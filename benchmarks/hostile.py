@@ -1,0 +1,71 @@
+"""Malformed files and replies, and what the commands answer to them (`tests/fuzz/malformed.py`).
+
+python benchmarks/hostile.py [--traces N] [--replies N] [--configurations N] [--seed N] [--keep FOLDER]
+
+Prints how many came to which end; the longest time and the memory that this process took at most. Exits with 1 if one
+broke a promise: a traceback, more than a line about what is wrong, something printed that moves the cursor, code of
+the file that ran, or no end. `--keep` keeps the files that did.
+"""
+
+import argparse
+import os
+import resource
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from random import Random
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "fuzz"))
+
+import malformed  # type: ignore[import-not-found]  # stands beside the tests
+
+MARK = "blockproof-was-here"
+"""The file that a trace would make if it could run a program."""
+
+
+def main() -> int:
+    """Spoil, ask, count, print."""
+    parser = argparse.ArgumentParser()
+    for kind in malformed.KINDS:
+        parser.add_argument(f"--{kind}", type=int, default=0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path)
+    asked = parser.parse_args()
+    bad = 0
+    for kind in malformed.KINDS:
+        if count := getattr(asked, kind):
+            bad += run(kind, count, asked.seed, asked.keep)
+    return 1 if bad else 0
+
+
+def run(kind: str, count: int, seed: int, keep: Path | None) -> int:
+    """So many of a kind. Returns how many broke a promise."""
+    outcomes, longest = Counter[str](), (0.0, 0)
+    with tempfile.TemporaryDirectory(prefix="hostile-") as name:
+        folder, before = Path(name), Path.cwd()
+        cases = malformed.KINDS[kind](folder)
+        os.chdir(folder)
+        with cases.in_place() if hasattr(cases, "in_place") else nullcontext():
+            for number in range(seed, seed + count):
+                answer = malformed.answer(cases.words(Random(f"{kind} {number}")))
+                outcome = "WRONG: it ran code" if (folder / MARK).exists() else answer.outcome
+                outcomes[outcome] += 1
+                longest = max(longest, (answer.seconds, number))
+                if outcome.startswith("WRONG"):
+                    print(f"{kind} {number}: {outcome}\n{answer.error[-2000:]}", file=sys.stderr)
+                    if keep is not None:
+                        shutil.copytree(folder, keep / f"{kind}-{number}", dirs_exist_ok=True)
+        os.chdir(before)
+    print(f"{count:,} malformed {kind}, seeds from {seed}")
+    for outcome, times in outcomes.most_common():
+        print(f"{times:8,}  {outcome}")
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(f"longest {longest[0]:.1f} s (seed {longest[1]}); memory at most {most} MiB")
+    return sum(times for outcome, times in outcomes.items() if outcome.startswith("WRONG"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
