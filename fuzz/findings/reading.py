@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NoReturn
 
 MAX_FILE_BYTES = 64 * 2**20
+MISSING = "no such file; check the path"
 MAX_DEPTH = 64
 """How deep arrays and objects may stand in each other: no document of ours goes beyond ten."""
 
@@ -30,7 +31,7 @@ def read_bytes(path: Path, noun: str, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     except IsADirectoryError:
         raise UnreadableError(f"is a directory; name a {noun} file in it") from None
     except FileNotFoundError:
-        raise UnreadableError("no such file; check the path") from None
+        raise UnreadableError(MISSING) from None
     except OSError as error:
         raise UnreadableError(f"cannot be read ({error.strerror}); check the path and its permissions") from None
     except ValueError as error:  # a name with a character that no file name has

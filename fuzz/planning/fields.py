@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..findings.reading import UnreadableError, json_of, read_bytes
+from ..findings.reading import MISSING, UnreadableError, json_of, read_bytes
 from ..findings.visible import one_line
 
 LARGEST = 2**30
@@ -23,7 +23,7 @@ def read_json(path: Path) -> dict[str, object]:
     try:
         raw = json_of(read_bytes(path, "config.json"))
     except UnreadableError as error:
-        examples = "" if path.exists() else "; examples/ has the config.json of some models"
+        examples = "; examples/ has the config.json of some models" if str(error) == MISSING else ""
         raise ModelError(f"{path}: {error}{examples}") from None
     except ValueError as error:
         raise ModelError(f"{path}: not JSON: {error}") from None

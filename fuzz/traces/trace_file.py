@@ -29,6 +29,8 @@ MAX_NUM_BLOCKS = 2**20
 MAX_MODEL_LEN = 2**20
 """In tokens. Tables are padded up to it, so this bounds the memory of a run."""
 MAX_GROUPS = 32
+MAX_POOL_TOKENS = 2**26
+"""Blocks times the tokens of the largest: the shadow memory has a place for each, so this bounds the memory of a run."""
 MAX_BLOCK_OPERATIONS = 2**28
 """Blocks times operations: each block is looked at after each operation, so this bounds the time of a run."""
 FORM = Form("trace", "`blockproof fuzz` or `shrink`", "schema", SCHEMA)
@@ -194,6 +196,12 @@ def shape_problems(shape: Shape) -> Iterator[tuple[str, str]]:
     for place, value, least, most in _limits(shape):
         if not least <= value <= most:
             yield place, f"is {value}, must be from {least} to {most}"
+    tokens = shape.num_blocks * shape.parallel * max((group.block_size for group in shape.groups), default=0)
+    if tokens > MAX_POOL_TOKENS:
+        yield (
+            "shape.num_blocks",
+            f"has room for {tokens} tokens, more than {MAX_POOL_TOKENS}; use fewer or smaller blocks",
+        )
     full_only = len(shape.groups) == 1 and shape.groups[0].kind in FULL_FAMILY
     if shape.parallel > 1 and not full_only:
         # The model has no rules for it: the releases build some of these cores, and refuse or corrupt later.

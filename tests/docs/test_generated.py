@@ -109,6 +109,7 @@ def test_the_trace_format_has_the_limits():
         "groups": trace_file.MAX_GROUPS,
         "ranks of either parallelism": 1024,
         "`num_blocks` times operations": trace_file.MAX_BLOCK_OPERATIONS,
+        "`num_blocks` times the largest `block_size`, times the ranks": trace_file.MAX_POOL_TOKENS,
     }
 
 

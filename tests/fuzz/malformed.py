@@ -25,7 +25,8 @@ from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.findings.ops_json import to_json
 from blockproof.fuzz.opening.process import Process
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.traces.trace_file import FoundBy, FoundWhat, TraceFile, dump_trace
+from blockproof.fuzz.traces.files import TraceError
+from blockproof.fuzz.traces.trace_file import FoundBy, FoundWhat, TraceFile, dump_trace, read_trace
 from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
@@ -37,6 +38,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 LONGEST_S = 30.0
 """No malformed document may keep a command busy for longer."""
+LONG = 2**20
+"""Blocks times operations that take longer than a second."""
 MOST_ERROR = 1_000
 """Longest line about what is wrong, in characters."""
 ESCAPE, RIGHT_TO_LEFT = "\x1b[2J\x1b]0;title\x07", "\u202etxt\u2066"
@@ -59,6 +62,9 @@ RAW = (
 _STRAY = (b"\x00", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\x1b[31m", b"{", b'"')
 _HERE = "\ue000{}\ue001"
 """Marks where a raw text goes."""
+
+
+TOO_LONG = "took too long"
 
 
 class TooLongError(BaseException):
@@ -180,7 +186,7 @@ def answer(words: Sequence[str]) -> Answer:
         try:
             code = main(list(words))
         except TooLongError:
-            raised = "took too long"
+            raised = TOO_LONG
         except BaseException as problem:
             raised = f"raised {type(problem).__name__}"
     seconds = time.monotonic() - begin
@@ -238,6 +244,14 @@ class Traces:
         found = FoundWhat("S8", "Allocate", "contract: S8\nis violated", ("contract", "S8", "Allocate"))
         file = TraceFile(drawn_trace(7, "full"), "impl", found, FoundBy("random", 1, "0.1.0"), ("shadow", "contract"))
         self._whole += [dump_trace(file)] * 5
+
+    def takes_long(self) -> bool:
+        """True if the last one was a trace after all, with so large a pool that its run may take minutes."""
+        try:
+            trace = read_trace(self._file).trace
+        except TraceError:
+            return False
+        return trace.shape.num_blocks * len(trace.operations) > LONG
 
     def words(self, random: Random) -> list[str]:
         """The arguments of a command that is given a malformed one."""
