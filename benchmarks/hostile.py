@@ -1,6 +1,6 @@
-"""Malformed files and replies, and what the commands answer to them (`tests/fuzz/malformed.py`).
+"""Malformed files and replies, and what the commands answer to them (`tests/fuzz/malformed_cases.py`).
 
-python benchmarks/hostile.py [--traces N] [--replies N] [--configurations N] [--seed N] [--keep FOLDER]
+python benchmarks/hostile.py [--traces N] [--replies N] [--configurations N] [--arguments N] [--seed N] [--keep FOLDER]
 
 Prints how many came to which end; the longest time and the memory that this process took at most. Exits with 1 if one
 broke a promise: a traceback, more than a line about what is wrong, something printed that moves the cursor, code of
@@ -18,9 +18,9 @@ from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests" / "fuzz"))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-import malformed  # type: ignore[import-not-found]  # stands beside the tests
+from tests.fuzz import malformed, malformed_cases  # these stand beside the tests
 
 MARK = "blockproof-was-here"
 """The file that a trace would make if it could run a program."""
@@ -29,13 +29,13 @@ MARK = "blockproof-was-here"
 def main() -> int:
     """Spoil, ask, count, print."""
     parser = argparse.ArgumentParser()
-    for kind in malformed.KINDS:
+    for kind in malformed_cases.KINDS:
         parser.add_argument(f"--{kind}", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--keep", type=Path)
     asked = parser.parse_args()
     bad = 0
-    for kind in malformed.KINDS:
+    for kind in malformed_cases.KINDS:
         if count := getattr(asked, kind):
             bad += run(kind, count, asked.seed, asked.keep)
     return 1 if bad else 0
@@ -46,13 +46,17 @@ def run(kind: str, count: int, seed: int, keep: Path | None) -> int:
     outcomes, longest = Counter[str](), (0.0, 0)
     with tempfile.TemporaryDirectory(prefix="hostile-") as name:
         folder, before = Path(name), Path.cwd()
-        cases = malformed.KINDS[kind](folder)
+        cases = malformed_cases.KINDS[kind](folder)
         os.chdir(folder)
-        with cases.in_place() if hasattr(cases, "in_place") else nullcontext():
+        with cases.in_place() if isinstance(cases, malformed_cases.Replies) else nullcontext():
             for number in range(seed, seed + count):
                 answer = malformed.answer(cases.words(Random(f"{kind} {number}")))
                 outcome = "WRONG: it ran code" if (folder / MARK).exists() else answer.outcome
-                if answer.wrong == malformed.TOO_LONG and kind == "traces" and cases.takes_long():
+                if (
+                    answer.wrong == malformed.TOO_LONG
+                    and isinstance(cases, malformed_cases.Traces)
+                    and cases.takes_long()
+                ):
                     outcome = f"a valid trace of a large pool, stopped after {malformed.LONGEST_S:.0f} s"
                 outcomes[outcome] += 1
                 longest = max(longest, (answer.seconds, number))

@@ -106,3 +106,15 @@ def test_a_short_replay_writes_the_rows_that_the_page_has(tmp_path):
     rows_written = [match.groups() for match in map(row.fullmatch, written.read_text("utf-8").splitlines()) if match]
     assert len(rows_written) == 2 * (7 + 4)
     assert kept == rows_written * 2  # a table for each of two traces
+
+
+def test_a_few_malformed_documents_and_a_kill_keep_the_promises():
+    for script, counts in {
+        "hostile.py": ["--traces", "5", "--replies", "5", "--configurations", "5", "--arguments", "5"],
+        "kills.py": ["--kills", "1", "--only", "explore"],
+    }.items():
+        words = [sys.executable, f"benchmarks/{script}", *counts]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.count("malformed") == 4 * (script == "hostile.py")
+    assert done.stdout.endswith("1 kills, 0 broken promises\n")

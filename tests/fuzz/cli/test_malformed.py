@@ -10,6 +10,7 @@ import subprocess
 import sys
 from contextlib import nullcontext
 from random import Random
+from typing import Any
 
 import pytest
 from blockproof.fuzz.cli.main import main
@@ -25,9 +26,10 @@ from blockproof.model.ops import Group, Shape, Submit
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ..malformed import ESCAPE, KINDS, RIGHT_TO_LEFT, TOO_LONG, answer, drawn_trace
+from ..malformed import ESCAPE, RIGHT_TO_LEFT, TOO_LONG, answer
+from ..malformed_cases import KINDS, drawn_trace
 
-READERS = {
+READERS: dict[str, Any] = {
     "trace": (read_trace, TraceError),
     "known findings": (read_known, TraceError),
     "config.json": (read_json, ModelError),
@@ -43,7 +45,7 @@ def cases(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(random=st.randoms(use_true_random=False))
 def test_every_promise_is_kept(cases, kind, random):
     made = cases[kind]
@@ -85,7 +87,7 @@ def test_most_of_what_is_malformed_is_noticed(cases):
 )  # fmt: skip
 def test_what_parsers_stumble_over_is_one_short_line(reader, data, tmp_path):
     read, error = READERS[reader]
-    path = tmp_path / ("floors.json" if data[:1] in b"{[" else "file")
+    path = tmp_path / ("floors.json" if data[:1] in (b"{", b"[") else "file")
     path.write_bytes(data)
     if not data.strip() and reader in ("known findings", "floors"):
         assert not read(path)  # an empty TOML file says nothing
