@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from contextlib import nullcontext
+from contextlib import chdir, nullcontext
 from random import Random
 from typing import Any
 
@@ -40,8 +40,9 @@ MARK = "blockproof-was-here"
 
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory):
-    """Makers of malformed documents, by kind, each with a folder of its own."""
-    return {kind: make(tmp_path_factory.mktemp(kind)) for kind, make in KINDS.items()}
+    """Makers of malformed documents, by kind, each in a folder of its own."""
+    with chdir(tmp_path_factory.mktemp("here")):  # an option may name a folder here
+        yield {kind: make(tmp_path_factory.mktemp(kind)) for kind, make in KINDS.items()}
 
 
 @pytest.mark.parametrize("kind", KINDS)
