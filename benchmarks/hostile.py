@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections import Counter
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from random import Random
 
@@ -42,35 +42,39 @@ def main() -> int:
 
 
 def run(kind: str, count: int, seed: int, keep: Path | None) -> int:
-    """So many of a kind. Returns how many broke a promise."""
+    """So many of a kind, or as many as were done when Ctrl-C ended it. Returns how many broke a promise."""
     outcomes, longest = Counter[str](), (0.0, 0)
-    with tempfile.TemporaryDirectory(prefix="hostile-") as name:
-        folder, before = Path(name), Path.cwd()
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="hostile-") as name, suppress(KeyboardInterrupt):
+        folder = Path(name)
         cases = malformed_cases.KINDS[kind](folder)
         os.chdir(folder)
         with cases.in_place() if isinstance(cases, malformed_cases.Replies) else nullcontext():
             for number in range(seed, seed + count):
                 answer = malformed.answer(cases.words(Random(f"{kind} {number}")))
-                outcome = "WRONG: it ran code" if (folder / MARK).exists() else answer.outcome
-                if (
-                    answer.wrong == malformed.TOO_LONG
-                    and isinstance(cases, malformed_cases.Traces)
-                    and cases.takes_long()
-                ):
-                    outcome = f"a valid trace of a large pool, stopped after {malformed.LONGEST_S:.0f} s"
+                outcome = outcome_of(answer, cases, folder)
                 outcomes[outcome] += 1
                 longest = max(longest, (answer.seconds, number))
                 if outcome.startswith("WRONG"):
                     print(f"{kind} {number}: {outcome}\n{answer.error[-2000:]}", file=sys.stderr)
                     if keep is not None:
                         shutil.copytree(folder, keep / f"{kind}-{number}", dirs_exist_ok=True)
-        os.chdir(before)
-    print(f"{count:,} malformed {kind}, seeds from {seed}")
+    os.chdir(before)
+    print(f"{outcomes.total():,} malformed {kind}, seeds from {seed}")
     for outcome, times in outcomes.most_common():
         print(f"{times:8,}  {outcome}")
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
-    print(f"longest {longest[0]:.1f} s (seed {longest[1]}); memory at most {most} MiB")
+    print(f"longest {longest[0]:.1f} s (seed {longest[1]}); memory at most {most} MiB", flush=True)
     return sum(times for outcome, times in outcomes.items() if outcome.startswith("WRONG"))
+
+
+def outcome_of(answer: malformed.Answer, cases: malformed_cases.Cases, folder: Path) -> str:
+    """What is counted."""
+    if (folder / MARK).exists():
+        return "WRONG: it ran code"
+    if answer.wrong == malformed.TOO_LONG and isinstance(cases, malformed_cases.Traces) and cases.takes_long():
+        return f"a valid trace of a large pool, stopped after {malformed.LONGEST_S:.0f} s"
+    return answer.outcome
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ MAX_MODEL_LEN = 2**20
 """In tokens. Tables are padded up to it, so this bounds the memory of a run."""
 MAX_GROUPS = 32
 MAX_POOL_TOKENS = 2**26
-"""Blocks times the tokens of the largest: the shadow memory has a place for each, so this bounds the memory of a run."""
+"""Blocks times tokens of the largest: the shadow memory has a place for each, so this bounds the memory of a run."""
 MAX_BLOCK_OPERATIONS = 2**28
 """Blocks times operations: each block is looked at after each operation, so this bounds the time of a run."""
 FORM = Form("trace", "`blockproof fuzz` or `shrink`", "schema", SCHEMA)
