@@ -37,15 +37,16 @@ def findings(
     Exits with 1 if a release shows something else than was recorded, or not the same each time.
     """
     from ..findings.words import plural
+    from ..findings.writing import write_file
     from ..releases.findings import (
         BY_SCRIPTS,
         OBSERVED,
         folder_page,
         read_entries,
         read_observations,
-        write_observations,
+        record_observations,
     )
-    from ..releases.observing import differences, updated
+    from ..releases.observing import differences
 
     place = folder if record else shipped(folder)  # the package is no place to write to
     entries, file = read_entries(place), BY_SCRIPTS if scripts else OBSERVED
@@ -56,17 +57,17 @@ def findings(
     specs = _specs(target or [], releases)
 
     def print_seen(spec: str, key: str, seen: Sequence[str]) -> None:
+        if record:  # at once, so that nothing that was said is lost with the rest
+            record_observations(folder, {key: {spec: seen[0]}}, file)
         if not as_json:
             print(f"{spec:20} {key:42} {', '.join(seen)}", flush=True)
 
     observe = _by_scripts if scripts else _by_traces
     observed, problems, more = observe(place, chosen, specs, times, print_seen)
-    if record:
-        write_observations(folder, updated(recorded, observed), file)
-    else:
+    if not record:
         problems += differences(recorded, observed)
     if page is not None:
-        page.write_text(folder_page(place, f"blockproof findings {folder} --page {page}"), encoding="utf-8")
+        write_file(page, folder_page(place, f"blockproof findings {folder} --page {page}"))
     if as_json:
         print(json.dumps({"observed": observed, "problems": problems, **more}, indent=2))
     else:

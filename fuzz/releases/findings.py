@@ -11,7 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from ..findings.reading import UnreadableError, read_bytes
 from ..findings.words import trace_lines
+from ..findings.writing import alone, write_file
 from ..traces.files import TraceError
 from ..traces.trace_file import TraceFile, read_trace
 from .markdown import prose
@@ -75,10 +77,10 @@ def read_entries(folder: Path) -> dict[str, Entry]:
     """The texts of a folder, by id. TraceError says what is wrong with the file."""
     path = folder / TEXTS
     try:
-        entries = msgspec.toml.decode(path.read_text(encoding="utf-8"), type=dict[str, Entry])
-    except OSError as error:
-        raise TraceError(str(path), "", f"{error.strerror}; a folder of findings has a {TEXTS}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        entries = msgspec.toml.decode(read_bytes(path, TEXTS), type=dict[str, Entry])
+    except UnreadableError as error:
+        raise TraceError(str(path), "", f"{error}; a folder of findings has a {TEXTS}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise TraceError(str(path), "", f"{error}; see blockproof.fuzz.findings.Entry for the fields") from None
     for name, entry in entries.items():
         if entry.kind not in CLASSES:
@@ -97,21 +99,34 @@ def read_observations(folder: Path, file: str = OBSERVED) -> Observations:
     if not path.exists():
         return {}
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Observations)
-    except msgspec.MsgspecError as error:
+        return msgspec.json.decode(read_bytes(path, OBSERVED), type=Observations)
+    except (UnreadableError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise TraceError(str(path), "", f"{error}; write it again with blockproof findings --record") from None
 
 
-def write_observations(folder: Path, observed: Observations, file: str = OBSERVED) -> None:
-    """Write what was observed to the folder."""
-    text = json.dumps(observed, indent=1, sort_keys=True)
-    (folder / file).write_text(text + "\n", encoding="utf-8")
+def record_observations(folder: Path, observed: Observations, file: str = OBSERVED) -> None:
+    """Add what was observed to what the folder's file has, in place of older observations of the same. TraceError as
+    from `read_observations`."""
+    path = folder / file
+    with alone(path):
+        everything = updated(read_observations(folder, file), observed)
+        write_file(path, json.dumps(everything, indent=1, sort_keys=True) + "\n")
+
+
+def updated(recorded: Observations, observed: Observations) -> Observations:
+    """What was recorded, with these observations in place of older ones."""
+    return {
+        name: {**recorded.get(name, {}), **observed.get(name, {})} for name in dict.fromkeys((*recorded, *observed))
+    }
 
 
 def folder_page(folder: Path, command: str) -> str:
     """The page about a folder, with what a person adds at its end (`looked-for.md`); `command` checks them again."""
     foot = folder / FOOT
-    end = foot.read_text(encoding="utf-8") if foot.exists() else ""
+    try:
+        end = read_bytes(foot, FOOT).decode() if foot.exists() else ""
+    except (UnreadableError, UnicodeDecodeError) as error:
+        raise TraceError(str(foot), "", f"{error}; write Markdown") from None
     entries = read_entries(folder)
     observed = {**read_observations(folder), **_of_scripts(folder)}
     return page(entries, read_traces(folder, list(entries)), observed, command, end)
