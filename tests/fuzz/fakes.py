@@ -29,8 +29,8 @@ class Fake:
         self._shown = BLANK
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
-        more = [None] * (shape.num_blocks - len(BLANK.labels))  # for each block, or no run starts
-        self._shown = BLANK._replace(labels=BLANK.labels + more, earliest=BLANK.earliest + more)
+        more: list[None] = [None] * (shape.num_blocks - len(BLANK.labels))  # for each block, or no run starts
+        self._shown = BLANK._replace(labels=[*BLANK.labels, *more], earliest=[*BLANK.earliest, *more])
         return Done(), self._shown
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
