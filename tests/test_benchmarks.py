@@ -182,3 +182,15 @@ def test_a_ratio_is_of_operations_in_time_of_the_processor(monkeypatch):
     assert harness.ratio(turn) == 2
     assert harness.table(cases)[2:] == ["| drawn | lockstep | 37,500 | 37,500 | 1.25 | 0.50 to 2.00 |"]
     assert harness.met_lines({("drawn", "lockstep"): [turn]})[2:] == ["| hits | 50 | 100 |"]
+
+
+def test_a_few_malformed_documents_and_a_kill_keep_the_promises():
+    for script, counts in {
+        "hostile.py": ["--traces", "5", "--replies", "5", "--configurations", "5", "--arguments", "5"],
+        "kills.py": ["--kills", "1", "--only", "explore"],
+    }.items():
+        words = [sys.executable, f"benchmarks/{script}", *counts]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.count("malformed") == 4 * (script == "hostile.py")
+    assert done.stdout.endswith("1 kills, 0 broken promises\n")

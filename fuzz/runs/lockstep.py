@@ -67,6 +67,8 @@ class LockstepRun(Run):
                 raise TargetLostError("protocol", "the target says that it has built a core, but shows no state of it")
             self.built = theirs is not None and expected == actual
             if theirs is not None:
+                if problem := problem_with_answer(actual, theirs, len(shape.groups), shape.num_blocks, self.hidden):
+                    raise TargetLostError("protocol", problem)
                 self._start_contract(theirs)
             return self._compare(None, expected, actual, ours, ours if theirs is None else theirs)
         except TargetLostError as lost:

@@ -142,7 +142,7 @@ def test_shrink_writes_the_short_trace_beside_the_long_one(trace, capsys):
         (["fuzz", "--target", "fault:none"], 2, "unknown fault 'none'"),
         (["fuzz", "--target", "no_such_module:core"], 3, "cannot import no_such_module"),
         (["fuzz", "--target", "vllm==0.0.1"], 3, "blockproof targets install vllm==0.0.1"),
-        (["fuzz", "--floors", "none.toml"], 2, "none.toml: cannot be read"),
+        (["fuzz", "--floors", "none.toml"], 2, "none.toml: no such file"),
         (["fuzz", "--operations", "1", "--junit", "/dev/null/x"], 2, "/dev/null"),
         (["replay", "none.json"], 2, "none.json: no such file"),
         (["replay"], 2, "TRACE"),
