@@ -101,16 +101,13 @@ def own_mistake(fault: Fault, finding: Finding) -> str:
     """How the code that plants a fault failed, if that is what was found: it then plants nothing, and anybody would
     find it. Empty if not."""
     cause = finding.cause
-    if cause is None or not cause.frames or cause.type not in _MISTAKES:
+    if cause is None or not cause.frames:
         return ""
     place = cause.frames[-1]
     module = sys.modules[fault.plant.__module__]
     if place.file != Path(str(module.__file__)).name or place.function.partition(".")[0] not in vars(module):
         return ""
     return f"{cause.type}: {cause.message} ({place.file} line {place.line})"
-
-
-_MISTAKES = {"AttributeError", "ImportError", "ModuleNotFoundError", "NameError", "TypeError", "UnboundLocalError"}
 
 
 def missed(hunts: Iterable[Hunt]) -> list[str]:
