@@ -141,6 +141,20 @@ def updated(old: Record, new: Record) -> Record:
     return Record(new.date, new.made_with, subjects, settled)
 
 
+def stale(old: Record, results: Sequence[Result]) -> list[str]:
+    """What the record says otherwise than these results, a line for each theorem and core: result, paths, functions."""
+    now = recorded(results, checked=True).settled
+    lines = []
+    for name, of in now.items():
+        for subject, new in of.items():
+            said = old.settled.get(name, {}).get(subject, Settled("not recorded"))
+            if (said.status, said.paths, set(said.functions)) != (new.status, new.paths, set(new.functions)):
+                told = f"{new.status}, {new.paths} paths, {len(new.functions)} functions"
+                was = f"{said.status}, {said.paths}, {len(said.functions)}"
+                lines.append(f"{name} on {subject}: {told}; recorded: {was}; write the record anew with --write")
+    return lines
+
+
 def hashes_today(path: Path) -> dict[str, set[str]]:
     """Names of all functions in a file, as `Settled.functions` has them behind the colon, and hashes of their source.
 

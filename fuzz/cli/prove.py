@@ -20,6 +20,7 @@ from .options import JsonOption, known_or_usage, seed_or_drawn
 if TYPE_CHECKING:
     from ...proofs.campaign import Campaign, Interpreter, Result, Task
     from ...proofs.expectations import Expectations
+    from ...proofs.pages import Record
     from ...proofs.theorem import Statement
 
 OURS = ("model", "impl")
@@ -41,6 +42,9 @@ def prove(
         "unsettled"
     ),
     write: Annotated[Path | None, typer.Option(help="Write the theorems up as Markdown pages in this folder.")] = None,
+    check: Annotated[
+        Path | None, typer.Option(help="Fail where the record in this folder says otherwise: result, paths, functions.")
+    ] = None,
     changed: Annotated[
         bool, typer.Option("--changed", help="Settle only what runs a function that has changed since the record.")
     ] = False,
@@ -65,12 +69,11 @@ def prove(
         raise typer.Exit(_attack(fuzz, seed_or_drawn(seed), as_json))
     from ...proofs import judgement, pages
     from ...proofs.campaign import Campaign
-    from ..findings.words import plural
 
     chosen = _chosen(ids or [])
     if list_only:
-        _print_list(chosen, as_json)
-        return
+        return _print_list(chosen, as_json)
+    record = _record(check) if check else None
     campaign = Campaign(jobs or os.cpu_count() or 1, seconds, cross_check)
 
     def tell(result: "Result") -> None:
@@ -80,20 +83,34 @@ def prove(
     results, interrupted = _settled(campaign, judgement.longest_first(chosen), target or list(OURS), changed, tell)
     results = judgement.in_order(results, chosen)
     expected = _expected(results, None if interrupted else write_expected)
-    problems = judgement.problems(results, expected)
+    problems = judgement.problems(results, expected) + (pages.stale(record, results) if record else [])
     left = [f"left behind: {path}" for path in judgement.keep_unsettled(results, out)]
     if export is not None:
-        left.append(f"{plural(judgement.export(results, export), 'question')} written to {export}")
+        left.append(f"questions written to {export}: {judgement.export(results, export)}")
     if write is not None and not interrupted:
         pages.write(write, chosen, pages.recorded(results, cross_check))
     if as_json:
-        plain = [_plain(result) for result in results]
-        print(json.dumps({"cross_checked": cross_check, "results": plain, "problems": problems}, indent=2))
+        _print_json(results, cross_check, problems)
     else:
         asked = [line for theorem in chosen if ids for line in _written_out(theorem, results, cross_check)]
         said = [*asked, *_summary(results, cross_check), *judgement.unsaid(results, expected), *left, *problems]
         print("\n".join(said or ["no function under the theorems has changed since the record"]))
     raise typer.Exit(_code(bool(problems), interrupted))
+
+
+def _print_json(results: "list[Result]", checked: bool, problems: list[str]) -> None:
+    plain = [_plain(result) for result in results]
+    print(json.dumps({"cross_checked": checked, "results": plain, "problems": problems}, indent=2))
+
+
+def _record(folder: Path) -> "Record":
+    """The record in this folder; a usage error if there is none."""
+    from ...proofs import pages
+
+    try:
+        return pages.read((folder / pages.RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise typer.BadParameter(f"--check: no record of theorems in {folder}: {error}") from None
 
 
 def _code(wrong: bool, interrupted: bool) -> int:

@@ -1,5 +1,8 @@
 """What commands say: one instead of many, what was meant, what holds."""
 
+import json
+from pathlib import Path
+
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.findings.words import did_you_mean, plural
@@ -51,3 +54,16 @@ def test_a_theorem_that_was_asked_for_is_written_out(capsys):
     assert lines[1] == "  assume"
     assert "      _held(f, v, f.skipped_sliding(v.c, v.w)) <= f.cap_sliding(v.w, v.b, v.batched, v.max_len)" in lines
     assert any(line.split()[:2] == ["model", "proved"] for line in lines)
+
+
+def test_a_record_that_says_otherwise_than_what_was_settled_fails(tmp_path, capsys):
+    pytest.importorskip("z3")
+    asked = ["prove", "T4", "--target", "model", "--no-cross-check", "--check"]
+    record = Path(__file__).parents[3] / "docs/reference/theorems"
+    assert main([*asked, str(record)]) == 0
+    document = json.loads((record / "functions.json").read_text())
+    document["theorems"]["T4"]["model"]["paths"] += 1
+    (tmp_path / "functions.json").write_text(json.dumps(document))
+    assert main([*asked, str(tmp_path)]) == 1
+    assert "T4 on model: proved, " in capsys.readouterr().out.splitlines()[-1]
+    assert main([*asked, str(tmp_path / "nowhere")]) == 2
