@@ -113,6 +113,9 @@ class Model(Core):
         """Drafts counted as computed are taken back."""
         self.requests[op.request].computed -= op.count
 
+    def landed(self, op: ops.Landed) -> None:
+        """Nothing changes: which blocks a core may hand out does not depend on the device here (contract.md, S13)."""
+
     def _name_content(self, request: Request) -> Value:
         """Give every hash block that has become full its identity. Returns how many are full now."""
         size, chain = self.shape.hash_block_size, request.chain.copy()

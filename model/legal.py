@@ -47,7 +47,7 @@ def allows(scene: _Scene, op: Operation) -> bool:
     match op:
         case ops.Submit(name):
             return name not in scene.requests and _sound(scene.shape, op)
-        case ops.Free() | ops.ReadTable() | ops.CommonPrefix():
+        case ops.Free() | ops.Landed() | ops.ReadTable() | ops.CommonPrefix():
             return True  # of an unknown request, too
         case ops.OnRequest(name) if name not in scene.requests:
             return False

@@ -159,6 +159,10 @@ class Arrive(OnRequest):
     """The external tokens of a delayed allocation have arrived and are registered now (core.md §6, `cache_blocks`)."""
 
 
+class Landed(OnRequest):
+    """The oldest step of the request that still runs on the device has left it, also if the request has gone."""
+
+
 class Free(OnRequest):
     """The request has finished or is aborted, or was never submitted."""
 
