@@ -120,8 +120,7 @@ def _sound(shape: Shape, op: ops.Submit) -> bool:
 
 def _fresh(scene: _Scene, name: str) -> bool:
     """True if the request has no computed or scheduled tokens and no blocks."""
-    request = scene.requests[name]
-    tables = any(tables.get(name) for tables in scene.state.tables)
+    request, tables = scene.requests[name], any(tables.get(name) for tables in scene.state.tables)
     return not (request.computed or request.scheduled or request.arriving or tables)
 
 

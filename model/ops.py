@@ -140,9 +140,7 @@ class Allocate(OnRequest):
 @dataclass(frozen=True)
 class Advance(OnRequest):
     """The step that was allocated has run: its tokens are computed, but for `rejected` drafts; `sampled` tokens follow.
-
-    Done(number of full hash blocks known now, 0 with caching off).
-    """
+    Done(number of full hash blocks known now, 0 with caching off)."""
 
     sampled: tuple[int, ...] = ()
     rejected: int = 0

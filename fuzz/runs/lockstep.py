@@ -86,8 +86,10 @@ class LockstepRun(Run):
         if last is not None:
             self._situations.see(operation, expected, last, ours)
         try:
+            actual: Outcome = expected
+            theirs: Snapshot | None = self._theirs
             if not told:
-                actual, theirs = Done(), self._theirs
+                pass
             elif looks:
                 actual, theirs = ask(self.target.step, operation)
             else:  # what was compared is the same on both sides

@@ -7,7 +7,7 @@ running steps read and write; of one that was freed or preempted only what they 
 
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from .moves import Move
 from .run_record import RunRecord, Tracked
 
 NEVER = sys.maxsize
-_HOW = {ops.Free: "freed", ops.Preempt: "preempted"}
+_HOW: Mapping[type[ops.Operation], str] = {ops.Free: "freed", ops.Preempt: "preempted"}
 
 
 @dataclass(eq=False, slots=True)
