@@ -62,7 +62,8 @@ class Recording:
         """What was asked since the last start, and what it changed in the target's state; `operations` are those of the
         run, of which some may be no calls on a target (`targets.base.is_told`)."""
         untold = {number: one for number, one in enumerate(operations) if not is_told(self._target, one)}
-        steps, before = [], self._first
+        steps: list[Step] = []
+        before = self._first
         for operation, outcome, after in self._asked:
             while one := untold.get(len(steps)):
                 steps.append(Step(len(steps), one, Done(), ()))

@@ -1,8 +1,9 @@
 """Steps that still run on the device, and the blocks that they use although nobody holds them any more (S13).
 
 A step runs from its allocation, or from the arrival of the tokens it waits for, until `Landed` says that it has left
-the device, or until a token is known that it or a later step of the request has sampled. Of a request that goes on,
-running steps read and write; of one that was freed or preempted only what they write matters: nobody uses their output.
+the device, or its tokens count as computed and, where it reaches the last known one, the next token is known. Of a
+request that goes on, running steps read and write; of one that was freed or preempted only what they write matters:
+nobody uses their output.
 """
 
 import sys
@@ -29,9 +30,11 @@ class Flight:
     name: str
     start: int
     """Its first token."""
+    end: int
+    """The one behind its last token."""
     told_by: int | None = None
-    """Position of the token with which the step is known to have landed; None until it counts as computed, `NEVER` for
-    a request that has gone."""
+    """Position of the token with which the step is known to have landed; None until its tokens count as computed,
+    `NEVER` for a request that has gone."""
     landed: bool = False
 
     def uses(self, rule: Rule, entry: int, reads: bool) -> bool:
@@ -119,11 +122,14 @@ class Flights:
             return
         elif isinstance(operation, ops.Allocate | ops.Arrive):
             if request.scheduled and not request.arriving:
-                self._running.setdefault(name, []).append(Flight(name, request.computed))
+                self._running.setdefault(name, []).append(
+                    Flight(name, request.computed, request.computed + request.scheduled)
+                )
         elif running := self._running.get(name):
             match operation:
                 case ops.Advance(_, sampled) if running[-1].told_by is None:
-                    running[-1].told_by = max(running[-1].start + 1, len(request.contents) - len(sampled))
+                    flight, known = running[-1], len(request.contents) - len(sampled)
+                    flight.told_by = max(flight.start + 1, min(flight.end, known))
                 case ops.Reject(_, count):
                     _take_back(running, count)
                 case ops.Free() | ops.Preempt():
@@ -157,6 +163,6 @@ def _take_back(running: list[Flight], count: int) -> None:
     """So many tokens are not computed after all: what comes behind them comes as much earlier."""
     for flight in running:
         if flight.told_by is None:
-            flight.start -= count
+            flight.start, flight.end = flight.start - count, flight.end - count
         elif flight.told_by != NEVER:
             flight.told_by -= count
