@@ -176,6 +176,5 @@ def arrangement(
 
 
 def most_states(rule: Rule, num_tokens: int) -> int:
-    """The most blocks that a request in mode align holds on its way to so many tokens (T16): one stays behind where it
-    goes on to a second block."""
+    """The most blocks of a request in mode align up to so many tokens (T16): one stays where a second one begins."""
     return 1 + rule.p + (num_tokens > rule.b)

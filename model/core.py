@@ -104,14 +104,16 @@ class Model(Core):
     def advance(self, op: ops.Advance) -> Value:
         """The allocated step has run."""
         request = self.requests[op.request]
-        request.computed += request.scheduled - op.rejected
-        request.scheduled = 0
+        request.computed, request.scheduled = request.computed + request.scheduled - op.rejected, 0
         request.tokens += op.sampled
         return self._name_content(request)
 
     def reject(self, op: ops.Reject) -> None:
         """Drafts counted as computed are taken back."""
         self.requests[op.request].computed -= op.count
+
+    def landed(self, op: ops.Landed) -> None:
+        """Nothing changes: which blocks a core may hand out does not depend on the device here (contract.md, S13)."""
 
     def _name_content(self, request: Request) -> Value:
         """Give every hash block that has become full its identity. Returns how many are full now."""
@@ -188,8 +190,7 @@ class Model(Core):
         request.preemptions += 1
 
     def remove_skipped(self, op: ops.RemoveSkipped) -> None:
-        """In every group, set entries to null that no query behind the settled tokens reads: the scheduler says which
-        these are."""
+        """In every group, set entries to null that no query behind the settled tokens (the scheduler's word) reads."""
         if request := self.requests.get(op.request):
             for group in range(len(self.rules)):
                 self.policy.null_skipped(self, group, op.request, settled(request, request.computed))

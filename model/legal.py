@@ -47,7 +47,7 @@ def allows(scene: _Scene, op: Operation) -> bool:
     match op:
         case ops.Submit(name):
             return name not in scene.requests and _sound(scene.shape, op)
-        case ops.Free() | ops.ReadTable() | ops.CommonPrefix():
+        case ops.Free() | ops.Landed() | ops.ReadTable() | ops.CommonPrefix():
             return True  # of an unknown request, too
         case ops.OnRequest(name) if name not in scene.requests:
             return False
@@ -120,8 +120,7 @@ def _sound(shape: Shape, op: ops.Submit) -> bool:
 
 def _fresh(scene: _Scene, name: str) -> bool:
     """True if the request has no computed or scheduled tokens and no blocks."""
-    request = scene.requests[name]
-    tables = any(tables.get(name) for tables in scene.state.tables)
+    request, tables = scene.requests[name], any(tables.get(name) for tables in scene.state.tables)
     return not (request.computed or request.scheduled or request.arriving or tables)
 
 

@@ -140,9 +140,7 @@ class Allocate(OnRequest):
 @dataclass(frozen=True)
 class Advance(OnRequest):
     """The step that was allocated has run: its tokens are computed, but for `rejected` drafts; `sampled` tokens follow.
-
-    Done(number of full hash blocks known now, 0 with caching off).
-    """
+    Done(number of full hash blocks known now, 0 with caching off)."""
 
     sampled: tuple[int, ...] = ()
     rejected: int = 0
@@ -157,6 +155,10 @@ class Reject(OnRequest):
 
 class Arrive(OnRequest):
     """The external tokens of a delayed allocation have arrived and are registered now (core.md §6, `cache_blocks`)."""
+
+
+class Landed(OnRequest):
+    """The oldest step of the request that still runs on the device has left it, also if the request has gone."""
 
 
 class Free(OnRequest):

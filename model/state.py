@@ -127,8 +127,7 @@ class State:
         self._order = [*freed, *others] if front else [*others, *freed]
 
     def let_go_by_identity(self, blocks: Sequence[int]) -> None:
-        """Blocks with an identity, which a lookup may find, go to the back, the others to the front
-        (vllm-project/vllm#42948)."""
+        """Blocks with an identity go to the back, the others to the front (vllm-project/vllm#42948)."""
         self.let_go([block for block in blocks if block in self.identity])
         self.let_go([block for block in blocks if block not in self.identity], front=True)
 

@@ -43,7 +43,8 @@ OracleOption = Annotated[
     list[str] | None,
     typer.Option(
         help="What judges: lockstep, shadow, contract, liveness, or all; several with commas or by repeating it. By "
-        "default auto: what suits the target. With strict besides, known losses are findings.",
+        "default auto: what suits the target. With strict besides, known losses are findings; "
+        "with landed, blocks are that a second writer gets while a step uses them (S13).",
         autocompletion=oracle_lists,
     ),
 ]

@@ -9,6 +9,9 @@ TARGET = "target"
 """Not an oracle either: the target was lost, or gave no answer that could be judged."""
 STRICT = "strict"
 """An addition to the names of oracles: known losses, which oracles otherwise only count, are findings too."""
+LANDED = "landed"
+"""Another one: it is a finding of the contract if somebody beside the device's queue writes into a block before a step
+that uses it has landed (S13)."""
 EVERY = (LOCKSTEP, SHADOW, CONTRACT, LIVENESS)
 """All oracles, the strictest first."""
 ORACLES: tuple[str, ...] = (LOCKSTEP, SHADOW)
@@ -20,7 +23,7 @@ PASSABLE: tuple[str, ...] = ("S1", "S9", "S10", "S11", "S14")
 LEFT_OUT: tuple[str, ...] = tuple(f"no-{name}" for name in PASSABLE)
 """Additions to the names of oracles: the contract does not judge this property."""
 
-ADDITIONS: tuple[str, ...] = (STRICT, *LEFT_OUT)
+ADDITIONS: tuple[str, ...] = (STRICT, LANDED, *LEFT_OUT)
 
 
 def left_out(oracles: Collection[str]) -> frozenset[str]:

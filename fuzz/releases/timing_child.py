@@ -13,7 +13,7 @@ import time
 from ...model.ops import Operation, Shape
 from ..findings.ops_json import operation_from_json, shape_from_json
 from ..opening.targets import open_here
-from ..targets.base import Target
+from ..targets.base import Target, is_told
 
 
 def main(spec: str) -> None:
@@ -35,7 +35,8 @@ def seconds_for(target: Target, shape: Shape, operations: list[Operation]) -> fl
     target.start(shape)
     begin = time.process_time()
     for operation in operations:
-        target.step(operation)
+        if is_told(target, operation):
+            target.step(operation)
     return time.process_time() - begin
 
 

@@ -18,7 +18,7 @@ from ..findings.finding import Finding
 from ..findings.oracle_names import CONTRACT
 from ..opening.known_deviations import model_for
 from ..targets.answers import problem_with_answer
-from ..targets.base import TargetLostError
+from ..targets.base import TargetLostError, is_told
 from ..targets.deviations import MISUSE_UNCHECKED, DeviatingModel, corrupting
 from ..targets.glance import Glancing
 from .model_looks import ModelLooks
@@ -79,13 +79,18 @@ class LockstepRun(Run):
         misused = misuse(model, operation)
         expected = model.apply(operation)
         self.outcomes.append(expected)
+        told = is_told(self.target, operation)
         glances = self._glances and last is not None and not misused and type(expected) is not Failed
-        self._looked = looks = not glances or len(self.operations) % self._every == 0
+        self._looked = looks = not glances or (told and len(self.operations) % self._every == 0)
         ours = self._looks.look() if looks or last is None else self._looks.glance(operation, last)
         if last is not None:
             self._situations.see(operation, expected, last, ours)
         try:
-            if looks:
+            actual: Outcome = expected
+            theirs: Snapshot | None = self._theirs
+            if not told:
+                pass
+            elif looks:
                 actual, theirs = ask(self.target.step, operation)
             else:  # what was compared is the same on both sides
                 actual, theirs = ask(cast(Glancing, self.target).glance, operation, last)

@@ -12,7 +12,7 @@ from ...model.ops import NULL, Done, Failed, Operation, Shape
 from ...model.snapshot import Snapshot
 from ..findings.finding import Finding
 from ..targets.answers import problem_with_answer
-from ..targets.base import TargetLostError
+from ..targets.base import TargetLostError, is_told
 from .run import Run, ask
 from .scheduler_view import SchedulerView
 
@@ -54,7 +54,8 @@ class ModelFreeRun(Run):
     def _step(self, operation: Operation) -> Finding | None:
         misused = misuse(self.view, operation)
         try:
-            outcome, shown = ask(self.target.step, operation)
+            told = self._shown is None or is_told(self.target, operation)
+            outcome, shown = ask(self.target.step, operation) if told else (Done(), self._shown)
             self._check_answer(outcome, shown)
         except TargetLostError as lost:
             self.outcomes.append(Failed(lost.kind))

@@ -41,7 +41,8 @@ def drawn_script(run: Run, draw: Draw, attention: str) -> Trace:
 
 def workload_of(run: Run, draw: Draw, shape: Shape, *, chaos: bool = False) -> Workload:
     """What draws the operations of the run: such as the target has, and its oracles can judge."""
-    return Workload(draw, shape, chaos=chaos, realistic=LOCKSTEP not in run.oracles, lacks=run.lacks)
+    realistic = LOCKSTEP not in run.oracles
+    return Workload(draw, shape, chaos=chaos, realistic=realistic, landings=True, lacks=run.lacks)
 
 
 def usable(run: Run, operation: Operation) -> Operation | None:

@@ -17,7 +17,7 @@ from ..findings.difference import difference
 from ..findings.finding import Finding
 from ..findings.oracle_names import DIFFERENCE
 from ..targets.answers import hit_of, problem_with_answer
-from ..targets.base import Target, TargetLostError, block_sizes_of, close_target, hidden_fields, lacking
+from ..targets.base import Target, TargetLostError, block_sizes_of, close_target, hidden_fields, is_told, lacking
 from .judging import Judging
 from .model_free import ModelFreeRun
 from .run import ask
@@ -110,8 +110,9 @@ class PairRun(ModelFreeRun):
         return self._compare(None, first, second, ours, theirs)
 
     def _step(self, operation: Operation) -> Finding | None:
-        first, ours = self._ask(self.pair.first, self.pair.first.step, operation)
-        second, theirs = self._ask(self.pair.second, self.pair.second.step, operation)
+        both = self._both or (None, None)
+        first, ours = self._answer(self.pair.first, operation, both[0])
+        second, theirs = self._answer(self.pair.second, operation, both[1])
         self.outcomes.append(first)
         assert ours is not None
         assert theirs is not None
@@ -119,6 +120,10 @@ class PairRun(ModelFreeRun):
         self._both = (ours, theirs)
         self.view.follow(operation, first, ours)
         return finding
+
+    def _answer(self, target: Target, operation: Operation, last: Snapshot | None) -> tuple[Outcome, Snapshot | None]:
+        """The answer of one target to an operation; as it was, if the operation is no call on it."""
+        return self._ask(target, target.step, operation) if is_told(target, operation) else (Done(), last)
 
     def _ask(
         self, target: Target, call: Callable[..., tuple[Outcome, Snapshot | None]], about: Shape | Operation

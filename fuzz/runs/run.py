@@ -17,7 +17,7 @@ from ...model.snapshot import Snapshot
 from ..findings.cause import cause_of
 from ..findings.difference import difference
 from ..findings.finding import CORRUPTION, Finding, Trace
-from ..findings.oracle_names import CONTRACT, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
+from ..findings.oracle_names import CONTRACT, LANDED, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
 from ..oracles.contract import Contract, Violation, unobserved
 from ..oracles.shadow import Corruption, Shadow, check_block_ids
 from ..targets.answers import outcome_and_snapshot, raised_by_target
@@ -164,7 +164,7 @@ class Run(ABC):
         """Start the contract oracle. Not before the core is built: only then the target says what it hides."""
         if CONTRACT in self.oracles:
             passing = PASSABLE if self._notes else left_out(self.oracles)
-            self.contract = Contract(self.shape, self.hidden, self.losses, passing)
+            self.contract = Contract(self.shape, self.hidden, self.losses, passing, LANDED in self.oracles)
             self.contract.start(snapshot)
 
     def _lost(self, lost: TargetLostError, operation: Operation | None, expected: Outcome | None) -> Finding:

@@ -10,7 +10,7 @@ from operator import ne
 
 from ...model import lookup
 from ...model.core import Model
-from ...model.ops import NULL, Advance, Allocate, Done, Lookup, Operation, Outcome, Preempt, Refused, Reset
+from ...model.ops import NULL, Advance, Allocate, Done, Landed, Lookup, Operation, Outcome, Preempt, Refused, Reset
 from ...model.snapshot import Snapshot
 from ...model.state import Request
 
@@ -49,6 +49,9 @@ class Situations:
             self.reached["draft rejected"] += operation.rejected > 0
         elif isinstance(operation, Preempt):
             self.reached["preemption"] += 1
+        elif isinstance(operation, Landed):
+            request = self.model.requests.get(operation.request)
+            self.reached["landed"] += request is None or request.scheduled > 0 or request.lead > 0
         elif isinstance(operation, Reset):
             if outcome.value is False:
                 self.reached["reset refused"] += 1

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from ...model.ops import Operation, Outcome, Shape
+from ...model.ops import Landed, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
 from ..findings.cause import Cause
 from ..findings.cause import failed as failed
 from .adapting import adapted as adapted
 from .adapting import adapted_shape as adapted_shape
-from .declarations import problem_with_names, problem_with_sizes, with_implied
+from .declarations import HOLDS_BACK, problem_with_names, problem_with_sizes, with_implied
 
 
 class Target(Protocol):
@@ -84,6 +84,11 @@ def hidden_fields(target: Target) -> frozenset[str]:
     The names and their effects are `declarations.HIDES`. TargetUnavailableError for anything else.
     """
     return frozenset(_declared(target, "hides"))
+
+
+def is_told(target: Target, operation: Operation) -> bool:
+    """True if the operation is a call on the target. A landing is one only where blocks are held back until then."""
+    return type(operation) is not Landed or HOLDS_BACK in hidden_fields(target)
 
 
 def lacking(target: Target) -> frozenset[str]:

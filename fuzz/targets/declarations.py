@@ -13,6 +13,9 @@ from ..findings.words import did_you_mean
 PAGE = "docs/reference/declarations.md"
 """Where the names are listed for people."""
 
+HOLDS_BACK = "held_back"
+"""Name of `hides` for a core that waits for the steps that use a block before it hands the block out."""
+
 HIDES: Mapping[str, str] = {
     "free": "The ids of the free blocks are not shown. Without `num_free` either, leaks cannot be seen.",
     "num_free": "The number of free blocks is not shown.",
@@ -28,8 +31,10 @@ HIDES: Mapping[str, str] = {
     "stats": "Statistics that were not drained yet are not shown.",
     "free_order": "The free blocks are shown in no order: S9 is not judged.",
     "append_only": "The core may exchange a block in a table for another one with the same content.",
+    HOLDS_BACK: "The core is told `Landed`, and keeps what is given up while a step runs out of the free blocks until "
+    "then, with its reference: S13 asks that nobody is given such a block, S1 lets it be neither free nor held.",
 }
-"""Legal names of `hides`: the fields of a `Snapshot`, and two kinds of behaviour."""
+"""Legal names of `hides`: the fields of a `Snapshot`, and three kinds of behaviour."""
 
 LOSES: Mapping[str, str] = {
     "computed-taken-back": "S6, S13, S15: Windows are cut by tokens that may be taken back (drafts, the last token of "
@@ -72,6 +77,7 @@ _OPERATIONS: Mapping[str, str] = {
     "Lookup": "Requests are allocated without a lookup, so nothing is ever hit.",
     "Reject": "Which drafts were rejected is told with the step (`Advance.rejected`), never later.",
     "Arrive": "External tokens are there at once: no allocation with `delay`.",
+    "Landed": "Nobody says when a step has left the device.",
     "Preempt": "A request that is refused is freed instead of preempted.",
     "RemoveSkipped": "Entries behind a window are given up in allocations only.",
     "CommonPrefix": "Never asked for.",

@@ -39,6 +39,7 @@ CHANGES: Mapping[type[Operation], Change] = {
     ops.Advance: _NOTHING,
     ops.Reject: _NOTHING,
     ops.Arrive: _ROWS | _IDENTITIES,
+    ops.Landed: _NOTHING,
     ops.Free: _ROWS | _HOLDERS,
     ops.Preempt: _ROWS | _HOLDERS,
     ops.RemoveSkipped: _ROWS | _HOLDERS,

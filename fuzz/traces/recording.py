@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...model.ops import Operation, Outcome, Shape
+from ...model.ops import Done, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
 from ..findings.difference import difference
-from ..targets.base import Target
+from ..targets.base import Target, is_told
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,16 @@ class Recording:
         """Close the target."""
         self._target.close()
 
-    def steps(self) -> Sequence[Step]:
-        """What was asked since the last start, and what it changed in the target's state."""
-        steps, before = [], self._first
-        for number, (operation, outcome, after) in enumerate(self._asked):
-            steps.append(Step(number, operation, outcome, _changes(before, after)))
+    def steps(self, operations: Sequence[Operation]) -> Sequence[Step]:
+        """What was asked since the last start, and what it changed in the target's state; `operations` are those of the
+        run, of which some may be no calls on a target (`targets.base.is_told`)."""
+        untold = {number: one for number, one in enumerate(operations) if not is_told(self._target, one)}
+        steps: list[Step] = []
+        before = self._first
+        for operation, outcome, after in self._asked:
+            while one := untold.get(len(steps)):
+                steps.append(Step(len(steps), one, Done(), ()))
+            steps.append(Step(len(steps), operation, outcome, _changes(before, after)))
             before = after or before
         return steps
 

@@ -97,7 +97,7 @@ def replayed(file: TraceFile, target: Target, judges: Judges, until: int | None 
     # In lockstep a target that builds no core agrees with a model that has none.
     built = finding is not None or LOCKSTEP in judges.oracles or not isinstance(recording.construction, Failed)
     notes = tuple(_notes(file, recording, judges, wanted))
-    return Replayed(wanted, applied, target.name, finding, judges, recording.steps(), notes, built)
+    return Replayed(wanted, applied, target.name, finding, judges, recording.steps(applied.operations), notes, built)
 
 
 def _notes(file: TraceFile, recording: Recording, judges: Judges, wanted: Trace) -> list[str]:

@@ -59,10 +59,18 @@ class Workload:
     """Draws the operations of one run over a core of the given shape."""
 
     def __init__(
-        self, draw: Draw, shape: Shape, *, chaos: bool = False, realistic: bool = False, lacks: Collection[str] = ()
+        self,
+        draw: Draw,
+        shape: Shape,
+        *,
+        chaos: bool = False,
+        realistic: bool = False,
+        landings: bool = False,
+        lacks: Collection[str] = (),
     ) -> None:
         """`chaos` adds misuse: broken preconditions. `realistic` leaves out what no scheduler does and what no oracle
-        can judge without a model. `lacks`: what the target has no equivalent of (`targets.base.lacking`)."""
+        can judge without a model. `landings`: say when steps have landed, where they run ahead of their news. `lacks`:
+        what the target has no equivalent of (`targets.base.lacking`)."""
         self.draw = draw
         self.shape = shape
         self._lacks = frozenset(lacks)
@@ -85,6 +93,7 @@ class Workload:
         self._preempts, self._looks_up, self._takes_hits = map(self.has, ("Preempt", "Lookup", "Allocate.hit"))
         self._delays, self._reserves = map(self.has, ("Allocate.delay", "Allocate.reserved"))
         self._reads = [kind for kind in READS if self.has(kind.__name__)]
+        self._lands = landings and self._drafts > 0 and self.has("Landed")
         self._actions = self._swarm(chaos)
 
     def _says(self, what: str) -> bool:
@@ -134,6 +143,7 @@ class Workload:
             more = weight * self.draw.choose(SWARM_WEIGHTS)
             weights[action] = weights.get(action, 0) + (0 if action in lacking else more)
         weights[self.misuse] = 4 if chaos else 0
+        weights[self.landed] = 2 if self._lands else 0
         return [action for action, weight in weights.items() for _ in range(weight)]
 
     def _kinds(self) -> dict[Action, str]:
@@ -304,6 +314,11 @@ class Workload:
     def preempt(self, scene: Scene) -> Operation | None:
         """A request is preempted: it gives its blocks back and will start again."""
         return ops.Preempt(self.draw.choose(list(scene.requests))) if scene.requests else None
+
+    def landed(self, scene: Scene) -> Operation | None:
+        """The oldest step of one of the last requests, which may have gone, has left the device."""
+        first = max(0, self._submitted - 2 * self._max_live)
+        return ops.Landed(f"r{self.draw.integer(first, self._submitted - 1)}") if self._submitted else None
 
     def remove_skipped(self, scene: Scene) -> Operation | None:
         """Window skipping outside of an allocation."""

@@ -7,8 +7,10 @@ from ....model import ops
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape
 from ....model.snapshot import Snapshot
 from ...findings.difference import difference
+from ...targets.declarations import HOLDS_BACK
 from ...workload.scene import Scene
 from .hits import Hits
+from .landing import Flights
 from .moves import Move, check_not_held, check_same_content, move_of
 from .pool import check_conserved, check_failure, check_null_untouched, check_order, check_refusal
 from .properties import Break, Violation
@@ -26,12 +28,17 @@ class Contract:
         hides: Collection[str] = (),
         losses: Collection[str] = (),
         passing: Collection[str] = (),
+        landed: bool = False,
     ) -> None:
         """`hides`: what the target cannot show. `losses`: what it is known for (`targets.base.losing`), which is
         counted. `passing`: properties of `oracle_names.PASSABLE` whose violations are gathered (`passed`), so that they
-        hide nothing that comes later."""
+        hide nothing that comes later. `landed`: whether it is a violation, too, if somebody beside the device's queue
+        writes into a block that a running step uses (`oracle_names.LANDED`)."""
         self.record = RunRecord(shape, hides, losses, passing)
         self.hits = Hits(self.record)
+        self.flights = Flights(self.record)
+        self._landed = landed
+        self._holds_back = HOLDS_BACK in hides
         self.reached: Counter[str] = self.record.reached
         self._mirror = Mirror(self.record) if shape.events and self.record.shows("labels", "events") else None
         self._counted = self.record.shows("free") or self.record.shows("num_free")
@@ -92,11 +99,13 @@ class Contract:
         if move.taken:
             check_not_held(move, self._held, {*self._outside, *self._set_aside})
             record.reached["contract: S2 checked"] += 1
+        self._check_landed(move)
         self._account(move, held, outside)
         if move.taken:
             record.handed_out(move.taken)
         if isinstance(outcome, Done):
             self._done(move, outcome, held)
+            self.flights.follow(operation, move.request)
         elif move.request is not None:
             move.request.cut = max(move.request.cut, move.request.computed)
             self._at_rest(move.request, after)
@@ -104,6 +113,19 @@ class Contract:
             self._check(check_registered, record, move)
             if self._mirror is not None:
                 self._check(self._mirror.follow, move)
+
+    def _check_landed(self, move: Move) -> None:
+        """S13 for blocks that are handed out: no step uses them any more that has not landed.
+
+        A core that does not hold blocks back is not told of landings. One queue in order then runs its steps, so that a
+        later step does no harm; one who writes beside that queue does.
+        """
+        self.flights.give_up(move)
+        for use in self.flights.handed_out(move):
+            if self._holds_back or (self._landed and use.second):
+                raise Break("S13", str(use))
+            to = "to a second writer" if use.second else "to a later step"
+            self.reached[f"contract: {use.how} and handed out {to} before landing"] += 1
 
     def _account(self, move: Move, held: Counter[int], outside: list[int]) -> None:
         """S1 and S9, if anything has changed."""
@@ -116,7 +138,9 @@ class Contract:
             or not self._conserved
             or (before.num_free != after.num_free or before.ref_cnt != after.ref_cnt)
         ):
-            self._check(check_conserved, self.record, after, held, outside, self._set_aside)
+            references = after.ref_cnt if self.record.shows("ref_cnt") else []
+            back = self.flights.held_back(held + Counter(outside), after.free, references) if self._holds_back else []
+            self._check(check_conserved, self.record, after, held, [*outside, *back], self._set_aside)
             self._held, self._outside, self._conserved = held, outside, True
             self.reached["contract: S1 checked"] += self._counted
         if moved and self._ordered:

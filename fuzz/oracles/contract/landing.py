@@ -1,0 +1,168 @@
+"""Steps that still run on the device, and the blocks that they use although nobody holds them any more (S13).
+
+A step runs from its allocation, or from the arrival of the tokens it waits for, until `Landed` says that it has left
+the device, or its tokens count as computed and, where it reaches the last known one, the next token is known. Of a
+request that goes on, running steps read and write; of one that was freed or preempted only what they write matters:
+nobody uses their output.
+"""
+
+import sys
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ....model import ops
+from ....model.arith import cdiv
+from ....model.attention import Cross, Rule
+from ....model.ops import NULL
+from .moves import Move
+from .run_record import RunRecord, Tracked
+
+NEVER = sys.maxsize
+_HOW: Mapping[type[ops.Operation], str] = {ops.Free: "freed", ops.Preempt: "preempted"}
+
+
+@dataclass(eq=False, slots=True)
+class Flight:
+    """A step on the device."""
+
+    name: str
+    start: int
+    """Its first token."""
+    end: int
+    """The one behind its last token."""
+    told_by: int | None = None
+    """Position of the token with which the step is known to have landed; None until its tokens count as computed,
+    `NEVER` for a request that has gone."""
+    landed: bool = False
+
+    def uses(self, rule: Rule, entry: int, reads: bool) -> bool:
+        """True if the step writes this table entry, or, if that matters, reads it."""
+        if isinstance(rule, Cross):
+            return reads
+        return entry >= (max(0, rule.skipped(self.start)) if reads else self.start) // rule.b
+
+
+class EarlyUse(NamedTuple):
+    """A block that was handed out while a step uses it."""
+
+    block: int
+    flight: Flight
+    how: str
+    """How the block was given up."""
+    second: bool
+    """True if somebody beside the device's queue writes into it: a connector that loads, an outside holder."""
+
+    def __str__(self) -> str:
+        to = "somebody who writes beside the device's queue" if self.second else "a later step"
+        whose = f"the step of {self.flight.name} from token {self.flight.start} on"
+        return f"block {self.block} was {self.how} and handed out to {to}, while {whose}, which uses it, has not landed"
+
+
+class Flights:
+    """The running steps of one run, and the blocks that were given up while one of them uses them."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self._record = record
+        self._running: dict[str, list[Flight]] = {}
+        self._last: dict[int, tuple[Flight, str]] = {}
+        """Per block that was given up: the last step that uses it, and how it was given up."""
+        self._kept: dict[int, Flight] = {}
+        """Per block that was given up while steps of its request ran, used by them or not: the last of these steps."""
+
+    def give_up(self, move: Move) -> None:
+        """Note which of the blocks that a request gives up its steps still use."""
+        running = self._running.get(move.name)
+        if not running or not move.given_up:
+            return
+        gone, how = set(move.given_up), _HOW.get(type(move.operation), "skipped")
+        self._kept |= dict.fromkeys(gone, running[-1])
+        for rule, tables in zip(self._record.rules, move.before.tables, strict=True):
+            for entry, block in enumerate(tables.get(move.name, ())):
+                for flight in running if block in gone and block != NULL else ():
+                    if flight.uses(rule, entry, reads=how == "skipped" and flight.told_by != NEVER):
+                        self._last[block] = flight, how
+
+    def handed_out(self, move: Move) -> list[EarlyUse]:
+        """The blocks that an operation hands out although steps use them. They belong to others from now on."""
+        for block in self._kept.keys() & move.taken:
+            del self._kept[block]
+        early = self._last.keys() & move.taken
+        if not early:
+            return []
+        loaded = set(move.taken) if isinstance(move.operation, ops.Take) else set(self._loaded(move))
+        return [EarlyUse(block, *self._last.pop(block), block in loaded) for block in sorted(early)]
+
+    def _loaded(self, move: Move) -> Iterator[int]:
+        """Blocks of the request into which a connector loads."""
+        operation, request = move.operation, move.request
+        if not isinstance(operation, ops.Allocate) or request is None or not operation.external:
+            return
+        start = request.computed + (request.hit[0] if operation.hit and request.hit else 0)
+        for rule, tables in zip(self._record.rules, move.after.tables, strict=True):
+            yield from tables.get(move.name, ())[start // rule.b : cdiv(start + operation.external, rule.b)]
+
+    def held_back(self, held: Counter[int], free: Collection[int], references: list[int]) -> list[int]:
+        """Blocks that a core keeps from being free since steps of their request run, once for each reference;
+        `references` are empty if they are not shown. `held` counts all other holders."""
+        if references:
+            return [block for block in self._kept for _ in range(references[block] - held[block])]
+        return [block for block in self._kept if block not in free and not held[block]]
+
+    def follow(self, operation: ops.Operation, request: Tracked | None) -> None:
+        """An operation has returned; `request` is its record as it is now."""
+        if not isinstance(operation, ops.OnRequest):
+            return
+        name = operation.request
+        if isinstance(operation, ops.Landed):
+            self._record.reached["contract: landed"] += name in self._running
+            self._land(name, 1)
+        elif request is None:
+            return
+        elif isinstance(operation, ops.Allocate | ops.Arrive):
+            if request.scheduled and not request.arriving:
+                self._running.setdefault(name, []).append(
+                    Flight(name, request.computed, request.computed + request.scheduled)
+                )
+        elif running := self._running.get(name):
+            match operation:
+                case ops.Advance(_, sampled) if running[-1].told_by is None:
+                    flight, known = running[-1], len(request.contents) - len(sampled)
+                    flight.told_by = max(flight.start + 1, min(flight.end, known))
+                case ops.Reject(_, count):
+                    _take_back(running, count)
+                case ops.Free() | ops.Preempt():
+                    for flight in running:
+                        flight.told_by = NEVER
+            self._learn(running, len(request.contents))
+
+    def _learn(self, running: list[Flight], known: int) -> None:
+        """So many tokens are known: land the steps that have sampled them, and all before these."""
+        for count in range(len(running), 0, -1):
+            by = running[count - 1].told_by
+            if by is not None and (by < known or self._record.shape.max_model_len <= by < NEVER):
+                self._land(running[0].name, count)
+                return
+
+    def _land(self, name: str, count: int) -> None:
+        """The first steps of a request have left the device."""
+        running = self._running.get(name, [])
+        for flight in running[:count]:
+            flight.landed = True
+        if running[count:]:
+            self._running[name] = running[count:]
+        elif running:
+            del self._running[name]
+        if self._kept:
+            self._kept = {block: flight for block, flight in self._kept.items() if not flight.landed}
+            self._last = {block: use for block, use in self._last.items() if not use[0].landed}
+
+
+def _take_back(running: list[Flight], count: int) -> None:
+    """So many tokens are not computed after all: what comes behind them comes as much earlier."""
+    for flight in running:
+        if flight.told_by is None:
+            flight.start, flight.end = flight.start - count, flight.end - count
+        elif flight.told_by != NEVER:
+            flight.told_by -= count

@@ -1,0 +1,212 @@
+"""S13 and the device: nobody is given a block that a step uses which has not landed (`Landed`)."""
+
+import pytest
+from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.findings.ops_json import operation_from_json, to_json
+from blockproof.fuzz.findings.oracle_names import CONTRACT, LANDED, LOCKSTEP, MODEL_FREE, SHADOW
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.runs.judging import Judging
+from blockproof.fuzz.runs.open_run import open_run
+from blockproof.fuzz.runs.pair import Pair
+from blockproof.fuzz.traces.judges import Judges
+from blockproof.fuzz.traces.replay import replay
+from blockproof.fuzz.traces.replayed import replayed
+from blockproof.fuzz.traces.shrink import shrink
+from blockproof.fuzz.traces.trace_file import TraceFile
+from blockproof.model.ops import (
+    Advance,
+    Allocate,
+    Done,
+    Evict,
+    Free,
+    Group,
+    Landed,
+    Preempt,
+    Reject,
+    Release,
+    RemoveSkipped,
+    Shape,
+    Submit,
+    Take,
+    Touch,
+)
+
+STRICTLY = Judging((CONTRACT, LANDED))
+FULL = Shape((Group("full", 1),), 5, 8, 1, 1, 8)
+WINDOW = Shape((Group("sliding", 1, window=2),), 7, 16, 1, 1, 16)
+
+
+class HoldsBack:
+    """Our core, with a reference to each block of a request that goes while its steps run, until they have landed."""
+
+    name = "holds back"
+    hides = frozenset({"held_back"})
+
+    def __init__(self, *, forgets=False):
+        self._core, self._forgets = open_target("impl"), forgets
+
+    def start(self, shape):
+        self._running, self._kept, self._tables, self.told = {}, {}, [], []
+        outcome, shown = self._core.start(shape)
+        self._tables = shown.tables
+        return outcome, shown
+
+    def step(self, operation):
+        self.told.append(operation)
+        name = getattr(operation, "request", "")
+        if isinstance(operation, Landed):
+            self._running[name] = max(0, self._running.get(name, 0) - 1)
+            return Done(), self._give_back(name)
+        if isinstance(operation, Free | Preempt) and self._running.get(name) and not self._forgets:
+            blocks = tuple(block for tables in self._tables for block in tables.get(name, ()) if block)
+            self._core.step(Touch(blocks))
+            self._kept.setdefault(name, []).extend(blocks)
+        outcome, shown = self._core.step(operation)
+        if isinstance(operation, Allocate) and isinstance(outcome, Done):
+            self._running[name] = self._running.get(name, 0) + 1
+        if isinstance(operation, Advance) and operation.sampled:
+            self._running[name] = 0
+            shown = self._give_back(name)
+        self._tables = shown.tables
+        return outcome, shown
+
+    def _give_back(self, name):
+        blocks = () if self._running.get(name) else tuple(self._kept.pop(name, ()))
+        return self._core.step(Release(blocks))[1]
+
+    def close(self):
+        self._core.close()
+
+
+def told(target, shape, operations, judging):
+    """The finding, and the run."""
+    run = open_run(target, judging)
+    assert run.start(shape) is None
+    assert run.built
+    for operation in operations:
+        if finding := run.step(operation):
+            return finding, run
+    return None, run
+
+
+FREED = (Submit("a", (0, 1)), Allocate("a", 2), Free("a"))
+PREEMPTED = (Submit("a", (0, 1)), Allocate("a", 2), Preempt("a"))
+LOADS = (Submit("b", (5, 6, 7, 8)), Allocate("b", 1, external=3))
+COMPUTES = (Submit("b", (5, 6, 7, 8)), Allocate("b", 4))
+PROMPT = (Submit("a", (0, 1, 2, 3, 4, 5)), Allocate("a", 6), Advance("a"))
+SKIPPED = (*PROMPT, RemoveSkipped("a"))
+"""The window leaves blocks behind that the step over the prompt reads, while that step runs."""
+TAKES = (Take(4),)
+
+
+@pytest.mark.parametrize(
+    ("shape", "before", "after", "said"),
+    [
+        (FULL, FREED, LOADS, "block 2 was freed and handed out to somebody who writes beside"),
+        (FULL, PREEMPTED, LOADS, "block 2 was preempted"),
+        (FULL, FREED, TAKES, "block 1 was freed"),
+        (WINDOW, SKIPPED, (Take(2),), "block 3 was skipped"),
+    ],
+)
+def test_a_block_is_written_beside_the_queue_while_its_step_runs(shape, before, after, said):
+    finding, run = told(open_target("impl"), shape, (*before, *after), STRICTLY)
+    assert finding is not None
+    assert finding.kind == ("S13", type(after[-1]).__name__)
+    assert said in finding.detail
+    for waits in ((Landed("a"),), (Landed("a"), Landed("a"))):
+        finding, run = told(open_target("impl"), shape, (*before, *waits, *after), STRICTLY)
+        assert finding is None
+        assert run.reached()["contract: landed"] == 1
+    assert told(open_target("impl"), shape, (*before, *after), Judging((CONTRACT,)))[0] is None
+
+
+@pytest.mark.parametrize("before", [FREED, PREEMPTED])
+def test_a_core_that_holds_blocks_back_is_judged_by_every_later_owner(before):
+    usual = Judging((CONTRACT,))
+    for after in (COMPUTES, LOADS):
+        finding, _ = told(HoldsBack(forgets=True), FULL, (*before, *after), usual)
+        assert finding is not None
+        assert finding.kind == ("S13", "Allocate")
+        faithful = HoldsBack()
+        finding, run = told(faithful, FULL, (*before, *after, Landed("a"), after[-1]), usual)
+        assert finding is None
+        assert [type(outcome).__name__ for outcome in run.outcomes[-3:]] == ["Refused", "Done", "Done"]
+        assert Landed("a") in faithful.told
+
+
+@pytest.mark.parametrize("operations", [COMPUTES, LOADS])
+def test_one_queue_in_order_makes_later_steps_harmless(operations):
+    judging = STRICTLY if operations is COMPUTES else Judging((CONTRACT,))
+    finding, run = told(open_target("impl"), FULL, (*FREED, *operations), judging)
+    assert finding is None
+    to = "a later step" if operations is COMPUTES else "a second writer"
+    assert run.reached()[f"contract: freed and handed out to {to} before landing"] == (
+        2 if operations is COMPUTES else 1
+    )
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        (Advance("a", (7,)),),
+        (Advance("a"), Advance("a", (7,))),
+        (Advance("a", (7,)), Allocate("a", 1), Advance("a", (8,))),
+    ],
+)
+def test_a_sampled_token_says_that_its_step_has_landed(news):
+    """And so have all before it."""
+    operations = (Submit("a", (0, 1)), Allocate("a", 1), Advance("a"), Allocate("a", 1), *news, Free("a"), Take(4))
+    assert told(open_target("impl"), FULL, operations, STRICTLY)[0] is None
+    unknown = tuple(operation for operation in operations if not getattr(operation, "sampled", ()))
+    assert told(open_target("impl"), FULL, unknown, STRICTLY)[0] is not None
+
+
+def test_a_step_without_its_news_runs_on_and_only_what_it_writes_matters():
+    first = (Submit("a", (0,)), Allocate("a", 1), Advance("a", (1,)), Allocate("a", 3))
+    ahead = (*first, Advance("a"), Free("a"))
+    finding, _ = told(open_target("impl"), FULL, (*ahead, Evict((1,)), Take(4)), STRICTLY)
+    assert finding is not None
+    assert "block 2 was freed" in finding.detail, "block 1 is read only, by a step whose output nobody uses"
+    rejected = (*first, Advance("a"), Reject("a", 2), Advance("a", (7,)), Free("a"), Take(4))
+    assert told(open_target("impl"), FULL, rejected, STRICTLY)[0] is None
+
+
+def noted(target):
+    """What a target is asked from now on."""
+    asked, step = [], target.step
+
+    def noting(operation):
+        asked.append(operation)
+        return step(operation)
+
+    target.step = noting
+    return asked
+
+
+def test_no_target_is_told_unless_it_holds_blocks_back():
+    operations = (*SKIPPED, Landed("a"), RemoveSkipped("a"), Free("a"), Landed("a"), Landed("nobody"))
+    for judging in (Judging((LOCKSTEP, SHADOW)), Judging(MODEL_FREE)):
+        target = open_target("impl")
+        asked = noted(target)
+        finding, run = told(target, WINDOW, operations, judging)
+        assert finding is None
+        assert len(run.outcomes) == len(operations)
+        assert not any(isinstance(operation, Landed) for operation in asked)
+    pair = Pair(open_target("impl"), HoldsBack())
+    assert told(pair, WINDOW, operations[:-3], Judging(()))[0] is None
+
+
+def test_a_trace_with_landings_is_replayed_and_reduced_to_what_matters():
+    noise = (Submit("c", (3,)), Allocate("c", 1), Landed("c"), Advance("c", (3,)), Free("c"), Landed("nobody"))
+    trace = Trace(FULL, (*noise, *FREED, Landed("c"), *LOADS))
+    assert all(operation_from_json(to_json(operation)) == operation for operation in trace.operations)
+    finding, applied = replay(trace, open_target("impl"), STRICTLY)
+    assert finding is not None
+    assert applied == trace
+    shrunk = shrink(trace, finding.kind, open_target("impl"), STRICTLY)
+    assert not any(isinstance(operation, Landed) for operation in shrunk.trace.operations)
+    assert shrunk.finding.observable == "S13"
+    shown = replayed(TraceFile(trace), open_target("impl"), Judges((CONTRACT, LANDED), "given"))
+    assert shown.seen is not None
+    assert [step.operation for step in shown.seen] == list(trace.operations)
+    assert [step.number for step in shown.seen] == list(range(len(trace.operations)))
