@@ -19,6 +19,6 @@ FAMILY = Family(
     open_target=_open_target,
     keeps=("*.py", "sglang/kernels/jit/*", "sglang/srt/mem_cache/rust_tree_core/*"),
     requirements=(files(__package__) / "requirements.txt").read_text(),
-    releases=("0.5.23",),
+    releases=("0.5.20", "0.5.21", "0.5.22", "0.5.23"),
     environment={"CUDA_VISIBLE_DEVICES": "", "SGLANG_LOG_LEVEL": "ERROR"},
 )

@@ -31,7 +31,7 @@ class SglangDriver:
         if shape.events:
             _missing("events of the form that is timed")
         self._cache: Cache = self._engine.build(shape)
-        self._observer = Observer(self._cache, len(shape.groups), shape.num_blocks)
+        self._observer = Observer(self._cache, self._engine.calls, len(shape.groups), shape.num_blocks)
         return self._cache
 
     def request(self, name: str, prompt: list[int]) -> Any:
@@ -42,43 +42,30 @@ class SglangDriver:
     def lookup(self, request: Any) -> int:
         """See `Driver.lookup`."""
         request.init_next_round_input(self._cache.tree)
-        return int(request.prefix_len)
+        return self._engine.calls.prefix(request)
 
     def admit(self, request: Any, hit: int, tokens: int) -> bool:
         """See `Driver.admit`: what has been matched is locked before the budget is asked."""
-        tree, page = self._cache.tree, self._cache.page
-        request.lock = tree.lock(request.last_node)
-        fits, _ = self._cache.allocator.create_prefill_budget(tree).check_prefill(
-            extend_input_len=tokens,
-            total_tokens=tokens + page,
-            max_new_tokens=0,
-            input_tokens=hit + tokens,
-            swa_host_hit_length=0,
-            chunk_limit=tokens,
-        )
-        if not fits:
+        calls, tree = self._engine.calls, self._cache.tree
+        calls.holds_lock(request, calls.lock(tree, request.last_node))
+        if not calls.admits(self._cache, request, tokens, tokens, hit + tokens):
             return False
         self._extend(request, hit, tokens)
         return True
 
     def proceed(self, request: Any, tokens: int) -> bool:
         """See `Driver.proceed`."""
-        start = request.kv.kv_committed_len
-        budget = self._cache.allocator.create_prefill_budget(self._cache.tree)
-        paged = budget.ceil_paged_tokens(tokens) + self._cache.page
-        if not budget.can_allocate_prefill(
-            paged_input=paged, extend_input_len=tokens, max_new_tokens=0, chunk_limit=tokens
-        ):
+        calls, start = self._engine.calls, request.kv.kv_committed_len
+        if not calls.continues(self._cache, tokens):
             return False
-        self._engine.common.checkpoint_kv_cache(request, self._cache.tree)
-        request.refresh_fill_ids()
-        request.prefix_len = start
+        calls.publish(request, self._cache.tree)
+        calls.refresh(request)
         self._extend(request, start, tokens)
         return True
 
     def _extend(self, request: Any, start: int, tokens: int) -> None:
         torch, end = self._engine.torch, start + tokens
-        request.extend_end = end
+        self._engine.calls.extends(request, self._cache.rows, start, end)
         batch = self._engine.batch.ScheduleBatch(
             reqs=[request],
             req_to_token_pool=self._cache.rows,
@@ -96,15 +83,15 @@ class SglangDriver:
 
     def free(self, requests: Sequence[Any]) -> None:
         """See `Driver.free`: the pages of a request that has finished go into the tree."""
-        ended, release, tree = self._engine.batch.FINISH_LENGTH, self._engine.common.release_kv_cache, self._cache.tree
+        ended, release, tree = self._engine.batch.FINISH_LENGTH, self._engine.calls.release, self._cache.tree
         for request in requests:
             request.finished_reason = ended(length=request.seqlen)
-            release(request, tree, checkpoint=True)
+            release(request, tree, publish=True)
 
     def ran(self, requests: Sequence[Any], tokens: int) -> None:
         """See `Driver.ran`."""
         for request in requests:
-            request.kv.kv_committed_len = request.extend_end
+            request.kv.kv_committed_len = request.kv.kv_allocated_len
 
     def reset(self) -> bool:
         """See `Driver.reset`."""

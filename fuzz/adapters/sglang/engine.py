@@ -1,30 +1,29 @@
 """Imports an installed SGLang and builds a cache from its classes, as its server would on a CPU.
 
 The classes run on CPU tensors unchanged: where the platform has no Triton, SGLang itself uses its torch code. Two
-things are replaced. `torchvision` is imported by SGLang but never called here, and does not exist for every CPU build
-of torch: if it is missing, an empty module takes its place. And speculative decoding writes slots into a request's row
-with a Triton kernel for which SGLang has no torch version: `_enter_slots` does the same.
+things are replaced. Packages that SGLang imports and that are never called here get an empty module where they are
+missing (`standing_in`). And speculative decoding writes slots into a request's row with a Triton kernel for which SGLang
+has no torch version: `kernels` does the same. What differs between releases is in `releases`.
 """
 
 import importlib
-import logging
-import sys
-import warnings
-from collections.abc import Sequence
+import os
 from dataclasses import dataclass
 from functools import cache
-from importlib.machinery import ModuleSpec
 from importlib.metadata import version
-from importlib.util import find_spec
-from types import ModuleType
 from typing import Any
 
 from ....model.ops import Group, Shape
+from .kernels import Launched, enter_slots, slots_for_decode, slots_for_extend
+from .releases import Calls, release_for
+from .standing_in import allow_registering_twice, stand_in_for, without_noise
 
 MAX_REQUESTS = 32
 """Rows, one for each request that holds memory; more than a workload ever needs at once."""
 ROW_SLACK = 64
 """Slots of a row beyond the longest sequence: slots for drafts are reserved in whole pages."""
+STATE_CHUNK = 64
+"""Tokens between the positions of a prefill at which Mamba layers can keep a state; SGLang's own chunk."""
 SWA_SHARE = 4 / 9
 """Share of the pages in the sliding window's pool: 0.8 pages for each page of the other pool, SGLang's default."""
 
@@ -45,6 +44,8 @@ class Cache:
     """Pages of the pool for the sliding window, 0 if there is none."""
     window: int
     """Tokens before a query that it attends to; 0 if there is no window."""
+    states: int = 0
+    """Slots of the pool for states of Mamba layers, 0 if there are none; ids 1 .. states."""
 
 
 class Engine:
@@ -53,15 +54,27 @@ class Engine:
     def __init__(self) -> None:
         """ImportError, or whatever else a failing import raises, if SGLang cannot be imported here."""
         self.version = version("sglang")
-        with _without_noise():
-            _stand_in_for("torchvision")
+        release = release_for(self.version)
+        if release.tree == "python":
+            os.environ["SGLANG_UNIFIED_RADIX_TREE_CORE_BACKEND"] = "python"
+        with without_noise():
+            for package in ("torchvision", *release.stand_ins):
+                stand_in_for(package)
+            if release.registers_twice:
+                allow_registering_twice()
             self.torch: Any = importlib.import_module("torch")
             self._import()
+        if release.kernels:
+            paged: Any = _module("sglang.srt.mem_cache.allocator.paged")
+            paged.alloc_extend_kernel = Launched(slots_for_extend)
+            paged.alloc_decode_kernel = Launched(slots_for_decode)
+        self.calls = Calls(release, self.common, self.policy)
         self._configure()
 
     def _import(self) -> None:
         srt = "sglang.srt"
         self.batch = _module(f"{srt}.managers.schedule_batch")
+        self.policy = _module(f"{srt}.managers.schedule_policy")
         self.allocation = _module(f"{srt}.mem_cache.allocation")
         self.sizing = _module(f"{srt}.mem_cache.allocation_sizing")
         self.common = _module(f"{srt}.mem_cache.common")
@@ -76,6 +89,7 @@ class Engine:
         self._pools = _module(f"{srt}.mem_cache.memory_pool")
         self._params = _module(f"{srt}.mem_cache.cache_init_params")
         self._tree = _module(f"{srt}.mem_cache.unified_radix_cache")
+        self._linear = _module(f"{srt}.configs.mamba_utils")
         self._component = _module(f"{srt}.mem_cache.unified_cache.component_type").ComponentType
 
     def _configure(self) -> None:
@@ -86,8 +100,9 @@ class Engine:
         context.override_server_args(
             device="cpu", attention_backend="torch_native", speculative_algorithm="NGRAM"
         ).install()
+        self._context.get_server_args()._mamba_cache_chunk_size = STATE_CHUNK  # else it is read from a model
         self.environ.envs.SGLANG_SWA_EVICTION_INTERVAL.set(1)  # windows slide at once, not after hundreds of tokens
-        self.allocation.assign_req_to_token_pool_func = _enter_slots
+        self.allocation.assign_req_to_token_pool_func = enter_slots
 
     def build(self, shape: Shape) -> Cache:
         """A cache for this shape. NotImplementedError, with the reason, if SGLang has no such cache."""
@@ -96,7 +111,7 @@ class Engine:
         pages = shape.num_blocks - 1
         swa_pages = max(1, round(pages * SWA_SHARE)) if window else 0
         full_pages = pages - swa_pages
-        with _without_noise():
+        with without_noise():
             allocator = self._allocator(page, full_pages, swa_pages)
             width = shape.max_model_len + ROW_SLACK
             rows = self._pools.ReqToTokenPool(
@@ -114,6 +129,39 @@ class Engine:
             )
             tree = self._tree.UnifiedRadixCache(parameters)
         return Cache(tree, allocator, rows, page, full_pages, swa_pages, window)
+
+    def build_with_states(self, tokens: int, states: int, longest: int) -> Cache:
+        """A cache for full attention beside Mamba layers: slots for `tokens` tokens in pages of one token, and `states`
+        states. SGLang's default, in which a state is kept where a prefill or a request ended."""
+        params = self._linear.Mamba2CacheParams(
+            shape=self._linear.Mamba2StateShape.create(
+                tp_world_size=1, intermediate_size=1, n_groups=1, num_heads=1, head_dim=1, state_size=1, conv_kernel=2
+            ),
+            layers=[0],
+        )
+        with without_noise():
+            allocator = self._allocator(1, tokens, 0)
+            rows = self._pools.HybridReqToTokenPool(
+                size=MAX_REQUESTS,
+                mamba_size=states,
+                mamba_spec_state_size=MAX_REQUESTS,
+                max_context_len=longest + ROW_SLACK,
+                device="cpu",
+                enable_memory_saver=False,
+                cache_params=params,
+                mamba_layer_ids=[0],
+                enable_mamba_extra_buffer=False,
+                enable_overlap_schedule=False,
+            )
+            parameters = self._params.CacheInitParams(
+                disable=False,
+                req_to_token_pool=rows,
+                token_to_kv_pool_allocator=allocator,
+                page_size=1,
+                tree_components=(self._component.FULL, self._component.MAMBA),
+            )
+            tree = self._tree.UnifiedRadixCache(parameters)
+        return Cache(tree, allocator, rows, 1, tokens, 0, 0, states)
 
     def _allocator(self, page: int, full_pages: int, swa_pages: int) -> Any:
         size, dtype = full_pages * page, self.torch.float16
@@ -151,79 +199,5 @@ def _is_too_narrow(group: Group) -> bool:
     return group.kind == "sliding" and group.window < 2
 
 
-def _enter_slots(
-    indices: Any, table: Any, starts: Any, ends: Any, slots: Any, count: int, *_rest: object, **_named: object
-) -> None:
-    """Write new slots into the rows of their requests, one range after the other."""
-    at = 0
-    for row, start, end in zip(indices.tolist(), starts.tolist(), ends.tolist(), strict=True):
-        table[row, start:end] = slots[at : at + end - start].to(table.dtype)
-        at += end - start
-
-
 def _module(name: str) -> Any:
     return importlib.import_module(name)
-
-
-class _without_noise:
-    """No warnings and no log lines while SGLang is imported and built."""
-
-    def __enter__(self) -> None:
-        self._warnings = warnings.catch_warnings()
-        self._warnings.__enter__()
-        warnings.simplefilter("ignore")
-        logging.getLogger("sglang").setLevel(logging.CRITICAL)
-        logging.disable(logging.CRITICAL)
-
-    def __exit__(self, *raised: object) -> None:
-        logging.disable(logging.NOTSET)
-        self._warnings.__exit__(None, None, None)
-
-
-class _Empty:
-    """An object that has every attribute and can be called; nothing happens."""
-
-    def __getattr__(self, name: str) -> "_Empty":
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Empty()
-
-    def __call__(self, *_arguments: object, **_named: object) -> "_Empty":
-        return _Empty()
-
-
-class _EmptyModule(ModuleType):
-    """A module in which every name exists."""
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Empty()
-
-
-class _EmptyPackageFinder:
-    """Import hook: empty modules in place of one missing package and everything in it."""
-
-    def __init__(self, package: str) -> None:
-        self._package = package
-
-    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
-        """A spec for the package and its modules; None for anything else."""
-        if name.partition(".")[0] != self._package:
-            return None
-        return ModuleSpec(name, self, is_package=True)  # type: ignore[arg-type]
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """An empty module, with a version that is recent enough for every check."""
-        module = _EmptyModule(spec.name)
-        module.__dict__["__version__"] = "99.0"
-        return module
-
-    def exec_module(self, module: ModuleType) -> None:
-        """Nothing to do: the module stays empty."""
-
-
-def _stand_in_for(package: str) -> None:
-    """Replaces a package by empty modules if it cannot be imported here."""
-    if find_spec(package) is None:
-        sys.meta_path.append(_EmptyPackageFinder(package))

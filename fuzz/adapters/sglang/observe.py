@@ -18,13 +18,15 @@ from ....model.arith import cdiv
 from ....model.ops import NULL, Value
 from ....model.snapshot import Snapshot
 from .engine import Cache
+from .releases import Calls
 
 
 class Observer:
     """Takes the snapshots of one cache, from its construction to its end."""
 
-    def __init__(self, cache: Cache, num_groups: int, num_blocks: int) -> None:
+    def __init__(self, cache: Cache, calls: Calls, num_groups: int, num_blocks: int) -> None:
         self._cache = cache
+        self._calls = calls
         self._num_groups = num_groups
         self._num_blocks = num_blocks
         self._held_from: dict[str, tuple[object, int]] = {}
@@ -106,14 +108,15 @@ class Observer:
     def prefix(self, request: Any) -> Value:
         """Per group, the pages of the prefix that was just matched."""
         cache = self._cache
-        if not request.prefix_len:
+        length = self._calls.prefix(request)
+        if not length:
             return tuple(() for _ in range(self._num_groups))
-        slots = cache.tree.prefix_device_indices(request)[:: cache.page]
+        slots = self._calls.prefix_slots(cache.tree, request)[:: cache.page]
         full = tuple((slots // cache.page).tolist())
         if not cache.swa_pages:
             return (full,)
         first = self._window_start(request.last_node)
-        return (full, tuple(self._in_window(slots, first, request.prefix_len)))
+        return (full, tuple(self._in_window(slots, first, length)))
 
     def _in_window(self, slots: Any, first: int, owned_by_tree: int) -> list[int]:
         """Pages of the window's pool for these slots (the first of each page), null where the request holds none."""
@@ -126,18 +129,18 @@ class Observer:
 
     def _held_from_position(self, request: Any) -> int:
         """The first position whose page, owned by the tree, the request holds in the window's pool."""
-        lock, protected = request.lock, request.kv.cache_protected_len
-        if lock is None or lock.swa_released or self._cache.tree.disable:
-            return int(protected)
+        held = self._calls.locked_node(request)
+        if held is None or self._cache.tree.disable:
+            return int(request.kv.cache_protected_len)
+        lock, node = held
         seen = self._held_from.get(request.rid)
         if seen is None or seen[0] is not lock:
-            seen = self._held_from[request.rid] = (lock, self._window_start(lock.node))
+            seen = self._held_from[request.rid] = (lock, self._window_start(node))
         return seen[1]
 
     def _window_start(self, node: Any) -> int:
         """The first position that a lock on this node covers in the window's pool."""
-        (path,) = self._cache.tree.tree_core.collect_path_info([node])
-        spans = sorted((part.path_start, part.path_end) for part in path)
+        spans = self._calls.path(self._cache.tree, node)
         if not spans:
             return 0
         needed = spans[-1][1] - self._cache.window

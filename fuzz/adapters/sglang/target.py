@@ -28,6 +28,7 @@ from ...targets.base import TargetLostError
 from .driver import MANY_TOKENS, SglangDriver
 from .engine import Cache, Engine
 from .observe import Observer
+from .releases import page_lengths
 
 HIDES = frozenset(
     {
@@ -104,6 +105,7 @@ class SglangTarget:
     def __init__(self, name: str, engine: Engine) -> None:
         self.name = name
         self._engine = engine
+        self._calls = engine.calls
         self._live: dict[str, Live] = {}
 
     def driver(self) -> SglangDriver:
@@ -118,7 +120,7 @@ class SglangTarget:
         except Exception as error:
             return failed(error), None
         self._shape = shape
-        self._observer = Observer(self._cache, len(shape.groups), shape.num_blocks)
+        self._observer = Observer(self._cache, self._engine.calls, len(shape.groups), shape.num_blocks)
         return Done(), self._look()
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
@@ -167,7 +169,7 @@ class SglangTarget:
     def _lookup(self, op: ops.Lookup) -> Outcome:
         request = self._live[op.request].request
         request.init_next_round_input(self._cache.tree)
-        return Done((int(request.prefix_len), self._observer.prefix(request)))
+        return Done((self._calls.prefix(request), self._observer.prefix(request)))
 
     def _allocate(self, op: ops.Allocate) -> Outcome:
         live = self._live[op.request]
@@ -178,7 +180,7 @@ class SglangTarget:
         if not accepted:
             return Refused()
         tables = self._observer.tables(live.request)
-        before = max(before, cdiv(live.request.prefix_len if not before else 0, self._cache.page))
+        before = max(before, cdiv(0 if before else self._calls.prefix(live.request), self._cache.page))
         return Done(tuple(tuple(table[before:]) for table in tables))
 
     def _first(self, live: Live, op: ops.Allocate) -> bool:
@@ -187,14 +189,14 @@ class SglangTarget:
         if not op.hit:
             with self._engine.environ.envs.SGLANG_RADIX_FORCE_MISS.override(True):
                 request.init_next_round_input(tree)
-        start = int(request.prefix_len)
+        calls, start = self._calls, self._calls.prefix(request)
         needed = live.known - start if op.gate else op.new_tokens
-        lock = tree.lock(request.last_node)  # what has been matched cannot be evicted to make room
-        fits = self._admits(live, op.new_tokens, max(needed, op.new_tokens))
-        tree.unlock(lock)
+        lock = calls.lock(tree, request.last_node)  # what has been matched cannot be evicted to make room
+        fits = calls.admits(self._cache, request, op.new_tokens, max(needed, op.new_tokens), live.known)
+        calls.unlock(tree, request.last_node, lock)
         if not fits:
             return False
-        request.lock = tree.lock(request.last_node)
+        calls.holds_lock(request, calls.lock(tree, request.last_node))
         self._prefill(live, start, op.new_tokens)
         return True
 
@@ -206,39 +208,18 @@ class SglangTarget:
             return self._decode(live, start)
         if live.is_decoding or not settled:
             return self._speculate(live, start, new)
-        if not self._continues(new):
+        if not self._calls.continues(self._cache, new):
             return False
         self._publish(live)
-        live.request.refresh_fill_ids()
-        live.request.prefix_len = start
+        self._calls.refresh(live.request)
         self._prefill(live, start, new)
         return True
-
-    def _admits(self, live: Live, new: int, needed: int) -> bool:
-        """True if the budget admits a request with a first step of `new` tokens that needs `needed` tokens in all."""
-        budget, page = self._cache.allocator.create_prefill_budget(self._cache.tree), self._cache.page
-        fits, chunk = budget.check_prefill(
-            extend_input_len=new,
-            total_tokens=needed + page,
-            max_new_tokens=0,
-            input_tokens=live.known,
-            swa_host_hit_length=0,
-            chunk_limit=new,
-        )
-        return bool(fits) and chunk >= new
-
-    def _continues(self, new: int) -> bool:
-        """True if the budget has room for a further chunk of `new` tokens."""
-        budget = self._cache.allocator.create_prefill_budget(self._cache.tree)
-        paged = budget.ceil_paged_tokens(new) + self._cache.page
-        fits = budget.can_allocate_prefill(paged_input=paged, extend_input_len=new, max_new_tokens=0, chunk_limit=new)
-        return bool(fits)
 
     def _prefill(self, live: Live, start: int, new: int) -> None:
         """A step over known tokens; slots for drafts behind them are reserved as in a speculative step."""
         known = min(new, live.known - start)
         request, torch = live.request, self._engine.torch
-        request.extend_end = start + known
+        self._calls.extends(request, self._cache.rows, start, start + known)
         batch = self._batch(request, self._engine.modes.ForwardMode.EXTEND)
         batch.prefix_lens, batch.extend_lens, batch.extend_num_tokens = [start], [known], known
         batch.seq_lens = batch.seq_lens_cpu = torch.tensor([start + known], dtype=torch.int64)
@@ -266,7 +247,7 @@ class SglangTarget:
         room."""
         request, tree = live.request, self._cache.tree
         batch = self._running(request, start)
-        _, _, needed = self._lengths(request, new)
+        _, _, needed = page_lengths(self._engine.sizing, [request], new, self._cache.page)
         if needed and not self._cache.allocator.check_decode_capacity(num_tokens=needed, tree_cache=tree):
             return False
         self._publish(live)
@@ -276,16 +257,10 @@ class SglangTarget:
         live.begin(start, new)
         return True
 
-    def _lengths(self, request: Any, new: int) -> tuple[list[int], list[int], int]:
-        lengths: tuple[list[int], list[int], int] = self._engine.sizing.page_aligned_decode_alloc_lens(
-            [request], reserve=new, page_size=self._cache.page
-        )
-        return lengths
-
     def _reserve(self, request: Any, batch: Any, new: int) -> None:
         """Reserve slots for `new` tokens behind the committed ones, in whole pages."""
         torch = self._engine.torch
-        current, following, needed = self._lengths(request, new)
+        current, following, needed = page_lengths(self._engine.sizing, [request], new, self._cache.page)
         starts, ends = (torch.tensor(lengths, dtype=torch.int64) for lengths in (current, following))
         self._engine.allocation.alloc_for_spec_decode(
             self._cache.tree,
@@ -335,7 +310,7 @@ class SglangTarget:
         changed to the tree's pages, and the request's own become free."""
         if live.is_unpublished and not live.scheduled:
             live.is_unpublished = False
-            self._engine.common.checkpoint_kv_cache(live.request, self._cache.tree)
+            self._calls.publish(live.request, self._cache.tree)
 
     def _reject(self, op: ops.Reject) -> Outcome:
         live = self._live[op.request]
@@ -348,7 +323,7 @@ class SglangTarget:
         live = self._live.pop(op.request, None)
         if live is not None and live.request.kv.holds_kv:
             live.request.finished_reason = self._engine.batch.FINISH_LENGTH(length=live.known)
-            self._engine.common.release_kv_cache(live.request, self._cache.tree, checkpoint=not live.scheduled)
+            self._calls.release(live.request, self._cache.tree, publish=not live.scheduled)
         return Done()
 
     def _preempt(self, op: ops.Preempt) -> Outcome:

@@ -109,7 +109,7 @@ def _may_replace(record: RunRecord, move: Move, group: int, entry: int, old: int
     """True if a table entry may change from block `old` to block `new`."""
     if record.is_copy(old, new) or _moves_states(record, group):
         return True
-    return isinstance(move.operation, ops.Allocate) and _is_merged(record, move, group, entry, new)
+    return isinstance(move.operation, ops.Allocate | ops.RemoveSkipped) and _is_merged(record, move, group, entry, new)
 
 
 def _is_merged(record: RunRecord, move: Move, group: int, entry: int, block: int) -> bool:

@@ -5,7 +5,11 @@ import sys
 
 import pytest
 from blockproof.fuzz.adapters import families, family_of
-from blockproof.fuzz.adapters.sglang.engine import _require_buildable, _stand_in_for
+from blockproof.fuzz.adapters.sglang.batch_runs import draw_mix
+from blockproof.fuzz.adapters.sglang.engine import _require_buildable
+from blockproof.fuzz.adapters.sglang.kernels import Launched, slots_for_decode, slots_for_extend
+from blockproof.fuzz.adapters.sglang.releases import RELEASES, release_for
+from blockproof.fuzz.adapters.sglang.standing_in import stand_in_for
 from blockproof.model.ops import Group, Shape
 
 FULL, WINDOW = Group("full", 4), Group("sliding", 4, window=6)
@@ -54,7 +58,7 @@ def finders(monkeypatch):
 
 @pytest.mark.usefixtures("finders")
 def test_a_missing_package_is_stood_in_for_with_all_that_is_in_it():
-    _stand_in_for("no_such_package_at_all")
+    stand_in_for("no_such_package_at_all")
     inside = importlib.import_module("no_such_package_at_all.deep.inside")
     assert inside.Anything.at_all(1) is not None
     with pytest.raises(AttributeError):
@@ -64,12 +68,55 @@ def test_a_missing_package_is_stood_in_for_with_all_that_is_in_it():
 @pytest.mark.usefixtures("finders")
 def test_a_package_that_is_there_stays_itself():
     before = list(sys.meta_path)
-    _stand_in_for("json")
+    stand_in_for("json")
     assert sys.meta_path == before
 
 
 @pytest.mark.usefixtures("finders")
 def test_no_other_package_is_made_up():
-    _stand_in_for("no_such_package_at_all")
+    stand_in_for("no_such_package_at_all")
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("no_such_package_at_all_either")
+
+
+def test_every_release_of_the_family_is_called_as_one_that_is_known():
+    assert [release_for(version).since for version in families()["sglang"].releases] == [
+        "0.5.20",
+        "0.5.21",
+        "0.5.22",
+        "0.5.22",
+    ]
+    assert release_for("0.5.22.post1") is release_for("0.6.0") is RELEASES[-1]
+
+
+def test_an_older_release_is_refused_with_the_reason():
+    with pytest.raises(ImportError, match=r"SGLang 0.5.9 is older than 0.5.20"):
+        release_for("0.5.9")
+
+
+class Row(list):
+    """As much of a tensor as the functions for slots use."""
+
+    def tolist(self):
+        return list(self)
+
+    def __sub__(self, number):
+        return Row(value - number for value in self)
+
+
+def test_new_slots_fill_the_last_page_and_go_on_in_new_pages():
+    out = [None] * 5
+    Launched(slots_for_extend)[(2,)](Row([3, 0]), Row([6, 2]), Row([22, -1]), Row([7, 9]), out, 2, 4)
+    assert out == [23, 28, 29, 36, 37]
+
+
+def test_a_decode_takes_a_new_page_where_the_last_one_is_full():
+    out = [None] * 2
+    Launched(slots_for_decode)[(2,)](Row([5, 4]), Row([11, 22]), Row([7]), out, 2, 4)
+    assert out == [28, 23]
+
+
+def test_a_mix_depends_on_its_seed_and_number_only():
+    assert draw_mix(1, 5) == draw_mix(1, 5)
+    kinds = {draw_mix(1, number).kind for number in range(20)}
+    assert kinds == {"full", "full+sliding", "full+mamba"}

@@ -1,0 +1,142 @@
+"""Random requests through SGLang's scheduler in batches (`batches`), judged by contract, shadow memory and liveness.
+
+In the interpreter of the release, `python -m blockproof.fuzz.adapters.sglang.batch_runs SEED FIRST COUNT [FAULT]` runs the
+mixes `FIRST .. FIRST + COUNT - 1`, which depend on SEED and their number only, and prints a line of JSON for each that
+something was found in, and one with the sums at the end. FAULT, for tests, is a mistake that is planted (`FAULTS`).
+"""
+
+import json
+import sys
+from collections import Counter
+from dataclasses import dataclass, field
+from random import Random
+
+from ....model.ops import Group, Shape
+from .batch_faults import FAULTS
+from .batches import BatchScheduler, Job
+from .engine import Cache, Engine, load
+from .states import States
+from .telling import Told
+
+_STEPS = 400
+"""Limit of a mix, in steps; most end long before."""
+_LONGEST = 256
+"""Tokens of the longest sequence that the model allows; more than most pools have room for."""
+
+
+@dataclass
+class Mix:
+    """One run: its requests, its cache and what came of it."""
+
+    kind: str
+    """The layers: `full`, `full+sliding` or `full+mamba`."""
+    shape: Shape
+    states: int
+    chunk: int
+    ratio: float
+    most: int
+    jobs: list[Job]
+    found: list[str] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+
+
+def draw_mix(seed: int, number: int) -> Mix:
+    """The mix with this number."""
+    random = Random(f"{seed}/{number}")
+    kind = random.choice(("full", "full+sliding", "full+mamba"))
+    page = 1 if kind == "full+mamba" else random.choice((1, 2, 4, 16))
+    window = random.choice((2, page + 1, 3 * page, 17))
+    groups = (Group("full", page),)
+    if kind == "full+sliding":
+        groups += (Group("sliding", page, window=window),)
+    most = random.choice((2, 3, 4, 8))
+    tokens = random.choice((24, 32, 48, 64, 96)) + page * random.choice((0, 1, 2))
+    blocks = 1 + len(groups) * max(4, tokens // page)
+    chunk = page * max(1, random.choice((8, 16, 64)) // page)
+    shape = Shape(groups, blocks, _LONGEST, page, page, chunk)
+    states = random.randint(3 * most, 5 * most) if kind == "full+mamba" else 0
+    room = (blocks - 1) // len(groups) * page
+    return Mix(kind, shape, states, chunk, random.choice((0.1, 0.1, 0.4, 1.0)), most, _jobs(random, room))
+
+
+def _jobs(random: Random, room: int) -> list[Job]:
+    """Requests for a pool with so much room, in tokens. Many begin as an earlier one with its output does; few are
+    about as long as the pool."""
+    jobs: list[Job] = []
+    for number in range(random.randint(4, 16)):
+        length = random.randint(1, random.choice((8, room // 2, room // 2, room)))
+        prompt = [random.randint(1, 3) for _ in range(length)]
+        if jobs and random.random() < 0.7:
+            before = random.choice(jobs)
+            told = [*before.prompt, *before.outputs]
+            prompt = told[: random.randint(1, len(told))] + prompt[: random.randint(0, 6)]
+        outputs = [random.randint(1, 3) for _ in range(random.choice((1, 4, 16, room // 2)))]
+        jobs.append(Job(f"r{number}", prompt, outputs, random.choice((None, None, None, "salt"))))
+    return jobs
+
+
+def run_mix(engine: Engine, mix: Mix, fault: str = "") -> Mix:
+    """Run this mix until all requests are finished, or something is found."""
+    cache = _build(engine, mix)
+    states = States(cache) if mix.states else None
+    told = Told(engine, cache, mix.shape, states)
+    scheduler = BatchScheduler(engine, cache, told, chunk=mix.chunk, ratio=mix.ratio, most=mix.most)
+    if fault:
+        FAULTS[fault](engine, cache, scheduler)
+    jobs, random = list(mix.jobs), Random(len(mix.jobs))
+    longest = min(_LONGEST, cache.full_pages * cache.page)
+    try:
+        for _ in range(_STEPS):
+            for _ in range(random.randint(0, 2) if not scheduler.idle else 1):
+                if jobs:
+                    _submit(scheduler, told, jobs.pop(0), longest, mix.seen)
+            if scheduler.idle and not jobs:
+                break
+            if not scheduler.step():
+                told.objects("starves: nothing runs, and it is not admitted", scheduler.waiting[0])
+            told.settled()
+            if told.found:
+                break
+            mix.seen["steps"] += 1
+        else:
+            told.found.append(f"not finished after {_STEPS} steps")
+    except Exception as error:
+        told.found.append(f"raises: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
+        mix.seen["raised"] += 1
+        told.error = error
+    mix.found += told.found
+    mix.seen += told.seen
+    mix.seen["operations"] = len(told.run.operations)
+    return mix
+
+
+def _build(engine: Engine, mix: Mix) -> Cache:
+    if mix.states:
+        return engine.build_with_states(mix.shape.num_blocks - 1, mix.states, _LONGEST)
+    return engine.build(mix.shape)
+
+
+def _submit(scheduler: BatchScheduler, told: Told, job: Job, longest: int, seen: Counter[str]) -> None:
+    if scheduler.add(job, longest) is None:
+        seen["turned away: too long"] += 1
+        return
+    told.arrives(job.name, tuple(job.prompt), job.salt)
+
+
+def main(arguments: list[str]) -> None:
+    """Run mixes and print what came of them."""
+    seed, first, count = map(int, arguments[:3])
+    engine, sums = load(), Counter[str]()
+    for number in range(first, first + count):
+        mix = run_mix(engine, draw_mix(seed, number), *arguments[3:])
+        sums += mix.seen
+        sums[f"mixes of {mix.kind}"] += 1
+        sums[f"operations of {mix.kind}"] += mix.seen["operations"]
+        if mix.found:
+            sums["mixes with a finding"] += 1
+            print(json.dumps({"mix": number, "kind": mix.kind, "found": mix.found}), flush=True)
+    print(json.dumps({"release": engine.version, "seed": seed, "sums": dict(sorted(sums.items()))}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
