@@ -1,0 +1,215 @@
+// From the document to the state after any step: changes are applied forward, from the nearest checkpoint.
+
+const CHECKPOINT_BYTES = 64e6;
+
+/** The block ids of a packed list: `-n, b` stands for n blocks from b on. */
+function unpacked(list, from, count = Infinity) {
+  const ids = [];
+  let at = from;
+  while (at < list.length && ids.length < count) {
+    if (list[at] < 0) {
+      for (let i = 0; i < -list[at]; i++) ids.push(list[at + 1] + i);
+      at += 2;
+    } else ids.push(list[at++]);
+  }
+  return [ids, at];
+}
+
+/** The runs of entries that a row of `Change.tables` has changed: [first place, ids]. */
+function runsOf(row) {
+  const runs = [];
+  for (let at = 3; at < row.length; ) {
+    const [ids, next] = unpacked(row, at + 2, row[at + 1]);
+    runs.push([row[at], ids]);
+    at = next;
+  }
+  return runs;
+}
+
+/** What one side shows after a step. */
+class SideState {
+  constructor(numBlocks, numGroups) {
+    this.ref = new Int32Array(numBlocks);
+    this.label = new Int32Array(numBlocks).fill(-1);
+    this.first = new Int32Array(numBlocks).fill(-1);
+    this.queue = new Int32Array(0);
+    this.tables = Array.from({ length: numGroups }, () => new Map());
+    this.registered = Array.from({ length: numGroups }, () => new Map());
+    this.content = new Map(); // label to [group, node]
+    this.small = {};
+  }
+
+  copy() {
+    const other = Object.create(SideState.prototype);
+    other.ref = this.ref.slice();
+    other.label = this.label.slice();
+    other.first = this.first.slice();
+    other.queue = this.queue; // replaced, never changed
+    other.tables = this.tables.map((rows) => new Map(rows));
+    other.registered = this.registered.map((rows) => new Map(rows));
+    other.content = new Map(this.content);
+    other.small = { ...this.small };
+    return other;
+  }
+
+  apply(change) {
+    for (const name of ["ref", "label", "first"]) {
+      const pairs = change[name] || [];
+      for (let i = 0; i < pairs.length; i += 2) this[name][pairs[i]] = pairs[i + 1];
+    }
+    for (const edit of change.queue || []) this.queue = edited(this.queue, edit);
+    for (const row of change.tables || []) {
+      const [group, request, length] = row;
+      if (length < 0) {
+        this.tables[group].delete(request);
+        continue;
+      }
+      const table = (this.tables[group].get(request) || []).slice(0, length);
+      for (const [first, ids] of runsOf(row)) for (let i = 0; i < ids.length; i++) table[first + i] = ids[i];
+      this.tables[group].set(request, table);
+    }
+    const counts = change.registered || [];
+    for (let i = 0; i < counts.length; i += 3) {
+      if (counts[i + 2] < 0) this.registered[counts[i]].delete(counts[i + 1]);
+      else this.registered[counts[i]].set(counts[i + 1], counts[i + 2]);
+    }
+    const named = change.named || [];
+    for (let i = 0; i < named.length; i += 3) this.content.set(named[i], [named[i + 1], named[i + 2]]);
+    Object.assign(this.small, change.small);
+  }
+
+  /** Per block the number of its first holder, -1 for none; a table that holds it later does not count. */
+  owners() {
+    const owner = new Int32Array(this.ref.length).fill(-1);
+    for (const rows of this.tables)
+      for (const [request, table] of rows)
+        for (const block of table) if (block > 0 && block < owner.length && owner[block] < 0) owner[block] = request;
+    return owner;
+  }
+
+  /** All places in tables that hold a block: [request, group, entry]. */
+  holders(block) {
+    const found = [];
+    this.tables.forEach((rows, group) => {
+      for (const [request, table] of rows)
+        table.forEach((one, entry) => one === block && found.push([request, group, entry]));
+    });
+    return found;
+  }
+}
+
+function edited(queue, [place, gone, ...packedIds]) {
+  const [ids] = unpacked(packedIds, 0);
+  const result = new Int32Array(queue.length - gone + ids.length);
+  result.set(queue.subarray(0, place));
+  result.set(ids, place);
+  result.set(queue.subarray(place + gone), place + ids.length);
+  return result;
+}
+
+/** What is known of the requests after a step, on all sides. */
+class Requests {
+  constructor() {
+    this.states = new Map(); // number to the fields of RequestState
+    this.tokens = new Map();
+    this.chains = new Map();
+  }
+
+  copy() {
+    const other = new Requests();
+    for (const name of ["states", "tokens", "chains"]) other[name] = new Map(this[name]);
+    return other;
+  }
+
+  apply(step) {
+    for (const row of step.requests || []) {
+      const [request, live, computed, scheduled, known, attached, hit, arriving, preemptions, reads] = row;
+      if (!live) for (const name of ["states", "tokens", "chains"]) this[name].delete(request);
+      else this.states.set(request, { computed, scheduled, known, attached, hit, arriving, preemptions, reads });
+    }
+    for (const [request, from, ...tokens] of step.tokens || [])
+      this.tokens.set(request, (this.tokens.get(request) || []).slice(0, from).concat(tokens));
+    for (const [request, from, ...nodes] of step.chain || [])
+      this.chains.set(request, (this.chains.get(request) || []).slice(0, from).concat(nodes));
+  }
+}
+
+/** Goes to any step of a trace. Step -1 is the core as it was built. */
+class Replayer {
+  constructor(trace) {
+    this.trace = trace;
+    this.last = trace.steps.length - 1;
+    const bytes = trace.num_blocks * 16 * Math.max(1, trace.sides.length);
+    this.spacing = Math.max(16, Math.ceil((trace.steps.length * bytes) / CHECKPOINT_BYTES));
+    this.checkpoints = new Map();
+    this.begin();
+  }
+
+  begin() {
+    this.step = -1;
+    this.queues = null; // of each side, as they were before this step
+    this.requests = new Requests();
+    this.sides = this.trace.sides.map((side) => {
+      const state = new SideState(this.trace.num_blocks, this.trace.groups.length);
+      state.apply(side.start);
+      return state;
+    });
+  }
+
+  at(wanted) {
+    if (wanted < this.step) {
+      let from = Math.floor((wanted - 1) / this.spacing) * this.spacing; // before it: `queues` is of the step before
+      while (from >= 0 && !this.checkpoints.has(from)) from -= this.spacing;
+      if (from < 0) this.begin();
+      else this.restore(from);
+    }
+    while (this.step < wanted) this.forward();
+    return this;
+  }
+
+  restore(from) {
+    const kept = this.checkpoints.get(from);
+    this.step = from;
+    this.requests = kept.requests.copy();
+    this.sides = kept.sides.map((side) => side.copy());
+  }
+
+  forward() {
+    this.step++;
+    this.queues = this.sides.map((side) => side.queue);
+    this.requests.apply(this.trace.steps[this.step]);
+    this.trace.sides.forEach((side, i) => {
+      if (this.step < side.steps.length) this.sides[i].apply(side.steps[this.step]);
+    });
+    if (this.step % this.spacing === 0 && !this.checkpoints.has(this.step))
+      this.checkpoints.set(this.step, {
+        requests: this.requests.copy(),
+        sides: this.sides.map((side) => side.copy()),
+      });
+  }
+}
+
+/** The steps that have changed a block, on one side: [step, what]. */
+function historyOf(side, block) {
+  const found = [];
+  let references = 0;
+  const look = (change, step) => {
+    const said = [];
+    const of = (name) => {
+      const pairs = change[name] || [];
+      for (let i = 0; i < pairs.length; i += 2) if (pairs[i] === block) return pairs[i + 1];
+      return undefined;
+    };
+    const ref = of("ref");
+    if (ref !== undefined) {
+      said.push(ref > references ? `held ${ref} times`.replace("held 1 times", "held") : ref ? `still held ${ref}x` : "free");
+      references = ref;
+    }
+    const label = of("label");
+    if (label !== undefined) said.push(label < 0 ? "forgets its content" : `registered as content ${label}`);
+    if (said.length) found.push([step, said.join(", ")]);
+  };
+  look(side.start, -1);
+  side.steps.forEach(look);
+  return found;
+}

@@ -1,0 +1,168 @@
+"""A trace, applied once more, as the document of a page."""
+
+import re
+from collections.abc import Sequence
+
+from ..findings.finding import Finding, Trace
+from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, SHADOW, TARGET
+from ..findings.severity import severity
+from ..findings.words import plural, shape_text
+from ..oracles.contract import PROPERTIES as CONTRACT_RULES
+from ..oracles.liveness import PROPERTIES as LIVENESS_RULES
+from ..oracles.liveness import is_script
+from ..runs.judging import Judging
+from ..runs.open_run import open_run
+from ..targets.base import Target
+from ..traces.judges import Judges, was_difference
+from ..traces.replay import replay_in
+from ..traces.trace_file import TraceFile
+from .changes import cut
+from .document import VERSION, GroupWords, Place, TraceDocument, Verdict
+from .parting import outcomes_part, states_part
+from .watched import ModelTarget, Watched
+from .words import group_words
+
+MAX_VERDICT = 6_000
+"""Longest text of a finding, in characters."""
+
+
+def trace_document(
+    file: TraceFile,
+    target: Target | None,
+    judges: Judges | None,
+    title: str,
+    *,
+    notes: Sequence[str] = (),
+    command: str = "",
+) -> TraceDocument:
+    """Apply the trace of a file to an opened target, under these judges, and write down what happens.
+
+    Without a target the model alone goes through it: that shows what should happen, and the verdict is the one of the
+    file. Errors as from `replay` and `memory_named`.
+    """
+    trace = file.trace
+    alone = target is None or judges is None
+    judging = Judging((LIVENESS,) if is_script(trace) else ()) if alone else judges.judging()
+    watched = Watched(ModelTarget(file.target) if target is None else target)
+    watched.run = run = open_run(watched, judging)
+    finding, applied = replay_in(run, trace)
+    watched.settle()
+    said = [*notes, *_notes(file, watched, applied, finding, judging)]
+    document = TraceDocument(
+        VERSION,
+        title,
+        file.target if target is None else target.name,
+        shape_text(applied.shape),
+        applied.shape.num_blocks,
+        applied.shape.hash_block_size,
+        [
+            GroupWords(group.kind, group_words(group, applied.shape), group.block_size * applied.shape.parallel)
+            for group in applied.shape.groups
+        ],
+        [],
+        watched.steps,
+        watched.sides(),
+        watched.nodes(),
+        _as_it_was(file, watched) if alone else _verdict(finding, watched),
+        oracles=[] if judges is None else list(judges.oracles),
+        notes=said,
+        command=command,
+    )
+    document.parting = _parting(watched, finding)
+    document.requests = list(watched.requests.known)
+    return document
+
+
+def _notes(file: TraceFile, watched: Watched, applied: Trace, finding: Finding | None, judging: Judging) -> list[str]:
+    notes = []
+    script = LIVENESS in judging.oracles and is_script(file.trace)
+    left_out = len(file.trace.operations) - len(applied.operations)
+    if script:
+        notes.append("The trace is a script of requests: a scheduler of our own asked for what the steps show.")
+    elif finding is None and left_out:
+        notes.append(f"{plural(left_out, 'operation')} left out, since they make no sense where they stand.")
+    if was_difference(file):
+        notes.append("The trace shows how two targets differ; one of them is shown here.")
+    if why := watched.not_built():
+        notes.append(f"{watched.name} builds no core of this shape: it {why}.")
+    return notes
+
+
+def _as_it_was(file: TraceFile, watched: Watched) -> Verdict:
+    """The verdict of the file, where the target that showed it was not run."""
+    if file.finding is None:
+        return Verdict(False, "the model alone: nothing was judged")
+    text = cut(file.finding.text, MAX_VERDICT)
+    oracle = file.finding.identity[0] if file.finding.identity else ""
+    head = f"found on {file.target} when the trace was written: {text.partition(chr(10))[0]}"
+    sentence = "Shown is the model alone: what a core should do."
+    step = len(watched.steps) - 1
+    return Verdict(True, cut(head, 300), sentence, text, oracle, file.finding.observable, step=step)
+
+
+def _verdict(finding: Finding | None, watched: Watched) -> Verdict:
+    if finding is None:
+        where = f"in {plural(len(watched.steps), 'operation')} on {watched.name}"
+        return Verdict(False, f"no difference {where}" if watched.lines else f"nothing judged on {watched.name}")
+    text = cut(finding.text(), MAX_VERDICT)
+    rules = {**CONTRACT_RULES, **LIVENESS_RULES}
+    verdict = Verdict(True, cut(text.partition("\n")[0], 300), "", text, finding.oracle, finding.observable)
+    verdict.rule = rules.get(finding.observable, "") if finding.oracle in (CONTRACT, LIVENESS) else ""
+    verdict.severity = str(severity(finding))
+    verdict.step = len(watched.steps) - 1 if finding.oracle == LIVENESS else finding.step
+    verdict.sentence, verdict.place = _explained(finding, watched)
+    verdict.sentence = cut(verdict.sentence, 1_000)
+    return verdict
+
+
+def _explained(finding: Finding, watched: Watched) -> tuple[str, Place | None]:
+    """A sentence, and where to look."""
+    detail = finding.detail.partition("\n")[0]
+    if finding.oracle == TARGET:
+        return f"The target gave no answer that could be judged ({finding.observable}): {detail}", None
+    if finding.oracle == LOCKSTEP:
+        names, shown = ("model", "target"), watched.snapshots()
+        if finding.observable == "outcome" or len(shown) < 2 or shown[0] is None or shown[1] is None:
+            text = outcomes_part(names, finding.expected, finding.actual)
+            request = getattr(finding.operation, "request", None)
+            return text, None if request is None else Place(request=watched.requests(request))
+        return states_part(names, shown[0], shown[1], watched.requests)
+    corruption = watched.run.corruption
+    if finding.oracle == SHADOW and corruption is not None and corruption.request in watched.requests.known:
+        where = f"Request {corruption.request}, group {corruption.group}, position {corruption.position}"
+        return f"{where}: {corruption.what}.", _at(corruption.request, corruption.group, corruption.position, watched)
+    return f"{finding.observable}: {detail}", _named_in(detail, watched)
+
+
+def _at(request: str, group: int, position: int, watched: Watched) -> Place:
+    """The place of a token in the table of the target."""
+    assert watched.shape is not None
+    groups, shown = watched.shape.groups, watched.snapshots()[-1]
+    size = groups[group].block_size * watched.shape.parallel
+    table = [] if shown is None else shown.tables[group].get(request, [])
+    entry = position // size
+    block = table[entry] if entry < len(table) else -1
+    return Place(watched.requests(request), group, entry, position, block)
+
+
+def _named_in(detail: str, watched: Watched) -> Place | None:
+    """The request, the group, the entry and the block that a violated equation names, as far as it does."""
+    place = Place()
+    known = watched.requests.known
+    names = sorted((name for name in known if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", detail)), key=len)
+    place.request = known[names[-1]] if names else -1
+    for field in ("group", "entry", "position", "block"):
+        if match := re.search(rf"\b{field} (\d{{1,9}})\b", detail):
+            setattr(place, field, int(match[1]))
+    return place if place != Place() else None
+
+
+def _parting(watched: Watched, finding: Finding | None) -> Verdict | None:
+    """Where a model that does not judge has answered otherwise first."""
+    if watched.parted < 0:
+        return None
+    model, target = (side.steps[watched.parted] for side in watched.sides())
+    text = f"The model answers: {cut(model.answer, 300)}. The target answers: {cut(target.answer, 300)}."
+    return Verdict(
+        False, f"the model would have answered otherwise at step {watched.parted}", text, step=watched.parted
+    )

@@ -1,0 +1,193 @@
+"""A target that is watched while a trace is applied to it: every answer of it, and of the model beside it, is written
+down as a change."""
+
+from typing import Any
+
+from ...model.attention import rules_for
+from ...model.core import Model
+from ...model.legal import allows
+from ...model.ops import Done, Failed, OnRequest, Operation, Outcome, Shape
+from ...model.snapshot import Snapshot
+from ..findings.words import operation_text, outcome_text
+from ..opening.known_deviations import model_for
+from ..runs.run import Run
+from ..targets.answers import problem_with_answer
+from ..targets.base import Target, hidden_fields
+from .changes import Changes, Names, cut
+from .contents import Contents
+from .document import Change, Side, Step
+from .words import operation_words
+
+MAX_STEP_TEXT = 400
+"""Longest text of an operation, in characters."""
+
+
+class ModelTarget:
+    """The model as a target: what is watched where there is no other one."""
+
+    name = "model"
+
+    def __init__(self, core: str = "model") -> None:
+        """`core`: the target whose known deviations the model has."""
+        self._core = core
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """Build a model."""
+        self._model = model_for(self._core, shape)
+        built = self._model.construction
+        return built, self._model.snapshot() if isinstance(built, Done) else None
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """Ask the model."""
+        return self._model.step(operation)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _Line:
+    """One side as it is written down."""
+
+    def __init__(self, name: str, role: str, shape: Shape, requests: Names) -> None:
+        self.changes = Changes(shape.num_blocks, requests)
+        self.side = Side(name, role, Change(), [])
+        self._groups = len(shape.groups)
+        self.ended = False
+        """True once nothing of this side is written down any more."""
+
+    def start(self, snapshot: Snapshot) -> None:
+        self.side.start = self.changes.to(snapshot)
+
+    def add(self, outcome: Outcome | None, snapshot: Snapshot | None) -> Change:
+        """Write down one answer; of an answer of the wrong form its outcome alone."""
+        sound = snapshot is not None and problem_with_answer(outcome, snapshot, self._groups) is None
+        change = self.changes.to(snapshot) if sound and snapshot is not None else Change()
+        change.outcome = "lost" if outcome is None else type(outcome).__name__.lower()
+        change.answer = "no answer" if outcome is None else cut(str(_text_of(outcome)))
+        self.side.steps.append(change)
+        return change
+
+
+def _text_of(outcome: object) -> str:
+    """The outcome in words; of what is none, what it is: a target may return anything."""
+    try:
+        return outcome_text(outcome)  # type: ignore[arg-type]
+    except Exception:
+        return f"a {type(outcome).__name__}"
+
+
+class Watched:
+    """Forwards everything to a target, and writes down what came of it. `run` must be set before it is started."""
+
+    run: Run
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self.name = target.name
+        self.shape: Shape | None = None
+        """The shape of the last start."""
+        self.construction: Outcome | None = None
+        self.requests = Names()
+        self.steps: list[Step] = []
+        self.lines: list[_Line] = []
+        """The model, if there is one beside the target, and the target."""
+        self.parted = -1
+        """The first step in which a model that does not judge has answered otherwise; -1 if there is none."""
+        self._beside: Model | None = None
+        self._pending: tuple[Operation, Outcome | None, Snapshot | None] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """What the target says about itself; nothing of it may be looked at past this record."""
+        if name == "glance":
+            raise AttributeError(name)
+        return getattr(self._target, name)
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """Start the target, and what is written down."""
+        self.shape, self.requests, self.steps, self.lines, self._pending = shape, Names(), [], [], None
+        outcome, snapshot = self._target.start(shape)
+        self.construction = outcome
+        if isinstance(outcome, Done) and problem_with_answer(outcome, snapshot, len(shape.groups)) is None:
+            self._open(shape, snapshot)
+        return outcome, snapshot
+
+    def _open(self, shape: Shape, snapshot: Snapshot | None) -> None:
+        assert snapshot is not None
+        self._contents = Contents(shape, rules_for(shape), self.requests)
+        judged = isinstance(self.run.scene, Model) if hasattr(self.run, "model") else False
+        alone = isinstance(self._target, ModelTarget)
+        self._beside = None if judged or alone else model_for(self.name, shape)
+        model = self.run.scene if judged else self._beside
+        if isinstance(model, Model) and isinstance(model.construction, Done):
+            line = _Line("model", "model", shape, self.requests)
+            line.start(model.snapshot())
+            self.lines.append(line)
+        else:
+            self._beside = None
+        line = _Line(self.name, "model" if alone else "target", shape, self.requests)
+        line.side.hidden = sorted(hidden_fields(self._target))
+        line.start(snapshot)
+        self.lines.append(line)
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """Ask the target."""
+        self.settle()
+        self._pending = (operation, None, None)
+        outcome, snapshot = self._target.step(operation)
+        self._pending = (operation, outcome, snapshot)
+        return outcome, snapshot
+
+    def close(self) -> None:
+        """Close the target."""
+        self._target.close()
+
+    def settle(self) -> None:
+        """Write down the last operation, now that the run has followed it."""
+        if self._pending is None or not self.lines:
+            return
+        (operation, outcome, snapshot), self._pending = self._pending, None
+        step = Step(type(operation).__name__, cut(operation_text(operation), MAX_STEP_TEXT), "")
+        step.words = cut(operation_words(operation), MAX_STEP_TEXT)
+        step.request = self.requests(operation.request) if isinstance(operation, OnRequest) else -1
+        step.blocks = [*getattr(operation, "blocks", ())]
+        scene = self.run.scene
+        self._contents.follow(step, operation, outcome, scene.requests)
+        self.steps.append(step)
+        *models, target = self.lines
+        for line in models:
+            self._settle_model(line, operation, scene)
+        change = target.add(outcome, snapshot)
+        for line in self.lines:
+            if line.side.steps and line.changes.last is not None and len(line.side.steps) == len(self.steps):
+                last = line.side.steps[-1]
+                last.named = self._contents.naming(line.changes.last, last.label)
+        if self._beside is not None and self.parted < 0 and models and not models[0].ended:
+            beside = models[0].side.steps[-1]
+            same = (beside.outcome, beside.answer) == (change.outcome, change.answer)
+            self.parted = -1 if same else len(self.steps) - 1
+
+    def _settle_model(self, line: _Line, operation: Operation, scene: object) -> None:
+        """The model that judges has made the step already; one that stands beside makes it now, if it may."""
+        if self._beside is None:
+            assert isinstance(scene, Model)
+            line.add(self.run.outcomes[-1], scene.snapshot())
+        elif not line.ended and allows(self._beside, operation):
+            line.add(*self._beside.step(operation))
+        else:
+            line.ended = True
+
+    def sides(self) -> list[Side]:
+        """All sides, the model first."""
+        return [line.side for line in self.lines]
+
+    def snapshots(self) -> list[Snapshot | None]:
+        """What each side shows last."""
+        return [line.changes.last for line in self.lines]
+
+    def nodes(self) -> list[Any]:
+        """The contents so far."""
+        return self._contents.nodes if self.lines else []
+
+    def not_built(self) -> str:
+        """Why the target has no core of this shape, in words; empty if it has one."""
+        return outcome_text(self.construction) if isinstance(self.construction, Failed) else ""
