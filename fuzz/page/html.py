@@ -20,7 +20,7 @@ SCRIPTS = ("words.js", "replayer.js", "pool.js", "tables.js", "panels.js", "trac
 """In the order in which they are joined."""
 
 
-class PageError(Exception):
+class PageError(ValueError):
     """The page cannot be made. The text is one line."""
 
 
@@ -46,7 +46,7 @@ def page(document: Document) -> str:
 
 
 def embedded(document: Document) -> str:
-    """The document as JSON that can stand in a script element: nothing in it can end the element, or begin a comment."""
+    """The document as JSON that can stand in a script element: nothing in it can end that, or begin a comment."""
     text = msgspec.json.encode(document).decode()
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")

@@ -10,6 +10,7 @@ from ...model.ops import Done, Failed, OnRequest, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
 from ..findings.words import operation_text, outcome_text
 from ..opening.known_deviations import model_for
+from ..runs.lockstep import LockstepRun
 from ..runs.run import Run
 from ..targets.answers import problem_with_answer
 from ..targets.base import Target, hidden_fields
@@ -93,6 +94,7 @@ class Watched:
         """The model, if there is one beside the target, and the target."""
         self.parted = -1
         """The first step in which a model that does not judge has answered otherwise; -1 if there is none."""
+        self._judged = False
         self._beside: Model | None = None
         self._pending: tuple[Operation, Outcome | None, Snapshot | None] | None = None
 
@@ -114,10 +116,10 @@ class Watched:
     def _open(self, shape: Shape, snapshot: Snapshot | None) -> None:
         assert snapshot is not None
         self._contents = Contents(shape, rules_for(shape), self.requests)
-        judged = isinstance(self.run.scene, Model) if hasattr(self.run, "model") else False
         alone = isinstance(self._target, ModelTarget)
-        self._beside = None if judged or alone else model_for(self.name, shape)
-        model = self.run.scene if judged else self._beside
+        self._judged = isinstance(self.run, LockstepRun)
+        self._beside = None if self._judged or alone else model_for(self.name, shape)
+        model = self.run.scene if self._judged else self._beside
         if isinstance(model, Model) and isinstance(model.construction, Done):
             line = _Line("model", "model", shape, self.requests)
             line.start(model.snapshot())
@@ -130,8 +132,10 @@ class Watched:
         self.lines.append(line)
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
-        """Ask the target."""
+        """Ask the target. A model that judges has made the step already."""
         self.settle()
+        if self._judged and self.lines:
+            self._begin(operation, self.run.outcomes[-1])
         self._pending = (operation, None, None)
         outcome, snapshot = self._target.step(operation)
         self._pending = (operation, outcome, snapshot)
@@ -146,6 +150,18 @@ class Watched:
         if self._pending is None or not self.lines:
             return
         (operation, outcome, snapshot), self._pending = self._pending, None
+        if not self._judged:
+            self._begin(operation, outcome)
+        target = self.lines[-1]
+        change = target.add(outcome, snapshot)
+        self._name_contents(target)
+        if self._beside is not None and self.parted < 0 and not self.lines[0].ended:
+            beside = self.lines[0].side.steps[-1]
+            same = (beside.outcome, beside.answer) == (change.outcome, change.answer)
+            self.parted = -1 if same else len(self.steps) - 1
+
+    def _begin(self, operation: Operation, outcome: Outcome | None) -> None:
+        """Write down what was asked, what is known of the requests then, and the answer of the model."""
         step = Step(type(operation).__name__, cut(operation_text(operation), MAX_STEP_TEXT), "")
         step.words = cut(operation_words(operation), MAX_STEP_TEXT)
         step.request = self.requests(operation.request) if isinstance(operation, OnRequest) else -1
@@ -153,28 +169,20 @@ class Watched:
         scene = self.run.scene
         self._contents.follow(step, operation, outcome, scene.requests)
         self.steps.append(step)
-        *models, target = self.lines
-        for line in models:
-            self._settle_model(line, operation, scene)
-        change = target.add(outcome, snapshot)
-        for line in self.lines:
-            if line.side.steps and line.changes.last is not None and len(line.side.steps) == len(self.steps):
-                last = line.side.steps[-1]
-                last.named = self._contents.naming(line.changes.last, last.label)
-        if self._beside is not None and self.parted < 0 and models and not models[0].ended:
-            beside = models[0].side.steps[-1]
-            same = (beside.outcome, beside.answer) == (change.outcome, change.answer)
-            self.parted = -1 if same else len(self.steps) - 1
-
-    def _settle_model(self, line: _Line, operation: Operation, scene: object) -> None:
-        """The model that judges has made the step already; one that stands beside makes it now, if it may."""
-        if self._beside is None:
-            assert isinstance(scene, Model)
-            line.add(self.run.outcomes[-1], scene.snapshot())
-        elif not line.ended and allows(self._beside, operation):
-            line.add(*self._beside.step(operation))
+        model = self.lines[0]
+        if self._judged and isinstance(scene, Model):
+            model.add(outcome, scene.snapshot())
+        elif self._beside is not None and not model.ended and allows(self._beside, operation):
+            model.add(*self._beside.step(operation))
         else:
-            line.ended = True
+            model.ended = True
+        if not model.ended:
+            self._name_contents(model)
+
+    def _name_contents(self, line: _Line) -> None:
+        last = line.side.steps[-1]
+        if line.changes.last is not None:
+            last.named = self._contents.naming(line.changes.last, last.label)
 
     def sides(self) -> list[Side]:
         """All sides, the model first."""

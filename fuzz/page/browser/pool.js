@@ -87,7 +87,7 @@ function drawPool(canvas, grid, trace, side, other, change, selected) {
     const owner = owners[block], registered = side.label[block] >= 0, held = owner >= 0 || side.ref[block] > 0;
     if (size < 9) smallCell(pen, x, y, size, block, owner, held, registered, look);
     else bigCell(pen, x, y, size, { trace, block, owner, held, registered, references: side.ref[block] }, look);
-    const differs = other && (other.ref[block] !== side.ref[block] || other.label[block] !== side.label[block] || theirs[block] !== owner);
+    const differs = other && (other.ref[block] !== side.ref[block] || other.label[block] !== side.label[block] || other.first[block] !== side.first[block] || theirs[block] !== owner);
     if (differs) {
       pen.fillStyle = look.bad;
       if (size >= 9) {
@@ -160,7 +160,7 @@ function bigCell(pen, x, y, size, { trace, block, owner, held, registered, refer
 
 /** The free queue in the order of eviction; what came in this step is marked, what left is named. */
 function FreeQueue({ trace, side, before, selected, onSelect }) {
-  const most = 48, queue = side.queue;
+  const most = 36, queue = side.queue;
   const was = useMemo(() => new Set(before ? before : []), [before]);
   const now = useMemo(() => new Set(queue), [queue]);
   const left = before ? [...before].filter((block) => !now.has(block)) : [];

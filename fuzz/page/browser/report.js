@@ -18,16 +18,16 @@ function ReportView({ report, theme, onTrace }) {
       ${cards.length > 0 && html`<section ref=${list} aria-labelledby="cards-title"><h2 id="cards-title">${shown ? `${count(shown.length, "finding")} of this cell` : count(cards.length, "finding")}
           ${shown && html`<button class="link" onClick=${() => setShown(null)}>all ${cards.length}</button>`}</h2>
         ${cards.map((card, i) => (!shown || shown.includes(i)) && html`<${Card} key=${i} card=${card} onTrace=${onTrace} />`)}</section>`}
-      ${(report.tables || []).map((table, i) => html`<${TableView} key=${i} id=${`table-${i}`} table=${table} />`)}
+      <div class="tables">${(report.tables || []).map((table, i) => html`<${TableView} key=${i} id=${`table-${i}`} table=${table} />`)}</div>
       ${report.command && html`<section aria-labelledby="repeat-title"><h2 id="repeat-title">Repeat it</h2><p class="code">${visible(report.command)}</p></section>`}
     </main></div>`;
 }
 
 function Card({ card, onTrace }) {
   return html`<article class="card"><div class="line"><b><bdi>${visible(card.headline)}</bdi></b>
-      ${card.target && html`<span class="tag"><bdi>${visible(card.target)}</bdi></span>`}${card.attention && html`<span class="tag">${visible(card.attention)}</span>`}
+      ${card.target && html`<span class="tag"><bdi>${visible(card.target)}</bdi></span>`}${card.attention && html`<span class="tag" title=${visible(card.attention)}>${short(card.attention, 60)}</span>`}
       ${card.trace >= 0 && html`<button class="go" onClick=${() => onTrace(card.trace)}>Open the trace</button>`}</div>
-    <pre>${visible(card.text).replaceAll("[U+000A]", "\n")}</pre>
+    <pre tabindex="0" role="group" aria-label="What was found">${visible(card.text).replaceAll("[U+000A]", "\n")}</pre>
     ${card.why_not && html`<p class="quiet">${visible(card.why_not)}</p>`}
     ${card.command && html`<p class="code">${visible(card.command)}</p>`}</article>`;
 }
@@ -49,7 +49,7 @@ function MatrixView({ matrix, onCards }) {
   const merged = (row, column) => {
     const cells = (oracle < 0 ? matrix.oracles.map((_, i) => i) : [oracle]).map((i) => matrix.cells[i][row][column]);
     const pick = (state) => cells.find((cell) => cell.state === state);
-    return { ...(pick("found") || pick("clean") || cells[0]), what: cells.flatMap((cell) => cell.what || []), cards: [...new Set(cells.flatMap((cell) => cell.cards || []))], before: cells.map((cell) => cell.before || "").filter(Boolean).join("; ") };
+    return { ...(pick("found") || pick("clean") || pick("not built") || cells[0]), what: cells.flatMap((cell) => cell.what || []), cards: [...new Set(cells.flatMap((cell) => cell.cards || []))], before: cells.map((cell) => cell.before || "").filter(Boolean).join("; ") };
   };
   return html`<section aria-labelledby="matrix-title"><h2 id="matrix-title">Targets by attention types</h2>
     <div class="choices" role="group" aria-label="Oracle">${["all", ...matrix.oracles].map((name, i) => html`<button key=${name} aria-pressed=${oracle === i - 1} onClick=${() => setOracle(i - 1)}>${name === "all" ? "all oracles" : name}</button>`)}</div>

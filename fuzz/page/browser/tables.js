@@ -129,13 +129,15 @@ function Contents({ trace, now, selected, onSelect }) {
     const held = blocks.get(node) || [], who = users.get(node) || [];
     // A chain without forks is told line by line, not deeper and deeper.
     const next = children.get(node) || [];
+    const size = trace.hash_block_size;
     const line = html`<div class=${`node ${held.length ? "" : "unregistered"}`}>
+      <span class="at" title="tokens">${depth ? "↳ " : ""}${depth * size}–${depth * size + size - 1}</span>
       <code>${nodeText(trace, node)}</code>
       ${who.map((request) => html`<span key=${request} class="swatch small" style=${{ background: ownerColor(request) }} title=${visible(trace.requests[request])}>${ownerMark(trace, request)}</span>`)}
       ${held.map(([group, block]) => html`<button key=${`${group}-${block}`} class=${`chip tiny ${block === selected ? "chosen" : ""}`} onClick=${() => onSelect(block)} aria-label=${`block ${block} of group ${group}`}>g${group}: ${block}</button>`)}
       ${!held.length && html`<span class="quiet">not registered</span>`}</div>`;
     return next.length === 1
-      ? html`<${Fragment} key=${node}>${line}${branch(next[0], depth)}</${Fragment}>`
+      ? html`<${Fragment} key=${node}>${line}${branch(next[0], depth + 1)}</${Fragment}>`
       : html`<${Fragment} key=${node}>${line}${next.length > 0 && html`<ul>${next.map((one) => html`<li key=${one}>${branch(one, depth + 1)}</li>`)}</ul>`}</${Fragment}>`;
   };
   return html`<ul class="tree">${(children.get(-1) || []).map((node) => html`<li key=${node}>${branch(node, 0)}</li>`)}</ul>

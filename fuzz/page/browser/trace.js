@@ -87,11 +87,11 @@ function TraceView({ trace, hash, setHash, theme, back }) {
     <${VerdictCard} trace=${trace} toFinding=${toFinding} step=${step} go=${go} />
     <section class="transport" aria-label="Timeline">
       <div class="controls">
-        <button onClick=${() => go(-1)} aria-label="To the start" title="Home">⏮</button>
-        <button onClick=${() => go((at) => at - 1)} aria-label="One step back" title="←">◀</button>
-        <button class="play" onClick=${play} aria-label=${playing ? "Pause" : "Play"} title="Space">${playing ? "⏸" : "▶"}</button>
-        <button onClick=${() => go((at) => at + 1)} aria-label="One step on" title="→">▶</button>
-        <button onClick=${() => go(trace.steps.length - 1)} aria-label="To the end" title="End">⏭</button>
+        <button onClick=${() => go(-1)} aria-label="To the start" title="Home"><${Icon} name="start" /></button>
+        <button onClick=${() => go((at) => at - 1)} aria-label="One step back" title="←"><${Icon} name="back" /></button>
+        <button class="play" onClick=${play} aria-label=${playing ? "Pause" : "Play"} title="Space"><${Icon} name=${playing ? "pause" : "play"} /></button>
+        <button onClick=${() => go((at) => at + 1)} aria-label="One step on" title="→"><${Icon} name="on" /></button>
+        <button onClick=${() => go(trace.steps.length - 1)} aria-label="To the end" title="End"><${Icon} name="end" /></button>
         <button class="speed" onClick=${() => setSpeed((speed + 1) % SPEEDS.length)} aria-label=${`Speed: ${SPEEDS[speed][1]}`}>${SPEEDS[speed][1]}</button>
         <output class="where">${step < 0 ? "start" : html`step <b>${number.format(step)}</b>`} <span class="quiet">of ${number.format(trace.steps.length - 1)}</span></output>
       </div>

@@ -33,6 +33,10 @@ function ownerMark(trace, request) {
   return letter(request);
 }
 
+/** Pictures for buttons: paths in a square of 12. */
+const ICONS = { start: "M2 2h2v8H2zM10 2v8L4.5 6z", back: "M8.5 2v8L3 6z", play: "M3 1.5v9L10.5 6z", pause: "M2.5 2h2.6v8H2.5zM6.9 2h2.6v8H6.9z", on: "M3.5 2v8L9 6z", end: "M8 2h2v8H8zM2 2v8l5.5-4z" };
+const Icon = ({ name }) => html`<svg viewBox="0 0 12 12" width="12" height="12" aria-hidden="true"><path d=${ICONS[name]} fill="currentColor" /></svg>`;
+
 const nodeText = (trace, node) => {
   const [, tokens, keys] = trace.nodes[node];
   const shown = tokens.length > 12 ? `${tokens.slice(0, 10).join(" ")} … (${tokens.length})` : tokens.join(" ");
@@ -86,9 +90,11 @@ function changeLines(trace, change) {
     const head = `${visible(trace.requests[counts[i + 1]])}, group ${counts[i]}`;
     lines.push(counts[i + 2] < 0 ? `${head}: no longer running` : `${head}: ${counts[i + 2]} leading entries count as registered`);
   }
-  for (const [name, text] of Object.entries(change.small || {})) lines.push(`${SMALL[name] || name}: ${visible(text)}`);
+  for (const [name, text] of Object.entries(change.small || {})) lines.push(`${SMALL[name] || name}: ${name === "usage" ? Number(text).toFixed(3) : clipped(visible(text))}`);
   return lines;
 }
+
+const clipped = (text, most = 120) => (text.length > most ? `… ${text.slice(-most)}` : text); // what is new stands last
 
 const SMALL = {
   num_free: "free blocks",
