@@ -72,6 +72,11 @@ class Wanted:
             close_target(self._open.pop(spec))
 
 
+def before_name(path: Path) -> str:
+    """Where the report of the campaign before the one in this file lies, beside it."""
+    return f"{path.stem}-before.json"
+
+
 def is_foreign(spec: str) -> bool:
     """True if the name stands for somebody's code: a file alone must not run code."""
     return ":" in spec and not spec.startswith("fault:")
@@ -123,7 +128,7 @@ def document_of(path: Path, wanted: Wanted, floors: Floors | None = None) -> Doc
 
 
 def _of_campaign(rows: list[CampaignRow], path: Path, wanted: Wanted) -> ReportDocument:
-    before = path.with_name(f"{path.stem}-before.json")
+    before = path.with_name(before_name(path))
     last: list[CampaignRow] = []
     with suppress(TraceError, OSError):
         last = decode(read_file(before, FORM), list[CampaignRow], FORM, str(before)) if before.is_file() else []

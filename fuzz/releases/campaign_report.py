@@ -1,6 +1,7 @@
 """What a campaign came to: its tables, the same as JSON, its files and its exit code."""
 
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,8 +13,11 @@ from ..engines.keeping import found_by
 from ..findings.oracle_names import TARGET
 from ..findings.severity import severity
 from ..findings.words import plural
+from ..page.beside import write_beside
+from ..page.files import CAMPAIGN_FILE, before_name
 from ..reports import formats
 from ..reports.tables import Section, markdown_sections
+from ..traces.files import write_file
 from ..traces.reproduction import write_reproduction
 from ..traces.trace_file import FoundWhat, TraceFile
 from .campaign import Kept, Row
@@ -163,6 +167,16 @@ def keep_findings(rows: Sequence[Row], folder: Path, seed: int) -> None:
             file = TraceFile(kept.trace, row.target, FoundWhat.of(kept.finding), found_by("random", seed))
             files = write_reproduction(file, folder / folder_name(row.target), oracles=kept.oracles)
             row.kept[place] = replace(kept, files=files)
+            write_beside(kept.document, files)
+
+
+def write_campaign(rows: Sequence[Row], folder: Path) -> Path:
+    """Write all of it as JSON into the folder, for `report`; what the campaign before wrote there stays beside it."""
+    path = folder / CAMPAIGN_FILE
+    if path.is_file():
+        path.replace(path.with_name(before_name(path)))
+    write_file(path, json.dumps(as_json(rows), indent=1))
+    return path
 
 
 def folder_name(target: str) -> str:

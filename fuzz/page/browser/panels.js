@@ -143,7 +143,7 @@ function StepPanel({ trace, step }) {
 
 /** All about the chosen block. */
 function BlockPanel({ trace, now, block, step, onStep, onSelect }) {
-  const histories = useMemo(() => (block < 0 ? [] : trace.sides.map((side) => historyOf(side, block))), [trace, block]);
+  const histories = useMemo(() => (block < 0 ? [] : trace.sides.map((side) => historyOf(trace, side, block))), [trace, block]);
   if (block < 0) return html`<div class="panel-body"><p class="quiet">Choose a block: in the pool, in a table or in the queue.</p></div>`;
   return html`<div class="panel-body">${trace.sides.map((side, i) => {
     const state = now.sides[i], [, said] = blockWords(trace, state, block), named = state.content.get(state.label[block]);

@@ -190,11 +190,16 @@ class Replayer {
 }
 
 /** The steps that have changed a block, on one side: [step, what]. */
-function historyOf(side, block) {
+function historyOf(trace, side, block) {
   const found = [];
   let references = 0;
   const look = (change, step) => {
     const said = [];
+    for (const row of change.tables || [])
+      for (const [first, ids] of row[2] < 0 ? [] : runsOf(row)) {
+        const at = ids.indexOf(block);
+        if (at >= 0 && block > 0) said.push(`entry ${first + at} of ${visible(trace.requests[row[1]])}, group ${row[0]}`);
+      }
     const of = (name) => {
       const pairs = change[name] || [];
       for (let i = 0; i < pairs.length; i += 2) if (pairs[i] === block) return pairs[i + 1];
@@ -202,12 +207,14 @@ function historyOf(side, block) {
     };
     const ref = of("ref");
     if (ref !== undefined) {
-      said.push(ref > references ? `held ${ref} times`.replace("held 1 times", "held") : ref ? `still held ${ref}x` : "free");
+      if (!ref) said.push("free");
+      else if (ref < references) said.push(`still held by ${ref}`);
+      else if (!said.length || ref > 1) said.push(ref > 1 ? `shared by ${ref}` : "held");
       references = ref;
     }
     const label = of("label");
     if (label !== undefined) said.push(label < 0 ? "forgets its content" : `registered as content ${label}`);
-    if (said.length) found.push([step, said.join(", ")]);
+    if (said.length) found.push([step, said.join("; ")]);
   };
   look(side.start, -1);
   side.steps.forEach(look);

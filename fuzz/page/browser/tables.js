@@ -30,7 +30,7 @@ function Tables({ trace, now, step, selected, onSelect, place }) {
         return html`<div class="group" key=${group}>
           <div class="who"><b>group ${group}</b> ${words.words}</div>
           ${shown.map((i) => html`<${TableRow} key=${i} trace=${trace} side=${now.sides[i]} index=${i} other=${same ? null : rows[1 - i]}
-              request=${request} group=${group} state=${state} selected=${selected} onSelect=${onSelect} name=${same ? "" : trace.sides[i].name} place=${place} />`)}
+              request=${request} group=${group} state=${state} selected=${selected} onSelect=${onSelect} name=${same ? "" : trace.sides[i].role} place=${place} />`)}
         </div>`;
       })}
     </section>`;

@@ -109,7 +109,7 @@ function TraceView({ trace, hash, setHash, theme, back }) {
               other=${two && i === now.sides.length - 1 ? now.sides[0] : null} />
             <h3 class="minor">free queue</h3>
             <${FreeQueue} trace=${trace} side=${side} before=${now.queues && now.queues[i]} selected=${selected} onSelect=${choose} /></div>`)}</div>
-          ${ended.map((side) => html`<p class="note" key=${side.name}>${visible(side.name)} is not followed any further: after it had answered otherwise, the operation made no sense for it.</p>`)}</section>
+          ${ended.map((side) => html`<p class="note" key=${side.name}>The ${side.role} is not followed any further: it had answered otherwise, and then an operation made no sense for it.</p>`)}</section>
         <section aria-labelledby="tables-title"><h2 id="tables-title">Requests and their block tables <${TableLegend} /></h2>
           <${Tables} trace=${trace} now=${now} step=${step} selected=${selected} onSelect=${choose} place=${step === trace.verdict.step ? trace.verdict.place : null} /></section>
         <section aria-labelledby="contents-title"><h2 id="contents-title">Contents <span class="quiet">${trace.hash_block_size} tokens a node; requests that begin alike share nodes</span></h2>
@@ -132,7 +132,7 @@ function VerdictCard({ trace, toFinding, step, go }) {
   if (!trace.sides.length) return html`<section class="verdict note" aria-label="Verdict"><div class="line"><span class="badge">○</span><b>${visible(verdict.headline)}</b></div>
     ${verdict.sentence && html`<p>${visible(verdict.sentence)}</p>`}${(trace.notes || []).map((one) => html`<p key=${one}>${visible(one)}</p>`)}</section>`;
   return html`<section class=${`verdict ${verdict.found ? "bad" : "good"}`} aria-label="Verdict">
-    <div class="line"><span class="badge" aria-hidden="true">${verdict.found ? "✗" : "✓"}</span><b><bdi>${visible(verdict.headline)}</bdi></b>
+    <div class="line"><span class="badge" aria-hidden="true">${verdict.found ? "✗" : "✓"}</span><b><bdi>${short(verdict.headline, 150)}</bdi></b>
       ${verdict.severity && html`<span class="tag">${verdict.severity}</span>`}
       ${verdict.found && html`<button class="go" onClick=${toFinding} title="f">${step === verdict.step ? "Show the place" : `Go to step ${Math.max(0, verdict.step)}`}</button>`}</div>
     ${verdict.sentence && html`<p class="sentence"><bdi>${visible(verdict.sentence)}</bdi></p>`}

@@ -25,10 +25,10 @@ const PALETTE = ["#8ec9ea", "#f3c659", "#93d3ae", "#eaa7cd", "#c3b2ea", "#f2a988
 const INK = "#15171a";
 const ownerColor = (request) => PALETTE[request % PALETTE.length];
 
-/** A mark of one or two letters for a request: its name if that is short, else a letter for its number. */
+/** A mark of a few letters for a request: its name if that is short, else a letter for its number. */
 function ownerMark(trace, request) {
   const name = visible(trace.requests[request] ?? "?");
-  if ([...name].length <= 2) return name;
+  if ([...name].length <= 3) return name;
   const letter = (n) => (n < 26 ? "" : letter(Math.floor(n / 26) - 1)) + String.fromCharCode(65 + (n % 26));
   return letter(request);
 }

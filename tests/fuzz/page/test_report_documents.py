@@ -1,0 +1,137 @@
+"""The pages of runs, campaigns and folders: findings first, floors, what changed since the last campaign."""
+
+import json
+
+import pytest
+from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.page.campaign_document import CampaignFound, CampaignRow, campaign_document
+from blockproof.fuzz.page.run_document import RunFile, counted, run_document
+
+RUN = RunFile(
+    "impl",
+    10,
+    200,
+    outcomes={"Allocate": {"Done": 60, "Refused": 20}, "Free": {"Done": 9}},
+    reached={"hit": 3, "preemption": 0},
+    attention={"full": 6, "tq": 4},
+    unbuilt={"tq": 4},
+    deviated={"one": 2},
+    deviations_not_seen=["other"],
+    causes=[("Allocate", "Refused", "asked for drafts", 20)],
+)
+
+
+def table(document, title):
+    (found,) = [one for one in document.tables if one.title == title]
+    return found
+
+
+def test_a_clean_run_is_good_and_says_its_figures():
+    document = run_document(RUN, "run.json", {})
+    assert (document.mood, document.verdict) == ("good", "nothing was found on impl")
+    assert ["allocations refused", "25%"] in document.figures
+    assert table(document, "Operations and outcomes").columns == ["operation", "Done", "Refused"]
+    assert table(document, "Runs by attention type").marks == ["", "note"]
+    assert [row[0] for row in table(document, "Known deviations").rows] == ["one", "other"]
+    assert table(document, "Known deviations").marks == ["", "note"]
+
+
+def test_floors_are_held_against_what_was_reached():
+    floors = {"total": {"operations": 100}, "situations": {"hit": 4}, "attention": {"tq": 1}, "operations": {"Free": 9}}
+    shown = table(run_document(RUN, "run.json", floors), "Floors")
+    assert shown.rows[:2] == [["tq", "attention", "1", "0"], ["hit", "situations", "4", "3"]]
+    assert shown.marks == ["bad", "bad", "", ""]
+    assert shown.bars == [0.0, 0.75, 1.0, 1.0]
+    assert shown.note == "2 floors of 4 not reached"
+
+
+def test_bars_are_of_orders_of_magnitude():
+    bars = counted("x", ["a", "b"], {"one": 0, "two": 9, "three": 99}).bars
+    assert bars == pytest.approx([1.0, 0.5, 0.0])
+
+
+def row(target, *found, cells=("full", "mamba"), **more):
+    judged = RunFile(target, 5, 50, oracles=["shadow", "contract"])
+    findings = [CampaignFound("leak", "contract", what, "Free", attention) for what, attention in found]
+    return CampaignRow(target, True, operations=100, findings=findings, cells=dict.fromkeys(cells, judged), **more)
+
+
+def test_the_matrix_has_a_cell_for_each_oracle_attention_type_and_target():
+    rows = [row("one"), row("two", ("S1", "mamba"), cells=("mamba",))]
+    document = campaign_document(rows, "campaign", [row("one", ("S9", "full")), row("two", ("S1", "mamba"))])
+    matrix = document.matrix
+    assert (matrix.targets, matrix.attention, matrix.oracles) == (
+        ["one", "two"],
+        ["full", "mamba"],
+        ["shadow", "contract"],
+    )
+    shadow, contract = matrix.cells
+    assert [[cell.state for cell in cells] for cells in shadow] == [["clean", "not run"], ["clean", "clean"]]
+    assert [[cell.state for cell in cells] for cells in contract] == [["clean", "not run"], ["clean", "found"]]
+    assert (contract[1][1].what, contract[1][1].cards) == (["S1"], [0])
+    assert (contract[0][0].before, shadow[0][0].before, contract[1][1].before) == ("S9", "", "")
+    assert document.mood == "bad"
+    assert table(document, "Kinds of findings").rows == [["S1", "leak", "contract", "Free", "two"]]
+    assert table(document, "Targets").columns[-1] == "findings before"
+
+
+def test_a_target_that_died_is_said():
+    document = campaign_document([row("one", problem="trace\nits process ended with status 3")], "campaign")
+    assert document.notes == ["one: its process ended with status 3"]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """The folder and the report of a run with findings."""
+    place = tmp_path_factory.mktemp("kept")
+    arguments = ["fuzz", "--target", "fault:free-order-reversed", "--operations", "300", "--seed", "3", "--json"]
+    with (place / "run.json").open("w") as file, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setattr("sys.stdout", file)
+        assert main([*arguments, "--out", "findings"]) == 1
+    return place
+
+
+def test_a_page_lies_beside_every_finding_and_is_named(kept):
+    (finding,) = json.loads((kept / "run.json").read_text())["findings"]
+    page = kept / finding["reproduction"]["page"]
+    assert page == (kept / finding["reproduction"]["trace"]).with_suffix(".html")
+    assert "The model would reuse" in page.read_text()
+
+
+def test_the_report_of_a_run_holds_its_traces(kept, capsys):
+    assert main(["report", str(kept / "run.json"), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["document"], document["mood"], document["cards"][0]["trace"]) == ("report", "bad", 0)
+    assert document["traces"][0]["verdict"]["found"]
+
+
+def test_the_report_of_a_folder_lists_its_traces(kept, capsys):
+    assert main(["report", str(kept / "findings"), "--model", "-o", str(kept / "all.html")]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"page: {kept / 'all.html'}"
+    assert "as it was found" not in (kept / "all.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "the file is broken or cut off"),
+        ("[1]", "Expected `object`, got `int`"),
+        ('{"runs": "x", "target": "a", "operations": 1}', "Expected `int`, got `str`"),
+        ('{"some": "thing"}', "is no trace"),
+        ("[[", "the file is broken"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_what_is_no_report_is_refused_in_one_line(text, said, tmp_path, capsys):
+    path = tmp_path / "what.json"
+    path.write_text(text)
+    assert main(["report", str(path)]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_an_empty_folder_is_refused(tmp_path, capsys):
+    assert main(["report", str(tmp_path)]) == 2
+    assert "holds no trace" in capsys.readouterr().err
