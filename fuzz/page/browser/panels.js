@@ -134,7 +134,7 @@ function StepPanel({ trace, step }) {
     ${alike.length > 0 && html`<ul class="changes">${alike.map((line) => html`<li key=${line}>${line}</li>`)}</ul>`}
     ${sides.length > 1 && lines.map((of, i) => {
       const own = of.filter((line) => !alike.includes(line));
-      return own.length > 0 && html`<div key=${i} class="own"><h4>${visible(sides[i].name)} alone</h4><ul class="changes differs">${own.map((line) => html`<li key=${line}><span class="flag" aria-hidden="true">≠</span>${line}</li>`)}</ul></div>`;
+      return own.length > 0 && html`<div key=${i} class="own"><h3>${visible(sides[i].name)} alone</h3><ul class="changes differs">${own.map((line) => html`<li key=${line}><span class="flag" aria-hidden="true">≠</span>${line}</li>`)}</ul></div>`;
     })}
     ${!alike.length && lines.every((of) => !of.length) && html`<p class="quiet">Nothing that can be seen has changed.</p>`}
     ${(one.counted || []).map((what) => html`<p class="note">counted: ${visible(what)}</p>`)}
@@ -149,7 +149,7 @@ function BlockPanel({ trace, now, block, step, onStep, onSelect }) {
     const state = now.sides[i], [, said] = blockWords(trace, state, block), named = state.content.get(state.label[block]);
     const place = state.queue.indexOf(block), first = state.first[block];
     return html`<div class="block-side" key=${i}>
-      ${trace.sides.length > 1 && html`<h4>${visible(side.name)}</h4>`}
+      ${trace.sides.length > 1 && html`<h3>${visible(side.name)}</h3>`}
       <p>Block ${block} is ${said}.${place >= 0 ? ` It stands at place ${number.format(place)} of the free queue.` : ""}
         ${first >= 0 && first !== block ? html` A lookup of its content yields <button class="link" onClick=${() => onSelect(first)}>block ${first}</button>.` : ""}</p>
       ${block > 0 && html`<p class="facts">${count(state.ref[block], "reference")}</p>`}

@@ -19,9 +19,9 @@ function Tables({ trace, now, step, selected, onSelect, place }) {
   return html`${requests.map((request) => {
     const state = now.requests.states.get(request);
     return html`<section class=${`request ${trace.steps[step]?.request === request ? "named" : ""}`} key=${request} id=${`request-${request}`} aria-label=${`Request ${visible(trace.requests[request])}`}>
-      <h4><span class="swatch" style=${{ background: ownerColor(request) }} aria-hidden="true">${ownerMark(trace, request)}</span>
+      <h3><span class="swatch" style=${{ background: ownerColor(request) }} aria-hidden="true">${ownerMark(trace, request)}</span>
         <bdi>${short(trace.requests[request], 40)}</bdi>
-        <span class="facts">${requestFacts(state)}</span></h4>
+        <span class="facts">${requestFacts(state)}</span></h3>
       <${Tokens} trace=${trace} now=${now} request=${request} state=${state} />
       ${trace.groups.map((words, group) => {
         const rows = now.sides.map((side) => side.tables[group].get(request));
@@ -65,14 +65,14 @@ function TableRow({ trace, side, index, other, request, group, state, selected, 
     const differs = other && other[entry] !== block;
     const isPlace = place && place.request === request && place.group === group && place.entry === entry && index === trace.sides.length - 1;
     const has = block > 0 && side.label[block] >= 0;
-    const said = [`entry ${entry}, tokens ${entry * size} to ${entry * size + size - 1}`, block === 0 ? "null: skipped" : `block ${block}`];
+    const said = [`entry ${entry}, tokens ${entry * size} to ${entry * size + size - 1}`, block === 0 ? "∅ null: skipped" : `block ${block}`];
     if (hit) said.push("from the hit");
     if (has) said.push(entry < registered ? "registered" : "carries a content");
     if (isRead) said.push("read by the next query");
     if (differs) said.push("differs");
     const classes = ["cell", block === 0 ? "null" : "", isRead ? "read" : "", entry === from && isRead ? "from" : "", hit ? "hit" : "", has ? "registered" : "", differs ? "differs" : "", isPlace ? "place" : "", block === selected && block > 0 ? "chosen" : ""];
     return html`<button key=${entry} class=${classes.filter(Boolean).join(" ")} title=${said.join(", ")} aria-label=${said.join(", ")}
-      onClick=${() => onSelect(block)}><span class="no" aria-hidden="true">${entry}</span>${block === 0 ? "∅" : block >= trace.num_blocks ? "?" : block}${differs ? html`<span class="flag" aria-hidden="true">≠</span>` : ""}</button>`;
+      data-entry=${differs ? `${entry} ≠` : entry} onClick=${() => onSelect(block)}>${block === 0 ? "∅" : block >= trace.num_blocks ? "?" : block}</button>`;
   };
   return html`<div class="row">${name && html`<span class="side">${visible(name)}</span>`}
     <div class="cells">${shown.map((pair) => (pair ? cell(pair) : html`<button class="more" key="more" onClick=${() => setAll(true)}>${number.format(table.length - MOST_ENTRIES)} more</button>`))}
@@ -134,7 +134,7 @@ function Contents({ trace, now, selected, onSelect }) {
       <span class="at" title="tokens">${depth ? "↳ " : ""}${depth * size}–${depth * size + size - 1}</span>
       <code>${nodeText(trace, node)}</code>
       ${who.map((request) => html`<span key=${request} class="swatch small" style=${{ background: ownerColor(request) }} title=${visible(trace.requests[request])}>${ownerMark(trace, request)}</span>`)}
-      ${held.map(([group, block]) => html`<button key=${`${group}-${block}`} class=${`chip tiny ${block === selected ? "chosen" : ""}`} onClick=${() => onSelect(block)} aria-label=${`block ${block} of group ${group}`}>g${group}: ${block}</button>`)}
+      ${held.map(([group, block]) => html`<button key=${`${group}-${block}`} class=${`chip tiny ${block === selected ? "chosen" : ""}`} onClick=${() => onSelect(block)} title=${`block ${block} of group ${group}`}>g${group}: ${block}</button>`)}
       ${!held.length && html`<span class="quiet">not registered</span>`}</div>`;
     return next.length === 1
       ? html`<${Fragment} key=${node}>${line}${branch(next[0], depth + 1)}</${Fragment}>`

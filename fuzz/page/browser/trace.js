@@ -100,7 +100,7 @@ function TraceView({ trace, hash, setHash, theme, back }) {
     <main class="columns">
       <section class="column left" aria-labelledby="steps-title"><h2 id="steps-title">Steps</h2>
         <${StepList} trace=${trace} step=${step} matches=${matches} onStep=${go} /></section>
-      <div class="column middle">
+      <div class="column middle" tabindex="0" role="group" aria-label="State">
         <section aria-labelledby="pool-title"><h2 id="pool-title">Pool <${Legend} /></h2>
           <div class=${two ? "pair" : ""}>${now.sides.map((side, i) => (two || i === now.sides.length - 1) && html`<div key=${i}>
             ${trace.sides.length > 1 && html`<h3><bdi>${short(trace.sides[i].name, 40)}</bdi></h3>`}
@@ -115,7 +115,7 @@ function TraceView({ trace, hash, setHash, theme, back }) {
         <section aria-labelledby="contents-title"><h2 id="contents-title">Contents <span class="quiet">${trace.hash_block_size} tokens a node; requests that begin alike share nodes</span></h2>
           <${Contents} trace=${trace} now=${now} selected=${selected} onSelect=${choose} /></section>
       </div>
-      <div class="column right">
+      <div class="column right" tabindex="0" role="group" aria-label="Details">
         <section aria-labelledby="step-title"><h2 id="step-title">${step < 0 ? "Start" : `Step ${number.format(step)}`}</h2><${StepPanel} trace=${trace} step=${step} /></section>
         <section aria-labelledby="block-title"><h2 id="block-title">${selected >= 0 ? `Block ${selected}` : "Block"}</h2>
           <${BlockPanel} trace=${trace} now=${now} block=${selected < trace.num_blocks ? selected : -1} step=${step} onStep=${go} onSelect=${choose} /></section>
