@@ -75,10 +75,9 @@ def _lines(row: CampaignRow) -> list[str]:
 
 def _card(row: CampaignRow, one: CampaignFound) -> FoundCard:
     head = f"{one.severity}: {one.oracle}, {one.observable} at {one.operation}, in {plural(one.times, 'run')}"
-    names = {"severity": one.severity, "oracle": one.oracle, "observable": one.observable}
-    return FoundCard(
-        head, one.text, **names, target=row.target, attention=one.attention, times=one.times, command=one.command
-    )
+    card = FoundCard(head, one.text, one.severity, one.oracle, one.observable, row.target, one.attention, one.times)
+    card.command = one.command
+    return card
 
 
 def _matrix(

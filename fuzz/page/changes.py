@@ -138,7 +138,10 @@ class Changes:
     def _pairs(self, old: Numbers, new: Sequence[int | None], none: int) -> tuple[Numbers, list[int]]:
         now = np.full(self.num_blocks, none, dtype=np.int64)
         values = [none if value is None else value for value in new[: self.num_blocks]]
-        now[: len(values)] = np.clip(np.array(values, dtype=object), -1, 2**31 - 1).astype(np.int64) if values else []
+        try:
+            now[: len(values)] = values
+        except OverflowError:
+            now[: len(values)] = [max(-1, min(value, 2**31)) for value in values]
         changed = np.flatnonzero(old != now)
         return now, np.stack([changed, now[changed]], axis=1).ravel().tolist()
 

@@ -141,17 +141,10 @@ def _figures(run: RunFile) -> list[list[str]]:
 
 def _card(found: RunFound, target: str) -> FoundCard:
     head = f"{found.severity}: {found.oracle}, {found.observable} at {found.operation}, in {plural(found.times, 'run')}"
-    attention = ", ".join(sorted(found.attention))
-    names = {"severity": found.severity, "oracle": found.oracle, "observable": found.observable}
-    return FoundCard(
-        head,
-        found.text,
-        **names,
-        target=target,
-        attention=attention,
-        times=found.times,
-        command=found.reproduction.command,
-    )
+    card = FoundCard(head, found.text, found.severity, found.oracle, found.observable, target)
+    card.attention, card.times = ", ".join(sorted(found.attention)), found.times
+    card.command = found.reproduction.command
+    return card
 
 
 def _floors(run: RunFile, floors: Floors) -> Table:
@@ -183,7 +176,7 @@ def _floors(run: RunFile, floors: Floors) -> Table:
 
 def _outcomes(run: RunFile) -> Table:
     kinds = sorted({result for results in run.outcomes.values() for result in results})
-    columns = [one for one in ("Done", "Refused") if one in kinds]
+    columns: list[str] = [one for one in ("Done", "Refused") if one in kinds]
     columns += [one for one in kinds if one not in columns]
     rows = [
         [kind, *(f"{times:,}" if (times := results.get(one, 0)) else "" for one in columns)]

@@ -42,7 +42,7 @@ def trace_document(
     """
     trace = file.trace
     alone = target is None or judges is None
-    judging = Judging((LIVENESS,) if is_script(trace) else ()) if alone else judges.judging()
+    judging = Judging((LIVENESS,) if is_script(trace) else ()) if judges is None else judges.judging()
     watched = Watched(ModelTarget(file.target) if target is None else target)
     watched.run = run = open_run(watched, judging)
     finding, applied = replay_in(run, trace)

@@ -8,11 +8,12 @@ from ...model.core import Model
 from ...model.legal import allows
 from ...model.ops import Done, Failed, OnRequest, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
+from ..findings.oracle_names import TARGET
 from ..findings.words import operation_text, outcome_text
 from ..opening.known_deviations import model_for
 from ..runs.lockstep import LockstepRun
 from ..runs.run import Run
-from ..targets.answers import problem_with_answer
+from ..targets.answers import outcome_and_snapshot, problem_with_answer
 from ..targets.base import Target, hidden_fields
 from .changes import Changes, Names, cut
 from .contents import Contents
@@ -52,7 +53,6 @@ class _Line:
     def __init__(self, name: str, role: str, shape: Shape, requests: Names) -> None:
         self.changes = Changes(shape.num_blocks, requests)
         self.side = Side(name, role, Change(), [])
-        self._groups = len(shape.groups)
         self.ended = False
         """True once nothing of this side is written down any more."""
 
@@ -60,9 +60,8 @@ class _Line:
         self.side.start = self.changes.to(snapshot)
 
     def add(self, outcome: Outcome | None, snapshot: Snapshot | None) -> Change:
-        """Write down one answer; of an answer of the wrong form its outcome alone."""
-        sound = snapshot is not None and problem_with_answer(outcome, snapshot, self._groups) is None
-        change = self.changes.to(snapshot) if sound and snapshot is not None else Change()
+        """Write down one answer; without a snapshot, which may be of the wrong form, its outcome alone."""
+        change = Change() if snapshot is None else self.changes.to(snapshot)
         change.outcome = "lost" if outcome is None else type(outcome).__name__.lower()
         change.answer = "no answer" if outcome is None else cut(str(_text_of(outcome)))
         self.side.steps.append(change)
@@ -107,7 +106,7 @@ class Watched:
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Start the target, and what is written down."""
         self.shape, self.requests, self.steps, self.lines, self._pending = shape, Names(), [], [], None
-        outcome, snapshot = self._target.start(shape)
+        outcome, snapshot = outcome_and_snapshot(self._target.start(shape))
         self.construction = outcome
         if isinstance(outcome, Done) and problem_with_answer(outcome, snapshot, len(shape.groups)) is None:
             self._open(shape, snapshot)
@@ -137,9 +136,9 @@ class Watched:
         if self._judged and self.lines:
             self._begin(operation, self.run.outcomes[-1])
         self._pending = (operation, None, None)
-        outcome, snapshot = self._target.step(operation)
+        outcome, snapshot = outcome_and_snapshot(self._target.step(operation))
         self._pending = (operation, outcome, snapshot)
-        return outcome, snapshot
+        return outcome, snapshot  # type: ignore[return-value]  # what is wrong with it the run will say
 
     def close(self) -> None:
         """Close the target."""
@@ -153,7 +152,8 @@ class Watched:
         if not self._judged:
             self._begin(operation, outcome)
         target = self.lines[-1]
-        change = target.add(outcome, snapshot)
+        lost = self.run.found is not None and self.run.found.oracle == TARGET  # its answer may be of any form
+        change = target.add(outcome, None if lost else snapshot)
         self._name_contents(target)
         if self._beside is not None and self.parted < 0 and not self.lines[0].ended:
             beside = self.lines[0].side.steps[-1]
@@ -170,8 +170,8 @@ class Watched:
         self._contents.follow(step, operation, outcome, scene.requests)
         self.steps.append(step)
         model = self.lines[0]
-        if self._judged and isinstance(scene, Model):
-            model.add(outcome, scene.snapshot())
+        if isinstance(self.run, LockstepRun):
+            model.add(outcome, self.run.model_shows)
         elif self._beside is not None and not model.ended and allows(self._beside, operation):
             model.add(*self._beside.step(operation))
         else:

@@ -38,6 +38,11 @@ class LockstepRun(Run):
         return self.model
 
     @property
+    def model_shows(self) -> Snapshot:
+        """What the model showed last."""
+        return self._looks.last
+
+    @property
     def dead(self) -> bool:
         """True once a known deviation has left the state undefined; the run ends there."""
         return self._dead or (self._deviating is not None and self._deviating.dead)
