@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-from ...model.ops import NULL, Outcome
+from ...model.ops import NULL, Allocate, Done, Failed, Lookup, Operation, Outcome, Refused
 from ...model.snapshot import Snapshot
 from ..findings.difference import first_difference
 from ..findings.words import outcome_text, plural
+from ..targets.answers import hit_of
 from .changes import Names, cut
 from .document import Place
 
@@ -14,15 +15,46 @@ Sides = tuple[str, str]
 Parting = tuple[str, Place | None]
 
 
-def outcomes_part(names: Sides, ours: Outcome | None, theirs: Outcome | None) -> str:
+def outcomes_part(names: Sides, operation: Operation | None, ours: Outcome | None, theirs: Outcome | None) -> str:
     """Two answers to one operation, in a sentence.
 
-    >>> from blockproof.model.ops import Done, Refused
-    >>> outcomes_part(("model", "target"), Done(), Refused())
-    'The model answers: done. The target answers: refused.'
+    >>> from blockproof.model.ops import Done, Lookup, Refused
+    >>> outcomes_part(("model", "target"), Lookup("a"), Done((2, ((1,),))), Done((0, ((),))))
+    'The model finds a hit of 2 tokens: blocks 1. The target finds no hit.'
     """
-    said = ["nothing" if one is None else cut(outcome_text(one), 300) for one in (ours, theirs)]
-    return f"{_the(names[0])} answers: {said[0]}. {_the(names[1])} answers: {said[1]}."
+    said = [f"{_the(name)} {_said(operation, one)}." for name, one in zip(names, (ours, theirs), strict=True)]
+    return " ".join(said)
+
+
+def _said(operation: Operation | None, outcome: Outcome | None) -> str:
+    """What one side answers, as the end of a sentence."""
+    if outcome is None:
+        return "gives no answer"
+    if isinstance(operation, Lookup) and isinstance(outcome, Done) and (hit := hit_of(outcome)):
+        return f"finds a hit of {plural(hit[0], 'token')}: {_rows_text(hit[1])}" if hit[0] else "finds no hit"
+    if isinstance(operation, Allocate) and isinstance(outcome, Refused):
+        return "refuses: there is no room"
+    if isinstance(operation, Allocate) and isinstance(outcome, Done) and isinstance(outcome.value, tuple):
+        rows = [list(row) for row in outcome.value if isinstance(row, tuple)]
+        return f"hands out {_rows_text(rows)}" if any(rows) else "hands out nothing new"
+    if isinstance(outcome, Failed):
+        return cut(outcome_text(outcome), 300)
+    return f"answers: {cut(outcome_text(outcome), 300)}"
+
+
+def _rows_text(rows: Sequence[Sequence[object]]) -> str:
+    """Block ids per group, 0 as null.
+
+    >>> _rows_text([[1, 2], [0]])
+    'blocks 1, 2 in group 0, null in group 1'
+    """
+    said = []
+    for group, row in enumerate(rows):
+        ids = ", ".join("null" if block == NULL else str(block) for block in row[:12])
+        more = f" and {len(row) - 12} more" if len(row) > 12 else ""
+        where = f" in group {group}" if len(rows) > 1 else ""
+        said += [f"{'blocks ' if any(row) else ''}{ids}{more}{where}"] if row else []
+    return ", ".join(said) or "no blocks"
 
 
 def states_part(names: Sides, ours: Snapshot, theirs: Snapshot, requests: Names) -> Parting:

@@ -68,7 +68,7 @@ def trace_document(
         notes=said,
         command=command,
     )
-    document.parting = _parting(watched, finding)
+    document.parting = _parting(watched)
     document.requests = list(watched.requests.known)
     return document
 
@@ -123,7 +123,7 @@ def _explained(finding: Finding, watched: Watched) -> tuple[str, Place | None]:
     if finding.oracle == LOCKSTEP:
         names, shown = ("model", "target"), watched.snapshots()
         if finding.observable == "outcome" or len(shown) < 2 or shown[0] is None or shown[1] is None:
-            text = outcomes_part(names, finding.expected, finding.actual)
+            text = outcomes_part(names, finding.operation, finding.expected, finding.actual)
             request = getattr(finding.operation, "request", None)
             return text, None if request is None else Place(request=watched.requests(request))
         return states_part(names, shown[0], shown[1], watched.requests)
@@ -157,12 +157,11 @@ def _named_in(detail: str, watched: Watched) -> Place | None:
     return place if place != Place() else None
 
 
-def _parting(watched: Watched, finding: Finding | None) -> Verdict | None:
+def _parting(watched: Watched) -> Verdict | None:
     """Where a model that does not judge has answered otherwise first."""
     if watched.parted < 0:
         return None
-    model, target = (side.steps[watched.parted] for side in watched.sides())
-    text = f"The model answers: {cut(model.answer, 300)}. The target answers: {cut(target.answer, 300)}."
-    return Verdict(
-        False, f"the model would have answered otherwise at step {watched.parted}", text, step=watched.parted
-    )
+    operation, *answers = watched.parted_over
+    text = outcomes_part(("model", "target"), operation, *answers)
+    head = f"the model would have answered otherwise at step {watched.parted}"
+    return Verdict(False, head, text, step=watched.parted)

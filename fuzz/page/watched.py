@@ -93,6 +93,9 @@ class Watched:
         """The model, if there is one beside the target, and the target."""
         self.parted = -1
         """The first step in which a model that does not judge has answered otherwise; -1 if there is none."""
+        self.parted_over: tuple[Operation, Outcome | None, Outcome | None]
+        """That operation, with both answers."""
+        self._answer: Outcome | None = None
         self._judged = False
         self._beside: Model | None = None
         self._pending: tuple[Operation, Outcome | None, Snapshot | None] | None = None
@@ -157,8 +160,8 @@ class Watched:
         self._name_contents(target)
         if self._beside is not None and self.parted < 0 and not self.lines[0].ended:
             beside = self.lines[0].side.steps[-1]
-            same = (beside.outcome, beside.answer) == (change.outcome, change.answer)
-            self.parted = -1 if same else len(self.steps) - 1
+            if (beside.outcome, beside.answer) != (change.outcome, change.answer):
+                self.parted, self.parted_over = len(self.steps) - 1, (operation, self._answer, outcome)
 
     def _begin(self, operation: Operation, outcome: Outcome | None) -> None:
         """Write down what was asked, what is known of the requests then, and the answer of the model."""
@@ -173,7 +176,8 @@ class Watched:
         if isinstance(self.run, LockstepRun):
             model.add(outcome, self.run.model_shows)
         elif self._beside is not None and not model.ended and allows(self._beside, operation):
-            model.add(*self._beside.step(operation))
+            self._answer, shown = self._beside.step(operation)
+            model.add(self._answer, shown)
         else:
             model.ended = True
         if not model.ended:

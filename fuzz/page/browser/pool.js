@@ -73,53 +73,68 @@ function changedBlocks(change) {
 }
 
 function drawPool(canvas, grid, trace, side, other, change, selected) {
-  const { size, columns, rows } = grid, ratio = window.devicePixelRatio || 1;
-  canvas.width = Math.max(1, Math.round(columns * size * ratio));
-  canvas.height = Math.max(1, Math.round(rows * size * ratio));
+  const { size, columns, rows } = grid, ratio = window.devicePixelRatio || 1, cell = Math.round(size * ratio), scale = cell / size;
+  canvas.width = columns * cell;
+  canvas.height = rows * cell;
   canvas.style.width = `${columns * size}px`;
   canvas.style.height = `${rows * size}px`;
   const pen = canvas.getContext("2d");
-  pen.scale(ratio, ratio);
-  const look = { line: cssColor("--line-strong"), soft: cssColor("--free"), ink: cssColor("--ink"), bad: cssColor("--bad"), mark: cssColor("--accent"), used: cssColor("--outside") };
+  const look = { line: cssColor("--line-strong"), soft: cssColor("--free"), ink: cssColor("--ink"), bad: cssColor("--bad"), mark: cssColor("--accent"), used: cssColor("--outside"), panel: cssColor("--panel") };
   const owners = side.owners(), theirs = other ? other.owners() : null, changed = changedBlocks(change);
-  for (let block = 0; block < trace.num_blocks; block++) {
-    const x = (block % columns) * size, y = Math.floor(block / columns) * size;
-    const owner = owners[block], registered = side.label[block] >= 0, held = owner >= 0 || side.ref[block] > 0;
-    if (size < 9) smallCell(pen, x, y, size, block, owner, held, registered, look);
-    else bigCell(pen, x, y, size, { trace, block, owner, held, registered, references: side.ref[block] }, look);
-    const differs = other && (other.ref[block] !== side.ref[block] || other.label[block] !== side.label[block] || other.first[block] !== side.first[block] || theirs[block] !== owner);
-    if (differs) {
-      pen.fillStyle = look.bad;
-      if (size >= 9) {
-        pen.beginPath();
-        pen.moveTo(x + size - 1, y + 1);
-        pen.lineTo(x + size - 1, y + size * 0.45);
-        pen.lineTo(x + size * 0.55, y + 1);
-        pen.fill();
-      } else pen.fillRect(x, y, size - 1, size - 1);
-    }
-    if (size >= 5 && changed.has(block)) outline(pen, x, y, size, look.ink, 1.5);
-    if (block === selected) outline(pen, x, y, size, look.mark, Math.max(2, size / 10));
+  const differs = (block) => other && (other.ref[block] !== side.ref[block] || other.label[block] !== side.label[block] || other.first[block] !== side.first[block] || theirs[block] !== owners[block]);
+  const at = (block) => [(block % columns) * size, Math.floor(block / columns) * size];
+  if (size < 9) drawPixels(pen, { cell, columns, rows }, trace, side, owners, differs, look);
+  pen.scale(scale, scale);
+  for (let block = 0; size >= 9 && block < trace.num_blocks; block++) {
+    const [x, y] = at(block), owner = owners[block];
+    bigCell(pen, x, y, size, { trace, block, owner, held: owner >= 0 || side.ref[block] > 0, registered: side.label[block] >= 0, references: side.ref[block] }, look);
+    if (!differs(block)) continue;
+    pen.fillStyle = look.bad;
+    pen.beginPath();
+    pen.moveTo(x + size - 1, y + 1);
+    pen.lineTo(x + size - 1, y + size * 0.45);
+    pen.lineTo(x + size * 0.55, y + 1);
+    pen.fill();
   }
+  if (size >= 5) for (const block of changed) outline(pen, ...at(block), size, look.ink, 1.5);
+  if (selected >= 0) {
+    const [x, y] = at(selected), grow = size < 9 ? 3 : 0; // a small cell gets its frame around it
+    outline(pen, x - grow, y - grow, size + 2 * grow, look.mark, Math.max(2, size / 10));
+  }
+}
+
+/** Cells of a few pixels, written as pixels: of a row of cells all lines are one of two, its upper and its lower half. */
+function drawPixels(pen, { cell, columns, rows }, trace, side, owners, differs, look) {
+  const width = columns * cell, image = pen.createImageData(width, rows * cell), pixels = new Uint32Array(image.data.buffer);
+  const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  const asPixel = (color) => {
+    probe.fillStyle = color;
+    probe.fillRect(0, 0, 1, 1);
+    return new Uint32Array(probe.getImageData(0, 0, 1, 1).data.buffer)[0];
+  };
+  const palette = PALETTE.map(asPixel), [line, soft, ink, bad, used] = [look.line, look.soft, look.ink, look.bad, look.used].map(asPixel);
+  const inner = cell > 4 ? cell - 1 : cell, half = Math.ceil(inner / 2), upper = new Uint32Array(width), lower = new Uint32Array(width);
+  const panel = asPixel(look.panel);
+  pixels.fill(panel);
+  for (let row = 0; row < rows; row++) {
+    upper.fill(panel);
+    lower.fill(panel);
+    for (let column = 0, block = row * columns; column < columns && block < trace.num_blocks; column++, block++) {
+      const owner = owners[block], held = owner >= 0 || side.ref[block] > 0, from = column * cell;
+      const color = differs(block) ? bad : block === 0 ? line : owner >= 0 ? palette[owner % palette.length] : held ? used : soft;
+      upper.fill(color, from, from + inner);
+      lower.fill(color, from, from + inner);
+      if (!held && block && side.label[block] >= 0) upper.fill(ink, from, from + half);
+    }
+    for (let y = 0; y < inner; y++) pixels.set(y < half ? upper : lower, (row * cell + y) * width);
+  }
+  pen.putImageData(image, 0, 0);
 }
 
 function outline(pen, x, y, size, color, width) {
   pen.strokeStyle = color;
   pen.lineWidth = width;
   pen.strokeRect(x + width / 2, y + width / 2, size - 1 - width, size - 1 - width);
-}
-
-function smallCell(pen, x, y, size, block, owner, held, registered, look) {
-  const inner = size - 1;
-  pen.fillStyle = held ? (owner >= 0 ? ownerColor(owner) : look.used) : look.soft;
-  pen.fillRect(x, y, inner, inner);
-  if (block === 0) {
-    pen.fillStyle = look.line;
-    pen.fillRect(x, y, inner, inner);
-  } else if (!held && registered) {
-    pen.fillStyle = look.ink;
-    pen.fillRect(x, y, Math.ceil(inner / 2), Math.ceil(inner / 2));
-  }
 }
 
 function bigCell(pen, x, y, size, { trace, block, owner, held, registered, references }, look) {
@@ -158,17 +173,25 @@ function bigCell(pen, x, y, size, { trace, block, owner, held, registered, refer
   }
 }
 
+/** The blocks that came into the free queue with a change, and those that left it; `before` is the queue as it was. */
+function queueMoves(before, change) {
+  const came = new Set(), gone = [];
+  for (const [place, count, ...ids] of (before && change?.queue) || []) {
+    for (const block of unpacked(ids, 0)[0]) came.add(block);
+    gone.push(...before.subarray(place, place + Math.min(count, 10000)));
+  }
+  return { left: gone.filter((block) => !came.has(block)).sort((a, b) => before.indexOf(a) - before.indexOf(b)), came: new Set([...came].filter((block) => !gone.includes(block))) };
+}
+
 /** The free queue in the order of eviction; what came in this step is marked, what left is named. */
-function FreeQueue({ trace, side, before, selected, onSelect }) {
-  const most = 36, queue = side.queue;
-  const was = useMemo(() => new Set(before ? before : []), [before]);
-  const now = useMemo(() => new Set(queue), [queue]);
-  const left = before ? [...before].filter((block) => !now.has(block)) : [];
+function FreeQueue({ trace, side, before, change, selected, onSelect }) {
+  const most = trace.num_blocks > 9999 ? 24 : 36, queue = side.queue;
+  const { left, came } = useMemo(() => queueMoves(before, change), [before, change]);
   const owners = left.length ? side.owners() : null;
   const chip = (block, place) => html`<li key=${`${place}-${block}`}>
-    <button class=${`chip ${side.label[block] >= 0 ? "candidate" : ""} ${before && !was.has(block) ? "came" : ""} ${block === selected ? "chosen" : ""}`}
-      aria-label=${`place ${place}: block ${block}${side.label[block] >= 0 ? ", with content" : ""}${before && !was.has(block) ? ", came in this step" : ""}`}
-      onClick=${() => onSelect(block)}>${before && !was.has(block) ? html`<span class="arrow" aria-hidden="true">↓</span>` : ""}${block}</button></li>`;
+    <button class=${`chip ${side.label[block] >= 0 ? "candidate" : ""} ${came.has(block) ? "came" : ""} ${block === selected ? "chosen" : ""}`}
+      aria-label=${`place ${place}: block ${block}${side.label[block] >= 0 ? ", with content" : ""}${came.has(block) ? ", came in this step" : ""}`}
+      onClick=${() => onSelect(block)}>${came.has(block) ? html`<span class="arrow" aria-hidden="true">↓</span>` : ""}${block}</button></li>`;
   const shown = queue.length <= most ? [...queue].map(chip) : [
     ...[...queue.subarray(0, most / 2)].map(chip),
     html`<li class="gap" key="gap">${number.format(queue.length - most)} more</li>`,

@@ -37,10 +37,13 @@ class SideState {
     this.registered = Array.from({ length: numGroups }, () => new Map());
     this.content = new Map(); // label to [group, node]
     this.small = {};
+    this.stamps = { label: -1, tables: -1 }; // the steps that changed these last: what was made of them may be kept
   }
 
   copy() {
     const other = Object.create(SideState.prototype);
+    other.stamps = { ...this.stamps };
+    other.kept = this.kept;
     other.ref = this.ref.slice();
     other.label = this.label.slice();
     other.first = this.first.slice();
@@ -52,7 +55,9 @@ class SideState {
     return other;
   }
 
-  apply(change) {
+  apply(change, step) {
+    if (change.label || change.first || change.named) this.stamps.label = step;
+    if (change.tables) this.stamps.tables = step;
     for (const name of ["ref", "label", "first"]) {
       const pairs = change[name] || [];
       for (let i = 0; i < pairs.length; i += 2) this[name][pairs[i]] = pairs[i + 1];
@@ -80,10 +85,12 @@ class SideState {
 
   /** Per block the number of its first holder, -1 for none; a table that holds it later does not count. */
   owners() {
+    if (this.kept?.stamp === this.stamps.tables) return this.kept.owner;
     const owner = new Int32Array(this.ref.length).fill(-1);
     for (const rows of this.tables)
       for (const [request, table] of rows)
         for (const block of table) if (block > 0 && block < owner.length && owner[block] < 0) owner[block] = request;
+    this.kept = { stamp: this.stamps.tables, owner };
     return owner;
   }
 
@@ -113,15 +120,18 @@ class Requests {
     this.states = new Map(); // number to the fields of RequestState
     this.tokens = new Map();
     this.chains = new Map();
+    this.stamp = -1; // the step that changed the chains last
   }
 
   copy() {
     const other = new Requests();
+    other.stamp = this.stamp;
     for (const name of ["states", "tokens", "chains"]) other[name] = new Map(this[name]);
     return other;
   }
 
-  apply(step) {
+  apply(step, number) {
+    if (step.chain || (step.requests || []).some((row) => !row[1])) this.stamp = number;
     for (const row of step.requests || []) {
       const [request, live, computed, scheduled, known, attached, hit, arriving, preemptions, reads] = row;
       if (!live) for (const name of ["states", "tokens", "chains"]) this[name].delete(request);
@@ -147,11 +157,11 @@ class Replayer {
 
   begin() {
     this.step = -1;
-    this.queues = null; // of each side, as they were before this step
+    this.queues = null; // of each side, as they were before this step; null at the start
     this.requests = new Requests();
     this.sides = this.trace.sides.map((side) => {
       const state = new SideState(this.trace.num_blocks, this.trace.groups.length);
-      state.apply(side.start);
+      state.apply(side.start, -1);
       return state;
     });
   }
@@ -177,9 +187,9 @@ class Replayer {
   forward() {
     this.step++;
     this.queues = this.sides.map((side) => side.queue);
-    this.requests.apply(this.trace.steps[this.step]);
+    this.requests.apply(this.trace.steps[this.step], this.step);
     this.trace.sides.forEach((side, i) => {
-      if (this.step < side.steps.length) this.sides[i].apply(side.steps[this.step]);
+      if (this.step < side.steps.length) this.sides[i].apply(side.steps[this.step], this.step);
     });
     if (this.step % this.spacing === 0 && !this.checkpoints.has(this.step))
       this.checkpoints.set(this.step, {

@@ -1,6 +1,6 @@
 // Block tables with the window of the next query, the tokens of requests, and the tree of contents.
 
-const MOST_ENTRIES = 160;
+const MOST_ENTRIES = 96;
 
 /** The entries that the query behind the computed tokens reads: [first, last]. */
 function readEntries(trace, group, state) {
@@ -54,12 +54,19 @@ function requestFacts(state) {
 function TableRow({ trace, side, index, other, request, group, state, selected, onSelect, name, place }) {
   const table = side.tables[group].get(request);
   const [all, setAll] = useState(false);
+  // Drawn again only where something has changed: there may be thousands of entries on the page.
+  const chosen = table && table.includes(selected) ? selected : -1;
+  const parts = [table, other, all, chosen, name, place, side.stamps.label, side.registered[group].get(request), state.computed, state.attached, trace];
+  return useMemo(() => tableRow({ trace, side, index, other, request, group, state, selected, onSelect, name, place, table, all, setAll }), parts);
+}
+
+function tableRow({ trace, side, index, other, request, group, state, selected, onSelect, name, place, table, all, setAll }) {
   if (!table) return html`<div class="row">${name && html`<span class="side">${visible(name)}</span>`}<span class="quiet">no table</span></div>`;
   const size = trace.groups[group].tokens, [from, to] = readEntries(trace, group, state);
   const registered = side.registered[group].get(request) || 0;
   const cut = !all && table.length > MOST_ENTRIES;
   const entries = table.map((block, entry) => [block, entry]);
-  const shown = cut ? [...entries.slice(0, 40), null, ...entries.slice(-(MOST_ENTRIES - 40))] : entries;
+  const shown = cut ? [...entries.slice(0, 24), null, ...entries.slice(-(MOST_ENTRIES - 24))] : entries;
   const cell = ([block, entry]) => {
     const isRead = entry >= from && entry <= to, hit = (entry + 1) * size <= state.attached;
     const differs = other && other[entry] !== block;
@@ -81,6 +88,11 @@ function TableRow({ trace, side, index, other, request, group, state, selected, 
 
 /** The tokens of a request: those computed, those of the running step, those that wait. */
 function Tokens({ trace, now, request, state }) {
+  const known = now.requests.tokens.get(request);
+  return useMemo(() => tokenLine({ trace, now, request, state }), [known, state.computed, state.scheduled, state.attached]);
+}
+
+function tokenLine({ trace, now, request, state }) {
   const tokens = now.requests.tokens.get(request) || [], most = 120, size = trace.hash_block_size;
   const first = Math.max(0, tokens.length - most);
   const kind = (at) => (at < state.attached ? "from-hit" : at < state.computed ? "computed" : at < state.computed + state.scheduled ? "running" : "waiting");
@@ -102,6 +114,10 @@ const TOKEN_WORDS = { "from-hit": "hit", computed: "computed", running: "running
 /** The tree of contents: what each hash block holds, which requests have it, which blocks carry it. */
 function Contents({ trace, now, selected, onSelect }) {
   const side = now.sides[now.sides.length - 1];
+  return useMemo(() => contentTree({ trace, now, side, selected, onSelect }), [trace, now.requests.stamp, side.stamps.label, selected]);
+}
+
+function contentTree({ trace, now, side, selected, onSelect }) {
   const users = new Map(), blocks = new Map(), wanted = new Set();
   for (const [request, chain] of now.requests.chains) for (const node of chain) {
     wanted.add(node);

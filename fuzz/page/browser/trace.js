@@ -108,7 +108,7 @@ function TraceView({ trace, hash, setHash, theme, back }) {
             <${Pool} trace=${trace} side=${side} index=${i} step=${step} selected=${selected} onSelect=${choose} theme=${theme.shown}
               other=${two && i === now.sides.length - 1 ? now.sides[0] : null} />
             <h3 class="minor">free queue</h3>
-            <${FreeQueue} trace=${trace} side=${side} before=${now.queues && now.queues[i]} selected=${selected} onSelect=${choose} /></div>`)}</div>
+            <${FreeQueue} trace=${trace} side=${side} before=${now.queues && now.queues[i]} change=${changeAt(trace, i, step)} selected=${selected} onSelect=${choose} /></div>`)}</div>
           ${ended.map((side) => html`<p class="note" key=${side.name}>The ${side.role} is not followed any further: it had answered otherwise, and then an operation made no sense for it.</p>`)}</section>
         <section aria-labelledby="tables-title"><h2 id="tables-title">Requests and their block tables <${TableLegend} /></h2>
           <${Tables} trace=${trace} now=${now} step=${step} selected=${selected} onSelect=${choose} place=${step === trace.verdict.step ? trace.verdict.place : null} /></section>

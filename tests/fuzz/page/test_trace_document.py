@@ -84,7 +84,11 @@ def test_the_first_difference_is_told_and_placed():
             "Request a, group 0: entry 0 is block 1 for the model and block 2 for the target.",
         ),
         ("eviction-does-nothing", (*TWICE, ops.Evict((1,))), "The target has registered block 1, the model has not."),
-        ("reservation-ignored", (TWICE[0], Allocate("a", 4, reserved=5)), "The model answers: refused. The target"),
+        (
+            "reservation-ignored",
+            (TWICE[0], Allocate("a", 4, reserved=5)),
+            "The model refuses: there is no room. The target hands out blocks 1, 2.",
+        ),
         ("new-block-ids-incomplete", (TWICE[0], Allocate("a", 4, external=2)), "The ids of new blocks"),
     ],
 )
@@ -164,5 +168,5 @@ def test_the_schema_says_what_a_document_is():
 def test_a_model_beside_says_where_it_would_have_answered_otherwise():
     document = shown((TWICE[0], Allocate("a", 4, reserved=5)), "fault:reservation-ignored", oracles=("shadow",))
     assert document.parting.step == 1
-    assert "refused" in document.parting.sentence
+    assert document.parting.sentence.startswith("The model refuses: there is no room. The target hands out blocks")
     assert model_for("impl", FULL).construction == ops.Done()
