@@ -17,7 +17,9 @@ Numbers = npt.NDArray[np.int64]
 SMALL = ("num_free", "usage", "num_identities", "events", "new_block_ids", "stats")
 """Fields of a snapshot that are kept as text."""
 MAX_TEXT = 2_000
-"""Longest text that is kept of an answer or of a field, in characters."""
+"""Longest text that is kept of an answer, in characters."""
+MAX_FIELD = 240
+"""Longest text that is kept of a field, in characters."""
 LEAST_RUN = 4
 """From so many on, blocks that follow one another are packed."""
 
@@ -25,6 +27,11 @@ LEAST_RUN = 4
 def cut(text: str, most: int = MAX_TEXT) -> str:
     """The text; of a longer one the beginning, and how long it is."""
     return text if len(text) <= most else f"{text[:most]} ... ({len(text):,} characters)"
+
+
+def _end(text: str) -> str:
+    """The end of a text, where what is new stands; the beginning of what is not drained is known already."""
+    return text if len(text) <= MAX_FIELD else f"... {text[-MAX_FIELD:]}"
 
 
 def packed(blocks: Sequence[int]) -> list[int]:
@@ -128,7 +135,7 @@ class Changes:
         if after.registered is not self._registered:
             change.registered, self._registered = self._counts(after.registered), after.registered
         change.small = {
-            name: cut(str(getattr(after, name)))
+            name: _end(str(getattr(after, name)))
             for name in SMALL
             if last is None or getattr(last, name) != getattr(after, name)
         }

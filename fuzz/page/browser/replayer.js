@@ -1,6 +1,6 @@
 // From the document to the state after any step: changes are applied forward, from the nearest checkpoint.
 
-const CHECKPOINT_BYTES = 64e6;
+const CHECKPOINT_BYTES = 160e6;
 
 /** The block ids of a packed list: `-n, b` stands for n blocks from b on. */
 function unpacked(list, from, count = Infinity) {

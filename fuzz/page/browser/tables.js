@@ -12,8 +12,7 @@ function readEntries(trace, group, state) {
 }
 
 function Tables({ trace, now, step, selected, onSelect, place }) {
-  const requests = [...now.requests.states.keys()].filter((request) =>
-    now.sides.some((side) => side.tables.some((rows) => rows.has(request))) || now.requests.states.has(request));
+  const requests = [...now.requests.states.keys()];
   if (!requests.length) return html`<p class="quiet">No request is there.</p>`;
   const kinds = now.sides.length;
   return html`${requests.map((request) => {
@@ -23,7 +22,7 @@ function Tables({ trace, now, step, selected, onSelect, place }) {
         <bdi>${short(trace.requests[request], 40)}</bdi>
         <span class="facts">${requestFacts(state)}</span></h3>
       <${Tokens} trace=${trace} now=${now} request=${request} state=${state} />
-      ${trace.groups.map((words, group) => {
+      ${!now.sides.some((side) => side.tables.some((rows) => rows.has(request))) ? html`<p class="quiet">It holds no block.</p>` : trace.groups.map((words, group) => {
         const rows = now.sides.map((side) => side.tables[group].get(request));
         const same = kinds < 2 || !behind(trace, step, kinds) || sameTable(rows[0], rows[1]);
         const shown = same ? [kinds - 1] : [0, 1];

@@ -74,7 +74,7 @@ class Shown:
                 self.registered[group][request] = count
         self.small |= change.small
 
-    def as_state(self) -> dict:
+    def as_state(self) -> dict[str, object]:
         """All of it, to compare."""
         return {
             "ref": self.ref,
@@ -86,7 +86,7 @@ class Shown:
         }
 
 
-def expected_state(snapshot: Snapshot, number: dict[str, int]) -> dict:
+def expected_state(snapshot: Snapshot, number: dict[str, int]) -> dict[str, object]:
     """The same of a snapshot."""
     return {
         "ref": snapshot.ref_cnt,

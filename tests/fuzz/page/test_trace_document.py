@@ -99,8 +99,8 @@ def test_each_kind_of_difference_has_its_sentence(fault, operations, said):
 
 
 def test_a_shadow_finding_is_at_its_token():
-    operations = (Submit("a", (0, 0)), Allocate("a", 1), Submit("b", (0, 0, 0)), ops.Lookup("b"))
-    operations += (Allocate("b", 1, hit=True),)
+    first = (Submit("a", (0, 0)), Allocate("a", 1))
+    operations = (*first, Submit("b", (0, 0, 0)), ops.Lookup("b"), Allocate("b", 1, hit=True))
     verdict = shown(operations, "fault:registered-too-early", oracles=("shadow",)).verdict
     assert (verdict.oracle, verdict.step, verdict.severity) == ("shadow", 4, "wrong content")
     assert verdict.sentence == "Request b, group 0, position 1: reads what nobody wrote in block 1, offset 1."
