@@ -41,12 +41,28 @@ function useTheme() {
 
 const ThemeButton = ({ theme }) => html`<button class="theme" onClick=${theme.toggle} aria-label=${`Use the ${theme.shown === "dark" ? "light" : "dark"} theme`}>${theme.shown === "dark" ? "☀" : "☾"}</button>`;
 
+/** A trace of which no core was built: there is nothing to go through. */
+function NothingView({ trace, theme, back }) {
+  return html`<div class="report"><header class="bar"><div class="names">${back && html`<button class="link" onClick=${back}>‹ report</button>`}
+      <h1><bdi>${visible(trace.title)}</bdi></h1><span class="on">on <b><bdi>${visible(trace.target)}</bdi></b></span></div><${ThemeButton} theme=${theme} /></header>
+    <${VerdictCard} trace=${trace} toFinding=${() => {}} go=${() => {}} step=${-1} />
+    <main class="sheet"><${About} trace=${trace} /></main></div>`;
+}
+
 function App({ shown }) {
   const [hash, setHash] = useHash(), theme = useTheme();
-  if (shown.document === "trace") return html`<${TraceView} trace=${shown} hash=${hash} setHash=${setHash} theme=${theme} />`;
+  const view = (trace) => (trace.sides.length ? TraceView : NothingView);
+  if (shown.document === "trace") return html`<${view(shown)} trace=${shown} hash=${hash} setHash=${setHash} theme=${theme} />`;
   const trace = hash.trace === undefined ? undefined : (shown.traces || [])[hash.trace];
-  if (trace) return html`<${TraceView} key=${hash.trace} trace=${trace} hash=${hash} setHash=${setHash} theme=${theme} back=${() => setHash({})} />`;
+  if (trace) return html`<${view(trace)} key=${hash.trace} trace=${trace} hash=${hash} setHash=${setHash} theme=${theme} back=${() => setHash({})} />`;
   return html`<${ReportView} report=${shown} theme=${theme} onTrace=${(number) => { setHash({ trace: number }); scrollTo(0, 0); }} />`;
 }
 
-render(html`<${App} shown=${JSON.parse(document.getElementById("document").textContent)} />`, document.getElementById("page"));
+/** The document; a field at its default is not written, and -1 is the construction. */
+function readDocument() {
+  const shown = JSON.parse(document.getElementById("document").textContent);
+  for (const trace of shown.document === "trace" ? [shown] : shown.traces || []) trace.verdict.step ??= -1;
+  return shown;
+}
+
+render(html`<${App} shown=${readDocument()} />`, document.getElementById("page"));

@@ -93,7 +93,7 @@ function TraceView({ trace, hash, setHash, theme, back }) {
         <button onClick=${() => go((at) => at + 1)} aria-label="One step on" title="→"><${Icon} name="on" /></button>
         <button onClick=${() => go(trace.steps.length - 1)} aria-label="To the end" title="End"><${Icon} name="end" /></button>
         <button class="speed" onClick=${() => setSpeed((speed + 1) % SPEEDS.length)} aria-label=${`Speed: ${SPEEDS[speed][1]}`}>${SPEEDS[speed][1]}</button>
-        <output class="where">${step < 0 ? "start" : html`step <b>${number.format(step)}</b>`} <span class="quiet">of ${number.format(trace.steps.length - 1)}</span></output>
+        <output class="where">${step < 0 ? "start" : html`step <b>${number.format(step)}</b>`} <span class="quiet">of ${number.format(Math.max(0, trace.steps.length - 1))}</span></output>
       </div>
       <${Timeline} trace=${trace} step=${step} onStep=${go} theme=${theme.shown} />
     </section>
@@ -129,12 +129,10 @@ function TraceView({ trace, hash, setHash, theme, back }) {
 
 function VerdictCard({ trace, toFinding, step, go }) {
   const { verdict, parting } = trace;
-  if (!trace.sides.length) return html`<section class="verdict note" aria-label="Verdict"><div class="line"><span class="badge">○</span><b>${visible(verdict.headline)}</b></div>
-    ${verdict.sentence && html`<p>${visible(verdict.sentence)}</p>`}${(trace.notes || []).map((one) => html`<p key=${one}>${visible(one)}</p>`)}</section>`;
-  return html`<section class=${`verdict ${verdict.found ? "bad" : "good"}`} aria-label="Verdict">
-    <div class="line"><span class="badge" aria-hidden="true">${verdict.found ? "✗" : "✓"}</span><b><bdi>${short(verdict.headline, 150)}</bdi></b>
+  return html`<section class=${`verdict ${verdict.found ? "bad" : trace.sides.length ? "good" : "note"}`} aria-label="Verdict">
+    <div class="line"><span class="badge" aria-hidden="true">${verdict.found ? "✗" : trace.sides.length ? "✓" : "○"}</span><b><bdi>${short(verdict.headline, 150)}</bdi></b>
       ${verdict.severity && html`<span class="tag">${verdict.severity}</span>`}
-      ${verdict.found && html`<button class="go" onClick=${toFinding} title="f">${step === verdict.step ? "Show the place" : `Go to step ${Math.max(0, verdict.step)}`}</button>`}</div>
+      ${verdict.found && trace.sides.length > 0 && html`<button class="go" onClick=${toFinding} title="f">${step === verdict.step ? "Show the place" : verdict.step < 0 ? "Go to the start" : `Go to step ${verdict.step}`}</button>`}</div>
     ${verdict.sentence && html`<p class="sentence"><bdi>${visible(verdict.sentence)}</bdi></p>`}
     ${verdict.rule && html`<p class="rule"><b>${verdict.observable}</b> demands: ${visible(verdict.rule)}</p>`}
     ${parting && html`<p class="parting">For comparison, ${visible(parting.headline)}. <bdi>${visible(parting.sentence)}</bdi> <button class="link" onClick=${() => go(parting.step)}>Go to step ${parting.step}</button></p>`}
@@ -153,5 +151,5 @@ function About({ trace }) {
     ${(trace.notes || []).map((one) => html`<p class="note" key=${one}>${visible(one)}</p>`)}
     ${trace.sides.some((side) => (side.hidden || []).length) && html`<p>Not shown by the target: ${trace.sides.flatMap((side) => side.hidden || []).map(visible).join(", ")}.</p>`}
     ${trace.command && html`<p>Repeat it:</p><p class="code">${visible(trace.command)}</p>`}
-    <p class="keys"><kbd>←</kbd> <kbd>→</kbd> step, with <kbd>Shift</kbd> ten · <kbd>Space</kbd> play · <kbd>Home</kbd> <kbd>End</kbd> · <kbd>/</kbd> search, <kbd>n</kbd> next match · <kbd>f</kbd> the finding · in the pool, arrows choose a block</p></div>`;
+    ${trace.sides.length > 0 && html`<p class="keys"><kbd>←</kbd> <kbd>→</kbd> step, with <kbd>Shift</kbd> ten · <kbd>Space</kbd> play · <kbd>Home</kbd> <kbd>End</kbd> · <kbd>/</kbd> search, <kbd>n</kbd> next match · <kbd>f</kbd> the finding · in the pool, arrows choose a block</p>`}</div>`;
 }

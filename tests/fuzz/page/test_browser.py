@@ -3,6 +3,7 @@
 Left out where there is no Chromium or no driver (`playwright`).
 """
 
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from blockproof.model import ops
 from blockproof.model.ops import Allocate, Free, Submit
 
 from .decoding import states
-from .drawing import TWICE, drawn_trace, shown
+from .drawing import FULL, TWICE, drawn_trace, shown
 
 AXE = (Path(__file__).parent / "axe.min.js").read_text(encoding="utf-8")
 NASTY = "<img src=x onerror=alert(1)></script>\u202eabc\u2066"
@@ -203,6 +204,21 @@ def test_nothing_is_inaccessible(opened, differing, what, scheme, width):
     )
     assert found == []
     assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_a_finding_at_the_construction_is_shown(opened):
+    view = opened(shown((), "fault:usage-counts-null-block"))
+    assert view.page.locator(".verdict .sentence").inner_text().startswith("The share of the pool in use")
+    view.press("ArrowRight", "f", "End")
+    assert view.step() == -1
+    assert view.page.locator(".pool").count() == 2
+
+
+def test_a_core_that_was_not_built_leaves_nothing_to_go_through(opened):
+    shape = replace(FULL, hash_block_size=1)
+    view = opened(shown(TWICE, shape=shape))
+    assert "builds no core of this shape" in view.page.locator("main").inner_text()
+    assert view.page.locator(".pool").count() == 0
 
 
 def test_the_theme_can_be_changed(opened, differing):

@@ -1,11 +1,25 @@
 """The pages of runs, campaigns and folders: findings first, floors, what changed since the last campaign."""
 
 import json
+import sys
 
 import pytest
 from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.page.beside import document_beside, page_beside
 from blockproof.fuzz.page.campaign_document import CampaignFound, CampaignRow, campaign_document
 from blockproof.fuzz.page.run_document import RunFile, counted, run_document
+from blockproof.fuzz.releases.campaign import Kept, Row
+from blockproof.fuzz.releases.campaign_report import keep_findings, write_campaign
+from blockproof.fuzz.runs.judging import Judging
+from blockproof.fuzz.traces.judges import Judges
+from blockproof.fuzz.traces.replay import replay
+from blockproof.fuzz.traces.reproduction import write_reproduction
+from blockproof.fuzz.traces.trace_file import TraceFile
+from blockproof.model import ops
+
+from .drawing import FULL, TWICE
 
 RUN = RunFile(
     "impl",
@@ -130,6 +144,41 @@ def test_what_is_no_report_is_refused_in_one_line(text, said, tmp_path, capsys):
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+def campaign_of(target, file, core):
+    """A row with one finding, as a campaign keeps it."""
+    finding, trace = replay(file.trace, core, Judging(("contract",)))
+    document = document_beside(file, core, Judges(("contract",), "as asked for"))
+    return Row(target, {}, [Kept(finding, trace, "full", 3, True, ("contract",), document=document)], done=True)
+
+
+def test_a_campaign_leaves_a_page_beside_each_finding_and_its_report(tmp_path, capsys):
+    target, folder = "fault:eviction-does-nothing", tmp_path / "found"
+    core = open_target(target)
+    file = TraceFile(Trace(FULL, (*TWICE, ops.Evict((1,)))), target)
+    for _ in range(2):
+        rows = [campaign_of(target, file, core)]
+        keep_findings(rows, folder, 1)
+        assert write_campaign(rows, folder) == folder / "campaign.json"
+    page = rows[0].kept[0].files.trace.with_suffix(".html")
+    assert "S10: " in page.read_text()
+    assert sorted(path.name for path in folder.glob("*.json")) == ["campaign-before.json", "campaign.json"]
+    assert main(["report", str(folder), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["cards"][0]["trace"] == 0
+    assert document["traces"][0]["verdict"]["observable"] == "S10"
+    assert document["tables"][0]["columns"][-1] == "findings before"
+
+
+def test_a_page_that_cannot_be_made_costs_no_finding(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    target = "fault:eviction-does-nothing"
+    file = TraceFile(Trace(FULL, (*TWICE, ops.Evict((1,)))), target)
+    files, told = write_reproduction(file, tmp_path), []
+    assert page_beside(file, open_target(target), Judges(("contract",), ""), files, told.append) is None
+    assert told == ["no page of it: the page needs jinja2: pip install 'blockproof[report]'"]
+    assert files.trace.is_file()
 
 
 def test_an_empty_folder_is_refused(tmp_path, capsys):
