@@ -47,6 +47,24 @@ def packed(blocks: Sequence[int]) -> list[int]:
     return written
 
 
+def blocks_in(runs: Sequence[int]) -> set[int]:
+    """The blocks in the runs of a row of `Change.tables`: each with its first place, its length and packed blocks.
+
+    >>> sorted(blocks_in([0, 2, 7, 9, 5, 4, -4, 20]))
+    [7, 9, 20, 21, 22, 23]
+    """
+    found: set[int] = set()
+    rest = iter(runs)
+    for _ in rest:  # the first place
+        missing = next(rest)
+        while missing > 0:
+            block = next(rest)
+            ids = range(block, block + 1) if block >= 0 else range(start := next(rest), start - block)
+            found.update(ids)
+            missing -= len(ids)
+    return found
+
+
 def queue_edits(old: Numbers, new: Numbers, size: int) -> list[list[int]]:
     """What turns one free queue into the other, for `Change.queue`; all ids are below `size`.
 

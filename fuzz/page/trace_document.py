@@ -16,7 +16,7 @@ from ..targets.base import Target
 from ..traces.judges import Judges, was_difference
 from ..traces.replay import replay_in
 from ..traces.trace_file import TraceFile
-from .changes import cut
+from .changes import blocks_in, cut
 from .document import VERSION, GroupWords, Place, TraceDocument, Verdict
 from .parting import outcomes_part, states_part
 from .watched import ModelTarget, Watched
@@ -130,7 +130,8 @@ def _explained(finding: Finding, watched: Watched) -> tuple[str, Place | None]:
     corruption = watched.run.corruption
     if finding.oracle == SHADOW and corruption is not None and corruption.request in watched.requests.known:
         where = f"Request {corruption.request}, group {corruption.group}, position {corruption.position}"
-        return f"{where}: {corruption.what}.", _at(corruption.request, corruption.group, corruption.position, watched)
+        place = _at(corruption.request, corruption.group, corruption.position, watched)
+        return f"{where}: {corruption.what}.{_taken(place, watched)}", place
     return f"{finding.observable}: {detail}", _named_in(detail, watched)
 
 
@@ -143,6 +144,21 @@ def _at(request: str, group: int, position: int, watched: Watched) -> Place:
     entry = position // size
     block = table[entry] if entry < len(table) else -1
     return Place(watched.requests(request), group, entry, position, block)
+
+
+def _taken(place: Place, watched: Watched) -> str:
+    """Who took the block of this place before, in a sentence; empty if nobody did.
+
+    The last other request into whose table it came.
+    """
+    if place.block <= 0:
+        return ""
+    names = {number: name for name, number in watched.requests.known.items()}
+    for step, change in reversed(list(enumerate(watched.sides()[-1].steps))):
+        for _, request, length, *runs in change.tables:
+            if length >= 0 and request != place.request and place.block in blocks_in(runs):
+                return f" Request {names[request]} got that block at step {step}."
+    return ""
 
 
 def _named_in(detail: str, watched: Watched) -> Place | None:

@@ -21,7 +21,7 @@ function Tables({ trace, now, step, selected, onSelect, place }) {
       <h3><span class="swatch" style=${{ background: ownerColor(request) }} aria-hidden="true">${ownerMark(trace, request)}</span>
         <bdi>${short(trace.requests[request], 40)}</bdi>
         <span class="facts">${requestFacts(state)}</span></h3>
-      <${Tokens} trace=${trace} now=${now} request=${request} state=${state} />
+      <${Tokens} trace=${trace} now=${now} request=${request} state=${state} wrong=${place && place.request === request ? place.position ?? -1 : -1} />
       ${!now.sides.some((side) => side.tables.some((rows) => rows.has(request))) ? html`<p class="quiet">It holds no block.</p>` : trace.groups.map((words, group) => {
         const rows = now.sides.map((side) => side.tables[group].get(request));
         const same = kinds < 2 || !behind(trace, step, kinds) || sameTable(rows[0], rows[1]);
@@ -86,12 +86,12 @@ function tableRow({ trace, side, index, other, request, group, state, selected, 
 }
 
 /** The tokens of a request: those computed, those of the running step, those that wait. */
-function Tokens({ trace, now, request, state }) {
+function Tokens({ trace, now, request, state, wrong }) {
   const known = now.requests.tokens.get(request);
-  return useMemo(() => tokenLine({ trace, now, request, state }), [known, state.computed, state.scheduled, state.attached]);
+  return useMemo(() => tokenLine({ trace, now, request, state, wrong }), [known, state.computed, state.scheduled, state.attached, wrong]);
 }
 
-function tokenLine({ trace, now, request, state }) {
+function tokenLine({ trace, now, request, state, wrong }) {
   const tokens = now.requests.tokens.get(request) || [], most = 120, size = trace.hash_block_size;
   const first = Math.max(0, tokens.length - most);
   const kind = (at) => (at < state.attached ? "from-hit" : at < state.computed ? "computed" : at < state.computed + state.scheduled ? "running" : "waiting");
@@ -104,8 +104,9 @@ function tokenLine({ trace, now, request, state }) {
   }
   if (!tokens.length) return null;
   return html`<p class="tokens"><span class="lead">tokens</span>${first > 0 && html`<span class="quiet">${number.format(first)} before · </span>`}
+    ${wrong >= 0 && html`<span class="at-fault"><span aria-hidden="true">✗ </span>position ${wrong}</span>`}
     ${parts.map(([what, from, to]) => html`<span class=${`run ${what}`} key=${from}><span class="what">${TOKEN_WORDS[what]}</span>
-      ${tokens.slice(from, to).map((token, i) => html`<span key=${i} class=${(from + i) % size === 0 && from + i > 0 ? "edge" : ""}>${token}</span>`)}</span>`)}</p>`;
+      ${tokens.slice(from, to).map((token, i) => html`<span key=${i} class=${`${(from + i) % size === 0 && from + i > 0 ? "edge" : ""} ${from + i === wrong ? "wrong" : ""}`} title=${from + i === wrong ? `position ${wrong}: here is what was found` : undefined}>${token}</span>`)}</span>`)}</p>`;
 }
 
 const TOKEN_WORDS = { "from-hit": "hit", computed: "computed", running: "running", waiting: "waiting" };

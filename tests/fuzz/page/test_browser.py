@@ -206,6 +206,34 @@ def test_nothing_is_inaccessible(opened, differing, what, scheme, width):
     assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
+def test_the_token_that_is_read_wrong_is_marked(opened):
+    first = (Submit("a", (0, 0)), Allocate("a", 1))
+    operations = (*first, Submit("b", (5, 7, 0)), Free("a"), Submit("c", (0, 0, 9)), ops.Lookup("c"))
+    document = shown((*operations, Allocate("c", 1, hit=True)), "fault:registered-too-early", oracles=("shadow",))
+    assert document.verdict.place.position == 1
+    view = opened(document)
+    wrong = view.page.locator(".tokens .wrong")
+    assert (wrong.count(), wrong.inner_text()) == (1, "0")
+    assert view.page.locator(".at-fault").inner_text() == "✗ position 1"
+    assert view.page.locator(".cell.place").count() == 1
+
+
+def test_a_pool_of_100_000_blocks_is_shown(opened):
+    document = shown(SHARED, shape=replace(FULL, num_blocks=100_000))
+    view = opened(document, "#step=5")
+    canvas = view.page.locator(".pool canvas").last
+    assert "3 in use (1 shared), 0 free with content" in view.page.locator(".pool").last.get_attribute("aria-label")
+    box = canvas.bounding_box()
+    columns = round(box["width"] / 3)
+    assert round(box["height"] / 3) == -(-100_000 // columns)
+    canvas.click(position={"x": 3 * 7 + 1, "y": 3 * 2 + 1})
+    assert view.page.locator("#block-title").inner_text() == f"Block {2 * columns + 7}"
+    view.press("ArrowDown")
+    assert view.page.locator("#block-title").inner_text() == f"Block {3 * columns + 7}"
+    assert view.step() == 5
+    assert view.page.locator(".queue .gap").last.inner_text() == "99,973 more"
+
+
 def test_a_finding_at_the_construction_is_shown(opened):
     view = opened(shown((), "fault:usage-counts-null-block"))
     assert view.page.locator(".verdict .sentence").inner_text().startswith("The share of the pool in use")

@@ -103,7 +103,10 @@ def test_a_shadow_finding_is_at_its_token():
     operations = (*first, Submit("b", (0, 0, 0)), ops.Lookup("b"), Allocate("b", 1, hit=True))
     verdict = shown(operations, "fault:registered-too-early", oracles=("shadow",)).verdict
     assert (verdict.oracle, verdict.step, verdict.severity) == ("shadow", 4, "wrong content")
-    assert verdict.sentence == "Request b, group 0, position 1: reads what nobody wrote in block 1, offset 1."
+    assert verdict.sentence == (
+        "Request b, group 0, position 1: reads what nobody wrote in block 1, offset 1. "
+        "Request a got that block at step 1."
+    )
     assert verdict.place == Place(request=1, group=0, entry=0, position=1, block=1)
 
 
