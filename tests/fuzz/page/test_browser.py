@@ -231,7 +231,7 @@ def test_a_pool_of_100_000_blocks_is_shown(opened):
     view.press("ArrowDown")
     assert view.page.locator("#block-title").inner_text() == f"Block {3 * columns + 7}"
     assert view.step() == 5
-    assert view.page.locator(".queue .gap").last.inner_text() == "99,973 more"
+    assert view.page.locator(".queue .gap").last.inner_text() == "99,972 more"
 
 
 def test_a_finding_at_the_construction_is_shown(opened):
