@@ -2,6 +2,8 @@
 
 import json
 import sys
+import tempfile
+from pathlib import Path
 
 import pytest
 from blockproof.fuzz.cli.main import main
@@ -18,6 +20,8 @@ from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.reproduction import write_reproduction
 from blockproof.fuzz.traces.trace_file import TraceFile
 from blockproof.model import ops
+from hypothesis import given
+from hypothesis import strategies as st
 
 from .drawing import FULL, TWICE
 
@@ -98,7 +102,9 @@ def test_a_target_that_died_is_said():
 def kept(tmp_path_factory):
     """The folder and the report of a run with findings."""
     place = tmp_path_factory.mktemp("kept")
+    (place / "floors.json").write_text('{"total": {"operations": 1}}')
     arguments = ["fuzz", "--target", "fault:free-order-reversed", "--operations", "300", "--seed", "3", "--json"]
+    arguments += ["--floors", "floors.json"]
     with (place / "run.json").open("w") as file, pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
         patch.setattr("sys.stdout", file)
@@ -118,6 +124,8 @@ def test_the_report_of_a_run_holds_its_traces(kept, capsys):
     document = json.loads(capsys.readouterr().out)
     assert (document["document"], document["mood"], document["cards"][0]["trace"]) == ("report", "bad", 0)
     assert document["traces"][0]["verdict"]["found"]
+    (floors,) = [table for table in document["tables"] if table["title"] == "Floors"]
+    assert floors["note"] == "all 1 reached"
 
 
 def test_the_report_of_a_folder_lists_its_traces(kept, capsys):
@@ -179,6 +187,38 @@ def test_a_page_that_cannot_be_made_costs_no_finding(tmp_path, monkeypatch):
     assert page_beside(file, open_target(target), Judges(("contract",), ""), files, told.append) is None
     assert told == ["no page of it: the page needs jinja2: pip install 'blockproof[report]'"]
     assert files.trace.is_file()
+
+
+plain = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8)
+values = st.recursive(plain, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
+counts = st.dictionaries(st.text(max_size=5), st.integers(-5, 2**63) | plain, max_size=3)
+FIELDS = RunFile.__struct_fields__
+runs = st.fixed_dictionaries(
+    {"target": st.text(max_size=5), "runs": st.integers(-3, 3), "operations": st.integers(-3, 10**6)},
+    optional={
+        "outcomes": st.dictionaries(st.sampled_from(["Allocate", "Free"]), counts, max_size=2),
+        "reached": counts,
+        "attention": counts,
+        "unbuilt": counts,
+        "floors": st.dictionaries(st.sampled_from(["total", "situations", "x"]), counts, max_size=2),
+        "causes": st.lists(st.tuples(*[st.text(max_size=3)] * 3, st.integers(-3, 99)), max_size=3),
+        "findings": st.lists(st.fixed_dictionaries({"text": st.text(), "reproduction": values | st.just({})})),
+        "operations_per_second": plain,
+    },
+)
+rows = st.fixed_dictionaries(
+    {"target": st.text(max_size=5), "cells": st.dictionaries(st.text(max_size=4), runs, max_size=2)},
+    optional={"problem": st.text(), "seconds": plain, "findings": st.lists(values, max_size=2)},
+)
+broken = st.dictionaries(st.sampled_from(FIELDS), values)
+
+
+@given(runs | st.lists(rows, max_size=3) | runs.flatmap(lambda run: broken.map(lambda more: {**run, **more})) | values)
+def test_a_malformed_report_is_shown_or_refused_in_one_line(document):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.json"
+        path.write_text(json.dumps(document))
+        assert main(["report", str(path)]) in (0, 2)
 
 
 def test_an_empty_folder_is_refused(tmp_path, capsys):
