@@ -10,7 +10,10 @@ from blockproof.fuzz.opening.known_deviations import model_for
 from blockproof.fuzz.page.changes import queue_edits
 from blockproof.fuzz.page.document import Place, TraceDocument, schema
 from blockproof.fuzz.page.files import Wanted, document_of, is_foreign
+from blockproof.fuzz.page.html import page
+from blockproof.fuzz.page.trace_document import trace_document
 from blockproof.fuzz.page.words import operation_words
+from blockproof.fuzz.traces.judges import Judges
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, write_trace
 from blockproof.model import ops
 from blockproof.model.core import Model
@@ -18,6 +21,7 @@ from blockproof.model.ops import OPERATIONS, Allocate, Submit
 from hypothesis import given
 from hypothesis import strategies as st
 
+from .. import broken_targets
 from .decoding import expected_state, states, unpacked
 from .drawing import FULL, TWICE, drawn_trace, shown
 
@@ -173,3 +177,27 @@ def test_a_model_beside_says_where_it_would_have_answered_otherwise():
     assert document.parting.step == 1
     assert document.parting.sentence.startswith("The model refuses: there is no room. The target hands out blocks")
     assert model_for("impl", FULL).construction == ops.Done()
+
+
+BROKEN = [
+    "raises_in_start",
+    "raises_in_step",
+    "exits_in_step",
+    "returns_nothing",
+    "returns_outcome_alone",
+    "returns_true",
+]
+BROKEN += ["shows_nothing", "shows_a_dict", "shows_a_number_for_a_list", "shows_another_number_of_groups"]
+BROKEN += ["shows_no_null_block", "lists_for_tuples", "block_beyond_the_pool"]
+
+
+@pytest.mark.parametrize("oracles", [("lockstep", "shadow"), ("shadow", "contract")])
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_target_is_shown_up_to_where_it_broke(name, oracles):
+    file = TraceFile(Trace(FULL, (*TWICE, Submit("b", (0, 0, 0)), ops.Lookup("b"))), "elsewhere:make")
+    document = trace_document(file, getattr(broken_targets, name)(), Judges(oracles, ""), "a trace")
+    assert document.verdict.found
+    assert document.verdict.sentence
+    assert page(document).count("</script>") == 2
+    for side in document.sides:
+        assert len([*states(document, side)]) == len(side.steps) + 1
