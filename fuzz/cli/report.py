@@ -20,7 +20,7 @@ from .options import (
 
 
 def report(
-    what: Annotated[Path, typer.Argument(help="A trace, the JSON of fuzz or campaign, or a folder of either.")],
+    what: Annotated[Path, typer.Argument(help="A trace, the JSON of fuzz, campaign or mutants, or a folder.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The page; beside WHAT by default.")] = None,
     target: RecordedTargetOption = None,
     oracle: OracleOption = None,

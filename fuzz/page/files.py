@@ -1,4 +1,4 @@
-"""From what a user names to a document: a trace file, the JSON of a run or of a campaign, or a folder of traces."""
+"""From what a user names to a document: a trace file, the JSON of a run, a campaign or a hunt, a folder of traces."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,6 +20,7 @@ from ..traces.reproduction import replay_command
 from ..traces.trace_file import TraceFile, load_trace, read_trace
 from .campaign_document import CampaignRow, campaign_document
 from .document import Document, FoundCard, ReportDocument, TraceDocument
+from .mutants_document import HuntRow, mutants_document
 from .run_document import RunFile, folder_document, run_document
 from .trace_document import trace_document
 
@@ -119,6 +120,8 @@ def document_of(path: Path, wanted: Wanted, floors: Floors | None = None) -> Doc
         return _of_folder(path, wanted)
     data = read_file(path, FORM)
     raw: Any = decode(data, object, FORM, str(path))
+    if isinstance(raw, list) and raw and isinstance(raw[0], dict) and "fault" in raw[0]:
+        return mutants_document(decode(data, list[HuntRow], FORM, str(path)), path.name)
     if isinstance(raw, list):
         return _of_campaign(decode(data, list[CampaignRow], FORM, str(path)), path, wanted)
     if isinstance(raw, dict) and "runs" in raw:

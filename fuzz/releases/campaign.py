@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 from ..engines.choice import run_engine
 from ..engines.knowing import needed_oracles, smallest
@@ -51,6 +52,8 @@ class Kept:
     """Where it was written."""
     document: TraceDocument | None = None
     """What its page shows, if that could be made."""
+    page: Path | None = None
+    """Where its page was written."""
 
     def headline(self) -> str:
         """One line: how bad it is, what it is, and in how many runs of which attention types it came up."""
@@ -63,7 +66,12 @@ class Kept:
         lines = [f"{length}{early}", *trace_lines(self.trace.shape, self.trace.operations), "", str(self.finding)]
         if self.files is None:
             return lines
-        return [*lines, "", *(f"{name}: {text}" for name, text in self.files.named().items())]
+        return [*lines, "", *(f"{name}: {text}" for name, text in self.named().items())]
+
+    def named(self) -> dict[str, str]:
+        """Its files and the command that repeats it, as texts, by name; empty before they are written."""
+        page = {"page": str(self.page)} if self.page else {}
+        return {} if self.files is None else {**self.files.named(), **page}
 
 
 @dataclass

@@ -149,7 +149,7 @@ def _kept_json(kept: Kept) -> dict[str, Any]:
     what, where = kept.finding.kind
     names = {"severity": str(severity(kept.finding)), "oracle": kept.finding.oracle}
     names |= {"observable": what, "operation": where, "attention": kept.attention}
-    names |= kept.files.named() if kept.files else {}
+    names |= kept.named()
     return names | {"times": kept.times, "operations": len(kept.trace.operations), "text": str(kept.finding)}
 
 
@@ -166,8 +166,7 @@ def keep_findings(rows: Sequence[Row], folder: Path, seed: int) -> None:
         for place, kept in enumerate(row.kept):
             file = TraceFile(kept.trace, row.target, FoundWhat.of(kept.finding), found_by("random", seed))
             files = write_reproduction(file, folder / folder_name(row.target), oracles=kept.oracles)
-            row.kept[place] = replace(kept, files=files)
-            write_beside(kept.document, files)
+            row.kept[place] = replace(kept, files=files, page=write_beside(kept.document, files))
 
 
 def write_campaign(rows: Sequence[Row], folder: Path) -> Path:

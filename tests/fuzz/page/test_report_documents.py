@@ -169,7 +169,10 @@ def test_a_campaign_leaves_a_page_beside_each_finding_and_its_report(tmp_path, c
         rows = [campaign_of(target, file, core)]
         keep_findings(rows, folder, 1)
         assert write_campaign(rows, folder) == folder / "campaign.json"
-    page = rows[0].kept[0].files.trace.with_suffix(".html")
+    kept = rows[0].kept[0]
+    page = kept.files.trace.with_suffix(".html")
+    assert kept.page == page
+    assert f"page: {page}" in kept.lines()
     assert "S10: " in page.read_text()
     assert sorted(path.name for path in folder.glob("*.json")) == ["campaign-before.json", "campaign.json"]
     assert main(["report", str(folder), "--json"]) == 0
@@ -187,6 +190,22 @@ def test_a_page_that_cannot_be_made_costs_no_finding(tmp_path, monkeypatch):
     assert page_beside(file, open_target(target), Judges(("contract",), ""), files, told.append) is None
     assert told == ["no page of it: the page needs jinja2: pip install 'blockproof[report]'"]
     assert files.trace.is_file()
+
+
+def test_the_hunt_for_planted_faults_has_a_page(capsys, tmp_path):
+    assert main(["mutants", "--only", "free-order-reversed", "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    missed = {"fault": "another", "found": False, "expected": ["free"], "operations": 9}
+    path = tmp_path / "mutants.json"
+    path.write_text(json.dumps([found, missed]))
+    assert main(["report", str(path), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["verdict"], document["mood"]) == ("1 fault missed", "bad")
+    faults, seen = document["tables"]
+    assert faults["marks"] == ["bad", ""]
+    assert faults["rows"][0] == ["another", "not found", "free", "9", ""]
+    assert faults["rows"][1][1] == "free at Free"
+    assert seen["rows"] == [["free", "1", "free-order-reversed"]]
 
 
 plain = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=8)
