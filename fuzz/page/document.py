@@ -46,8 +46,8 @@ class Side(msgspec.Struct, omit_defaults=True):
     """`model` or `target`."""
     start: Change
     """The change from an empty pool: no queue, no reference, no label."""
-    steps: list[Change]
-    """One for each step, as far as this side went."""
+    steps: list[Change | None]
+    """One for each step, as far as this side went; None where it is the one of the first side."""
     hidden: list[str] = []
     """What this core does not show."""
 

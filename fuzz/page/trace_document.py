@@ -154,7 +154,7 @@ def _taken(place: Place, watched: Watched) -> str:
     if place.block <= 0:
         return ""
     names = {number: name for name, number in watched.requests.known.items()}
-    for step, change in reversed(list(enumerate(watched.sides()[-1].steps))):
+    for step, change in reversed(list(enumerate(watched.changes()))):
         for _, request, length, *runs in change.tables:
             if length >= 0 and request != place.request and place.block in blocks_in(runs):
                 return f" Request {names[request]} got that block at step {step}."

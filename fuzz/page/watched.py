@@ -52,19 +52,22 @@ class _Line:
 
     def __init__(self, name: str, role: str, shape: Shape, requests: Names) -> None:
         self.changes = Changes(shape.num_blocks, requests)
-        self.side = Side(name, role, Change(), [])
+        self.name, self.role = name, role
+        self.begin = Change()
+        self.steps: list[Change] = []
+        self.hidden: list[str] = []
         self.ended = False
         """True once nothing of this side is written down any more."""
 
     def start(self, snapshot: Snapshot) -> None:
-        self.side.start = self.changes.to(snapshot)
+        self.begin = self.changes.to(snapshot)
 
     def add(self, outcome: Outcome | None, snapshot: Snapshot | None) -> Change:
         """Write down one answer; without a snapshot, which may be of the wrong form, its outcome alone."""
         change = Change() if snapshot is None else self.changes.to(snapshot)
         change.outcome = "lost" if outcome is None else type(outcome).__name__.lower()
         change.answer = "no answer" if outcome is None else cut(str(_text_of(outcome)))
-        self.side.steps.append(change)
+        self.steps.append(change)
         return change
 
 
@@ -129,7 +132,7 @@ class Watched:
         else:
             self._beside = None
         line = _Line(self.name, "model" if alone else "target", shape, self.requests)
-        line.side.hidden = sorted(hidden_fields(self._target))
+        line.hidden = sorted(hidden_fields(self._target))
         line.start(snapshot)
         self.lines.append(line)
 
@@ -159,7 +162,7 @@ class Watched:
         change = target.add(outcome, None if lost else snapshot)
         self._name_contents(target)
         if self._beside is not None and self.parted < 0 and not self.lines[0].ended:
-            beside = self.lines[0].side.steps[-1]
+            beside = self.lines[0].steps[-1]
             if (beside.outcome, beside.answer) != (change.outcome, change.answer):
                 self.parted, self.parted_over = len(self.steps) - 1, (operation, self._answer, outcome)
 
@@ -184,13 +187,23 @@ class Watched:
             self._name_contents(model)
 
     def _name_contents(self, line: _Line) -> None:
-        last = line.side.steps[-1]
+        last = line.steps[-1]
         if line.changes.last is not None:
             last.named = self._contents.naming(line.changes.last, last.label)
 
     def sides(self) -> list[Side]:
-        """All sides, the model first."""
-        return [line.side for line in self.lines]
+        """All sides, the model first. A change that the first side has made as well is left out of the others."""
+        sides: list[Side] = []
+        for line in self.lines:
+            first = self.lines[0].steps if sides else []
+            alike = [one == other for one, other in zip(line.steps, first, strict=False)]
+            steps = [None if step < len(alike) and alike[step] else one for step, one in enumerate(line.steps)]
+            sides.append(Side(line.name, line.role, line.begin, steps, line.hidden))
+        return sides
+
+    def changes(self) -> list[Change]:
+        """Those of the target."""
+        return self.lines[-1].steps
 
     def snapshots(self) -> list[Snapshot | None]:
         """What each side shows last."""

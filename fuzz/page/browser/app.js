@@ -58,10 +58,13 @@ function App({ shown }) {
   return html`<${ReportView} report=${shown} theme=${theme} onTrace=${(number) => { setHash({ trace: number }); scrollTo(0, 0); }} />`;
 }
 
-/** The document; a field at its default is not written, and -1 is the construction. */
+/** The document, completed: a field at its default is not written, nor is a change that the first side has made as well. */
 function readDocument() {
   const shown = JSON.parse(document.getElementById("document").textContent);
-  for (const trace of shown.document === "trace" ? [shown] : shown.traces || []) trace.verdict.step ??= -1;
+  for (const trace of shown.document === "trace" ? [shown] : shown.traces || []) {
+    trace.verdict.step ??= -1;
+    for (const side of trace.sides) side.steps = side.steps.map((change, step) => change ?? trace.sides[0].steps[step]);
+  }
   return shown;
 }
 

@@ -122,9 +122,8 @@ function drawPixels(pen, { cell, columns, rows }, trace, side, owners, differs, 
     for (let column = 0, block = row * columns; column < columns && block < trace.num_blocks; column++, block++) {
       const owner = owners[block], held = owner >= 0 || side.ref[block] > 0, from = column * cell;
       const color = differs(block) ? bad : block === 0 ? line : owner >= 0 ? palette[owner % palette.length] : held ? used : soft;
-      upper.fill(color, from, from + inner);
-      lower.fill(color, from, from + inner);
-      if (!held && block && side.label[block] >= 0) upper.fill(ink, from, from + half);
+      for (let x = from; x < from + inner; x++) upper[x] = lower[x] = color;
+      if (!held && block && side.label[block] >= 0) for (let x = from; x < from + half; x++) upper[x] = ink;
     }
     for (let y = 0; y < inner; y++) pixels.set(y < half ? upper : lower, (row * cell + y) * width);
   }

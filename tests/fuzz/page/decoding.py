@@ -101,6 +101,8 @@ def expected_state(snapshot: Snapshot, number: dict[str, int]) -> dict[str, obje
 def states(document: TraceDocument, side: Side) -> Iterator[Shown]:
     """What a side shows after its construction and after each step; always the same object."""
     shown = Shown(document.num_blocks, len(document.groups))
-    for change in (side.start, *side.steps):
-        shown.apply(change)
+    shown.apply(side.start)
+    yield shown
+    for step, change in enumerate(side.steps):
+        shown.apply(change or document.sides[0].steps[step])
         yield shown

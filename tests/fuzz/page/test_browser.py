@@ -7,8 +7,10 @@ from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
+import msgspec
 import pytest
 from blockproof.fuzz.page.campaign_document import CampaignFound, CampaignRow, campaign_document
+from blockproof.fuzz.page.document import TraceDocument
 from blockproof.fuzz.page.files import encoded
 from blockproof.fuzz.page.run_document import RunFile, run_document
 from blockproof.model import ops
@@ -170,8 +172,11 @@ def test_the_browser_comes_to_the_same_states(chromium, agreeing):
     """Forward, backward and in jumps, with checkpoints in between."""
     page = chromium.new_page()
     source = (files("blockproof.fuzz.page.browser") / "replayer.js").read_text(encoding="utf-8")
+    document = msgspec.json.decode(encoded(agreeing), type=TraceDocument)
+    document.sides[1].steps = [one or document.sides[0].steps[step] for step, one in enumerate(document.sides[1].steps)]
+    completed = encoded(document)
     page.add_script_tag(content=f"{source}\nwindow.Replayer = Replayer;")
-    page.evaluate("(text) => { window.replayer = new Replayer(JSON.parse(text)); }", encoded(agreeing).decode())
+    page.evaluate("(text) => { window.replayer = new Replayer(JSON.parse(text)); }", completed.decode())
     expected = []
     for state in states(agreeing, agreeing.sides[1]):
         tables = [sorted([request, table] for request, table in rows.items()) for rows in state.tables]
