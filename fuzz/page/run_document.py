@@ -74,7 +74,7 @@ def run_document(run: RunFile, title: str, floors: Floors) -> ReportDocument:
     """The page of a run; `floors` are those that it had to reach."""
     document = ReportDocument(VERSION, f"{run.target}: {title}", _headline(run), *_verdict(run), _figures(run))
     document.cards = [_card(found, run.target) for found in run.findings]
-    document.notes = [*run.warnings, *([] if floors else run.floors_unmet)]
+    document.notes = list(run.warnings)
     document.tables = [
         table
         for table in (
@@ -148,7 +148,10 @@ def _card(found: RunFound, target: str) -> FoundCard:
 
 
 def _floors(run: RunFile, floors: Floors) -> Table:
-    """Each floor and what was reached, the unmet ones first."""
+    """Each floor and what was reached, the unmet ones first; those alone where the floors are not known."""
+    if not floors:
+        unmet = [[line] for line in run.floors_unmet]
+        return Table("Floors that were not reached", ["floor"], unmet, marks=["bad"] * len(unmet))
     operations = {kind: sum(results.values()) for kind, results in run.outcomes.items()}
     built = {name: runs - run.unbuilt.get(name, 0) for name, runs in run.attention.items()}
     reached: dict[str, Mapping[str, int]] = {
@@ -163,12 +166,12 @@ def _floors(run: RunFile, floors: Floors) -> Table:
         for name, floor in wanted.items()
     ]
     lines.sort(key=lambda line: line[3] / line[2] if line[2] else float("inf"))
-    unmet = sum(times < floor for _, _, floor, times in lines)
+    missed = sum(times < floor for _, _, floor, times in lines)
     return Table(
         "Floors",
         ["what", "of", "floor", "reached"],
         [[name, table, f"{floor:,}", f"{times:,}"] for name, table, floor, times in lines],
-        note=f"{plural(unmet, 'floor')} of {len(lines)} not reached" if unmet else f"all {len(lines)} reached",
+        note=f"{plural(missed, 'floor')} of {len(lines)} not reached" if missed else f"all {len(lines)} reached",
         marks=["bad" if times < floor else "" for _, _, floor, times in lines],
         bars=[min(1.0, times / floor) if floor else 1.0 for _, _, floor, times in lines],
     )

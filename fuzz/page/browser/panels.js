@@ -20,7 +20,7 @@ function StepList({ trace, step, matches, onStep }) {
   const rows = [];
   for (let i = first; i <= last; i++) {
     const one = trace.steps[i], outcome = i < 0 ? "" : outcomeOf(trace, i);
-    const classes = ["step", i === step ? "now" : "", i === bad ? "bad" : "", matches && !matches.has(i) ? "dim" : "", outcome === "done" ? "" : "undone"];
+    const classes = ["step", i === step ? "now" : "", i === bad ? "bad" : "", matches ? (matches.has(i) ? "match" : "dim") : "", outcome === "done" ? "" : "undone"];
     rows.push(html`<div key=${i} id=${`step-${i}`} role="option" aria-selected=${i === step} aria-posinset=${i + 2} aria-setsize=${trace.steps.length + 1}
       class=${classes.join(" ")} style=${{ top: `${(i + 1) * ROW}px` }} onClick=${() => onStep(i)}>
       <span class="num">${i < 0 ? "" : i}</span>

@@ -203,6 +203,9 @@ def test_nothing_is_inaccessible(opened, differing, what, scheme, width):
         "run": lambda: run_document(run, "run", {"situations": {"hit": 3}}),
     }[what]()
     view = opened(document, color_scheme=scheme, viewport={"width": width, "height": 800})
+    if what == "difference":
+        view.page.locator("input[type=search]").fill("free")
+        assert view.page.locator(".step.match").count() == 1
     view.page.evaluate(f"() => {{ {AXE} }}")
     found = view.page.evaluate(
         "async () => (await axe.run()).violations.map((one) => [one.id, one.nodes.map((n) => n.html)])"

@@ -5,6 +5,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.findings.finding import Trace
@@ -61,6 +62,12 @@ def test_floors_are_held_against_what_was_reached():
     assert shown.marks == ["bad", "bad", "", ""]
     assert shown.bars == [0.0, 0.75, 1.0, 1.0]
     assert shown.note == "2 floors of 4 not reached"
+
+
+def test_without_the_floors_those_that_were_missed_are_listed():
+    missed = run_document(msgspec.structs.replace(RUN, floors_unmet=["hit 3 times, floor 4"]), "run.json", {})
+    assert table(missed, "Floors that were not reached").rows == [["hit 3 times, floor 4"]]
+    assert (missed.mood, missed.verdict) == ("bad", "nothing was found, but 1 floor was not reached")
 
 
 def test_bars_are_of_orders_of_magnitude():
