@@ -137,8 +137,12 @@ class Requests {
       if (!live) for (const name of ["states", "tokens", "chains"]) this[name].delete(request);
       else this.states.set(request, { computed, scheduled, known, attached, hit, arriving, preemptions, reads });
     }
-    for (const [request, from, ...tokens] of step.tokens || [])
-      this.tokens.set(request, (this.tokens.get(request) || []).slice(0, from).concat(tokens));
+    for (const [request, from, ...tokens] of step.tokens || []) {
+      // Tokens are only ever added, so all states share the list; how many are known a state says itself.
+      const list = from ? this.tokens.get(request) : [];
+      for (let i = 0; i < tokens.length; i++) list[from + i] = tokens[i];
+      this.tokens.set(request, list);
+    }
     for (const [request, from, ...nodes] of step.chain || [])
       this.chains.set(request, (this.chains.get(request) || []).slice(0, from).concat(nodes));
   }

@@ -88,11 +88,11 @@ function tableRow({ trace, side, index, other, request, group, state, selected, 
 /** The tokens of a request: those computed, those of the running step, those that wait. */
 function Tokens({ trace, now, request, state, wrong }) {
   const known = now.requests.tokens.get(request);
-  return useMemo(() => tokenLine({ trace, now, request, state, wrong }), [known, state.computed, state.scheduled, state.attached, wrong]);
+  return useMemo(() => tokenLine({ trace, now, request, state, wrong }), [known, state.known, state.computed, state.scheduled, state.attached, wrong]);
 }
 
 function tokenLine({ trace, now, request, state, wrong }) {
-  const tokens = now.requests.tokens.get(request) || [], most = 120, size = trace.hash_block_size;
+  const tokens = (now.requests.tokens.get(request) || []).slice(0, state.known), most = 120, size = trace.hash_block_size;
   const first = Math.max(0, tokens.length - most);
   const kind = (at) => (at < state.attached ? "from-hit" : at < state.computed ? "computed" : at < state.computed + state.scheduled ? "running" : "waiting");
   const parts = [];

@@ -160,6 +160,21 @@ def test_hits_windows_and_contents_are_drawn(opened):
     assert nodes.first.locator(".swatch").all_inner_texts() == ["a", "b"]
 
 
+def test_tokens_are_those_of_the_step_going_back_as_well(opened):
+    again = (Free("a"), Submit("a", (7, 7, 7)), Allocate("a", 3))
+    view = opened(shown((*TWICE[:2], ops.Advance("a", (1,)), *again)), "#step=2")
+    tokens = view.page.locator("#request-0 .tokens .run > span:not(.what)")
+    for key, said in (
+        ("ArrowLeft", "0000"),
+        ("ArrowRight", "00001"),
+        ("End", "777"),
+        ("Home", ""),
+        ("ArrowRight", "0000"),
+    ):
+        view.press(key)
+        assert "".join(tokens.all_inner_texts()) == said
+
+
 def test_markup_stays_text(opened):
     operations = [Submit(NASTY, (0, 0, 0)), Allocate(NASTY, 3), Free("nobody"), ops.Advance(NASTY)]
     view = opened(shown(operations, title=NASTY), "#step=1")
