@@ -4,19 +4,12 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from . import kv_cache_interface, kv_cache_utils, single_type_kv_cache_manager
+from . import kv_cache_coordinator, kv_cache_interface, kv_cache_utils, single_type_kv_cache_manager
 from .hashing.extra_keys import CacheableRequest
 from .hashing.hash_functions import get_hash_fn_by_name, sha256, sha256_cbor, xxhash, xxhash_cbor
+from .kv_cache_coordinator import *  # noqa: F403  # its list of names is the only one
 from .kv_cache_interface import *  # noqa: F403  # its list of names is the only one
 from .kv_cache_utils import *  # noqa: F403  # its list of names is the only one
-from .managers.coordinator import (
-    HybridKVCacheCoordinator,
-    KVCacheCoordinator,
-    KVCacheCoordinatorNoPrefixCache,
-    SpecGroup,
-    UnitaryKVCacheCoordinator,
-    get_kv_cache_coordinator,
-)
 from .managers.kv_cache_manager import KVCacheBlocks, KVCacheManager
 from .managers.spec_registry import KVCacheSpecMetadata, KVCacheSpecRegistry, register_kv_cache_spec
 from .managers.stats import BaseCacheStats, CachingMetrics, PrefixCacheStats, PrefixCachingMetrics
@@ -47,10 +40,7 @@ __all__ = [
     "BlockTables",
     "CacheableRequest",
     "CachingMetrics",
-    "HybridKVCacheCoordinator",
     "KVCacheBlocks",
-    "KVCacheCoordinator",
-    "KVCacheCoordinatorNoPrefixCache",
     "KVCacheEvent",
     "KVCacheEvictionEvent",
     "KVCacheManager",
@@ -66,11 +56,8 @@ __all__ = [
     "PrefixCacheStats",
     "PrefixCachingMetrics",
     "Request",
-    "SpecGroup",
-    "UnitaryKVCacheCoordinator",
     "allocate_kv_cache",
     "get_hash_fn_by_name",
-    "get_kv_cache_coordinator",
     "page_layout",
     "plan_tensors",
     "register_kv_cache_spec",
@@ -80,6 +67,7 @@ __all__ = [
     "xxhash",
     "xxhash_cbor",
 ]
+__all__ += kv_cache_coordinator.__all__
 __all__ += kv_cache_interface.__all__
 __all__ += kv_cache_utils.__all__
 __all__ += single_type_kv_cache_manager.__all__

@@ -4,6 +4,9 @@ cimport cython
 cdef class Request:
     cdef dict __dict__
     cdef public object request_id
+    cdef public Py_ssize_t num_computed_tokens
+    cdef public list block_hashes
+    cdef public list _all_token_ids
     cdef public object client_index
     cdef public object priority
     cdef public object sampling_params
@@ -22,12 +25,9 @@ cdef class Request:
     cdef public object reasoning_parser_kwargs
     cdef public object abort_immediately
     cdef public object skip_reading_prefix_cache
-    cdef public list _all_token_ids
     cdef public Py_ssize_t num_prompt_tokens
     cdef public object spec_token_ids
-    cdef public Py_ssize_t num_computed_tokens
     cdef public Py_ssize_t num_preemptions
-    cdef public list block_hashes
     cdef public object _block_hasher
     cdef public Py_ssize_t _block_size
     cdef public Py_ssize_t _next_full

@@ -39,7 +39,16 @@ class Request:
         abort_immediately: bool = False,
         skip_reading_prefix_cache: bool | None = None,
     ) -> None:
+        # What every step reads stands together, and first: with thousands of requests memory is what is waited for.
         self.request_id = request_id
+        self.num_computed_tokens = 0
+        self.block_hashes: list[BlockHash] = []
+        if prompt_token_ids is not None and prompt_embeds is None and prompt_is_token_ids is None:
+            tokens = list(prompt_token_ids)
+        else:
+            tokens = _tokens_beside_rows(request_id, prompt_token_ids, prompt_embeds, prompt_is_token_ids)
+        self._all_token_ids = tokens
+        self.num_prompt_tokens = len(tokens)
         self.client_index = client_index
         self.priority = priority
         self.sampling_params = sampling_params
@@ -58,21 +67,13 @@ class Request:
         self.reasoning_parser_kwargs = reasoning_parser_kwargs
         self.abort_immediately = abort_immediately
         self.skip_reading_prefix_cache = _skips_lookup(skip_reading_prefix_cache, sampling_params, pooling_params)
-        if prompt_token_ids is not None and prompt_embeds is None and prompt_is_token_ids is None:
-            tokens = list(prompt_token_ids)
-        else:
-            tokens = _tokens_beside_rows(request_id, prompt_token_ids, prompt_embeds, prompt_is_token_ids)
-        self._all_token_ids = tokens
-        self.num_prompt_tokens = len(tokens)
         self.spec_token_ids: list[int] = []
-        self.num_computed_tokens = 0
         self.num_preemptions = 0
-        self.block_hashes: list[BlockHash] = []
         self._block_hasher = block_hasher
         self._block_size: int = getattr(block_hasher, "block_size", 0)
         self._next_full = sys.maxsize
         """From this number of tokens on, a block is full that has no hash; 0 if the hasher does not say its block size.
-        Most tokens fill none: to compare, rather than to ask the hasher, makes appending one 2.5 times as fast.
+        Most tokens fill none, and to compare costs less than to ask the hasher.
         tests/impl/test_request.py looks at every length."""
         self.update_block_hashes()
 

@@ -12,6 +12,8 @@ from . import ops
 from .ops import NULL, Operation, Shape
 from .state import Request
 
+_CHECKED = (ops.Allocate, ops.Take, ops.Touch, ops.Release, ops.Evict)  # those with preconditions that a core checks
+
 
 class _Holders(Protocol):
     """Who holds which block: what a scheduler knows of `State`."""
@@ -68,6 +70,8 @@ def allows(scene: _Scene, op: Operation) -> bool:
 
 def misuse(scene: _Scene, op: Operation) -> bool:
     """True if every core must answer this operation with an error, or ignore it, and change nothing."""
+    if not isinstance(op, _CHECKED):
+        return False
     match op:
         case ops.Touch(blocks):
             return NULL in blocks and _exist(scene, blocks)

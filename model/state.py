@@ -122,16 +122,15 @@ class State:
         if not blocks:
             return
         counts, last_times = self.references(), reversed(dict.fromkeys(reversed(blocks)))
-        freed = [block for block in last_times if block != NULL and not counts[block]]
+        freed = {block: None for block in last_times if block != NULL and not counts[block]}
         others = [block for block in self._order if block not in freed]
-        self._order = freed + others if front else others + freed
+        self._order = [*freed, *others] if front else [*others, *freed]
 
     def let_go_by_identity(self, blocks: Sequence[int]) -> None:
         """Blocks with an identity, which a lookup may find, go to the back, the others to the front
         (vllm-project/vllm#42948)."""
-        if blocks:
-            self.let_go([block for block in blocks if block in self.identity])
-            self.let_go([block for block in blocks if block not in self.identity], front=True)
+        self.let_go([block for block in blocks if block in self.identity])
+        self.let_go([block for block in blocks if block not in self.identity], front=True)
 
     def earliest(self) -> dict[Key, int]:
         """Per registered identity, the block that a lookup finds: the one registered first (core.md §4)."""

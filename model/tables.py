@@ -115,9 +115,9 @@ class Core:
                 if table[i] in self.state.identity:
                     block, table[i] = table[i], NULL
                     self.state.let_go([block])
-        gone = real(table[:end])
-        table[:end] = [NULL] * end
-        self.state.let_go_by_identity(gone[::-1])
+        if gone := real(table[:end]):
+            table[:end] = [NULL] * end
+            self.state.let_go_by_identity(gone[::-1])
 
     def register(self, name: str, num_tokens: int) -> None:
         """Register the full blocks of the first `num_tokens` tokens that some later hit can use (core.md §§6, 9)."""

@@ -12,16 +12,10 @@ from .free_list import OutOfOrderError, PlainOrder, SymbolicOrder
 from .invariants.listings import ANY_BLOCK, ANY_PLACE, Listing, as_term
 from .invariants.pool import Moment
 from .invariants.pool_parts import Fields, Queue
+from .real_pool import NULL, Change, RealPool
 from .symbolic import SymbolicBool, SymbolicInt, running, term
 
-NULL = -1
-"""The null block, where blocks that are not in the queue are numbered from -1 down."""
-SPARES = 6
-"""Blocks of a real pool that are not in the queue, apart from the null block."""
 _STRANGER = -20
-
-Change = tuple[Any, int]
-"""A block, and how many references it gained."""
 
 
 class _ShortQueue(Queue):
@@ -140,22 +134,12 @@ def _holds(order: SymbolicOrder, x: Any) -> Any:
     return Listing(order.length, order.at, order.place).holds(x)
 
 
-class PlainBatchPool:
+class PlainBatchPool(RealPool):
     """A scene for a replay: the core's real pool, with `n` blocks in the queue."""
 
     def __init__(self, f: Any, n: int, caching: bool) -> None:
-        self.pool = pool = f.pool_kind(1 + SPARES + n, caching, 16)
-        self._kind = f.block_kind
-        self._spares = {NULL - number: block for number, block in enumerate(pool.blocks[: 1 + SPARES])}
-        for number, block in self._spares.items():
-            block.ref_cnt = int(number != NULL)
-        self.order = PlainOrder(pool.blocks[1 + SPARES :])
-        self.queue = pool.free_block_queue = f.queue_kind(self.order.blocks)
-        for block in self.order.blocks if caching else ():
-            block.block_hash = key = block.block_id.to_bytes(36, "big")
-            pool.cached_block_hash_to_block.insert(key, block)
-        self._counts = pool.ref_counts()
-        self._strange: list[tuple[Any, int]] = []
+        super().__init__(f, n, caching)
+        self._counts = self.pool.ref_counts()
         if not all(self.unchanged()):
             raise OutOfOrderError(f"the core's constructors make no pool of {n} free blocks that is in order")
 
@@ -171,34 +155,16 @@ class PlainBatchPool:
             self.pool._num_shared = sum(references > 1 for references in self._counts)
         return block
 
-    def nameless(self, block: Any) -> bool:
-        """True if it has no identity."""
-        return block.block_hash is None
-
-    def stranger(self, block_id: int, count: int) -> Any:
-        """A block of another pool, with this id and so many references."""
-        block = self._kind(block_id, count)
-        self._strange.append((block, count))
-        return block
-
     def accounts(self, order: PlainOrder, changes: Sequence[Change]) -> list[bool]:
         """The queue reads like this, the counts changed like this, and exactly what nobody holds is free."""
-        inside = {id(block) for block in order.blocks}
-        expected = list(self._counts)
-        for block, change in changes:
-            expected[block.block_id] += change
-        own = self.pool.blocks[1:]
-        right = [
-            block.ref_cnt == expected[block.block_id] >= 0 and (not block.ref_cnt) == (id(block) in inside)
-            for block in own
-        ]
+        expected = self._expected(changes)
         shared = sum(count > 1 for count in expected[1:])
         try:
             self.queue.check()
         except AssertionError:
             return [False]
         reads = self.queue.get_all_free_blocks() == order.blocks and self.queue.num_free_blocks == order.length
-        return [reads, all(right), self.pool._num_shared == shared]
+        return [reads, self._counted(order, expected), self.pool._num_shared == shared]
 
     def unchanged(self) -> list[bool]:
         """True if the queue, the references and the number of blocks with several are those of the beginning."""

@@ -159,19 +159,6 @@ ASTRIDE: tuple[Family, ...] = (
 )
 """Chunks that start inside a block (core.md, `chunk-astride-block`)."""
 
-LARGE: tuple[Family, ...] = (
-    ((full(1), sliding(1, 3)), 7),
-    ((full(1), mamba(1)), 7),
-    ((sliding(1, 3), sliding(1, 4)), 7),
-    ((full(2), sliding(1, 4)), 9),
-    ((full(4), sliding(1, 6)), 13),
-    ((full(1), sliding(1, 2), sliding(1, 3)), 5),
-    ((full(1), sliding(1, 3), mamba(1)), 5),
-    ((sliding(1, 2), sliding(1, 3), sliding(1, 4)), 5),
-    ((full(4), sliding(2, 4), sliding(1, 3)), 9),
-)
-"""Some of them further, a few minutes a subject."""
-
 
 def scopes(families: Sequence[Family] = (*SMALL, *ASTRIDE)) -> tuple[Scope, ...]:
     """Each family without eagle, with each of its groups flagged, and with all."""

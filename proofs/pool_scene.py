@@ -12,18 +12,12 @@ import z3
 
 from .free_list import PlainOrder, PlainQueue, SymbolicOrder, SymbolicQueue
 from .heap import Heap, Identity
+from .real_pool import NULL, Change, RealPool
 from .roles.bare import bare
 from .solver import ProofError
 from .symbolic import SymbolicBool, SymbolicInt, running, term
 
-NULL = -1
-"""The null block, where blocks that are not in the queue are numbered from -1 down."""
-SPARES = 6
-"""Blocks of a real pool that are not in the queue, apart from the null block."""
 _STRANGER = -20
-
-Change = tuple[Any, int]
-"""A block, and how many references it gained."""
 
 
 class _Own:
@@ -117,24 +111,11 @@ class SymbolicPool(SymbolicQueue):
         return [x >= 1, x < self._size]
 
 
-class PlainPool(PlainQueue):
+class PlainPool(RealPool, PlainQueue):
     """A scene for a replay: the core's real pool, with `n` blocks in the queue."""
 
     def __init__(self, f: Any, n: int, caching: bool) -> None:
-        self.pool = pool = f.pool_kind(1 + SPARES + n, caching, 16)
-        for block in pool.blocks:
-            block.prev_free_block = block.next_free_block = None
-        self._kind = f.block_kind
-        self._spares = {NULL - number: block for number, block in enumerate(pool.blocks[: 1 + SPARES])}
-        for number, block in self._spares.items():
-            block.ref_cnt = int(number != NULL)
-        self.order = PlainOrder(pool.blocks[1 + SPARES :])
-        self.queue = pool.free_block_queue = f.queue_kind(self.order.blocks)
-        for block in self.order.blocks if caching else ():
-            block.block_hash = key = block.block_id.to_bytes(36, "big")
-            pool.cached_block_hash_to_block.insert(key, block)
-        self._counts = [block.ref_cnt for block in pool.blocks]
-        self._strange: list[tuple[Any, int]] = []
+        super().__init__(f, n, caching)
         self._require_order()
 
     def holding(self, place: int, count: int) -> Any:
@@ -143,34 +124,18 @@ class PlainPool(PlainQueue):
         block.ref_cnt = self._counts[block.block_id] = count
         return block
 
-    def nameless(self, block: Any) -> bool:
-        """True if it has no identity."""
-        return block.block_hash is None
-
-    def stranger(self, block_id: int, count: int) -> Any:
-        """A block of another pool, with this id and so many references."""
-        block = self._kind(block_id, count)
-        self._strange.append((block, count))
-        return block
-
     def accounts(self, order: PlainOrder, changes: Sequence[Change]) -> list[bool]:
         """The queue reads like this, the counts changed like this, and exactly what nobody holds is free."""
-        inside = {id(block) for block in order.blocks}
-        expected = list(self._counts)
-        for block, change in changes:
-            expected[block.block_id] += change
-        own = self.pool.blocks[1:]
-        right = [
-            block.ref_cnt == expected[block.block_id] >= 0 and (not block.ref_cnt) == (id(block) in inside)
-            for block in own
-        ]
-        return [*self.reads(order), all(right)]
+        return [*self.reads(order), self._counted(order, self._expected(changes))]
 
     def unchanged(self) -> list[bool]:
         """True if links, counter and reference counts are those of the beginning."""
         counts = [block.ref_cnt for block in self.pool.blocks] == self._counts
         strange = all(block.ref_cnt == count and block.next_free_block is None for block, count in self._strange)
         return [*self.reads(self.order), counts, strange]
+
+    def _loosen(self, block: Any) -> None:
+        block.prev_free_block = block.next_free_block = None
 
 
 def pool_scene(f: Any, n: Any, caching: Any = False) -> Any:

@@ -6,7 +6,11 @@ USUAL_S = 1.0
 """No more than this for all that are not named."""
 
 _BY_SECONDS: Mapping[float, str] = {
-    8.0: "T15",
+    30.0: "T25.popleft_n.any T25.remove",
+    20.0: "T25.popleft T25.append_n.any",
+    15.0: "T25.append",
+    10.0: "T25.prepend_n.any",
+    8.0: "T15 T25.append_n T25.prepend_n",
     6.0: "T14",
     4.0: "T6.gap",
     3.0: "T3.nulled.sliding T7.sliding T26.free T26.free.different T26.take T26.touch "
@@ -20,7 +24,7 @@ _BY_SECONDS: Mapping[float, str] = {
     1.4: "T20.requested",
     1.3: "T23.converse",
     1.2: "T23",
-    1.1: "T16.step T19.depth T19.sizes T21.refused T21.view T23.only T25.prepend_n.any T26.stranger",
+    1.1: "T16.step T19.depth T19.sizes T21.refused T21.view T23.only T26.stranger",
 }
 
 SECONDS = {name: seconds for seconds, names in _BY_SECONDS.items() for name in names.split()}

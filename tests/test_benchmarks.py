@@ -4,15 +4,19 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from blockproof.model import ops
 from blockproof.model.ops import Group
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "benchmarks"))
+tricks, tricks_list = import_module("tricks"), import_module("tricks_list")
 EVIDENCE = ROOT / "docs" / "evidence"
 ROW = re.compile(r"\| (.+) \| [\d,]+ \| [\d,]+ to [\d,]+ \| \d+\.\d\d \|")
 
@@ -106,3 +110,87 @@ def test_a_short_replay_writes_the_rows_that_the_page_has(tmp_path):
     rows_written = [match.groups() for match in map(row.fullmatch, written.read_text("utf-8").splitlines()) if match]
     assert len(rows_written) == 2 * (7 + 4)
     assert kept == rows_written * 2  # a table for each of two traces
+
+
+# What each trick of the core brings.
+
+
+def small(trick):
+    """The trick with work that takes a moment."""
+    sizes = {"tokens": 16, "shared": 16, "pool": 4, "running": 32}
+    return replace(trick, params={name: _less(value, sizes.get(name, 1)) for name, value in trick.params.items()})
+
+
+def _less(value, share):
+    return value // share if isinstance(value, int) else value
+
+
+@pytest.mark.parametrize("trick", tricks_list.TRICKS, ids=lambda trick: trick.name)
+def test_a_core_without_a_trick_does_the_same_in_the_other_way(trick):
+    if not all(map(find_spec, trick.packages)):
+        pytest.skip("needs an optional package")
+    assert len(tricks.measure(small(trick), 1).ratios) == 1  # ends the program unless it is so
+
+
+def test_what_switches_nothing_is_refused():
+    (events,) = [trick for trick in tricks_list.TRICKS if trick.name == "events"]
+    with pytest.raises(SystemExit, match="not switched"):
+        tricks.measure(small(replace(events, replaced=())), 1)
+
+
+def test_a_way_that_does_other_work_is_refused():
+    (chains,) = [trick for trick in tricks_list.TRICKS if trick.name == "chains"]
+    where, _, without = chains.replaced[0]
+    definition = where.hash_block_tokens
+    other = (where, "hash_block_tokens", lambda hashing, parent, tokens, *keys: definition(hashing, parent, tokens[:1]))
+    with pytest.raises(SystemExit, match="differ"):
+        tricks.measure(small(replace(chains, replaced=((where, "chain_of", without), other))), 1)
+
+
+def test_the_guide_tells_the_figures_of_the_page():
+    page = (EVIDENCE / "tricks.md").read_text(encoding="utf-8")
+    measured = re.findall(r"^\| `([a-z-]+)` \|.* \| ([\d.]+) \[", page, re.MULTILINE)
+    by_name = {trick.name: trick for trick in tricks_list.TRICKS}
+    gains = [tricks.Gain(by_name[name], 0.0, 0.0, (float(times),)) for name, times in measured]
+    guide = (ROOT / "docs" / "guide" / "speed.md").read_text(encoding="utf-8")
+    assert re.findall(r"[\d.,]+ \(`([a-z-]+)`\)", guide) == [name for name, _ in measured] == list(by_name)
+    assert tricks.quote(gains, guide) == guide
+    assert tricks.quote([gains[0]._replace(ratios=(1234.5,))], guide) == guide.replace(gains[0].quoted, "1,234", 1)
+
+
+def test_a_run_is_replayed_on_another_side_only_if_it_is_legal_there_and_nothing_is_found(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    harness = import_module("harness")
+    side = harness.Side()
+    monkeypatch.setattr(side.names, "RECORDED_RUNS", 3)
+    (shape, first), *others = json.loads(json.dumps(side.record()))
+    assert [harness._plain(harness._made(ops, one)) for one in first] == side.record()[0][1]
+    illegal = [*first, {"": "Arrive", "request": "nobody"}]
+    assert side.take([[shape, first], [shape, illegal], *others]) == [0, 2, 3]
+    side.keep([0])
+    assert side.recorded(("lockstep", "shadow"), 0, 0)["operations"] == len(first)
+    monkeypatch.setattr(side.target, "glance", side.target._apply)
+    assert side.recorded(("lockstep",), 0, 0)["operations"] < len(first)
+
+
+def test_a_ratio_is_of_operations_in_time_of_the_processor(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    harness = import_module("harness")
+    slow = {"operations": 100, "ns": 4_000_000, "met": {"hits": 5}}
+    turn = [slow, {"operations": 50, "ns": 1_000_000, "met": {"hits": 5}}]
+    cases = {("drawn", "lockstep"): [turn, turn[::-1]]}
+    assert harness.ratio(turn) == 2
+    assert harness.table(cases)[2:] == ["| drawn | lockstep | 37,500 | 37,500 | 1.25 | 0.50 to 2.00 |"]
+    assert harness.met_lines({("drawn", "lockstep"): [turn]})[2:] == ["| hits | 50 | 100 |"]
+
+
+def test_a_few_malformed_documents_and_a_kill_keep_the_promises():
+    for script, counts in {
+        "hostile.py": ["--traces", "5", "--replies", "5", "--configurations", "5", "--arguments", "5"],
+        "kills.py": ["--kills", "1", "--only", "explore"],
+    }.items():
+        words = [sys.executable, f"benchmarks/{script}", *counts]
+        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.count("malformed") == 4 * (script == "hostile.py")
+    assert done.stdout.endswith("1 kills, 0 broken promises\n")

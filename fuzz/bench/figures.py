@@ -4,7 +4,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from ..findings.reading import UnreadableError, json_of, read_bytes
+from ..findings.writing import alone, write_file
 from .entries import Entry
 from .measure import Bench, Result
 
@@ -43,14 +46,16 @@ def pair_of(target: str, against: str) -> str:
 
 
 def read_figures(path: Path) -> Figures:
-    """What is kept in a file. FiguresError if it is none; OSError if it cannot be read."""
+    """What is kept in a file. FiguresError if it is none, or cannot be read."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document: Any = json_of(read_bytes(path, "figures"))
         figures = {
             str(pair): {str(name): None if ratio is None else float(ratio) for name, ratio in ratios.items()}
             for pair, ratios in document["ratios"].items()
         }
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except UnreadableError as error:
+        raise FiguresError(f"{path}: {error}") from None
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise FiguresError(f"{path} holds no figures ({type(error).__name__}); write it with --keep {path}") from None
     return figures
 
@@ -69,13 +74,13 @@ def require_kept(figures: Figures, path: Path, target: str, against: Sequence[st
 
 def keep(path: Path, results: Sequence[Result]) -> None:
     """Write the least median of each result into a file; what it holds of other pairs and workloads stays."""
-    figures = read_figures(path) if path.exists() else {}
-    for result in results:
-        ratio = round(result.least, 3) if result.ratios else None
-        figures.setdefault(pair_of(result.target, result.against), {})[result.entry.name] = ratio
-    path.parent.mkdir(parents=True, exist_ok=True)
-    ordered = {pair: dict(sorted(ratios.items())) for pair, ratios in sorted(figures.items())}
-    path.write_text(json.dumps({"ratios": ordered}, indent=2) + "\n", encoding="utf-8")
+    with alone(path):
+        figures = read_figures(path) if path.exists() else {}
+        for result in results:
+            ratio = round(result.least, 3) if result.ratios else None
+            figures.setdefault(pair_of(result.target, result.against), {})[result.entry.name] = ratio
+        ordered = {pair: dict(sorted(ratios.items())) for pair, ratios in sorted(figures.items())}
+        write_file(path, json.dumps({"ratios": ordered}, indent=2) + "\n")
 
 
 def worse(results: Iterable[Result], figures: Figures) -> list[Worse]:

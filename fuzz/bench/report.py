@@ -2,7 +2,6 @@
 
 import os
 import platform
-import textwrap
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import date
@@ -10,13 +9,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from ..findings.prose import broken
 from .measure import Measured, Result, mean_ratio
 from .workload import Facts
 
 SLOWER = "slower"
 """The mark of a ratio below 1."""
-LINE = 110
-"""Characters of a line of a page."""
 HOW = (
     "Processor time of a thread; medians of pieces that run in turns on one processor. A ratio is the time of the "
     "other core divided by that of the target, for each pair of pieces: above 1 the target is faster. In brackets the "
@@ -79,14 +77,7 @@ def markdown(target: str, against: Sequence[str], measured: Sequence[Measured]) 
 
 def wrapped(text: str, bullet: str = "") -> str:
     """The text in lines that can be read, as an item of a list where there is a bullet."""
-    return textwrap.fill(
-        text,
-        LINE,
-        initial_indent=bullet,
-        subsequent_indent=" " * len(bullet),
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    return "\n".join(broken(text, bullet))
 
 
 def circumstances() -> list[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .entries import ALLOCATE, CYCLE, FREE, LOOKUP, Entry
 from .measure import Bench, Result
@@ -19,8 +19,7 @@ AXES: Mapping[str, tuple[str, tuple[int, ...]]] = {
 ROUNDS = 5
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
     """One operation at one size."""
 
     axis: str

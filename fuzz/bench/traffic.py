@@ -4,17 +4,20 @@ A trace is JSON lines as of the Mooncake project: `input_length`, `output_length
 each 512 tokens of the prompt. Equal ids at equal places are equal tokens, so the ids say what can be hit.
 """
 
-import json
 from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ..findings.reading import json_of
 from .running import TOKEN
 from .workload import BLOCK, Facts, Piece, Workload, require, shape_of
 
 SPAN = 512
 """Tokens that an id of a trace names."""
+MAX_ROW_BYTES = 2**22
+MAX_TOKENS = 2**27
+"""Of a prompt, and of what is generated for it."""
 
 
 class Row(NamedTuple):
@@ -31,14 +34,18 @@ class Row(NamedTuple):
 def read_trace(path: Path, count: int) -> list[Row]:
     """The first rows of a trace. ValueError, in a line, for what is none; OSError if it cannot be read."""
     rows = []
-    with path.open(encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
+    if not path.is_file() and path.exists():
+        raise ValueError(f"{path} is no regular file; name a trace")
+    with path.open("rb") as lines:
+        for number, line in enumerate(iter(lambda: lines.readline(MAX_ROW_BYTES), b""), 1):
             try:
-                raw = json.loads(line)
+                raw: Any = json_of(line)
                 row = Row(int(raw["input_length"]), max(1, int(raw["output_length"])), tuple(map(int, raw["hash_ids"])))
                 if row.prompt < 1 or len(row.ids) != -(-row.prompt // SPAN):
                     raise ValueError(f"{len(row.ids)} hash_ids do not name {row.prompt} tokens, {SPAN} each")
-            except (ValueError, KeyError, TypeError) as error:
+                if row.prompt > MAX_TOKENS or row.output > MAX_TOKENS:
+                    raise ValueError(f"more than {MAX_TOKENS} tokens")
+            except (ValueError, KeyError, TypeError, OverflowError) as error:
                 raise ValueError(
                     f"{path}, line {number}: no row of a trace ({type(error).__name__}: {error}); "
                     "expected input_length, output_length and hash_ids"

@@ -173,9 +173,10 @@ def _figures(
 def _write(path: Path | None, text: str, drawn: Sequence[Path] = ()) -> None:
     """Write a page into this file, if there is one, with links to these plots."""
     if path is not None:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        from ..findings.writing import write_file
+
         links = [f"\n![{plot.stem}]({os.path.relpath(plot, path.parent)})\n" for plot in drawn]
-        path.write_text("".join([text, *links]), encoding="utf-8")
+        write_file(path, "".join([text, *links]))
 
 
 def _write_json(path: Path | None, document: dict[str, Any]) -> None:

@@ -72,8 +72,10 @@ def campaign(
 
     with steps(len(specs), "target") as show:
         ended: set[str] = set()
+        whole = report.KeptWhole(out, orders.plan.seed)
 
         def changed(row: Row) -> None:
+            whole.keep(row)
             ended.update([row.target] if row.done or row.problem else [])
             show(len(ended), row.target)
             say(report.progress_line(row))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..adapters import references
+from ..findings.writing import write_file
 from .completion import release_names
 from .options import JsonOption
 
@@ -67,7 +68,7 @@ def deviations(
         else:
             shown = check_traces(declared, check or Path(), core, say)
     if page is not None:
-        page.write_text(page_of(target, shown.traces, pages_elsewhere(page)), encoding="utf-8")
+        write_file(page, page_of(target, shown.traces, pages_elsewhere(page)))
     if as_json:
         print(json.dumps({"shown": sorted(shown.traces), "problems": shown.problems}, indent=2))
     else:
@@ -94,7 +95,7 @@ def _look_elsewhere(target: str, also: str, folder: Path, page: Path | None, as_
         found = look_elsewhere(declared_for(target), folder, reference, other)
     if page is not None:
         command = f"blockproof deviations --target {target} --check {folder} --also {also} --page {page}"
-        page.write_text(page_of(found, target, also, command), encoding="utf-8")
+        write_file(page, page_of(found, target, also, command))
     if as_json:
         print(json.dumps([{"id": one.id, "verdict": one.verdict, "text": one.text()} for one in found], indent=2))
     else:

@@ -51,6 +51,7 @@ def explore(
     from ...proofs.exploration.scope import ScopeError
     from ...proofs.exploration.scopes import SCOPES, made_to_measure
     from ...proofs.exploration.search import INTERRUPTED, Limits
+    from ..findings.writing import write_file
 
     if list_only:
         _print_list(as_json)
@@ -64,7 +65,7 @@ def explore(
         done = []
         for scope in chosen:
             with _progress(scope.name) as show:
-                done.append(session.explored(scope, fault, Limits(max_states, memory), jobs, save, show))
+                done.append(session.explored(scope, fault, Limits(max_states, memory), jobs, save, show, write_file))
             if not as_json:
                 _print(done[-1], scope, out)
             if done[-1].ended == INTERRUPTED:
@@ -135,13 +136,13 @@ def _print(done: "Exploration", scope: "Scope", out: Path) -> None:
         f"depth {done.depth}, {done.seconds:.1f} s, {rate:,.0f} states per CPU second"
     )
     if done.finding is not None:
+        path = _trace(done, scope, out)  # before anything is said of it
         print(f"  BROKEN: {', '.join(done.finding.names)}")
         print(f"  {shape_text(scope.shape)}")
         for number, operation in enumerate(done.finding.operations):
             print(f"  {number:4}  {operation_text(operation)}")
         for name, text in done.finding.broken:
             print(f"  {name}: {text}")
-        path = _trace(done, scope, out)
         print(f"  trace: {path}\n  on our core as it is: blockproof replay {path}")
     elif done.ended != EXHAUSTED:
         print(f"  NOT EXHAUSTED ({done.ended}): what was not visited may be wrong")

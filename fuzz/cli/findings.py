@@ -1,14 +1,19 @@
 """`blockproof findings`: observe written-up findings again, release by release."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..planning.shipped import FINDINGS, shipped
 from .options import JsonOption, open_or_usage, usage
+
+if TYPE_CHECKING:
+    from ..releases.findings import Entry, Observations
+    from ..releases.observing import OnSeen
 
 
 def findings(
@@ -16,6 +21,9 @@ def findings(
     target: Annotated[list[str] | None, typer.Option(help="Observe it on this release; repeatable.")] = None,
     releases: Annotated[str | None, typer.Option(help="On all known releases of this engine, or NAME==A..B.")] = None,
     only: Annotated[str | None, typer.Option(help="Only this finding.")] = None,
+    scripts: Annotated[
+        bool, typer.Option("--scripts", help="Run the standalone scripts instead of the traces.")
+    ] = False,
     times: Annotated[int, typer.Option(min=1, help="Replay each so often, every time in a new process.")] = 1,
     record: Annotated[
         bool, typer.Option("--record", help="Write down what is observed, instead of checking it.")
@@ -23,41 +31,75 @@ def findings(
     page: Annotated[Path | None, typer.Option(help="Write them up as a Markdown page.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay the traces of written-up findings, on the releases that are named or else all that are installed.
+    """Replay the traces of written-up findings, on the releases that are named or else all that are installed; or run
+    the findings' own scripts there, which use nothing but the engine.
 
     Exits with 1 if a release shows something else than was recorded, or not the same each time.
     """
     from ..findings.words import plural
-    from ..releases.findings import folder_page, read_entries, read_observations, read_traces, write_observations
-    from ..releases.observing import differences, observe_releases, updated
+    from ..findings.writing import write_file
+    from ..releases.findings import (
+        BY_SCRIPTS,
+        OBSERVED,
+        folder_page,
+        read_entries,
+        read_observations,
+        record_observations,
+    )
+    from ..releases.observing import differences
 
     place = folder if record else shipped(folder)  # the package is no place to write to
-    entries, recorded = read_entries(place), read_observations(place)
+    entries, file = read_entries(place), BY_SCRIPTS if scripts else OBSERVED
+    recorded = read_observations(place, file)
     if only is not None and only not in entries:
         raise typer.BadParameter(f"--only: no finding is called {only!r}; there are {', '.join(entries)}")
     chosen = {name: entry for name, entry in entries.items() if only in (None, name)}
-    traces, specs = read_traces(place, list(entries)), _specs(target or [], releases)
+    specs = _specs(target or [], releases)
 
     def print_seen(spec: str, key: str, seen: Sequence[str]) -> None:
+        if record:  # at once, so that nothing that was said is lost with the rest
+            record_observations(folder, {key: {spec: seen[0]}}, file)
         if not as_json:
             print(f"{spec:20} {key:42} {', '.join(seen)}", flush=True)
 
-    observed, problems = observe_releases(
-        chosen, traces, specs, times, lambda spec: open_or_usage(spec, isolate=True), print_seen
-    )
-    if record:
-        write_observations(folder, updated(recorded, observed))
-    else:
+    observe = _by_scripts if scripts else _by_traces
+    observed, problems, more = observe(place, chosen, specs, times, print_seen)
+    if not record:
         problems += differences(recorded, observed)
     if page is not None:
-        page.write_text(folder_page(place, f"blockproof findings {folder} --page {page}"), encoding="utf-8")
+        write_file(page, folder_page(place, f"blockproof findings {folder} --page {page}"))
     if as_json:
-        print(json.dumps({"observed": observed, "problems": problems}, indent=2))
+        print(json.dumps({"observed": observed, "problems": problems, **more}, indent=2))
     else:
         count = sum(len(row) for row in observed.values())
         seen = f"{plural(count, 'observation')} of {plural(len(chosen), 'finding')}"
         print("\n".join([*problems, f"{seen}, {plural(len(problems), 'problem')}"]))
     raise typer.Exit(1 if problems else 0)
+
+
+def _by_traces(
+    place: Path, entries: "Mapping[str, Entry]", specs: Sequence[str], times: int, on_seen: "OnSeen"
+) -> "tuple[Observations, list[str], dict[str, object]]":
+    """What the traces show, and the cases of the engine's scheduler; with a line for each problem."""
+    from ..releases.findings import read_traces
+    from ..releases.observing import observe_releases
+
+    traces = read_traces(place, list(entries))
+    opened = partial(open_or_usage, isolate=True)
+    return *observe_releases(entries, traces, specs, times, opened, on_seen), {}
+
+
+def _by_scripts(
+    place: Path, entries: "Mapping[str, Entry]", specs: Sequence[str], times: int, on_seen: "OnSeen"
+) -> "tuple[Observations, list[str], dict[str, object]]":
+    """What the scripts show, with a line for each problem, and what they printed."""
+    from ..releases.finding_scripts import observe_scripts, read_scripts
+
+    with usage():
+        observed, problems, printed = observe_scripts(
+            entries, read_scripts(place, list(entries)), specs, times, on_seen
+        )
+    return observed, problems, {"printed": printed}
 
 
 def _specs(targets: list[str], releases: str | None) -> list[str]:

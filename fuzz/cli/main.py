@@ -17,8 +17,10 @@ from typing import Annotated
 import typer
 
 from ..adapters import example
+from ..findings.visible import one_line, visible
 from ..planning.fields import ModelError
 from ..reports.floors import FloorsError
+from ..reports.screen import guarded
 from ..targets.base import TargetUnavailableError
 from ..traces.files import TraceError
 from .bench import bench
@@ -94,8 +96,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.__stderr__ is not None and not faulthandler.is_enabled():
         faulthandler.enable(sys.__stderr__)  # a target in this process that crashes ends it, but not without a word
     try:
-        code = app(arguments, standalone_mode=False)
-        sys.stdout.flush()
+        with guarded():
+            code = app(arguments, standalone_mode=False)
+            sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except SystemExit as end:  # the command line's parser and rich end so where a pipe is closed
         if not isinstance(end.__context__, BrokenPipeError):
@@ -113,8 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _give_up(f"{error.filename or 'a file'}: {error.strerror}; check the path and its permissions", 2)
     except Exception as error:
         if hasattr(error, "format_message"):  # of the command line's parser
-            return _give_up(" ".join(error.format_message().split()) or "no command; see blockproof -h", 2)
-        traceback.print_exc()
+            return _give_up(error.format_message() or "no command; see blockproof -h", 2)
+        print(visible(traceback.format_exc()), end="", file=sys.stderr)
         return _give_up("this is a bug of blockproof: please report the lines above and the command", 70)
 
 
@@ -133,5 +136,5 @@ def _pipe_closed() -> int:
 
 
 def _give_up(problem: str, code: int) -> int:
-    print(f"blockproof: {problem}", file=sys.stderr)
+    print(f"blockproof: {one_line(problem)}", file=sys.stderr)
     return code

@@ -79,6 +79,8 @@ def _print_hunt(hunt: "Hunt") -> None:
         where = f"`{hunt.observable}` at {hunt.operation}"
         after = f"{hunt.operations:7,} operations  {hunt.seconds:6.2f} s"
         print(f"{hunt.fault:32} {where:28} {after}  shrunk to {hunt.shrunk_to} in {hunt.shrink_seconds} s")
+    elif hunt.broken:
+        print(f"{hunt.fault:32} BROKEN: the code that plants it fails, {hunt.broken}")
     else:
         print(f"{hunt.fault:32} NOT FOUND in {hunt.operations:,} operations, {hunt.seconds:.1f} s")
     sys.stdout.flush()

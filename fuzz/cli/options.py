@@ -210,5 +210,7 @@ def guarded(work: Callable[[], T]) -> T:
 
 
 def _give_up(message: str, code: int) -> NoReturn:
-    print(f"blockproof: {message}", file=sys.stderr)
+    from ..findings.visible import one_line
+
+    print(f"blockproof: {one_line(message)}", file=sys.stderr)
     raise typer.Exit(code)

@@ -63,6 +63,7 @@ def verify(
     only the new side has, 3 if a side cannot be started or nothing was tested.
     """
     from ..engines.plan import Plan
+    from ..findings.writing import write_file
     from ..releases import verify_report as report
     from ..releases.bisect import BisectError
     from ..releases.verify import verify as verify_change
@@ -85,8 +86,7 @@ def verify(
         done.proofs = "there are no theorems about this engine"
     report.keep(done, out)
     if comment is not None:
-        comment.parent.mkdir(parents=True, exist_ok=True)
-        comment.write_text(report.comment(done), encoding="utf-8")
+        write_file(comment, report.comment(done))
     if write_intended is not None:
         ids = report.write_intended(done, write_intended)
         say(f"added to {write_intended}: {', '.join(ids) or 'nothing'}; write a reason for each")

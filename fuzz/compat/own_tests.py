@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from ..adapters import family_of
 from ..opening.child import environment_of
@@ -22,8 +23,7 @@ Outcomes = Mapping[str, str]
 """Test to `passed`, `failed` or `skipped`; a test that could not be imported is missing."""
 
 
-@dataclass(frozen=True)
-class SuiteReport:
+class SuiteReport(NamedTuple):
     """One suite over both cores. Tests that do not pass over the release's own core say nothing about ours."""
 
     name: str

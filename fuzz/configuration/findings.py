@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..traces.files import Form, envelope, read_file, write_file
+from ..findings.writing import write_file
+from ..traces.files import Form, envelope, read_file
 
 FORM = Form("finding", "`blockproof fuzz-config`", "blockproof_configuration", 1)
 LOCKSTEP, LOST, MODELS = "lockstep", "lost", "models"

@@ -147,14 +147,11 @@ def _run(task: ConfigurationTask, calculator: Calculator, reach: Reach) -> None:
 
 
 def _keep(finding: ConfigurationFinding, judge: Judge, out: Path, say: Callable[[str], None]) -> KeptFinding:
-    """Write the finding as it is, shrink it, write it again."""
+    """Write the finding as it is, shrink it, write that into another file: the first was named, and stays."""
     first = write_finding(finding, out)
     say(f"found by {finding.oracle} in {finding.op}, saved in {first}; shrinking ...")
     smaller = shrink_finding(finding, judge, SHRINK_SECONDS)
-    kept = write_finding(smaller.finding, out)
-    if smaller.complete and kept != first:
-        first.unlink()
-    return KeptFinding(smaller, kept)
+    return KeptFinding(smaller, write_finding(smaller.finding, out))
 
 
 def repeat_command(task: ConfigurationTask, reach: Reach) -> str:

@@ -1,11 +1,14 @@
 """Checks the harness by planted faults: an engine hunts each, and what it finds is shrunk."""
 
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 from ..faults import FAULTS, Fault, Part
+from ..findings.finding import Finding
 from ..opening.targets import open_target
 from ..reports.progress import OnStep
 from ..reports.summary import Summary
@@ -25,7 +28,7 @@ class Hunt:
     expected: tuple[str, ...]
     """Observables in one of which it should show."""
     found: bool
-    """Whether anything at all was found."""
+    """Whether the mistake was found; an error of the code that plants it is none."""
     observable: str | None = None
     operation: str | None = None
     operations: int = 0
@@ -35,6 +38,8 @@ class Hunt:
     shrunk_to: int | None = None
     """Operations of the reduced trace."""
     shrink_seconds: float = 0.0
+    broken: str = ""
+    """How the code that plants the fault failed, if it did."""
 
 
 def can_be_tried(fault: Fault) -> bool:
@@ -71,6 +76,9 @@ def hunt(fault: Fault, seconds: float, seed: int, oracles: tuple[str, ...] | Non
         run_random(target, plan, done)
         if done.finding is None or done.trace is None:
             return Hunt(fault.name, fault.observables, False, operations=done.operations, seconds=done.seconds)
+        broken = own_mistake(fault, done.finding)
+        if broken:
+            return Hunt(fault.name, fault.observables, False, operations=done.operations, broken=broken)
         start = time.monotonic()
         shrunk = shrink(done.trace, done.finding.kind, target, plan.judging())
         if shrunk.interrupted:
@@ -87,6 +95,19 @@ def hunt(fault: Fault, seconds: float, seed: int, oracles: tuple[str, ...] | Non
         len(shrunk.trace.operations),
         round(time.monotonic() - start, 2),
     )
+
+
+def own_mistake(fault: Fault, finding: Finding) -> str:
+    """How the code that plants a fault failed, if that is what was found: it then plants nothing, and anybody would
+    find it. Empty if not."""
+    cause = finding.cause
+    if cause is None or not cause.frames:
+        return ""
+    place = cause.frames[-1]
+    module = sys.modules[fault.plant.__module__]
+    if place.file != Path(str(module.__file__)).name or place.function.partition(".")[0] not in vars(module):
+        return ""
+    return f"{cause.type}: {cause.message} ({place.file} line {place.line})"
 
 
 def missed(hunts: Iterable[Hunt]) -> list[str]:

@@ -17,7 +17,8 @@ Keys: TypeAlias = list[Key]
 
 def _named_by(manager: Any, left: Callable[[Keys], list[Any]]) -> None:
     """Blocks are named after what is left of their keys."""
-    core = import_module(type(manager).__module__.rpartition(".")[0])
+    package = ".".join(type(manager).__module__.split(".")[:2])  # of the pure core, or of the compiled one
+    core = import_module(f"{package}.kv_cache_utils")
     size = manager.block_pool.hash_block_size
 
     def named(request: Any) -> list[bytes]:

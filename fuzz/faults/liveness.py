@@ -101,7 +101,7 @@ def _gate_counts_no_lookahead(manager: Any) -> None:
 @_starving("the admission gate counts the states of the first step only (vLLM 0.23.0)", "L2")
 def _gate_counts_first_states(manager: Any) -> None:
     def predict(single: Any, original: Callable[..., int], request: str, tokens: int, *args: Any) -> int:
-        _hit, _computed, _main, is_gate, *_settled = args
+        is_gate = len(args) > 3 and args[3]
         return original(request, min(tokens, single.block_size) if is_gate else tokens, *args)
 
     for single in manager.coordinator.single_type_managers:

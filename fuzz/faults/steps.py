@@ -20,6 +20,14 @@ def _window_left_behind_late(manager: Any) -> None:
     wrap_each(manager, "skips_at", skips_at)
 
 
+@fault("a state that no step needs any more is given back a block too late", "free", "tables", "outcome")
+def _state_left_behind_late(manager: Any) -> None:
+    def gives_back_at(single: Any, original: Callable[..., int], request_id: str) -> int:
+        return original(request_id) + int(single.block_size)
+
+    wrap_each(manager, "gives_back_at", gives_back_at)
+
+
 @fault("a run of registered blocks still has the one that was evicted from it", "outcome", "tables", "ref_cnt")
 def _run_outlives_its_blocks(manager: Any) -> None:
     def forget(original: Callable[..., bool], block: Any) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from ...model.snapshot import Snapshot
+from .visible import visible_name
 
 
 def first_difference(ours: Snapshot, theirs: Snapshot) -> str | None:
@@ -34,7 +35,8 @@ def _changes(name: str, old: object, new: object) -> Iterator[str]:
         for group, (was, now) in enumerate(zip(old, new, strict=True)):
             for request in sorted(was.keys() | now.keys()):
                 if was.get(request) != now.get(request):
-                    yield f"{name}: group {group}, {request}: {was.get(request)} -> {now.get(request)}"
+                    shown = visible_name(request)
+                    yield f"{name}: group {group}, {shown}: {was.get(request)} -> {now.get(request)}"
     elif isinstance(old, list | tuple) and isinstance(new, list | tuple) and new[: len(old)] == old:
         yield f"{name}: ... + {new[len(old) :]}"
     else:

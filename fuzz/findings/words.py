@@ -6,6 +6,7 @@ from difflib import SequenceMatcher, get_close_matches
 
 from ...model.ops import Done, Failed, Group, Operation, Outcome, Shape
 from .cause import Cause
+from .visible import visible_name
 
 
 def operation_text(operation: Operation) -> str:
@@ -14,7 +15,7 @@ def operation_text(operation: Operation) -> str:
     >>> operation_text(Allocate("a", 3, hit=True))
     'Allocate a, new_tokens=3, hit'
     """
-    head = f"{type(operation).__name__} {getattr(operation, 'request', '')}".rstrip()
+    head = f"{type(operation).__name__} {visible_name(getattr(operation, 'request', ''))}".rstrip()
     return ", ".join([head, *_changed(operation, "request")])
 
 
@@ -29,13 +30,13 @@ def _changed(record: Operation | Group | Shape, *without: str) -> Iterator[str]:
     for field in fields(record):
         value = getattr(record, field.name)
         if field.name not in without and value != field.default:
-            yield field.name if value is True else f"{field.name}={value}"
+            yield field.name if value is True else visible_name(f"{field.name}={value}")
 
 
 def outcome_text(outcome: Outcome) -> str:
     """The value of a call that returned one; else `done`, `refused` or `fails with ...`."""
     if isinstance(outcome, Done):
-        return "done" if outcome.value is None else f"{outcome.value}"
+        return "done" if outcome.value is None else visible_name(f"{outcome.value}")
     if not isinstance(outcome, Failed):
         return "refused"
     message = f": {outcome.cause.message}" if outcome.cause is not None and outcome.cause.message else ""

@@ -119,7 +119,7 @@ class Process:
             ) from None
         try:
             return read(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise TargetUnavailableError(f"{self._spec}: its first line cannot be used: {error}") from None
 
     def exchange(self, line: bytes, about: object, deadline_s: float, read: Callable[[bytes], T]) -> T:
@@ -135,6 +135,8 @@ class Process:
             return read(answer)
         except (ValueError, IndexError) as error:
             raise self.lost("protocol", f"no answer can be read: {error}") from None
+        except RecursionError:
+            raise self.lost("protocol", "no answer can be read: it is nested too deeply") from None
 
     def lost(self, kind: str, detail: str, cause: Cause | None = None) -> TargetLostError:
         """The error for a child that is lost in this way, with its last output."""

@@ -15,12 +15,14 @@ from typing import Any
 
 from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
+from ..findings.cause import MAX_MESSAGE
 from ..findings.ops_json import outcome_from_json
+from ..findings.visible import one_line
 from ..targets.base import TargetUnavailableError
 from ..targets.declarations import problem_with_names, problem_with_sizes
 from .child import Served, TargetInChild
 from .process import Launch, Limits
-from .wire import Notes, frozen, line_of
+from .wire import Notes, document_of, frozen, line_of, shown
 
 PREFIX = "program:"
 PROTOCOL = 1
@@ -132,13 +134,14 @@ def snapshot_of(raw: object, num_groups: int, hides: frozenset[str]) -> Snapshot
 
 
 def _outcome_of(raw: Mapping[str, object]) -> Outcome:
+    frozen(raw.get("value"))  # bounds its depth
     if raw.get("outcome") == "Failed":
         error, message = raw.get("error"), raw.get("message", "")
         if not isinstance(error, str) or not isinstance(message, str):
             raise ValueError(f"Failed wants the kind of error as a text, as in {_EXAMPLE}, got {_shown(error)}")
         if not message:
             return Failed(error)
-        cause = {"type": error, "message": message}
+        cause = {"type": error, "message": one_line(message, MAX_MESSAGE)}
         return outcome_from_json({"outcome": "Failed", "error": error, "cause": cause}, "the answer")
     return outcome_from_json({name: raw[name] for name in ("outcome", "value") if name in raw}, "the answer")
 
@@ -166,8 +169,8 @@ def hello_of(line: bytes) -> dict[str, Any]:
 def _object_of(line: bytes) -> dict[str, Any]:
     """The object in a line. ValueError if there is none."""
     try:
-        raw = json.loads(line)
-    except ValueError:
+        raw = document_of(line)
+    except json.JSONDecodeError:
         text = line[:80].decode("utf-8", "replace")
         raise ValueError(f"a line that is no JSON: {text!r}; print anything else to the standard error") from None
     if not isinstance(raw, dict):
@@ -181,4 +184,7 @@ def _no_others(raw: Mapping[str, object], names: tuple[str, ...], what: str) -> 
 
 
 def _shown(value: object) -> str:
-    return "nothing" if value is None else json.dumps(value)[:80]
+    try:
+        return "nothing" if value is None else json.dumps(value)[:80]
+    except (ValueError, RecursionError):
+        return shown(value)

@@ -23,6 +23,7 @@ from ...model.snapshot import Snapshot
 from ..findings.cause import Cause
 from ..findings.finding import LOST
 from ..findings.ops_json import cause_from_json, outcome_from_json, to_json
+from ..findings.reading import MAX_DEPTH, check_depth
 from ..targets.base import Target, TargetLostError, hidden_fields
 
 MAX_LINE = 1 << 28
@@ -41,10 +42,32 @@ def line_of(message: object) -> bytes:
 
 def message_of(line: bytes) -> list[object]:
     """The message in a line. ValueError if it is malformed."""
-    message = json.loads(line)
+    message = document_of(line)
     if not isinstance(message, list) or not message or not isinstance(message[0], str):
-        raise ValueError(f"expected an array that begins with a text, got {str(message)[:80]}")
+        raise ValueError(f"expected an array that begins with a text, got {shown(message)}")
     return message
+
+
+def shown(value: object) -> str:
+    """The beginning of a value, for a message; it may be nested deeply, or a number of thousands of digits."""
+    try:
+        return str(value)[:80]
+    except (ValueError, RecursionError):
+        return f"a {type(value).__name__} that is too large to be shown"
+
+
+def document_of(line: bytes) -> object:
+    """The JSON in a line. ValueError if there is none, if it is nested too deeply, or a text has half a character."""
+    try:
+        document: object = json.loads(line.decode())
+    except RecursionError:
+        raise ValueError("a line that is nested too deeply") from None
+    if b"\\ud" in line or b"\\uD" in line:
+        try:
+            json.dumps(document, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            raise ValueError("a text with half a character (a lone surrogate)") from None
+    return document
 
 
 NOTES = ("copies", "hides")
@@ -79,7 +102,7 @@ def lost_of(message: list[object]) -> tuple[str, str, Cause | None]:
     match message:
         case ["lost", str(kind), str(detail), cause] if kind in LOST:
             return kind, detail, None if cause is None else cause_from_json(cause)
-    raise ValueError(f"expected how the target was lost, got {str(message)[:80]}")
+    raise ValueError(f"expected how the target was lost, got {shown(message)}")
 
 
 def answer_of(message: list[object]) -> tuple[Outcome, Snapshot | None, int, Notes]:
@@ -88,15 +111,15 @@ def answer_of(message: list[object]) -> tuple[Outcome, Snapshot | None, int, Not
         kind, value, fields, resident, notes = message
     except ValueError:
         what = "an outcome, a value, a snapshot, a size and notes"
-        raise ValueError(f"expected {what}, got {str(message)[:80]}") from None
+        raise ValueError(f"expected {what}, got {shown(message)}") from None
     if not isinstance(resident, int):
-        raise ValueError(f"expected a size in bytes, got {str(resident)[:80]}")
+        raise ValueError(f"expected a size in bytes, got {shown(resident)}")
     return _outcome_of(kind, value), None if fields is None else _snapshot_of(fields), resident, _notes_of(notes)
 
 
 def _notes_of(raw: object) -> Notes:
     if not isinstance(raw, dict) or not raw.keys() <= set(NOTES):
-        raise ValueError(f"expected notes on {' and '.join(NOTES)}, got {str(raw)[:80]}")
+        raise ValueError(f"expected notes on {' and '.join(NOTES)}, got {shown(raw)}")
     return {name: frozen(value) for name, value in raw.items()}
 
 
@@ -104,10 +127,11 @@ def answers_of(message: list[object], count: int) -> tuple[list[dict[str, object
     """The answers to `count` questions, and resident bytes. ValueError if the message is malformed."""
     match message:
         case ["answers", list(answers), int(resident)] if len(answers) == count:
+            check_depth(answers)
             if wrong := [answer for answer in answers if not _is_answer(answer)]:
-                raise ValueError(f"expected an output or what is raised, got {str(wrong[0])[:80]}")
+                raise ValueError(f"expected an output or what is raised, got {shown(wrong[0])}")
             return answers, resident
-    raise ValueError(f"expected {count} answers, got {str(message)[:80]}")
+    raise ValueError(f"expected {count} answers, got {shown(message)}")
 
 
 def _is_answer(answer: object) -> bool:
@@ -123,12 +147,12 @@ def _outcome_of(kind: object, value: object) -> Outcome:
         return Failed(value)
     if kind == "Failed" and isinstance(value, dict):
         return outcome_from_json({"outcome": kind, **value}, "the outcome")
-    raise ValueError(f"expected an outcome, got {kind!r} with {str(value)[:80]}")
+    raise ValueError(f"expected an outcome, got {kind!r} with {shown(value)}")
 
 
 def _snapshot_of(fields: object) -> Snapshot:
     if not isinstance(fields, list) or len(fields) != len(Snapshot._fields):
-        raise ValueError(f"expected a snapshot of {len(Snapshot._fields)} fields, got {str(fields)[:80]}")
+        raise ValueError(f"expected a snapshot of {len(Snapshot._fields)} fields, got {shown(fields)}")
     snapshot = Snapshot(*fields)
     return snapshot._replace(
         events=cast(tuple[Value, ...], frozen(snapshot.events)),
@@ -136,8 +160,10 @@ def _snapshot_of(fields: object) -> Snapshot:
     )
 
 
-def frozen(value: object) -> Value:
-    """The value with all arrays, at every depth, as tuples."""
+def frozen(value: object, levels: int = MAX_DEPTH) -> Value:
+    """The value with all arrays, at every depth, as tuples. ValueError if they stand in each other too deeply."""
     if isinstance(value, list):
-        return tuple([frozen(element) for element in value])
+        if not levels:
+            raise ValueError(f"a value that is nested too deeply, more than {MAX_DEPTH} levels")
+        return tuple([frozen(element, levels - 1) for element in value])
     return cast(Value, value)

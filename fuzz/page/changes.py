@@ -20,6 +20,8 @@ MAX_TEXT = 2_000
 """Longest text that is kept of an answer, in characters."""
 MAX_FIELD = 240
 """Longest text that is kept of a field, in characters."""
+MOST = 2**31
+"""Greatest number that is kept of a block id, a label or a count; a float holds each exactly."""
 LEAST_RUN = 4
 """From so many on, blocks that follow one another are packed."""
 
@@ -121,6 +123,15 @@ def _common_end(one: Numbers, other: Numbers) -> int:
     return len(one) - int(np.argmax(_differs(one[::-1], other[::-1])))
 
 
+def _numbers(values: Sequence[int | None], none: int) -> Numbers:
+    """The numbers as an array, `none` for None, and the nearest that are kept for those that are out of all bounds."""
+    try:
+        exact = np.array(values, dtype=np.float64)  # writes None as a value that is not a number
+    except OverflowError:
+        exact = np.array([none if value is None else max(-1, min(value, MOST)) for value in values], dtype=np.float64)
+    return np.where(np.isnan(exact), none, exact.clip(-MOST, MOST)).astype(np.int64)
+
+
 class Changes:
     """The changes of one core. Requests are numbered by `number`."""
 
@@ -137,13 +148,13 @@ class Changes:
     def to(self, after: Snapshot) -> Change:
         """What has changed since the last snapshot."""
         change, last = Change(), self.last
-        if last is None or after.ref_cnt is not last.ref_cnt:
+        if last is None or after.ref_cnt != last.ref_cnt:  # lists of the same numbers are soon found to be equal
             self._ref, change.ref = self._pairs(self._ref, after.ref_cnt, 0)
-        if last is None or after.labels is not last.labels:
+        if last is None or after.labels != last.labels:
             self._label, change.label = self._pairs(self._label, after.labels, -1)
-        if last is None or after.earliest is not last.earliest:
+        if last is None or after.earliest != last.earliest:
             self._first, change.first = self._pairs(self._first, after.earliest, -1)
-        if last is None or after.free is not last.free:
+        if last is None or after.free != last.free:
             queue = self._blocks(after.free)
             if len(queue) != len(self._queue) or (queue != self._queue).any():
                 change.queue = queue_edits(self._queue, queue, self.num_blocks + 1)
@@ -160,19 +171,22 @@ class Changes:
         self.last = after
         return change
 
+    def take_over(self, other: "Changes") -> None:
+        """The other core, of the same pool, has come to the very same: it need not be looked at again."""
+        self.__dict__.update(other.__dict__)  # nothing in it is ever changed, only replaced
+
     def _pairs(self, old: Numbers, new: Sequence[int | None], none: int) -> tuple[Numbers, list[int]]:
         now = np.full(self.num_blocks, none, dtype=np.int64)
-        values = [none if value is None else value for value in new[: self.num_blocks]]
-        try:
-            now[: len(values)] = values
-        except OverflowError:
-            now[: len(values)] = [max(-1, min(value, 2**31)) for value in values]
+        values = _numbers(new[: self.num_blocks], none)
+        now[: len(values)] = values
         changed = np.flatnonzero(old != now)
         return now, np.stack([changed, now[changed]], axis=1).ravel().tolist()
 
     def _blocks(self, ids: Sequence[int]) -> Numbers:
         """Block ids as an array; those that the pool does not have are `num_blocks`."""
-        return np.array(self._existing(ids), dtype=np.int64)
+        blocks, size = _numbers(ids, -1), self.num_blocks
+        blocks[(blocks < 0) | (blocks > size)] = size
+        return blocks
 
     def _existing(self, ids: Sequence[int]) -> list[int]:
         size = self.num_blocks

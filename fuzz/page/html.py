@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..traces.files import write_file
+from ..findings.writing import write_file
 from .document import Document, TraceDocument
 
 MISSING = "the page needs jinja2: pip install 'blockproof[report]'"

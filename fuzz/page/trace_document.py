@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, SHADOW, TARGET
@@ -22,6 +23,10 @@ from .parting import outcomes_part, states_part
 from .watched import ModelTarget, Watched
 from .words import group_words
 
+LARGE = 2_000
+"""From so many blocks on it takes long to read all of them after each step."""
+FULL_LOOK_EVERY = 64
+"""Steps from one look at a whole large pool to the next."""
 MAX_VERDICT = 6_000
 """Longest text of a finding, in characters."""
 
@@ -43,10 +48,7 @@ def trace_document(
     trace = file.trace
     alone = target is None or judges is None
     judging = Judging((LIVENESS,) if is_script(trace) else ()) if judges is None else judges.judging()
-    watched = Watched(ModelTarget(file.target) if target is None else target)
-    watched.run = run = open_run(watched, judging)
-    finding, applied = replay_in(run, trace)
-    watched.settle()
+    watched, finding, applied = _applied(ModelTarget(file.target) if target is None else target, trace, judging)
     said = [*notes, *_notes(file, watched, applied, finding, judging)]
     document = TraceDocument(
         VERSION,
@@ -71,6 +73,31 @@ def trace_document(
     document.parting = _parting(watched)
     document.requests = list(watched.requests.known)
     return document
+
+
+def _applied(target: Target, trace: Trace, judging: Judging) -> tuple[Watched, Finding | None, Trace]:
+    """Apply a trace. Of a large pool only what a step can have changed is read, as long as nothing is wrong. If
+    something is, it is applied once more, with full looks from the last one on that has found nothing."""
+    if trace.shape.num_blocks < LARGE or len(trace.operations) < FULL_LOOK_EVERY:
+        return _applied_once(target, trace, judging, 0)
+    glancing = replace(judging, full_look_every=FULL_LOOK_EVERY)
+    watched, finding, applied = _applied_once(target, trace, glancing, len(trace.operations))
+    if finding is None or finding.oracle == TARGET:
+        return watched, finding, applied
+    first = max(1, (finding.step - 1) // FULL_LOOK_EVERY * FULL_LOOK_EVERY)
+    again = _applied_once(target, trace, glancing, first)
+    return (watched, finding, applied) if again[1] is None else again
+
+
+def _applied_once(
+    target: Target, trace: Trace, judging: Judging, full_from: int
+) -> tuple[Watched, Finding | None, Trace]:
+    watched = Watched(target, full_from)
+    watched.run = run = open_run(watched, judging)
+    finding, applied = replay_in(run, trace)
+    finding = finding or run.finish()
+    watched.settle()
+    return watched, finding, applied
 
 
 def _notes(file: TraceFile, watched: Watched, applied: Trace, finding: Finding | None, judging: Judging) -> list[str]:

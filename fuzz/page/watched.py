@@ -1,20 +1,25 @@
 """A target that is watched while a trace is applied to it: every answer of it, and of the model beside it, is written
 down as a change."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast
+
+from msgspec.structs import replace
 
 from ...model.attention import rules_for
 from ...model.core import Model
-from ...model.legal import allows
+from ...model.legal import allows, misuse
 from ...model.ops import Done, Failed, OnRequest, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
 from ..findings.oracle_names import TARGET
 from ..findings.words import operation_text, outcome_text
 from ..opening.known_deviations import model_for
 from ..runs.lockstep import LockstepRun
+from ..runs.model_looks import ModelLooks
 from ..runs.run import Run
 from ..targets.answers import outcome_and_snapshot, problem_with_answer
 from ..targets.base import Target, hidden_fields
+from ..targets.glance import Glancing
 from .changes import Changes, Names, cut
 from .contents import Contents
 from .document import Change, Side, Step
@@ -35,16 +40,34 @@ class ModelTarget:
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Build a model."""
-        self._model = model_for(self._core, shape)
-        built = self._model.construction
-        return built, self._model.snapshot() if isinstance(built, Done) else None
+        self._shown = _ShownModel(model_for(self._core, shape))
+        built = self._shown.model.construction
+        return built, self._shown.last if isinstance(built, Done) else None
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """Ask the model."""
-        return self._model.step(operation)
+        return self._shown.step(operation)
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+class _ShownModel:
+    """A model of which each step is shown; where that is enough, only what the step can have changed is read."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self._looks, self._glances = model, ModelLooks(model), type(model) is Model
+        self.last = self._looks.look() if isinstance(model.construction, Done) else None
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """Apply the operation."""
+        plain = self._glances and self.last is not None and not misuse(self.model, operation)
+        outcome = self.model.apply(operation)
+        if plain and self.last is not None and not isinstance(outcome, Failed):
+            self.last = self._looks.glance(operation, self.last)
+        else:
+            self.last = self._looks.look()
+        return outcome, self.last
 
 
 class _Line:
@@ -58,17 +81,38 @@ class _Line:
         self.hidden: list[str] = []
         self.ended = False
         """True once nothing of this side is written down any more."""
+        self.alike = False
+        """True as long as this side has shown what the other one has shown."""
 
     def start(self, snapshot: Snapshot) -> None:
         self.begin = self.changes.to(snapshot)
 
     def add(self, outcome: Outcome | None, snapshot: Snapshot | None) -> Change:
         """Write down one answer; without a snapshot, which may be of the wrong form, its outcome alone."""
-        change = Change() if snapshot is None else self.changes.to(snapshot)
+        return self._add(Change() if snapshot is None else self.changes.to(snapshot), outcome)
+
+    def add_beside(self, other: "_Line", outcome: Outcome | None, snapshot: Snapshot | None) -> Change:
+        """The same, with the other side, which has made this step already, to compare with: of a large pool that takes
+        less than to look for what has changed."""
+        self.alike = self.alike and len(other.steps) == len(self.steps) + 1 and _same(snapshot, other.changes.last)
+        if not self.alike:
+            return self.add(outcome, snapshot)
+        self.changes.take_over(other.changes)
+        return self._add(replace(other.steps[-1]), outcome)
+
+    def _add(self, change: Change, outcome: Outcome | None) -> Change:
         change.outcome = "lost" if outcome is None else type(outcome).__name__.lower()
         change.answer = "no answer" if outcome is None else cut(str(_text_of(outcome)))
         self.steps.append(change)
         return change
+
+
+def _same(one: object, other: object) -> bool:
+    """True if they are equal; a target may show what cannot be compared."""
+    try:
+        return bool(one == other)
+    except Exception:
+        return False
 
 
 def _text_of(outcome: object) -> str:
@@ -84,8 +128,11 @@ class Watched:
 
     run: Run
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, full_from: int = 0) -> None:
+        """`full_from`: from this step on the whole state is read each time, before it what a step can have changed, if
+        target and run are content with that (`runs.judging`)."""
         self._target = target
+        self._full_from = full_from
         self.name = target.name
         self.shape: Shape | None = None
         """The shape of the last start."""
@@ -100,14 +147,16 @@ class Watched:
         """That operation, with both answers."""
         self._answer: Outcome | None = None
         self._judged = False
-        self._beside: Model | None = None
+        self._beside: _ShownModel | None = None
         self._pending: tuple[Operation, Outcome | None, Snapshot | None] | None = None
 
     def __getattr__(self, name: str) -> Any:
         """What the target says about itself; nothing of it may be looked at past this record."""
-        if name == "glance":
+        if name != "glance":
+            return getattr(self._target, name)
+        if not self._full_from or not hasattr(self._target, name):
             raise AttributeError(name)
-        return getattr(self._target, name)
+        return self._glance
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Start the target, and what is written down."""
@@ -123,8 +172,8 @@ class Watched:
         self._contents = Contents(shape, rules_for(shape), self.requests)
         alone = isinstance(self._target, ModelTarget)
         self._judged = isinstance(self.run, LockstepRun)
-        self._beside = None if self._judged or alone else model_for(self.name, shape)
-        model = self.run.scene if self._judged else self._beside
+        self._beside = None if self._judged or alone else _ShownModel(model_for(self.name, shape))
+        model = self.run.scene if self._judged else self._beside and self._beside.model
         if isinstance(model, Model) and isinstance(model.construction, Done):
             line = _Line("model", "model", shape, self.requests)
             line.start(model.snapshot())
@@ -134,15 +183,24 @@ class Watched:
         line = _Line(self.name, "model" if alone else "target", shape, self.requests)
         line.hidden = sorted(hidden_fields(self._target))
         line.start(snapshot)
+        line.alike = bool(self.lines) and _same(snapshot, self.lines[0].changes.last)
         self.lines.append(line)
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """Ask the target. A model that judges has made the step already."""
+        return self._asked(operation, lambda: self._target.step(operation))
+
+    def _glance(self, operation: Operation, last: Snapshot) -> tuple[Outcome, Snapshot]:
+        return self._asked(operation, lambda: cast(Glancing, self._target).glance(operation, last))
+
+    def _asked(self, operation: Operation, ask: Callable[[], object]) -> tuple[Outcome, Snapshot]:
         self.settle()
         if self._judged and self.lines:
             self._begin(operation, self.run.outcomes[-1])
+        if isinstance(self.run, LockstepRun) and len(self.run.operations) >= self._full_from:
+            self.run.full_look_every = 1  # from the next step on
         self._pending = (operation, None, None)
-        outcome, snapshot = outcome_and_snapshot(self._target.step(operation))
+        outcome, snapshot = outcome_and_snapshot(ask())
         self._pending = (operation, outcome, snapshot)
         return outcome, snapshot  # type: ignore[return-value]  # what is wrong with it the run will say
 
@@ -157,10 +215,14 @@ class Watched:
         (operation, outcome, snapshot), self._pending = self._pending, None
         if not self._judged:
             self._begin(operation, outcome)
-        target = self.lines[-1]
+        target, model = self.lines[-1], self.lines[0]
         lost = self.run.found is not None and self.run.found.oracle == TARGET  # its answer may be of any form
-        change = target.add(outcome, None if lost else snapshot)
-        self._name_contents(target)
+        if lost or target is model:
+            change = target.add(outcome, None if lost else snapshot)
+        else:
+            change = target.add_beside(model, outcome, snapshot)
+        if target is model or not target.alike:
+            self._name_contents(target)
         if self._beside is not None and self.parted < 0 and not self.lines[0].ended:
             beside = self.lines[0].steps[-1]
             if (beside.outcome, beside.answer) != (change.outcome, change.answer):
@@ -178,7 +240,7 @@ class Watched:
         model = self.lines[0]
         if isinstance(self.run, LockstepRun):
             model.add(outcome, self.run.model_shows)
-        elif self._beside is not None and not model.ended and allows(self._beside, operation):
+        elif self._beside is not None and not model.ended and allows(self._beside.model, operation):
             self._answer, shown = self._beside.step(operation)
             model.add(self._answer, shown)
         else:

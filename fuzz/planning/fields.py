@@ -4,6 +4,9 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ..findings.reading import MISSING, UnreadableError, json_of, read_bytes
+from ..findings.visible import one_line
+
 LARGEST = 2**30
 """The largest count or length that is accepted. More is a typing error, and would only make the arithmetic slow."""
 
@@ -11,19 +14,19 @@ LARGEST = 2**30
 class ModelError(Exception):
     """The description of a model, or what was asked of it, is wrong; one line that says what, where and what to do."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(one_line(text))
+
 
 def read_json(path: Path) -> dict[str, object]:
     """The object in a JSON file. ModelError if there is no such file or it holds something else."""
-    if path.is_dir():
-        raise ModelError(f"{path}: is a directory; name the config.json in it")
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise ModelError(f"{path}: no such file; give the config.json of a model, as those in examples/") from None
-    except OSError as error:
-        raise ModelError(f"{path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path}: not JSON: {str(error).splitlines()[0]}") from None
+        raw = json_of(read_bytes(path, "config.json"))
+    except UnreadableError as error:
+        examples = "; examples/ has the config.json of some models" if str(error) == MISSING else ""
+        raise ModelError(f"{path}: {error}{examples}") from None
+    except ValueError as error:
+        raise ModelError(f"{path}: not JSON: {error}") from None
     if not isinstance(raw, dict):
         raise ModelError(f"{path}: expected an object, as in a config.json, got {type(raw).__name__}")
     return raw

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ..findings.visible import visible
 from .plan import GroupPlan, Plan
 
 _KINDS = {
@@ -26,7 +27,7 @@ _KINDS = {
 def show_plan(plan: Plan, console: Console | None = None) -> None:
     """Print the plan."""
     out = console or Console(highlight=False)
-    out.print(Text(_title(plan), style="bold"))
+    out.print(Text(visible(_title(plan)), style="bold"))
     out.print()
     out.print(_groups(plan))
     out.print()
@@ -38,7 +39,7 @@ def show_plan(plan: Plan, console: Console | None = None) -> None:
         totals.add_row(*row)
     out.print(totals)
     for warning in plan.warnings:
-        out.print(Text(f"! {warning}", style="yellow"))
+        out.print(Text(visible(f"! {warning}"), style="yellow"))
     out.print()
     style = "bold red" if not plan.ok else "bold green" if plan.fits_with_null_block else "bold yellow"
     out.print(Text(verdict(plan), style=style))

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from ..engines.keeping import found_by
-from ..findings.oracle_names import TARGET
+from ..findings.oracle_names import TARGET, without
 from ..findings.severity import severity
 from ..findings.words import plural
+from ..findings.writing import alone, write_file
 from ..page.beside import write_beside
 from ..page.files import CAMPAIGN_FILE, before_name
 from ..reports import formats
 from ..reports.tables import Section, markdown_sections
-from ..traces.files import write_file
-from ..traces.reproduction import write_reproduction
+from ..traces.reproduction import WHOLE, write_reproduction
 from ..traces.trace_file import FoundWhat, TraceFile
 from .campaign import Kept, Row
 
@@ -155,9 +155,30 @@ def _kept_json(kept: Kept) -> dict[str, Any]:
 
 def write_page(rows: Sequence[Row], attention: Sequence[str], path: Path) -> None:
     """Write the tables as a Markdown page; its folder is made if missing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = markdown_sections(f"{headline(rows)}: {verdict(rows)}", tables(rows, attention))
-    path.write_text(text, encoding="utf-8")
+    write_file(path, text)
+
+
+class KeptWhole:
+    """Writes what a campaign comes upon as soon as it is known, before anything is said of it and before it is shrunk:
+    whatever ends the campaign, it is not lost."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._folder, self._seed = folder, seed
+        self._kept: set[tuple[str, str, tuple[str, ...]]] = set()
+
+    def keep(self, row: Row) -> None:
+        """Write the traces of the runs that found something new on a target, and their pytest files."""
+        for name, cell in row.cells.items():
+            for found in cell.ranked():
+                key = (row.target, name, found.finding.identity)
+                if key not in self._kept:
+                    file = TraceFile(
+                        found.trace, row.target, FoundWhat.of(found.finding), found_by("random", self._seed)
+                    )
+                    oracles = without(cell.oracles, found.passed)
+                    write_reproduction(file, self._folder / folder_name(row.target), oracles=oracles, ending=WHOLE)
+                    self._kept.add(key)
 
 
 def keep_findings(rows: Sequence[Row], folder: Path, seed: int) -> None:
@@ -172,9 +193,10 @@ def keep_findings(rows: Sequence[Row], folder: Path, seed: int) -> None:
 def write_campaign(rows: Sequence[Row], folder: Path) -> Path:
     """Write all of it as JSON into the folder, for `report`; what the campaign before wrote there stays beside it."""
     path = folder / CAMPAIGN_FILE
-    if path.is_file():
-        path.replace(path.with_name(before_name(path)))
-    write_file(path, json.dumps(as_json(rows), indent=1))
+    with alone(path):
+        if path.is_file():
+            path.replace(path.with_name(before_name(path)))
+        write_file(path, json.dumps(as_json(rows), indent=1))
     return path
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import msgspec
 
+from ..findings.reading import UnreadableError, read_bytes
 from ..findings.words import trace_lines
+from ..findings.writing import alone, write_file
 from ..traces.files import TraceError
 from ..traces.trace_file import TraceFile, read_trace
 from .markdown import prose
@@ -27,6 +29,16 @@ CLASSES = (
 )
 """What a finding does to users, the worst first. Latent: no scheduler that we know of comes there."""
 TEXTS, OBSERVED, FOOT = "findings.toml", "releases.json", "looked-for.md"
+SCRIPT, REPORT, BY_SCRIPTS = "reproduce.py", "report.md", "scripts.json"
+"""A finding's script and report, in a folder of its name, and the file with what each script showed, by release."""
+_SCRIPTS = (
+    f"A *script*, `findings/NAME/{SCRIPT}`, shows the same with nothing but the engine and Python. It starts the "
+    "engine's own core (configuration, input processing, start-up checks, scheduler, step loop) over an executor that "
+    "computes nothing, prints what is expected and what happens, and exits with 1 where the defect shows, 0 where it "
+    "does not, and 3 where it could not be tried. `blockproof findings --scripts` runs all of them on every installed "
+    f"release and compares with what was recorded (`findings/{BY_SCRIPTS}`). With `--fixed` some of them change the "
+    "engine as proposed before they start it."
+)
 Observations = dict[str, dict[str, str]]
 """What each trace (or case of a scheduler) shows, by id and release."""
 
@@ -45,10 +57,18 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"ki
     """What a user sees."""
     fix: str
     """In words."""
+    today: str = ""
+    """What a user can do about it today."""
+    near: str = ""
+    """Reports of other things that are close to it, and what they cover."""
+    ready: bool = False
+    """True if its folder has a report that can be sent as it is (`REPORT`)."""
     reports: tuple[str, ...] = ()
     """Issues and pull requests about it, as `vllm-project/vllm#39734`."""
     case: str = ""
     """Case of the family's scheduler run that shows it (`Family.scheduler`)."""
+    raises: str = ""
+    """The exception that the engine ends with, as `TYPE: TEXT`; what shows another one does not show this finding."""
     strict: bool = False
     """True if it counts as a known loss, which only strict oracles report."""
 
@@ -57,10 +77,10 @@ def read_entries(folder: Path) -> dict[str, Entry]:
     """The texts of a folder, by id. TraceError says what is wrong with the file."""
     path = folder / TEXTS
     try:
-        entries = msgspec.toml.decode(path.read_text(encoding="utf-8"), type=dict[str, Entry])
-    except OSError as error:
-        raise TraceError(str(path), "", f"{error.strerror}; a folder of findings has a {TEXTS}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        entries = msgspec.toml.decode(read_bytes(path, TEXTS), type=dict[str, Entry])
+    except UnreadableError as error:
+        raise TraceError(str(path), "", f"{error}; a folder of findings has a {TEXTS}") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise TraceError(str(path), "", f"{error}; see blockproof.fuzz.findings.Entry for the fields") from None
     for name, entry in entries.items():
         if entry.kind not in CLASSES:
@@ -73,29 +93,47 @@ def read_traces(folder: Path, names: Sequence[str]) -> dict[str, TraceFile]:
     return {name: read_trace(folder / f"{name}.json") for name in names if (folder / f"{name}.json").exists()}
 
 
-def read_observations(folder: Path) -> Observations:
+def read_observations(folder: Path, file: str = OBSERVED) -> Observations:
     """What was observed before; empty if nothing was. TraceError says what is wrong with the file."""
-    path = folder / OBSERVED
+    path = folder / file
     if not path.exists():
         return {}
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Observations)
-    except msgspec.MsgspecError as error:
+        return msgspec.json.decode(read_bytes(path, OBSERVED), type=Observations)
+    except (UnreadableError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise TraceError(str(path), "", f"{error}; write it again with blockproof findings --record") from None
 
 
-def write_observations(folder: Path, observed: Observations) -> None:
-    """Write what was observed to the folder."""
-    text = json.dumps(observed, indent=1, sort_keys=True)
-    (folder / OBSERVED).write_text(text + "\n", encoding="utf-8")
+def record_observations(folder: Path, observed: Observations, file: str = OBSERVED) -> None:
+    """Add what was observed to what the folder's file has, in place of older observations of the same. TraceError as
+    from `read_observations`."""
+    path = folder / file
+    with alone(path):
+        everything = updated(read_observations(folder, file), observed)
+        write_file(path, json.dumps(everything, indent=1, sort_keys=True) + "\n")
+
+
+def updated(recorded: Observations, observed: Observations) -> Observations:
+    """What was recorded, with these observations in place of older ones."""
+    return {
+        name: {**recorded.get(name, {}), **observed.get(name, {})} for name in dict.fromkeys((*recorded, *observed))
+    }
 
 
 def folder_page(folder: Path, command: str) -> str:
     """The page about a folder, with what a person adds at its end (`looked-for.md`); `command` checks them again."""
     foot = folder / FOOT
-    end = foot.read_text(encoding="utf-8") if foot.exists() else ""
+    try:
+        end = read_bytes(foot, FOOT).decode() if foot.exists() else ""
+    except (UnreadableError, UnicodeDecodeError) as error:
+        raise TraceError(str(foot), "", f"{error}; write Markdown") from None
     entries = read_entries(folder)
-    return page(entries, read_traces(folder, list(entries)), read_observations(folder), command, end)
+    observed = {**read_observations(folder), **_of_scripts(folder)}
+    return page(entries, read_traces(folder, list(entries)), observed, command, end)
+
+
+def _of_scripts(folder: Path) -> Observations:
+    return {by_script(name): row for name, row in read_observations(folder, BY_SCRIPTS).items()}
 
 
 def page(
@@ -110,6 +148,8 @@ def page(
         "liveness ([what judges a core](../reference/properties.md)), each with its smallest trace, observed by replay",
         "on every release. This page is written, and checked, by",
         f"`{command}`.",
+        "",
+        *prose(_SCRIPTS),
         "",
         *_summary(entries, observed, releases),
     ]
@@ -128,12 +168,17 @@ def _summary(entries: Mapping[str, Entry], observed: Observations, releases: Seq
 
 
 def _is_shown(name: str, release: str, observed: Observations) -> bool:
-    return any(observed.get(key, {}).get(release) == SHOWS for key in (name, by_scheduler(name)))
+    return any(observed.get(key, {}).get(release) == SHOWS for key in (name, by_scheduler(name), by_script(name)))
 
 
 def by_scheduler(name: str) -> str:
     """The key under which it is recorded what the engine's own scheduler shows."""
     return f"{name} (scheduler)"
+
+
+def by_script(name: str) -> str:
+    """The key for what a finding's standalone script shows."""
+    return f"{name} (script)"
 
 
 def _entry_lines(name: str, entry: Entry, file: TraceFile | None, observed: Observations) -> Iterator[str]:
@@ -145,9 +190,14 @@ def _entry_lines(name: str, entry: Entry, file: TraceFile | None, observed: Obse
         "reports": ", ".join(entry.reports),
         "reachable from the engine's own scheduler": entry.reachable,
         "a user sees": entry.sees,
+        "until it is fixed": entry.today,
         "proposed fix": entry.fix,
+        "close to it": entry.near,
+        "to be sent": f"[a report](findings/{name}/{REPORT})" if entry.ready else "",
         "trace": _ranges(observed.get(name, {})),
         f"scheduler run `{entry.case}`": _ranges(observed.get(by_scheduler(name), {})),
+        "the exception": entry.raises and f"`{entry.raises}`",
+        f"[script](findings/{name}/{SCRIPT})": _ranges(observed.get(by_script(name), {})),
     }
     for what, text in said.items():
         if text:

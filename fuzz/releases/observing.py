@@ -81,10 +81,3 @@ def differences(recorded: Observations, observed: Observations) -> list[str]:
         for spec, what in row.items()
         if recorded.get(name, {}).get(spec) != what
     ]
-
-
-def updated(recorded: Observations, observed: Observations) -> Observations:
-    """What was recorded, with these observations in place of older ones."""
-    return {
-        name: {**recorded.get(name, {}), **observed.get(name, {})} for name in dict.fromkeys((*recorded, *observed))
-    }

@@ -12,11 +12,13 @@ A floors file is TOML (or JSON) with a table for each thing that is counted:
     "full+sliding" = 5
 """
 
-import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+
+from ..findings.reading import UnreadableError, json_of, read_bytes
+from ..findings.visible import one_line
 
 if TYPE_CHECKING:  # the command line imports this module, and need not wait for what a summary is made of
     from .summary import Summary
@@ -24,19 +26,23 @@ if TYPE_CHECKING:  # the command line imports this module, and need not wait for
 Floors: TypeAlias = Mapping[str, Mapping[str, int]]
 TABLES = ("total", "situations", "operations", "attention")
 TOTALS = ("operations", "runs")
+MAX_BYTES = 2**20
 
 
 class FloorsError(Exception):
     """A floors file that cannot be used; the text is one line that names file, place and remedy."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(one_line(text))
+
 
 def read_floors(path: Path, tables: Sequence[str] = TABLES, totals: Sequence[str] = TOTALS) -> Floors:
     """The floors in a file of these tables. FloorsError if it cannot be read or holds anything else."""
     try:
-        text = path.read_text(encoding="utf-8")
-        raw = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
-    except OSError as error:
-        raise FloorsError(f"{path}: cannot be read ({error.strerror}); check the path") from None
+        data = read_bytes(path, "floors", MAX_BYTES)
+        raw = json_of(data) if path.suffix == ".json" else tomllib.loads(data.decode())
+    except UnreadableError as error:
+        raise FloorsError(f"{path}: {error}") from None
     except (ValueError, RecursionError) as error:
         raise FloorsError(f"{path}: {error}; correct the file") from None
     if not isinstance(raw, dict):

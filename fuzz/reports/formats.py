@@ -11,6 +11,7 @@ from ...model.ops import Done, Refused
 from ..findings.oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW, TARGET
 from ..findings.severity import exception_of, severity
 from ..findings.words import plural
+from ..findings.writing import write_file
 from .deviations import deviation_table, known_table
 from .summary import Summary
 from .tables import Section, counted, crossed, markdown_tables, plain_sections, show_sections
@@ -221,5 +222,4 @@ def write_reports(summary: Summary, unmet: Sequence[str], junit_file: Path | Non
     """Write the report to those files that are named; their folders are made if missing."""
     for path, text in ((junit_file, junit(summary, unmet)), (markdown_file, markdown(summary))):
         if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
+            write_file(path, text)

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeAlias
 
+from ..findings.visible import visible
 from ..findings.words import plural
+from .screen import guarded, unguarded
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -78,22 +80,25 @@ def steps(total: int, noun: str) -> Iterator[OnStep]:
 
         def show(done: int, now: str) -> None:
             text = f"{done:,} of {plural(total, noun)}{now and ': '}{now}"
-            display.update(task, completed=done, description=text)
+            display.update(task, completed=done, description=visible(text))
 
         yield show
 
 
-def _display(*, ticks: bool) -> "Progress":
+@contextmanager
+def _display(*, ticks: bool) -> "Iterator[Progress]":
     """A line on stderr with a bar; with `ticks` it draws itself, and shows the time."""
     from rich.console import Console  # costs a tenth of a second, which a script need not pay
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), *((TimeElapsedColumn(),) if ticks else ()))
-    return Progress(
+    line = Progress(
         *columns,
-        console=Console(stderr=True),
+        console=Console(file=unguarded(sys.stderr)),
         transient=True,
         auto_refresh=ticks,
         refresh_per_second=4,
         redirect_stdout=sys.stdout.isatty(),  # what is printed goes above the line; but not if it goes to a file
     )
+    with line as display, guarded():  # rich has put streams of its own before those that were guarded
+        yield display

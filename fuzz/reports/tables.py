@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..findings.visible import visible
+
 
 @dataclass(frozen=True)
 class Section:
@@ -54,12 +56,13 @@ def show_sections(head: str, tables: Iterable[Section], foot: str, *, bad: bool,
     """
     from rich.console import Console  # costs a tenth of a second, which a script need not pay
     from rich.table import Table
+    from rich.text import Text
 
     console = Console()
     if not console.is_terminal:
         print(plain_sections(head, tables, foot, first))
         return
-    console.print(head, style="bold", markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(head), style="bold", markup=False, highlight=False, soft_wrap=True)
     for line in first:
         print(line)  # as it is, so that it can be copied
     for section in tables:
@@ -69,9 +72,9 @@ def show_sections(head: str, tables: Iterable[Section], foot: str, *, bad: bool,
         for i, column in enumerate(section.columns):
             table.add_column(column, justify="left" if i == 0 or column.startswith("what") else "right")
         for row in section.rows:
-            table.add_row(*row)
+            table.add_row(*(Text(visible(cell)) for cell in row))  # brackets in it are no markup
         console.print(table)
-    console.print(foot, style="red" if bad else "green", markup=False, soft_wrap=True)
+    console.print(visible(foot), style="red" if bad else "green", markup=False, soft_wrap=True)
 
 
 def markdown_sections(head: str, tables: Iterable[Section]) -> str:

@@ -1,13 +1,12 @@
 """What a report tells of a finding that was kept: its smallest form, where its files are, how to see it again."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..findings.finding import Finding
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(NamedTuple):
     """One finding, as all forms of a report tell it."""
 
     finding: Finding

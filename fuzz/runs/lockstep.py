@@ -32,15 +32,15 @@ _DRAINED: Mapping[type[Operation], str] = {TakeEvents: "events", TakeNewBlockIds
 class LockstepRun(Run):
     """Runs one target in lockstep with the model."""
 
+    model_shows: Snapshot
+    """What the model showed last: while the target is asked, that is after the operation it is asked for."""
+    full_look_every: int
+    """As in `Judging`; whoever watches the run may set it to another number."""
+
     @property
     def scene(self) -> Model:
         """The model."""
         return self.model
-
-    @property
-    def model_shows(self) -> Snapshot:
-        """What the model showed last."""
-        return self._looks.last
 
     @property
     def dead(self) -> bool:
@@ -61,33 +61,40 @@ class LockstepRun(Run):
         self._theirs: Snapshot | None = None  # the target's
         self._looks = ModelLooks(self.model)
         self._glances, self._looked = False, True
-        expected, ours = self.model.construction, self._looks.last
+        self.full_look_every = self.judging.full_look_every
+        expected, ours = self.model.construction, self._looks.look()
         try:
             actual, theirs = self._ask_start(shape)
             self._masked = tuple(name for name in Snapshot._fields if name in self.hidden)
             self._glances = self._may_glance()
-            self._glance = cast(Glancing, self.target).glance if self._glances else self.target.step
             theirs = self._visible(ours, theirs)
             if theirs is None and isinstance(actual, Done):
                 raise TargetLostError("protocol", "the target says that it has built a core, but shows no state of it")
             self.built = theirs is not None and expected == actual
             if theirs is not None:
+                if problem := problem_with_answer(actual, theirs, len(shape.groups), shape.num_blocks, self.hidden):
+                    raise TargetLostError("protocol", problem)
                 self._start_contract(theirs)
             return self._compare(None, expected, actual, ours, ours if theirs is None else theirs)
         except TargetLostError as lost:
             return self._lost(lost, None, expected)
 
     def _step(self, operation: Operation) -> Finding | None:
-        misused = misuse(self.model, operation)
-        expected = self.model.apply(operation)
+        model, last = self.model, self._ours
+        misused = misuse(model, operation)
+        expected = model.apply(operation)
         self.outcomes.append(expected)
-        unusual = misused or type(expected) is Failed
-        self._looked = unusual or not self._glances or len(self.operations) % self.judging.full_look_every == 0
-        ours = self._looks.look() if self._looked else self._looks.glance(operation)
-        if self._ours is not None:
-            self._situations.see(operation, expected, self._ours, ours)
+        glances = self._glances and last is not None and not misused and type(expected) is not Failed
+        self._looked = looks = not glances or len(self.operations) % self.full_look_every == 0
+        ours = self._looks.look() if looks or last is None else self._looks.glance(operation, last)
+        self.model_shows = ours
+        if last is not None:
+            self._situations.see(operation, expected, last, ours)
         try:
-            actual, theirs = ask(self.target.step if self._looked else self._glance, operation)
+            if looks:
+                actual, theirs = ask(self.target.step, operation)
+            else:  # what was compared is the same on both sides
+                actual, theirs = ask(cast(Glancing, self.target).glance, operation, last)
             if self.hidden:
                 theirs, actual = self._visible(ours, theirs), self._told(operation, expected, actual)
             if self._deviating is not None and self._deviating.undefined:
@@ -170,7 +177,7 @@ class LockstepRun(Run):
     ) -> Finding | None:
         """A finding if the two sides differ. TargetLostError if the target's answer has the wrong form."""
         try:
-            if expected == actual and ((ours is self._ours and theirs is self._theirs) or ours == theirs):
+            if expected == actual and (ours is theirs or ours == theirs):
                 self._ours, self._theirs = ours, theirs
                 return None
         except Exception as error:

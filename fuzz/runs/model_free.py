@@ -84,6 +84,6 @@ class ModelFreeRun(Run):
         return completed
 
     def _check_answer(self, outcome: object, shown: object) -> None:
-        problem = problem_with_answer(outcome, shown, len(self.shape.groups))
+        problem = problem_with_answer(outcome, shown, len(self.shape.groups), self.shape.num_blocks, self.hidden)
         if problem:
             raise TargetLostError("protocol", problem)

@@ -17,45 +17,44 @@ class ModelLooks(Looks):
         self._model = model
         self._source: list[Event] = []  # the events that were shown, a list which the model replaces when it drains it
         self._events: list[Value] = []  # these, as values
-        self.look()
 
     def look(self) -> Snapshot:
         """Everything."""
-        self.last = self._model.snapshot()
         self._identity: dict[int, Key] = self._model.state.identity.copy()
-        return self.last
+        return self._model.snapshot()
 
     def tables_of(self, request: str) -> Sequence[list[int] | None]:
-        """Per group, the request's table."""
-        return [tables.get(request) or None for tables in self._model.state.tables]
+        """Per group, a copy of the request's table."""
+        return [table.copy() if (table := tables.get(request)) else None for tables in self._model.state.tables]
 
     def registered_of(self, request: str) -> Sequence[int | None]:
         """Per group, how much of its table is registered."""
         return [registered.get(request) for registered in self._model.registered]
 
-    def count_free(self) -> int:
-        """How many blocks are free."""
-        return self.last.num_free  # of the model it is certain that no block is free that a table holds
+    def count_free(self, last: Snapshot) -> int:
+        """As many as before: of the model it is certain that no block is free that a table holds."""
+        return last.num_free
 
     def holders(self) -> Holders:
         """Who holds which block."""
         state = self._model.state
         counts = state.references()
         free = state.queue(counts)
-        return Holders(free, len(free), usage(len(free), state.num_blocks), counts)
+        return free, len(free), usage(len(free), state.num_blocks), counts
 
-    def identities(self) -> Identities:
+    def identities(self, last: Snapshot) -> Identities:
         """Which block has which identity, and the events."""
-        model, labels, earliest, known = self._model, self.last.labels, self.last.earliest, self.last.num_identities
-        identity = model.state.identity
-        if identity != self._identity:
+        model, labels, earliest, known = self._model, last.labels, last.earliest, last.num_identities
+        before, identity = self._identity, model.state.identity
+        if identity != before:
             self._identity = identity.copy()
             first = model.state.earliest()
             labels, earliest, known = [None] * len(labels), [None] * len(labels), len(first)
             for block in sorted(identity):  # labels are given out in the order of the blocks, then to events
                 key = identity[block]
-                labels[block], earliest[block] = model.labels(key), first[key]
-        return Identities(labels, earliest, known, self._pending_events() if model.state.events else ())
+                labels[block] = last.labels[block] if key is before.get(block) else model.labels(key)
+                earliest[block] = first[key]
+        return labels, earliest, known, self._pending_events() if model.state.events else ()
 
     def _pending_events(self) -> tuple[Value, ...]:
         """The events that were not drained yet; each is converted once."""

@@ -20,7 +20,7 @@ from ..targets.answers import hit_of, problem_with_answer
 from ..targets.base import Target, TargetLostError, block_sizes_of, close_target, hidden_fields, lacking
 from .judging import Judging
 from .model_free import ModelFreeRun
-from .run import Asked, ask
+from .run import ask
 from .scheduler_view import SchedulerView
 
 
@@ -121,7 +121,7 @@ class PairRun(ModelFreeRun):
         return finding
 
     def _ask(
-        self, target: Target, call: Callable[[Asked], tuple[Outcome, Snapshot | None]], about: Asked
+        self, target: Target, call: Callable[..., tuple[Outcome, Snapshot | None]], about: Shape | Operation
     ) -> tuple[Outcome, Snapshot | None]:
         """The answer of one target. TargetLostError if it has the wrong form: such a target cannot be compared."""
         outcome, snapshot = ask(call, about)

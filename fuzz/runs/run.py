@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any
 
 from ...model.ops import Done, Failed, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
@@ -34,8 +34,6 @@ from ..targets.base import (
 from ..workload.scene import Scene
 from .causes import why_failed, why_not_done
 from .judging import USUAL, Judging
-
-Asked = TypeVar("Asked", Shape, Operation)
 
 
 class Run(ABC):
@@ -221,14 +219,14 @@ class Run(ABC):
         return Finding(said.id, operation, len(self.operations) - 1, actual, actual, (), changes, said.what, oracle)
 
 
-def ask(call: Callable[[Asked], tuple[Outcome, Snapshot | None]], about: Asked) -> tuple[Outcome, Snapshot | None]:
+def ask(call: Callable[..., tuple[Outcome, Snapshot | None]], *about: Any) -> tuple[Outcome, Snapshot | None]:
     """Call the target. TargetLostError if it raises or returns something else: a target may be a user's own code."""
     try:
-        answer: object = call(about)
+        answer: object = call(*about)
     except (TargetLostError, TargetUnavailableError):
         raise
     except SystemExit as end:
         raise TargetLostError("crash", f"the target ended the process (SystemExit: {end})", cause_of(end, 1)) from end
     except Exception as error:
         raise raised_by_target(error) from error
-    return outcome_and_snapshot(answer)
+    return answer if type(answer) is tuple and len(answer) == 2 else outcome_and_snapshot(answer)

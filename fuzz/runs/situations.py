@@ -26,18 +26,18 @@ class Situations:
 
     def see(self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> None:
         """The model has made a step."""
-        if isinstance(outcome, Done):
+        if type(outcome) is Done:
             self._see_done(operation, outcome)
-        elif isinstance(outcome, Refused) and isinstance(operation, Allocate):
+        elif type(outcome) is Refused and isinstance(operation, Allocate):
             self.reached[self.model.refusal] += 1
             self.reached["same-step refusal"] += self._waits_for_state(operation)
         if before is after:
             return
-        if before.labels is not after.labels and before.labels != after.labels and not isinstance(operation, Reset):
+        if before.labels is not after.labels and not isinstance(operation, Reset):
             self._see_identities(before, after)
-        if before.registered is not after.registered and before.registered != after.registered:
+        if before.registered is not after.registered:
             self._see_registered(before, after)
-        if before.tables is not after.tables and before.tables != after.tables:
+        if before.tables is not after.tables:
             self._see_tables(before, after)
         if before.free is not after.free and len(after.free) > 1 and after.free[0] not in before.free:
             self.reached["freed to the front"] += 1
@@ -120,8 +120,12 @@ class Situations:
 
     def _see_registered(self, before: Snapshot, after: Snapshot) -> None:
         for group, registered in enumerate(after.registered):
+            if registered is before.registered[group]:
+                continue
             for name, end in registered.items():
                 first = before.registered[group].get(name)
+                if first == end:
+                    continue
                 table = after.tables[group].get(name, [])
                 if first is not None or name in before.tables[group] or end == len(table):
                     new = table[first or 0 : end]
@@ -130,9 +134,11 @@ class Situations:
     def _see_tables(self, before: Snapshot, after: Snapshot) -> None:
         nulls = moved = 0
         for group, tables in enumerate(after.tables):
+            if tables is before.tables[group]:
+                continue
             for name, table in tables.items():
                 old = before.tables[group].get(name, [])
-                if old == table:
+                if old is table or old == table:
                     continue
                 nulls += table.count(NULL) > old.count(NULL)
                 if old and table[: len(old)] != old:  # it has not only grown

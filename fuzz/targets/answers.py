@@ -3,7 +3,7 @@
 In lockstep an answer is checked only if it differs from the model's: one that is equal has the right types.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
 from ...model.ops import Done, Failed, Outcome, Refused
@@ -26,6 +26,18 @@ def _dict_of(check: Check) -> Check:
     return lambda value: isinstance(value, dict) and all(type(name) is str and check(value[name]) for name in value)
 
 
+def _is_event(event: object) -> bool:
+    """True for a tuple with as much in it as the oracles read of an event of its kind."""
+    match event:
+        case ("stored", tuple(), _, _, int(), _, _, int(), *_) | ("removed", tuple(), int(), *_) | ("cleared", *_):
+            try:
+                hash(event)
+            except TypeError:
+                return False
+            return True
+    return False
+
+
 _INT = _is(int)
 _INT_OR_NONE = _is(int, type(None))
 _FIELDS: Mapping[str, tuple[str, Check]] = {
@@ -38,11 +50,15 @@ _FIELDS: Mapping[str, tuple[str, Check]] = {
     "labels": ("a list of labels or None", _list_of(_INT_OR_NONE)),
     "earliest": ("a list of block ids or None", _list_of(_INT_OR_NONE)),
     "num_identities": ("a number", _INT),
-    "events": ("a tuple", _is(tuple)),
+    "events": (
+        "a tuple of events, such as ('cleared',)",
+        lambda value: isinstance(value, tuple) and all(map(_is_event, value)),
+    ),
     "new_block_ids": ("a list of lists of block ids", _list_of(_list_of(_INT))),
     "stats": ("a tuple of numbers or None", lambda value: value is None or isinstance(value, tuple)),
 }
 _PER_GROUP = ("tables", "registered", "new_block_ids")
+_PER_BLOCK = ("labels", "earliest")
 
 
 def outcome_and_snapshot(answer: object) -> tuple[Outcome, Snapshot | None]:
@@ -60,8 +76,16 @@ def raised_by_target(error: Exception) -> TargetLostError:
     return TargetLostError("protocol", f"{what}: return failed(error)", cause)
 
 
-def problem_with_answer(outcome: object, snapshot: object, num_groups: int) -> str | None:
-    """What is wrong with the types of an answer, in a sentence; None if nothing. The core has `num_groups` groups."""
+def problem_with_answer(
+    outcome: object,
+    snapshot: object,
+    num_groups: int,
+    num_blocks: int | None = None,
+    hidden: Collection[str] = (),
+) -> str | None:
+    """What is wrong with the types of an answer, in a sentence; None if nothing. The core has `num_groups` groups, and
+    `num_blocks` blocks if that is to be checked of what is not `hidden`.
+    """
     if not isinstance(outcome, Done | Refused | Failed):
         return f"the outcome is a {type(outcome).__name__}; return Done, Refused or Failed"
     if not isinstance(snapshot, Snapshot):
@@ -72,6 +96,8 @@ def problem_with_answer(outcome: object, snapshot: object, num_groups: int) -> s
             return f"Snapshot.{name} is {str(value)[:80]}, a {type(value).__name__}; expected {expected}"
         if name in _PER_GROUP and len(value) != num_groups:
             return f"Snapshot.{name} has {len(value)} entries; expected one for each of the {num_groups} groups"
+        if name in _PER_BLOCK and name not in hidden and num_blocks not in (None, len(value)):
+            return f"Snapshot.{name} has {len(value)} entries; expected one for each of the {num_blocks} blocks"
     return None
 
 

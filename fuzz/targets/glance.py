@@ -8,7 +8,7 @@ look. Both sides of a lockstep run glance in the same way, so labels are given o
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from enum import Flag, auto
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from ...model import ops
 from ...model.ops import Operation, Outcome, Value
@@ -62,29 +62,17 @@ _PARTS = {
 }
 
 
-class Holders(NamedTuple):
-    """Fields of a snapshot that change when blocks are taken or given back."""
-
-    free: list[int]
-    num_free: int
-    usage: float
-    ref_cnt: list[int]
-
-
-class Identities(NamedTuple):
-    """Fields of a snapshot that change when blocks get or lose an identity."""
-
-    labels: list[int | None]
-    earliest: list[int | None]
-    num_identities: int
-    events: tuple[Value, ...]
+Holders: TypeAlias = tuple[list[int], int, float, list[int]]
+"""Fields of a snapshot that change when blocks are taken or given back: `free`, `num_free`, `usage`, `ref_cnt`."""
+Identities: TypeAlias = tuple[list[int | None], list[int | None], int, tuple[Value, ...]]
+"""Those that change when blocks get or lose an identity: `labels`, `earliest`, `num_identities`, `events`."""
 
 
 class Glancing(Protocol):
     """A target that can look at less than everything."""
 
-    def glance(self, operation: Operation) -> tuple[Outcome, Snapshot]:
-        """As `Target.step`, but of the state only what the operation can have changed is read."""
+    def glance(self, operation: Operation, last: Snapshot) -> tuple[Outcome, Snapshot]:
+        """As `Target.step`, but of the state only what the operation can have changed since `last` is read."""
         ...
 
     def look(self) -> Snapshot:
@@ -93,14 +81,15 @@ class Glancing(Protocol):
 
 
 class Looks(ABC):
-    """The snapshots of one side, each made from the one before."""
+    """The snapshots of one side, each made from the one before.
 
-    last: Snapshot
-    """The last snapshot, of a full look or a glance."""
+    That may as well be the other side's: where both agree, what neither has read again is one object, into which a
+    comparison need not look.
+    """
 
-    def glance(self, operation: Operation) -> Snapshot:
-        """What can be observed after this operation, the one since the last snapshot."""
-        last, parts = self.last, _PARTS[type(operation)]
+    def glance(self, operation: Operation, last: Snapshot) -> Snapshot:
+        """What can be observed after this operation, the one since the snapshot `last`."""
+        parts = _PARTS[type(operation)]
         if parts is None:
             return last
         rows, holders, identities, new_ids, stats = parts
@@ -111,40 +100,39 @@ class Looks(ABC):
             if counted != [of_group.get(request) for of_group in registered]:
                 registered = with_rows(registered, request, counted)
             if now != [of_group.get(request) for of_group in tables]:
-                tables = with_rows(tables, request, [row and row.copy() for row in now])
-            elif self.count_free() == last.num_free:
+                tables = with_rows(tables, request, now)
+            elif self.count_free(last) == last.num_free:
                 if registered is last.registered:
                     return last
                 holders = False
-        self.last = Snapshot(
+        return Snapshot(
             *(self.holders() if holders else last[:4]),
             tables,
             registered,
-            *(self.identities() if identities else last[6:10]),
+            *(self.identities(last) if identities else last[6:10]),
             self.new_block_ids() if new_ids else last.new_block_ids,
             self.stats() if stats else last.stats,
         )
-        return self.last
 
     @abstractmethod
     def tables_of(self, request: str) -> Sequence[list[int] | None]:
-        """Per group, the request's table; None if it has none."""
+        """Per group, a copy of the request's table; None if it has none."""
 
     @abstractmethod
     def registered_of(self, request: str) -> Sequence[int | None]:
         """Per group, how many entries count as registered; None for a request that is not running."""
 
     @abstractmethod
-    def count_free(self) -> int:
-        """How many blocks are free."""
+    def count_free(self, last: Snapshot) -> int:
+        """How many blocks are free, where no table has changed since this snapshot."""
 
     @abstractmethod
     def holders(self) -> Holders:
         """Who holds which block."""
 
     @abstractmethod
-    def identities(self) -> Identities:
-        """Which block has which identity, and the events."""
+    def identities(self, last: Snapshot) -> Identities:
+        """Which block has which identity, and the events; lists of `last` that still hold."""
 
     @abstractmethod
     def new_block_ids(self) -> list[list[int]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from ..findings.words import plural
+from ..findings.writing import write_file
 from ..opening.targets import open_target
 from ..targets.base import TargetUnavailableError, close_target
 from ..traces.files import TraceError
@@ -141,7 +142,7 @@ def _corpus_fails(job: Job, runner: Runner, say: Callable[[str], None]) -> bool:
         if outcome.failed:
             text = f"{outcome.replayed.finding or outcome.headline}\nrepeat it: {outcome.case.command}"
             runner.error(outcome.headline, text, str(outcome.case.path))
-    job.corpus_junit.write_text(corpus_junit(job.target, outcomes), encoding="utf-8")
+    write_file(job.corpus_junit, corpus_junit(job.target, outcomes))
     runner.summarize(corpus_summary(outcomes))
     return any(outcome.failed for outcome in outcomes)
 

@@ -1,19 +1,18 @@
-"""What all files of findings have in common: how they are read and written, and what is said of one that is broken.
+"""What all files of findings have in common: how they are read, and what is said of one that is broken.
 
 Reading one builds numbers, texts and tuples, and runs nothing. Whatever is wrong with a file is said in one line
 (`TraceError`). Sizes are limited, so that a broken or hostile file costs no more than its own size.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-MAX_FILE_BYTES = 64 * 2**20
-MAX_ERROR = 800
-"""Longest error, in characters: what is wrong with a file may be a very long name in it."""
+from ..findings.reading import MAX_FILE_BYTES, UnreadableError, read_bytes
+from ..findings.visible import one_line
+
 T = TypeVar("T")
 
 
@@ -21,10 +20,7 @@ class TraceError(Exception):
     """A file of a finding that cannot be used. The text is one line: file, place in it, what is wrong, what to do."""
 
     def __init__(self, source: str, place: str, problem: str) -> None:
-        text = ": ".join(part for part in (source, place, problem) if part)
-        if len(text) > MAX_ERROR:
-            text = f"{text[: MAX_ERROR // 2]} ... {text[-MAX_ERROR // 2 :]}"
-        super().__init__("".join(c if c.isprintable() else " " for c in text))
+        super().__init__(one_line(": ".join(part for part in (source, place, problem) if part)))
 
 
 @dataclass(frozen=True)
@@ -41,32 +37,10 @@ class Form:
 
 def read_file(path: Path, form: Form, max_bytes: int = MAX_FILE_BYTES) -> bytes:
     """The bytes of a regular file of at most `max_bytes`. TraceError if that is not possible."""
-    source, noun = str(path), form.noun
     try:
-        if path.is_dir():
-            raise TraceError(source, "", f"is a directory; name a {noun} file in it")
-        if not path.is_file():
-            problem = f"is no regular file; name a {noun} file" if path.exists() else "no such file; check the path"
-            raise TraceError(source, "", problem)
-        size = path.stat().st_size
-        if size > max_bytes:
-            problem = f"{size} bytes, more than the {max_bytes} a {noun} may have; shrink it first"
-            raise TraceError(source, "", problem)
-        return path.read_bytes()
-    except OSError as error:
-        problem = f"cannot be read ({error.strerror}); check the path and its permissions"
-        raise TraceError(source, "", problem) from None
-
-
-def write_file(path: Path, text: str) -> None:
-    """Write a file in one piece, and its folder: an interruption leaves either the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        unfinished.write_text(text, encoding="utf-8")
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+        return read_bytes(path, form.noun, max_bytes)
+    except UnreadableError as error:
+        raise TraceError(str(path), "", str(error)) from None
 
 
 def envelope(raw: bytes, kind: type[T], form: Form, source: str) -> T:

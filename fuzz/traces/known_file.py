@@ -24,7 +24,8 @@ from ...model.ops import OPERATIONS
 from ..findings.known import KnownFinding
 from ..findings.oracle_names import DIFFERENCE, EVERY, TARGET
 from ..findings.words import did_you_mean
-from .files import Form, TraceError, read_file, write_file
+from ..findings.writing import alone, write_file
+from .files import Form, TraceError, read_file
 
 FORM = Form("file of known findings", "`blockproof fuzz --write-known FILE`", "", 0)
 REMEDY = "`blockproof fuzz --write-known FILE` writes entries"
@@ -122,14 +123,15 @@ def add_known(path: Path, found: Sequence[tuple[KnownFinding, str]]) -> list[str
 
     TraceError if the file has not the form of entries; their reasons may still be missing.
     """
-    taken = [entry.id for entry in _entries(path)] if path.exists() else []
-    before = path.read_text(encoding="utf-8").rstrip() if path.exists() else ""
-    texts = [f"{before}\n"] if before else []
-    for entry, about in found:
-        id = next(name for name in _names(entry.id) if name not in taken)
-        taken.append(id)
-        texts.append(entry_text(replace(entry, id=id), about))
-    write_file(path, "\n".join(texts))
+    with alone(path):
+        taken = [entry.id for entry in _entries(path)] if path.exists() else []
+        before = path.read_text(encoding="utf-8").rstrip() if path.exists() else ""
+        texts = [f"{before}\n"] if before else []
+        for entry, about in found:
+            id = next(name for name in _names(entry.id) if name not in taken)
+            taken.append(id)
+            texts.append(entry_text(replace(entry, id=id), about))
+        write_file(path, "\n".join(texts))
     return taken[len(taken) - len(found) :]
 
 

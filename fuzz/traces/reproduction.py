@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ..findings.finding import Finding
 from ..findings.oracle_names import ORACLES
+from ..findings.writing import write_file
 from ..opening.folders import folder_of, seen_from
 from ..opening.given import Given, is_owned, opened
 from ..opening.memories import memory_named
@@ -123,7 +124,7 @@ def write_reproduction(
     name = base_name(file, ending)
     trace, test = folder / f"{name}.json", folder / f"test_{name}.py"
     write_trace(file, trace)
-    test.write_text(pytest_file(file, name, folder), encoding="utf-8")
+    write_file(test, pytest_file(file, name, folder))
     return Reproduction(trace, test, replay_command(trace, file.target))
 
 

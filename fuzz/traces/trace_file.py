@@ -16,7 +16,9 @@ from ..findings.cause import Cause
 from ..findings.finding import LOST, Finding, Trace
 from ..findings.ops_json import operation_from_json, shape_from_json, to_json
 from ..findings.oracle_names import ADDITIONS, EVERY
-from .files import MAX_FILE_BYTES, Form, TraceError, decode, envelope, read_file, write_file
+from ..findings.reading import MAX_FILE_BYTES
+from ..findings.writing import write_file
+from .files import Form, TraceError, decode, envelope, read_file
 
 SCHEMA = 1
 MAX_PART_BYTES = 2**20
@@ -27,6 +29,10 @@ MAX_NUM_BLOCKS = 2**20
 MAX_MODEL_LEN = 2**20
 """In tokens. Tables are padded up to it, so this bounds the memory of a run."""
 MAX_GROUPS = 32
+MAX_POOL_TOKENS = 2**26
+"""Blocks times tokens of the largest: the shadow memory has a place for each, so this bounds the memory of a run."""
+MAX_BLOCK_OPERATIONS = 2**28
+"""Blocks times operations: each block is looked at after each operation, so this bounds the time of a run."""
 FORM = Form("trace", "`blockproof fuzz` or `shrink`", "schema", SCHEMA)
 
 
@@ -103,6 +109,9 @@ def load_trace(data: bytes | str, source: str = "trace") -> TraceFile:
     """Read a trace from its text; `source` stands for the file name in errors. TraceError if it is none."""
     outer = envelope(data.encode() if isinstance(data, str) else data, _Envelope, FORM, source)
     shape = _shape(_part(outer.shape, source, "shape"), source)
+    if (work := shape.num_blocks * len(outer.operations)) > MAX_BLOCK_OPERATIONS:
+        problem = f"{work} blocks times operations, more than {MAX_BLOCK_OPERATIONS}; use fewer of either"
+        raise TraceError(source, "operations", problem)
     operations = tuple(
         _operation(_part(part, source, f"operations[{i}]"), source, f"operations[{i}]")
         for i, part in enumerate(outer.operations)
@@ -127,9 +136,23 @@ def dump_trace(file: TraceFile | Trace) -> str:
         ("finding", msgspec.to_builtins(file.finding)),
         ("shape", to_json(file.trace.shape)),
     )
-    lines = [f'  "{name}": {json.dumps(value)},' for name, value in head]
-    operations = ",\n".join(f"    {json.dumps(to_json(operation))}" for operation in file.trace.operations)
+    lines = [f'  "{name}": {_text(value)},' for name, value in head]
+    operations = ",\n".join(f"    {_text(to_json(operation))}" for operation in file.trace.operations)
     return "\n".join(["{", *lines, '  "operations": [', *([operations] if operations else []), "  ]", "}", ""])
+
+
+def _text(value: object) -> str:
+    """JSON that can be read again: half a character, as an error text may have it, becomes its escape."""
+    text = json.dumps(value)
+    return json.dumps(_whole(value)) if "\\ud" in text else text
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_whole(name): _whole(part) for name, part in value.items()}
+    return [_whole(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def write_trace(file: TraceFile, path: Path) -> None:
@@ -173,6 +196,12 @@ def shape_problems(shape: Shape) -> Iterator[tuple[str, str]]:
     for place, value, least, most in _limits(shape):
         if not least <= value <= most:
             yield place, f"is {value}, must be from {least} to {most}"
+    tokens = shape.num_blocks * shape.parallel * max((group.block_size for group in shape.groups), default=0)
+    if tokens > MAX_POOL_TOKENS:
+        yield (
+            "shape.num_blocks",
+            f"has room for {tokens} tokens, more than {MAX_POOL_TOKENS}; use fewer or smaller blocks",
+        )
     full_only = len(shape.groups) == 1 and shape.groups[0].kind in FULL_FAMILY
     if shape.parallel > 1 and not full_only:
         # The model has no rules for it: the releases build some of these cores, and refuse or corrupt later.

@@ -38,6 +38,15 @@ SALTS = ("x", "z")
 SAID = (("adapter", "salt", "items", "embeds"), ("items",), ("items",), ("adapter", "salt"), ("embeds",))
 """What requests of one run say of themselves: mostly one thing, so that two often agree in all the others."""
 UNKNOWN_REQUEST = "nobody"
+READS: tuple[type[Operation], ...] = (
+    ops.CommonPrefix,
+    ops.CommonPrefix,
+    ops.ReadTable,
+    ops.TakeEvents,
+    ops.TakeNewBlockIds,
+    ops.TakeStats,
+)
+"""Calls that read or drain something, by weight."""
 SWARM_WEIGHTS = (0, 0, 1, 1, 4)
 """Swarm testing: for a whole run an action is off, as frequent as usual, or much more frequent."""
 
@@ -75,6 +84,7 @@ class Workload:
         self._gates = draw.choose((0, 1, 2)) * self.has("Allocate.gate")
         self._preempts, self._looks_up, self._takes_hits = map(self.has, ("Preempt", "Lookup", "Allocate.hit"))
         self._delays, self._reserves = map(self.has, ("Allocate.delay", "Allocate.reserved"))
+        self._reads = [kind for kind in READS if self.has(kind.__name__)]
         self._actions = self._swarm(chaos)
 
     def _says(self, what: str) -> bool:
@@ -325,17 +335,10 @@ class Workload:
         A target that lacks all of them is asked to free a request that was never submitted, which is always possible.
         """
         name = self.draw.choose([*scene.requests, UNKNOWN_REQUEST])
-        options: tuple[Operation, ...] = (
-            ops.CommonPrefix(name),
-            ops.CommonPrefix(name),
-            ops.ReadTable(name),
-            ops.TakeEvents(),
-            ops.TakeNewBlockIds(),
-            ops.TakeStats(),
-        )
-        if self._lacks:
-            options = tuple(one for one in options if self.has(type(one).__name__)) or (self.free_unknown(scene),)
-        return self.draw.choose(options)
+        if not self._reads:
+            return self.draw.choose([self.free_unknown(scene)])
+        kind = self.draw.choose(self._reads)
+        return kind(name) if issubclass(kind, ops.OnRequest) else kind()
 
     def outside(self, scene: Scene) -> Operation | None:
         """An outside holder (a connector) takes, shares or gives back blocks."""

@@ -88,8 +88,9 @@ def _manifests(home: Path) -> Iterator[Path]:
 
 
 def _key(folder: Path, path: Path) -> str:
-    """Names all that the C code of a module depends on."""
-    told = [declared.read_bytes() for declared in sorted(folder.rglob("*.pxd"))]
+    """Names all that the C code of a module depends on. C types of others reach it only through its own .pxd."""
+    typed = (folder / path).with_suffix(".pxd").is_file()
+    told = [declared.read_bytes() for declared in sorted(folder.rglob("*.pxd")) if typed]
     how = f"{sorted(DIRECTIVES.items())} {FLAGS} {PACKAGE} {version('Cython')}"
     mine = Path(__file__).read_bytes()
     return digest(mine, how.encode(), str(path).encode(), (folder / path).read_bytes(), *told)

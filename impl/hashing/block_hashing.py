@@ -49,7 +49,7 @@ def maybe_convert_block_hash(hash_bytes: BlockHash) -> ExternalBlockHash:
 
 
 def external_hashes(hashes: Sequence[BlockHash]) -> list[ExternalBlockHash]:
-    """`maybe_convert_block_hash` of each; the environment is asked once, which takes longer than all the rest."""
+    """`maybe_convert_block_hash` of each. The environment is asked once: that takes longer than all the rest."""
     if hashes and isinstance(maybe_convert_block_hash(hashes[0]), int):
         return [int.from_bytes(content[-8:], "big") for content in hashes]
     return list(hashes)

@@ -43,6 +43,8 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
     """Whether a table never has more blocks than its tokens fill, and no hit is refused."""
     moves_blocks = False
     """Whether a table is more than added to and nulled."""
+    notes_registered = False
+    """Whether `note_registered` is to be told of blocks."""
     drafts_read_behind = True
     """Whether drafts may need the block behind a hit; a running state is no such block."""
     spreads_over_ranks = False
@@ -68,7 +70,9 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         self.req_to_blocks: defaultdict[str, list[KVCacheBlock]] = defaultdict(list)
         self.num_cached_block: dict[str, int] = {}
         """How many leading entries count as registered; the keys are the running requests."""
-        self.new_block_ids: list[int] = []
+        self.new_blocks: list[KVCacheBlock] = []
+        """Blocks newly handed out whose ids nobody has asked for: few engines ask, and reading each id costs."""
+        self._new_block_ids: list[int] = []
         self.collects_new_block_ids = type(self.kv_cache_spec) in _SPECS_WITH_NEW_BLOCK_IDS
         self._max_admission_blocks_per_request = max_admission_blocks_per_request
         self._null_block = self.block_pool.null_block
@@ -206,6 +210,18 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         ids, self.new_block_ids = self.new_block_ids, []
         return ids
 
+    @property
+    def new_block_ids(self) -> list[int]:
+        """Ids of the blocks newly handed out since they were last taken."""
+        if self.new_blocks:
+            new, self.new_blocks = self.new_blocks, []
+            self._new_block_ids += ids_of(new)
+        return self._new_block_ids
+
+    @new_block_ids.setter
+    def new_block_ids(self, ids: list[int]) -> None:
+        self.new_blocks, self._new_block_ids = [], ids
+
     def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
         """Register the full blocks of the first `num_tokens` tokens, as far as a later hit can want them."""
         registered = self.num_cached_block.get(request.request_id, 0)
@@ -233,6 +249,11 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
             ),
         )
         self.num_cached_block[request.request_id] = full
+        if self.notes_registered:
+            self.note_registered(self.req_to_blocks[request.request_id][registered:full])
+
+    def note_registered(self, blocks: Sequence[KVCacheBlock]) -> None:  # most types have nothing to do
+        """These entries of a table count as registered from now on; some may have no identity."""
 
     def free(self, request_id: str) -> None:
         """Give back all blocks of a request, the end of its table first. Nothing happens for an unknown one."""
@@ -331,6 +352,10 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         """The fewest settled tokens at which more blocks are skipped than at so many."""
         raise NotImplementedError(f"{type(self).__name__} skips nothing, or does not say when")
 
+    def gives_back_at(self, request_id: str) -> int:
+        """Where blocks are moved: the fewest settled tokens at which a request gives back a block that it holds now."""
+        raise NotImplementedError(f"{type(self).__name__} moves no blocks")
+
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:
         """Null the table's entries that no query from the computed tokens on attends to, and free their blocks.
 
@@ -385,7 +410,8 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         return len([state for state in map(_STATE, blocks) if not state or state.__class__ is not int])
 
     def _num_skipped_blocks(self, num_computed_tokens: int) -> int:
-        return max(0, self.get_num_skipped_tokens(num_computed_tokens)) // self.block_size
+        skipped = self.get_num_skipped_tokens(num_computed_tokens)
+        return skipped // self.block_size if skipped > 0 else 0
 
     def _capped(
         self, new: int, table: Sequence[KVCacheBlock], kept: Sequence[KVCacheBlock], num_lookahead_tokens: int
@@ -410,7 +436,7 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         new = self.block_pool.get_new_blocks(count)
         table.extend(new)
         if self.collects_new_block_ids:
-            self.new_block_ids += ids_of(new)
+            self.new_blocks += new
         return new
 
     def _check_no_hit(self, request_id: str, new_computed_blocks: Sequence[KVCacheBlock]) -> None:

@@ -1,5 +1,8 @@
 cimport cython
 
+from ..pool.block cimport ids_of
+from ..pool.block_pool cimport BlockPool
+from ..request cimport Request
 from .steps cimport RunningSteps, settled_tokens, steps_behind_horizons
 
 
@@ -17,7 +20,7 @@ cdef class KVCacheManager:
     cdef public object prefix_cache_stats
     cdef public object coordinator
     cdef public object num_kv_cache_groups
-    cdef public object block_pool
+    cdef public BlockPool block_pool
     cdef public dict _horizons
     cdef public dict _firsts
     cdef public RunningSteps _steps
@@ -26,6 +29,7 @@ cdef class KVCacheManager:
     cdef public KVCacheBlocks empty_kv_cache_blocks
 
     @cython.locals(
+        own=Request,
         tokens=Py_ssize_t,
         horizon=Py_ssize_t,
         counts=Py_ssize_t,
@@ -52,5 +56,5 @@ cdef class KVCacheManager:
         bint full_sequence_must_fit=*,
         Py_ssize_t reserved_blocks=*,
     )
-    @cython.locals(horizons=dict, beyond=Py_ssize_t, asked=list, answers=list, i=Py_ssize_t)
+    @cython.locals(horizons=dict, beyond=Py_ssize_t, asked=list, answers=list, due=list, taken=list, i=Py_ssize_t)
     cpdef list allocate_slots_batch(self, requests, Py_ssize_t num_new_tokens=*, Py_ssize_t num_lookahead_tokens=*)

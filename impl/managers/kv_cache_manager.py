@@ -10,12 +10,17 @@ from ..hashing.extra_keys import CacheableRequest
 from ..pool.block import KVCacheBlock, ids_of
 from ..pool.events import BlockStored, KVCacheEvent
 from ..pool.metrics import KVCacheMetricsCollector
+from ..request import Request
 from ..specs.interface import KVCacheConfig, get_kv_cache_spec_kind, get_kv_cache_spec_sliding_window
 from .coordinator import get_kv_cache_coordinator
 from .stats import PrefixCacheStats
-from .steps import settled_tokens, steps_behind_horizons
+from .steps import Rows, settled_tokens, steps_behind_horizons
 
 logger = logging.getLogger(__name__)
+
+_READS_OWN = not __file__.endswith(".py")
+"""Whether this is the compiled build, which reads the fields of its own requests at no cost."""
+_OWN: object = Request
 
 
 @dataclass
@@ -165,20 +170,23 @@ class KVCacheManager:
             or full_sequence_must_fit
             or reserved_blocks
         ):
-            tokens = request.num_computed_tokens + num_new_tokens
+            if _READS_OWN and type(request) is _OWN:
+                own = request
+                request_id, tokens = own.request_id, own.num_computed_tokens + num_new_tokens
+            else:
+                request_id, tokens = request.request_id, request.num_computed_tokens + num_new_tokens
             try:
-                horizon = self._horizons[request.request_id]
+                horizon = self._horizons[request_id]
             except KeyError:
                 pass
             else:
-                if self._firsts:
-                    if self._firsts[request.request_id] <= tokens and tokens + num_lookahead_tokens <= horizon:
-                        return self.empty_kv_cache_blocks
-                elif tokens + num_lookahead_tokens <= horizon:
+                if tokens + num_lookahead_tokens <= horizon and not (
+                    self._firsts and tokens < self._firsts[request_id]
+                ):
                     return self.empty_kv_cache_blocks
-                elif tokens <= self.max_model_len:
+                if tokens <= self.max_model_len:
                     register = self.enable_caching and not delay_cache_blocks
-                    rows = self._steps.advance(request, tokens, num_lookahead_tokens, register)
+                    rows = self._steps.advance(request, request_id, tokens, num_lookahead_tokens, register)
                     return KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
         # The bits of several integers or-ed together are negative exactly if one of the integers is: one test for all.
         counts = (
@@ -264,12 +272,17 @@ class KVCacheManager:
         beyond = num_new_tokens + num_lookahead_tokens if num_new_tokens > 0 <= num_lookahead_tokens else maxsize
         asked = list(requests)
         answers: list[KVCacheBlocks | None] = [self.empty_kv_cache_blocks] * len(asked)
-        due: Iterable[int]
+        taken: list[Rows | None] = []
         try:
             due = steps_behind_horizons(asked, horizons, beyond)
         except TypeError:  # the compiled build reads requests of its own class only; all others are asked one by one
-            due = range(len(asked))
-        for i in due:
+            due = list(range(len(asked)))
+        else:
+            if horizons and beyond < maxsize:
+                taken = self._steps.advance_each(asked, due, num_new_tokens, num_lookahead_tokens, self.enable_caching)
+        for i, rows in zip(due, taken, strict=False):
+            answers[i] = KVCacheBlocks(rows) if rows else None if rows is None else self.empty_kv_cache_blocks
+        for i in due[len(taken) :]:
             answers[i] = self.allocate_slots(asked[i], num_new_tokens, 0, None, num_lookahead_tokens)
         return answers
 
@@ -302,20 +315,15 @@ class KVCacheManager:
 
     def take_events(self) -> list[KVCacheEvent]:
         """The events since the last call; `BlockStored` tells its group's kind and sliding window."""
-        pool = self.block_pool
-        stored = pool.stored_events
-        if pool.num_own_events != len(pool.kv_event_queue):
-            stored = [event for event in pool.kv_event_queue if isinstance(event, BlockStored)]
-        for event in stored:
-            if event.group_idx is None:
-                continue
-            if event.group_idx >= len(self.kv_cache_event_metadata):
-                logger.warning("Group index `%d` not in KV cache metadata", event.group_idx)
-            else:
-                kind, window = self.kv_cache_event_metadata[event.group_idx]
-                event.kv_cache_spec_kind, event.kv_cache_spec_sliding_window = kind, window
-        events, pool.kv_event_queue = pool.kv_event_queue, []
-        pool.stored_events, pool.num_own_events = [], 0
+        pool, known = self.block_pool, self.kv_cache_event_metadata
+        events: list[KVCacheEvent] = pool.kv_event_queue
+        pool.kv_event_queue = []
+        for event in events:
+            if isinstance(event, BlockStored) and event.group_idx is not None:
+                try:
+                    event.kv_cache_spec_kind, event.kv_cache_spec_sliding_window = known[event.group_idx]
+                except IndexError:
+                    logger.warning("Group index `%d` not in KV cache metadata", event.group_idx)
         return events
 
     def get_blocks(self, request_id: str) -> KVCacheBlocks:

@@ -1,10 +1,10 @@
 """Manager of layers that keep a state per sequence instead of keys and values per token (core.md §7)."""
 
 from collections.abc import Sequence
+from sys import maxsize
 from typing import Any
 
 from ..hashing.block_hash import BlockHash
-from ..hashing.extra_keys import CacheableRequest
 from ..pool.block import KVCacheBlock
 from ..pool.block_pool import BlockPool
 from ..specs.base import cdiv
@@ -24,6 +24,7 @@ class MambaManager(SingleTypeKVCacheManager):
 
     search_type = TailSearch
     counts_by_tokens = False
+    notes_registered = True
     drafts_read_behind = False  # a state is all or nothing: drafts have blocks of their own
 
     def __init__(self, kv_cache_spec: MambaSpec, block_pool: BlockPool, *args: Any, **kwargs: Any) -> None:
@@ -120,6 +121,9 @@ class MambaManager(SingleTypeKVCacheManager):
             self.num_leading_nulls[request_id] = empty[0]
         null = self._null_block
         table.extend([null] * (empty[-1] + 1 - before))
+        if not rest and len(empty) == 1:  # in most steps
+            (table[empty[0]],) = self.block_pool.get_new_blocks(1)
+            return table[before:]
         places, dropped = iter(empty), []
         for i in rest:
             block, table[i] = table[i], null
@@ -154,12 +158,9 @@ class MambaManager(SingleTypeKVCacheManager):
         held = [i for i in range(first, len(table)) if table[i] is not null]
         return empty, [i for i in held if i != stays and not running <= i < end]
 
-    def cache_blocks(self, request: CacheableRequest, num_tokens: int, retention_interval: int | None = None) -> None:
-        """Register the states after full blocks, and note that this step still writes them."""
-        first = self.num_cached_block.get(request.request_id, 0)
-        super().cache_blocks(request, num_tokens, retention_interval)
-        end = self.num_cached_block.get(request.request_id, 0)
-        for block in self.req_to_blocks.get(request.request_id, [])[first:end]:
+    def note_registered(self, blocks: Sequence[KVCacheBlock]) -> None:
+        """This step still writes these states."""
+        for block in blocks:
             if block.content is not None:
                 self.cached_blocks_this_step.add(block.content)
 
@@ -176,13 +177,16 @@ class MambaManager(SingleTypeKVCacheManager):
             super().remove_skipped_blocks(request_id, without_drafts)
             return
         table, end = self.req_to_blocks.get(request_id, []), self._num_skipped_blocks(without_drafts)
-        first, gone = self.num_leading_nulls.get(request_id, 0), []
+        first, null = self.num_leading_nulls.get(request_id, 0), self._null_block
+        gone: list[KVCacheBlock] = []
         for i in range(first, min(self._num_skipped_blocks(total_computed_tokens), len(table))):
             block = table[i]
-            if block is not self._null_block and (i < end or block.content is not None):
+            if block is not null and (i < end or block.content is not None):
                 gone.append(block)
-                table[i] = self._null_block
-        if gone:
+                table[i] = null
+        if len(gone) == 1:
+            self.block_pool.release_one(gone[0])
+        elif gone:
             self._give_back(gone[::-1])
         if first < (end := min(end, len(table))):
             self.num_leading_nulls[request_id] = end
@@ -204,11 +208,20 @@ class MambaManager(SingleTypeKVCacheManager):
         null, running = self._null_block, len(table) - 1 - drafts
         if running < 0 or null in table[running:]:
             return range(0)
-        end = (running + 1) * size
-        for i in range(self.num_leading_nulls.get(request_id, 0), running):
-            if table[i] is not null:
-                end = min(end, (i + 1) * size + 1 + (0 if table[i].content is not None else drafts))
+        end = min((running + 1) * size, self.gives_back_at(request_id))
         return range(running * size + 1, end + 1)
+
+    def gives_back_at(self, request_id: str) -> int:
+        """Mode "align": the fewest settled tokens at which the request gives back a state that it holds now."""
+        size, drafts, null = self.block_size, self.num_speculative_blocks, self._null_block
+        states, least = self.req_to_blocks.get(request_id, ()), maxsize
+        for i in range(self.num_leading_nulls.get(request_id, 0), len(states) - drafts):
+            if states[i] is not null:
+                at = (i + 1) * size + 1 + (0 if states[i].content is not None else drafts)
+                if not drafts:
+                    return at
+                least = min(least, at)
+        return least
 
     def free(self, request_id: str) -> None:
         """Give back all states."""

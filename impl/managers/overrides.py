@@ -27,8 +27,8 @@ class Overridable:
     begins_tables: ClassVar[bool] = False
     """Whether `allocate_new_computed_blocks` is."""
     may_skip: ClassVar[bool] = False
-    """Whether blocks are given back before the request ends. Full attention skips nothing, ever; to know that spares a
-    coordinator two calls in every step."""
+    """Whether blocks are given back before the request ends. Full attention skips nothing, ever, and need
+    not be asked."""
     mask_knows_tables: ClassVar[bool] = True
     """Whether `reachable_block_mask` can be told of the tokens behind a hit, and of the entries of a table."""
     is_ours: ClassVar[bool] = False
@@ -63,7 +63,7 @@ def takes(kind: type, method: str, argument: str) -> bool:
 def told_what_it_takes(manager: Manager) -> Manager:
     """The manager. Methods that do not take later arguments are called without them from now on.
 
-    Once and for all: to ask in every step costs a tenth of what the step does.
+    Once and for all, as every step makes these calls.
     """
     for method, before in manager.takes_less:
         call = getattr(manager, method)

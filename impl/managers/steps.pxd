@@ -17,12 +17,21 @@ cdef class Lane:
     cdef public bint may_skip
     cdef public bint caching
     cdef public bint single
+    cdef public bint moves
+    cdef public bint notes_registered
     cdef public dict skips
+    cdef public dict firsts
 
-    cpdef Py_ssize_t missing(self, list table, Py_ssize_t slots)
+    cpdef Py_ssize_t missing(self, request, Py_ssize_t slots, Py_ssize_t tokens)
     @cython.locals(missing=Py_ssize_t, block=KVCacheBlock)
     cpdef list grow(self, list table, Py_ssize_t slots)
-    cpdef register(self, request, list table, Py_ssize_t i)
+    @cython.locals(computed=Py_ssize_t, size=Py_ssize_t, table=list, room=Py_ssize_t, block=KVCacheBlock)
+    cpdef list arrange(self, request, Py_ssize_t slots, Py_ssize_t tokens)
+    @cython.locals(table=list, null=KVCacheBlock, running=Py_ssize_t, whole=bint)
+    cpdef find_place(self, request_id)
+    cpdef look_ahead(self, request_id, Py_ssize_t num_settled_tokens)
+    @cython.locals(block=KVCacheBlock)
+    cpdef register(self, request, request_id, list table, Py_ssize_t i)
     @cython.locals(size=Py_ssize_t, step=Py_ssize_t, known=Py_ssize_t)
     cpdef Py_ssize_t registers_at(self, request_id)
 
@@ -38,20 +47,24 @@ cdef class RunningSteps:
     cdef public Py_ssize_t _least_size
     cdef public Py_ssize_t _most_extra
     cdef public list _skipping
-    cdef public bint _moves
+    cdef public list _moving
     cdef public bint known
 
     @cython.locals(lane=Lane)
     cpdef forget(self, request_id)
-    @cython.locals(lane=Lane, first=Py_ssize_t, end=Py_ssize_t, horizon=Py_ssize_t, room=Py_ssize_t)
+    @cython.locals(lane=Lane, first=Py_ssize_t, last=Py_ssize_t, horizon=Py_ssize_t, room=Py_ssize_t)
     cpdef note(self, request_id, Py_ssize_t num_settled_tokens)
     @cython.locals(
         lane=Lane,
         settled=Py_ssize_t,
+        skips=Py_ssize_t,
         slots=Py_ssize_t,
         free=Py_ssize_t,
         cached=Py_ssize_t,
+        rows=list,
+        row=list,
         added=bint,
+        moved=bint,
         done=bint,
         horizon=Py_ssize_t,
         size=Py_ssize_t,
@@ -60,7 +73,13 @@ cdef class RunningSteps:
         known=Py_ssize_t,
         at=Py_ssize_t,
     )
-    cpdef advance(self, request, Py_ssize_t tokens, Py_ssize_t num_lookahead_tokens, bint register)
+    cpdef advance(self, request, request_id, Py_ssize_t tokens, Py_ssize_t num_lookahead_tokens, bint register)
+    @cython.locals(request=Request, i=Py_ssize_t, tokens=Py_ssize_t, answers=list)
+    cpdef list advance_each(
+        self, list requests, list due, Py_ssize_t num_new_tokens, Py_ssize_t num_lookahead_tokens, bint register
+    )
+    @cython.locals(lane=Lane)
+    cpdef Py_ssize_t _missing(self, request, Py_ssize_t slots, Py_ssize_t tokens)
 
 
 cdef class OneGroupSteps(RunningSteps):
@@ -70,12 +89,14 @@ cdef class OneGroupSteps(RunningSteps):
         table=list,
         slots=Py_ssize_t,
         room=Py_ssize_t,
+        known=Py_ssize_t,
         at=Py_ssize_t,
         cached=Py_ssize_t,
     )
-    cpdef advance(self, request, Py_ssize_t tokens, Py_ssize_t num_lookahead_tokens, bint register)
+    cpdef advance(self, request, request_id, Py_ssize_t tokens, Py_ssize_t num_lookahead_tokens, bint register)
 
 
+@cython.locals(in_flight=Py_ssize_t, settled=Py_ssize_t, known=Py_ssize_t)
 cpdef Py_ssize_t settled_tokens(request, Py_ssize_t num_computed_tokens)
-@cython.locals(request=Request, i=Py_ssize_t, behind=list)
+@cython.locals(request=Request, i=Py_ssize_t, horizon=Py_ssize_t, behind=list)
 cpdef list steps_behind_horizons(list requests, dict horizons, Py_ssize_t tokens)

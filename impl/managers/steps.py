@@ -1,7 +1,7 @@
 """What a step of a running request costs: nothing up to its horizon, and behind it only what is due.
 
 A request needs a block, gives one back or registers one only at some of its tokens. Up to the next of these, its
-*horizon*, `allocate_slots` compares two numbers; that makes a decode step about ten times as fast. Behind the horizon
+*horizon*, `allocate_slots` compares two numbers; such a step is then ten times as fast. Behind the horizon
 each group looks at what is due there. Lockstep compares both ways with the model after every operation.
 """
 
@@ -34,14 +34,21 @@ class Lane:
         self.extra = manager.extra_blocks
         self.may_skip = manager.may_skip
         self.caching = manager.enable_caching
+        self.moves = manager.moves_blocks
+        self.notes_registered = manager.notes_registered
         self.single = every_block and manager.registers_every_block and step == self.size and not manager.use_eagle
         """Whether a block is registered as soon as it is full, whatever comes behind it."""
         self.skips: dict[str, int] = {}
         """For each running request the fewest settled tokens at which it gives back blocks that it holds now."""
+        self.firsts: dict[str, int] = {}
+        """Where states move: the fewest tokens of a step for which the table has its states where they belong."""
 
-    def missing(self, table: list[KVCacheBlock], slots: int) -> int:
-        """How many blocks a table lacks for so many tokens."""
-        return max(0, cdiv(slots, self.size) + self.extra - len(table))
+    def missing(self, request: CacheableRequest, slots: int, tokens: int) -> int:
+        """How many blocks a step lacks that ends at so many tokens, with so many slots."""
+        request_id = request.request_id
+        if self.moves:
+            return self.manager.get_num_blocks_to_allocate(request_id, slots, (), request.num_computed_tokens, tokens)
+        return max(0, cdiv(slots, self.size) + self.extra - len(self.tables[request_id]))
 
     def grow(self, table: list[KVCacheBlock], slots: int) -> list[KVCacheBlock]:
         """Add to a table what it lacks for so many tokens, which is one block at least."""
@@ -51,14 +58,52 @@ class Lane:
         block = self.pool.get_new_block()
         table.append(block)
         if manager.collects_new_block_ids:
-            manager.new_block_ids.append(block.block_id)
+            manager.new_blocks.append(block)
         return [block]
 
-    def register(self, request: CacheableRequest, table: list[KVCacheBlock], i: int) -> None:
+    def arrange(self, request: CacheableRequest, slots: int, tokens: int) -> list[KVCacheBlock]:
+        """Where states move: `grow`, for a step that ends at so many tokens and may begin at any."""
+        request_id, computed, size = request.request_id, request.num_computed_tokens, self.size
+        table = self.tables[request_id]
+        room = len(table) * size
+        if (
+            not self.extra
+            and self.skips[request_id] == room + 1
+            and room - size < computed <= room < tokens <= room + size
+        ):  # in most steps that need a block: the last entry alone is a state, and stays
+            block = self.pool.get_new_block()
+            table.append(block)
+            self.firsts[request_id] = room + 1
+            return [block]
+        row = self.manager.allocate_new_blocks(request_id, slots, tokens, computed)
+        self.find_place(request_id)
+        self.look_ahead(request_id, 0)
+        return row
+
+    def find_place(self, request_id: str) -> None:
+        """Where states move: find out which steps find theirs where they belong."""
+        table, null = self.tables[request_id], self.pool.null_block
+        running = len(table) - 1 - self.extra
+        whole = running >= 0 and table[running] is not null and (not self.extra or null not in table[running:])
+        self.firsts[request_id] = running * self.size + 1 if whole else maxsize
+
+    def look_ahead(self, request_id: str, num_settled_tokens: int) -> None:
+        """Find out when a request gives back blocks that it holds now, of which so many tokens are settled."""
+        if self.moves:
+            self.skips[request_id] = self.manager.gives_back_at(request_id)
+        else:
+            self.skips[request_id] = self.manager.skips_at(num_settled_tokens)
+
+    def register(self, request: CacheableRequest, request_id: str, table: list[KVCacheBlock], i: int) -> None:
         """Register entry `i` of a table, the next one, which hits can use."""
-        if table[i] is not self.pool.null_block:
+        block = table[i]
+        if block is not self.pool.null_block:
             self.pool.cache_full_block(request, table, i, self.size, self.group)
-        self.registered[request.request_id] = i + 1
+            if self.notes_registered:
+                self.manager.note_registered([block])
+                if self.extra:  # it goes sooner than it would have
+                    self.look_ahead(request_id, 0)
+        self.registered[request_id] = i + 1
 
     def registers_at(self, request_id: str) -> int:
         """The fewest tokens with which there is a block to register that is not registered yet."""
@@ -110,7 +155,7 @@ class RunningSteps:
         self._least_size = min([lane.size for lane in self.lanes], default=1)
         self._most_extra = max([lane.extra for lane in self.lanes], default=0) + 1
         self._skipping = [lane for lane in self.lanes if lane.may_skip]
-        self._moves = any(manager.moves_blocks for manager in managers)
+        self._moving = [lane for lane in self.lanes if lane.moves]
         self.known = all(manager.is_ours for manager in managers)
         """Whether horizons are looked for at all: without them every step goes the long way."""
 
@@ -126,45 +171,50 @@ class RunningSteps:
         self.firsts.pop(request_id, None)
         for lane in self._skipping:
             lane.skips.pop(request_id, None)
+            lane.firsts.pop(request_id, None)
 
     def note(self, request_id: str, num_settled_tokens: int) -> None:
         """Find the horizon of a request that has just been given what it needs up to there."""
         if not self.known:
             return
-        if self._moves:
-            first, end = 1, self._max_model_len + 1
-            for lane in self.lanes:
-                quiet = lane.manager.quiet_tokens(request_id, num_settled_tokens)
-                first, end = max(first, quiet.start), min(end, quiet.stop, lane.registers_at(request_id))
-            self.firsts[request_id], self.horizons[request_id] = first, end - 1
-            return
         for lane in self._skipping:
-            lane.skips[request_id] = lane.manager.skips_at(num_settled_tokens)
-        horizon = self._max_model_len
+            lane.look_ahead(request_id, num_settled_tokens)
+        first, horizon = 1, self._max_model_len
         for lane in self.lanes:
-            room = (len(lane.tables[request_id]) - lane.extra) * lane.size
-            horizon = min(horizon, room, lane.registers_at(request_id) - 1, lane.skips.get(request_id, maxsize))
+            if lane.moves:
+                lane.find_place(request_id)
+            if self._moving:
+                quiet = lane.manager.quiet_tokens(request_id, num_settled_tokens)
+                first, last = max(first, quiet.start), quiet.stop - 1
+            else:
+                room = (len(lane.tables[request_id]) - lane.extra) * lane.size
+                last = min(room, lane.skips.get(request_id, maxsize))
+            horizon = min(horizon, last, lane.registers_at(request_id) - 1)
         self.horizons[request_id] = horizon
+        if self._moving:
+            self.firsts[request_id] = first
 
-    def advance(self, request: CacheableRequest, tokens: int, num_lookahead_tokens: int, register: bool) -> Rows | None:
+    def advance(
+        self, request: CacheableRequest, request_id: str, tokens: int, num_lookahead_tokens: int, register: bool
+    ) -> Rows | None:
         """One step of a request that has a horizon, up to so many tokens and the lookahead behind them.
 
         Gives back what no query reads any more, makes room, and registers what is certain to be computed if it is to.
         Returns the blocks that each group adds, empty if none adds one; None if there is no room.
         """
-        request_id, settled = request.request_id, 0
         slots = tokens + num_lookahead_tokens
         if slots > self._max_model_len:
             slots = self._max_model_len
-        if self._skipping:
-            settled = settled_tokens(request, request.num_computed_tokens)
-            for lane in self._skipping:
-                if settled >= lane.skips[request_id]:
+        for lane in self._skipping:
+            skips = lane.skips[request_id]
+            if skips < tokens:
+                settled = settled_tokens(request, request.num_computed_tokens)
+                if skips <= settled:
                     lane.manager.remove_skipped_blocks(request_id, settled)
-                    lane.skips[request_id] = lane.manager.skips_at(settled)
+                    lane.look_ahead(request_id, settled)
         free = self._pool.free_block_queue.num_free_blocks
         if free < (slots // self._least_size + self._most_extra) * len(self.lanes) and free < self._missing(
-            request_id, slots
+            request, slots, tokens
         ):
             return None
         cached = 0
@@ -172,22 +222,28 @@ class RunningSteps:
             cached = request.num_tokens
             if cached > tokens:
                 cached = tokens
-        rows, added, done, horizon = [], False, True, self._max_model_len
+        rows, added, moved, done, horizon = [], False, False, True, self._max_model_len
         for lane in self.lanes:
             size, table = lane.size, lane.tables[request_id]
             row: list[KVCacheBlock] = []
-            if slots > (len(table) - lane.extra) * size:
+            room = (len(table) - lane.extra) * size
+            if lane.moves:
+                if not lane.firsts[request_id] <= tokens <= room:
+                    row, moved = lane.arrange(request, slots, tokens), True
+                    room = (len(table) - lane.extra) * size
+            elif slots > room:
                 row = lane.grow(table, slots)
+                room = (len(table) - lane.extra) * size
+            if row:
                 added = True
             rows.append(row)
-            room = (len(table) - lane.extra) * size
             if room < horizon:
                 horizon = room
             if lane.single:
                 known = lane.registered.get(request_id, 0)
                 at = (known + 1) * size
                 if at <= cached < at + size:
-                    lane.register(request, table, known)
+                    lane.register(request, request_id, table, known)
                     at += size
             else:
                 at = lane.registers_at(request_id)
@@ -195,23 +251,45 @@ class RunningSteps:
                 done = False
             if at <= horizon:
                 horizon = at - 1
-            if lane.may_skip and lane.skips[request_id] < horizon:
-                horizon = lane.skips[request_id]
+            if lane.may_skip:
+                skips = lane.skips[request_id]
+                if skips < horizon:
+                    horizon = skips
         if done:
             self.horizons[request_id] = horizon
+            if moved:
+                self.firsts[request_id] = max([lane.firsts[request_id] for lane in self._moving])
         else:
             self._cache_blocks(request, cached)
-            self.note(request_id, settled or settled_tokens(request, request.num_computed_tokens))
-        return self._rows(rows) if added else ()
+            self.note(request_id, settled_tokens(request, request.num_computed_tokens))
+        if not added:
+            return ()
+        return tuple(rows) if len(rows) == len(self._managers) else self._rows(rows)
 
-    def _missing(self, request_id: str, slots: int) -> int:
-        """How many blocks all tables together lack for so many tokens."""
-        return sum(lane.missing(lane.tables[request_id], slots) for lane in self.lanes)
+    def advance_each(
+        self,
+        requests: list[CacheableRequest],
+        due: list[int],
+        num_new_tokens: int,
+        num_lookahead_tokens: int,
+        register: bool,
+    ) -> list[Rows | None]:
+        """`advance` for these requests, by index, one after the other, up to one that has no horizon or is too long."""
+        answers: list[Rows | None] = []
+        for i in due:
+            request = requests[i]
+            tokens = request.num_computed_tokens + num_new_tokens
+            if tokens > self._max_model_len or request.request_id not in self.horizons:
+                break
+            answers.append(self.advance(request, request.request_id, tokens, num_lookahead_tokens, register))
+        return answers
+
+    def _missing(self, request: CacheableRequest, slots: int, tokens: int) -> int:
+        """How many blocks all tables together lack for a step that ends at so many tokens, with so many slots."""
+        return sum([lane.missing(request, slots, tokens) for lane in self.lanes])
 
     def _rows(self, rows: list[list[KVCacheBlock]]) -> Rows:
         """With an empty one for each group whose blocks the encoder's tokens fill."""
-        if len(rows) == len(self._managers):
-            return tuple(rows)
         row = iter(rows)
         return tuple([[] if manager.sized_by_encoder else next(row) for manager in self._managers])
 
@@ -219,14 +297,15 @@ class RunningSteps:
 class OneGroupSteps(RunningSteps):
     """The same for a group that never gives back a block before the request ends, and registers each as it gets full.
 
-    Without loops over groups a step behind the horizon costs half as much.
+    There is nothing to loop over, which is a little faster (docs/evidence/tricks.md, `one-group`).
     """
 
-    def advance(self, request: CacheableRequest, tokens: int, num_lookahead_tokens: int, register: bool) -> Rows | None:
+    def advance(
+        self, request: CacheableRequest, request_id: str, tokens: int, num_lookahead_tokens: int, register: bool
+    ) -> Rows | None:
         """As for every number of groups."""
         (lane,) = self.lanes
-        size, request_id = lane.size, request.request_id
-        table = lane.tables[request_id]
+        size, table = lane.size, lane.tables[request_id]
         slots = tokens + num_lookahead_tokens
         if slots > self._max_model_len:
             slots = self._max_model_len
@@ -237,14 +316,19 @@ class OneGroupSteps(RunningSteps):
                 return None
             rows = (lane.grow(table, slots),)
             room = len(table) * size
-        at = (lane.registered.get(request_id, 0) + 1) * size
-        cached = min(tokens, request.num_tokens) if register and at <= tokens else 0
-        if at <= cached:
-            if cached < at + size:
-                lane.register(request, table, at // size - 1)
-            else:
+        known = lane.registered.get(request_id, 0)
+        at = (known + 1) * size
+        if register and at <= tokens:
+            cached = request.num_tokens
+            if cached > tokens:
+                cached = tokens
+            if at + size <= cached:
                 self._cache_blocks(request, cached)
-            at = (lane.registered[request_id] + 1) * size
+                known = lane.registered[request_id]
+            elif at <= cached:
+                lane.register(request, request_id, table, known)
+                known += 1
+            at = (known + 1) * size
         if at <= room:
             room = at - 1
         self.horizons[request_id] = room if room < self._max_model_len else self._max_model_len
@@ -256,17 +340,19 @@ def settled_tokens(request: CacheableRequest, num_computed_tokens: int) -> int:
 
     Those of steps that still run can, and so can the last known token and all behind it.
     """
-    settled = num_computed_tokens - getattr(request, "num_in_flight_tokens", 0)
-    return min(settled, request.num_tokens - 1)
+    in_flight = getattr(request, "num_in_flight_tokens", 0)
+    settled, known = num_computed_tokens - in_flight, request.num_tokens - 1
+    return settled if settled < known else known
 
 
 def steps_behind_horizons(requests: list[CacheableRequest], horizons: dict[str, int], tokens: int) -> list[int]:
-    """Which of these requests, by index, end a step of so many tokens behind their horizon, where they have one.
+    """Which of these requests, by index, end a step of so many tokens behind their horizon, or have none.
 
     A step of one of them moves no horizon of another, so that all can be looked at before any is taken.
     """
     behind: list[int] = []
     for i, request in enumerate(requests):
-        if tokens > horizons.get(request.request_id, 0) - request.num_computed_tokens:
+        horizon = horizons.get(request.request_id, 0)
+        if tokens > horizon - request.num_computed_tokens:
             behind.append(i)
     return behind

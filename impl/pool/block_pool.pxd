@@ -16,8 +16,6 @@ cdef class BlockPool:
     cdef public BlockHashToBlockMap cached_block_hash_to_block
     cdef public bint enable_kv_cache_events
     cdef public list kv_event_queue
-    cdef public list stored_events
-    cdef public Py_ssize_t num_own_events
     cdef public bint reference_keys
     cdef public object metrics_collector
     cdef public Py_ssize_t _num_shared

@@ -14,7 +14,7 @@ from ..hashing.block_hashing import (
 )
 from ..hashing.extra_keys import CacheableRequest
 from .block import Hit, KVCacheBlock, loose_run
-from .events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, BlockStored, KVCacheEvent, blocks_stored
+from .events import MEDIUM_GPU, AllBlocksCleared, BlockRemoved, KVCacheEvent, blocks_stored
 from .free_queue import FreeKVCacheBlockQueue
 from .hash_map import BlockHashToBlockMap
 from .metrics import KVCacheMetricsCollector
@@ -54,10 +54,6 @@ class BlockPool:
         self.cached_block_hash_to_block = BlockHashToBlockMap()
         self.enable_kv_cache_events = enable_kv_cache_events
         self.kv_event_queue: list[KVCacheEvent] = []
-        self.stored_events: list[BlockStored] = []
-        """Of these the ones that tell of registered blocks: a manager says more in them than the pool knows."""
-        self.num_own_events = 0
-        """How many of these come from here: somebody else may have put in some."""
         self.reference_keys = False
         """Set it where the block hasher has `reference_keys`: events then show the keys that it hashes."""
         self.metrics_collector = metrics_collector
@@ -271,7 +267,6 @@ class BlockPool:
             self.metrics_collector.reset()
         if self.enable_kv_cache_events:
             self.kv_event_queue.append(AllBlocksCleared())
-            self.num_own_events += 1
         return True
 
     def get_num_free_blocks(self) -> int:
@@ -288,7 +283,6 @@ class BlockPool:
         if not self.enable_kv_cache_events:
             return []
         events, self.kv_event_queue = self.kv_event_queue, []
-        self.stored_events, self.num_own_events = [], 0
         return events
 
     def free_ids(self) -> list[int]:
@@ -347,7 +341,7 @@ class BlockPool:
                 block.state = 1
         else:
             for block, state in zip(blocks, states, strict=True):
-                if isinstance(state, int) and own[block.block_id] is not block:
+                if isinstance(state, int) and not (0 <= block.block_id < len(own) and own[block.block_id] is block):
                     return False
             for block, state in zip(blocks, states, strict=True):
                 block.state = state + 1 if isinstance(state, int) else 1
@@ -407,7 +401,6 @@ class BlockPool:
         if self.enable_kv_cache_events:
             shown = zip(external_hashes(gone), groups, strict=True)
             self.kv_event_queue += [BlockRemoved([content], MEDIUM_GPU, group) for content, group in shown]
-            self.num_own_events += len(gone)
 
     def _mask(self, chosen: Sequence[KVCacheBlock], wanted: Sequence[bool] | None) -> list[bool] | None:
         """Which of these blocks are to be registered: those that are wanted, and not null; None if it is all."""
@@ -429,6 +422,4 @@ class BlockPool:
         self, request: CacheableRequest, hashes: BlockHashList, chosen: Sequence[int], part: tuple[int, int, int, int]
     ) -> None:
         """Tell of the registered entries `chosen` of the part: its first and its end, the block size, the group."""
-        self.stored_events.append(blocks_stored(request, hashes, chosen, part, self.reference_keys))
-        self.kv_event_queue.append(self.stored_events[-1])
-        self.num_own_events += 1
+        self.kv_event_queue.append(blocks_stored(request, hashes, chosen, part, self.reference_keys))

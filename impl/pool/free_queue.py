@@ -79,8 +79,10 @@ class FreeKVCacheBlockQueue:
                 self.num_free_blocks -= _MAKE
                 batches.appendleft(self._batch(batch.take(_MAKE)))
                 continue
-            if left > n:
+            if left >= n:
                 rest = batch.take(n)
+                if left == n:
+                    batches.popleft()
                 return taken + rest if taken else rest
             if left:
                 taken += batch.take(left)

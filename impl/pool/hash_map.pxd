@@ -11,7 +11,7 @@ cdef class BlockHashToBlockMap:
     cpdef add(self, group, content, KVCacheBlock block)
     @cython.locals(run=Run, block=KVCacheBlock)
     cpdef register(self, group, contents, list blocks, row)
-    @cython.locals(registered=dict, known=Py_ssize_t, block=KVCacheBlock)
+    @cython.locals(found=list, block=KVCacheBlock)
     cpdef bint _add_all(self, group, contents, list blocks)
     @cython.locals(registered=dict, found=list, loose=Py_ssize_t, i=Py_ssize_t, at=Py_ssize_t, n=Py_ssize_t, run=Run)
     cpdef list prefix(self, group, hashes, Py_ssize_t end, Py_ssize_t first=*)
@@ -23,10 +23,10 @@ cdef class BlockHashToBlockMap:
     cpdef remove(self, group, content, block_id)
     @cython.locals(run=Run, registered=dict)
     cpdef bint forget(self, KVCacheBlock block)
-    @cython.locals(block=KVCacheBlock, run=Run, i=Py_ssize_t, size=Py_ssize_t, n=Py_ssize_t)
+    @cython.locals(block=KVCacheBlock, run=Run, end=list, i=Py_ssize_t, size=Py_ssize_t, n=Py_ssize_t)
     cpdef forget_all(self, list blocks)
-    @cython.locals(block=KVCacheBlock, registered=dict, contents=list, blocks=list, found=list)
-    cpdef bint _forget_end(self, Run run, Py_ssize_t n)
+    @cython.locals(block=KVCacheBlock, registered=dict, contents=list, found=list, n=Py_ssize_t)
+    cpdef bint _forget_end(self, Run run, list blocks)
 
 
 @cython.locals(run=Run, at=Py_ssize_t)

@@ -84,16 +84,12 @@ class BlockHashToBlockMap:
 
     def _add_all(self, group: int, contents: Sequence[BlockHash], blocks: list[KVCacheBlock]) -> bool:
         """Add blocks under their hashes. True if none of the hashes was known before."""
-        registered = self.groups[group]
-        known = len(registered)
-        if registered.keys().isdisjoint(contents):
-            registered.update(zip(contents, blocks, strict=True))
-            if len(registered) == known + len(blocks):
-                return True
-            for content in contents:  # one of them comes twice
-                registered.pop(content, None)
-        for content, block in zip(contents, blocks, strict=True):
-            self.add(group, content, block)
+        found = list(map(self.groups[group].setdefault, contents, blocks))
+        if found == blocks:
+            return True
+        for content, block, earlier in zip(contents, blocks, found, strict=True):
+            if earlier is not block:
+                self.add(group, content, block)
         return False
 
     def prefix(self, group: int, hashes: BlockHashList, end: int, first: int = 0) -> list[KVCacheBlock]:
@@ -190,27 +186,28 @@ class BlockHashToBlockMap:
         Where they come in the order in which a run ends, as they do when they have been freed together, its end goes in
         one piece.
         """
-        blocks = [block for block in blocks if block.run is not None]
         i, size = 0, len(blocks)
         while i < size:
             block = blocks[i]
-            i += 1
             run = block.run
-            if run is None:  # gone with a piece before
+            if run is None:  # others behind it will have none, too: they are left out all at once
+                blocks = [block for block in blocks[i + 1 :] if block.run is not None]
+                i, size = 0, len(blocks)
                 continue
-            n = min(len(run.blocks), size - i + 1) if run.whole and run.blocks[-1] is block else 0
-            if (
-                n < _WORTH_A_RUN
-                or run.blocks[: -n - 1 : -1] != blocks[i - 1 : i - 1 + n]
-                or not self._forget_end(run, n)
-            ):
-                self.forget(block)
-            else:
-                i += n - 1
+            n = min(len(run.blocks), size - i) if run.whole and run.blocks[-1] is block else 0
+            if n >= _WORTH_A_RUN:
+                end = blocks if n == size else blocks[i : i + n]
+                if run.blocks[: -n - 1 : -1] == end and self._forget_end(run, end):
+                    i += n
+                    continue
+            self.forget(block)
+            i += 1
 
-    def _forget_end(self, run: Run, n: int) -> bool:
-        """Take the identity from the last `n` blocks of a run; False, with nothing changed, if others share theirs."""
-        registered, contents, blocks = self.groups[run.group], run.contents[-n:], run.blocks[-n:]
+    def _forget_end(self, run: Run, blocks: list[KVCacheBlock]) -> bool:
+        """Take the identity from the last blocks of a run, its last block first; False, with nothing changed, if others
+        share theirs."""
+        n = len(blocks)
+        registered, contents = self.groups[run.group], run.contents[: -n - 1 : -1]
         found = list(map(registered.pop, contents))
         if found != blocks:
             registered.update(zip(contents, found, strict=True))

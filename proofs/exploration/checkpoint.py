@@ -6,16 +6,17 @@ something else is not gone on with. A file is data only, and its digest is check
 
 import hashlib
 import json
-import os
 from array import array
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from .scope import Scope
 from .search import Search
 from .workers import Plant
 
+Write: TypeAlias = Callable[[Path, Sequence[bytes]], None]
 FORMAT = "blockproof exploration 1"
 _PARTS = ("lengths", "states", "parents", "moves", "own_from", "own_to")
 _COUNTS = ("at", "level_end", "depth", "transitions")
@@ -30,43 +31,44 @@ def fingerprint(scope: Scope, plant: Plant | None) -> str:
     """Names what is explored: the scope, a planted fault, and the sources of model, core and exploration."""
     digest = hashlib.sha256(repr((scope, plant)).encode())
     for folder in ("model", "impl", "proofs/exploration"):
-        for path in sorted((_SOURCES / folder).glob("*.py")):
-            digest.update(path.name.encode() + path.read_bytes())
+        for path in sorted((_SOURCES / folder).rglob("*.py")):
+            digest.update(str(path.relative_to(_SOURCES)).encode() + path.read_bytes())
     return digest.hexdigest()
 
 
-def save(search: Search, path: Path) -> None:
-    """Write a search in one piece: an interruption leaves either the old file or the new one."""
+def save(search: Search, path: Path, write: Write) -> None:
+    """Write a search with `write`, which does so in one piece: an interruption leaves the old file or the new one."""
     parts = (
         array("H", map(len, search.states)).tobytes(),
         b"".join(search.states),
         *(getattr(search, name).tobytes() for name in _PARTS[2:]),
     )
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    header = {
+    header: dict[str, Any] = {
         "format": FORMAT,
         "scope": search.scope.name,
         "fingerprint": fingerprint(search.scope, search.plant),
-        "digest": digest.hexdigest(),
         "sizes": [len(part) for part in parts],
         "seconds": search.seconds,
         "cpu_seconds": search.cpu_seconds,
         "reached": dict(search.reached),
         **{name: getattr(search, name) for name in _COUNTS},
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
-    with unfinished.open("wb") as file:
-        file.write(json.dumps(header).encode() + b"\n")
-        for part in parts:
-            file.write(part)
-    unfinished.replace(path)
+    header["digest"] = _digest(header, parts)
+    write(path, (json.dumps(header).encode() + b"\n", *parts))
+
+
+def _digest(header: Mapping[str, Any], parts: Sequence[bytes]) -> str:
+    """Of all that the file holds but the digest itself."""
+    digest = hashlib.sha256(json.dumps({**header, "digest": ""}, sort_keys=True).encode())
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
 
 
 def load(search: Search, path: Path) -> None:
     """Put a new search where the file says. CheckpointError if that cannot be done; the search is then as it was."""
+    if not path.is_file():
+        raise CheckpointError(f"{path}: is no regular file; delete it, or save into another folder")
     data = path.read_bytes()
     line, _, payload = data.partition(b"\n")
     header = _header(path, line)
@@ -81,7 +83,7 @@ def load(search: Search, path: Path) -> None:
         and len(sizes) == len(_PARTS)
         and all(isinstance(size, int) and size >= 0 for size in sizes)
         and sum(sizes) == len(payload)
-        and header.get("digest") == hashlib.sha256(payload).hexdigest()
+        and header.get("digest") == _digest(header, [payload])
     )
     if not whole:
         raise CheckpointError(f"{path}: is damaged (its digest does not fit); delete it and start again")
@@ -91,7 +93,7 @@ def load(search: Search, path: Path) -> None:
 def _header(path: Path, line: bytes) -> dict[str, Any]:
     try:
         header = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         header = None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise CheckpointError(f"{path}: is no checkpoint of an exploration; delete it, or save into another folder")

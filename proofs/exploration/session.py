@@ -32,11 +32,13 @@ def explored(
     jobs: int,
     folder: Path | None,
     on_progress: Callable[[Search], None],
+    write: checkpoint.Write,
 ) -> Exploration:
     """Explore a scope, with a planted fault if one is named; `on_progress` is told how far it is.
 
-    With a folder the search goes on from the checkpoint that it finds there, saves itself now and then and at the end,
-    and removes the file once there is nothing left to go on with. CheckpointError for a file that cannot be used.
+    With a folder the search goes on from the checkpoint that it finds there, saves itself with `write` now and then and
+    at the end, and removes the file once there is nothing left to go on with. CheckpointError for a file that cannot be
+    used.
     """
     if fault is not None and FAULTS[fault].found_by in reductions.CHECKS:
         return reductions.as_exploration(scope, fault)
@@ -49,12 +51,12 @@ def explored(
     def on_level(search: Search) -> None:
         nonlocal saved
         if path is not None and time.monotonic() - saved >= SAVE_EVERY_S:
-            checkpoint.save(search, path)
+            checkpoint.save(search, path, write)
             saved = time.monotonic()
 
     done = search.run(limits, jobs, on_progress, on_level)
     if path is not None and done.ended != EXHAUSTED and done.finding is None:
-        checkpoint.save(search, path)
+        checkpoint.save(search, path, write)
     elif path is not None:
         path.unlink(missing_ok=True)
     return done

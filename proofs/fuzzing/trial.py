@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from types import MappingProxyType, ModuleType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import z3
 
@@ -37,8 +37,7 @@ Tools: TypeAlias = Mapping[str, Any]
 """What a drawn function finds in its module, by name."""
 
 
-@dataclass(frozen=True)
-class Wrong:
+class Wrong(NamedTuple):
     """An answer of the prover that is not true."""
 
     seed: int

@@ -17,7 +17,6 @@ from .bare import bare
 from .stand_ins import Sized, chosen, internal, key, lenient
 
 _RULES = Rules()
-_NAMES = "abcd"
 LONGEST = 7
 """Most tokens for which the search for a length is followed."""
 

@@ -159,9 +159,6 @@ def _beside_null(f: Any, v: Any, role: str, pages: Any, blocks: Any, block: Any)
 _BLOCKS = {"n": "blocks that a request needs in one group", "m": "blocks that it needs in the other"}
 
 
-_ENOUGH = "needed <= memory  =>  num_blocks >= {0}; num_blocks - 1 >= {0}  =>  needed <= memory"
-
-
 def _plain(f: Any, v: Any, claim: Callable[..., Any]) -> Any:
     _divided_twice(v.memory, v.p, 2)
     return claim(f, v, "check_plain", [v.p], v.n + v.m, 2 * v.p)

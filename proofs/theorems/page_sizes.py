@@ -95,10 +95,6 @@ def _sensible(v: Any) -> list[Any]:
     return [value >= (0 if name in "dv" else 1) for name, value in vars(v).items()]
 
 
-_ADDS = (
-    "page(1, 1, 0, 0) = 0; a number more in a row adds z, a head more page(1, 1, d, v), a token more page(1, h, d, v)"
-)
-
 PAGE = Theorem(
     id="T17.page",
     sentence="A page of full attention holds one key and one value for every token and head, and nothing else.",

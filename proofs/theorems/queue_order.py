@@ -179,8 +179,8 @@ ORDER = Agreement(
     sentence="The free queue reads as a plain list would, after any operations: taken from the front, hit in "
     "the middle, given back to an end in the given order.",
     bounded="all sequences of 5 steps on 2 blocks and of 4 on 3 blocks, with batches of one; every order that the "
-    "queue of 4 blocks can have, and every step from there, with batches of any length. For the linked lists this is "
-    "proved for any length by the other theorems of T25; the model has no links, and its queue is tied to theirs here",
+    "queue of 4 blocks can have, and every step from there, with batches of any length. For lists and rows this is "
+    "proved for any length by the other theorems of T25; the model has neither, and its queue is tied to theirs here",
     meaning="What the lockstep oracle compares after every operation, the model's queue, is the queue of the theorems.",
 )
 

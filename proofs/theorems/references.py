@@ -5,7 +5,8 @@ from typing import Any
 
 from ..claims import every, implies, negation, refuses, some
 from ..heap_theorem import HeapTheorem
-from ..pool_scene import NULL, pool_scene
+from ..pool_scene import pool_scene
+from ..real_pool import NULL
 from ..theorem import NegativeControl
 
 _N = {"n": "blocks in the queue"}

@@ -5,15 +5,13 @@ some lose their identity, and lookups make runs of what they find one by one. Af
 request must find what stands under its hashes one by one, up to the first that is not there, or back to it.
 """
 
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ..kernel import exhausted
 from ..symbolic_bytes import globals_of, seeing
-from ..theorem import Statement, Subject, UnavailableError, Verdict
-from ..watched import Watched
+from ..theorem import Subject
+from ..tried import TriedStatement, Wrong
 from ..wrong_code import changed
 
 _COMMON, _LENGTH, _STEPS = 2, 4, 5
@@ -117,59 +115,42 @@ def tried(map_kind: Any, block_kind: Any) -> tuple[int, str]:
     return cases, ""
 
 
-_WRONG: tuple[tuple[str, str, str, str], ...] = (
+_WRONG: tuple[Wrong, ...] = (
     ("a run that has lost a block answers for it", "forget", "run.whole = False", "pass"),
     ("a run ends where the request does not", "prefix", "i += n", "i += len(run.blocks) - at"),
     ("it is not compared", "_agreement", "if contents[at + last] == hashes[i + last]:", "if True:"),
     ("from the end, more of a run is found than is asked for", "suffix", "n = min(at + 1, end - first)", "n = at + 1"),
     ("an end that others share is forgotten whole", "_forget_end", "return False", "pass"),
 )
-"""What is wrong, the function, the line, and what stands there instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByRuns(Statement):
+class ByRuns(TriedStatement):
     """That a lookup by runs finds what looking block by block finds."""
 
-    def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
-        """Try every history of the scope, on the real code."""
-        start = time.perf_counter()
-        verdict = Verdict(self.id, subject.name, "undecided", bounded=self.bounded)
+    wrong = _WRONG
+
+    def parts(self, subject: Subject) -> tuple[Any, Any]:
+        """The map and the blocks."""
+        return subject.find("map_with_runs"), subject.find("block_kind")
+
+    def tried(self, parts: tuple[Any, Any]) -> tuple[int, str]:
+        """Every history of the scope."""
+        return tried(*parts)
+
+    def is_refuted(self, parts: tuple[Any, Any], name: str, line: str, instead: str) -> bool:
+        """Of a method of the map, or a function beside it."""
+        map_kind, block_kind = parts
+        names = globals_of(map_kind.prefix)
+        right: Callable[..., Any] = getattr(map_kind, name, None) or names[name]
         try:
-            kinds: Sequence[Any] = subject.find("map_with_runs"), subject.find("block_kind")
-        except UnavailableError as error:
-            verdict.status, verdict.message = "unavailable", str(error)
-            return verdict
-        watched = Watched(subject.modules())
-        with watched:
-            verdict.paths, problem = tried(*kinds)
-        verdict.covered = watched.functions()
-        if problem:
-            verdict.status, verdict.replayed, verdict.message = "refuted", True, problem
-            verdict.counterexample = {"history": verdict.paths}
-        else:
-            verdict.status = exhausted(self.id, verdict.paths, self.bounded)
-        for what, name, line, instead in _WRONG if with_controls else ():
-            verdict.controls[what] = "refuted" if _is_refuted(kinds, name, line, instead) else "undecided"
-        if "undecided" in verdict.controls.values():
-            verdict.status, verdict.message = "undecided", f"not every negative control is refuted: {verdict.controls}"
-        verdict.seconds = time.perf_counter() - start
-        return verdict
-
-
-def _is_refuted(kinds: Sequence[Any], name: str, line: str, instead: str) -> bool:
-    """Whether the map with this line changed is found wrong; a line that does not stand there is no control."""
-    map_kind = kinds[0]
-    names = globals_of(map_kind.prefix)
-    right: Callable[..., Any] = getattr(map_kind, name, None) or names[name]
-    try:
-        wrong = changed(right, line, instead)
-    except ValueError:
-        return False
-    if name in names:
-        with seeing(names, {name: wrong}):
-            return bool(tried(*kinds)[1])
-    return bool(tried(type(map_kind.__name__, (map_kind,), {name: wrong}), kinds[1])[1])
+            wrong = changed(right, line, instead)
+        except ValueError:
+            return False
+        if name in names:
+            with seeing(names, {name: wrong}):
+                return bool(tried(map_kind, block_kind)[1])
+        return bool(tried(type(map_kind.__name__, (map_kind,), {name: wrong}), block_kind)[1])
 
 
 RUNS = ByRuns(

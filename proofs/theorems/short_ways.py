@@ -5,7 +5,6 @@ every state of small pools, beside the long one, and both must come to the same:
 the queue, and how many blocks have several holders.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -13,10 +12,9 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 from ..invariants.small_pools import PoolState, batches, real_pool, states
-from ..kernel import exhausted
 from ..symbolic_bytes import globals_of
-from ..theorem import Statement, Subject, UnavailableError, Verdict
-from ..watched import Watched
+from ..theorem import Subject, UnavailableError
+from ..tried import TriedStatement, Wrong
 from ..wrong_code import changed
 
 _BLOCKS, _LONGEST = 3, 2
@@ -105,7 +103,7 @@ def tried(kinds: SimpleNamespace) -> tuple[int, str]:
     return cases, ""
 
 
-_WRONG = (
+_WRONG: tuple[Wrong, ...] = (
     ("blocks that are touched together stay free", "_touch_many", "block.state = 1", "pass"),
     ("blocks with two holders are not counted", "_touch_many", "self._num_shared += states.count(1)", "pass"),
     ("null is held", "_touch_many", "if kind <= 0:", "if False:"),
@@ -125,49 +123,33 @@ _WRONG = (
         "pass",
     ),
 )
-"""What is wrong, the method, the line, and what stands there instead."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShortWays(Statement):
+class ShortWays(TriedStatement):
     """That the short ways of a pool do what its long ways do."""
 
-    def settle(self, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
-        """Try each in every state of small pools, on the real code."""
-        start = time.perf_counter()
-        verdict = Verdict(self.id, subject.name, "undecided", bounded=self.bounded)
+    wrong = _WRONG
+
+    def parts(self, subject: Subject) -> SimpleNamespace:
+        """The classes of the pool, its queue and its blocks."""
+        kinds = SimpleNamespace(**{role: subject.find(role) for role in ("pool_kind", "queue_kind", "block_kind")})
+        if not hasattr(kinds.pool_kind, "_touch_many"):
+            raise UnavailableError("the pool has no short ways")
+        return kinds
+
+    def tried(self, parts: SimpleNamespace) -> tuple[int, str]:
+        """Each in every state of small pools."""
+        return tried(parts)
+
+    def is_refuted(self, parts: SimpleNamespace, name: str, line: str, instead: str) -> bool:
+        """Of a method of the pool."""
         try:
-            kinds = SimpleNamespace(**{role: subject.find(role) for role in ("pool_kind", "queue_kind", "block_kind")})
-            if not hasattr(kinds.pool_kind, "_touch_many"):
-                raise UnavailableError("the pool has no short ways")
-        except UnavailableError as error:
-            verdict.status, verdict.message = "unavailable", str(error)
-            return verdict
-        watched = Watched(subject.modules())
-        with watched:
-            verdict.paths, problem = tried(kinds)
-        verdict.covered = watched.functions()
-        if problem:
-            verdict.status, verdict.replayed, verdict.message = "refuted", True, problem
-            verdict.counterexample = {"case": verdict.paths}
-        else:
-            verdict.status = exhausted(self.id, verdict.paths, self.bounded)
-        for what, name, line, instead in _WRONG if with_controls else ():
-            verdict.controls[what] = "refuted" if _is_refuted(kinds, name, line, instead) else "undecided"
-        if "undecided" in verdict.controls.values():
-            verdict.status, verdict.message = "undecided", f"not every negative control is refuted: {verdict.controls}"
-        verdict.seconds = time.perf_counter() - start
-        return verdict
-
-
-def _is_refuted(kinds: SimpleNamespace, name: str, line: str, instead: str) -> bool:
-    """Whether the pool with this line changed is found wrong; a line that does not stand there is no control."""
-    try:
-        wrong = changed(getattr(kinds.pool_kind, name), line, instead)
-    except (ValueError, AttributeError):
-        return False
-    kind = type(kinds.pool_kind.__name__, (kinds.pool_kind,), {name: wrong})
-    return bool(tried(SimpleNamespace(**{**vars(kinds), "pool_kind": kind}))[1])
+            wrong = changed(getattr(parts.pool_kind, name), line, instead)
+        except (ValueError, AttributeError):
+            return False
+        kind = type(parts.pool_kind.__name__, (parts.pool_kind,), {name: wrong})
+        return bool(tried(SimpleNamespace(**{**vars(parts), "pool_kind": kind}))[1])
 
 
 SHORT = ShortWays(

@@ -64,11 +64,6 @@ def _values_as_keys(b: Any, h: Any, d: Any, w: Any, z: Any) -> Page:
     return 2 * b * h * d * z, _keys_then_values(b, h, d, w, z)[1]
 
 
-def _scales_first(b: Any, h: Any, d: Any, w: Any, z: Any) -> Page:
-    page, parts = _keys_then_values(b, h, d, w, z)
-    return page + 8 * b * h, [(0, 4 * b * h), (4 * b * h, 4 * b * h), *parts]
-
-
 def _without_room_for_scales(b: Any, h: Any, d: Any, w: Any, z: Any) -> Page:
     page, parts = _keys_then_values(b, h, d, w, z)
     return page, [*parts, (page, 4 * b * h), (page + 4 * b * h, 4 * b * h)]

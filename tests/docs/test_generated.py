@@ -10,9 +10,9 @@ import sys
 from dataclasses import MISSING, fields
 
 from blockproof.fuzz.findings.cause import Cause, Frame
+from blockproof.fuzz.findings.reading import MAX_FILE_BYTES
 from blockproof.fuzz.releases.versions import releases_between
 from blockproof.fuzz.traces import trace_file
-from blockproof.fuzz.traces.files import MAX_FILE_BYTES
 from blockproof.fuzz.workload.shapes import ATTENTION
 from blockproof.model import ops
 from blockproof.model.ops import OPERATIONS, Group, Shape
@@ -108,6 +108,8 @@ def test_the_trace_format_has_the_limits():
         "`max_model_len`": trace_file.MAX_MODEL_LEN,
         "groups": trace_file.MAX_GROUPS,
         "ranks of either parallelism": 1024,
+        "`num_blocks` times operations": trace_file.MAX_BLOCK_OPERATIONS,
+        "`num_blocks` times the largest `block_size`, times the ranks": trace_file.MAX_POOL_TOKENS,
     }
 
 

@@ -26,13 +26,16 @@ class Fake:
 
     def __init__(self, misbehave: Callable[[int], object]) -> None:
         self._misbehave = misbehave
+        self._shown = BLANK
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
-        return Done(), BLANK
+        more: list[None] = [None] * (shape.num_blocks - len(BLANK.labels))  # for each block, or no run starts
+        self._shown = BLANK._replace(labels=[*BLANK.labels, *more], earliest=[*BLANK.earliest, *more])
+        return Done(), self._shown
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         value = self._misbehave(operation.count) if isinstance(operation, Take) else ((1, 2), ("text", None), True)
-        return Done(value), BLANK  # type: ignore[arg-type]  # some fakes answer nonsense
+        return Done(value), self._shown  # type: ignore[arg-type]  # some fakes answer nonsense
 
     def close(self) -> None:
         pass

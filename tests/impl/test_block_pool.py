@@ -121,11 +121,11 @@ def test_freeing_a_block_that_nobody_holds_is_refused(pool: BlockPool, raises_un
     pool.check()
 
 
+@pytest.mark.parametrize("others", [1, 9])  # a few are looked at one by one, many together
 @pytest.mark.parametrize("block_id", [2, 99, -1])
-def test_blocks_of_another_pool_are_refused(
-    pool: BlockPool, block_id: int, raises_unchanged: Callable[..., str]
-) -> None:
-    held = pool.get_new_blocks(1)
+def test_blocks_of_another_pool_are_refused(block_id: int, others: int, raises_unchanged: Callable[..., str]) -> None:
+    pool = BlockPool(20, True, 16)
+    held = pool.get_new_blocks(others)
     foreign = KVCacheBlock(block_id, ref_cnt=1)
     for call in (pool.free_blocks, pool.touch):
         assert "not of this pool" in raises_unchanged(ValueError, look(pool), lambda c=call: c([*held, foreign]))

@@ -123,7 +123,7 @@ def test_levels_are_saved_as_the_search_goes_on(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(session, "SAVE_EVERY_S", 0.0)
     saved = []
     monkeypatch.setattr(
-        "blockproof.proofs.exploration.checkpoint.save", lambda search, path: saved.append(search.depth)
+        "blockproof.proofs.exploration.checkpoint.save", lambda search, path, write: saved.append(search.depth)
     )
     assert run(capsys, *MEASURED, "--save", str(tmp_path))[0] == 0
     assert len(saved) > 5

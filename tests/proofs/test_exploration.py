@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.findings.writing import write_file
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.traces.replay import replay
 from blockproof.model.core import Model
@@ -190,7 +191,7 @@ def test_a_search_goes_on_from_a_checkpoint_and_ends_with_the_same_counts(tmp_pa
     part = Search(SMALL)
     part.run(Limits(states=400))
     for limit in (1200, None):
-        checkpoint.save(part, path)
+        checkpoint.save(part, path, write_file)
         part = Search(SMALL)
         checkpoint.load(part, path)
         done = part.run(Limits(states=limit))
@@ -203,13 +204,15 @@ def test_a_damaged_checkpoint_is_named_and_changes_nothing(tmp_path):
     path = tmp_path / "tiny.states"
     search = Search(TINY)
     search.run(Limits(states=100))
-    checkpoint.save(search, path)
+    checkpoint.save(search, path, write_file)
     good = path.read_bytes()
     for bad, problem in (
         (good[:-1], "damaged"),
         (good[:-1] + bytes([good[-1] ^ 1]), "damaged"),
         (b"", "no checkpoint"),
         (b"{}\n", "no checkpoint"),
+        (b"[" * 100_000, "no checkpoint"),
+        (good.replace(b'"at": ', b'"at": 1'), "damaged"),
         (good.replace(b'"scope": "tiny"', b'"scope": "huge"'), "another scope"),
     ):
         path.write_bytes(bad)
@@ -225,7 +228,7 @@ def test_a_checkpoint_of_another_scope_is_not_gone_on_with(tmp_path):
     path = tmp_path / "tiny.states"
     search = Search(TINY)
     search.run(Limits(states=100))
-    checkpoint.save(search, path)
+    checkpoint.save(search, path, write_file)
     for other in (Search(replace(TINY, chunks=(1,))), Search(TINY, "block-leaks")):
         with pytest.raises(checkpoint.CheckpointError, match="another scope or with other sources"):
             checkpoint.load(other, path)

@@ -7,22 +7,8 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.opening.targets import open_here
+from blockproof.model import ops
 from blockproof.model.core import Model
-from blockproof.model.ops import (
-    NULL,
-    Advance,
-    Allocate,
-    Done,
-    Free,
-    Group,
-    Lookup,
-    Operation,
-    Outcome,
-    Refused,
-    Shape,
-    Submit,
-    Take,
-)
 from blockproof.model.snapshot import Snapshot
 from blockproof.proofs import roles
 from blockproof.proofs.roles.one_request import KINDS, Step
@@ -122,22 +108,22 @@ def test_model_and_core_refuse_alike():
 class Core:
     """A core that is given operations."""
 
-    def __init__(self, step: Callable[[Operation], tuple[Outcome, Any]]) -> None:
+    def __init__(self, step: Callable[[ops.Operation], tuple[ops.Outcome, Any]]) -> None:
         self.apply = step
 
-    def __call__(self, *operations: Operation) -> tuple[Outcome, Any]:
+    def __call__(self, *operations: ops.Operation) -> tuple[ops.Outcome, Any]:
         """Outcome of the last one, and the snapshot after it; all others must succeed."""
         for operation in operations[:-1]:
             outcome, _ = self.apply(operation)
-            assert isinstance(outcome, Done), (operation, outcome)
+            assert isinstance(outcome, ops.Done), (operation, outcome)
         return self.apply(operations[-1])
 
 
-def the_model(shape: Shape) -> Core:
+def the_model(shape: ops.Shape) -> Core:
     return Core(Model(shape).step)
 
 
-def our_core(shape: Shape) -> Core:
+def our_core(shape: ops.Shape) -> Core:
     target = open_here("impl")
     target.start(shape)
     return Core(target.step)
@@ -146,10 +132,10 @@ def our_core(shape: Shape) -> Core:
 cores = pytest.mark.parametrize("core", [the_model, our_core])
 
 
-def a_shape(group: Group, num_blocks: int, max_model_len: int = 64, **switches: Any) -> Shape:
+def a_shape(group: ops.Group, num_blocks: int, max_model_len: int = 64, **switches: Any) -> ops.Shape:
     b = group.block_size
     sizes = {"hash_block_size": b, "scheduler_block_size": b, "max_num_batched_tokens": max_model_len}
-    return Shape((group,), num_blocks, max_model_len, **(sizes | switches))
+    return ops.Shape((group,), num_blocks, max_model_len, **(sizes | switches))
 
 
 def prompt(length: int, start: int = 0) -> tuple[int, ...]:
@@ -159,51 +145,51 @@ def prompt(length: int, start: int = 0) -> tuple[int, ...]:
 @cores
 def test_two_requests_pass_the_gate_and_the_first_one_cannot_go_on(core):
     """T16.overcommit: one and other of 2 and 1 tokens, blocks of 1 token, a pool of 2."""
-    run = core(a_shape(Group("full", 1), num_blocks=3))
-    run(Submit("one", prompt(2)), Allocate("one", 1, gate=True))
-    run(Submit("other", prompt(1, 10)), Allocate("other", 1, gate=True))
-    outcome, _ = run(Advance("one"), Allocate("one", 1))
-    assert outcome == Refused()
+    run = core(a_shape(ops.Group("full", 1), num_blocks=3))
+    run(ops.Submit("one", prompt(2)), ops.Allocate("one", 1, gate=True))
+    run(ops.Submit("other", prompt(1, 10)), ops.Allocate("other", 1, gate=True))
+    outcome, _ = run(ops.Advance("one"), ops.Allocate("one", 1))
+    assert outcome == ops.Refused()
 
 
 def held(snapshot: Snapshot, name: str) -> int:
-    return sum(block != NULL for block in snapshot.tables[0][name])
+    return sum(block != ops.NULL for block in snapshot.tables[0][name])
 
 
 @cores
 def test_one_speculative_block_and_steps_of_3_1_and_3_tokens_hold_three_states(core):
     """T15, with blocks of 3 tokens: 2 + 1 are budgeted; vLLM 0.23.0 holds 4."""
-    run = core(a_shape(Group("mamba", 3, mamba_mode="align", speculative_blocks=1), num_blocks=20, caching=False))
-    run(Submit("a", prompt(30)), Allocate("a", 3), Advance("a"), Allocate("a", 1))
-    _, snapshot = run(Advance("a"), Allocate("a", 3))
+    run = core(a_shape(ops.Group("mamba", 3, mamba_mode="align", speculative_blocks=1), num_blocks=20, caching=False))
+    run(ops.Submit("a", prompt(30)), ops.Allocate("a", 3), ops.Advance("a"), ops.Allocate("a", 1))
+    _, snapshot = run(ops.Advance("a"), ops.Allocate("a", 3))
     assert held(snapshot, "a") == 3
 
 
 @cores
 def test_states_do_not_pile_up(core):
     """T15: a step of one token, then one of 3 * b - 1, again and again; in vLLM 0.23.0 each pair leaks a block."""
-    run = core(a_shape(Group("mamba", 3, mamba_mode="align", speculative_blocks=1), num_blocks=40, caching=False))
-    run(Submit("a", prompt(60)), Allocate("a", 3))
+    run = core(a_shape(ops.Group("mamba", 3, mamba_mode="align", speculative_blocks=1), num_blocks=40, caching=False))
+    run(ops.Submit("a", prompt(60)), ops.Allocate("a", 3))
     for _ in range(5):
-        run(Advance("a"), Allocate("a", 1))
-        _, snapshot = run(Advance("a"), Allocate("a", 8))
+        run(ops.Advance("a"), ops.Allocate("a", 1))
+        _, snapshot = run(ops.Advance("a"), ops.Allocate("a", 8))
         assert held(snapshot, "a") == 3
-    _, snapshot = run(Free("a"), Submit("b", prompt(1)))
+    _, snapshot = run(ops.Free("a"), ops.Submit("b", prompt(1)))
     assert snapshot.num_free == 39
 
 
 @cores
 def test_the_gate_lets_in_who_has_room_for_all_its_steps_and_nobody_else(core):
     """T16.hit: the request will hold 9 blocks, behind a hit of 12 blocks, too; there, vLLM 0.23.0 asks for 2."""
-    group = Group("sliding", 1, window=3)
+    group = ops.Group("sliding", 1, window=3)
     for hit, free in product((False, True), (8, 9)):
         run = core(a_shape(group, num_blocks=17, max_model_len=20, max_num_batched_tokens=6))
-        run(Submit("first", prompt(12)), Allocate("first", 6), Advance("first"), Allocate("first", 6))
-        run(Advance("first"), Free("first"), Take(16 - free), Submit("again", prompt(20)))
-        outcome, _ = run(Lookup("again"), Allocate("again", 1, hit=hit, gate=True))
-        assert isinstance(outcome, Done) == (free == 9)
-    outcome, _ = run(Advance("again"), Allocate("again", 6))
-    assert isinstance(outcome, Done)
+        run(ops.Submit("first", prompt(12)), ops.Allocate("first", 6), ops.Advance("first"), ops.Allocate("first", 6))
+        run(ops.Advance("first"), ops.Free("first"), ops.Take(16 - free), ops.Submit("again", prompt(20)))
+        outcome, _ = run(ops.Lookup("again"), ops.Allocate("again", 1, hit=hit, gate=True))
+        assert isinstance(outcome, ops.Done) == (free == 9)
+    outcome, _ = run(ops.Advance("again"), ops.Allocate("again", 6))
+    assert isinstance(outcome, ops.Done)
 
 
 def test_the_gate_counts_what_the_first_step_takes():
@@ -216,11 +202,11 @@ def test_the_gate_counts_what_the_first_step_takes():
 @cores
 def test_the_gate_counts_the_second_state(core):
     """T16.states: a pool of 1 + p states does not admit a request that could not begin its second block."""
-    run = core(a_shape(Group("mamba", 3, mamba_mode="align"), num_blocks=2, caching=False))
-    outcome, _ = run(Submit("a", prompt(6)), Allocate("a", 3, gate=True))
-    assert outcome == Refused()
-    outcome, _ = run(Submit("b", prompt(3)), Allocate("b", 3, gate=True))
-    assert outcome == Done(outcome.value)
+    run = core(a_shape(ops.Group("mamba", 3, mamba_mode="align"), num_blocks=2, caching=False))
+    outcome, _ = run(ops.Submit("a", prompt(6)), ops.Allocate("a", 3, gate=True))
+    assert outcome == ops.Refused()
+    outcome, _ = run(ops.Submit("b", prompt(3)), ops.Allocate("b", 3, gate=True))
+    assert outcome == ops.Done(outcome.value)
 
 
 def test_the_gate_of_a_real_shape_counts_577_blocks_where_576_are_held():

@@ -45,7 +45,6 @@ class Observer(Looks):
         self._label = _Numbers()
         self._keys: list[Any] = []  # of each block: few operations change any
         self._labels: list[int | None] = []  # of these keys
-        self._registered: list[int] = []  # the blocks that have one
         self._earliest: list[int | None] = []  # the block that a lookup of each yields
         self._seen_events: list[object] = []
         self._event_values: list[Value] = []
@@ -78,8 +77,7 @@ class Observer(Looks):
         known = self._labels, self._earliest, len(self._pool.cached_block_hash_to_block), self._pending_events()
         now = (*self.holders(), tables, registered, *known, self.new_block_ids(), self.stats())
         shown = Snapshot(*now)
-        self.last = shown._replace(**self._hidden) if self._hidden else shown
-        return self.last
+        return shown._replace(**self._hidden) if self._hidden else shown
 
     def tables_of(self, request: str) -> Sequence[list[int] | None]:
         """Per group, the request's table."""
@@ -92,7 +90,7 @@ class Observer(Looks):
         """Per group, how much of its table is registered."""
         return [manager.num_cached_block.get(request) for manager in self._managers]
 
-    def count_free(self) -> int:
+    def count_free(self, last: Snapshot) -> int:
         """How many blocks are free."""
         number: int = self._pool.get_num_free_blocks()
         return number
@@ -101,28 +99,27 @@ class Observer(Looks):
         """Who holds which block."""
         counts = self._ref_counts()
         counts[NULL] = 0
-        return Holders(self._free_ids(), self._pool.get_num_free_blocks(), self._manager.usage, counts)
+        return self._free_ids(), self._pool.get_num_free_blocks(), self._manager.usage, counts
 
-    def identities(self) -> Identities:
+    def identities(self, last: Snapshot) -> Identities:
         """Which block has which identity, and the events."""
-        keys = self._block_keys()
+        keys, labels, earliest = self._block_keys(), last.labels, last.earliest
         if keys != self._keys:
             self._note(keys)
-        known = len(self._pool.cached_block_hash_to_block)
-        return Identities(self._labels, self._earliest, known, self._pending_events())
+            labels, earliest = self._labels, self._earliest
+        return labels, earliest, len(self._pool.cached_block_hash_to_block), self._pending_events()
 
     def _note(self, keys: list[Any]) -> None:
         """The blocks have these identities now."""
         if keys != self._keys:
             label = self._label
             self._keys, self._labels = keys, [None if key is None else label[key] for key in keys]
-            self._registered = [block for block, key in enumerate(keys) if key is not None]
         index, splits = self._pool.cached_block_hash_to_block, self._splits
         self._earliest = [None] * len(keys)
-        for block in self._registered:
-            found = index.find(*keys[block]) if splits else index.get_one_block(keys[block])
-            if found is not None:
-                self._earliest[block] = found.block_id
+        for block, key in enumerate(keys):
+            if key is not None:
+                found = index.find(*key) if splits else index.get_one_block(key)
+                self._earliest[block] = None if found is None else found.block_id
 
     def new_block_ids(self) -> list[list[int]]:
         """Per group, those not drained yet."""

@@ -17,7 +17,7 @@ from .calculator import answer
 from .driver import VllmStyleDriver
 from .observe import Observer
 
-_REFUSED = ops.Refused()
+_DONE, _REFUSED = ops.Done(), ops.Refused()
 
 
 class _Live:
@@ -91,17 +91,17 @@ class VllmStyleTarget:
         self._pool = self._manager.block_pool
         self.hides = self._called.hides(self._manager)
         self._observer = Observer(self._manager, self._adapters, self.hides)
-        return ops.Done(), self.look()
+        return _DONE, self.look()
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """Apply one operation and look at the state afterwards."""
         return self._apply(operation), self.look()
 
-    def glance(self, operation: Operation) -> tuple[Outcome, Snapshot]:
-        """Apply one operation and look at what it can have changed (`targets.glance`)."""
+    def glance(self, operation: Operation, last: Snapshot) -> tuple[Outcome, Snapshot]:
+        """Apply one operation and look at what it can have changed since `last` (`targets.glance`)."""
         outcome = self._apply(operation)
         try:
-            return outcome, self._observer.glance(operation)
+            return outcome, self._observer.glance(operation, last)
         except Exception as error:
             raise _unreadable(error) from error
 
@@ -210,7 +210,7 @@ class VllmStyleTarget:
         live = self._live(op.request)
         live.request.num_computed_tokens -= op.count
         live.settle()
-        return ops.Done()
+        return _DONE
 
     def _arrive(self, op: ops.Arrive) -> Outcome:
         request = self._live(op.request).request
@@ -218,12 +218,12 @@ class VllmStyleTarget:
         if request.num_computed_tokens == request.num_tokens:
             request.num_computed_tokens -= 1
         self._live(op.request).settle()
-        return ops.Done()
+        return _DONE
 
     def _free(self, op: ops.Free) -> Outcome:
         self._manager.free(self._live(op.request).request)
         self._requests.pop(op.request, None)
-        return ops.Done()
+        return _DONE
 
     def _preempt(self, op: ops.Preempt) -> Outcome:
         live = self._live(op.request)
@@ -232,7 +232,7 @@ class VllmStyleTarget:
         live.request.num_preemptions += 1
         live.scheduled = 0
         live.settle()
-        return ops.Done()
+        return _DONE
 
     def _remove_skipped(self, op: ops.RemoveSkipped) -> Outcome:
         live = self._requests.get(op.request)
@@ -243,20 +243,20 @@ class VllmStyleTarget:
             prompt = live.request.num_prompt_tokens
         more = {"num_prompt_tokens": prompt} if self._called.prompt_aware_skipping else {}
         self._manager.remove_skipped_blocks(op.request, computed, **more)
-        return ops.Done()
+        return _DONE
 
     # The prefix cache as a whole, and calls that only read.
 
     def _evict(self, op: ops.Evict) -> Outcome:
         self._manager.evict_blocks(set(op.blocks))
-        return ops.Done()
+        return _DONE
 
     def _reset(self, op: ops.Reset) -> Outcome:
         return ops.Done(bool(self._manager.reset_prefix_cache()))
 
     def _step_start(self, op: ops.StepStart) -> Outcome:
         self._manager.new_step_starts()
-        return ops.Done()
+        return _DONE
 
     def _common_prefix(self, op: ops.CommonPrefix) -> Outcome:
         return ops.Done(tuple(self._manager.get_num_common_prefix_blocks(op.request)))
@@ -280,7 +280,7 @@ class VllmStyleTarget:
 
     def _touch(self, op: ops.Touch) -> Outcome:
         self._pool.touch(self._blocks(op.blocks))
-        return ops.Done()
+        return _DONE
 
     def _release(self, op: ops.Release) -> Outcome:
         blocks = self._blocks(op.blocks)
@@ -288,7 +288,7 @@ class VllmStyleTarget:
             self._pool.free_blocks(blocks, prepend=True)
         else:
             self._pool.free_blocks(blocks)
-        return ops.Done()
+        return _DONE
 
     def _blocks(self, ids: tuple[int, ...]) -> list[Any]:
         every = self._pool.blocks

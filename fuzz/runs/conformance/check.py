@@ -2,34 +2,7 @@
 
 from contextlib import suppress
 
-from ....model.ops import (
-    OPERATIONS,
-    Advance,
-    Allocate,
-    Arrive,
-    CommonPrefix,
-    Done,
-    Evict,
-    Failed,
-    Group,
-    Kind,
-    Lookup,
-    Operation,
-    Preempt,
-    ReadTable,
-    Reject,
-    Release,
-    RemoveSkipped,
-    Reset,
-    Shape,
-    StepStart,
-    Submit,
-    Take,
-    TakeEvents,
-    TakeNewBlockIds,
-    TakeStats,
-    Touch,
-)
+from ....model import ops
 from ....model.snapshot import Snapshot
 from ...targets.base import Target, TargetLostError, block_sizes_of, hidden_fields, lacking
 from ..run import ask
@@ -73,7 +46,7 @@ def _size_built(target: Target, report: Conformance) -> int | None:
             outcome, _ = ask(target.start, shape_of(size))
         except TargetLostError:
             return size  # the first scenario says how it is lost
-        if not isinstance(outcome, Failed):
+        if not isinstance(outcome, ops.Failed):
             return size
         answers.append(outcome)
     tried = ", ".join(map(str, sizes))
@@ -86,21 +59,21 @@ def _size_built(target: Target, report: Conformance) -> int | None:
 # Other kinds of groups.
 
 
-def _shape_of_kind(kind: Kind, size: int) -> Shape:
+def _shape_of_kind(kind: ops.Kind, size: int) -> ops.Shape:
     groups = {
-        "sliding": Group(kind, size, window=2 * size),
-        "sliding_mla": Group(kind, size, window=2 * size),
-        "chunked": Group(kind, size, chunk=2 * size),
-        "mamba": Group(kind, size, mamba_mode="align"),
-        "sink": Group(kind, size, sink_len=size),
+        "sliding": ops.Group(kind, size, window=2 * size),
+        "sliding_mla": ops.Group(kind, size, window=2 * size),
+        "chunked": ops.Group(kind, size, chunk=2 * size),
+        "mamba": ops.Group(kind, size, mamba_mode="align"),
+        "sink": ops.Group(kind, size, sink_len=size),
     }
-    return shape_of(size, 12, groups=(groups.get(kind, Group(kind, size)),), caching=kind != "cross")
+    return shape_of(size, 12, groups=(groups.get(kind, ops.Group(kind, size)),), caching=kind != "cross")
 
 
 def _other_kinds(target: Target, report: Conformance, size: int) -> None:
     """Which kinds of groups are built, each driven a little and judged by the oracles alone."""
-    kinds: tuple[Kind, ...] = ("mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross")
-    hybrid = shape_of(size, 12, groups=(Group("full", size), Group("sliding", size, window=2 * size)))
+    kinds: tuple[ops.Kind, ...] = ("mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross")
+    hybrid = shape_of(size, 12, groups=(ops.Group("full", size), ops.Group("sliding", size, window=2 * size)))
     shapes = [("hybrids", "full+sliding", hybrid)]
     shapes += [(f"Group.kind={kind}", kind, _shape_of_kind(kind, size)) for kind in kinds]
     told, missing = Scenario("Other kinds of groups"), []
@@ -130,17 +103,17 @@ def _drive(driver: Driver, size: int, *, cross: bool) -> None:
     """A request comes, grows, starts again and ends."""
     length = 3 * size
     before = len(driver.scenario.lines)
-    driver.ask(Submit("a", prompt(length)), "a prompt of 3 blocks")
-    driver.ask(Lookup("a"), "nothing is cached yet")
+    driver.ask(ops.Submit("a", prompt(length)), "a prompt of 3 blocks")
+    driver.ask(ops.Lookup("a"), "nothing is cached yet")
     encoder = size if cross and driver.has("Allocate.encoder_tokens") else 0
-    driver.ask(Allocate("a", length, encoder_tokens=encoder), "room for the prompt")
-    driver.ask(Advance("a", (7,)), "computed")
+    driver.ask(ops.Allocate("a", length, encoder_tokens=encoder), "room for the prompt")
+    driver.ask(ops.Advance("a", (7,)), "computed")
     for _ in range(2):
-        driver.ask(Allocate("a", 1), "room for one token")
-        driver.ask(Advance("a", (7,)), "computed")
-    driver.ask(RemoveSkipped("a"), "what no query reads any more is given up")
-    driver.ask(Preempt("a"), "it starts again")
-    driver.ask(Lookup("a"), "what is still cached of it")
+        driver.ask(ops.Allocate("a", 1), "room for one token")
+        driver.ask(ops.Advance("a", (7,)), "computed")
+    driver.ask(ops.RemoveSkipped("a"), "what no query reads any more is given up")
+    driver.ask(ops.Preempt("a"), "it starts again")
+    driver.ask(ops.Lookup("a"), "what is still cached of it")
     del driver.scenario.lines[before:]
 
 
@@ -152,12 +125,13 @@ def _needless(name: str, asked: str, answered: str) -> Line:
     return Line("hint", asked, answered, said, f"take {name!r} out of `lacks` if your core really does it", "hint")
 
 
-def _examples(block: int) -> dict[str, Operation]:
+def _examples(block: int) -> dict[str, ops.Operation]:
     """One operation of each kind that a target may lack, for a request `a` that holds this block."""
     every = (
-        Lookup("b"), Advance("a", (7,)), Reject("a", 1), Arrive("a"), Preempt("a"), RemoveSkipped("a"),
-        CommonPrefix("a"), ReadTable("a"), Evict((block,)), Reset(), StepStart(), TakeEvents(), TakeNewBlockIds(),
-        TakeStats(), Take(1), Touch((block,)), Release((block,)),
+        ops.Lookup("b"), ops.Advance("a", (7,)), ops.Reject("a", 1), ops.Arrive("a"), ops.Preempt("a"),
+        ops.RemoveSkipped("a"), ops.CommonPrefix("a"), ops.ReadTable("a"), ops.Evict((block,)), ops.Reset(),
+        ops.StepStart(), ops.TakeEvents(), ops.TakeNewBlockIds(), ops.TakeStats(), ops.Take(1), ops.Touch((block,)),
+        ops.Release((block,)),
     )  # fmt: skip
     return {type(operation).__name__: operation for operation in every}
 
@@ -165,19 +139,19 @@ def _examples(block: int) -> dict[str, Operation]:
 def _what_is_lacking(target: Target, report: Conformance, size: int) -> None:
     """Operations that the target says it lacks must not work; else they should be asked."""
     told = Scenario("What the target says that it lacks")
-    for kind in sorted(lacking(target) & OPERATIONS.keys()):
+    for kind in sorted(lacking(target) & ops.OPERATIONS.keys()):
         try:
             ask(target.start, shape_of(size))
-            ask(target.step, Submit("b", prompt(size)))
-            ask(target.step, Submit("a", prompt(size)))
-            outcome, shown = ask(target.step, Allocate("a", size))
+            ask(target.step, ops.Submit("b", prompt(size)))
+            ask(target.step, ops.Submit("a", prompt(size)))
+            outcome, shown = ask(target.step, ops.Allocate("a", size))
             block = shown.tables[0]["a"][0] if shown and shown.tables[0].get("a") else 1
             operation = _examples(block)[kind]
             outcome, _ = ask(target.step, operation)
         except TargetLostError as lost:
             told.lines.append(Line("ok", kind, lost.kind, "lacking"))
             continue
-        wrong = isinstance(outcome, Done)
+        wrong = isinstance(outcome, ops.Done)
         line = _needless(kind, in_words(operation), came(outcome))
         told.lines.append(line if wrong else Line("ok", in_words(operation), came(outcome), "lacking"))
     if told.lines:

@@ -237,7 +237,7 @@ def test_a_free_queue_of_links_that_runs_in_a_circle_is_not_read_for_ever() -> N
     pool = SimpleNamespace(blocks=blocks, free_block_queue=queue, get_num_free_blocks=lambda: 2)
     groups = SimpleNamespace(single_type_managers=[])
     observer = Observer(SimpleNamespace(block_pool=pool, coordinator=groups, usage=0.0), {})
-    assert observer.holders().free == [1, 2]
+    assert observer.holders()[0] == [1, 2]
     blocks[2].next_free_block = blocks[1]
     with pytest.raises(RuntimeError, match=r"runs in a circle: \[1, 2, 1\]"):
         observer.holders()

@@ -32,12 +32,14 @@ def outcome(tmp_path_factory):
     return fuzz_configurations(TASK, calculator, folder, floors, steps.append), steps, folder
 
 
-def test_a_finding_is_shrunk_and_only_the_small_one_stays(outcome):
+def test_a_finding_is_shrunk_and_the_file_that_was_named_first_stays(outcome):
     result, steps, folder = outcome
     assert steps[0] == f"fuzzing the configuration arithmetic of {FAULT}, seed 0"
     assert steps[1].startswith("found by lockstep in ")
     (kept,) = result.kept
-    assert [*folder.iterdir()] == [kept.path]
+    first = Path(steps[1].partition("saved in ")[2].partition(";")[0])
+    assert {*folder.iterdir()} == {first, kept.path}
+    assert read_finding(first).kind == kept.smaller.finding.kind
     assert read_finding(kept.path).op == kept.smaller.finding.op
     assert kept.as_json()["file"] == str(kept.path)
     assert kept.lines()[1].startswith("shrunk in ")

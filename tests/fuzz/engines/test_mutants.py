@@ -1,10 +1,13 @@
 """Hunting planted faults: what is hunted, what counts as found, and which oracles judge."""
 
+from dataclasses import replace
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 from blockproof.fuzz.engines.mutants import MUTANTS, Hunt, can_be_tried, hunt, missed
 from blockproof.fuzz.faults import FAULTS, Part
+from blockproof.fuzz.faults.registry import wrap
 from blockproof.fuzz.findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP
 from blockproof.fuzz.targets.base import TargetUnavailableError
 
@@ -15,7 +18,7 @@ LONG = 600.0
 def test_all_faults_but_those_of_configuration_answers_are_hunted() -> None:
     assert {fault.part for fault in MUTANTS.values()} == {Part.CORE, Part.TENSORS}
     assert FAULTS.keys() - MUTANTS.keys() == {name for name in FAULTS if FAULTS[name].part == Part.CONFIGURATION}
-    assert len(MUTANTS) == 83
+    assert len(MUTANTS) == 84
 
 
 @pytest.mark.parametrize(
@@ -47,6 +50,21 @@ def test_what_was_not_found_is_missed() -> None:
     assert none.operations > 0
     assert none == Hunt(none.fault, ("usage",), False, operations=none.operations, seconds=none.seconds)
     assert missed([none]) == ["usage-counts-null-block"]
+
+
+def test_a_fault_whose_own_code_fails_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(manager: Any) -> None:
+        wrap(manager, "allocate_slots", lambda original, *given, **named: manager.no_such_name)
+
+    def wrong(manager: Any) -> None:  # the mistake is the core's: it is given what it cannot take
+        wrap(manager, "allocate_slots", lambda original, request, *given, **named: original(None, 1))
+
+    for plant, found in ((failing, False), (wrong, True)):
+        name = plant.__name__
+        monkeypatch.setitem(FAULTS, name, replace(MUTANTS["one-block-leaks"], name=name, plant=plant))
+        seen = hunt(FAULTS[name], LONG, 0, (LOCKSTEP,))
+        assert (seen.found, seen.observable) == ((True, "outcome") if found else (False, None))
+        assert ("no_such_name" in seen.broken) != found
 
 
 def test_faults_in_tensors_need_torch() -> None:

@@ -21,47 +21,34 @@ from blockproof.fuzz.targets.base import Target
 from blockproof.fuzz.traces.trace_file import read_trace
 from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
+from blockproof.model import ops
 from blockproof.model.attention import Cross, Mamba, Rule
-from blockproof.model.ops import (
-    Advance,
-    Allocate,
-    Failed,
-    Free,
-    Group,
-    Lookup,
-    Operation,
-    Outcome,
-    Preempt,
-    Shape,
-    StepStart,
-    Submit,
-)
 from blockproof.model.snapshot import Snapshot
 
 DEADLOCK = Path(__file__).parents[3] / "docs" / "evidence" / "findings" / "admission-deadlock.json"
 
 
-def _shape(group: Group, usable: int, budget: int, length: int = 8) -> Shape:
+def _shape(group: ops.Group, usable: int, budget: int, length: int = 8) -> ops.Shape:
     unit = group.block_size
-    return Shape((group,), usable + 1, length, unit, unit, max_num_batched_tokens=budget)
+    return ops.Shape((group,), usable + 1, length, unit, unit, max_num_batched_tokens=budget)
 
 
-def _request(name: str, prompt: int, outputs: int, token: int = 0) -> list[Operation]:
-    return [Submit(name, (token,) * prompt), Advance(name, (token,) * outputs)]
+def _request(name: str, prompt: int, outputs: int, token: int = 0) -> list[ops.Operation]:
+    return [ops.Submit(name, (token,) * prompt), ops.Advance(name, (token,) * outputs)]
 
 
-def _script(shape: Shape, *parts: list[Operation]) -> Trace:
+def _script(shape: ops.Shape, *parts: list[ops.Operation]) -> Trace:
     return Trace(shape, tuple(operation for part in parts for operation in part))
 
 
 LIVENESS_FAULTS = {name: fault for name, fault in FAULTS.items() if fault.oracles == (LIVENESS,)}
-FULL, WINDOW, STATES = Group("full", 1), Group("sliding", 1, window=3), Group("mamba", 1)
+FULL, WINDOW, STATES = ops.Group("full", 1), ops.Group("sliding", 1, window=3), ops.Group("mamba", 1)
 STORIES = {
     "gate-counts-whole-sequence": _script(
-        _shape(Group("sliding", 1, window=2), usable=3, budget=1), _request("long", 4, 1)
+        _shape(ops.Group("sliding", 1, window=2), usable=3, budget=1), _request("long", 4, 1)
     ),
     "refusal-leaks-block": _script(
-        _shape(FULL, usable=2, budget=4), _request("too long", 3, 1), [StepStart()], _request("fits", 2, 1)
+        _shape(FULL, usable=2, budget=4), _request("too long", 3, 1), [ops.StepStart()], _request("fits", 2, 1)
     ),
     "gate-counts-nothing": _script(
         _shape(FULL, usable=4, budget=4), _request("first", 3, 1), _request("next", 3, 1, token=1)
@@ -80,12 +67,13 @@ STORIES = {
         replace(_shape(FULL, usable=9, budget=3), eagle=True), _request("first", 2, 1), _request("next", 4, 1, token=1)
     ),
     "gate-counts-first-states": _script(
-        _shape(Group("mamba", 1, mamba_mode="align"), usable=2, budget=4),
+        _shape(ops.Group("mamba", 1, mamba_mode="align"), usable=2, budget=4),
         _request("first", 2, 1),
         _request("next", 2, 1, token=1),
     ),
     "registered-states-stay": _script(
-        _shape(Group("mamba", 1, mamba_mode="align", speculative_blocks=1), usable=3, budget=1), _request("alone", 1, 3)
+        _shape(ops.Group("mamba", 1, mamba_mode="align", speculative_blocks=1), usable=3, budget=1),
+        _request("alone", 1, 3),
     ),
     "running-step-wants-spare-block": _script(_shape(FULL, usable=3, budget=4), _request("alone", 2, 2)),
 }
@@ -138,7 +126,7 @@ def test_a_planted_fault_is_caught_by_exactly_its_property(name: str) -> None:
     assert finding is not None
     assert (finding.observable, finding.oracle) == (LIVENESS_FAULTS[name].observables[0], LIVENESS)
     assert finding.operation == STORIES[name].operations[finding.step]
-    assert isinstance(finding.operation, Submit)
+    assert isinstance(finding.operation, ops.Submit)
     assert finding.actual == run.outcomes[-1]
 
 
@@ -160,7 +148,7 @@ def test_a_loss_is_counted_for_a_target_that_declares_it_and_a_finding_for_any_o
 
 
 def test_what_a_target_is_known_to_hold_widens_the_bounds() -> None:
-    states = _shape(Group("mamba", 4, mamba_mode="align", speculative_blocks=2), usable=20, budget=4, length=40)
+    states = _shape(ops.Group("mamba", 4, mamba_mode="align", speculative_blocks=2), usable=20, budget=4, length=40)
     assert (Bounds(states).most(30), Bounds(states, frozenset({"mamba-states-pile-up"})).most(30)) == (4, 11)
     full = _shape(FULL, usable=20, budget=4)
     assert (Bounds(full).most(5), Bounds(full, frozenset({"room-ahead"})).most(5)) == (5, 11)
@@ -168,7 +156,7 @@ def test_what_a_target_is_known_to_hold_widens_the_bounds() -> None:
 
 def test_a_state_registered_once_more_in_its_own_old_block_defers_who_hits_another() -> None:
     """The block that is taken, and registered as what it was before, counts as registered in this step."""
-    shape = Shape((Group("mamba", 3),), 4, 5, 3, 3, max_num_batched_tokens=4)
+    shape = ops.Shape((ops.Group("mamba", 3),), 4, 5, 3, 3, max_num_batched_tokens=4)
     script = _script(
         shape,
         *(_request("a", 1, 3), _request("b", 1, 1), _request("c", 3, 2), _request("d", 2, 2), _request("e", 4, 1)),
@@ -253,13 +241,13 @@ class _Failing:
     def __init__(self) -> None:
         self._core, self._allocations = open_impl(), 0
 
-    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+    def start(self, shape: ops.Shape) -> tuple[ops.Outcome, Snapshot | None]:
         return self._core.start(shape)
 
-    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+    def step(self, operation: ops.Operation) -> tuple[ops.Outcome, Snapshot]:
         outcome, shown = self._core.step(operation)
-        self._allocations += isinstance(operation, Allocate)
-        return Failed("ValueError") if self._allocations == 3 else outcome, shown
+        self._allocations += isinstance(operation, ops.Allocate)
+        return ops.Failed("ValueError") if self._allocations == 3 else outcome, shown
 
     def close(self) -> None:
         self._core.close()
@@ -277,7 +265,7 @@ def test_the_scheduler_preempts_the_most_recent_and_admits_in_the_order_of_arriv
     told = [
         (type(operation).__name__, operation.request)
         for operation in run.operations
-        if isinstance(operation, Lookup | Preempt | Free)
+        if isinstance(operation, ops.Lookup | ops.Preempt | ops.Free)
     ]
     first = [("Lookup", "first"), ("Lookup", "gives way"), ("Preempt", "gives way")]
     assert told[:3] == first
@@ -287,7 +275,9 @@ def test_the_scheduler_preempts_the_most_recent_and_admits_in_the_order_of_arriv
 def test_who_waits_for_a_state_may_have_to_wait_again_while_new_ones_are_registered() -> None:
     """The rule of L3 as it holds of the model: one more step for each step that registers a longer state."""
     shape = _shape(STATES, usable=8, budget=4)
-    finding, run = _judge(open_impl(), _script(shape, _request("ahead", 1, 5), [StepStart()], _request("behind", 4, 1)))
+    finding, run = _judge(
+        open_impl(), _script(shape, _request("ahead", 1, 5), [ops.StepStart()], _request("behind", 4, 1))
+    )
     assert finding is None
     assert run.seen["liveness: deferred by a state of the same step"] == 1
     assert run.seen["liveness: deferred again by a state of the same step"] == 1
@@ -295,8 +285,8 @@ def test_who_waits_for_a_state_may_have_to_wait_again_while_new_ones_are_registe
 
 def test_a_state_registered_once_more_in_this_step_may_defer_who_hits_the_older_block() -> None:
     shape = _shape(STATES, usable=8, budget=4)
-    again: list[Operation] = [Submit("again", (0, 0), skip_lookup=True), Advance("again", (0,))]
-    script = _script(shape, _request("first", 1, 1), [StepStart()], again, _request("hits", 2, 1))
+    again: list[ops.Operation] = [ops.Submit("again", (0, 0), skip_lookup=True), ops.Advance("again", (0,))]
+    script = _script(shape, _request("first", 1, 1), [ops.StepStart()], again, _request("hits", 2, 1))
     finding, run = _judge(open_impl(), script)
     assert finding is None
     assert run.seen["liveness: deferred by a state of the same step"] == 1
@@ -308,20 +298,20 @@ def test_all_scheduled_tokens_of_a_step_are_within_the_budget() -> None:
         hopeless = {name for name in _names(script) if Bounds(script.shape).hopeless(len(_prompt(script, name)))}
         in_step = 0
         for operation, outcome in zip(run.operations, run.outcomes, strict=True):
-            if isinstance(operation, StepStart):
+            if isinstance(operation, ops.StepStart):
                 in_step = 0
-            elif isinstance(operation, Allocate) and type(outcome).__name__ == "Done":
+            elif isinstance(operation, ops.Allocate) and type(outcome).__name__ == "Done":
                 assert operation.request not in hopeless
                 in_step += operation.new_tokens
                 assert in_step <= script.shape.max_num_batched_tokens
 
 
 def _names(script: Trace) -> list[str]:
-    return [operation.request for operation in script.operations if isinstance(operation, Submit)]
+    return [operation.request for operation in script.operations if isinstance(operation, ops.Submit)]
 
 
 def _prompt(script: Trace, name: str) -> tuple[int, ...]:
-    return next(op.prompt for op in script.operations if isinstance(op, Submit) and op.request == name)
+    return next(op.prompt for op in script.operations if isinstance(op, ops.Submit) and op.request == name)
 
 
 class _Limited:
@@ -341,8 +331,8 @@ def test_a_target_without_gate_and_drafts_is_not_asked_for_them() -> None:
         assert not run.scene.requests
         assert not run.seen["liveness: refused what can never fit"]
         for operation in run.operations:
-            assert not (isinstance(operation, Allocate) and operation.gate)
-            assert not (isinstance(operation, Advance) and operation.rejected)
+            assert not (isinstance(operation, ops.Allocate) and operation.gate)
+            assert not (isinstance(operation, ops.Advance) and operation.rejected)
 
 
 def test_what_only_tables_can_show_is_not_observed_where_they_are_hidden() -> None:
@@ -378,18 +368,18 @@ SHAPE = _shape(FULL, usable=4, budget=4)
     "operations",
     [
         (),
-        (StepStart(),),
-        (Submit("a", (0,)),),
-        (Submit("a", (0,)), Advance("b", (0,))),
-        (Submit("a", (0,)), Advance("a")),
-        (Submit("a", (0,)), Advance("a", (0,), rejected=1)),
-        (Submit("a", (0,) * 8), Advance("a", (0,))),
-        (Submit("a", ()), Advance("a", (0,))),
-        (Submit("a", (0,)), Advance("a", (0,)), Allocate("a", 1)),
-        (Submit("a", (0,)), Advance("a", (0,)), Submit("a", (0,)), Advance("a", (0,))),
+        (ops.StepStart(),),
+        (ops.Submit("a", (0,)),),
+        (ops.Submit("a", (0,)), ops.Advance("b", (0,))),
+        (ops.Submit("a", (0,)), ops.Advance("a")),
+        (ops.Submit("a", (0,)), ops.Advance("a", (0,), rejected=1)),
+        (ops.Submit("a", (0,) * 8), ops.Advance("a", (0,))),
+        (ops.Submit("a", ()), ops.Advance("a", (0,))),
+        (ops.Submit("a", (0,)), ops.Advance("a", (0,)), ops.Allocate("a", 1)),
+        (ops.Submit("a", (0,)), ops.Advance("a", (0,)), ops.Submit("a", (0,)), ops.Advance("a", (0,))),
     ],
 )
-def test_a_trace_that_no_scheduler_can_play_is_no_script(operations: tuple[Operation, ...]) -> None:
+def test_a_trace_that_no_scheduler_can_play_is_no_script(operations: tuple[ops.Operation, ...]) -> None:
     trace = Trace(SHAPE, operations)
     assert not is_script(trace)
     with pytest.raises(ValueError, match="no liveness script"):
@@ -401,7 +391,7 @@ def test_drawn_scripts_are_scripts_and_those_made_simpler_are_as_tight() -> None
     def slack(script: Trace) -> int:
         pairs = zip(script.operations, script.operations[1:], strict=False)
         bounds = Bounds(script.shape)
-        requests = [(s, a) for s, a in pairs if isinstance(s, Submit) and isinstance(a, Advance)]
+        requests = [(s, a) for s, a in pairs if isinstance(s, ops.Submit) and isinstance(a, ops.Advance)]
         return bounds.shape.num_blocks - max(bounds.most(len(s.prompt) + len(a.sampled) - 1) for s, a in requests)
 
     for script in _drawn(23, seed="simpler"):

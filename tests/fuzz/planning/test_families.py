@@ -360,7 +360,7 @@ def test_a_file_that_is_no_description_is_refused(text, problem, tmp_path):
 
 
 def test_a_folder_and_a_missing_file_are_refused(tmp_path):
-    with pytest.raises(ModelError, match=r"is a directory; name the config\.json in it"):
+    with pytest.raises(ModelError, match=r"is a directory; name a config\.json file in it"):
         read(tmp_path)
     with pytest.raises(ModelError, match="no such file"):
         read(tmp_path / "none.json")

@@ -196,7 +196,7 @@ def test_wrong_models_are_refused_in_one_line(document, options, part, wrong, ca
 
 def test_missing_files_and_options_are_refused_in_one_line(capsys, tmp_path):
     _expect_one_line(run(capsys, "none.json", "--memory", "1GiB"), "none.json: no such file")
-    _expect_one_line(run(capsys, tmp_path, "--memory", "1GiB"), "is a directory; name the config.json in it")
+    _expect_one_line(run(capsys, tmp_path, "--memory", "1GiB"), "is a directory; name a config.json file in it")
     _expect_one_line(run(capsys, LLAMA), "Missing option '--memory'")
 
 

@@ -5,8 +5,8 @@ from blockproof.fuzz.adapters import families
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases import observing
-from blockproof.fuzz.releases.findings import Entry
-from blockproof.fuzz.releases.observing import differences, observe_releases, updated
+from blockproof.fuzz.releases.findings import Entry, updated
+from blockproof.fuzz.releases.observing import differences, observe_releases
 from blockproof.fuzz.releases.versions import named_targets, releases_to_install
 from blockproof.fuzz.targets.base import TargetLostError
 from blockproof.fuzz.traces.trace_file import TraceFile

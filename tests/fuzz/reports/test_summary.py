@@ -129,5 +129,5 @@ def test_a_floors_file_with_anything_else_in_it_is_refused(text, part, tmp_path)
         read_floors(path)
     assert part in str(caught.value)
     assert str(path) in str(caught.value)
-    with pytest.raises(FloorsError, match="No such file"):
+    with pytest.raises(FloorsError, match="no such file"):
         read_floors(tmp_path / "none")

@@ -53,7 +53,7 @@ def test_junit_names_the_oracles_that_judged_and_the_command():
 
 
 def test_several_findings_are_numbered_and_each_fails_its_own_case():
-    other = replace(TOLD, headline="lost efficiency: contract, S14", attention="mamba")
+    other = TOLD._replace(headline="lost efficiency: contract, S14", attention="mamba")
     lines = told_lines([TOLD, other])
     assert [line for line in lines if line[:2] in ("1.", "2.")] == [f"1. {TOLD.headline}", f"2. {other.headline}"]
     suite = ElementTree.fromstring(junit(kept(TOLD, other), []))

@@ -35,6 +35,7 @@ from blockproof.model.ops import (
     Shape,
     Submit,
 )
+from blockproof.model.snapshot import Snapshot
 
 EVERY = 4
 SHAPE = Shape((Group("full", 2),), 10, 12, 2, 2, 12)
@@ -78,14 +79,14 @@ def test_glances_at_model_and_core_show_what_full_looks_show():
         model = Model(trace.shape)
         looks = ModelLooks(model)
         glanced.start(trace.shape), looked.start(trace.shape)
-        before = looks.last
+        before = looks.look()
         for operation in trace.operations:
             outcome = model.apply(operation)
-            full = model.snapshot()
-            assert looks.glance(operation) == full, operation
-            assert glanced.glance(operation) == looked.step(operation) == (outcome, full), operation
-            shared += looks.last is before
-            before = looks.last
+            full, shown = model.snapshot(), looks.glance(operation, before)
+            assert shown == full, operation
+            assert glanced.glance(operation, before) == looked.step(operation) == (outcome, full), operation
+            shared += shown is before
+            before = shown
     assert shared > 1_000
 
 
@@ -127,13 +128,13 @@ class StaleTarget(VllmStyleTarget):
     def start(self, shape: Shape) -> Any:
         answer = super().start(shape)
         observer: Any = self._observer
-        fields = {"holders": slice(0, 4), "identities": slice(6, 10), "new_block_ids": 10}
+        fields: dict[str, Any] = {"holders": slice(0, 4), "identities": slice(6, 10), "new_block_ids": 10}
         glances = observer.glance
 
-        def stale(operation: Any) -> Any:
-            shown = observer.last[fields[self.missed]]
-            setattr(observer, self.missed, lambda: shown)
-            seen = glances(operation)
+        def stale(operation: Any, last: Snapshot) -> Any:
+            shown = last[fields[self.missed]]
+            setattr(observer, self.missed, lambda *_: shown)
+            seen = glances(operation, last)
             delattr(observer, self.missed)
             return seen
 

@@ -13,7 +13,9 @@ from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.formats import plain
 from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
+from blockproof.fuzz.runs.model_free import ModelFreeRun
 from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.ops import Done, Group, Operation, Shape, StepStart
@@ -71,6 +73,25 @@ def test_an_answer_that_is_none_is_a_finding_which_says_what_is_wrong(step, word
     found = lockstep.step(StepStart())
     assert found.kind == ("protocol", "StepStart")
     assert words in found.detail
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("labels", [None], "Snapshot.labels has 1 entries; expected one for each of the 4 blocks"),
+        ("earliest", [None] * 5, "Snapshot.earliest has 5 entries"),
+        ("events", ((),), "expected a tuple of events"),
+        ("events", (("stored", ({},), None, (), 1, None, None, 0),), "expected a tuple of events"),
+        ("events", (("removed", (1,)),), "expected a tuple of events"),
+    ],
+)
+def test_without_a_model_an_answer_of_another_size_is_a_finding_too(field, value, words):
+    run = ModelFreeRun(Answering(step=_with(**{field: value})), Judging(("contract",)))
+    assert run.start(SHAPE) is None
+    assert words in run.step(StepStart()).detail
+    assert words in ModelFreeRun(Answering(start=_with(**{field: value}))).start(SHAPE).detail
+    lockstep = LockstepRun(Answering(start=_with(**{field: value})), Judging(("lockstep", "contract")))
+    assert words in lockstep.start(SHAPE).detail
 
 
 def test_a_target_that_ends_the_process_is_a_finding():

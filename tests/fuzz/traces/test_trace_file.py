@@ -2,6 +2,7 @@
 
 import json
 import os
+from unittest.mock import Mock
 
 import pytest
 from blockproof.fuzz.findings.finding import Trace
@@ -159,8 +160,8 @@ def test_a_file_over_the_limit_is_not_even_read(tmp_path):
 def test_a_failed_write_leaves_the_old_trace(tmp_path, monkeypatch):
     path = tmp_path / "t.json"
     write_trace(SMALL, path)
-    monkeypatch.setattr("blockproof.fuzz.traces.trace_file.dump_trace", lambda file: "x" * 10 + "\ud800")
-    with pytest.raises(UnicodeEncodeError):
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError("no space left")))
+    with pytest.raises(OSError, match="no space left"):
         write_trace(SMALL, path)
     assert read_trace(path) == SMALL
     assert os.listdir(tmp_path) == ["t.json"]
