@@ -10,7 +10,13 @@ function gridOf(numBlocks, width) {
   }
 }
 
-const cssColor = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+/** A colour of the theme that is shown; asking for it is slow, so it is asked for once. */
+const cssColor = (name) => {
+  const theme = document.documentElement.dataset.theme, key = `${theme} ${name}`;
+  if (!colors.has(key)) colors.set(key, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return colors.get(key);
+};
+const colors = new Map();
 
 function Pool({ trace, side, other, index, step, selected, onSelect, theme }) {
   const canvas = useRef();
@@ -49,13 +55,15 @@ function Pool({ trace, side, other, index, step, selected, onSelect, theme }) {
 
 /** How many blocks are in use, free, and candidates. */
 function poolCounts(trace, side) {
+  if (side.counted?.stamp === side.stamps.counts) return side.counted;
   let used = 0, candidates = 0, shared = 0;
   for (let block = 1; block < trace.num_blocks; block++) {
     if (side.ref[block] > 0) used++;
     else if (side.label[block] >= 0) candidates++;
     if (side.ref[block] > 1) shared++;
   }
-  return { used, candidates, shared, free: trace.num_blocks - 1 - used - candidates };
+  side.counted = { stamp: side.stamps.counts, used, candidates, shared, free: trace.num_blocks - 1 - used - candidates };
+  return side.counted;
 }
 
 function poolWords(trace, side) {
@@ -74,18 +82,22 @@ function changedBlocks(change) {
 
 function drawPool(canvas, grid, trace, side, other, change, selected) {
   const { size, columns, rows } = grid, ratio = window.devicePixelRatio || 1, cell = Math.round(size * ratio), scale = cell / size;
-  canvas.width = columns * cell;
-  canvas.height = rows * cell;
-  canvas.style.width = `${columns * size}px`;
-  canvas.style.height = `${rows * size}px`;
-  const pen = canvas.getContext("2d");
+  const small = size < 9, pen = canvas.getContext("2d");
+  if (!small || canvas.width !== columns * cell || canvas.height !== rows * cell) { // this clears it
+    DRAWN.delete(canvas);
+    canvas.width = columns * cell;
+    canvas.height = rows * cell;
+    canvas.style.width = `${columns * size}px`;
+    canvas.style.height = `${rows * size}px`;
+  }
   const look = { line: cssColor("--line-strong"), soft: cssColor("--free"), ink: cssColor("--ink"), bad: cssColor("--bad"), mark: cssColor("--accent"), used: cssColor("--outside"), panel: cssColor("--panel") };
   const owners = side.owners(), theirs = other ? other.owners() : null, changed = changedBlocks(change);
   const differs = (block) => other && (other.ref[block] !== side.ref[block] || other.label[block] !== side.label[block] || other.first[block] !== side.first[block] || theirs[block] !== owners[block]);
   const at = (block) => [(block % columns) * size, Math.floor(block / columns) * size];
-  if (size < 9) drawPixels(pen, { cell, columns, rows }, trace, side, owners, differs, look);
+  pen.setTransform(1, 0, 0, 1, 0, 0);
+  const drawn = small && drawPixels(pen, { cell, columns, rows }, trace, side, owners, differs, look);
   pen.scale(scale, scale);
-  for (let block = 0; size >= 9 && block < trace.num_blocks; block++) {
+  for (let block = 0; !small && block < trace.num_blocks; block++) {
     const [x, y] = at(block), owner = owners[block];
     bigCell(pen, x, y, size, { trace, block, owner, held: owner >= 0 || side.ref[block] > 0, registered: side.label[block] >= 0, references: side.ref[block] }, look);
     if (!differs(block)) continue;
@@ -96,39 +108,60 @@ function drawPool(canvas, grid, trace, side, other, change, selected) {
     pen.lineTo(x + size * 0.55, y + 1);
     pen.fill();
   }
-  if (size >= 5) for (const block of changed) outline(pen, ...at(block), size, look.ink, 1.5);
+  const framed = size >= 5 ? [...changed] : [];
+  for (const block of framed) outline(pen, ...at(block), size, look.ink, 1.5);
+  if (drawn) for (const block of selected >= 0 ? [...framed, selected] : framed) drawn.framed.add(Math.floor(block / columns));
   if (selected >= 0) {
     const [x, y] = at(selected), grow = size < 9 ? 3 : 0; // a small cell gets its frame around it
     outline(pen, x - grow, y - grow, size + 2 * grow, look.mark, Math.max(2, size / 10));
   }
 }
 
-/** Cells of a few pixels, written as pixels: of a row of cells all lines are one of two, its upper and its lower half. */
+const DRAWN = new WeakMap(); // per canvas of small cells, what stands on it
+const DIFFERS = 1, NULL = 2, FREE = 3, OUTSIDE = 4, OWNED = 5, CANDIDATE = 64; // what a small cell shows
+
+/** Cells of a few pixels, written as pixels: only those that look otherwise than before, and what frames have covered. */
 function drawPixels(pen, { cell, columns, rows }, trace, side, owners, differs, look) {
-  const width = columns * cell, image = pen.createImageData(width, rows * cell), pixels = new Uint32Array(image.data.buffer);
-  const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  const asPixel = (color) => {
+  const key = [cell, columns, rows, ...Object.values(look)].join(), width = columns * cell;
+  let drawn = DRAWN.get(pen.canvas), from = rows, to = -1;
+  if (drawn?.key !== key) {
+    const image = pen.createImageData(width, rows * cell), pixels = new Uint32Array(image.data.buffer);
+    pixels.fill(asPixel(look.panel));
+    drawn = { key, image, pixels, cells: new Uint8Array(trace.num_blocks), framed: new Set([0, rows - 1]), inks: [] };
+    [drawn.inks[DIFFERS], drawn.inks[NULL], drawn.inks[FREE], drawn.inks[OUTSIDE]] = [look.bad, look.line, look.soft, look.used].map(asPixel);
+    PALETTE.forEach((color, i) => { drawn.inks[OWNED + i] = asPixel(color); });
+    DRAWN.set(pen.canvas, drawn);
+  }
+  const { cells, pixels, inks } = drawn, inner = cell > 4 ? cell - 1 : cell, half = Math.ceil(inner / 2), ink = asPixel(look.ink);
+  for (let block = 0; block < trace.num_blocks; block++) {
+    const owner = owners[block], held = owner >= 0 || side.ref[block] > 0;
+    let code = differs(block) ? DIFFERS : block === 0 ? NULL : owner >= 0 ? OWNED + (owner % PALETTE.length) : held ? OUTSIDE : FREE;
+    if (!held && block && side.label[block] >= 0) code |= CANDIDATE;
+    if (cells[block] === code) continue;
+    cells[block] = code;
+    const row = Math.floor(block / columns), left = (row * width + (block % columns)) * cell;
+    for (let y = 0; y < inner; y++)
+      for (let x = 0; x < inner; x++) pixels[left + y * width + x] = code & CANDIDATE && y < half && x < half ? ink : inks[code & ~CANDIDATE];
+    if (row < from) from = row;
+    if (row > to) to = row;
+  }
+  for (const row of drawn.framed) [from, to] = [Math.min(from, row - 2), Math.max(to, row + 2)]; // a frame reaches over its cell
+  drawn.framed.clear();
+  if (to >= from) pen.putImageData(drawn.image, 0, 0, 0, Math.max(0, from) * cell, width, (Math.min(rows - 1, to) - Math.max(0, from) + 1) * cell);
+  return drawn;
+}
+
+/** A colour as a pixel of an image. */
+function asPixel(color) {
+  if (!pixelOf.has(color)) {
+    const probe = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
     probe.fillStyle = color;
     probe.fillRect(0, 0, 1, 1);
-    return new Uint32Array(probe.getImageData(0, 0, 1, 1).data.buffer)[0];
-  };
-  const palette = PALETTE.map(asPixel), [line, soft, ink, bad, used] = [look.line, look.soft, look.ink, look.bad, look.used].map(asPixel);
-  const inner = cell > 4 ? cell - 1 : cell, half = Math.ceil(inner / 2), upper = new Uint32Array(width), lower = new Uint32Array(width);
-  const panel = asPixel(look.panel);
-  pixels.fill(panel);
-  for (let row = 0; row < rows; row++) {
-    upper.fill(panel);
-    lower.fill(panel);
-    for (let column = 0, block = row * columns; column < columns && block < trace.num_blocks; column++, block++) {
-      const owner = owners[block], held = owner >= 0 || side.ref[block] > 0, from = column * cell;
-      const color = differs(block) ? bad : block === 0 ? line : owner >= 0 ? palette[owner % palette.length] : held ? used : soft;
-      for (let x = from; x < from + inner; x++) upper[x] = lower[x] = color;
-      if (!held && block && side.label[block] >= 0) for (let x = from; x < from + half; x++) upper[x] = ink;
-    }
-    for (let y = 0; y < inner; y++) pixels.set(y < half ? upper : lower, (row * cell + y) * width);
+    pixelOf.set(color, new Uint32Array(probe.getImageData(0, 0, 1, 1).data.buffer)[0]);
   }
-  pen.putImageData(image, 0, 0);
+  return pixelOf.get(color);
 }
+const pixelOf = new Map();
 
 function outline(pen, x, y, size, color, width) {
   pen.strokeStyle = color;

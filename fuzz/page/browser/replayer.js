@@ -1,6 +1,7 @@
 // From the document to the state after any step: changes are applied forward, from the nearest checkpoint.
 
 const CHECKPOINT_BYTES = 160e6;
+const NEAR = 8, MOST_NEAR = 6; // on the way back: a checkpoint every so many steps, and how many of these are kept
 
 /** The block ids of a packed list: `-n, b` stands for n blocks from b on. */
 function unpacked(list, from, count = Infinity) {
@@ -37,13 +38,14 @@ class SideState {
     this.registered = Array.from({ length: numGroups }, () => new Map());
     this.content = new Map(); // label to [group, node]
     this.small = {};
-    this.stamps = { label: -1, tables: -1 }; // the steps that changed these last: what was made of them may be kept
+    this.stamps = { label: -1, tables: -1, counts: -1 }; // the steps that changed these last: what was made of them may be kept
   }
 
   copy() {
     const other = Object.create(SideState.prototype);
     other.stamps = { ...this.stamps };
     other.kept = this.kept;
+    other.counted = this.counted;
     other.ref = this.ref.slice();
     other.label = this.label.slice();
     other.first = this.first.slice();
@@ -58,11 +60,12 @@ class SideState {
   apply(change, step) {
     if (change.label || change.first || change.named) this.stamps.label = step;
     if (change.tables) this.stamps.tables = step;
+    if (change.ref || change.label) this.stamps.counts = step;
     for (const name of ["ref", "label", "first"]) {
       const pairs = change[name] || [];
       for (let i = 0; i < pairs.length; i += 2) this[name][pairs[i]] = pairs[i + 1];
     }
-    for (const edit of change.queue || []) this.queue = edited(this.queue, edit);
+    if (change.queue) this.queue = edited(this.queue, change.queue);
     for (const row of change.tables || []) {
       const [group, request, length] = row;
       if (length < 0) {
@@ -105,12 +108,19 @@ class SideState {
   }
 }
 
-function edited(queue, [place, gone, ...packedIds]) {
-  const [ids] = unpacked(packedIds, 0);
-  const result = new Int32Array(queue.length - gone + ids.length);
-  result.set(queue.subarray(0, place));
-  result.set(ids, place);
-  result.set(queue.subarray(place + gone), place + ids.length);
+/** The queue after these edits, of which the last place comes first. */
+function edited(queue, edits) {
+  const all = edits.map(([place, gone, ...rest]) => [place, gone, unpacked(rest, 0)[0]]).reverse();
+  const result = new Int32Array(all.reduce((length, [, gone, ids]) => length - gone + ids.length, queue.length));
+  let from = 0, to = 0;
+  for (const [place, gone, ids] of all) {
+    result.set(queue.subarray(from, place), to);
+    to += place - from;
+    result.set(ids, to);
+    to += ids.length;
+    from = place + gone;
+  }
+  result.set(queue.subarray(from), to);
   return result;
 }
 
@@ -156,6 +166,7 @@ class Replayer {
     const bytes = trace.num_blocks * 16 * Math.max(1, trace.sides.length);
     this.spacing = Math.max(16, Math.ceil((trace.steps.length * bytes) / CHECKPOINT_BYTES));
     this.checkpoints = new Map();
+    this.near = new Map();
     this.begin();
   }
 
@@ -174,15 +185,25 @@ class Replayer {
     if (wanted < this.step) {
       let from = Math.floor((wanted - 1) / this.spacing) * this.spacing; // before it: `queues` is of the step before
       while (from >= 0 && !this.checkpoints.has(from)) from -= this.spacing;
+      for (const step of this.near.keys()) if (step < wanted && step > from) from = step;
       if (from < 0) this.begin();
       else this.restore(from);
+      while (this.step < wanted) {
+        this.forward();
+        if (this.step % NEAR === 0 && this.step < wanted && wanted - this.step <= NEAR * MOST_NEAR) this.keep(this.near);
+      }
+      while (this.near.size > MOST_NEAR) this.near.delete(this.near.keys().next().value);
     }
     while (this.step < wanted) this.forward();
     return this;
   }
 
+  keep(place) {
+    if (!place.has(this.step)) place.set(this.step, { requests: this.requests.copy(), sides: this.sides.map((side) => side.copy()) });
+  }
+
   restore(from) {
-    const kept = this.checkpoints.get(from);
+    const kept = this.checkpoints.get(from) || this.near.get(from);
     this.step = from;
     this.requests = kept.requests.copy();
     this.sides = kept.sides.map((side) => side.copy());
@@ -195,11 +216,7 @@ class Replayer {
     this.trace.sides.forEach((side, i) => {
       if (this.step < side.steps.length) this.sides[i].apply(side.steps[this.step], this.step);
     });
-    if (this.step % this.spacing === 0 && !this.checkpoints.has(this.step))
-      this.checkpoints.set(this.step, {
-        requests: this.requests.copy(),
-        sides: this.sides.map((side) => side.copy()),
-      });
+    if (this.step % this.spacing === 0) this.keep(this.checkpoints);
   }
 }
 

@@ -1,6 +1,6 @@
 // Block tables with the window of the next query, the tokens of requests, and the tree of contents.
 
-const MOST_ENTRIES = 96;
+const MOST_ENTRIES = 96, FEW_ENTRIES = 36, MANY_REQUESTS = 6; // shown of a table, the second number with many requests
 
 /** The entries that the query behind the computed tokens reads: [first, last]. */
 function readEntries(trace, group, state) {
@@ -29,7 +29,8 @@ function Tables({ trace, now, step, selected, onSelect, place }) {
         return html`<div class="group" key=${group}>
           <div class="who"><b>group ${group}</b> ${words.words}</div>
           ${shown.map((i) => html`<${TableRow} key=${i} trace=${trace} side=${now.sides[i]} index=${i} other=${same ? null : rows[1 - i]}
-              request=${request} group=${group} state=${state} selected=${selected} onSelect=${onSelect} name=${same ? "" : trace.sides[i].role} place=${place} />`)}
+              request=${request} group=${group} state=${state} selected=${selected} onSelect=${onSelect} name=${same ? "" : trace.sides[i].role} place=${place}
+              most=${requests.length > MANY_REQUESTS ? FEW_ENTRIES : MOST_ENTRIES} />`)}
         </div>`;
       })}
     </section>`;
@@ -50,22 +51,24 @@ function requestFacts(state) {
   return facts.join(" · ");
 }
 
-function TableRow({ trace, side, index, other, request, group, state, selected, onSelect, name, place }) {
+function TableRow({ trace, side, index, other, request, group, state, selected, onSelect, name, place, most }) {
   const table = side.tables[group].get(request);
   const [all, setAll] = useState(false);
   // Drawn again only where something has changed: there may be thousands of entries on the page.
   const chosen = table && table.includes(selected) ? selected : -1;
-  const parts = [table, other, all, chosen, name, place, side.stamps.label, side.registered[group].get(request), state.computed, state.attached, trace];
-  return useMemo(() => tableRow({ trace, side, index, other, request, group, state, selected, onSelect, name, place, table, all, setAll }), parts);
+  const parts = [table, other, all, chosen, name, place, side.stamps.label, side.registered[group].get(request), state.computed, state.attached, trace, most];
+  return useMemo(() => tableRow({ trace, side, index, other, request, group, state, selected, onSelect, name, place, most, table, all, setAll }), parts);
 }
 
-function tableRow({ trace, side, index, other, request, group, state, selected, onSelect, name, place, table, all, setAll }) {
+function tableRow({ trace, side, index, other, request, group, state, selected, onSelect, name, place, most, table, all, setAll }) {
   if (!table) return html`<div class="row">${name && html`<span class="side">${visible(name)}</span>`}<span class="quiet">no table</span></div>`;
   const size = trace.groups[group].tokens, [from, to] = readEntries(trace, group, state);
   const registered = side.registered[group].get(request) || 0;
-  const cut = !all && table.length > MOST_ENTRIES;
-  const entries = table.map((block, entry) => [block, entry]);
-  const shown = cut ? [...entries.slice(0, 24), null, ...entries.slice(-(MOST_ENTRIES - 24))] : entries;
+  const cut = !all && table.length > most, pairs = (first, end) => table.slice(first, end).map((block, i) => [block, first + i]);
+  const shown = cut ? [...pairs(0, most / 4), null, ...pairs(table.length - (most / 4) * 3, table.length)] : pairs(0, table.length);
+  // The place of a finding is shown, wherever it is.
+  const hidden = cut && place && place.request === request && place.group === group && place.entry >= most / 4 && place.entry < table.length - (most / 4) * 3;
+  if (hidden) shown.splice(most / 4 + 1, 0, ...pairs(place.entry, place.entry + 1), null);
   const cell = ([block, entry]) => {
     const isRead = entry >= from && entry <= to, hit = (entry + 1) * size <= state.attached;
     const differs = other && other[entry] !== block;
@@ -81,7 +84,7 @@ function tableRow({ trace, side, index, other, request, group, state, selected, 
       data-entry=${differs ? `${entry} ≠` : entry} onClick=${() => onSelect(block)}>${block === 0 ? "∅" : block >= trace.num_blocks ? "?" : block}</button>`;
   };
   return html`<div class="row">${name && html`<span class="side">${visible(name)}</span>`}
-    <div class="cells">${shown.map((pair) => (pair ? cell(pair) : html`<button class="more" key="more" onClick=${() => setAll(true)}>${number.format(table.length - MOST_ENTRIES)} more</button>`))}
+    <div class="cells">${shown.map((pair, i) => (pair ? cell(pair) : html`<button class="more" key=${`more-${i}`} onClick=${() => setAll(true)}>${i > most / 4 ? "more" : `${number.format(table.length - most)} more`}</button>`))}
     ${table.length === 0 && html`<span class="quiet">empty</span>`}</div></div>`;
 }
 
