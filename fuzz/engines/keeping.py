@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..adapters import families
 from ..findings.words import plural, trace_lines
-from ..page.beside import page_beside
+from ..page import beside
 from ..reports.progress import shrinking
 from ..reports.summary import Found, Summary
 from ..targets.base import Target
@@ -122,7 +122,7 @@ def _page(
     say: Callable[[str], None],
 ) -> Path | None:
     judges = Judges(tuple(oracles), "as the trace says", plan.tensors)
-    return page_beside(file, target, judges, files, say)
+    return beside.page_beside(file, target, judges, beside.Kept(files.trace, files.command), say)
 
 
 def _how_to_go_on(shrunk: Shrunk, trace: Path, target: str) -> str:

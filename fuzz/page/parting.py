@@ -53,7 +53,8 @@ def _rows_text(rows: Sequence[Sequence[object]]) -> str:
         ids = ", ".join("null" if block == NULL else str(block) for block in row[:12])
         more = f" and {len(row) - 12} more" if len(row) > 12 else ""
         where = f" in group {group}" if len(rows) > 1 else ""
-        said += [f"{'blocks ' if any(row) else ''}{ids}{more}{where}"] if row else []
+        noun = "" if not any(row) else "block " if len(row) == 1 else "blocks "
+        said += [f"{noun}{ids}{more}{where}"] if row else []
     return ", ".join(said) or "no blocks"
 
 

@@ -39,21 +39,31 @@ def trace_document(
     *,
     notes: Sequence[str] = (),
     command: str = "",
+    other: Target | None = None,
 ) -> TraceDocument:
     """Apply the trace of a file to an opened target, under these judges, and write down what happens.
 
     Without a target the model alone goes through it: that shows what should happen, and the verdict is the one of the
-    file. Errors as from `replay` and `memory_named`.
+    file. So it is with an `other` target, which is then shown beside this one. Errors as from `replay` and
+    `memory_named`.
     """
     trace = file.trace
     alone = target is None or judges is None
     judging = Judging((LIVENESS,) if is_script(trace) else ()) if judges is None else judges.judging()
-    watched, finding, applied = _applied(ModelTarget(file.target) if target is None else target, trace, judging)
+    core = ModelTarget(file.target) if target is None else target
+    if other is None:
+        watched, finding, applied = _applied(core, trace, judging)
+    else:
+        watched, finding, applied = _applied_once(Watched(core, 0, other), trace, Judging(()))
     said = [*notes, *_notes(file, watched, applied, finding, judging)]
+    if other is not None:
+        verdict = _differ(file, watched)
+    else:
+        verdict = _as_it_was(file, watched) if alone else _verdict(finding, watched)
     document = TraceDocument(
         VERSION,
         title,
-        file.target if target is None else target.name,
+        " and ".join(one.name for one in (other, core) if one is not None) if target is not None else file.target,
         shape_text(applied.shape),
         applied.shape.num_blocks,
         applied.shape.hash_block_size,
@@ -65,12 +75,12 @@ def trace_document(
         watched.steps,
         watched.sides(),
         watched.nodes(),
-        _as_it_was(file, watched) if alone else _verdict(finding, watched),
+        verdict,
         oracles=[] if judges is None else list(judges.oracles),
         notes=said,
         command=command,
     )
-    document.parting = _parting(watched)
+    document.parting = None if other is not None else _parting(watched)
     document.requests = list(watched.requests.known)
     return document
 
@@ -79,20 +89,17 @@ def _applied(target: Target, trace: Trace, judging: Judging) -> tuple[Watched, F
     """Apply a trace. Of a large pool only what a step can have changed is read, as long as nothing is wrong. If
     something is, it is applied once more, with full looks from the last one on that has found nothing."""
     if trace.shape.num_blocks < LARGE or len(trace.operations) < FULL_LOOK_EVERY:
-        return _applied_once(target, trace, judging, 0)
+        return _applied_once(Watched(target), trace, judging)
     glancing = replace(judging, full_look_every=FULL_LOOK_EVERY)
-    watched, finding, applied = _applied_once(target, trace, glancing, len(trace.operations))
+    watched, finding, applied = _applied_once(Watched(target, len(trace.operations)), trace, glancing)
     if finding is None or finding.oracle == TARGET:
         return watched, finding, applied
     first = max(1, (finding.step - 1) // FULL_LOOK_EVERY * FULL_LOOK_EVERY)
-    again = _applied_once(target, trace, glancing, first)
+    again = _applied_once(Watched(target, first), trace, glancing)
     return (watched, finding, applied) if again[1] is None else again
 
 
-def _applied_once(
-    target: Target, trace: Trace, judging: Judging, full_from: int
-) -> tuple[Watched, Finding | None, Trace]:
-    watched = Watched(target, full_from)
+def _applied_once(watched: Watched, trace: Trace, judging: Judging) -> tuple[Watched, Finding | None, Trace]:
     watched.run = run = open_run(watched, judging)
     finding, applied = replay_in(run, trace)
     finding = finding or run.finish()
@@ -108,7 +115,7 @@ def _notes(file: TraceFile, watched: Watched, applied: Trace, finding: Finding |
         notes.append("The trace is a script of requests: a scheduler of our own asked for what the steps show.")
     elif finding is None and left_out:
         notes.append(f"{plural(left_out, 'operation')} left out, since they make no sense where they stand.")
-    if was_difference(file):
+    if was_difference(file) and len(watched.lines) < 2:
         notes.append("The trace shows how two targets differ; one of them is shown here.")
     if why := watched.not_built():
         notes.append(f"{watched.name} builds no core of this shape: it {why}.")
@@ -125,6 +132,23 @@ def _as_it_was(file: TraceFile, watched: Watched) -> Verdict:
     sentence = "Shown is the model alone: what a core should do."
     step = len(watched.steps) - 1
     return Verdict(True, cut(head, 300), sentence, text, oracle, file.finding.observable, step=step)
+
+
+def _differ(file: TraceFile, watched: Watched) -> Verdict:
+    """The verdict of the file on two targets, and the first difference in what they show last."""
+    verdict = _as_it_was(file, watched)
+    verdict.sentence = ""
+    if file.finding is None or len(watched.lines) < 2:
+        return verdict
+    verdict.headline, names = cut(verdict.text.partition("\n")[0], 300), (watched.lines[0].name, watched.lines[1].name)
+    shown = watched.snapshots()
+    if watched.parted >= 0:
+        operation, *answers = watched.parted_over
+        verdict.sentence = outcomes_part(names, operation, *answers)
+    elif shown[0] is not None and shown[1] is not None:
+        verdict.sentence, verdict.place = states_part(names, shown[0], shown[1], watched.requests)
+    verdict.sentence = cut(verdict.sentence, 1_000)
+    return verdict
 
 
 def _verdict(finding: Finding | None, watched: Watched) -> Verdict:

@@ -59,6 +59,10 @@ class _ShownModel:
         self.model, self._looks, self._glances = model, ModelLooks(model), type(model) is Model
         self.last = self._looks.look() if isinstance(model.construction, Done) else None
 
+    def takes(self, operation: Operation) -> bool:
+        """True if the operation makes sense for it."""
+        return allows(self.model, operation)
+
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """Apply the operation."""
         plain = self._glances and self.last is not None and not misuse(self.model, operation)
@@ -67,6 +71,26 @@ class _ShownModel:
             self.last = self._looks.glance(operation, self.last)
         else:
             self.last = self._looks.look()
+        return outcome, self.last
+
+
+class _ShownTarget:
+    """Another target, to be shown beside the one that is watched: as far as it can show what it does."""
+
+    def __init__(self, target: Target, shape: Shape) -> None:
+        self._target, self._groups = target, len(shape.groups)
+        outcome, snapshot = outcome_and_snapshot(target.start(shape))
+        built = isinstance(outcome, Done) and problem_with_answer(outcome, snapshot, self._groups) is None
+        self.last = snapshot if built else None
+
+    def takes(self, operation: Operation) -> bool:
+        """True as long as its answers have the right form."""
+        return self.last is not None
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot | None]:
+        """Ask the target."""
+        outcome, snapshot = outcome_and_snapshot(self._target.step(operation))
+        self.last = None if problem_with_answer(outcome, snapshot, self._groups) else snapshot
         return outcome, self.last
 
 
@@ -128,10 +152,11 @@ class Watched:
 
     run: Run
 
-    def __init__(self, target: Target, full_from: int = 0) -> None:
+    def __init__(self, target: Target, full_from: int = 0, other: Target | None = None) -> None:
         """`full_from`: from this step on the whole state is read each time, before it what a step can have changed, if
-        target and run are content with that (`runs.judging`)."""
-        self._target = target
+        target and run are content with that (`runs.judging`). `other`: a target to be shown beside it, in place of the
+        model."""
+        self._target, self._other = target, other
         self._full_from = full_from
         self.name = target.name
         self.shape: Shape | None = None
@@ -147,7 +172,7 @@ class Watched:
         """That operation, with both answers."""
         self._answer: Outcome | None = None
         self._judged = False
-        self._beside: _ShownModel | None = None
+        self._beside: _ShownModel | _ShownTarget | None = None
         self._pending: tuple[Operation, Outcome | None, Snapshot | None] | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -172,15 +197,21 @@ class Watched:
         self._contents = Contents(shape, rules_for(shape), self.requests)
         alone = isinstance(self._target, ModelTarget)
         self._judged = isinstance(self.run, LockstepRun)
-        self._beside = None if self._judged or alone else _ShownModel(model_for(self.name, shape))
-        model = self.run.scene if self._judged else self._beside and self._beside.model
-        if isinstance(model, Model) and isinstance(model.construction, Done):
-            line = _Line("model", "model", shape, self.requests)
-            line.start(model.snapshot())
+        if self._other is not None:
+            self._beside = _ShownTarget(self._other, shape)
+            first, name, roles = self._beside.last, self._other.name, ("first", "second")
+        else:
+            self._beside = None if self._judged or alone else _ShownModel(model_for(self.name, shape))
+            model = self.run.scene if self._judged else self._beside and self._beside.model
+            has_one = isinstance(model, Model) and isinstance(model.construction, Done)
+            first, name, roles = cast(Model, model).snapshot() if has_one else None, "model", ("model", "target")
+        if first is not None:
+            line = _Line(name, roles[0], shape, self.requests)
+            line.start(first)
             self.lines.append(line)
         else:
             self._beside = None
-        line = _Line(self.name, "model" if alone else "target", shape, self.requests)
+        line = _Line(self.name, "model" if alone else roles[1], shape, self.requests)
         line.hidden = sorted(hidden_fields(self._target))
         line.start(snapshot)
         line.alike = bool(self.lines) and _same(snapshot, self.lines[0].changes.last)
@@ -240,7 +271,7 @@ class Watched:
         model = self.lines[0]
         if isinstance(self.run, LockstepRun):
             model.add(outcome, self.run.model_shows)
-        elif self._beside is not None and not model.ended and allows(self._beside.model, operation):
+        elif self._beside is not None and not model.ended and self._beside.takes(operation):
             self._answer, shown = self._beside.step(operation)
             model.add(self._answer, shown)
         else:

@@ -14,7 +14,7 @@ from ..findings.oracle_names import TARGET, without
 from ..findings.severity import severity
 from ..findings.words import plural
 from ..findings.writing import alone, write_file
-from ..page.beside import write_beside
+from ..page import beside
 from ..page.files import CAMPAIGN_FILE, before_name
 from ..reports import formats
 from ..reports.tables import Section, markdown_sections
@@ -187,7 +187,8 @@ def keep_findings(rows: Sequence[Row], folder: Path, seed: int) -> None:
         for place, kept in enumerate(row.kept):
             file = TraceFile(kept.trace, row.target, FoundWhat.of(kept.finding), found_by("random", seed))
             files = write_reproduction(file, folder / folder_name(row.target), oracles=kept.oracles)
-            row.kept[place] = replace(kept, files=files, page=write_beside(kept.document, files))
+            page = beside.write_beside(kept.document, beside.Kept(files.trace, files.command))
+            row.kept[place] = replace(kept, files=files, page=page)
 
 
 def write_campaign(rows: Sequence[Row], folder: Path) -> Path:

@@ -145,11 +145,12 @@ function StepPanel({ trace, step }) {
 function BlockPanel({ trace, now, block, step, onStep, onSelect }) {
   const histories = useMemo(() => (block < 0 ? [] : trace.sides.map((side) => historyOf(trace, side, block))), [trace, block]);
   if (block < 0) return html`<div class="panel-body"><p class="quiet">Choose a block: in the pool, in a table or in the queue.</p></div>`;
-  return html`<div class="panel-body">${trace.sides.map((side, i) => {
+  return html`<div class="panel-body">${trace.sides.map((side, i) => (now.alike && !i ? null : side)).map((side, i) => {
+    if (!side) return null;
     const state = now.sides[i], [, said] = blockWords(trace, state, block), named = state.content.get(state.label[block]);
     const place = state.queue.indexOf(block), first = state.first[block];
     return html`<div class="block-side" key=${i}>
-      ${trace.sides.length > 1 && html`<h3>${visible(side.name)}</h3>`}
+      ${trace.sides.length > 1 && html`<h3>${now.alike ? "on both sides" : visible(side.name)}</h3>`}
       <p>Block ${block} is ${said}.${place >= 0 ? ` It stands at place ${number.format(place)} of the free queue.` : ""}
         ${first >= 0 && first !== block ? html` A lookup of its content yields <button class="link" onClick=${() => onSelect(first)}>block ${first}</button>.` : ""}</p>
       ${block > 0 && html`<p class="facts">${count(state.ref[block], "reference")}</p>`}

@@ -205,35 +205,72 @@ function bigCell(pen, x, y, size, { trace, block, owner, held, registered, refer
   }
 }
 
-/** The blocks that came into the free queue with a change, and those that left it; `before` is the queue as it was. */
-function queueMoves(before, change) {
-  const came = new Set(), gone = [];
-  for (const [place, count, ...ids] of (before && change?.queue) || []) {
-    for (const block of unpacked(ids, 0)[0]) came.add(block);
-    gone.push(...before.subarray(place, place + Math.min(count, 10000)));
+/** The free queue as it was and as it is, in one row: [kind, block, place]. Kinds: `stays`, `gone`, `came`; a block that
+    has moved in it is `gone` at the one place and `came` at the other. `place` is that in the queue as it is. */
+function queueRow(queue, before, change, most) {
+  const row = [], edits = [...((before && change?.queue) || [])].reverse();
+  const stays = (from, to, shift) => { for (let i = from; i < to; i++) row.push(["stays", before[i], i + shift]); };
+  const few = (ids) => (ids.length > most ? [...ids.slice(0, most / 2), ...ids.slice(-most / 2)] : [...ids]);
+  if (!edits.length || queue.length > 4 * most) { // of a long queue the ends, with what came and left there
+    const came = new Set(edits.flatMap(([, , ...rest]) => unpacked(rest, 0)[0]));
+    const of = (from, to) => [...queue.subarray(from, to)].map((block, i) => [came.has(block) ? "came" : "stays", block, from + i]);
+    const left = edits.flatMap(([place, gone]) => [...before.subarray(place, place + Math.min(gone, most))]).filter((block) => !came.has(block));
+    return [...few(left).map((block) => ["gone", block, -1]), ...(queue.length > most ? [...of(0, most / 2), null, ...of(queue.length - most / 2, queue.length)] : of(0, queue.length))];
   }
-  return { left: gone.filter((block) => !came.has(block)).sort((a, b) => before.indexOf(a) - before.indexOf(b)), came: new Set([...came].filter((block) => !gone.includes(block))) };
+  let from = 0, shift = 0;
+  for (const [place, gone, ...rest] of edits) {
+    const [ids] = unpacked(rest, 0);
+    stays(from, place, shift);
+    for (const block of before.subarray(place, place + gone)) row.push(["gone", block, -1]);
+    ids.forEach((block, i) => row.push(["came", block, place + shift + i]));
+    from = place + gone;
+    shift += ids.length - gone;
+  }
+  stays(from, before.length, shift);
+  if (row.length <= 2 * most) return row;
+  return [...row.slice(0, most), null, ...row.slice(-most)];
 }
 
-/** The free queue in the order of eviction; what came in this step is marked, what left is named. */
-function FreeQueue({ trace, side, before, change, selected, onSelect }) {
-  const most = trace.num_blocks > 9999 ? 24 : 36, queue = side.queue;
-  const { left, came } = useMemo(() => queueMoves(before, change), [before, change]);
-  const owners = left.length ? side.owners() : null;
-  const chip = (block, place) => html`<li key=${`${place}-${block}`}>
-    <button class=${`chip ${side.label[block] >= 0 ? "candidate" : ""} ${came.has(block) ? "came" : ""} ${block === selected ? "chosen" : ""}`}
-      aria-label=${`place ${place}: block ${block}${side.label[block] >= 0 ? ", with content" : ""}${came.has(block) ? ", came in this step" : ""}`}
-      onClick=${() => onSelect(block)}>${came.has(block) ? html`<span class="arrow" aria-hidden="true">↓</span>` : ""}${block}</button></li>`;
-  const shown = queue.length <= most ? [...queue].map(chip) : [
-    ...[...queue.subarray(0, most / 2)].map(chip),
-    html`<li class="gap" key="gap">${number.format(queue.length - most)} more</li>`,
-    ...[...queue.subarray(queue.length - most / 2)].map((block, i) => chip(block, queue.length - most / 2 + i)),
-  ];
-  const to = (block) => (owners[block] >= 0 ? ` → ${short(trace.requests[owners[block]])}` : side.ref[block] > 0 ? " → outside" : "");
+/** The free queue in the order of eviction: arrows say what left it in this step and where to, what came and where from. */
+function FreeQueue({ trace, step, side, other, before, change, selected, onSelect }) {
+  const most = trace.num_blocks > 9999 ? 24 : 36, queue = side.queue, list = useRef();
+  const row = useMemo(() => queueRow(queue, before, change, most), [queue, before, change]);
+  const owners = change?.queue ? side.owners() : null, by = change?.queue && step >= 0 ? trace.steps[step].request : -1;
+  const shown = row.filter(Boolean), arrived = new Set(shown.filter(([kind]) => kind === "came").map(([, block]) => block));
+  const left = new Set(shown.filter(([kind]) => kind === "gone").map(([, block]) => block));
+  const moved = [...left].filter((block) => arrived.has(block));
+  const to = (block) => (owners[block] >= 0 ? ownerMark(trace, owners[block]) : side.ref[block] > 0 ? "outside" : "");
+  const toName = (block) => (owners[block] >= 0 ? visible(trace.requests[owners[block]]) : side.ref[block] > 0 ? "an outside holder" : "nobody");
+  useLayoutEffect(() => drawMoves(list.current, moved), [row]);
+  const chip = (entry, i) => {
+    if (!entry) return html`<li class="gap" key="gap">${number.format(queue.length - shown.filter(([kind]) => kind !== "gone").length)} more</li>`;
+    const [kind, block, place] = entry, content = side.label[block] >= 0;
+    if (kind === "gone") {
+      const where = arrived.has(block) ? "moved" : `to ${toName(block)}`;
+      return html`<li key=${`gone-${i}`} class="ghost" data-gone=${block} title=${`block ${block} left in this step, ${where}`}><span class="sr">block ${block} left, ${where}</span>
+        <span class="chip" aria-hidden="true">${block}</span><span class="to" aria-hidden="true">${arrived.has(block) ? "⤳" : html`↑${owners[block] >= 0 ? html`<i class="swatch small" style=${{ background: ownerColor(owners[block]) }}>${to(block)}</i>` : to(block)}`}</span></li>`;
+    }
+    const differs = other && other[place] !== block, came = kind === "came", from = came && !left.has(block) && by >= 0 ? `, from ${visible(trace.requests[by])}` : "";
+    return html`<li key=${`${place}-${block}`} data-came=${came ? block : undefined}>
+      ${came && !left.has(block) && html`<span class="to" aria-hidden="true">${by >= 0 ? html`<i class="swatch small" style=${{ background: ownerColor(by) }}>${ownerMark(trace, by)}</i>` : ""}↓</span>`}
+      <button class=${`chip ${content ? "candidate" : ""} ${came ? "came" : ""} ${differs ? "differs" : ""} ${block === selected ? "chosen" : ""}`}
+      aria-label=${`place ${place}: block ${block}${differs ? ", differs" : ""}${content ? ", with content" : ""}${came ? `, came in this step${from}` : ""}`} onClick=${() => onSelect(block)}>${differs ? html`<span aria-hidden="true">≠</span>` : ""}${block}</button></li>`;
+  };
   return html`<div class="queue">
-    <div class="end">next to be reused</div>
-    <ol aria-label="Free queue, the next block to be reused first">${shown.length ? shown : html`<li class="gap">empty: no block is free</li>`}</ol>
-    ${left.length > 0 && html`<p class="left"><span aria-hidden="true">↑ </span>left in this step:${" "}
-      ${left.slice(0, 16).map((block, i) => html`<span class="gone">${i ? ", " : ""}${block}${to(block)}</span>`)}${left.length > 16 ? ` and ${number.format(left.length - 16)} more` : ""}</p>`}
-  </div>`;
+    <div class="end">next to be reused${left.size + arrived.size > 0 && html` <span>· ↑ left in this step · ↓ came${moved.length > 0 ? " · ⤳ moved" : ""}</span>`}</div>
+    <div class="strip"><ol ref=${list} aria-label="Free queue, the next block to be reused first">${shown.length ? row.map(chip) : html`<li class="gap">empty: no block is free</li>`}</ol><svg class="moves" aria-hidden="true"></svg></div></div>`;
+}
+
+/** Arrows from where blocks stood in the queue to where they stand now. */
+function drawMoves(list, blocks) {
+  const svg = list.nextElementSibling, box = list.getBoundingClientRect();
+  svg.replaceChildren();
+  for (const block of blocks.slice(0, 12)) {
+    const ends = [`[data-gone="${block}"]`, `[data-came="${block}"]`].map((one) => list.querySelector(one)?.getBoundingClientRect());
+    if (!ends[0] || !ends[1]) continue;
+    const [x1, x2] = ends.map((end) => end.left + end.width / 2 - box.left), [y1, y2] = ends.map((end) => end.bottom - box.top);
+    const path = document.createElementNS("http://www.w3.org/2000/svg", "path"), low = Math.max(y1, y2) + 12;
+    path.setAttribute("d", `M${x1} ${y1} C${x1} ${low} ${x2} ${low} ${x2} ${y2 + 2} m-3 4 l3 -5 l3 5`);
+    svg.append(path);
+  }
 }

@@ -158,6 +158,14 @@ class Requests {
   }
 }
 
+/** The first step at which the second side has shown something else than the first; -1 for the construction. */
+function partsAt(trace) {
+  const [first, second] = trace.sides;
+  if (!second || JSON.stringify(first.start) !== JSON.stringify(second.start)) return -1;
+  const step = second.steps.findIndex((change, i) => change !== first.steps[i]);
+  return step < 0 ? Infinity : step;
+}
+
 /** Goes to any step of a trace. Step -1 is the core as it was built. */
 class Replayer {
   constructor(trace) {
@@ -167,6 +175,7 @@ class Replayer {
     this.spacing = Math.max(16, Math.ceil((trace.steps.length * bytes) / CHECKPOINT_BYTES));
     this.checkpoints = new Map();
     this.near = new Map();
+    this.parts = partsAt(trace);
     this.begin();
   }
 
@@ -174,11 +183,18 @@ class Replayer {
     this.step = -1;
     this.queues = null; // of each side, as they were before this step; null at the start
     this.requests = new Requests();
-    this.sides = this.trace.sides.map((side) => {
+    this.sides = this.trace.sides.map((side, i) => {
+      if (i && this.parts > -1) return null;
       const state = new SideState(this.trace.num_blocks, this.trace.groups.length);
       state.apply(side.start, -1);
       return state;
     });
+    this.sides = this.sides.map((side) => side || this.sides[0]); // as long as both show the same, they are one
+  }
+
+  /** True if both sides have shown the same so far. */
+  get alike() {
+    return this.sides.length > 1 && this.sides[0] === this.sides[1];
   }
 
   at(wanted) {
@@ -199,22 +215,28 @@ class Replayer {
   }
 
   keep(place) {
-    if (!place.has(this.step)) place.set(this.step, { requests: this.requests.copy(), sides: this.sides.map((side) => side.copy()) });
+    if (!place.has(this.step)) place.set(this.step, { requests: this.requests.copy(), sides: this.copied(this.sides) });
+  }
+
+  copied(sides) {
+    const copies = sides.map((side, i) => (i && side === sides[0] ? null : side.copy()));
+    return copies.map((side) => side || copies[0]);
   }
 
   restore(from) {
     const kept = this.checkpoints.get(from) || this.near.get(from);
     this.step = from;
     this.requests = kept.requests.copy();
-    this.sides = kept.sides.map((side) => side.copy());
+    this.sides = this.copied(kept.sides);
   }
 
   forward() {
     this.step++;
     this.queues = this.sides.map((side) => side.queue);
     this.requests.apply(this.trace.steps[this.step], this.step);
+    if (this.step === this.parts) this.sides = this.sides.map((side, i) => (i ? side.copy() : side));
     this.trace.sides.forEach((side, i) => {
-      if (this.step < side.steps.length) this.sides[i].apply(side.steps[this.step], this.step);
+      if (this.step < side.steps.length && (!i || this.step >= this.parts)) this.sides[i].apply(side.steps[this.step], this.step);
     });
     if (this.step % this.spacing === 0) this.keep(this.checkpoints);
   }

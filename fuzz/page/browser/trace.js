@@ -73,7 +73,7 @@ function TraceView({ trace, hash, setHash, theme, back }) {
     return () => document.removeEventListener("keydown", keys);
   });
 
-  const two = trace.sides.length > 1 && behind(trace, step, 2), matches = found.matches;
+  const two = trace.sides.length > 1 && behind(trace, step, 2) && !now.alike, matches = found.matches;
   const ended = trace.sides.filter((side) => step >= side.steps.length && trace.steps.length > side.steps.length);
   return html`<div class="trace">
     <header class="bar">
@@ -103,16 +103,16 @@ function TraceView({ trace, hash, setHash, theme, back }) {
       <div class="column middle" tabindex="0" role="group" aria-label="State">
         <section aria-labelledby="pool-title"><h2 id="pool-title">Pool <${Legend} /></h2>
           <div class=${two ? "pair" : ""}>${now.sides.map((side, i) => (two || i === now.sides.length - 1) && html`<div key=${i}>
-            ${trace.sides.length > 1 && html`<h3><bdi>${short(trace.sides[i].name, 40)}</bdi></h3>`}
+            ${trace.sides.length > 1 && html`<h3><bdi>${now.alike ? `${short(trace.sides[0].name, 40)} and ${short(trace.sides[i].name, 40)}: both show the same` : short(trace.sides[i].name, 40)}</bdi></h3>`}
             <p class="facts">${poolWords(trace, side)}</p>
             <${Pool} trace=${trace} side=${side} index=${i} step=${step} selected=${selected} onSelect=${choose} theme=${theme.shown}
               other=${two && i === now.sides.length - 1 ? now.sides[0] : null} />
             <h3 class="minor">free queue</h3>
-            <${FreeQueue} trace=${trace} side=${side} before=${now.queues && now.queues[i]} change=${changeAt(trace, i, step)} selected=${selected} onSelect=${choose} /></div>`)}</div>
+            <${FreeQueue} trace=${trace} step=${step} side=${side} other=${two ? now.sides[1 - i].queue : null} before=${now.queues && now.queues[i]} change=${changeAt(trace, i, step)} selected=${selected} onSelect=${choose} /></div>`)}</div>
           ${ended.map((side) => html`<p class="note" key=${side.name}>The ${side.role} is not followed any further: it had answered otherwise, and then an operation made no sense for it.</p>`)}</section>
         <section aria-labelledby="tables-title"><h2 id="tables-title">Requests and their block tables <${TableLegend} /></h2>
           <${Tables} trace=${trace} now=${now} step=${step} selected=${selected} onSelect=${choose} place=${step === trace.verdict.step ? trace.verdict.place : null} /></section>
-        <section aria-labelledby="contents-title"><h2 id="contents-title">Contents <span class="quiet">${trace.hash_block_size} tokens a node; requests that begin alike share nodes</span></h2>
+        <section aria-labelledby="contents-title"><h2 id="contents-title">Contents <span class="quiet">${count(trace.hash_block_size, "token")} a node; requests that begin alike share nodes</span></h2>
           <${Contents} trace=${trace} now=${now} selected=${selected} onSelect=${choose} /></section>
       </div>
       <div class="column right" tabindex="0" role="group" aria-label="Details">

@@ -313,3 +313,23 @@ def test_floors_that_were_missed_are_marked(opened):
     run = RunFile("impl", 1, 5, reached={"hit": 2}, floors_unmet=["one"])
     view = opened(run_document(run, "run", {"situations": {"hit": 3}}))
     assert view.page.locator("tr.bad").inner_text().split() == ["✗", "hit", "situations", "3", "2"]
+
+
+MOVING = (Submit("a", (0,) * 8), Allocate("a", 8), Submit("b", (1,) * 6), Allocate("b", 6), Free("a"))
+
+
+def test_arrows_say_what_left_the_queue_and_what_came(opened):
+    shape = replace(FULL, num_blocks=14, max_model_len=40)
+    agreeing = opened(shown(MOVING, shape=shape), "#step=3")
+    assert agreeing.page.locator(".pool").count() == 1  # both sides show the same so far
+    assert agreeing.page.locator(".queue .ghost").all_inner_texts() == [
+        f"block {block} left, to b\n{block}\n↑\nb" for block in (5, 6, 7)
+    ]
+    agreeing.press("ArrowRight")
+    came = agreeing.page.locator(".queue .chip.came")
+    assert came.all_inner_texts() == ["4", "3", "2", "1"]
+    assert came.first.get_attribute("aria-label").endswith("came in this step, from a")
+    differing = opened(shown(MOVING, "fault:free-order-reversed", shape=shape))
+    assert differing.page.locator(".queue .chip.differs").all_inner_texts() == [
+        f"≠{block}" for block in (4, 3, 2, 1, 1, 2, 3, 4)
+    ]

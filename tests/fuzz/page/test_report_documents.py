@@ -8,8 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.engines import failing
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.page.beside import Kept as KeptTrace
 from blockproof.fuzz.page.beside import document_beside, page_beside
 from blockproof.fuzz.page.campaign_document import CampaignFound, CampaignRow, campaign_document
 from blockproof.fuzz.page.run_document import RunFile, counted, run_document
@@ -194,7 +196,9 @@ def test_a_page_that_cannot_be_made_costs_no_finding(tmp_path, monkeypatch):
     target = "fault:eviction-does-nothing"
     file = TraceFile(Trace(FULL, (*TWICE, ops.Evict((1,)))), target)
     files, told = write_reproduction(file, tmp_path), []
-    assert page_beside(file, open_target(target), Judges(("contract",), ""), files, told.append) is None
+    assert (
+        page_beside(file, open_target(target), Judges(("contract",), ""), KeptTrace(files.trace), told.append) is None
+    )
     assert told == ["no page of it: the page needs jinja2: pip install 'blockproof[report]'"]
     assert files.trace.is_file()
 
@@ -250,3 +254,38 @@ def test_a_malformed_report_is_shown_or_refused_in_one_line(document):
 def test_an_empty_folder_is_refused(tmp_path, capsys):
     assert main(["report", str(tmp_path)]) == 2
     assert "holds no trace" in capsys.readouterr().err
+
+
+def document_in(page):
+    """The document in a page."""
+    _, _, rest = page.read_text().partition('id="document">')
+    return json.loads(rest.partition("</script>")[0])
+
+
+def test_a_difference_of_two_targets_shows_both_side_by_side(tmp_path, capsys):
+    pair = ["--target", "impl", "--target", "fault:free-order-reversed"]
+    assert main(["diff", *pair, "--operations", "400", "--seed", "3", "--out", str(tmp_path)]) == 1
+    pages = sorted(tmp_path.glob("*.html"))
+    assert [page.with_suffix(".json").is_file() for page in pages] == [True] * len(pages)
+    documents = [document_in(page) for page in pages]
+    for document in documents:
+        assert [(side["name"], side["role"]) for side in document["sides"]] == [
+            ("impl", "first"),
+            ("fault:free-order-reversed", "second"),
+        ]
+        assert document["verdict"]["found"]
+        assert document["verdict"]["text"].startswith("difference: eviction order")
+        assert document["verdict"]["sentence"].startswith("Impl would reuse block 2 next, ")
+
+
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_test_that_fails_leaves_a_page(by_name, tmp_path):
+    target = "fault:eviction-does-nothing"
+    given = target if by_name else lambda: open_target(target)
+    core = open_target(target)
+    finding, trace = replay(Trace(FULL, (*TWICE, ops.Evict((1,)))), core, Judging(("contract",)))
+    error = failing.failure(finding, trace, failing.Tested(given, core, Judging(("contract",)), folder=tmp_path))
+    (named,) = [line for line in str(error).splitlines() if line.startswith("page:")]
+    (page,) = tmp_path.glob("*.html")
+    assert named.split()[-1] == str(page)
+    assert document_in(page)["verdict"]["observable"] == "S10"
