@@ -20,7 +20,9 @@ from .options import (
 
 
 def report(
-    what: Annotated[Path, typer.Argument(help="A trace, the JSON of fuzz, campaign or mutants, or a folder.")],
+    what: Annotated[
+        Path, typer.Argument(help="A trace; the JSON of fuzz, campaign, verify, prove or mutants; a folder.")
+    ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The page; beside WHAT by default.")] = None,
     target: RecordedTargetOption = None,
     oracle: OracleOption = None,

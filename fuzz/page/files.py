@@ -21,6 +21,7 @@ from ..traces.trace_file import TraceFile, load_trace, read_trace
 from .campaign_document import CampaignRow, campaign_document
 from .document import Document, FoundCard, ReportDocument, TraceDocument
 from .mutants_document import HuntRow, mutants_document
+from .proof_document import ProveFile, VerifyFile, prove_document, verify_document
 from .run_document import RunFile, folder_document, run_document
 from .trace_document import trace_document
 
@@ -28,7 +29,7 @@ CAMPAIGN_FILE = "campaign.json"
 """What `campaign` writes into its folder."""
 MOST_TRACES = 60
 """Traces that one page holds."""
-FORM = Form("report", "`blockproof fuzz --json` or `campaign`", "runs", 0)
+FORM = Form("report", "`fuzz`, `verify`, `prove` or `mutants` with --json, or `campaign`", "runs", 0)
 
 
 @dataclass
@@ -127,6 +128,11 @@ def document_of(path: Path, wanted: Wanted, floors: Floors | None = None) -> Doc
     if isinstance(raw, dict) and "runs" in raw:
         run = decode(data, RunFile, FORM, str(path))
         return _with_traces(run_document(run, path.name, floors or run.floors or {}), run.traces(), path.parent, wanted)
+    if isinstance(raw, dict) and "verdict" in raw and "proofs" in raw:
+        change = decode(data, VerifyFile, FORM, str(path))
+        return _with_traces(verify_document(change, path.name), change.traces(), path.parent, wanted)
+    if isinstance(raw, dict) and "results" in raw:
+        return prove_document(decode(data, ProveFile, FORM, str(path)), path.name)
     return trace_page(load_trace(data, str(path)), path, wanted)
 
 
@@ -175,9 +181,12 @@ def _with_traces(document: ReportDocument, traces: Sequence[str], folder: Path, 
 
 
 def _beside(name: str, folder: Path) -> list[Path]:
-    """Where the trace may be if the folder of a campaign was moved: by its last two parts, or its name alone."""
+    """Where the trace may be if the folder of a campaign was moved: by its last two parts, or its name alone.
+
+    Also in the folder where `verify` leaves its traces.
+    """
     parts = Path(name).parts
-    return [folder.joinpath(*parts[-2:]), folder / parts[-1]] if parts else []
+    return [folder.joinpath(*parts[-2:]), folder / parts[-1], folder / "differences" / parts[-1]] if parts else []
 
 
 def traces_below(folder: Path) -> list[Path]:

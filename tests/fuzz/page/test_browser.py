@@ -206,10 +206,16 @@ def test_the_browser_comes_to_the_same_states(chromium, agreeing):
     page.close()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 900, 420])
-@pytest.mark.parametrize("what", ["difference", "hits", "campaign", "run"])
-def test_nothing_is_inaccessible(opened, differing, what, scheme, width):
+WHATS = ["difference", "hits", "campaign", "run"]
+QUICK = [("difference", 1400, "dark"), ("hits", 420, "light"), ("campaign", 900, "light"), ("run", 420, "dark")]
+LOOKS = [(what, width, scheme) for what in WHATS for width in (1400, 900, 420) for scheme in ("light", "dark")]
+
+
+@pytest.mark.parametrize(
+    ("what", "width", "scheme"),
+    [pytest.param(*look, marks=[] if look in QUICK else [pytest.mark.slow]) for look in LOOKS],
+)
+def test_nothing_is_inaccessible(opened, differing, what, width, scheme):
     run = RunFile("impl", 1, 5, reached={"hit": 2}, warnings=["slow"])
     document = {
         "difference": lambda: differing,

@@ -289,3 +289,32 @@ def test_a_test_that_fails_leaves_a_page(by_name, tmp_path):
     (page,) = tmp_path.glob("*.html")
     assert named.split()[-1] == str(page)
     assert document_in(page)["verdict"]["observable"] == "S10"
+
+
+def test_theorems_have_a_page_and_those_that_a_change_breaks_come_first(tmp_path, capsys):
+    path = tmp_path / "done.json"
+    results = [
+        {"theorem": "T1", "subject": "impl", "status": "proved", "controls": {"a": "refuted", "b": "proved"}},
+        {"theorem": "T2", "subject": "impl", "status": "refuted", "message": "a block is lost"},
+    ]
+    path.write_text(json.dumps({"results": results, "cross_checked": True, "problems": ["T2 is new"]}))
+    assert main(["report", str(path), "--json"]) == 0
+    proved = json.loads(capsys.readouterr().out)
+    assert (proved["verdict"], proved["mood"]) == ("1 of 2 theorems proved; 1 problem", "bad")
+    (theorems,) = proved["tables"]
+    assert [row[:5] for row in theorems["rows"]] == [
+        ["T2", "impl", "refuted", "a block is lost", ""],
+        ["T1", "impl", "proved", "", "1 of 2"],
+    ]
+    assert theorems["marks"] == ["bad", ""]
+
+    proofs = {"text": "2 of 9 functions differ", "theorems": {"T1": {"old": "proved", "new": "proved"}}}
+    proofs["theorems"]["T2"] = {"old": "proved", "new": "refuted"}
+    changed = [{"what": "outcome", "operation": "Allocate", "text": "they differ", "trace": "x.json"}]
+    sides = {"old": "impl", "new": "impl-compiled", "verdict": "1 theorem no longer true", "code": 1}
+    path.write_text(json.dumps({**sides, "proofs": proofs, "changed": changed}))
+    assert main(["report", str(path), "--json"]) == 0
+    change = json.loads(capsys.readouterr().out)
+    assert change["mood"] == "bad"
+    assert change["tables"][0]["rows"] == [["T2", "proved", "refuted"], ["T1", "proved", "proved"]]
+    assert change["cards"][0]["why_not"] == "its trace is not there: x.json"

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.opening.known_deviations import model_for
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.page import trace_document as trace_document_module
 from blockproof.fuzz.page.changes import queue_edits
 from blockproof.fuzz.page.document import Place, TraceDocument, schema
 from blockproof.fuzz.page.files import Wanted, document_of, is_foreign
@@ -203,3 +205,49 @@ def test_a_broken_target_is_shown_up_to_where_it_broke(name, oracles):
     assert page(document).count("</script>") == 2
     for side in document.sides:
         assert len([*states(document, side)]) == len(side.steps) + 1
+
+
+def test_a_large_pool_shows_the_same_as_with_full_looks_and_a_fault_at_the_same_step(monkeypatch):
+    trace = drawn_trace(3, "full+sliding", 150)
+    for target in ("impl", "fault:free-order-reversed", "fault:usage-counts-null-block", "fault:table-entries-swapped"):
+        whole = shown(trace.operations, target, trace.shape)
+        with monkeypatch.context() as patch:
+            patch.setattr(trace_document_module, "LARGE", 1)
+            glanced = shown(trace.operations, target, trace.shape)
+        assert msgspec.to_builtins(glanced) == msgspec.to_builtins(whole)
+        assert whole.verdict.found is (target != "impl")
+
+
+def test_a_change_that_no_glance_sees_is_shown_where_it_was_made(monkeypatch):
+    """The target loses a reference in an operation that touches none: only a full look sees that, at the 64th step."""
+
+    class Losing:
+        name = "impl"
+
+        def __init__(self):
+            self.core = open_target("impl")
+
+        def __getattr__(self, name):
+            return getattr(self.core, name)
+
+        def start(self, shape):
+            self.steps = 0
+            return self.core.start(shape)
+
+        def spoil(self):
+            if self.steps == 70:
+                self.core._pool.blocks[1].ref_cnt += 1
+            self.steps += 1
+
+        def step(self, operation):
+            self.spoil()
+            return self.core.step(operation)
+
+        def glance(self, operation, last):
+            self.spoil()
+            return self.core.glance(operation, last)
+
+    steps = [*TWICE[:2], *[ops.ReadTable("a")] * 150]
+    monkeypatch.setattr(trace_document_module, "LARGE", 1)
+    document = trace_document(TraceFile(Trace(FULL, tuple(steps)), "impl"), Losing(), Judges(("lockstep",), ""), "x")
+    assert (document.verdict.observable, document.verdict.step) == ("ref_cnt", 70)
