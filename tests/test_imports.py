@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("model", "impl", "fuzz", "proofs")
 FLOORS = [
     *("findings", "workload", "targets", "adapters", "oracles", "faults", "opening", "runs", "reports", "traces"),
-    *("configuration", "engines", "planning", "testing", "releases", "bench", "compat", "cli"),
+    *("page", "configuration", "engines", "planning", "testing", "releases", "bench", "compat", "cli"),
 ]
 """Folders of `fuzz`: each may import from those before it, never from those behind it."""
 

@@ -82,6 +82,7 @@ def campaign(
 
         rows = run_by_oracles(judges, orders, jobs, say, changed)
     report.keep_findings(rows, out, orders.plan.seed)
+    say(f"to look at it: blockproof report {report.write_campaign(rows, out).parent} --open")
     if summary is not None:
         report.write_page(rows, names, summary)
     code = report.exit_code(rows)

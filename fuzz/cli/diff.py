@@ -49,9 +49,9 @@ def diff(
     print(f"{pair.name}: seed {plan.seed}", file=sys.stderr)
     try:
         differences = compare_targets(pair, plan)
+        differences.keep(out, plan.seed)
     finally:
         pair.close()
-    differences.keep(out, plan.seed)
     if as_json:
         print(json.dumps(differences.as_json(), indent=2))
     else:

@@ -13,9 +13,11 @@ from pathlib import Path
 
 from ..findings.finding import Finding, Trace
 from ..findings.words import trace_lines
-from ..opening.given import Given, is_factory
+from ..opening.given import Given, is_factory, is_owned, opened
+from ..page.beside import Kept, page_beside
 from ..runs.judging import Judging
-from ..targets.base import Target
+from ..targets.base import Target, TargetUnavailableError, close_target
+from ..traces.judges import Judges
 from ..traces.reproduction import base_name, write_reproduction
 from ..traces.trace_file import FoundWhat, TraceFile, write_trace
 from .keeping import recorded_name
@@ -56,20 +58,36 @@ class Tested:
             if not isinstance(self.given, str):
                 trace = self.folder / f"{base_name(file)}.json"
                 write_trace(file, trace)
+                page = self._page(file, Kept(trace))
                 given = f"the function {_name_of(self.given)}" if is_factory(self.given) else "an object"
-                return self._in_python(trace, f"the target was given as {given}")
+                return self._in_python(trace, page, f"the target was given as {given}")
             files = write_reproduction(file, self.folder, self.tensors, file.oracles or ())
         except OSError as error:
             return [f"nothing was written to {self.folder}: {error}"]
         if problem := _problem_with(files.command):
-            return self._in_python(files.trace, problem)
-        return [f"trace:  {files.trace}", f"pytest: {files.test}", f"repeat the finding: {files.command}"]
+            return self._in_python(files.trace, self._page(file, Kept(files.trace)), problem)
+        page = self._page(file, Kept(files.trace, files.command))
+        return [f"trace:  {files.trace}", f"pytest: {files.test}", *page, f"repeat the finding: {files.command}"]
 
-    def _in_python(self, trace: Path, why: str) -> list[str]:
+    def _page(self, file: TraceFile, kept: Kept) -> list[str]:
+        """Write the page of the trace. Returns the line that names it; none if there is no page."""
+        try:
+            core = opened(self.given, file.lost_its_target)
+        except (TargetUnavailableError, TypeError, ValueError):
+            return []
+        try:
+            page = page_beside(file, core, Judges(tuple(file.oracles or ()), "as in the test", self.tensors), kept)
+        finally:
+            if is_owned(self.given):
+                close_target(core)
+        return [f"page:   {page}"] if page else []
+
+    def _in_python(self, trace: Path, page: list[str], why: str) -> list[str]:
         """A test that fails as long as the finding is there, for the module that has the target."""
         target = repr(self.given) if isinstance(self.given, str) else _name_of(self.given)
         return [
             f"trace:  {trace}",
+            *page,
             f"no shell command repeats it: {why}. In Python:",
             "",
             "    from pathlib import Path",

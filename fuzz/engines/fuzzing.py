@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,8 @@ class FuzzOutcome:
     """The shell command that makes the same runs again."""
     every: Sequence[KeptFound] = ()
     """Everything that was kept, the worst first: more than one if the runs went on after findings."""
+    floors: Floors = field(default_factory=dict)
+    """What had to be reached."""
 
     @property
     def failed(self) -> bool:
@@ -74,6 +76,7 @@ class FuzzOutcome:
     def as_json(self) -> dict[str, Any]:
         """The report, JSON-ready."""
         document: dict[str, Any] = {**formats.as_json(self.done), "floors_unmet": [*self.unmet], "repeat": self.repeat}
+        document |= {"floors": dict(self.floors)} if self.floors else {}
         document["findings"] = [one.as_json() for one in self.every]
         return document | ({"reproduction": self.kept.as_json()} if self.kept is not None else {})
 
@@ -101,7 +104,7 @@ def fuzz(task: FuzzTask, target: Target, out: Path, floors: Floors, say: Callabl
     unmet, repeat = check_floors(done, floors), repeat_command(task, done, target)
     every = keep_all(done, target, plan, out, say)
     done.told = [one.told() for one in every]
-    return FuzzOutcome(done, every[0].kept if every else None, unmet, repeat, every)
+    return FuzzOutcome(done, every[0].kept if every else None, unmet, repeat, every, floors)
 
 
 def slow(done: Summary) -> list[str]:

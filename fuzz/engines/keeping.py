@@ -1,15 +1,17 @@
 """Keeps a finding: its trace and a pytest file are written first as they are, then shrunk."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 from ..adapters import families
 from ..findings.words import plural, trace_lines
+from ..page import beside
 from ..reports.progress import shrinking
 from ..reports.summary import Found, Summary
 from ..targets.base import Target
+from ..traces.judges import Judges
 from ..traces.replay import replay
 from ..traces.reproduction import WHOLE, Reproduction, shrink_command, write_reproduction
 from ..traces.shrink import NotReproducedError, Shrunk, shrink
@@ -32,6 +34,8 @@ class Kept:
     """The shell command that shrinks it further, if that may help."""
     interrupted: bool = False
     """True if Ctrl-C ended the shrinking."""
+    page: Path | None = None
+    """The page that shows the smallest trace step by step, if one could be made."""
 
     def as_json(self) -> dict[str, object]:
         """Where the files are and how small the trace is, JSON-ready."""
@@ -42,6 +46,7 @@ class Kept:
             "operations": len(self.shrunk.trace.operations) if self.shrunk else None,
             "complete": bool(self.shrunk and self.shrunk.complete),
             "whole": str(self.whole),
+            "page": str(self.page) if self.page else None,
             "go_on": self.go_on or None,
         }
 
@@ -64,6 +69,7 @@ class Kept:
             lines += trace_lines(self.shrunk.trace.shape, self.shrunk.trace.operations)
         lines += [f"gave up early, it may get shorter; to go on: {self.go_on}"] if self.go_on else []
         files = [f"trace:  {self.files.trace}", f"pytest: {self.files.test}"]
+        files += [f"page:   {self.page}"] if self.page else []
         files += [f"before it was shrunk: {self.whole}"] if self.whole != self.files.trace else []
         return [*lines, "", *files, f"repeat the finding: {self.files.command}"]
 
@@ -98,12 +104,25 @@ def keep_found(
         oracles = needed_oracles(shrunk, found, target, plan)
     except NotReproducedError as error:
         say(f"not shrunk: {error}; the target may not be deterministic")
-        return Kept(None, first, first.trace)
+        return Kept(None, first, first.trace, page=_page(whole, target, judging.oracles, plan, first, say))
     except KeyboardInterrupt:  # outside of the search, which keeps its best
         return Kept(None, first, first.trace, shrink_command(first.trace, done.target), interrupted=True)
     small = TraceFile(shrunk.trace, done.target, FoundWhat.of(shrunk.finding), run)
     last = write_reproduction(small, folder, plan.tensors, oracles)
-    return Kept(shrunk, last, first.trace, _how_to_go_on(shrunk, last.trace, done.target), shrunk.interrupted)
+    page = None if shrunk.interrupted else _page(small, target, oracles, plan, last, say)
+    return Kept(shrunk, last, first.trace, _how_to_go_on(shrunk, last.trace, done.target), shrunk.interrupted, page)
+
+
+def _page(
+    file: TraceFile,
+    target: Target,
+    oracles: Collection[str],
+    plan: Plan,
+    files: Reproduction,
+    say: Callable[[str], None],
+) -> Path | None:
+    judges = Judges(tuple(oracles), "as the trace says", plan.tensors)
+    return beside.page_beside(file, target, judges, beside.Kept(files.trace, files.command), say)
 
 
 def _how_to_go_on(shrunk: Shrunk, trace: Path, target: str) -> str:
@@ -130,4 +149,5 @@ def keep_smaller(
     name = recorded_name(spec, target)
     small = TraceFile(shrunk.trace, name, FoundWhat.of(shrunk.finding), file.found_by)
     files = write_reproduction(small, folder, plan.tensors, plan.oracles)
-    return Kept(shrunk, files, files.trace, _how_to_go_on(shrunk, files.trace, name))
+    page = _page(small, target, plan.oracles, plan, files, say)
+    return Kept(shrunk, files, files.trace, _how_to_go_on(shrunk, files.trace, name), page=page)

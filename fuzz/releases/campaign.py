@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 
 from ..engines.choice import run_engine
 from ..engines.knowing import needed_oracles, smallest
@@ -22,11 +23,15 @@ from ..findings.severity import headline
 from ..findings.words import plural, trace_lines
 from ..opening.process import Limits
 from ..opening.targets import open_target
+from ..page.beside import document_beside
+from ..page.document import TraceDocument
 from ..reports.summary import Found, Summary
 from ..reports.vacuity import Vacuity, vacuity
 from ..targets.base import Target, TargetUnavailableError, close_target
+from ..traces.judges import Judges
 from ..traces.reproduction import Reproduction
 from ..traces.shrink import NotReproducedError
+from ..traces.trace_file import FoundWhat, TraceFile
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,10 @@ class Kept:
     """What shows it."""
     files: Reproduction | None = None
     """Where it was written."""
+    document: TraceDocument | None = None
+    """What its page shows, if that could be made."""
+    page: Path | None = None
+    """Where its page was written."""
 
     def headline(self) -> str:
         """One line: how bad it is, what it is, and in how many runs of which attention types it came up."""
@@ -57,7 +66,12 @@ class Kept:
         lines = [f"{length}{early}", *trace_lines(self.trace.shape, self.trace.operations), "", str(self.finding)]
         if self.files is None:
             return lines
-        return [*lines, "", *(f"{name}: {text}" for name, text in self.files.named().items())]
+        return [*lines, "", *(f"{name}: {text}" for name, text in self.named().items())]
+
+    def named(self) -> dict[str, str]:
+        """Its files and the command that repeats it, as texts, by name; empty before they are written."""
+        page = {"page": str(self.page)} if self.page else {}
+        return {} if self.files is None else {**self.files.named(), **page}
 
 
 @dataclass
@@ -259,7 +273,9 @@ def _shrunk(name: str, found: Found, target: Target, orders: Orders) -> Kept:
     except NotReproducedError:
         return _as_it_is(name, found, orders)
     oracles = needed_oracles(small, found, target, orders.plan)
-    return Kept(small.finding, small.trace, name, found.times, small.complete, oracles)
+    file = TraceFile(small.trace, target.name, FoundWhat.of(small.finding))
+    document = document_beside(file, target, Judges(oracles, "as in the campaign"))
+    return Kept(small.finding, small.trace, name, found.times, small.complete, oracles, document=document)
 
 
 def _as_it_is(name: str, found: Found, orders: Orders) -> Kept:

@@ -1,6 +1,7 @@
 """What a campaign came to: its tables, the same as JSON, its files and its exit code."""
 
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -12,7 +13,9 @@ from ..engines.keeping import found_by
 from ..findings.oracle_names import TARGET, without
 from ..findings.severity import severity
 from ..findings.words import plural
-from ..findings.writing import write_file
+from ..findings.writing import alone, write_file
+from ..page import beside
+from ..page.files import CAMPAIGN_FILE, before_name
 from ..reports import formats
 from ..reports.tables import Section, markdown_sections
 from ..traces.reproduction import WHOLE, write_reproduction
@@ -146,7 +149,7 @@ def _kept_json(kept: Kept) -> dict[str, Any]:
     what, where = kept.finding.kind
     names = {"severity": str(severity(kept.finding)), "oracle": kept.finding.oracle}
     names |= {"observable": what, "operation": where, "attention": kept.attention}
-    names |= kept.files.named() if kept.files else {}
+    names |= kept.named()
     return names | {"times": kept.times, "operations": len(kept.trace.operations), "text": str(kept.finding)}
 
 
@@ -184,7 +187,18 @@ def keep_findings(rows: Sequence[Row], folder: Path, seed: int) -> None:
         for place, kept in enumerate(row.kept):
             file = TraceFile(kept.trace, row.target, FoundWhat.of(kept.finding), found_by("random", seed))
             files = write_reproduction(file, folder / folder_name(row.target), oracles=kept.oracles)
-            row.kept[place] = replace(kept, files=files)
+            page = beside.write_beside(kept.document, beside.Kept(files.trace, files.command))
+            row.kept[place] = replace(kept, files=files, page=page)
+
+
+def write_campaign(rows: Sequence[Row], folder: Path) -> Path:
+    """Write all of it as JSON into the folder, for `report`; what the campaign before wrote there stays beside it."""
+    path = folder / CAMPAIGN_FILE
+    with alone(path):
+        if path.is_file():
+            path.replace(path.with_name(before_name(path)))
+        write_file(path, json.dumps(as_json(rows), indent=1))
+    return path
 
 
 def folder_name(target: str) -> str:

@@ -11,6 +11,7 @@ from ..engines.plan import Plan
 from ..engines.seeded import run_random
 from ..findings.finding import Finding, Trace
 from ..findings.words import plural, trace_lines
+from ..page.beside import Kept, page_beside
 from ..reports.progress import progress
 from ..reports.summary import Summary
 from ..reports.tables import Section
@@ -115,14 +116,19 @@ class Differences:
     def keep(self, folder: Path, seed: int) -> None:
         """Write the smallest trace of each situation to a folder."""
         for situation in self.situations:
-            keep_trace(folder, situation.finding, situation.trace, self.pair.second.name, seed)
+            keep_trace(folder, situation.finding, situation.trace, self.pair.second.name, seed, self.pair)
 
 
-def keep_trace(folder: Path, finding: Finding, trace: Trace, target: str, seed: int) -> Path:
-    """Write a trace and what it shows to a folder, which is made if it is missing. Returns the file."""
+def keep_trace(folder: Path, finding: Finding, trace: Trace, target: str, seed: int, pair: Pair | None = None) -> Path:
+    """Write a trace and what it shows to a folder, which is made if it is missing. Returns the file.
+
+    With the `pair` that showed it, which is open, also its page is written.
+    """
     file = TraceFile(trace, target, FoundWhat.of(finding), found_by("random", seed))
     path = folder / f"{base_name(file)}.json"
     write_trace(file, path)
+    if pair is not None:
+        page_beside(file, pair.second, None, Kept(path), other=pair.first)
     return path
 
 

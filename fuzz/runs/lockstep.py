@@ -32,6 +32,11 @@ _DRAINED: Mapping[type[Operation], str] = {TakeEvents: "events", TakeNewBlockIds
 class LockstepRun(Run):
     """Runs one target in lockstep with the model."""
 
+    model_shows: Snapshot
+    """What the model showed last: while the target is asked, that is after the operation it is asked for."""
+    full_look_every: int
+    """As in `Judging`; whoever watches the run may set it to another number."""
+
     @property
     def scene(self) -> Model:
         """The model."""
@@ -56,7 +61,7 @@ class LockstepRun(Run):
         self._theirs: Snapshot | None = None  # the target's
         self._looks = ModelLooks(self.model)
         self._glances, self._looked = False, True
-        self._every = self.judging.full_look_every
+        self.full_look_every = self.judging.full_look_every
         expected, ours = self.model.construction, self._looks.look()
         try:
             actual, theirs = self._ask_start(shape)
@@ -81,8 +86,9 @@ class LockstepRun(Run):
         self.outcomes.append(expected)
         told = is_told(self.target, operation)
         glances = self._glances and last is not None and not misused and type(expected) is not Failed
-        self._looked = looks = not glances or (told and len(self.operations) % self._every == 0)
+        self._looked = looks = not glances or (told and len(self.operations) % self.full_look_every == 0)
         ours = self._looks.look() if looks or last is None else self._looks.glance(operation, last)
+        self.model_shows = ours
         if last is not None:
             self._situations.see(operation, expected, last, ours)
         try:

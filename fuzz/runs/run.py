@@ -55,6 +55,8 @@ class Run(ABC):
         """Situations and known losses that were counted in this run."""
         self.found: Finding | None = None
         """The finding of this run; no operation is applied after it."""
+        self.corruption: Corruption | None = None
+        """What the shadow memory objected to, if that is the finding."""
         self.noted: list[Finding] = []
         """The first violation of each property that did not end the run (`Judging.notes`)."""
         self.launch_s: float | None = None
@@ -99,7 +101,7 @@ class Run(ABC):
         self.misuse, self.seen = Counter(), Counter()
         self.causes, self.impossible = Counter(), Counter()
         self.found, self.in_step, self.built, self.not_built = None, False, False, ""
-        self.noted = []
+        self.corruption, self.noted = None, []
         self.shadow: Shadow | None = None
         if SHADOW in self.oracles:
             self.shadow = Shadow(shape, self.judging.new_memory, losses=self._shadow_losses())
@@ -191,7 +193,7 @@ class Run(ABC):
                 return None
             oracle, (observable, what) = CONTRACT, violation
         except Corruption as corruption:
-            observable, what = CORRUPTION, str(corruption)
+            observable, what, self.corruption = CORRUPTION, str(corruption), corruption
         return self._object(oracle, Violation(observable, what), operation, actual, before or after, after)
 
     @property

@@ -16,9 +16,12 @@ from xml.etree import ElementTree
 
 from ..findings.words import plural
 from ..findings.writing import write_file
+from ..opening.oracles import suited_to
 from ..opening.targets import open_target
-from ..targets.base import TargetUnavailableError, close_target
+from ..page.beside import Kept, page_beside
+from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.files import TraceError
+from ..traces.judges import judges_for
 from ..traces.reproduction import safe_name
 from .corpus import Case, Outcome, read_case
 from .runner import Runner, runner_here
@@ -153,9 +156,20 @@ def _replayed(cases: list[Case], job: Job) -> list[Outcome]:
         return []
     target = open_target(job.target, isolate=job.isolate)
     try:
-        return [case.run(target) for case in cases]
+        outcomes = [case.run(target) for case in cases]
+        for outcome in outcomes:
+            if outcome.replayed.finding is not None:
+                _write_page(outcome, target, job)
+        return outcomes
     finally:
         close_target(target)
+
+
+def _write_page(outcome: Outcome, target: Target, job: Job) -> None:
+    """The page of a trace of the corpus that shows something: in the folder of the report, which is attached."""
+    case = outcome.case
+    judges = judges_for(case.file, lambda: suited_to(case.spec, target), case.oracles)
+    page_beside(case.file, target, judges, Kept(job.report / "corpus" / case.path.name, case.command))
 
 
 def corpus_junit(target: str, outcomes: list[Outcome]) -> str:

@@ -145,4 +145,5 @@ class FuzzItem(BlockproofItem):
         if outcome.kept is None or outcome.kept.shrunk is None:
             return [str(outcome.done.finding), *outcome.lines()]
         case = read_case(outcome.kept.files.trace, self.spec)
-        return [*case.run(self.core).lines(), f"trace: {case.path}", *again]
+        page = [f"page: {outcome.kept.page}"] if outcome.kept.page else []
+        return [*case.run(self.core).lines(), f"trace: {case.path}", *page, *again]

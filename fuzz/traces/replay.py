@@ -17,9 +17,13 @@ def replay(trace: Trace, target: Target, judging: Judging = USUAL) -> tuple[Find
 
     Returns the finding, if any, and the trace actually applied, ending with the operation that showed the finding.
     """
-    run = open_run(target, judging)
-    shape = adapted_shape(trace.shape, lacking(target))
-    if LIVENESS in judging.oracles and is_script(trace):
+    return replay_in(open_run(target, judging), trace)
+
+
+def replay_in(run: Run, trace: Trace) -> tuple[Finding | None, Trace]:
+    """The same in a run that is open."""
+    shape = adapted_shape(trace.shape, lacking(run.target))
+    if LIVENESS in run.oracles and is_script(trace):
         script = Trace(shape, trace.operations)
         return judge(run, script) or (None, script)
     finding = run.start(shape)

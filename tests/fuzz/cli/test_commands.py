@@ -53,14 +53,14 @@ def test_a_finding_exits_with_1_and_leaves_a_minimal_trace_and_a_failing_test(tm
     assert cli.main(["fuzz", "--target", FAULT, "--seed", "3", "--seconds", "20", "--out", str(tmp_path / "out")]) == 1
     text = capsys.readouterr().out
     names = sorted(name for name in os.listdir(tmp_path / "out") if "_whole" not in name)
-    assert [Path(name).suffix for name in names] == [".json", ".py"]
-    file = read_trace(tmp_path / "out" / names[0])
+    assert [Path(name).suffix for name in names] == [".html", ".json", ".py"]
+    file = read_trace(tmp_path / "out" / names[1])
     assert len(file.trace.operations) == 3
     assert (file.target, file.finding.observable, file.found_by.seed) == (FAULT, "free", 3)
     assert "shrunk to 3 operations" in text
     command = text.split("repeat the finding: ")[1].splitlines()[0]
     assert cli.main(command.split()[1:]) == 1
-    test = tmp_path / "out" / names[1]
+    test = tmp_path / "out" / names[2]
     run = subprocess.run([sys.executable, "-m", "pytest", "-q", test], capture_output=True, text=True, cwd=tmp_path)
     assert run.returncode == 1
     assert "model and target differ in `free`" in run.stdout

@@ -93,7 +93,8 @@ def test_nothing_found_leaves_nothing(tmp_path):
 
 def test_the_trace_stays_as_it_was_found_beside_the_shrunk_one(found, tmp_path):
     kept = keep_found(found.ranked()[0], found, open_target(FAULT), PLAN, tmp_path, silent)
-    assert len({*tmp_path.iterdir()}) == 4
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".html", ".json", ".json", ".py", ".py"]
+    assert kept.page == kept.files.trace.with_suffix(".html")
     whole = read_trace(kept.whole)
     assert kept.whole.stem.endswith("_whole")
     assert (whole.trace, whole.target) == (found.trace, FAULT)

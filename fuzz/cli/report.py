@@ -1,0 +1,56 @@
+"""`blockproof report`: a page to look at, of a trace, a run or a campaign."""
+
+import json
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import (
+    FloorsOption,
+    IsolateOption,
+    JsonOption,
+    OracleOption,
+    RecordedTargetOption,
+    guarded,
+    is_auto,
+    teller,
+)
+
+
+def report(
+    what: Annotated[
+        Path, typer.Argument(help="A trace; the JSON of fuzz, campaign, verify, prove or mutants; a folder.")
+    ],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The page; beside WHAT by default.")] = None,
+    target: RecordedTargetOption = None,
+    oracle: OracleOption = None,
+    model_alone: Annotated[bool, typer.Option("--model", help="Start no target: the model alone is shown.")] = False,
+    floors: FloorsOption = None,
+    isolate: IsolateOption = False,
+    open_it: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write one HTML file that shows a trace step by step, a run or a campaign. It opens without a network.
+
+    Traces are applied again to the target that they name; where that cannot be started, the model alone is shown. Exits
+    with 0, whatever was found.
+    """
+    from ..page.files import Wanted, document_of, encoded
+    from ..page.html import write_page
+    from ..reports.floors import read_floors
+
+    tell = teller(as_json)
+    names = None if is_auto(oracle) else oracle
+    wanted_floors = read_floors(floors) if floors else None
+    with Wanted(target, names, isolate, model_alone, tell) as wanted:
+        document = guarded(lambda: document_of(what, wanted, wanted_floors))
+    if as_json and out is None:
+        print(encoded(document).decode())
+        return
+    path = out or what.with_name(f"{what.stem or what.resolve().name}.html")
+    guarded(lambda: write_page(document, path))
+    print(json.dumps({"page": str(path)}) if as_json else f"page: {path}")
+    if open_it:
+        webbrowser.open(path.resolve().as_uri())

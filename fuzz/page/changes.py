@@ -1,0 +1,234 @@
+"""From one snapshot to the next: what has changed, as `document.Change` writes it down.
+
+Pools may have 100,000 blocks, so what is as long as the pool is compared in arrays. A target may show anything: what
+does not fit into the pool is replaced, never an error.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+
+import numpy as np
+import numpy.typing as npt
+
+from ...model.snapshot import Snapshot
+from .document import Change
+
+Numbers = npt.NDArray[np.int64]
+SMALL = ("num_free", "usage", "num_identities", "events", "new_block_ids", "stats")
+"""Fields of a snapshot that are kept as text."""
+MAX_TEXT = 2_000
+"""Longest text that is kept of an answer, in characters."""
+MAX_FIELD = 240
+"""Longest text that is kept of a field, in characters."""
+MOST = 2**31
+"""Greatest number that is kept of a block id, a label or a count; a float holds each exactly."""
+LEAST_RUN = 4
+"""From so many on, blocks that follow one another are packed."""
+
+
+def cut(text: str, most: int = MAX_TEXT) -> str:
+    """The text; of a longer one the beginning, and how long it is."""
+    return text if len(text) <= most else f"{text[:most]} ... ({len(text):,} characters)"
+
+
+def _end(text: str) -> str:
+    """The end of a text, where what is new stands; the beginning of what is not drained is known already."""
+    return text if len(text) <= MAX_FIELD else f"... {text[-MAX_FIELD:]}"
+
+
+def packed(blocks: Sequence[int]) -> list[int]:
+    """Block ids with `-n, b` for `n` blocks that follow one another from `b` on.
+
+    >>> packed([7, 3, 4, 5, 6])
+    [7, -4, 3]
+    """
+    written: list[int] = []
+    for _, run in groupby(enumerate(blocks), lambda pair: pair[1] - pair[0]):
+        ids = [block for _, block in run]
+        written += [-len(ids), ids[0]] if len(ids) >= LEAST_RUN else ids
+    return written
+
+
+def blocks_in(runs: Sequence[int]) -> set[int]:
+    """The blocks in the runs of a row of `Change.tables`: each with its first place, its length and packed blocks.
+
+    >>> sorted(blocks_in([0, 2, 7, 9, 5, 4, -4, 20]))
+    [7, 9, 20, 21, 22, 23]
+    """
+    found: set[int] = set()
+    rest = iter(runs)
+    for _ in rest:  # the first place
+        missing = next(rest)
+        while missing > 0:
+            block = next(rest)
+            ids = range(block, block + 1) if block >= 0 else range(start := next(rest), start - block)
+            found.update(ids)
+            missing -= len(ids)
+    return found
+
+
+def queue_edits(old: Numbers, new: Numbers, size: int) -> list[list[int]]:
+    """What turns one free queue into the other, for `Change.queue`; all ids are below `size`.
+
+    Blocks that stay keep their order among themselves in nearly every step; where they do not, what lies between the
+    places at which they part is taken out and put in again.
+
+    >>> queue_edits(np.array([1, 2, 3]), np.array([2, 3, 9]), 10)
+    [[3, 0, 9], [0, 1]]
+    """
+    stays_old, stays_new = _among(old, new, size), _among(new, old, size)
+    kept_old, kept_new = old[stays_old], new[stays_new]
+    if len(kept_old) != len(kept_new) or (kept_old != kept_new).any():
+        same = int(np.argmax(_differs(kept_old, kept_new)))
+        moved = np.zeros(size, dtype=bool)
+        moved[kept_old[same : _common_end(kept_old, kept_new)]] = True
+        stays_old, stays_new = stays_old & ~moved[old], stays_new & ~moved[new]
+        if not (len(old[stays_old]) == len(new[stays_new]) and (old[stays_old] == new[stays_new]).all()):
+            return [[0, len(old), *packed(new.tolist())]]  # a block stands in the queue twice
+    return _edits(stays_old, stays_new, new)
+
+
+def _edits(stays_old: npt.NDArray[np.bool_], stays_new: npt.NDArray[np.bool_], new: Numbers) -> list[list[int]]:
+    """The edits at each gap between blocks that stay, the last first."""
+    ahead_old, ahead_new = np.cumsum(stays_old), np.cumsum(stays_new)
+    gone_at, come_at = np.flatnonzero(~stays_old), np.flatnonzero(~stays_new)
+    gone: dict[int, int] = {}
+    come: dict[int, list[int]] = {}
+    for place in gone_at.tolist():
+        gap = int(ahead_old[place])
+        gone[gap] = gone.get(gap, 0) + 1
+    for place in come_at.tolist():
+        come.setdefault(int(ahead_new[place]), []).append(int(new[place]))
+    kept_at = np.flatnonzero(stays_old)
+    edits = []
+    for gap in sorted(gone.keys() | come.keys(), reverse=True):
+        place = int(kept_at[gap - 1]) + 1 if gap else 0
+        edits.append([place, gone.get(gap, 0), *packed(come.get(gap, []))])
+    return edits
+
+
+def _among(these: Numbers, those: Numbers, size: int) -> npt.NDArray[np.bool_]:
+    there = np.zeros(size, dtype=bool)
+    there[those] = True
+    return there[these]
+
+
+def _differs(one: Numbers, other: Numbers) -> npt.NDArray[np.bool_]:
+    least = min(len(one), len(other))
+    return np.append(one[:least] != other[:least], True)
+
+
+def _common_end(one: Numbers, other: Numbers) -> int:
+    """The place in `one` from which on both end alike."""
+    return len(one) - int(np.argmax(_differs(one[::-1], other[::-1])))
+
+
+def _numbers(values: Sequence[int | None], none: int) -> Numbers:
+    """The numbers as an array, `none` for None, and the nearest that are kept for those that are out of all bounds."""
+    try:
+        exact = np.array(values, dtype=np.float64)  # writes None as a value that is not a number
+    except OverflowError:
+        exact = np.array([none if value is None else max(-1, min(value, MOST)) for value in values], dtype=np.float64)
+    return np.where(np.isnan(exact), none, exact.clip(-MOST, MOST)).astype(np.int64)
+
+
+class Changes:
+    """The changes of one core. Requests are numbered by `number`."""
+
+    def __init__(self, num_blocks: int, requests: "Names") -> None:
+        self.num_blocks, self.requests = num_blocks, requests
+        self.last: Snapshot | None = None
+        self._ref = np.zeros(num_blocks, dtype=np.int64)
+        self._label = np.full(num_blocks, -1, dtype=np.int64)
+        self._first = np.full(num_blocks, -1, dtype=np.int64)
+        self._queue = np.zeros(0, dtype=np.int64)
+        self._tables: Sequence[Mapping[str, Sequence[int]]] = ()
+        self._registered: Sequence[Mapping[str, int]] = ()
+
+    def to(self, after: Snapshot) -> Change:
+        """What has changed since the last snapshot."""
+        change, last = Change(), self.last
+        if last is None or after.ref_cnt != last.ref_cnt:  # lists of the same numbers are soon found to be equal
+            self._ref, change.ref = self._pairs(self._ref, after.ref_cnt, 0)
+        if last is None or after.labels != last.labels:
+            self._label, change.label = self._pairs(self._label, after.labels, -1)
+        if last is None or after.earliest != last.earliest:
+            self._first, change.first = self._pairs(self._first, after.earliest, -1)
+        if last is None or after.free != last.free:
+            queue = self._blocks(after.free)
+            if len(queue) != len(self._queue) or (queue != self._queue).any():
+                change.queue = queue_edits(self._queue, queue, self.num_blocks + 1)
+            self._queue = queue
+        if after.tables is not self._tables:
+            change.tables, self._tables = list(self._rows(after.tables)), after.tables
+        if after.registered is not self._registered:
+            change.registered, self._registered = self._counts(after.registered), after.registered
+        change.small = {
+            name: _end(str(getattr(after, name)))
+            for name in SMALL
+            if last is None or getattr(last, name) != getattr(after, name)
+        }
+        self.last = after
+        return change
+
+    def take_over(self, other: "Changes") -> None:
+        """The other core, of the same pool, has come to the very same: it need not be looked at again."""
+        self.__dict__.update(other.__dict__)  # nothing in it is ever changed, only replaced
+
+    def _pairs(self, old: Numbers, new: Sequence[int | None], none: int) -> tuple[Numbers, list[int]]:
+        now = np.full(self.num_blocks, none, dtype=np.int64)
+        values = _numbers(new[: self.num_blocks], none)
+        now[: len(values)] = values
+        changed = np.flatnonzero(old != now)
+        return now, np.stack([changed, now[changed]], axis=1).ravel().tolist()
+
+    def _blocks(self, ids: Sequence[int]) -> Numbers:
+        """Block ids as an array; those that the pool does not have are `num_blocks`."""
+        blocks, size = _numbers(ids, -1), self.num_blocks
+        blocks[(blocks < 0) | (blocks > size)] = size
+        return blocks
+
+    def _existing(self, ids: Sequence[int]) -> list[int]:
+        size = self.num_blocks
+        return [block if 0 <= block < size else size for block in ids]
+
+    def _rows(self, tables: Sequence[Mapping[str, Sequence[int]]]) -> "list[list[int]]":
+        rows = []
+        for group, now in enumerate(tables):
+            before = self._tables[group] if group < len(self._tables) else {}
+            for name in [*before, *(name for name in now if name not in before)]:
+                old, new = before.get(name), now.get(name)
+                if old is new or old == new:
+                    continue
+                head = [group, self.requests(name)]
+                rows.append([*head, -1] if new is None else [*head, len(new), *self._runs(old or (), new)])
+        return rows
+
+    def _runs(self, old: Sequence[int], new: Sequence[int]) -> list[int]:
+        """First place, length and packed blocks of each run of entries that differ."""
+        written, places = [], [i for i, block in enumerate(new) if i >= len(old) or old[i] != block]
+        for _, run in groupby(enumerate(places), lambda pair: pair[1] - pair[0]):
+            changed = [place for _, place in run]
+            blocks = self._existing(new[changed[0] : changed[-1] + 1])
+            written += [changed[0], len(blocks), *packed(blocks)]
+        return written
+
+    def _counts(self, registered: Sequence[Mapping[str, int]]) -> list[int]:
+        written = []
+        for group, now in enumerate(registered):
+            before = self._registered[group] if group < len(self._registered) else {}
+            for name in [*before, *(name for name in now if name not in before)]:
+                if before.get(name) != now.get(name):
+                    written += [group, self.requests(name), now.get(name, -1)]
+        return written
+
+
+class Names:
+    """Numbers requests in the order in which they are first named."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+
+    def __call__(self, name: str) -> int:
+        """The number of a request."""
+        return self.known.setdefault(name, len(self.known))

@@ -1,0 +1,249 @@
+"""The document of a page, typed: what `msgspec.json` writes into it, and the schema that says so.
+
+A trace is kept as its changes. Blocks are numbers, 0 is the null block. Block ids in lists are *packed*: `-n, b` stands
+for the `n` blocks `b .. b + n - 1`. A block id that the pool does not have is written as the number of its blocks.
+"""
+
+from typing import Any
+
+import msgspec
+
+VERSION = 1
+
+
+class Change(msgspec.Struct, omit_defaults=True):
+    """What one step has changed on one side; an empty field stands for no change."""
+
+    outcome: str = ""
+    """`done`, `refused`, `failed` or `lost`."""
+    answer: str = ""
+    """The outcome in words, cut off where it is long."""
+    ref: list[int] = []
+    """Pairs: block, references now."""
+    label: list[int] = []
+    """Pairs: block, label of its content now; -1 for none."""
+    first: list[int] = []
+    """Pairs: block, the block that a lookup of its content yields; -1 for none."""
+    queue: list[list[int]] = []
+    """Edits of the free queue: place, how many leave there, packed blocks that come there. The last place comes first,
+    so each edit can be made as it stands."""
+    tables: list[list[int]] = []
+    """Group, request, entries now (-1: it has no table), then for each run of changed entries its first place, how many
+    there are, and the packed blocks."""
+    registered: list[int] = []
+    """Triples: group, request, leading entries that count as registered; -1 for a request that is not running."""
+    named: list[int] = []
+    """Triples: label, group, number of its content in `nodes`."""
+    small: dict[str, str] = {}
+    """Other fields of the snapshot that have changed, as text."""
+
+
+class Side(msgspec.Struct, omit_defaults=True):
+    """A core, from its construction on."""
+
+    name: str
+    role: str
+    """`model` or `target`."""
+    start: Change
+    """The change from an empty pool: no queue, no reference, no label."""
+    steps: list[Change | None]
+    """One for each step, as far as this side went; None where it is the one of the first side."""
+    hidden: list[str] = []
+    """What this core does not show."""
+
+
+class RequestState(msgspec.Struct, array_like=True):
+    """A request after a step; lengths in tokens."""
+
+    request: int
+    live: bool
+    """False once it is freed."""
+    computed: int
+    scheduled: int
+    """Tokens of the step that was allocated and has not run yet."""
+    known: int
+    attached: int
+    """Tokens of the hit with which its tables began."""
+    hit: int
+    """Tokens that the last lookup found; -1 if there was none."""
+    arriving: bool
+    preemptions: int
+    reads: list[int]
+    """Per group, the first token that the query behind the computed ones reads."""
+
+
+class Step(msgspec.Struct, omit_defaults=True):
+    """One operation."""
+
+    kind: str
+    text: str
+    """As in traces: kind, request and fields."""
+    words: str
+    """A sentence."""
+    request: int = -1
+    blocks: list[int] = []
+    """Those that the operation names."""
+    requests: list[RequestState] = []
+    """Those that have changed."""
+    tokens: list[list[int]] = []
+    """Request, position, tokens that are known from there on."""
+    chain: list[list[int]] = []
+    """Request, place, the contents of its full hash blocks from there on (`nodes`)."""
+    counted: list[str] = []
+    """Known deviations and losses that were counted here."""
+
+
+class Node(msgspec.Struct, array_like=True):
+    """The content of a hash block and of all before it: a node of the prefix tree."""
+
+    parent: int
+    """-1 for the first block of a sequence."""
+    tokens: list[int]
+    keys: str
+    """What else decides the content: adapter, salt, items; empty for tokens alone."""
+
+
+class GroupWords(msgspec.Struct):
+    """A group of layers."""
+
+    kind: str
+    words: str
+    tokens: int
+    """That a table entry stands for."""
+
+
+class Place(msgspec.Struct, omit_defaults=True):
+    """Where to look; -1 for what does not apply."""
+
+    request: int = -1
+    group: int = -1
+    entry: int = -1
+    position: int = -1
+    """In tokens."""
+    block: int = -1
+
+
+class Verdict(msgspec.Struct, omit_defaults=True):
+    """What was found, or that nothing was."""
+
+    found: bool
+    headline: str
+    sentence: str = ""
+    """The first difference, or what is wrong, explained in a sentence or two."""
+    text: str = ""
+    """As a terminal shows it."""
+    oracle: str = ""
+    observable: str = ""
+    rule: str = ""
+    """What the violated property demands."""
+    severity: str = ""
+    step: int = -1
+    """Index of the step at which it shows; -1 for the construction."""
+    place: Place | None = None
+
+
+class TraceDocument(msgspec.Struct, omit_defaults=True, tag_field="document", tag="trace"):
+    """A trace that was applied again."""
+
+    version: int
+    title: str
+    target: str
+    shape: str
+    num_blocks: int
+    hash_block_size: int
+    groups: list[GroupWords]
+    requests: list[str]
+    """Names; elsewhere requests are places in this list."""
+    steps: list[Step]
+    sides: list[Side]
+    nodes: list[Node]
+    verdict: Verdict
+    parting: Verdict | None = None
+    """Without a model among the judges: where the model would have answered otherwise for the first time."""
+    oracles: list[str] = []
+    notes: list[str] = []
+    command: str = ""
+    """What repeats it."""
+
+
+class Table(msgspec.Struct, omit_defaults=True):
+    """A table of a report."""
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    note: str = ""
+    marks: list[str] = []
+    """Per row: `bad`, `good`, `note` or empty."""
+    bars: list[float] = []
+    """Per row a share from 0 to 1; may be empty."""
+
+
+class FoundCard(msgspec.Struct, omit_defaults=True):
+    """One finding of a report."""
+
+    headline: str
+    text: str
+    severity: str = ""
+    oracle: str = ""
+    observable: str = ""
+    target: str = ""
+    attention: str = ""
+    times: int = 1
+    command: str = ""
+    trace: int = -1
+    """Its place in `traces`."""
+    why_not: str = ""
+    """Why its trace is not among them."""
+
+
+class Cell(msgspec.Struct, omit_defaults=True):
+    """A target, an oracle and an attention type of a campaign."""
+
+    state: str
+    """`clean`, `found`, `not built` or `not run`."""
+    what: list[str] = []
+    """What was found there."""
+    cards: list[int] = []
+    """Places of these findings in the list of cards."""
+    operations: int = 0
+    seconds: float = 0.0
+    before: str = ""
+    """What the campaign before this one said, if it is known and said something else."""
+
+
+class Matrix(msgspec.Struct):
+    """What each oracle made of each attention type of each target."""
+
+    targets: list[str]
+    attention: list[str]
+    oracles: list[str]
+    cells: list[list[list[Cell]]]
+    """By oracle, by attention type, by target."""
+
+
+class ReportDocument(msgspec.Struct, omit_defaults=True, tag_field="document", tag="report"):
+    """A run or a campaign."""
+
+    version: int
+    title: str
+    headline: str
+    verdict: str
+    mood: str
+    """`bad`, `good` or `note`."""
+    figures: list[list[str]]
+    """Pairs: what, how much."""
+    cards: list[FoundCard] = []
+    matrix: Matrix | None = None
+    tables: list[Table] = []
+    notes: list[str] = []
+    traces: list[TraceDocument] = []
+    command: str = ""
+
+
+Document = TraceDocument | ReportDocument
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of a document."""
+    return msgspec.json.schema(Document)

@@ -1,0 +1,205 @@
+"""From what a user names to a document: a trace file, the JSON of a run, a campaign or a hunt, a folder of traces."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from ..findings.oracle_names import TARGET
+from ..opening.oracles import oracles_named
+from ..opening.targets import open_target
+from ..reports.floors import Floors
+from ..targets.base import Target, TargetUnavailableError, close_target
+from ..traces.files import Form, TraceError, decode, read_file
+from ..traces.judges import judges_for
+from ..traces.reproduction import replay_command
+from ..traces.trace_file import TraceFile, load_trace, read_trace
+from .campaign_document import CampaignRow, campaign_document
+from .document import Document, FoundCard, ReportDocument, TraceDocument
+from .mutants_document import HuntRow, mutants_document
+from .proof_document import ProveFile, VerifyFile, prove_document, verify_document
+from .run_document import RunFile, folder_document, run_document
+from .trace_document import trace_document
+
+CAMPAIGN_FILE = "campaign.json"
+"""What `campaign` writes into its folder."""
+MOST_TRACES = 60
+"""Traces that one page holds."""
+FORM = Form("report", "`fuzz`, `verify`, `prove` or `mutants` with --json, or `campaign`", "runs", 0)
+
+
+@dataclass
+class Wanted:
+    """How traces are applied; to be closed, since targets stay open between traces."""
+
+    target: str | None = None
+    """The one that the user names; by default that of each trace."""
+    oracles: Sequence[str] | None = None
+    """As the user has written them; by default those of each trace."""
+    isolate: bool = False
+    model_alone: bool = False
+    """True if no target is to be started."""
+    say: Callable[[str], None] = print
+    """Told why a target was not run, a line each."""
+    _open: dict[str, Target] = field(default_factory=dict)
+    _refused: dict[str, str] = field(default_factory=dict)
+
+    def __enter__(self) -> "Wanted":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for target in self._open.values():
+            close_target(target)
+        self._open.clear()
+
+    def core(self, spec: str, isolate: bool) -> Target:
+        """The target of this name, opened once. Errors as from `open_target`."""
+        if spec in self._refused:
+            raise TargetUnavailableError(self._refused[spec])
+        if spec not in self._open:
+            try:
+                self._open[spec] = open_target(spec, isolate=self.isolate or isolate)
+            except TargetUnavailableError as error:
+                self._refused[spec] = str(error)
+                raise
+        return self._open[spec]
+
+    def drop(self, spec: str) -> None:
+        """The target is lost: open it again when it is needed."""
+        if spec in self._open:
+            close_target(self._open.pop(spec))
+
+
+def before_name(path: Path) -> str:
+    """Where the report of the campaign before the one in this file lies, beside it."""
+    return f"{path.stem}-before.json"
+
+
+def is_foreign(spec: str) -> bool:
+    """True if the name stands for somebody's code: a file alone must not run code."""
+    return ":" in spec and not spec.startswith("fault:")
+
+
+def trace_page(file: TraceFile, path: Path, wanted: Wanted) -> TraceDocument:
+    """The document of a trace. Without its target, which may not be installed, the model alone goes through it.
+
+    TargetUnavailableError and ValueError only for a target that the user has named.
+    """
+    spec = wanted.target or file.target
+    why = "no target was asked for" if wanted.model_alone else ""
+    if not why and wanted.target is None and is_foreign(spec):
+        why = f"the trace was made with {spec!r}; if you trust that code, add --target {spec}"
+    if not why:
+        try:
+            return _on_target(file, spec, path, wanted)
+        except (TargetUnavailableError, ValueError) as error:
+            if wanted.target is not None:
+                raise
+            why = str(error)
+    wanted.say(f"{path}: the model alone is shown: {why}")
+    note = f"{file.target} was not run: {why}."
+    return trace_document(file, None, None, path.name, notes=[note], command=replay_command(path, file.target))
+
+
+def _on_target(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceDocument:
+    core = wanted.core(spec, file.lost_its_target)
+    given = () if wanted.oracles is None else oracles_named(wanted.oracles, spec, core)
+    judges = judges_for(file, lambda: oracles_named(None, spec, core), given)
+    document = trace_document(file, core, judges, path.name, command=replay_command(path, spec))
+    if document.verdict.oracle == TARGET:
+        wanted.drop(spec)
+    return document
+
+
+def document_of(path: Path, wanted: Wanted, floors: Floors | None = None) -> Document:
+    """What a page of this file or folder shows. TraceError if it is none of the known kinds."""
+    if path.is_dir():
+        return _of_folder(path, wanted)
+    data = read_file(path, FORM)
+    raw: Any = decode(data, object, FORM, str(path))
+    if isinstance(raw, list) and raw and isinstance(raw[0], dict) and "fault" in raw[0]:
+        return mutants_document(decode(data, list[HuntRow], FORM, str(path)), path.name)
+    if isinstance(raw, list):
+        return _of_campaign(decode(data, list[CampaignRow], FORM, str(path)), path, wanted)
+    if isinstance(raw, dict) and "runs" in raw:
+        run = decode(data, RunFile, FORM, str(path))
+        return _with_traces(run_document(run, path.name, floors or run.floors or {}), run.traces(), path.parent, wanted)
+    if isinstance(raw, dict) and "verdict" in raw and "proofs" in raw:
+        change = decode(data, VerifyFile, FORM, str(path))
+        return _with_traces(verify_document(change, path.name), change.traces(), path.parent, wanted)
+    if isinstance(raw, dict) and "results" in raw:
+        return prove_document(decode(data, ProveFile, FORM, str(path)), path.name)
+    return trace_page(load_trace(data, str(path)), path, wanted)
+
+
+def _of_campaign(rows: list[CampaignRow], path: Path, wanted: Wanted) -> ReportDocument:
+    before = path.with_name(before_name(path))
+    last: list[CampaignRow] = []
+    with suppress(TraceError, OSError):
+        last = decode(read_file(before, FORM), list[CampaignRow], FORM, str(before)) if before.is_file() else []
+    title = path.parent.name if path.name == CAMPAIGN_FILE else path.name
+    traces = [found.trace for row in rows for found in row.findings]
+    return _with_traces(campaign_document(rows, title or path.name, last), traces, path.parent, wanted)
+
+
+def _of_folder(folder: Path, wanted: Wanted) -> ReportDocument:
+    kept = folder / CAMPAIGN_FILE
+    if kept.is_file():
+        return _of_campaign(decode(read_file(kept, FORM), list[CampaignRow], FORM, str(kept)), kept, wanted)
+    traces = traces_below(folder)
+    if not traces:
+        raise TraceError(str(folder), "", "holds no trace; name a trace, a folder of traces, or the JSON of a run")
+    cards = [_card(path) for path in traces]
+    return _with_traces(folder_document(cards, folder.name), [str(path) for path in traces], Path(), wanted)
+
+
+def _card(path: Path) -> FoundCard:
+    file = read_trace(path)
+    text = "no finding is recorded" if file.finding is None else file.finding.text
+    return FoundCard(f"{path.name}: {text.partition(chr(10))[0]}", text, target=file.target)
+
+
+def _with_traces(document: ReportDocument, traces: Sequence[str], folder: Path, wanted: Wanted) -> ReportDocument:
+    """The document with the trace of each of its cards, as far as it is found: from here, or from the report."""
+    for card, name in zip(document.cards, traces, strict=True):
+        path = next((path for path in (Path(name), folder / name, *_beside(name, folder)) if path.is_file()), None)
+        if not name or path is None:
+            card.why_not = f"its trace is not there: {name}" if name else "it has no trace"
+        elif len(document.traces) >= MOST_TRACES:
+            card.why_not = f"a page holds {MOST_TRACES} traces; for this one: blockproof report {path}"
+        else:
+            try:
+                document.traces.append(trace_page(read_trace(path), path, wanted))
+                card.trace = len(document.traces) - 1
+            except TraceError as error:
+                card.why_not = str(error)
+    return document
+
+
+def _beside(name: str, folder: Path) -> list[Path]:
+    """Where the trace may be if the folder of a campaign was moved: by its last two parts, or its name alone.
+
+    Also in the folder where `verify` leaves its traces.
+    """
+    parts = Path(name).parts
+    return [folder.joinpath(*parts[-2:]), folder / parts[-1], folder / "differences" / parts[-1]] if parts else []
+
+
+def traces_below(folder: Path) -> list[Path]:
+    """Trace files in a folder and below it, without those of whole runs, which end on `_whole`."""
+    found = []
+    for path in sorted(folder.rglob("*.json")):
+        if not path.name.startswith(".") and not path.stem.endswith("_whole"):
+            with suppress(TraceError):
+                read_trace(path)
+                found.append(path)
+    return found
+
+
+def encoded(document: Document) -> bytes:
+    """The document as JSON."""
+    return msgspec.json.encode(document)

@@ -1,0 +1,84 @@
+"""One HTML file of a document: everything in it, nothing from outside.
+
+A content security policy forbids every other source: the one script and the one style are allowed by their hash, so
+nothing that a trace or a target has said can run or load anything, even if a view showed it wrongly.
+"""
+
+import base64
+import hashlib
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from ..findings.writing import write_file
+from .document import Document, TraceDocument
+
+MISSING = "the page needs jinja2: pip install 'blockproof[report]'"
+LIBRARIES = ("lib_preact.js", "lib_preact_hooks.js", "lib_htm.js")
+SCRIPTS = ("words.js", "replayer.js", "pool.js", "tables.js", "panels.js", "trace.js", "report.js", "app.js")
+"""In the order in which they are joined."""
+
+
+class PageError(ValueError):
+    """The page cannot be made. The text is one line."""
+
+
+def page(document: Document) -> str:
+    """The text of the HTML file. PageError if the template library is not installed."""
+    try:
+        from jinja2 import Environment, StrictUndefined
+        from markupsafe import Markup
+    except ImportError:
+        raise PageError(MISSING) from None
+    own = "\n".join(_asset(name) for name in SCRIPTS)
+    script = "\n".join([*(_asset(name) for name in LIBRARIES), f'(() => {{\n"use strict";\n{own}}})();\n'])
+    style = _asset("page.css")
+    template = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
+    return template.from_string(_asset("page.html")).render(
+        title=document.title,
+        summary=_summary(document),
+        policy=policy(script, style),
+        style=Markup(style),
+        script=Markup(script),
+        document=Markup(embedded(document)),
+    )
+
+
+def embedded(document: Document) -> str:
+    """The document as JSON that can stand in a script element: nothing in it can end that, or begin a comment."""
+    text = msgspec.json.encode(document).decode()
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def policy(script: str, style: str) -> str:
+    """The content security policy for a page with this script and this style."""
+    return (
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def write_page(document: Document, path: Path) -> None:
+    """Write the page in one piece. PageError as from `page`."""
+    write_file(path, page(document))
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _asset(name: str) -> str:
+    """A file of ours for the browser; it must not end the element that it stands in."""
+    text = files(f"{__package__}.browser").joinpath(name).read_text(encoding="utf-8")
+    assert name == "page.html" or not any(end in text.lower() for end in ("</script", "</style", "<!--")), name
+    return text
+
+
+def _summary(document: Document) -> str:
+    """What a reader without scripts sees."""
+    if isinstance(document, TraceDocument):
+        return "\n".join([document.verdict.headline, document.verdict.sentence, "", document.verdict.text])
+    return "\n".join([document.verdict, document.headline, "", *(card.text for card in document.cards)])

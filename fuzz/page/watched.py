@@ -1,0 +1,311 @@
+"""A target that is watched while a trace is applied to it: every answer of it, and of the model beside it, is written
+down as a change."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from ...model.attention import rules_for
+from ...model.core import Model
+from ...model.legal import allows, misuse
+from ...model.ops import Done, Failed, OnRequest, Operation, Outcome, Shape
+from ...model.snapshot import Snapshot
+from ..findings.oracle_names import TARGET
+from ..findings.words import operation_text, outcome_text
+from ..opening.known_deviations import model_for
+from ..runs.lockstep import LockstepRun
+from ..runs.model_looks import ModelLooks
+from ..runs.run import Run
+from ..targets.answers import outcome_and_snapshot, problem_with_answer
+from ..targets.base import Target, hidden_fields
+from ..targets.glance import Glancing
+from .changes import Changes, Names, cut
+from .contents import Contents
+from .document import Change, Side, Step
+from .words import operation_words
+
+MAX_STEP_TEXT = 400
+"""Longest text of an operation, in characters."""
+
+
+class ModelTarget:
+    """The model as a target: what is watched where there is no other one."""
+
+    name = "model"
+
+    def __init__(self, core: str = "model") -> None:
+        """`core`: the target whose known deviations the model has."""
+        self._core = core
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """Build a model."""
+        self._shown = _ShownModel(model_for(self._core, shape))
+        built = self._shown.model.construction
+        return built, self._shown.last if isinstance(built, Done) else None
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """Ask the model."""
+        return self._shown.step(operation)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class _ShownModel:
+    """A model of which each step is shown; where that is enough, only what the step can have changed is read."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self._looks, self._glances = model, ModelLooks(model), type(model) is Model
+        self.last = self._looks.look() if isinstance(model.construction, Done) else None
+
+    def takes(self, operation: Operation) -> bool:
+        """True if the operation makes sense for it."""
+        return allows(self.model, operation)
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """Apply the operation."""
+        plain = self._glances and self.last is not None and not misuse(self.model, operation)
+        outcome = self.model.apply(operation)
+        if plain and self.last is not None and not isinstance(outcome, Failed):
+            self.last = self._looks.glance(operation, self.last)
+        else:
+            self.last = self._looks.look()
+        return outcome, self.last
+
+
+class _ShownTarget:
+    """Another target, to be shown beside the one that is watched: as far as it can show what it does."""
+
+    def __init__(self, target: Target, shape: Shape) -> None:
+        self._target, self._groups = target, len(shape.groups)
+        outcome, snapshot = outcome_and_snapshot(target.start(shape))
+        built = isinstance(outcome, Done) and problem_with_answer(outcome, snapshot, self._groups) is None
+        self.last = snapshot if built else None
+
+    def takes(self, operation: Operation) -> bool:
+        """True as long as its answers have the right form."""
+        return self.last is not None
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot | None]:
+        """Ask the target."""
+        outcome, snapshot = outcome_and_snapshot(self._target.step(operation))
+        self.last = None if problem_with_answer(outcome, snapshot, self._groups) else snapshot
+        return outcome, self.last
+
+
+class _Line:
+    """One side as it is written down."""
+
+    def __init__(self, name: str, role: str, shape: Shape, requests: Names) -> None:
+        self.changes = Changes(shape.num_blocks, requests)
+        self.name, self.role = name, role
+        self.begin = Change()
+        self.steps: list[Change] = []
+        self.hidden: list[str] = []
+        self.ended = False
+        """True once nothing of this side is written down any more."""
+        self.alike = False
+        """True as long as this side has shown what the other one has shown."""
+
+    def start(self, snapshot: Snapshot) -> None:
+        self.begin = self.changes.to(snapshot)
+
+    def add(self, outcome: Outcome | None, snapshot: Snapshot | None) -> Change:
+        """Write down one answer; without a snapshot, which may be of the wrong form, its outcome alone."""
+        return self._add(Change() if snapshot is None else self.changes.to(snapshot), outcome)
+
+    def add_beside(self, other: "_Line", outcome: Outcome | None, snapshot: Snapshot | None) -> Change:
+        """The same, with the other side, which has made this step already, to compare with: of a large pool that takes
+        less than to look for what has changed."""
+        self.alike = self.alike and len(other.steps) == len(self.steps) + 1 and _same(snapshot, other.changes.last)
+        if not self.alike:
+            return self.add(outcome, snapshot)
+        self.changes.take_over(other.changes)
+        return self._add(replace(other.steps[-1]), outcome)
+
+    def _add(self, change: Change, outcome: Outcome | None) -> Change:
+        change.outcome = "lost" if outcome is None else type(outcome).__name__.lower()
+        change.answer = "no answer" if outcome is None else cut(str(_text_of(outcome)))
+        self.steps.append(change)
+        return change
+
+
+def _same(one: object, other: object) -> bool:
+    """True if they are equal; a target may show what cannot be compared."""
+    try:
+        return bool(one == other)
+    except Exception:
+        return False
+
+
+def _text_of(outcome: object) -> str:
+    """The outcome in words; of what is none, what it is: a target may return anything."""
+    try:
+        return outcome_text(outcome)  # type: ignore[arg-type]
+    except Exception:
+        return f"a {type(outcome).__name__}"
+
+
+class Watched:
+    """Forwards everything to a target, and writes down what came of it. `run` must be set before it is started."""
+
+    run: Run
+
+    def __init__(self, target: Target, full_from: int = 0, other: Target | None = None) -> None:
+        """`full_from`: from this step on the whole state is read each time, before it what a step can have changed, if
+        target and run are content with that (`runs.judging`). `other`: a target to be shown beside it, in place of the
+        model."""
+        self._target, self._other = target, other
+        self._full_from = full_from
+        self.name = target.name
+        self.shape: Shape | None = None
+        """The shape of the last start."""
+        self.construction: Outcome | None = None
+        self.requests = Names()
+        self.steps: list[Step] = []
+        self.lines: list[_Line] = []
+        """The model, if there is one beside the target, and the target."""
+        self.parted = -1
+        """The first step in which a model that does not judge has answered otherwise; -1 if there is none."""
+        self.parted_over: tuple[Operation, Outcome | None, Outcome | None]
+        """That operation, with both answers."""
+        self._answer: Outcome | None = None
+        self._judged = False
+        self._beside: _ShownModel | _ShownTarget | None = None
+        self._pending: tuple[Operation, Outcome | None, Snapshot | None] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """What the target says about itself; nothing of it may be looked at past this record."""
+        if name != "glance":
+            return getattr(self._target, name)
+        if not self._full_from or not hasattr(self._target, name):
+            raise AttributeError(name)
+        return self._glance
+
+    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
+        """Start the target, and what is written down."""
+        self.shape, self.requests, self.steps, self.lines, self._pending = shape, Names(), [], [], None
+        outcome, snapshot = outcome_and_snapshot(self._target.start(shape))
+        self.construction = outcome
+        if isinstance(outcome, Done) and problem_with_answer(outcome, snapshot, len(shape.groups)) is None:
+            self._open(shape, snapshot)
+        return outcome, snapshot
+
+    def _open(self, shape: Shape, snapshot: Snapshot | None) -> None:
+        assert snapshot is not None
+        self._contents = Contents(shape, rules_for(shape), self.requests)
+        alone = isinstance(self._target, ModelTarget)
+        self._judged = isinstance(self.run, LockstepRun)
+        if self._other is not None:
+            self._beside = _ShownTarget(self._other, shape)
+            first, name, roles = self._beside.last, self._other.name, ("first", "second")
+        else:
+            self._beside = None if self._judged or alone else _ShownModel(model_for(self.name, shape))
+            model = self.run.scene if self._judged else self._beside and self._beside.model
+            has_one = isinstance(model, Model) and isinstance(model.construction, Done)
+            first, name, roles = cast(Model, model).snapshot() if has_one else None, "model", ("model", "target")
+        if first is not None:
+            line = _Line(name, roles[0], shape, self.requests)
+            line.start(first)
+            self.lines.append(line)
+        else:
+            self._beside = None
+        line = _Line(self.name, "model" if alone else roles[1], shape, self.requests)
+        line.hidden = sorted(hidden_fields(self._target))
+        line.start(snapshot)
+        line.alike = bool(self.lines) and _same(snapshot, self.lines[0].changes.last)
+        self.lines.append(line)
+
+    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
+        """Ask the target. A model that judges has made the step already."""
+        return self._asked(operation, lambda: self._target.step(operation))
+
+    def _glance(self, operation: Operation, last: Snapshot) -> tuple[Outcome, Snapshot]:
+        return self._asked(operation, lambda: cast(Glancing, self._target).glance(operation, last))
+
+    def _asked(self, operation: Operation, ask: Callable[[], object]) -> tuple[Outcome, Snapshot]:
+        self.settle()
+        if self._judged and self.lines:
+            self._begin(operation, self.run.outcomes[-1])
+        if isinstance(self.run, LockstepRun) and len(self.run.operations) >= self._full_from:
+            self.run.full_look_every = 1  # from the next step on
+        self._pending = (operation, None, None)
+        outcome, snapshot = outcome_and_snapshot(ask())
+        self._pending = (operation, outcome, snapshot)
+        return outcome, snapshot  # type: ignore[return-value]  # what is wrong with it the run will say
+
+    def close(self) -> None:
+        """Close the target."""
+        self._target.close()
+
+    def settle(self) -> None:
+        """Write down the last operation, now that the run has followed it."""
+        if self._pending is None or not self.lines:
+            return
+        (operation, outcome, snapshot), self._pending = self._pending, None
+        if not self._judged:
+            self._begin(operation, outcome)
+        target, model = self.lines[-1], self.lines[0]
+        lost = self.run.found is not None and self.run.found.oracle == TARGET  # its answer may be of any form
+        if lost or target is model:
+            change = target.add(outcome, None if lost else snapshot)
+        else:
+            change = target.add_beside(model, outcome, snapshot)
+        if target is model or not target.alike:
+            self._name_contents(target)
+        if self._beside is not None and self.parted < 0 and not self.lines[0].ended:
+            beside = self.lines[0].steps[-1]
+            if (beside.outcome, beside.answer) != (change.outcome, change.answer):
+                self.parted, self.parted_over = len(self.steps) - 1, (operation, self._answer, outcome)
+
+    def _begin(self, operation: Operation, outcome: Outcome | None) -> None:
+        """Write down what was asked, what is known of the requests then, and the answer of the model."""
+        step = Step(type(operation).__name__, cut(operation_text(operation), MAX_STEP_TEXT), "")
+        step.words = cut(operation_words(operation), MAX_STEP_TEXT)
+        step.request = self.requests(operation.request) if isinstance(operation, OnRequest) else -1
+        step.blocks = [*getattr(operation, "blocks", ())]
+        scene = self.run.scene
+        self._contents.follow(step, operation, outcome, scene.requests)
+        self.steps.append(step)
+        model = self.lines[0]
+        if isinstance(self.run, LockstepRun):
+            model.add(outcome, self.run.model_shows)
+        elif self._beside is not None and not model.ended and self._beside.takes(operation):
+            self._answer, shown = self._beside.step(operation)
+            model.add(self._answer, shown)
+        else:
+            model.ended = True
+        if not model.ended:
+            self._name_contents(model)
+
+    def _name_contents(self, line: _Line) -> None:
+        last = line.steps[-1]
+        if line.changes.last is not None:
+            last.named = self._contents.naming(line.changes.last, last.label)
+
+    def sides(self) -> list[Side]:
+        """All sides, the model first. A change that the first side has made as well is left out of the others."""
+        sides: list[Side] = []
+        for line in self.lines:
+            first = self.lines[0].steps if sides else []
+            alike = [one == other for one, other in zip(line.steps, first, strict=False)]
+            steps = [None if step < len(alike) and alike[step] else one for step, one in enumerate(line.steps)]
+            sides.append(Side(line.name, line.role, line.begin, steps, line.hidden))
+        return sides
+
+    def changes(self) -> list[Change]:
+        """Those of the target."""
+        return self.lines[-1].steps
+
+    def snapshots(self) -> list[Snapshot | None]:
+        """What each side shows last."""
+        return [line.changes.last for line in self.lines]
+
+    def nodes(self) -> list[Any]:
+        """The contents so far."""
+        return self._contents.nodes if self.lines else []
+
+    def not_built(self) -> str:
+        """Why the target has no core of this shape, in words; empty if it has one."""
+        return outcome_text(self.construction) if isinstance(self.construction, Failed) else ""

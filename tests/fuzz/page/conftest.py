@@ -1,0 +1,68 @@
+"""A headless Chromium, where there is one. BLOCKPROOF_CHROMIUM names its executable."""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blockproof.fuzz.page.html import write_page
+
+EXECUTABLE = os.environ.get("BLOCKPROOF_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@dataclass
+class Opened:
+    """A page in the browser, and what it complained about or asked for."""
+
+    page: Any
+    complaints: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def step(self) -> int:
+        """The step that is shown."""
+        return int(self.page.get_by_label("Step", exact=True).input_value())
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    if EXECUTABLE is None:
+        pytest.skip("there is no Chromium")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        # Tests may run as root, where Chromium has no sandbox; what it opens here are files of ours.
+        browser = driver.chromium.launch(executable_path=EXECUTABLE, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def opened(chromium: Any, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
+    """Opens the page of a document; at the end nothing may have been asked for, and nothing complained about."""
+    pages: list[Opened] = []
+
+    def open_it(document: Any, place: str = "", **options: Any) -> Opened:
+        path = tmp_path / f"page-{len(pages)}.html"
+        write_page(document, path)
+        page = chromium.new_page(**{"viewport": {"width": 1400, "height": 900}, **options})
+        one = Opened(page)
+        pages.append(one)
+        page.on("console", lambda said: one.complaints.append(said.text))
+        page.on("pageerror", lambda error: one.complaints.append(str(error)))
+        page.on("request", lambda asked: one.requests.append(asked.url))
+        page.goto(path.as_uri() + place)
+        page.wait_for_selector("h1")
+        return one
+
+    yield open_it
+    for one in pages:
+        assert one.complaints == []
+        assert [url for url in one.requests if not url.startswith("file:")] == []
+        assert len(one.requests) == 1
+        one.page.close()
