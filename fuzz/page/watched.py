@@ -18,7 +18,7 @@ from ..runs.lockstep import LockstepRun
 from ..runs.model_looks import ModelLooks
 from ..runs.run import Run
 from ..targets.answers import outcome_and_snapshot, problem_with_answer
-from ..targets.base import Target, hidden_fields
+from ..targets.base import Target, hidden_fields, is_told
 from ..targets.glance import Glancing
 from .changes import Changes, Names, cut
 from .contents import Contents
@@ -174,6 +174,8 @@ class Watched:
         self._judged = False
         self._beside: _ShownModel | _ShownTarget | None = None
         self._pending: tuple[Operation, Outcome | None, Snapshot | None] | None = None
+        self._examined = 0
+        """How many operations of the run were looked at for those that are no call on the target."""
 
     def __getattr__(self, name: str) -> Any:
         """What the target says about itself; nothing of it may be looked at past this record."""
@@ -186,6 +188,7 @@ class Watched:
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Start the target, and what is written down."""
         self.shape, self.requests, self.steps, self.lines, self._pending = shape, Names(), [], [], None
+        self._examined = 0
         outcome, snapshot = outcome_and_snapshot(self._target.start(shape))
         self.construction = outcome
         if isinstance(outcome, Done) and problem_with_answer(outcome, snapshot, len(shape.groups)) is None:
@@ -225,7 +228,8 @@ class Watched:
         return self._asked(operation, lambda: cast(Glancing, self._target).glance(operation, last))
 
     def _asked(self, operation: Operation, ask: Callable[[], object]) -> tuple[Outcome, Snapshot]:
-        self.settle()
+        self._settle_pending()
+        self._settle_untold(len(self.run.operations) - 1)
         if self._judged and self.lines:
             self._begin(operation, self.run.outcomes[-1])
         if isinstance(self.run, LockstepRun) and len(self.run.operations) >= self._full_from:
@@ -240,7 +244,23 @@ class Watched:
         self._target.close()
 
     def settle(self) -> None:
-        """Write down the last operation, now that the run has followed it."""
+        """Write down the last operations, now that the run has followed them."""
+        self._settle_pending()
+        self._settle_untold(len(self.run.operations))
+
+    def _settle_untold(self, end: int) -> None:
+        """Write down operations of the run, up to this one, that are no calls on the target: they change nothing."""
+        untold = [one for one in self.run.operations[self._examined : end] if not is_told(self._target, one)]
+        self._examined = max(self._examined, end)
+        for operation in untold if self.lines else ():
+            self._write_step(operation, Done())
+            first, last = self.lines[0], self.lines[-1]
+            if not first.ended:
+                first.add(Done(), first.changes.last)
+            if last is not first:
+                last.add_beside(first, Done(), last.changes.last)
+
+    def _settle_pending(self) -> None:
         if self._pending is None or not self.lines:
             return
         (operation, outcome, snapshot), self._pending = self._pending, None
@@ -260,14 +280,8 @@ class Watched:
                 self.parted, self.parted_over = len(self.steps) - 1, (operation, self._answer, outcome)
 
     def _begin(self, operation: Operation, outcome: Outcome | None) -> None:
-        """Write down what was asked, what is known of the requests then, and the answer of the model."""
-        step = Step(type(operation).__name__, cut(operation_text(operation), MAX_STEP_TEXT), "")
-        step.words = cut(operation_words(operation), MAX_STEP_TEXT)
-        step.request = self.requests(operation.request) if isinstance(operation, OnRequest) else -1
-        step.blocks = [*getattr(operation, "blocks", ())]
-        scene = self.run.scene
-        self._contents.follow(step, operation, outcome, scene.requests)
-        self.steps.append(step)
+        """Write down what was asked, and the answer of the model."""
+        self._write_step(operation, outcome)
         model = self.lines[0]
         if isinstance(self.run, LockstepRun):
             model.add(outcome, self.run.model_shows)
@@ -278,6 +292,16 @@ class Watched:
             model.ended = True
         if not model.ended:
             self._name_contents(model)
+
+    def _write_step(self, operation: Operation, outcome: Outcome | None) -> None:
+        """Write down what was asked, and what is known of the requests then."""
+        step = Step(type(operation).__name__, cut(operation_text(operation), MAX_STEP_TEXT), "")
+        step.words = cut(operation_words(operation), MAX_STEP_TEXT)
+        step.request = self.requests(operation.request) if isinstance(operation, OnRequest) else -1
+        step.blocks = [*getattr(operation, "blocks", ())]
+        scene = self.run.scene
+        self._contents.follow(step, operation, outcome, scene.requests)
+        self.steps.append(step)
 
     def _name_contents(self, line: _Line) -> None:
         last = line.steps[-1]

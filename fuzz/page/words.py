@@ -43,6 +43,7 @@ def operation_words(operation: Operation) -> str:
 _PLAIN = {
     ops.Lookup: "Request {} looks for the longest prefix of it that is cached.",
     ops.Arrive: "The external tokens of request {} have arrived.",
+    ops.Landed: "The oldest step of request {} that still runs has left the device.",
     ops.Free: "Request {} ends and gives its blocks back.",
     ops.Preempt: "Request {} is preempted: it gives its blocks back and starts again.",
     ops.RemoveSkipped: "Request {} gives back the blocks that no query of it reads any more.",
