@@ -140,7 +140,7 @@ def model_in(folder: str) -> str:
 
 def start(layers: Mapping[str, Any], blocks: int, length: int, batch: int, **options: Any) -> Any:
     """The engine with these layers, in a pool of so many blocks; `length` and `batch` are max_model_len and
-    max_num_batched_tokens, `drafts` the draft tokens of an Eagle head."""
+    max_num_batched_tokens, `drafts` the draft tokens of an Eagle head, `device` another stand-in for the workers."""
     model = ModelConfig(
         model=model_in(tempfile.mkdtemp()),
         skip_tokenizer_init=True,
@@ -156,6 +156,7 @@ def start(layers: Mapping[str, Any], blocks: int, length: int, batch: int, **opt
             target_model_config=model,
             target_parallel_config=ParallelConfig(),
         )
+    stand_in = options.pop("device", NoDevice)
     cache = {"block_size": 16, "enable_prefix_caching": True}
     config = make(
         VllmConfig,
@@ -167,15 +168,14 @@ def start(layers: Mapping[str, Any], blocks: int, length: int, batch: int, **opt
             max_model_len=length,
             is_encoder_decoder=False,
             enable_chunked_prefill=True,
-            async_scheduling=False,
-            **options.pop("scheduling", {}),
+            **({"async_scheduling": False} | options.pop("scheduling", {})),
         ),
         parallel_config=ParallelConfig(),
         device_config=DeviceConfig(device="cpu"),
         **options,
     )
     page = max(spec.page_size_bytes for spec in layers.values())
-    device = type("Device", (NoDevice,), {"layers": layers, "memory": blocks * page})
+    device = type("Device", (stand_in,), {"layers": layers, "memory": blocks * page})
     engine = EngineCore(config, device, log_stats=False)
     engine.inputs = InputProcessor(config)
     return engine
@@ -192,7 +192,8 @@ def submit(engine: Any, name: str, tokens: Sequence[int], answer: int = 4, **mor
 def run(engine: Any, steps: int = 1000) -> None:
     """Runs the step loop until nothing is left to do, for at most so many steps."""
     while engine.scheduler.has_unfinished_requests() and steps:
-        engine.step()
+        _, executed = engine.step_fn()
+        engine.post_step(executed)
         steps -= 1
 
 

@@ -1,0 +1,292 @@
+"""The engine dies when a model with Mamba layers is given fewer drafts in a step than in the one before.
+
+Full attention and Mamba (mode align), with drafts that are looked up in the prompt (method ngram, 4 tokens), so that
+there are some in one step and none in the next. The blocks of a step with 4 drafts are allocated; all 4 are rejected,
+and the next step, without drafts, ends before the block that the last one began in. It needs fewer blocks than the
+request holds, and the Mamba group asserts that it never does.
+"""
+
+# The engine without a device. This part is the same in every script: the engine's own configuration, input processing,
+# start-up and step loop (EngineCore), over an executor that computes nothing and answers each request with token 7.
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from inspect import signature
+from typing import Any, ClassVar
+
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+import vllm.platforms
+from vllm.config import (
+    CacheConfig,
+    DeviceConfig,
+    ModelConfig,
+    ParallelConfig,
+    SchedulerConfig,
+    SpeculativeConfig,
+    VllmConfig,
+)
+from vllm.sampling_params import SamplingParams
+from vllm.v1 import kv_cache_interface as specs
+from vllm.v1.engine.core import EngineCore
+from vllm.v1.engine.input_processor import InputProcessor
+from vllm.v1.executor.abstract import Executor
+from vllm.v1.outputs import DraftTokenIds, KVConnectorOutput, ModelRunnerOutput
+from vllm.version import __version__ as release
+
+type(vllm.platforms.current_platform).support_hybrid_kv_cache = classmethod(lambda platform: True)  # as GPUs do
+
+
+def make(kind: Any, **options: Any) -> Any:
+    """Calls `kind` with those of the options that this release has."""
+    return kind(**{name: value for name, value in options.items() if name in signature(kind).parameters})
+
+
+class NoDevice(Executor):
+    """Stands in for the workers. `layers`: the cache spec of each layer; `memory`: bytes for the cache;
+    `arrived`: requests whose loads have ended since the last step, for a connector to fill."""
+
+    layers: Mapping[str, Any]
+    memory: int
+    arrived: ClassVar[set[str]] = set()
+
+    def _init_executor(self) -> None:
+        self.known: dict[str, int] = {}
+        self.served: dict[str, int] = {}
+        self.steps: list[Any] = []
+
+    def collective_rpc(self, method: Any, timeout: Any = None, args: Any = (), *rest: Any, **more: Any) -> Any:
+        """What each worker answers, and here there is one."""
+        answer = [getattr(self, f"_{method}", lambda *given: None)(*args)]
+        if more.get("non_block"):
+            done: Future[Any] = Future()
+            done.set_result(answer)
+            return done
+        return answer
+
+    def execute_model(self, scheduler_output: Any, non_block: bool = False) -> Any:
+        """A token for each request whose known tokens are computed at the end of the step."""
+        self.steps.append(scheduler_output)
+        begun = {new.req_id: new.num_computed_tokens for new in scheduler_output.scheduled_new_reqs}
+        self.served = {**begun, **self.served}
+        self.known |= {new.req_id: len(new.prompt_token_ids) for new in scheduler_output.scheduled_new_reqs}
+        cached = scheduler_output.scheduled_cached_reqs
+        begun |= dict(zip(cached.req_ids, cached.num_computed_tokens, strict=True))
+        sampled = []
+        for name, tokens in scheduler_output.num_scheduled_tokens.items():
+            ends = begun[name] + tokens >= self.known[name]
+            self.known[name] += ends
+            sampled.append([7] if ends else [])
+        names = list(scheduler_output.num_scheduled_tokens)
+        places = {name: place for place, name in enumerate(names)}
+        answer = make(
+            ModelRunnerOutput,
+            req_ids=names,
+            req_id_to_index=places,
+            sampled_token_ids=sampled,
+            logprobs=None,
+            prompt_logprobs_dict={},
+            pooler_output=[],
+            kv_connector_output=KVConnectorOutput(finished_recving=set(self.arrived)) if self.arrived else None,
+        )
+        self.arrived.clear()
+        if non_block:
+            done: Future[Any] = Future()
+            done.set_result(answer)
+            return done
+        return answer
+
+    def initialize_from_config(self, kv_cache_configs: Any) -> None:
+        """There is no memory to prepare."""
+
+    def compile_or_warm_up_model(self) -> None:
+        """There is no model."""
+
+    def check_health(self) -> None:
+        """Nothing can break."""
+
+    def _get_kv_cache_spec(self) -> Any:
+        return self.layers
+
+    def _determine_available_memory(self) -> int:
+        return self.memory
+
+    def _take_draft_token_ids(self) -> Any:
+        """Drafts for the requests of the last step, all of them wrong: no answer has token 0."""
+        names = list(self.steps[-1].num_scheduled_tokens)
+        return DraftTokenIds(names, [[0] * self.vllm_config.num_speculative_tokens for _ in names])
+
+    def _get_supported_kv_cache_layouts(self) -> list[str]:
+        return ["NHD"]
+
+
+def layer(kind: str, block_size: int = 16, **more: Any) -> Any:
+    """The cache spec of an attention layer: 4096 bytes for a block of 16 tokens."""
+    return getattr(specs, kind)(block_size=block_size, num_kv_heads=1, head_size=64, dtype=torch.float16, **more)
+
+
+def model_in(folder: str) -> str:
+    """The folder, with the configuration of a small text model in it."""
+    text = {"hidden_size": 64, "num_attention_heads": 4, "num_hidden_layers": 2, "intermediate_size": 64}
+    model = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": 100_000, **text}
+    with open(os.path.join(folder, "config.json"), "w") as file:
+        json.dump({**model, "max_position_embeddings": 1 << 20}, file)
+    return folder
+
+
+def start(layers: Mapping[str, Any], blocks: int, length: int, batch: int, **options: Any) -> Any:
+    """The engine with these layers, in a pool of so many blocks; `length` and `batch` are max_model_len and
+    max_num_batched_tokens, `drafts` the draft tokens of an Eagle head, `device` another stand-in for the workers."""
+    model = ModelConfig(
+        model=model_in(tempfile.mkdtemp()),
+        skip_tokenizer_init=True,
+        dtype="float16",
+        max_model_len=length,
+        generation_config="vllm",
+    )
+    if drafts := options.pop("drafts", 0):
+        options["speculative_config"] = SpeculativeConfig(
+            method="eagle",
+            model=model_in(tempfile.mkdtemp()),
+            num_speculative_tokens=drafts,
+            target_model_config=model,
+            target_parallel_config=ParallelConfig(),
+        )
+    stand_in = options.pop("device", NoDevice)
+    cache = {"block_size": 16, "enable_prefix_caching": True}
+    config = make(
+        VllmConfig,
+        model_config=model,
+        cache_config=CacheConfig(**(cache | options.pop("cache", {}))),
+        scheduler_config=SchedulerConfig(
+            max_num_seqs=64,
+            max_num_batched_tokens=batch,
+            max_model_len=length,
+            is_encoder_decoder=False,
+            enable_chunked_prefill=True,
+            **({"async_scheduling": False} | options.pop("scheduling", {})),
+        ),
+        parallel_config=ParallelConfig(),
+        device_config=DeviceConfig(device="cpu"),
+        **options,
+    )
+    page = max(spec.page_size_bytes for spec in layers.values())
+    device = type("Device", (stand_in,), {"layers": layers, "memory": blocks * page})
+    engine = EngineCore(config, device, log_stats=False)
+    engine.inputs = InputProcessor(config)
+    return engine
+
+
+def submit(engine: Any, name: str, tokens: Sequence[int], answer: int = 4, **more: Any) -> None:
+    """A request comes in, through the engine's own input processing. `prompt`: more fields of the prompt."""
+    prompt = {"type": "token", "prompt_token_ids": list(tokens), **more.pop("prompt", {})}
+    params = SamplingParams(max_tokens=answer, ignore_eos=True, extra_args=more.pop("extra_args", None))
+    request = engine.inputs.process_inputs(name, prompt, params, supported_tasks=("generate",), **more)
+    engine.add_request(*engine.preprocess_add_request(request))
+
+
+def run(engine: Any, steps: int = 1000) -> None:
+    """Runs the step loop until nothing is left to do, for at most so many steps."""
+    while engine.scheduler.has_unfinished_requests() and steps:
+        _, executed = engine.step_fn()
+        engine.post_step(executed)
+        steps -= 1
+
+
+def tables(engine: Any, name: str) -> list[list[int]]:
+    """The block table of a request in each group, as the workers were told so far."""
+    told: list[list[int]] = []
+    for step in engine.model_executor.steps:
+        begun = [new.block_ids for new in step.scheduled_new_reqs if new.req_id == name]
+        told = [list(ids) for ids in begun[0]] if begun else told
+        cached = step.scheduled_cached_reqs
+        for request, new in zip(cached.req_ids, cached.new_block_ids, strict=True):
+            if request == name and new is not None:
+                resumed = name in cached.resumed_req_ids
+                told = [[*(() if resumed else old), *ids] for old, ids in zip(told, new, strict=True)]
+    return told
+
+
+def served(engine: Any, name: str) -> int:
+    """Leading tokens of the request that were taken from the cache, or from a connector, when it first ran."""
+    return engine.model_executor.served[name]
+
+
+def main(case: Callable[[], tuple[str, str, bool]], fix: Callable[[], None] = lambda: None) -> None:
+    """Tells what `case` expects, what happens, and whether the defect shows; exits with 1 if it does, 0 if it does not,
+    and 3 if the case could not be tried. With `--fixed`, `fix` changes the engine before."""
+    fixed = "--fixed" in sys.argv
+    print(f"vLLM {release}{', with the change' if fixed else ''}", flush=True)
+    try:
+        if fixed:
+            fix()
+        expected, happened, shows = case()
+    except Exception as error:
+        print(f"could not be tried: {type(error).__name__}: {' '.join(str(error).split())[:300]}", flush=True)
+        sys.exit(3)
+    print(f"expected: {expected}\nhappened: {happened}")
+    print("the defect shows" if shows else "the defect does not show", flush=True)
+    sys.exit(int(shows))
+
+
+# The case.
+
+
+WANTED = "AssertionError: num_required_blocks 6 < len(req_blocks) 7"
+
+
+class Sometimes(NoDevice):
+    """Finds drafts in every second step only."""
+
+    found = False
+
+    def _take_draft_token_ids(self) -> Any:
+        drafts = super()._take_draft_token_ids()
+        self.found = not self.found
+        return drafts if self.found else DraftTokenIds(drafts.req_ids, [[] for _ in drafts.req_ids])
+
+
+def case() -> tuple[str, str, bool]:
+    """One request, with an answer that goes over several blocks."""
+    state = specs.MambaSpec(
+        block_size=16,
+        shapes=((2048,),),
+        dtypes=(torch.float16,),
+        mamba_cache_mode="align",
+        num_speculative_blocks=4,
+    )
+    engine = start(
+        {"full": layer("FullAttentionSpec"), "mamba": state},
+        blocks=64,
+        length=256,
+        batch=256,
+        cache={"mamba_cache_mode": "align"},
+        speculative_config=SpeculativeConfig(method="ngram", num_speculative_tokens=4, prompt_lookup_max=3),
+        device=Sometimes,
+    )
+    submit(engine, "only", range(1, 21), answer=40)
+    death = ""
+    try:
+        run(engine)
+    except Exception as error:
+        death = f"{type(error).__name__}: {error}"
+    if death not in ("", WANTED):
+        raise RuntimeError(f"the engine ends with another exception: {death}")
+    if death:
+        print(f"exception: {death}")
+    steps = engine.model_executor.steps
+    drafted = sum(bool(step.scheduled_spec_decode_tokens) for step in steps)
+    return (
+        "the request gets its answer of 40 tokens",
+        f"{death or 'it ends'}, after {len(steps)} steps, {drafted} of them with drafts",
+        bool(death),
+    )
+
+
+main(case)
