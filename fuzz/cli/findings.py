@@ -43,9 +43,7 @@ def findings(
     the findings' own scripts there, which use nothing but the engine; or try their fixes there.
 
     Exits with 1 if a release shows something else than was recorded, or not the same each time, or a fix does not hold;
-    with 3 if there was nothing to try.
-
-    Example: blockproof findings --fixes --only overlapping-items --target vllm==0.33.0
+    with 3 if there was nothing to try. Example: blockproof findings --fixes --only overlapping-items
     """
     from ..engines.plan import Plan
     from ..findings.words import plural
@@ -62,7 +60,6 @@ def findings(
 
     place = folder if record else shipped(folder)  # the package is no place to write to
     entries, file = read_entries(place), BY_SCRIPTS if scripts else OBSERVED
-    recorded = read_observations(place, file)
     if only is not None and only not in entries:
         raise typer.BadParameter(f"--only: no finding is called {only!r}; there are {', '.join(entries)}")
     chosen = {name: entry for name, entry in entries.items() if only in (None, name)}
@@ -79,7 +76,7 @@ def findings(
     observe = _by_scripts if scripts else _by_traces
     observed, problems, more = observe(place, chosen, specs, times, print_seen)
     if not record:
-        problems += differences(recorded, observed)
+        problems += differences(read_observations(place, file), observed)
     if page is not None:
         write_file(page, folder_page(place, f"blockproof findings {folder} --page {page}"))
     if as_json:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import msgspec
 
+from ..findings.oracle_names import LOCKSTEP
 from ..findings.reading import UnreadableError, read_bytes
 from ..findings.words import plural
 from ..findings.writing import alone, write_file
@@ -89,4 +90,5 @@ def _compared(one: Judged) -> str:
     rest = f"; gone with it: {', '.join(gone)}" if gone else ""
     if not one.fixed:
         return f"nothing found{rest}"
-    return f"{plural(len(one.fixed), 'kind')} of findings, none that is not there without it{rest}"
+    what = "differences from the model" if LOCKSTEP in one.oracles else "findings"
+    return f"{plural(len(one.fixed), 'kind')} of {what}, none that is not there without it{rest}"
