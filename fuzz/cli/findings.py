@@ -12,6 +12,7 @@ from ..planning.shipped import FINDINGS, shipped
 from .options import JsonOption, open_or_usage, usage
 
 if TYPE_CHECKING:
+    from ..engines.plan import Plan
     from ..releases.findings import Entry, Observations
     from ..releases.observing import OnSeen
 
@@ -24,6 +25,13 @@ def findings(
     scripts: Annotated[
         bool, typer.Option("--scripts", help="Run the standalone scripts instead of the traces.")
     ] = False,
+    fixes: Annotated[
+        bool, typer.Option("--fixes", help="Try the proposed fixes: is the script silent, and no oracle louder?")
+    ] = False,
+    operations: Annotated[
+        int, typer.Option(min=1, help="With --fixes: so many for each oracle, without and with the fix.")
+    ] = 20_000,
+    seed: Annotated[int, typer.Option(help="With --fixes.")] = 1,
     times: Annotated[int, typer.Option(min=1, help="Replay each so often, every time in a new process.")] = 1,
     record: Annotated[
         bool, typer.Option("--record", help="Write down what is observed, instead of checking it.")
@@ -32,10 +40,12 @@ def findings(
     as_json: JsonOption = False,
 ) -> None:
     """Replay the traces of written-up findings, on the releases that are named or else all that are installed; or run
-    the findings' own scripts there, which use nothing but the engine.
+    the findings' own scripts there, which use nothing but the engine; or try their fixes there.
 
-    Exits with 1 if a release shows something else than was recorded, or not the same each time.
+    Exits with 1 if a release shows something else than was recorded, or not the same each time, or a fix does not hold;
+    with 3 if there was nothing to try. Example: blockproof findings --fixes --only overlapping-items
     """
+    from ..engines.plan import Plan
     from ..findings.words import plural
     from ..findings.writing import write_file
     from ..releases.findings import (
@@ -50,7 +60,6 @@ def findings(
 
     place = folder if record else shipped(folder)  # the package is no place to write to
     entries, file = read_entries(place), BY_SCRIPTS if scripts else OBSERVED
-    recorded = read_observations(place, file)
     if only is not None and only not in entries:
         raise typer.BadParameter(f"--only: no finding is called {only!r}; there are {', '.join(entries)}")
     chosen = {name: entry for name, entry in entries.items() if only in (None, name)}
@@ -62,10 +71,12 @@ def findings(
         if not as_json:
             print(f"{spec:20} {key:42} {', '.join(seen)}", flush=True)
 
+    if fixes:
+        raise typer.Exit(_try_fixes(place, chosen, specs, Plan(seed, operations=operations), record, as_json))
     observe = _by_scripts if scripts else _by_traces
     observed, problems, more = observe(place, chosen, specs, times, print_seen)
     if not record:
-        problems += differences(recorded, observed)
+        problems += differences(read_observations(place, file), observed)
     if page is not None:
         write_file(page, folder_page(place, f"blockproof findings {folder} --page {page}"))
     if as_json:
@@ -100,6 +111,39 @@ def _by_scripts(
             entries, read_scripts(place, list(entries)), specs, times, on_seen
         )
     return observed, problems, {"printed": printed}
+
+
+def _try_fixes(
+    place: Path, entries: "Mapping[str, Entry]", specs: Sequence[str], plan: "Plan", record: bool, as_json: bool
+) -> int:
+    """Try the fixes on those of the releases on which the script of a finding is known to show it. Returns the exit
+    status: 1 if a fix does not hold, 3 if there was none to try."""
+    from msgspec import to_builtins
+
+    from ..releases.findings import BY_SCRIPTS, read_observations
+    from ..releases.fix_records import Held, record_fix
+    from ..releases.fixes import try_fixes, with_fix
+    from ..releases.scheduler_cases import SHOWS
+
+    shown = read_observations(place, BY_SCRIPTS)
+    tried: dict[str, dict[str, Held]] = {}
+    for spec in specs:
+        names = [name for name in with_fix(place, list(entries)) if shown.get(name, {}).get(spec) == SHOWS]
+
+        def tell(name: str, held: Held, spec: str = spec) -> None:
+            if record:  # at once, so that nothing that was tried is lost with the rest
+                record_fix(place, name, spec, held)
+            if not as_json:
+                print(f"{spec:20} {name:24} {held.told()}", flush=True)
+
+        if names:
+            with usage():
+                tried[spec] = try_fixes(place, {name: entries[name] for name in names}, spec, plan, tell)
+    if as_json:
+        print(json.dumps(to_builtins(tried), indent=2))
+    elif not tried:
+        print("no fix to try: a finding needs one, and a script that is recorded to show it there (--scripts --record)")
+    return 1 if any(held.problem() for row in tried.values() for held in row.values()) else 0 if tried else 3
 
 
 def _specs(targets: list[str], releases: str | None) -> list[str]:

@@ -140,16 +140,25 @@ class ChildTarget(TargetInChild):
     """A target that is opened by a Python child.
 
     `spec` is the name that the child opens (`impl`, a family, `package.module:factory`). `place` is the Python
-    environment of the child; None for this one, with the same import path.
+    environment of the child; None for this one, with the same import path. `fix` is a Python file with a function
+    `fix()`, which the child calls before it opens the target.
     """
 
-    def __init__(self, name: str, spec: str, place: Place | None = None, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        spec: str,
+        place: Place | None = None,
+        limits: Limits | None = None,
+        fix: Path | None = None,
+    ) -> None:
         super().__init__(name, limits)
         self._spec = spec
         self._place = place
+        self._fix = fix
 
     def _launch(self) -> Served:
-        return _Python(self._spec, self._place, self._limits, "target")
+        return _Python(self._spec, self._place, self._limits, "target", self._fix)
 
 
 class ChildCalculator(_InChild["_Python"]):
@@ -179,12 +188,13 @@ class ChildCalculator(_InChild["_Python"]):
 
 
 class _Python(Served):
-    """A Python child. `role` is what it opens: `target` or `calculator`."""
+    """A Python child. `role` is what it opens: `target` or `calculator`; `fix` as for `ChildTarget`."""
 
-    def __init__(self, spec: str, place: Place | None, limits: Limits, role: str) -> None:
+    def __init__(self, spec: str, place: Place | None, limits: Limits, role: str, fix: Path | None = None) -> None:
         self._modules = TemporaryDirectory(prefix="blockproof-child-")
         # -P: modules in the current directory must not hide those of the environment.
         command = [str(place.python if place else sys.executable), "-u", "-P", "-m", _SERVER, spec, role]
+        command += [str(fix.resolve())] if fix else []
         try:
             super().__init__(Launch(spec, command, environment_of(place, Path(self._modules.name))), limits)
             self._await_ready(spec)

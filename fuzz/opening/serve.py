@@ -1,12 +1,14 @@
-"""The program in the child process of a target: `python -m blockproof.fuzz.opening.serve SPEC ROLE IN OUT`.
+"""The program in the child process of a target: `python -m blockproof.fuzz.opening.serve SPEC ROLE [FIX] IN OUT`.
 
 SPEC names the target; ROLE is `target` or `calculator`; IN and OUT are inherited file descriptors for requests and
-answers. It runs in the target's Python environment, where only the standard library and the target are installed.
+answers. FIX is a Python file whose function `fix()` is called first, to change the engine that is opened next.
+It runs in the target's Python environment, where only the standard library and the target are installed.
 The target may print: stdout and stderr go to the parent through a pipe of their own.
 """
 
 import faulthandler
 import os
+import runpy
 import select
 import signal
 import sys
@@ -25,9 +27,12 @@ SAMPLE_EVERY = 256
 
 def main(arguments: list[str]) -> None:
     """Answer requests to one target until the parent closes the pipe."""
-    spec, role, requests, answers = arguments[0], arguments[1], int(arguments[2]), int(arguments[3])
+    spec, role, *fix = arguments[:-2]
+    requests, answers = int(arguments[-2]), int(arguments[-1])
     begin_child(requests, answers)
     try:
+        for path in fix:
+            _apply(path)
         served: Any = open_calculator_here(spec) if role == "calculator" else open_here(spec)
     except (TargetUnavailableError, ValueError, ImportError) as error:
         send(answers, line_of(["unavailable", str(error)]))
@@ -37,6 +42,14 @@ def main(arguments: list[str]) -> None:
     with os.fdopen(requests, "rb") as lines:
         for count, line in enumerate(lines):
             send(answers, _answer(served, line, count % SAMPLE_EVERY == 0))
+
+
+def _apply(path: str) -> None:
+    """Call `fix()` of this Python file. TargetUnavailableError if that fails."""
+    try:
+        runpy.run_path(path)["fix"]()
+    except Exception as error:  # it changes an engine of any release
+        raise TargetUnavailableError(f"{path} cannot be applied: {type(error).__name__}: {error}") from error
 
 
 def _answer(served: Any, line: bytes, measure: bool) -> bytes:

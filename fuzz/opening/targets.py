@@ -1,6 +1,7 @@
 """Opens a target or a calculator by the name that the user gave, in this process or in a child process."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar, cast
 
 from ..adapters import families, family_of, forms
@@ -29,18 +30,22 @@ def open_target(
     isolate: bool = False,
     deadline_s: float = Limits.operation_s,
     growth_bytes: int = Limits.growth_bytes,
+    fix: Path | None = None,
 ) -> Target:
     """The target that `spec` names, not started yet.
 
     With `isolate` every target runs in a child process. `deadline_s`: seconds for an operation in a child;
-    `growth_bytes`: how much its resident memory may grow. ValueError if `spec` has no known form,
+    `growth_bytes`: how much its resident memory may grow; `fix`: a Python file whose function `fix()` a child calls
+    before it opens the target. ValueError if `spec` has no known form, or is a program and there is a fix,
     TargetUnavailableError if the target is not installed or cannot be imported.
     """
     limits = Limits(operation_s=deadline_s, growth_bytes=growth_bytes)
     if is_program(spec):
+        if fix is not None:
+            raise ValueError(f"{spec}: {fix} is Python; it cannot change a program")
         return ProgramTarget(spec, limits)  # in a process of its own anyway
-    there = _in_a_child(spec, isolate)
-    return ChildTarget(*there, limits) if there else open_here(spec)
+    there = _in_a_child(spec, isolate or fix is not None)
+    return ChildTarget(*there, limits, fix) if there else open_here(spec)
 
 
 def open_here(spec: str) -> Target:

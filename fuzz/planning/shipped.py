@@ -10,6 +10,7 @@ from pathlib import Path
 FINDINGS = Path("docs/evidence/findings")
 DEVIATIONS = Path("docs/evidence/deviations")
 EXAMPLES = Path("examples")
+THEOREMS = Path("docs/reference/theorems")
 _ROOT = __name__.partition(".")[0]
 
 
@@ -20,7 +21,7 @@ def shipped(path: Path) -> Path:
     """
     if path.exists():
         return path
-    for folder in (FINDINGS, DEVIATIONS, EXAMPLES):
+    for folder in (FINDINGS, DEVIATIONS, EXAMPLES, THEOREMS):
         if path.is_relative_to(folder):
             found = [place / path.relative_to(folder) for place in _places(folder)]
             return next((file for file in found if file.exists()), path)

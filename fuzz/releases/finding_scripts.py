@@ -59,8 +59,9 @@ def engine_of(script: Path) -> Family:
     raise ValueError(f"{script} imports no engine that is known here: {', '.join(families())}")
 
 
-def run_script(script: Path, spec: str, raises: str = "", deadline_s: float | None = None) -> Told:
-    """Run a script on a release; `raises` is the exception that a defect must come with, as `TYPE: TEXT`.
+def run_script(script: Path, spec: str, raises: str = "", deadline_s: float | None = None, fixed: bool = False) -> Told:
+    """Run a script on a release; `raises` is the exception that a defect must come with, as `TYPE: TEXT`. With `fixed`
+    the script changes the engine as proposed before it starts it.
 
     ValueError unless `spec` names a release, TargetUnavailableError if it is not installed.
     """
@@ -70,7 +71,7 @@ def run_script(script: Path, spec: str, raises: str = "", deadline_s: float | No
         python = sys.executable if place is None else str(place.python)
         try:
             done = subprocess.run(
-                [python, "-P", str(script.resolve())],
+                [python, "-P", str(script.resolve()), *(["--fixed"] if fixed else [])],
                 cwd=modules,
                 env=environment_of(place, Path(modules), packages=()),
                 capture_output=True,

@@ -16,7 +16,9 @@ from ..findings.words import trace_lines
 from ..findings.writing import alone, write_file
 from ..traces.files import TraceError
 from ..traces.trace_file import TraceFile, read_trace
+from .fix_records import BY_FIXES, Fixes, Held, read_fixes
 from .markdown import prose
+from .rules import rule_text
 from .scheduler_cases import SHOWS
 
 CLASSES = (
@@ -36,9 +38,16 @@ _SCRIPTS = (
     "engine's own core (configuration, input processing, start-up checks, scheduler, step loop) over an executor that "
     "computes nothing, prints what is expected and what happens, and exits with 1 where the defect shows, 0 where it "
     "does not, and 3 where it could not be tried. `blockproof findings --scripts` runs all of them on every installed "
-    f"release and compares with what was recorded (`findings/{BY_SCRIPTS}`). With `--fixed` some of them change the "
-    "engine as proposed before they start it."
+    f"release and compares with what was recorded (`findings/{BY_SCRIPTS}`)."
 )
+_FIXES = (
+    f"A *fix*, `findings/NAME/fix.py`, is the proposed change as a patch of the running engine; `{SCRIPT} --fixed` "
+    "runs the script with it. `blockproof findings --fixes` tries each: the script must show the defect without it and "
+    "nothing with it, and the oracles, over the same operations, must find nothing with it that they do not find "
+    f"without it (`findings/{BY_FIXES}`)."
+)
+_LINE = re.compile(r" \(\w+, line \d+\)$")
+"""Where an exception came from, which is another line in each release."""
 Observations = dict[str, dict[str, str]]
 """What each trace (or case of a scheduler) shows, by id and release."""
 
@@ -50,13 +59,15 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"ki
     kind: str
     """One of `CLASSES`."""
     rule: str
-    """What is violated: property, section, theorem."""
+    """What is violated: names of properties and theorems, with commas between them (`rules.rule_text`)."""
     reachable: str
     """Whether the engine's own scheduler gets there: `yes`, `no` or `argued`, and how that is known."""
     sees: str
     """What a user sees."""
     fix: str
     """In words."""
+    likely: str = ""
+    """How often it happens with realistic sizes: numbers, and what prints them."""
     today: str = ""
     """What a user can do about it today."""
     near: str = ""
@@ -129,7 +140,7 @@ def folder_page(folder: Path, command: str) -> str:
         raise TraceError(str(foot), "", f"{error}; write Markdown") from None
     entries = read_entries(folder)
     observed = {**read_observations(folder), **_of_scripts(folder)}
-    return page(entries, read_traces(folder, list(entries)), observed, command, end)
+    return page(entries, read_traces(folder, list(entries)), observed, command, end, read_fixes(folder))
 
 
 def _of_scripts(folder: Path) -> Observations:
@@ -137,10 +148,15 @@ def _of_scripts(folder: Path) -> Observations:
 
 
 def page(
-    entries: Mapping[str, Entry], traces: Mapping[str, TraceFile], observed: Observations, command: str, foot: str
+    entries: Mapping[str, Entry],
+    traces: Mapping[str, TraceFile],
+    observed: Observations,
+    command: str,
+    foot: str,
+    fixes: Fixes | None = None,
 ) -> str:
-    """All findings as Markdown; `command` checks them again, `foot` is what a person adds at the end."""
-    releases = sorted({release for row in observed.values() for release in row}, key=_natural)
+    """All findings as Markdown, those first that the newest release still shows; `command` checks them again, `foot` is
+    what a person adds at the end."""
     lines = [
         "# Findings in released engines",
         "",
@@ -151,24 +167,47 @@ def page(
         "",
         *prose(_SCRIPTS),
         "",
-        *_summary(entries, observed, releases),
+        *prose(_FIXES),
     ]
-    for name, entry in sorted(entries.items(), key=lambda one: (CLASSES.index(one[1].kind), one[0])):
-        lines += ["", f"## {name}", "", *_entry_lines(name, entry, traces.get(name), observed)]
+    ordered = dict(sorted(entries.items(), key=lambda one: (CLASSES.index(one[1].kind), one[0])))
+    open_ones = [name for name in ordered if _is_open(name, observed)]
+    gone = [name for name in ordered if name not in open_ones]
+    for title, names in (("In the newest release", open_ones), ("Gone from the newest release", gone)):
+        if names:
+            lines += ["", f"**{title}**", "", *_summary({name: ordered[name] for name in names}, observed)]
+    for name in (*open_ones, *gone):
+        tried = (fixes or {}).get(name, {})
+        lines += ["", f"## {name}", "", *_entry_lines(name, ordered[name], traces.get(name), observed, tried)]
     return "\n".join([*lines, "", foot.strip(), ""])
 
 
-def _summary(entries: Mapping[str, Entry], observed: Observations, releases: Sequence[str]) -> Iterator[str]:
+def _summary(entries: Mapping[str, Entry], observed: Observations) -> Iterator[str]:
     yield "| finding | class | reachable | first | last |"
     yield "| --- | --- | --- | --- | --- |"
-    for name, entry in sorted(entries.items(), key=lambda one: (CLASSES.index(one[1].kind), one[0])):
-        shown = [release for release in releases if _is_shown(name, release, observed)]
+    for name, entry in entries.items():
+        shown = [release for release in _releases(name, observed) if _is_shown(name, release, observed)]
         first, last = (shown[0], shown[-1]) if shown else ("not observed", "")
         yield f"| [{name}](#{name}) | {entry.kind} | {entry.reachable.partition(':')[0]} | {first} | {last} |"
 
 
+def _keys(name: str) -> tuple[str, str, str]:
+    """The keys under which it is recorded what a finding's trace, scheduler run and script show."""
+    return name, by_scheduler(name), by_script(name)
+
+
+def _releases(name: str, observed: Observations) -> list[str]:
+    """The releases on which a finding was looked for, the oldest first."""
+    return sorted({release for key in _keys(name) for release in observed.get(key, {})}, key=_natural)
+
+
+def _is_open(name: str, observed: Observations) -> bool:
+    """True if the newest release on which it was looked for shows it."""
+    releases = _releases(name, observed)
+    return bool(releases) and _is_shown(name, releases[-1], observed)
+
+
 def _is_shown(name: str, release: str, observed: Observations) -> bool:
-    return any(observed.get(key, {}).get(release) == SHOWS for key in (name, by_scheduler(name), by_script(name)))
+    return any(observed.get(key, {}).get(release) == SHOWS for key in _keys(name))
 
 
 def by_scheduler(name: str) -> str:
@@ -181,25 +220,30 @@ def by_script(name: str) -> str:
     return f"{name} (script)"
 
 
-def _entry_lines(name: str, entry: Entry, file: TraceFile | None, observed: Observations) -> Iterator[str]:
+def _entry_lines(
+    name: str, entry: Entry, file: TraceFile | None, observed: Observations, tried: Mapping[str, Held]
+) -> Iterator[str]:
     yield from prose(f"{entry.title}.")
     yield ""
-    said = {
-        "class": entry.kind,
-        "violates": entry.rule,
-        "reports": ", ".join(entry.reports),
-        "reachable from the engine's own scheduler": entry.reachable,
-        "a user sees": entry.sees,
-        "until it is fixed": entry.today,
-        "proposed fix": entry.fix,
-        "close to it": entry.near,
-        "to be sent": f"[a report](findings/{name}/{REPORT})" if entry.ready else "",
-        "trace": _ranges(observed.get(name, {})),
-        f"scheduler run `{entry.case}`": _ranges(observed.get(by_scheduler(name), {})),
-        "the exception": entry.raises and f"`{entry.raises}`",
-        f"[script](findings/{name}/{SCRIPT})": _ranges(observed.get(by_script(name), {})),
-    }
-    for what, text in said.items():
+    patch = f"[the proposed fix](findings/{name}/fix.py)" if tried else ""
+    said = [
+        ("class", entry.kind),
+        ("a user sees", entry.sees),
+        ("reachable from the engine's own scheduler", entry.reachable),
+        ("how likely", entry.likely),
+        ("until it is fixed", entry.today),
+        ("proposed fix", entry.fix),
+        *((f"{patch} on {spec}", held.told()) for spec, held in tried.items()),
+        ("reports", ", ".join(entry.reports)),
+        ("close to it", entry.near),
+        ("to be sent", f"[a report](findings/{name}/{REPORT})" if entry.ready else ""),
+        (f"[script](findings/{name}/{SCRIPT})", _ranges(observed.get(by_script(name), {}))),
+        ("the exception", entry.raises and f"`{entry.raises}`"),
+        (f"scheduler run `{entry.case}`", _ranges(observed.get(by_scheduler(name), {}))),
+        ("trace", _ranges(observed.get(name, {}))),
+        *(("violates", rule_text(rule)) for rule in entry.rule.split(", ")),
+    ]
+    for what, text in said:
         if text:
             yield from prose(f"{what}: {text}", bullet="* ")
     if file is not None:
@@ -212,10 +256,11 @@ def _ranges(row: Mapping[str, str]) -> str:
     """What was observed, neighbouring releases together: `0.19.1 to 0.23.0 shows; 0.24.0 nothing`."""
     runs: list[tuple[str, str, str]] = []
     for release in sorted(row, key=_natural):
-        if runs and runs[-1][2] == row[release]:
-            runs[-1] = (runs[-1][0], release, row[release])
+        what = _LINE.sub("", row[release])
+        if runs and runs[-1][2] == what:
+            runs[-1] = (runs[-1][0], release, what)
         else:
-            runs.append((release, release, row[release]))
+            runs.append((release, release, what))
     return "; ".join(f"{first if first == last else f'{first} to {last}'}: {what}" for first, last, what in runs)
 
 

@@ -261,3 +261,28 @@ def test_what_a_target_cannot_do_or_show_and_what_it_copies_is_told(opened: list
     assert list(target.copies) == [(3, 4)]
     target.step(ReadTable("a"))
     assert list(target.copies) == []
+
+
+# A changed target.
+
+
+def test_a_fix_is_applied_before_the_target_is_opened(opened: list[ChildTarget], tmp_path: Path) -> None:
+    fix = tmp_path / "fix.py"
+    fix.write_text(
+        "from blockproof.impl.pool.block_pool import BlockPool\n\n\n"
+        "def fix():\n    BlockPool.get_num_free_blocks = lambda self: 77\n"
+    )
+    changed, plain = open_target("impl", fix=fix), ChildTarget("impl", "impl")
+    opened += [changed, plain]  # type: ignore[list-item]
+    numbers = [target.start(SHAPE)[1].num_free for target in (changed, plain)]
+    assert numbers == [77, 7]
+
+
+def test_a_fix_that_fails_makes_the_target_unavailable(opened: list[ChildTarget], tmp_path: Path) -> None:
+    fix = tmp_path / "fix.py"
+    fix.write_text("def fix():\n    raise KeyError('no such class')\n")
+    opened.append(ChildTarget("impl", "impl", fix=fix))
+    with pytest.raises(TargetUnavailableError, match="cannot be applied: KeyError: 'no such class'"):
+        opened[0].start(SHAPE)
+    with pytest.raises(ValueError, match="cannot change a program"):
+        open_target("program:true", fix=fix)

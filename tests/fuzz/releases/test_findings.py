@@ -1,6 +1,7 @@
 """Findings in released engines: written up, observed again, and told as a page."""
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from blockproof.fuzz.releases.findings import (
     read_traces,
 )
 from blockproof.fuzz.releases.observing import observe
+from blockproof.fuzz.releases.rules import rule_text
 from blockproof.fuzz.releases.scheduler_cases import run_cases
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.model_free import ModelFreeRun
@@ -60,9 +62,16 @@ def folder(tmp_path):
 
 
 def test_every_finding_has_evidence_and_every_trace_a_finding():
-    assert {path.stem for path in FOLDER.glob("*.json")} - {"releases", "scripts"} == set(TRACES)
+    assert {path.stem for path in FOLDER.glob("*.json")} - {"releases", "scripts", "fixes"} == set(TRACES)
     assert all(entry.case or name in TRACES for name, entry in ENTRIES.items())
     assert all(file.finding is not None for file in TRACES.values())
+
+
+def test_every_rule_that_a_finding_violates_is_told_in_a_sentence():
+    for entry in ENTRIES.values():
+        for rule in entry.rule.split(", "):
+            assert re.match(r"\[[\w.]+\]\(.+?\): \S+ .*\.$", rule_text(rule)), rule
+    assert rule_text("S99") == "S99"
 
 
 def test_every_finding_was_observed_on_every_known_release():
@@ -172,6 +181,18 @@ def test_the_page_groups_neighbouring_releases_and_sorts_by_class():
     assert "| [one](#one) | leak | yes | e==0.9 | e==0.10 |" in text
     assert text.endswith("the end\n")
     assert CLASSES[0] == "user-visible corruption"
+
+
+def test_what_the_newest_release_shows_comes_first_and_lines_of_code_do_not_split_releases():
+    failed = "not built: RuntimeError: no (split, line {})"
+    observed = {"one": {"e==0.9": "shows", "e==0.10": "nothing"}, "two": {"e==0.9": "shows", "e==0.10": "shows"}}
+    observed["two (scheduler)"] = {"e==0.9": failed.format(7), "e==0.10": failed.format(8)}
+    entries = {"one": ENTRY, "two": Entry("B", "latent", "S1", "no", "x", "y", case="c")}
+    text = page(entries, {}, observed, "command", "")
+    assert text.index("**In the newest release**") < text.index("[two](#two)") < text.index("**Gone from")
+    assert text.index("**Gone from") < text.index("[one](#one)")
+    assert text.index("## two") < text.index("## one")
+    assert "scheduler run `c`: e==0.9 to e==0.10: not built: RuntimeError: no\n" in text
 
 
 # The engine's own scheduler.

@@ -235,6 +235,8 @@ def main(case: Callable[[], tuple[str, str, bool]], fix: Callable[[], None] = la
 
 # The case.
 
+import runpy
+
 from vllm.config import LoRAConfig
 from vllm.lora.request import LoRARequest
 
@@ -245,7 +247,8 @@ def reused(**again: Any) -> int:
     engine = start({"full": layer("FullAttentionSpec")}, blocks=64, length=256, batch=128, lora_config=lora)
     before: dict[str, Any] = {"lora_name": "tenant", "lora_int_id": 1, "lora_path": "/adapters/tenant"}
     for name, adapter in (("before", before), ("after", before | again)):
-        submit(engine, name, range(1, 41), lora_request=LoRARequest(**adapter))
+        engine.add_lora(LoRARequest(**adapter))  # as load_lora_adapter does
+        submit(engine, name, range(1, 41), lora_request=LoRARequest(**(adapter | {"load_inplace": False})))
         run(engine)
     return served(engine, "after")
 
@@ -260,4 +263,9 @@ def case() -> tuple[str, str, bool]:
     )
 
 
-main(case)
+def fix() -> None:
+    """The change that fix.py has beside this script."""
+    runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "fix.py"))["fix"]()
+
+
+main(case, fix)

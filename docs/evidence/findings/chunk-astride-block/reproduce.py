@@ -239,6 +239,8 @@ def main(case: Callable[[], tuple[str, str, bool]], fix: Callable[[], None] = la
 
 # The case.
 
+import runpy
+
 from vllm.v1.worker.utils import select_common_block_size
 
 
@@ -272,4 +274,9 @@ def case() -> tuple[str, str, bool]:
     )
 
 
-main(case)
+def fix() -> None:
+    """The change that fix.py has beside this script."""
+    runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "fix.py"))["fix"]()
+
+
+main(case, fix)

@@ -6,7 +6,8 @@ less the length of the block table; that length includes the null blocks which t
 loads are in, each request needs more than is free, and neither can be preempted, since neither runs.
 
 First a small engine, then one like gpt-oss: windows of 128, 2 requests of 60,000 loaded and 6,000 new tokens, steps of
-8192 tokens.
+8192 tokens. With `--sweep` also more pools, and engines like Gemma 3: five windows of 1024, 8 requests of 12,000 loaded
+and a few hundred to 2,800 new tokens, steps of 2048 tokens.
 """
 
 # The engine without a device. This part is the same in every script: the engine's own configuration, input processing,
@@ -240,6 +241,9 @@ def main(case: Callable[[], tuple[str, str, bool]], fix: Callable[[], None] = la
 
 # The case.
 
+import random
+import runpy
+
 from vllm.config import KVTransferConfig
 from vllm.distributed.kv_transfer.kv_connector.v1.base import KVConnectorBase_V1, KVConnectorMetadata, SupportsHMA
 
@@ -278,57 +282,69 @@ class Store(KVConnectorBase_V1, SupportsHMA):
         """For workers."""
 
 
-def left(window: int, blocks: int, length: int, batch: int, requests: Sequence[tuple[int, int]]) -> list[str]:
-    """The requests, each with its tokens (loaded, new), that have not ended after 400 steps."""
-    layers = {"full": layer("FullAttentionSpec"), "window": layer("SlidingWindowSpec", sliding_window=window)}
+Mix = tuple[Sequence[int], tuple[int, int], tuple[int, int], Sequence[tuple[int, int]]]
+"""Pools in blocks; window and number of window layers; max_model_len and max_num_batched_tokens; the requests, each
+with its tokens (loaded, new)."""
+
+
+def left(mix: Mix, blocks: int, requests: Sequence[tuple[int, int]]) -> list[str]:
+    """The requests that have not ended after 400 steps, in a pool of so many blocks."""
+    _, (window, count), (length, batch), _ = mix
+    layers = {"full": layer("FullAttentionSpec")}
+    layers |= {f"window {number}": layer("SlidingWindowSpec", sliding_window=window) for number in range(count)}
     connector = KVTransferConfig(kv_connector="Store", kv_connector_module_path="__main__", kv_role="kv_both")
     hybrid = {"disable_hybrid_kv_cache_manager": False}
     engine = start(layers, blocks, length, batch, kv_transfer_config=connector, scheduling=hybrid)
     for number, (stored, new) in enumerate(requests):
-        first = 1 + 10_000 * number
+        first = 1 + 10_000 * (number % 8)
         more = {"kv_transfer_params": {"stored": stored}}
         submit(engine, f"request {number}", range(first, first + stored + new), extra_args=more)
     run(engine, 400)
     return [f"{name} ({request.status.name})" for name, request in engine.scheduler.requests.items()]
 
 
-def starve(window: int, blocks: int, length: int, batch: int, requests: Sequence[tuple[int, int]]) -> list[str]:
-    """The requests that block each other: none has ended, though each does if it is alone. Else nothing."""
-    names = left(window, blocks, length, batch, requests)
-    alone = [name for request in dict.fromkeys(requests) for name in left(window, blocks, length, batch, [request])]
-    return names if len(names) == len(requests) and not alone else []
+def starve(mix: Mix, blocks: int) -> list[str]:
+    """The requests that block each other for ever, though each of them ends if it is alone. Else nothing."""
+    names = left(mix, blocks, mix[3])
+    alone = names and [name for request in dict.fromkeys(mix[3]) for name in left(mix, blocks, [request])]
+    return names if not alone else []
+
+
+def mixes() -> dict[str, Mix]:
+    """What is tried; with `--sweep` more of it."""
+    tried: dict[str, Mix] = {
+        "small": (range(48, 80, 2), (64, 1), (512, 128), [(256, 144), (320, 180)]),
+        "like gpt-oss": (range(7700, 8301, 40), (128, 1), (67_000, 8192), 2 * [(60_000, 6_000)]),
+    }
+    if "--sweep" not in sys.argv:
+        return tried
+    tried["like gpt-oss, more pools"] = (range(5000, 8901, 300), *tried["like gpt-oss"][1:])
+    gemma = (range(4000, 8801, 400), (1024, 5), (20_000, 2048))
+    for seed in range(5):
+        new = [random.Random(f"{seed}/{number}").randrange(200, 2800) for number in range(8)]
+        tried[f"like Gemma 3, new text of {new}"] = (*gemma, [(12_000, tokens) for tokens in new])
+    return tried
 
 
 def case() -> tuple[str, str, bool]:
-    """Two requests at a time."""
-    small = {blocks: starve(64, blocks, 512, 128, [(256, 144), (320, 180)]) for blocks in range(48, 80, 2)}
-    large = {blocks: starve(128, blocks, 67_000, 8192, 2 * [(60_000, 6_000)]) for blocks in range(7700, 8301, 40)}
-    stuck, big = [blocks for blocks in small if small[blocks]], [blocks for blocks in large if large[blocks]]
-    names = f", for ever: {', '.join(small[stuck[0]])}" if stuck else ""
+    """Requests at a time, in pools of many sizes."""
+    found = []
+    for name, mix in mixes().items():
+        stuck = {blocks: names for blocks in mix[0] if (names := starve(mix, blocks))}
+        told = f": {[*stuck]}, for ever: {', '.join(next(iter(stuck.values())))}" if stuck else ""
+        found.append((len(stuck), f"{name}: nothing moves any more in {len(stuck)} of {len(mix[0])} pools{told}"))
+        if "--sweep" in sys.argv:
+            print(found[-1][1], flush=True)
     return (
-        "both requests end, in every pool in which each of them does",
-        f"nothing moves any more in {len(stuck)} of {len(small)} small pools {stuck}{names}; and in {len(big)} of "
-        f"{len(large)} large pools {big}",
-        bool(stuck or big),
+        "the requests end, in every pool in which each of them does",
+        "; ".join(text for _, text in found),
+        any(count for count, _ in found),
     )
 
 
 def fix() -> None:
-    """Count what a request that holds blocks still needs without the cap, and at most the cap less the blocks that it
-    really holds."""
-    from vllm.v1.core.single_type_kv_cache_manager import SingleTypeKVCacheManager
-
-    counted = SingleTypeKVCacheManager.get_num_blocks_to_allocate
-
-    def get_num_blocks_to_allocate(self: Any, request_id: str, *given: Any, **more: Any) -> int:
-        cap = vars(self).get("max_admission_blocks_per_request", vars(self).get("_max_admission_blocks_per_request"))
-        blocks = self.req_to_blocks.get(request_id)
-        if not more.get("apply_admission_cap") or cap is None or not blocks:
-            return int(counted(self, request_id, *given, **more))
-        need = counted(self, request_id, *given, **(more | {"apply_admission_cap": False}))
-        return int(min(need, cap - sum(not block.is_null for block in blocks)))
-
-    SingleTypeKVCacheManager.get_num_blocks_to_allocate = get_num_blocks_to_allocate
+    """The change that fix.py has beside this script."""
+    runpy.run_path(os.path.join(os.path.dirname(os.path.abspath(__file__)), "fix.py"))["fix"]()
 
 
 main(case, fix)
