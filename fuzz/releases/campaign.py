@@ -15,6 +15,7 @@ from multiprocessing.process import BaseProcess
 from ..engines.choice import run_engine
 from ..engines.knowing import needed_oracles, smallest
 from ..engines.plan import Plan
+from ..engines.root_causes import RootCauses
 from ..engines.seeded import is_given_up
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import without
@@ -43,6 +44,10 @@ class Kept:
     """False if a shorter trace may exist."""
     oracles: tuple[str, ...] = ()
     """What shows it."""
+    root: str = ""
+    """Its root cause: the finding that is written up of it, a known deviation, or `new`; empty if nobody has asked."""
+    settled: int = 0
+    """For how many of its runs that was settled by experiment; the others were taken to be alike."""
     files: Reproduction | None = None
     """Where it was written."""
 
@@ -259,10 +264,13 @@ def _shrunk(name: str, found: Found, target: Target, orders: Orders) -> Kept:
     except NotReproducedError:
         return _as_it_is(name, found, orders)
     oracles = needed_oracles(small, found, target, orders.plan)
-    return Kept(small.finding, small.trace, name, found.times, small.complete, oracles)
+    again = Found(small.finding, small.trace, passed=found.passed)
+    if RootCauses(target, orders.plan).of(again) != found.root:  # the smallest trace shows something else
+        return _as_it_is(name, found, orders)
+    return Kept(small.finding, small.trace, name, found.times, small.complete, oracles, found.root, found.settled)
 
 
 def _as_it_is(name: str, found: Found, orders: Orders) -> Kept:
     """The finding with the trace of its run."""
     oracles = without(orders.plan.oracles, found.passed)
-    return Kept(found.finding, found.trace, name, found.times, complete=False, oracles=oracles)
+    return Kept(found.finding, found.trace, name, found.times, False, oracles, found.root, found.settled)
