@@ -13,8 +13,8 @@ from .import_graph import circles, import_graph
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("model", "impl", "fuzz", "proofs")
 FLOORS = [
-    *("findings", "workload", "targets", "adapters", "oracles", "faults", "opening", "runs", "reports", "traces"),
-    *("page", "configuration", "engines", "planning", "testing", "releases", "bench", "compat", "cli"),
+    *("findings", "workload", "targets", "adapters", "oracles", "planning", "faults", "opening", "runs", "reports"),
+    *("traces", "page", "configuration", "engines", "testing", "releases", "bench", "compat", "cli"),
 ]
 """Folders of `fuzz`: each may import from those before it, never from those behind it."""
 

@@ -3,7 +3,7 @@
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,6 +20,9 @@ from .options import (
     seed_or_drawn,
     usage,
 )
+
+if TYPE_CHECKING:
+    from ..releases.campaign import Row
 
 DEFAULT_OPERATIONS = 200_000
 
@@ -48,6 +51,9 @@ def campaign(
 ) -> None:
     """Fuzz several targets, each in a process of its own, and go on after what is found.
 
+    Findings on a release are grouped by root cause, settled by experiment: the finding that is written up of it
+    (`blockproof findings`), a known deviation, or `new`. What is new is told in full, with its trace.
+
     A target that cannot be started, dies, hangs or eats memory does not end the others. Exits with 1 on a finding, 3 if
     nothing could be tested or a run tested nothing, 130 if Ctrl-C ended it and nothing was found.
     """
@@ -55,8 +61,8 @@ def campaign(
     from ..opening.oracles import suited_when_asked
     from ..releases import campaign_report as report
     from ..releases.campaign import Orders, Row, run_by_oracles
+    from ..releases.findings import known_causes
     from ..reports.progress import steps
-    from ..reports.tables import show_sections
 
     specs = _specs(target or [], releases)
     names = attention_names(attention)
@@ -64,7 +70,7 @@ def campaign(
         operations = DEFAULT_OPERATIONS
     suited = suited_when_asked if is_auto(oracle) else lambda spec: oracles_or_usage(oracle, spec)
     judges = {spec: suited(spec) for spec in specs}
-    plan = Plan(seed_or_drawn(seed), seconds, operations, names, allow_vacuous=allow_vacuous)
+    plan = Plan(seed_or_drawn(seed), seconds, operations, names, allow_vacuous=allow_vacuous, roots=known_causes())
     orders = Orders(plan, shrink_seconds)
 
     def say(line: str) -> None:
@@ -85,13 +91,21 @@ def campaign(
     say(f"to look at it: blockproof report {report.write_campaign(rows, out).parent} --open")
     if summary is not None:
         report.write_page(rows, names, summary)
+    raise typer.Exit(_tell(rows, names, as_json))
+
+
+def _tell(rows: "list[Row]", names: tuple[str, ...], as_json: bool) -> int:
+    """Print what came of it. Returns the exit code."""
+    from ..releases import campaign_report as report
+    from ..reports.tables import show_sections
+
     code = report.exit_code(rows)
     if as_json:
         print(json.dumps(report.as_json(rows), indent=2))
     else:
         show_sections(report.headline(rows), report.tables(rows, names), report.verdict(rows), bad=code == 1)
         print("\n".join(report.lines(rows)))
-    raise typer.Exit(code)
+    return code
 
 
 def _specs(targets: list[str], releases: str | None) -> list[str]:

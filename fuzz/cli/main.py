@@ -43,6 +43,7 @@ from .report import report
 from .targets import app as targets_app
 from .traces import replay, shrink
 from .verify import verify
+from .watch import watch
 
 HELP = "Hold a KV-cache core against its specification, operation by operation."
 RELEASE = example()
@@ -66,6 +67,7 @@ app.command(epilog="Example: blockproof fast && blockproof fuzz --target impl-co
 app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")(diff)
 app.command(epilog="Example: blockproof verify --git main..HEAD --target my_target.py:make_target")(verify)
 app.command(epilog=f"Example: blockproof campaign --releases {FAMILY} --jobs 2")(campaign)
+app.command(epilog=f"Example: blockproof watch {FAMILY} --write page.md")(watch)
 app.command(epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")(bench)
 app.command(epilog=f"Example: blockproof findings docs/evidence/findings --releases {FAMILY}")(findings)
 app.add_typer(targets_app, name="targets")

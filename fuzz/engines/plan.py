@@ -1,6 +1,6 @@
 """What to run, and for how long."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -42,6 +42,8 @@ class Plan:
     """Go on after a finding, and keep the shortest trace of each cause (engine `random`)."""
     known: tuple[KnownFinding, ...] = ()
     """Findings that are only counted (engine `random`)."""
+    roots: Mapping[frozenset[str], str] | None = None
+    """To ask for the root cause of each finding (engine `random`): what it is called, by the known deviations."""
     shrink_seconds: float = SHRINK_SECONDS
     """How long a finding is shrunk at most."""
     allow_vacuous: bool = False

@@ -19,6 +19,7 @@ from ..workload.draw import SeededDraw
 from ..workload.operations import Workload
 from .knowing import Knowing
 from .plan import RUN_OPERATIONS, OnProgress, Plan
+from .root_causes import RootCauses
 
 LOST_LIMIT = 5
 """How often a target may be lost before a run that goes on after findings gives it up."""
@@ -41,10 +42,10 @@ def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProg
     judging = replace(plan.judging(), notes=goes_on, full_look_every=FULL_LOOK_EVERY)
     run = open_run(target, judging)  # asks the target what it lacks: a child is launched
     start = time.monotonic()
-    knowing = Knowing(target, plan)
+    knowing, roots = Knowing(target, plan), RootCauses(target, plan)
     summary.known_findings = plan.known
     with _heap_set_aside():
-        _run_all(run, plan, summary, knowing, start, on_progress)
+        _run_all(run, plan, summary, (knowing, roots), start, on_progress)
     return summary
 
 
@@ -60,9 +61,15 @@ def _heap_set_aside() -> Iterator[None]:
 
 
 def _run_all(
-    run: Run, plan: Plan, summary: Summary, knowing: Knowing, start: float, on_progress: OnProgress | None
+    run: Run,
+    plan: Plan,
+    summary: Summary,
+    asked: tuple[Knowing, RootCauses],
+    start: float,
+    on_progress: OnProgress | None,
 ) -> None:
-    """Run after run, as `run_random` says. `start`: when the first one began."""
+    """Run after run, as `run_random` says. `asked`: about each finding; `start`: when the first run began."""
+    knowing, roots = asked
     alone = {*plan.oracles}.intersection(EVERY) == {LIVENESS}
     index = 0
     while summary.finding is None or plan.keep_going:
@@ -77,6 +84,7 @@ def _run_all(
         summary.add_run(attention, run, None, None)
         for one in came_up(run, found, attention, summary.seed):
             if not knowing.counts(one, summary):
+                one.root = roots.of(one)
                 summary.add_found(one)
         if on_progress is not None:
             on_progress(summary)

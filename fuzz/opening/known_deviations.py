@@ -17,6 +17,13 @@ def known_of(target_name: str) -> Known | None:
     return family.known() if target_name == family.spec(family.reference) else None
 
 
+def family_known(target_name: str) -> Known | None:
+    """The known deviations of the family's reference release, whichever of its releases this is; None for what is no
+    release of a family that has them."""
+    family = family_of(target_name)
+    return None if family is None or family.known is None else family.known()
+
+
 def declared_for(target_name: str) -> tuple[Deviation, ...]:
     """Known deviations of the target's core."""
     known = known_of(target_name)

@@ -16,6 +16,7 @@ from pathlib import Path
 from ..engines.choice import run_engine
 from ..engines.knowing import needed_oracles, smallest
 from ..engines.plan import Plan
+from ..engines.root_causes import RootCauses
 from ..engines.seeded import is_given_up
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import without
@@ -48,6 +49,10 @@ class Kept:
     """False if a shorter trace may exist."""
     oracles: tuple[str, ...] = ()
     """What shows it."""
+    root: str = ""
+    """Its root cause: the finding that is written up of it, a known deviation, or `new`; empty if nobody has asked."""
+    settled: int = 0
+    """For how many of its runs that was settled by experiment; the others were taken to be alike."""
     files: Reproduction | None = None
     """Where it was written."""
     document: TraceDocument | None = None
@@ -273,12 +278,16 @@ def _shrunk(name: str, found: Found, target: Target, orders: Orders) -> Kept:
     except NotReproducedError:
         return _as_it_is(name, found, orders)
     oracles = needed_oracles(small, found, target, orders.plan)
+    again = Found(small.finding, small.trace, passed=found.passed)
+    if RootCauses(target, orders.plan).of(again) != found.root:  # the smallest trace shows something else
+        return _as_it_is(name, found, orders)
     file = TraceFile(small.trace, target.name, FoundWhat.of(small.finding))
     document = document_beside(file, target, Judges(oracles, "as in the campaign"))
-    return Kept(small.finding, small.trace, name, found.times, small.complete, oracles, document=document)
+    kept = Kept(small.finding, small.trace, name, found.times, small.complete, oracles, found.root, found.settled)
+    return replace(kept, document=document)
 
 
 def _as_it_is(name: str, found: Found, orders: Orders) -> Kept:
     """The finding with the trace of its run."""
     oracles = without(orders.plan.oracles, found.passed)
-    return Kept(found.finding, found.trace, name, found.times, complete=False, oracles=oracles)
+    return Kept(found.finding, found.trace, name, found.times, False, oracles, found.root, found.settled)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..engines.keeping import found_by
+from ..engines.root_causes import NEW
 from ..findings.oracle_names import TARGET, without
 from ..findings.severity import severity
 from ..findings.words import plural
@@ -64,36 +65,72 @@ def verdict(rows: Sequence[Row]) -> str:
         nothing = tested_nothing(rows)
         return f"TESTED NOTHING: {nothing[0]}" if nothing else f"nothing was found{ended}"
     worst = min(severity(kept.finding) for kept in found)
-    return f"{plural(len(found), 'finding')}, the worst: {worst}{ended}"
+    new = f", {len(new_ones(rows))} of them new" if any(kept.root for kept in found) else ""
+    return f"{plural(len(found), 'finding')}{new}, the worst: {worst}{ended}"
+
+
+def new_ones(rows: Sequence[Row]) -> list[tuple[str, Kept]]:
+    """What no known flaw explains, with the name of the target."""
+    return [(row.target, kept) for row in rows for kept in row.kept if kept.root == NEW]
 
 
 def lines(rows: Sequence[Row]) -> list[str]:
-    """What looks wrong, then each finding with its trace and files, for a person; for each target the worst first."""
+    """What looks wrong, then each finding with its trace and files, for a person; for each target the worst first.
+
+    Of findings whose root cause is known there is a line in the tables only.
+    """
     notes = [f"note: {row.target}: {warning}" for row in rows for warning in row.vacuity.warnings]
     nothing = [f"tested nothing: {line}" for line in tested_nothing(rows)]
     return [*notes, *nothing] + [
         line
         for row in rows
-        for number, kept in enumerate(sorted(row.kept, key=lambda one: severity(one.finding)), 1)
+        for number, kept in enumerate(sorted(_untold(row), key=lambda one: severity(one.finding)), 1)
         for line in ("", f"{row.target}, {number}. {kept.headline()}", *kept.lines())
     ]
 
 
+def _untold(row: Row) -> list[Kept]:
+    """The findings that have to be told in full."""
+    return [kept for kept in row.kept if kept.root in ("", NEW)]
+
+
+def _by_root(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+    """A row for each target and root cause, what is new first."""
+    for row in rows:
+        roots = sorted({kept.root for kept in row.kept if kept.root}, key=lambda root: (root != NEW, root))
+        for root in roots:
+            mine = [kept for kept in row.kept if kept.root == root]
+            kinds = Counter(" ".join(kept.finding.kind) for kept in mine)
+            what = ", ".join(f"{kind} x{count}" if count > 1 else kind for kind, count in sorted(kinds.items()))
+            times, settled = sum(kept.times for kept in mine), sum(kept.settled for kept in mine)
+            yield row.target, root, what, f"{times:,}", f"{settled:,}"
+
+
 def tables(rows: Sequence[Row], attention: Sequence[str]) -> Iterator[Section]:
     """Totals, a table for each oracle (attention types by targets), the findings and what could not be observed."""
-    columns = ("target", "runs", "operations", "findings", "seconds", "ended")
-    yield Section("Targets", columns, tuple(_total(row) for row in rows))
+    totals = ("target", "runs", "operations", "findings", "seconds", "ended")
+    yield Section("Targets", totals, tuple(_total(row) for row in rows))
+    if roots := tuple(_by_root(rows)):
+        grouped = ("target", "root cause", "findings", "runs", "settled by experiment")
+        yield Section("Root causes", grouped, roots)
     for oracle in sorted({oracle for row in rows for cell in row.cells.values() for oracle in cell.oracles}):
         cells = tuple((name, *(_cell(row, name, oracle) for row in rows)) for name in attention)
         title = f"Findings of {oracle} by attention type, operations judged, seconds"
         yield Section(title, ("attention", *(row.target for row in rows)), cells)
     kinds = tuple(
-        (row.target, kept.attention, *kept.finding.kind, f"{kept.times:,}", str(len(kept.trace.operations)))
+        (
+            row.target,
+            kept.attention,
+            *kept.finding.kind,
+            f"{kept.times:,}",
+            str(len(kept.trace.operations)),
+            kept.root or "-",
+        )
         for row in rows
         for kept in row.kept
     )
     if kinds:
-        columns = ("target", "attention", "what", "operation", "runs", "shrunk to")
+        columns = ("target", "attention", "what", "operation", "runs", "shrunk to", "root cause")
         yield Section("Findings", columns, kinds)
     hidden = {(row.target, *pair) for row in rows for cell in row.cells.values() for pair in cell.unobserved}
     if hidden:
@@ -149,6 +186,7 @@ def _kept_json(kept: Kept) -> dict[str, Any]:
     what, where = kept.finding.kind
     names = {"severity": str(severity(kept.finding)), "oracle": kept.finding.oracle}
     names |= {"observable": what, "operation": where, "attention": kept.attention}
+    names |= {"root_cause": kept.root, "settled": str(kept.settled)} if kept.root else {}
     names |= kept.named()
     return names | {"times": kept.times, "operations": len(kept.trace.operations), "text": str(kept.finding)}
 
@@ -171,7 +209,7 @@ class KeptWhole:
         """Write the traces of the runs that found something new on a target, and their pytest files."""
         for name, cell in row.cells.items():
             for found in cell.ranked():
-                key = (row.target, name, found.finding.identity)
+                key = (row.target, name, found.key)
                 if key not in self._kept:
                     file = TraceFile(
                         found.trace, row.target, FoundWhat.of(found.finding), found_by("random", self._seed)

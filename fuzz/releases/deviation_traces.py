@@ -7,9 +7,9 @@ from pathlib import Path
 from ..findings.finding import Finding
 from ..planning.shipped import shipped
 from ..targets.base import Target
-from ..targets.deviations import Deviation
+from ..targets.deviations import Deviation, trace_names
 from ..traces.trace_file import TraceFile, read_trace, write_trace
-from .known_deviations import find_smallest, trace_names, undeclared
+from .known_deviations import find_smallest, undeclared
 
 Say = Callable[[str], None]
 

@@ -4,11 +4,10 @@ There is no lockstep with such a release: nothing is declared for it. Each trace
 reference and on the other release, and what all of them can show is compared.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ...model.core import Model
 from ...model.ops import Advance, Done, Operation, Outcome, Shape, Submit
 from ...model.snapshot import Snapshot
 from ..findings.finding import Finding, Trace
@@ -18,10 +17,10 @@ from ..planning.shipped import shipped
 from ..runs.judging import Judging
 from ..runs.pair import Pair, Strictness
 from ..targets.base import Target, TargetLostError, adapted, adapted_shape, hidden_fields, lacking
-from ..targets.deviations import Deviation
+from ..targets.deviations import Deviation, trace_names
+from ..targets.rule import Rule
 from ..traces.replay import replay
 from ..traces.trace_file import read_trace
-from .known_deviations import trace_names
 from .markdown import prose
 
 SAME = "same as the rule"
@@ -59,25 +58,6 @@ class Side:
 
     def close(self) -> None:
         """The target stays open."""
-
-
-class Rule:
-    """A model as a target: without deviations, or with those of a release."""
-
-    def __init__(self, made: Callable[[Shape], Model] = Model, name: str = "the rule") -> None:
-        self.name, self._made = name, made
-
-    def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
-        """See `Target.start`."""
-        self._model = self._made(shape)
-        return self._model.construction, self._model.snapshot()
-
-    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
-        """See `Target.step`."""
-        return self._model.step(operation)
-
-    def close(self) -> None:
-        """There is nothing to end."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import msgspec
 from ..findings.reading import UnreadableError, read_bytes
 from ..findings.words import trace_lines
 from ..findings.writing import alone, write_file
+from ..planning.shipped import FINDINGS, shipped
 from ..traces.files import TraceError
 from ..traces.trace_file import TraceFile, read_trace
 from .fix_records import BY_FIXES, Fixes, Held, read_fixes
@@ -80,6 +81,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"ki
     """Case of the family's scheduler run that shows it (`Family.scheduler`)."""
     raises: str = ""
     """The exception that the engine ends with, as `TYPE: TEXT`; what shows another one does not show this finding."""
+    mechanism: tuple[str, ...] = ()
+    """Known deviations (`targets.deviations`) that it takes, if it is not the one with the finding's own id."""
     strict: bool = False
     """True if it counts as a known loss, which only strict oracles report."""
 
@@ -97,6 +100,14 @@ def read_entries(folder: Path) -> dict[str, Entry]:
         if entry.kind not in CLASSES:
             raise TraceError(str(path), name, f"class {entry.kind!r} is unknown; write one of {', '.join(CLASSES)}")
     return entries
+
+
+def known_causes() -> dict[frozenset[str], str]:
+    """By the known deviations that it takes, the finding that is written up of it: for `engines.root_causes`.
+
+    Errors as from `read_entries`."""
+    entries = read_entries(shipped(FINDINGS))
+    return {frozenset(entry.mechanism or (name,)): name for name, entry in entries.items()}
 
 
 def read_traces(folder: Path, names: Sequence[str]) -> dict[str, TraceFile]:

@@ -14,7 +14,7 @@ from ..opening.known_deviations import declared_for
 from ..reports.summary import Summary
 from ..runs.judging import Judging
 from ..targets.base import Target
-from ..targets.deviations import Deviation
+from ..targets.deviations import Deviation, trace_names
 from ..traces.replay import replay
 from ..traces.shrink import shrink
 from ..traces.trace_file import FoundWhat, TraceFile
@@ -46,11 +46,6 @@ def undeclared(name: str, trace: Trace, target: Target) -> Finding | str:
     if excused is not None:
         return f"{name}: differs in `{excused.kind[0]}` at {excused.kind[1]} although it is declared"
     return finding.without_cause()
-
-
-def trace_names(deviation: Deviation) -> tuple[str, ...]:
-    """The traces that a deviation must have, without `.json`: of the difference, and of what it corrupts."""
-    return (deviation.id, f"{deviation.id}.corruption") if deviation.corrupts else (deviation.id,)
 
 
 def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]], elsewhere: Sequence[str] = ()) -> str:

@@ -130,3 +130,8 @@ def _settled(theorems: Sequence[str], old: str, new: str) -> dict[str, tuple[str
             found[result["theorem"]][result["subject"]] = result["status"]
     missing = "unavailable"
     return {name: (said.get(old, missing), said.get(new, missing)) for name, said in found.items() if said}
+
+
+if __name__ == "__main__":  # of two releases, as JSON: `releases.watch` runs it in a process of its own
+    answer = reprove(sys.argv[1], sys.argv[2])
+    print(json.dumps(answer if isinstance(answer, str) else answer.as_json()))

@@ -30,6 +30,11 @@ def version_key(version: str) -> tuple[tuple[int, ...], int, int]:
     return tuple(numbers), _PHASES[match[2]], int(match[3] or 0)
 
 
+def is_final(version: str) -> bool:
+    """False for a candidate and the like. ValueError for what is no version."""
+    return version_key(version)[1] >= 0
+
+
 def releases_between(text: str) -> list[str]:
     """The targets in `NAME` (all releases that are known to work) or `NAME==FIRST..LAST`, oldest first.
 

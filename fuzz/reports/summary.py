@@ -20,7 +20,7 @@ COUNTERS += ("deviated", "misuse", "known", "compared", "causes", "impossible", 
 
 @dataclass
 class Found:
-    """All findings of one cause (`Finding.identity`): how often, and the shortest trace that shows one."""
+    """All findings of one cause (`Found.key`): how often, and the shortest trace that shows one."""
 
     finding: Finding
     trace: Trace
@@ -31,10 +31,20 @@ class Found:
     """Properties that were violated before it in its run and did not end it (`oracle_names.PASSABLE`)."""
     seed: int = 0
     """Seed of the process that found it."""
+    root: str = ""
+    """Its root cause (`engines.root_causes`); empty if nobody has asked."""
+    settled: int = 0
+    """For how many of these times that was settled by experiment."""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What those have in common that are kept as one."""
+        return (*self.finding.identity, self.root) if self.root else self.finding.identity
 
     def add(self, other: "Found") -> None:
         """More of the same cause. A trace that shows nothing else is better than a short one."""
         self.times += other.times
+        self.settled += other.settled
         self.attention.update(other.attention)
         if other._cost() < self._cost():
             self.finding, self.trace = other.finding, other.trace
@@ -73,7 +83,7 @@ class Summary:
     """The run that showed it."""
     finding_attention: str | None = None
     found: dict[tuple[str, ...], Found] = field(default_factory=dict)
-    """All that was found and is not known, by `Finding.identity`; more than one if the runs go on after a finding."""
+    """All that was found and is not known, by `Found.key`; more than one if the runs go on after a finding."""
     known: Counter[str] = field(default_factory=Counter)
     """How often each known finding came up, by its id."""
     compared: Counter[str] = field(default_factory=Counter)
@@ -131,10 +141,10 @@ class Summary:
         if self.finding is None or severity(found.finding) < severity(self.finding):
             self.finding, self.trace = found.finding, found.trace
             self.finding_attention, self.finding_seed = next(iter(found.attention), None), found.seed
-        if (identity := found.finding.identity) in self.found:
-            self.found[identity].add(found)
+        if (key := found.key) in self.found:
+            self.found[key].add(found)
         else:
-            self.found[identity] = found
+            self.found[key] = found
 
     def ranked(self) -> list[Found]:
         """All that was found, the worst first: `finding`, then those of the same severity that came up most often."""

@@ -140,10 +140,10 @@ class PairRun(ModelFreeRun):
     ) -> Finding | None:
         """A finding if outcomes or snapshots differ, as strictly as the pair asks for."""
         exact = self.pair.strictness is Strictness.EXACT
-        same_outcome = first == second if exact else _coarse(operation, first) == _coarse(operation, second)
+        same_outcome = first == second if exact else coarse(operation, first) == coarse(operation, second)
         if not same_outcome and operation is not None:
             return self._finding(_situation(operation, first, second), operation, first, second, (ours, theirs))
-        comparable = (lambda side: side) if exact else _shape_of
+        comparable = (lambda side: side) if exact else shape_of
         for name in self.fields:
             compared = exact or name in _COMPARED_BY_SHAPE
             if compared and getattr(comparable(ours), name) != getattr(comparable(theirs), name):
@@ -186,7 +186,7 @@ _WORDS = {
 _COMPARED_BY_SHAPE = ("num_free", "tables", "registered", "num_identities", "stats")
 
 
-def _shape_of(snapshot: Snapshot) -> Snapshot:
+def shape_of(snapshot: Snapshot) -> Snapshot:
     """The snapshot with 1 for every block in the tables that is not null."""
     tables = [
         {name: [int(block != NULL) for block in table] for name, table in rows.items()} for rows in snapshot.tables
@@ -203,7 +203,7 @@ def _pattern(value: object) -> object:
     return tuple(_pattern(element) for element in value)
 
 
-def _coarse(operation: Operation | None, outcome: Outcome) -> object:
+def coarse(operation: Operation | None, outcome: Outcome) -> object:
     """What is compared of an outcome if block ids may differ."""
     if isinstance(outcome, Done) and operation is not None and type(operation) in _OTHER_IDS:
         return _OTHER_IDS[type(operation)](outcome.value)

@@ -40,6 +40,11 @@ class Deviation:
     """True if a request can read wrong content after it. What the shadow memory sees then is put down to it."""
 
 
+def trace_names(deviation: Deviation) -> tuple[str, ...]:
+    """The traces that a deviation must have, without `.json`: of the difference, and of what it corrupts."""
+    return (deviation.id, f"{deviation.id}.corruption") if deviation.corrupts else (deviation.id,)
+
+
 class UndefinedStateError(Exception):
     """A deviation leaves the core in a state of which no rule says anything."""
 

@@ -33,6 +33,9 @@ class Known:
     """Deviations of the arithmetic of configurations."""
     rules: "Callable[[], DeviatingRules]"
     """Makes the rules of that arithmetic with these deviations in them."""
+    elsewhere: "tuple[Deviation, ...]" = ()
+    """Deviations of other releases than the reference, which `policy_of` knows as well: what findings are put down
+    to there (`engines.root_causes`). Lockstep takes none of them into account."""
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ def _open_calculator() -> Calculator:
 
 def _known() -> Known:
     from .configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
-    from .deviations import DEVIATIONS, policy_of
+    from .deviations import DEVIATIONS, ELSEWHERE, policy_of
 
-    return Known(DEVIATIONS, policy_of, CONFIGURATION_DEVIATIONS, Reference0230)
+    return Known(DEVIATIONS, policy_of, CONFIGURATION_DEVIATIONS, Reference0230, ELSEWHERE)
 
 
 def _own_tests() -> OwnTests:

@@ -203,6 +203,17 @@ DEVIATIONS: tuple[Deviation, ...] = (
 )
 """Each with what the release does, when it shows, and where that is known from."""
 
+RESERVED_AS_FULL = "window-reserved-as-full"
+ELSEWHERE = (
+    Deviation(
+        RESERVED_AS_FULL,
+        reason="the gate counts windows and chunks in full, though their blocks are given back on the way",
+        condition="the gate, and a prompt that is longer than the window; up to 0.19",
+        source="Found by the liveness oracle; vllm-project/vllm#39734.",
+    ),
+)
+"""What other releases do that the reference does not."""
+
 
 def policy_of(declared: Collection[str], note: Note) -> Policy:
     """What a core decides that has the deviations with these ids."""
@@ -303,7 +314,7 @@ def release_capped(
         shape = rule.shape
         cap = arith.cdiv(min(rule.k + shape.max_num_batched_tokens, shape.max_model_len), rule.b)
         cap += arith.cdiv(lookahead, rule.b)
-    if cap is None:
+    if cap is None or RESERVED_AS_FULL in quirks:
         return arith.missing_blocks(required, entries)
     if "gate-behind-hit" in quirks:
         return arith.missing_blocks(min(required, cap), entries)
@@ -374,7 +385,7 @@ DECISIONS: Mapping[str, tuple[tuple[str, ...], Callable[..., Any]]] = {
     "worth": (("registers-unreadable", "registers-by-scheduler-block", "replay-boundary-eagle"), release_worth),
     "reach": (("mamba-eagle-margin",), release_reach),
     "settled": (("cut-by-all-computed",), all_computed),
-    "capped": (("gate-behind-hit", "chunked-cap"), release_capped),
+    "capped": (("gate-behind-hit", "chunked-cap", RESERVED_AS_FULL), release_capped),
     "admits": (("gate-lookahead", "gate-reserved"), release_admits),
 }
 """By entry of the policy: the deviations that it has, and the release's decision with some of them."""

@@ -14,11 +14,11 @@ from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.known_deviations import declared_for, known_of, model_for
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.releases.known_deviations import KEPT, page, pages_elsewhere, trace_names, undeclared
+from blockproof.fuzz.releases.known_deviations import KEPT, page, pages_elsewhere, undeclared
 from blockproof.fuzz.reports import formats as report
 from blockproof.fuzz.reports.formats import LONG_RUN, as_json, plain
 from blockproof.fuzz.reports.summary import Summary
-from blockproof.fuzz.targets.deviations import MISUSE_UNCHECKED, DeviatingModel, Deviation
+from blockproof.fuzz.targets.deviations import MISUSE_UNCHECKED, DeviatingModel, Deviation, trace_names
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, read_trace
 from blockproof.fuzz.workload.draw import SeededDraw

@@ -69,7 +69,7 @@ def test_tables_have_totals_cells_by_oracle_findings_and_what_was_not_seen():
     assert full == ("full", "- 1,500 in 2 s", "S7x2 1,500 in 2 s", "not run", "- 1,500 in 2 s")
     assert mamba == ("mamba", "not built", "not run", "not run", "not run")
     assert tables[titles[1]].rows[0][2] == "corruption 1,500 in 2 s"
-    assert tables["Findings"].rows[0] == ("bad==1", "full", "S7", "Free", "3", "2")
+    assert tables["Findings"].rows[0] == ("bad==1", "full", "S7", "Free", "3", "2", "-")
     assert tables["Not observed"].rows == (("bad==1", "S9", "no hits"),)
 
 

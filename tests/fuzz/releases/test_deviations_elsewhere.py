@@ -17,11 +17,11 @@ from blockproof.fuzz.releases.deviations_elsewhere import (
     OTHERS,
     OTHERWISE,
     SAME,
-    Rule,
     look_elsewhere,
     page,
 )
 from blockproof.fuzz.releases.known_deviations import KEPT
+from blockproof.fuzz.targets.rule import Rule
 from blockproof.model.core import Model
 from blockproof.model.ops import Done, Lookup
 

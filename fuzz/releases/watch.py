@@ -1,0 +1,234 @@
+"""Judges a release that has just come out against the one before: every part is a command of its own.
+
+A part that fails, or for which no time is left, costs only itself: the page says so. What a part is to find new, fixed
+or changed is read off the JSON that its command prints.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..adapters import family_of
+from .bisect import one_line
+
+_ROOT = (__package__ or "").split(".")[0]
+
+
+@dataclass(frozen=True)
+class Sides:
+    """What is judged, against what, and where traces are kept."""
+
+    new: str
+    old: str
+    out: Path
+    minutes: float
+    seen: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By release, what it made of the deviations, by their ids: one part tells the next."""
+    reference: str = ""
+    """The release whose deviations are known; empty if there is none, or if this is no release of a family."""
+
+    @classmethod
+    def of(cls, new: str, old: str, out: Path, minutes: float) -> "Sides":
+        """With the reference of the family."""
+        family = family_of(new)
+        reference = family.spec(family.reference) if family is not None and family.reference else ""
+        return cls(new, old, out, minutes, reference=reference)
+
+
+@dataclass(frozen=True)
+class Unexplained:
+    """A finding on the new release of no known flaw, or of one that did not come up on the old release."""
+
+    text: str
+    trace: str
+    kind: tuple[str, str]
+    """Observable and operation, as of `Finding.kind`."""
+
+
+@dataclass
+class Told:
+    """What a part has come to; each list a line a thing."""
+
+    figures: str = ""
+    new: list[str] = field(default_factory=list)
+    """What the new release does wrong and the old one did not, or what no known flaw explains."""
+    fixed: list[str] = field(default_factory=list)
+    still: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    open: list[str] = field(default_factory=list)
+    """What could not be judged."""
+    unexplained: list[Unexplained] = field(default_factory=list)
+    """It is new unless the old release shows the same in its trace."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One command."""
+
+    name: str
+    words: tuple[str, ...]
+    """Its words behind `blockproof`."""
+    read: Callable[[Any, Sides], Told]
+    """Makes of its JSON what it has come to. Any error means that it has not come to its end."""
+    codes: tuple[int, ...] = (0, 1)
+    """Exit codes with which it has come to its end."""
+    module: str = "fuzz.cli"
+    """What runs it."""
+    plain: bool = False
+    """True if it prints text instead of JSON."""
+
+    @property
+    def command(self) -> str:
+        """As a person would write it."""
+        program = "blockproof" if self.module == "fuzz.cli" else f"python -m {_ROOT}.{self.module}"
+        return " ".join([program, *self.words])
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    status: int | None
+    """None if its time was over."""
+    output: str
+    errors: str
+
+
+Run = Callable[[Part, float], Ended]
+"""Runs a part for so many seconds at most."""
+
+
+@dataclass
+class Done:
+    """One part that was tried."""
+
+    part: Part
+    told: Told | None = None
+    problem: str = ""
+    """Why it did not come to its end; empty if it did."""
+    seconds: float = 0.0
+
+
+@dataclass
+class Watched:
+    """Everything about a release."""
+
+    sides: Sides
+    done: list[Done] = field(default_factory=list)
+    interrupted: bool = False
+
+    def lines(self, name: str) -> list[str]:
+        """The lines of one of the lists of `Told`, over all parts."""
+        return [line for one in self.done if one.told for line in getattr(one.told, name)]
+
+    @property
+    def open(self) -> list[str]:
+        """What could not be judged."""
+        failed = [f"{one.part.name}: {one.problem}" for one in self.done if one.problem]
+        return [*failed, *self.lines("open")]
+
+    @property
+    def code(self) -> int:
+        """Exit code: 1 if something is new, 130 if Ctrl-C ended it before, 3 if a part could not be judged, else 0."""
+        if self.lines("new"):
+            return 1
+        if self.interrupted:
+            return 130
+        return 3 if any(one.problem for one in self.done) or not self.done else 0
+
+
+def run_part(part: Part, seconds: float) -> Ended:
+    """Run a part in a process group of its own, which is ended when the time is over, or by Ctrl-C."""
+    command = [sys.executable, "-P", "-m", f"{_ROOT}.{part.module}", *part.words]
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        output, errors = process.communicate(timeout=seconds)
+        return Ended(process.returncode, output, errors)
+    except subprocess.TimeoutExpired:
+        return Ended(None, "", "")
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def watch(
+    sides: Sides,
+    parts: Sequence[Part],
+    say: Callable[[str], None],
+    on_done: Callable[[Watched], None],
+    run: Run = run_part,
+) -> Watched:
+    """Run all parts, one after the other. `on_done` is told after each, so that nothing is lost with what follows.
+
+    Ctrl-C ends it with what there is.
+    """
+    watched = Watched(sides)
+    end = time.monotonic() + 60 * sides.minutes
+    for part in parts:
+        begin = time.monotonic()
+        done = Done(part)
+        watched.done.append(done)
+        say(part.command)
+        try:
+            _run_one(done, sides, end - begin, run)
+            for one in done.told.unexplained if done.told else ():
+                _look_back(one, done, sides, end - time.monotonic(), run)
+        except KeyboardInterrupt:
+            done.problem, watched.interrupted = "ended by Ctrl-C", True
+        done.seconds = time.monotonic() - begin
+        say(f"{part.name}: {done.problem or (done.told.figures if done.told else '')}")
+        on_done(watched)
+        if watched.interrupted:
+            break
+    return watched
+
+
+def _run_one(done: Done, sides: Sides, seconds: float, run: Run) -> None:
+    """Fill in what the part has come to, or its problem."""
+    if seconds <= 0:
+        done.problem = f"not tried: the {sides.minutes:g} minutes are over"
+        return
+    ended = run(done.part, seconds)
+    if ended.status is None:
+        done.problem = f"not done when the {sides.minutes:g} minutes were over"
+        return
+    try:
+        if ended.status not in done.part.codes:
+            raise ValueError
+        done.told = done.part.read(ended.output if done.part.plain else json.loads(ended.output), sides)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        said = [line for line in ended.errors.splitlines() if line.strip()] or ["nothing was said"]
+        done.problem = f"exit status {ended.status}: {one_line(said[-1])}"
+
+
+def _look_back(one: Unexplained, done: Done, sides: Sides, seconds: float, run: Run) -> None:
+    """Whether the trace of what is unexplained shows the same on the old release, where it is nothing new then."""
+    assert done.told is not None
+    part = Part("replay", ("replay", one.trace, "--target", sides.old, "--isolate", "--json"), _shown_kind)
+    again = Done(part)
+    _run_one(again, sides, seconds, run)
+    if again.told is not None and again.told.figures == " ".join(one.kind):
+        done.told.still.append(f"on {sides.old}, too: {one.text}")
+    else:
+        done.told.new.append(one.text)
+
+
+def _shown_kind(said: Any, sides: Sides) -> Told:
+    finding = said["finding"]
+    return Told(f"{finding['observable']} {finding['operation']}" if finding else "")

@@ -1,0 +1,123 @@
+"""Root causes: what a known flaw explains is put down to it, and nothing else is.
+
+The model with the deviations of vLLM 0.23.0 stands for that release; a core with more wrong in it must show up as new.
+"""
+
+from functools import partial
+from pathlib import Path
+
+import pytest
+from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.root_causes import NEW, RootCauses, agree
+from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.findings.oracle_names import CONTRACT, MODEL_FREE, SHADOW, STRICT
+from blockproof.fuzz.opening.known_deviations import model_for
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.releases.findings import known_causes
+from blockproof.fuzz.reports.summary import Found, Summary
+from blockproof.fuzz.runs.judging import Judging
+from blockproof.fuzz.targets.rule import Rule
+from blockproof.fuzz.traces.replay import replay
+from blockproof.fuzz.traces.trace_file import read_trace
+from blockproof.model.core import Model
+from blockproof.model.ops import Done, Lookup
+
+RELEASE, LATER = "vllm==0.23.0", "vllm==0.33.0"
+FOLDER = Path("docs/evidence/findings")
+OF_ONE_RULE = ("untagged-extra-keys", "hit-not-cut", "mamba-eagle-margin", "items-lost-on-restart")
+WRITTEN_UP = (*OF_ONE_RULE, "state-from-outside", "hit-taken-for-external", "chunk-astride-block")
+ROOTS = known_causes()
+
+
+def release(name=RELEASE, without=()):
+    return Rule(partial(model_for, RELEASE, without=without), name)
+
+
+class HitsMore(Rule):
+    """As the release, but a lookup that finds nothing says that it has found a token."""
+
+    def step(self, operation):
+        """As the model's, but for a lookup."""
+        outcome, snapshot = super().step(operation)
+        if isinstance(operation, Lookup) and outcome == Done((0, ((),))) and snapshot.num_free:
+            return Done((1, ((snapshot.free[0],),))), snapshot
+        return outcome, snapshot
+
+
+def root_of(name, target, oracles=MODEL_FREE):
+    """The root cause of what the trace of this finding shows on a target."""
+    trace = read_trace(FOLDER / f"{name}.json").trace
+    finding, applied = replay(trace, target, Judging(oracles))
+    assert finding is not None, name
+    return RootCauses(target, Plan(0, oracles=oracles, roots=ROOTS)).of(Found(finding, applied))
+
+
+@pytest.mark.parametrize("name", WRITTEN_UP)
+@pytest.mark.parametrize("spec", [RELEASE, LATER])
+def test_a_written_up_finding_is_named_whichever_release_it_is(name, spec):
+    oracles = (*MODEL_FREE, STRICT) if name == "chunk-astride-block" else MODEL_FREE
+    named = root_of(name, release(spec), oracles).split(" and ")
+    assert name in named
+    assert not set(named) & {*OF_ONE_RULE} - {name}
+
+
+@pytest.mark.parametrize("name", WRITTEN_UP)
+def test_without_a_name_it_is_called_by_the_deviation(name):
+    target = release()
+    oracles = (*MODEL_FREE, STRICT)
+    finding, applied = replay(read_trace(FOLDER / f"{name}.json").trace, target, Judging(oracles))
+    told = RootCauses(target, Plan(0, oracles=oracles, roots={})).of(Found(finding, applied))
+    assert told.startswith("deviation ")
+
+
+def test_nothing_is_asked_unless_the_plan_says_so():
+    target = release()
+    finding, applied = replay(read_trace(FOLDER / "hit-not-cut.json").trace, target, Judging(MODEL_FREE))
+    assert RootCauses(target, Plan(0, oracles=MODEL_FREE)).of(Found(finding, applied)) == ""
+
+
+def plan(operations, **more):
+    return Plan(5, operations=operations, oracles=(SHADOW, CONTRACT), keep_going=True, roots=ROOTS, **more)
+
+
+def found_on(target, operations, attention):
+    summary = run_random(target, plan(operations, attention=attention), Summary(target.name, "random", 5))
+    assert summary.found
+    return {found.root for found in summary.found.values()}, summary
+
+
+def test_a_run_on_the_release_finds_nothing_new():
+    roots, summary = found_on(release(), 4_000, ("full+mla+sliding",))
+    assert NEW not in roots
+    assert "hit-not-cut" in roots
+    assert all(one.settled >= 1 for one in summary.found.values())
+
+
+def test_one_more_mistake_is_new_although_it_violates_the_rule_that_a_known_one_does():
+    target = HitsMore(partial(model_for, RELEASE), RELEASE)
+    roots, summary = found_on(target, 300, ("full",))
+    assert NEW in roots
+    assert {one.finding.kind for one in summary.found.values() if one.root == NEW} == {("S7", "Lookup")}
+
+
+def test_a_fault_planted_into_a_core_that_calls_itself_a_release_is_new():
+    target = open_target("fault:touch-ignores-used-blocks")
+    target.name = LATER
+    summary = run_random(target, plan(400, attention=("full",)), Summary(LATER, "random", 5))
+    assert {found.root for found in summary.found.values()} == {NEW}
+
+
+def test_a_core_of_no_family_has_nothing_but_new_findings():
+    summary = run_random(
+        open_target("fault:touch-ignores-used-blocks"),
+        plan(2_000, attention=("full",)),
+        Summary("fault:touch-ignores-used-blocks", "random", 5),
+    )
+    assert {found.root for found in summary.found.values()} == {NEW}
+
+
+def test_models_agree_until_a_deviation_makes_a_difference():
+    trace = read_trace(FOLDER / "hit-not-cut.json").trace
+    assert agree(release(), release(), trace.shape, trace.operations)
+    assert not agree(Rule(), release(), trace.shape, trace.operations)
+    assert agree(Rule(), Rule(Model, "another"), trace.shape, trace.operations)

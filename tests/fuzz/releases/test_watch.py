@@ -1,0 +1,168 @@
+"""Watching a release: what is read off each part, the page, the exit codes, parts that fail, Ctrl-C."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.releases.watch import Ended, Part, Sides, Told, run_part, watch
+from blockproof.fuzz.releases.watch_page import page
+from blockproof.fuzz.releases.watch_parts import parts_of
+
+OLD, NEW_ONE = "vllm==0.32.0", "vllm==0.33.0"
+FOUND = {"observable": "S7", "operation": "Lookup", "attention": "full", "text": "contract: S7", "command": "again"}
+
+
+def row(target, *roots):
+    findings = [{**FOUND, "root_cause": root, "trace": f"{root}.json"} for root in roots]
+    return {"target": target, "problem": "", "tested_nothing": "", "operations": 7, "findings": findings}
+
+
+CLEAN = {
+    "install": "vllm is ready; try: this",
+    "check": {"asked": 5, "wrong": 0},
+    "campaign": [row(OLD, "a-flaw"), row(NEW_ONE, "a-flaw")],
+    "findings": {"observed": {"one": {OLD: "shows", NEW_ONE: "nothing"}, "two": {OLD: "shows", NEW_ONE: "shows"}}},
+    "scripts": {"observed": {"three": {OLD: "nothing", NEW_ONE: "nothing"}}},
+    "diff": {"comparisons": []},
+    "deviations": [{"id": "x", "verdict": "same as the rule", "text": "same as the rule"}],
+    "theorems": {"text": "all hold", "changed": [], "theorems": {}},
+    "replay": {"finding": None},
+}
+
+
+def runner(**said):
+    """Answers each part from `CLEAN` or with what is said; an exception is raised, a status fails."""
+
+    def run(part, seconds):
+        word = "theorems" if part.module != "fuzz.cli" else part.words[0]
+        word = {"targets": part.words[1]}.get(word, "scripts" if "--scripts" in part.words else word)
+        answer = said.get(word, CLEAN[word])
+        if isinstance(answer, BaseException):
+            raise answer
+        if isinstance(answer, Ended):
+            return answer
+        return Ended(0, answer if isinstance(answer, str) else json.dumps(answer), "")
+
+    return run
+
+
+def watched(minutes=5.0, **said):
+    sides = Sides.of(NEW_ONE, OLD, Path("out"), minutes)
+    return watch(sides, parts_of(sides), lambda line: None, lambda so_far: None, runner(**said))
+
+
+def test_nothing_new_is_0_and_what_is_fixed_and_still_there_is_told():
+    done = watched()
+    assert done.code == 0
+    assert done.lines("fixed") == ["one"]
+    assert set(done.lines("still")) == {"two", "a-flaw (campaign)"}
+    assert done.open == []
+    written = page(done, "a command")
+    assert f"# {NEW_ONE}, held against {OLD}" in written
+    assert "| theorems | all hold |" in written
+    assert max(map(len, written.split("## Commands")[0].splitlines())) <= 110
+
+
+NEWS = {
+    "a wrong answer": {"check": {"asked": 5, "wrong": 1}},
+    "a finding without a cause": {"campaign": [row(OLD), row(NEW_ONE, "new")]},
+    "a cause that the old one has not": {"campaign": [row(OLD), row(NEW_ONE, "a-flaw")]},
+    "a trace": {"findings": {"observed": {"one": {OLD: "nothing", NEW_ONE: "shows"}}}},
+    "a script": {"scripts": {"observed": {"one": {OLD: "nothing", NEW_ONE: "shows"}}}},
+    "a theorem": {
+        "theorems": {"text": "", "changed": [], "theorems": {"T1": {"old": "proved", "new": "refuted"}}},
+    },
+}
+
+
+@pytest.mark.parametrize("said", NEWS.values(), ids=NEWS)
+def test_something_new_is_1_whichever_part_finds_it(said):
+    done = watched(**said)
+    assert done.code == 1
+    assert len(done.lines("new")) == 1
+
+
+def test_what_the_old_release_shows_in_the_same_trace_is_not_new():
+    done = watched(campaign=[row(OLD), row(NEW_ONE, "new")], replay={"finding": FOUND})
+    assert done.code == 0
+    assert any(line.startswith(f"on {OLD}, too: S7 at Lookup") for line in done.lines("still"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (Ended(3, "", "blockproof: no such thing\n"), "exit status 3: blockproof: no such thing"),
+        (Ended(0, "no JSON", ""), "exit status 0: nothing was said"),
+        (Ended(1, "[]", "half\n"), "exit status 1: half"),
+        (Ended(None, "", ""), "not done when the 5 minutes were over"),
+    ],
+)
+def test_a_part_that_fails_is_told_on_the_page_and_ends_nothing_else(answer, why):
+    done = watched(campaign=answer)
+    assert done.code == 3
+    assert f"campaign: {why}" in done.open
+    assert f"could not be judged: {why}" in page(done, "a command")
+    assert [one.part.name for one in done.done if one.told is None] == ["campaign"]
+
+
+def test_a_part_that_fails_does_not_hide_what_is_new():
+    assert watched(campaign=Ended(3, "", "no"), **NEWS["a trace"]).code == 1
+
+
+def test_when_the_time_is_over_the_rest_is_not_tried():
+    done = watched(minutes=0.0)
+    assert done.code == 3
+    assert all(one.problem == "not tried: the 0 minutes are over" for one in done.done)
+
+
+def test_ctrl_c_ends_it_with_what_there_is():
+    done = watched(diff=KeyboardInterrupt())
+    assert done.code == 130
+    assert done.done[-1].part.name == "difference"
+    assert "ended by Ctrl-C" in page(done, "a command")
+    assert done.lines("fixed") == ["one"]
+
+
+def test_a_command_that_takes_too_long_is_ended():
+    ended = run_part(Part("x", ("fuzz", "--target", "impl", "--seconds", "600"), lambda said, sides: Told()), 1.0)
+    assert ended.status is None
+
+
+def test_the_command_judges_our_own_core_and_a_broken_one(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = ["--write", "page.md", "--minutes", "3"]
+    assert main(["watch", "fault:touch-ignores-used-blocks", "--against", "impl", *words]) in (1, 3)
+    written = Path("page.md").read_text()
+    assert written.startswith("# fault:touch-ignores-used-blocks, held against impl\n")
+    assert "| answers |" in written
+    assert "page.md" in capsys.readouterr().out
+
+
+def test_wrong_words_are_told_in_one_line(capsys):
+    for words, text in (
+        (["watch", "impl"], "add --against"),
+        (["watch", "nonsense", "--against", "impl"], "unknown target"),
+        (["watch", "vllm==0.0.1"], "no release before vllm==0.0.1 is known"),
+    ):
+        assert main(words) == 2
+        assert text in capsys.readouterr().err
+
+
+def test_ctrl_c_writes_the_page_and_leaves_no_process(tmp_path):
+    command = [sys.executable, "-m", "blockproof.fuzz.cli", "watch", "impl", "--against", "impl", "--minutes", "30"]
+    process = subprocess.Popen([*command, "--write", "page.md"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "blockproof campaign" in line:
+            break
+    time.sleep(0.5)
+    os.kill(process.pid, signal.SIGINT)
+    process.stderr.read()
+    assert process.wait(timeout=60) == 130
+    assert "ended by Ctrl-C" in (tmp_path / "page.md").read_text()
