@@ -242,7 +242,7 @@ def _entry_lines(
         ("a user sees", entry.sees),
         ("reachable from the engine's own scheduler", entry.reachable),
         ("how likely", entry.likely),
-        ("until it is fixed", entry.today),
+        ("workaround", entry.today),
         ("proposed fix", entry.fix),
         *((f"{patch} on {spec}", held.told()) for spec, held in tried.items()),
         ("reports", ", ".join(entry.reports)),
