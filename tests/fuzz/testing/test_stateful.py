@@ -107,7 +107,7 @@ def test_our_core_passes_and_every_operation_is_asked_for():
     target = Recording()
     result = run(kv_cache_machine(target, attention=("full", "full+cross", "full+mamba")), max_examples=150)
     assert result.wasSuccessful(), result.failures or result.errors
-    assert set(target.kinds) == set(ops.OPERATIONS)
+    assert set(target.kinds) == set(ops.OPERATIONS) - {"Landed"}, "which is no call on a core that is not told"
     allocations = [one for one in target.asked if isinstance(one, ops.Allocate)]
     for wanted in ("hit", "external", "delay", "gate", "lookahead", "reserved", "encoder_tokens"):
         assert any(getattr(one, wanted) for one in allocations), wanted
