@@ -11,7 +11,7 @@ from .deviations_elsewhere import ALIKE, SAME
 from .scheduler_cases import NOTHING, SHOWS
 from .watch import Part, Sides, Told, Unexplained
 
-CAMPAIGN_SHARE, DIFF_SHARE = 0.3, 0.1
+CAMPAIGN_SHARE, DIFF_SHARE = 0.2, 0.1
 """Of the minutes: for both releases together, and for holding them against each other."""
 
 
@@ -27,13 +27,13 @@ def parts_of(sides: Sides) -> list[Part]:
     if (family := family_of(sides.new)) is not None and family.here != family.version_in(sides.new):
         for spec in dict.fromkeys(filter(None, (sides.old, sides.new, sides.reference))):
             parts.append(Part(f"installing {spec}", ("targets", "install", spec), _read_install, (0,), plain=True))
+    judged = ("campaign", *both, *_JUDGED, "--seconds", campaign, "--out", str(sides.out))
     parts += [
         Part("answers", ("targets", "check", sides.new, "--json"), _read_check),
-        Part("campaign", ("campaign", *both, *_JUDGED, "--seconds", campaign, "--out", str(sides.out)), _read_campaign),
+        Part("campaign", judged, _read_campaign),
     ]
     if family_of(sides.new) is not None:
         parts.append(Part("findings", ("findings", *both, "--json"), _read_findings))
-        parts.append(Part("scripts", ("findings", "--scripts", *both, "--json"), _read_findings))
     seconds = f"{max(1.0, shared * DIFF_SHARE):.0f}"
     kept = str(sides.out / "differences")
     parts.append(
@@ -43,7 +43,9 @@ def parts_of(sides: Sides) -> list[Part]:
         asked = ("--target", sides.reference, "--check", str(DEVIATIONS), "--also", spec, "--json")
         read = _read_old_deviations if spec == sides.old else _read_deviations
         parts.append(Part(f"deviations of {spec}", ("deviations", *asked), read))
-    if sides.reference:  # last, since nobody knows beforehand how long that takes
+    if family_of(sides.new) is not None:  # last what takes longest
+        parts.append(Part("scripts", ("findings", "--scripts", *both, "--json"), _read_findings))
+    if sides.reference:
         parts.append(Part("theorems", (sides.old, sides.new), _read_proofs, module="fuzz.releases.verify_proofs"))
     return parts
 

@@ -100,7 +100,7 @@ def test_what_the_old_release_shows_in_the_same_trace_is_not_new():
         (Ended(3, "", "blockproof: no such thing\n"), "exit status 3: blockproof: no such thing"),
         (Ended(0, "no JSON", ""), "exit status 0: nothing was said"),
         (Ended(1, "[]", "half\n"), "exit status 1: half"),
-        (Ended(None, "", ""), "not done when the 5 minutes were over"),
+        (Ended(None, "", ""), "not done within its 2.5 minutes"),
     ],
 )
 def test_a_part_that_fails_is_told_on_the_page_and_ends_nothing_else(answer, why):
@@ -134,13 +134,30 @@ def test_a_command_that_takes_too_long_is_ended():
     assert ended.status is None
 
 
-def test_the_command_judges_our_own_core_and_a_broken_one(tmp_path, capsys, monkeypatch):
+def test_our_own_core_against_a_broken_one_through_the_real_commands(tmp_path, capsys, monkeypatch):
+    def inline(part, seconds):
+        """The command in this process, with so many operations instead of seconds, of one attention type."""
+        words = list(part.words)
+        if "--seconds" in words:
+            place = words.index("--seconds")
+            words[place : place + 2] = ["--operations", "300", "--attention", "full"]
+        status = main(words)
+        return Ended(status, *capsys.readouterr())
+
     monkeypatch.chdir(tmp_path)
-    words = ["--write", "page.md", "--minutes", "3"]
-    assert main(["watch", "fault:touch-ignores-used-blocks", "--against", "impl", *words]) in (1, 3)
-    written = Path("page.md").read_text()
-    assert written.startswith("# fault:touch-ignores-used-blocks, held against impl\n")
-    assert "| answers |" in written
+    sides = Sides.of("fault:touch-ignores-used-blocks", "impl", tmp_path / "out", 60.0)
+    done = watch(sides, parts_of(sides), lambda line: None, lambda so_far: None, inline)
+    assert done.open == []
+    assert done.code == 1
+    assert done.lines("changed")
+    (told, *_) = [line for line in done.lines("new") if "explained by no known flaw" in line]
+    assert "blockproof replay" in told
+
+
+def test_the_command_writes_the_page_and_ends_with_the_exit_code(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["watch", "impl", "--against", "impl", "--write", "page.md", "--minutes", "0.05"]) == 3
+    assert "| answers |" in Path("page.md").read_text()
     assert "page.md" in capsys.readouterr().out
 
 
