@@ -32,7 +32,7 @@ class Sides:
     out: Path
     minutes: float
     seen: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By release, what it made of the deviations, by their ids: one part tells the next."""
+    """What one part has seen of the old release and tells the next, by what it is about."""
     reference: str = ""
     """The release whose deviations are known; empty if there is none, or if this is no release of a family."""
 
