@@ -18,6 +18,8 @@ from typing import Any
 from ..adapters import family_of
 from .bisect import one_line
 
+LONGEST = 0.5
+"""No part but the last takes more of the time that is left."""
 _ROOT = (__package__ or "").split(".")[0]
 
 
@@ -30,7 +32,7 @@ class Sides:
     out: Path
     minutes: float
     seen: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By release, what it made of the deviations, by their ids: one part tells the next."""
+    """What one part has seen of the old release and tells the next, by what it is about."""
     reference: str = ""
     """The release whose deviations are known; empty if there is none, or if this is no release of a family."""
 
@@ -180,15 +182,16 @@ def watch(
     """
     watched = Watched(sides)
     end = time.monotonic() + 60 * sides.minutes
-    for part in parts:
+    for number, part in enumerate(parts, 1):
         begin = time.monotonic()
+        left = (end - begin) * (1.0 if number == len(parts) else LONGEST)
         done = Done(part)
         watched.done.append(done)
         say(part.command)
         try:
-            _run_one(done, sides, end - begin, run)
+            _run_one(done, sides, left, run)
             for one in done.told.unexplained if done.told else ():
-                _look_back(one, done, sides, end - time.monotonic(), run)
+                _look_back(one, done, sides, begin + left - time.monotonic(), run)
         except KeyboardInterrupt:
             done.problem, watched.interrupted = "ended by Ctrl-C", True
         done.seconds = time.monotonic() - begin
@@ -206,7 +209,7 @@ def _run_one(done: Done, sides: Sides, seconds: float, run: Run) -> None:
         return
     ended = run(done.part, seconds)
     if ended.status is None:
-        done.problem = f"not done when the {sides.minutes:g} minutes were over"
+        done.problem = f"not done within its {seconds / 60:.1f} minutes"
         return
     try:
         if ended.status not in done.part.codes:

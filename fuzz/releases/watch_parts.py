@@ -11,10 +11,12 @@ from .deviations_elsewhere import ALIKE, SAME
 from .scheduler_cases import NOTHING, SHOWS
 from .watch import Part, Sides, Told, Unexplained
 
-CAMPAIGN_SHARE, DIFF_SHARE = 0.3, 0.1
+CAMPAIGN_SHARE, DIFF_SHARE = 0.2, 0.1
 """Of the minutes: for both releases together, and for holding them against each other."""
 
 
+_CAMPAIGN = "campaign"
+"""Under this name `Sides.seen` has the root causes that came up on the old release."""
 _JUDGED = ("--oracle", "shadow,contract,liveness", "--seed", "2026", "--jobs", "1", "--shrink-seconds", "5", "--json")
 
 
@@ -27,13 +29,12 @@ def parts_of(sides: Sides) -> list[Part]:
     if (family := family_of(sides.new)) is not None and family.here != family.version_in(sides.new):
         for spec in dict.fromkeys(filter(None, (sides.old, sides.new, sides.reference))):
             parts.append(Part(f"installing {spec}", ("targets", "install", spec), _read_install, (0,), plain=True))
-    parts += [
-        Part("answers", ("targets", "check", sides.new, "--json"), _read_check),
-        Part("campaign", ("campaign", *both, *_JUDGED, "--seconds", campaign, "--out", str(sides.out)), _read_campaign),
-    ]
+    parts.append(Part("answers", ("targets", "check", sides.new, "--json"), _read_check))
+    for spec, read in ((sides.old, _read_old_campaign), (sides.new, _read_campaign)):
+        judged = ("campaign", "--target", spec, *_JUDGED, "--seconds", campaign, "--out", str(sides.out))
+        parts.append(Part(f"campaign on {spec}", judged, read))
     if family_of(sides.new) is not None:
         parts.append(Part("findings", ("findings", *both, "--json"), _read_findings))
-        parts.append(Part("scripts", ("findings", "--scripts", *both, "--json"), _read_findings))
     seconds = f"{max(1.0, shared * DIFF_SHARE):.0f}"
     kept = str(sides.out / "differences")
     parts.append(
@@ -43,7 +44,9 @@ def parts_of(sides: Sides) -> list[Part]:
         asked = ("--target", sides.reference, "--check", str(DEVIATIONS), "--also", spec, "--json")
         read = _read_old_deviations if spec == sides.old else _read_deviations
         parts.append(Part(f"deviations of {spec}", ("deviations", *asked), read))
-    if sides.reference:  # last, since nobody knows beforehand how long that takes
+    if family_of(sides.new) is not None:  # last what takes longest
+        parts.append(Part("scripts", ("findings", "--scripts", *both, "--json"), _read_findings))
+    if sides.reference:
         parts.append(Part("theorems", (sides.old, sides.new), _read_proofs, module="fuzz.releases.verify_proofs"))
     return parts
 
@@ -59,15 +62,24 @@ def _read_check(said: Any, sides: Sides) -> Told:
     return told
 
 
+def _read_old_campaign(said: Any, sides: Sides) -> Told:
+    (row,) = said
+    sides.seen[_CAMPAIGN] = {one["root_cause"]: "" for one in row["findings"]}
+    return _of_campaign(row)
+
+
+def _of_campaign(row: Any) -> Told:
+    problem = row["problem"] or row["tested_nothing"]
+    open_ones = [f"campaign on {row['target']}: {one_line(problem)}"] if problem else []
+    return Told(f"{plural(row['operations'], 'operation')}, {plural(len(row['findings']), 'finding')}", open=open_ones)
+
+
 def _read_campaign(said: Any, sides: Sides) -> Told:
-    rows = {row["target"]: row for row in said}
-    new, old = rows[sides.new], rows[sides.old]
-    told = Told("; ".join(f"{name}: {plural(row['operations'], 'operation')}" for name, row in rows.items()))
-    for row in (new, old):
-        if row["problem"] or row["tested_nothing"]:
-            told.open.append(f"campaign on {row['target']}: {one_line(row['problem'] or row['tested_nothing'])}")
-    roots = {name: {one["root_cause"] for one in row["findings"]} for name, row in rows.items()}
-    known, before = roots[sides.new] - {NEW}, roots[sides.old] - {NEW}
+    """What came up on the new release, and not on the old one, is asked of the old one again."""
+    (new,) = said
+    told = _of_campaign(new)
+    known = {one["root_cause"] for one in new["findings"]} - {NEW}
+    before = sides.seen.get(_CAMPAIGN, {}).keys() - {NEW}
     for one in new["findings"]:
         root = one["root_cause"]
         if root not in before:

@@ -26,7 +26,8 @@ def row(target, *roots):
 CLEAN = {
     "install": "vllm is ready; try: this",
     "check": {"asked": 5, "wrong": 0},
-    "campaign": [row(OLD, "a-flaw"), row(NEW_ONE, "a-flaw")],
+    OLD: [row(OLD, "a-flaw")],
+    NEW_ONE: [row(NEW_ONE, "a-flaw")],
     "findings": {"observed": {"one": {OLD: "shows", NEW_ONE: "nothing"}, "two": {OLD: "shows", NEW_ONE: "shows"}}},
     "scripts": {"observed": {"three": {OLD: "nothing", NEW_ONE: "nothing"}}},
     "diff": {"comparisons": []},
@@ -36,12 +37,13 @@ CLEAN = {
 }
 
 
-def runner(**said):
+def runner(said):
     """Answers each part from `CLEAN` or with what is said; an exception is raised, a status fails."""
 
     def run(part, seconds):
         word = "theorems" if part.module != "fuzz.cli" else part.words[0]
         word = {"targets": part.words[1]}.get(word, "scripts" if "--scripts" in part.words else word)
+        word = part.words[2] if word == "campaign" else word
         answer = said.get(word, CLEAN[word])
         if isinstance(answer, BaseException):
             raise answer
@@ -52,13 +54,13 @@ def runner(**said):
     return run
 
 
-def watched(minutes=5.0, **said):
+def watched(said, minutes=5.0):
     sides = Sides.of(NEW_ONE, OLD, Path("out"), minutes)
-    return watch(sides, parts_of(sides), lambda line: None, lambda so_far: None, runner(**said))
+    return watch(sides, parts_of(sides), lambda line: None, lambda so_far: None, runner(said))
 
 
 def test_nothing_new_is_0_and_what_is_fixed_and_still_there_is_told():
-    done = watched()
+    done = watched({})
     assert done.code == 0
     assert done.lines("fixed") == ["one"]
     assert set(done.lines("still")) == {"two", "a-flaw (campaign)"}
@@ -71,8 +73,8 @@ def test_nothing_new_is_0_and_what_is_fixed_and_still_there_is_told():
 
 NEWS = {
     "a wrong answer": {"check": {"asked": 5, "wrong": 1}},
-    "a finding without a cause": {"campaign": [row(OLD), row(NEW_ONE, "new")]},
-    "a cause that the old one has not": {"campaign": [row(OLD), row(NEW_ONE, "a-flaw")]},
+    "a finding without a cause": {NEW_ONE: [row(NEW_ONE, "new")]},
+    "a cause that the old one has not": {OLD: [row(OLD)], NEW_ONE: [row(NEW_ONE, "a-flaw")]},
     "a trace": {"findings": {"observed": {"one": {OLD: "nothing", NEW_ONE: "shows"}}}},
     "a script": {"scripts": {"observed": {"one": {OLD: "nothing", NEW_ONE: "shows"}}}},
     "a theorem": {
@@ -83,13 +85,13 @@ NEWS = {
 
 @pytest.mark.parametrize("said", NEWS.values(), ids=NEWS)
 def test_something_new_is_1_whichever_part_finds_it(said):
-    done = watched(**said)
+    done = watched(said)
     assert done.code == 1
     assert len(done.lines("new")) == 1
 
 
 def test_what_the_old_release_shows_in_the_same_trace_is_not_new():
-    done = watched(campaign=[row(OLD), row(NEW_ONE, "new")], replay={"finding": FOUND})
+    done = watched({NEW_ONE: [row(NEW_ONE, "new")], "replay": {"finding": FOUND}})
     assert done.code == 0
     assert any(line.startswith(f"on {OLD}, too: S7 at Lookup") for line in done.lines("still"))
 
@@ -100,29 +102,35 @@ def test_what_the_old_release_shows_in_the_same_trace_is_not_new():
         (Ended(3, "", "blockproof: no such thing\n"), "exit status 3: blockproof: no such thing"),
         (Ended(0, "no JSON", ""), "exit status 0: nothing was said"),
         (Ended(1, "[]", "half\n"), "exit status 1: half"),
-        (Ended(None, "", ""), "not done when the 5 minutes were over"),
+        (Ended(None, "", ""), "not done within its 2.5 minutes"),
     ],
 )
 def test_a_part_that_fails_is_told_on_the_page_and_ends_nothing_else(answer, why):
-    done = watched(campaign=answer)
+    done = watched({NEW_ONE: answer})
     assert done.code == 3
-    assert f"campaign: {why}" in done.open
+    assert f"campaign on {NEW_ONE}: {why}" in done.open
     assert f"could not be judged: {why}" in page(done, "a command")
-    assert [one.part.name for one in done.done if one.told is None] == ["campaign"]
+    assert [one.part.name for one in done.done if one.told is None] == [f"campaign on {NEW_ONE}"]
 
 
 def test_a_part_that_fails_does_not_hide_what_is_new():
-    assert watched(campaign=Ended(3, "", "no"), **NEWS["a trace"]).code == 1
+    assert watched({NEW_ONE: Ended(3, "", "no"), **NEWS["a trace"]}).code == 1
+
+
+def test_what_comes_up_is_asked_of_the_old_release_if_its_campaign_has_failed():
+    done = watched({OLD: Ended(None, "", ""), "replay": {"finding": FOUND}})
+    assert done.code == 3
+    assert any(line.startswith(f"on {OLD}, too: S7 at Lookup (full), a-flaw") for line in done.lines("still"))
 
 
 def test_when_the_time_is_over_the_rest_is_not_tried():
-    done = watched(minutes=0.0)
+    done = watched({}, minutes=0.0)
     assert done.code == 3
     assert all(one.problem == "not tried: the 0 minutes are over" for one in done.done)
 
 
 def test_ctrl_c_ends_it_with_what_there_is():
-    done = watched(diff=KeyboardInterrupt())
+    done = watched({"diff": KeyboardInterrupt()})
     assert done.code == 130
     assert done.done[-1].part.name == "difference"
     assert "ended by Ctrl-C" in page(done, "a command")
@@ -134,13 +142,30 @@ def test_a_command_that_takes_too_long_is_ended():
     assert ended.status is None
 
 
-def test_the_command_judges_our_own_core_and_a_broken_one(tmp_path, capsys, monkeypatch):
+def test_our_own_core_against_a_broken_one_through_the_real_commands(tmp_path, capsys, monkeypatch):
+    def inline(part, seconds):
+        """The command in this process, with so many operations instead of seconds, of one attention type."""
+        words = list(part.words)
+        if "--seconds" in words:
+            place = words.index("--seconds")
+            words[place : place + 2] = ["--operations", "300", "--attention", "full"]
+        status = main(words)
+        return Ended(status, *capsys.readouterr())
+
     monkeypatch.chdir(tmp_path)
-    words = ["--write", "page.md", "--minutes", "3"]
-    assert main(["watch", "fault:touch-ignores-used-blocks", "--against", "impl", *words]) in (1, 3)
-    written = Path("page.md").read_text()
-    assert written.startswith("# fault:touch-ignores-used-blocks, held against impl\n")
-    assert "| answers |" in written
+    sides = Sides.of("fault:touch-ignores-used-blocks", "impl", tmp_path / "out", 60.0)
+    done = watch(sides, parts_of(sides), lambda line: None, lambda so_far: None, inline)
+    assert done.open == []
+    assert done.code == 1
+    assert done.lines("changed")
+    (told, *_) = [line for line in done.lines("new") if "explained by no known flaw" in line]
+    assert "blockproof replay" in told
+
+
+def test_the_command_writes_the_page_and_ends_with_the_exit_code(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["watch", "impl", "--against", "impl", "--write", "page.md", "--minutes", "0.05"]) == 3
+    assert "| answers |" in Path("page.md").read_text()
     assert "page.md" in capsys.readouterr().out
 
 
