@@ -118,6 +118,14 @@ class Device:
         """Number of steps with drafts that the request has made."""
         return self._residents[name].decode_steps
 
+    def page(self, block: int) -> list[int]:
+        """The tags in a block's slots."""
+        return list(self._pages[block])
+
+    def set_page(self, block: int, tags: Sequence[int]) -> None:
+        """Write these tags into a block's slots, the first of them first."""
+        self._pages[block][: len(tags)] = tags
+
     def load(self, name: str, tables: Sequence[Sequence[int]], start: int, end: int) -> None:
         """A connector loads positions `start .. end - 1` of a request. Done in the next step, after blocks are
         cleared."""
