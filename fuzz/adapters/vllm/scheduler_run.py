@@ -96,7 +96,7 @@ class SchedulerRun:
         else:
             kind = module("v1.core.sched.scheduler").Scheduler
         scheduler_block, hash_block = self._block_sizes()
-        self.hash_block_size = hash_block
+        self.scheduler_block_size, self.hash_block_size = scheduler_block, hash_block
         text_only = SimpleNamespace(supports_multimodal_inputs=lambda model: False)
         with environment(RETENTION_VARIABLE, self.setup.retention):
             self.scheduler = make(
@@ -196,22 +196,27 @@ class SchedulerRun:
                 self.scheduler.has_unfinished_requests() and self.observed.steps < limit and not self.observed.starved
             ):
                 self.step()
-            while self._in_flight:
-                self._finish_oldest()
-            if not self.scheduler.has_unfinished_requests():
-                self.scheduler.schedule()
+            self.drain()
         except Exception as error:
             place = _last_frame(error)
             self.observed.error = f"{type(error).__name__}: {str(error)[:160]} ({place})"
-            return self.observed
-        if not self.scheduler.has_unfinished_requests():
-            self.observed.missing_blocks = self._free_at_start - self.pool.get_num_free_blocks()
         return self.observed
+
+    def drain(self) -> None:
+        """Report all results that wait; if all requests have ended then, count the blocks that are not free again."""
+        while self._in_flight:
+            self._finish_oldest()
+        if not self.scheduler.has_unfinished_requests():
+            self.scheduler.schedule()
+            self.observed.missing_blocks = self._free_at_start - self.pool.get_num_free_blocks()
 
     def step(self) -> None:
         """Schedule a step, run it on the device, and report the result to the scheduler (asynchronously: the result of
         the step before)."""
-        output = self.begin_step()
+        self.end_step(self.begin_step())
+
+    def end_step(self, output: Any) -> None:
+        """Report the result of the step that was begun last (asynchronously: of the step before) to the scheduler."""
         depth = 1 if self.setup.asynchronous and output.total_num_scheduled_tokens else 0
         while len(self._in_flight) > depth:
             self._finish_oldest()
