@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ....model import ops
-from ....model.ops import Done, Failed, Operation, Outcome, Refused, error_kind
+from ....model.ops import NULL, Done, Failed, Operation, Outcome, Refused, error_kind
 from ....model.snapshot import Snapshot
 from .observe import Observer
 from .scheduler_device import Job
@@ -18,12 +18,35 @@ Judge = Callable[[Operation, Outcome, Snapshot, Snapshot], None]
 """Takes an operation, its outcome, and the state before and after it."""
 
 
+class _Looks(Observer):
+    """What the contract reads of a state, and nothing else: this is taken twice for each call on the core."""
+
+    def snapshot(self) -> Snapshot:
+        """The present state; fields that the contract does not read are empty."""
+        tables = [
+            {request: [block.block_id for block in table] for request, table in manager.req_to_blocks.items() if table}
+            for manager in self._managers
+        ]
+        if "labels" in self._hidden:
+            labels = self._hidden["labels"]
+        else:
+            keys = self._block_keys()
+            if keys != self._keys:
+                label = self._label
+                self._keys, self._labels = keys, [None if key is None else label[key] for key in keys]
+            labels = self._labels
+        counts = self._ref_counts()
+        counts[NULL] = 0
+        free = self._pool.get_num_free_blocks()
+        return Snapshot(self._free_ids(), free, 0.0, counts, tables, [], labels, [], 0, (), [], None)
+
+
 class Watch:
     """Follows the `KVCacheManager` of one scheduler and tells `judge` each operation."""
 
     def __init__(self, manager: Any, jobs: Mapping[str, Job], hides: frozenset[str], judge: Judge) -> None:
         self._manager, self._jobs, self._judge = manager, jobs, judge
-        self._observer = Observer(manager, {}, hides)
+        self._observer = _Looks(manager, {}, hides)
         self.shown = self._observer.snapshot()
         self._computed: dict[str, int] = {}
         """Per request, the computed tokens that were told."""
