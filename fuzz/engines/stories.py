@@ -88,7 +88,7 @@ class _StoryReducer(Reducer[Any, StoryFinding]):
 
     def is_smaller(self, case: Any) -> bool:
         """By the story's own measure; a plainer one of the same size counts, and no proposal is made twice."""
-        return bool(case.size <= self.best.size)
+        return bool(case.size <= self.best.size and case != self.best)
 
 
 class Stories:

@@ -16,8 +16,11 @@ def connector_for(jobs: Mapping[str, Job], load: Load, cache_config: Any) -> Any
 
     def end_of(request: Any) -> int:
         """How many of its first tokens it has. Within a step, and where there are states, all but the last one: that
-        one is computed again in any case, from the state before it."""
+        one is computed again in any case, from the state before it. Nothing of a prompt of one token, which would be
+        loaded for ever: the scheduler takes the token back, and asks again when none is computed."""
         job = jobs[request.request_id]
+        if request.num_tokens == 1:
+            return 0
         return min(job.external, request.num_tokens - (states or not job.loads_later))
 
     class Connector(base.KVConnectorBase_V1, base.SupportsHMA):  # type: ignore[misc]

@@ -221,7 +221,7 @@ class Device:
         )
         what = (
             before,
-            (submit.adapter, job.adapter_version) if before is None else None,
+            (submit.adapter, job.adapter_version) if before is None and submit.adapter is not None else None,
             job.token(at) if row is None else None,
             row,
             items,

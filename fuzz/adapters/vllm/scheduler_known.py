@@ -58,6 +58,12 @@ def _loads(story: Story) -> bool:
     return bool(story.setup.connector)
 
 
+def _whole_prompt(story: Story) -> bool:
+    """True if a whole prompt is loaded while its request waits; its last token is then taken back."""
+    whole = any(job.loads_later and job.external >= len(job.submit.prompt) for job in story.jobs)
+    return whole and _loads(story) and _has(story, "sliding", "chunked")
+
+
 def _salt_named_like_adapter(story: Story) -> bool:
     adapters = {job.submit.adapter for job in story.jobs} - {None}
     return bool(adapters & {job.submit.salt for job in story.jobs})
@@ -111,6 +117,7 @@ KNOWN: Sequence[Known] = (
         lambda s: _loads(s) and len(s.setup.shape.groups) > 2,
         "0.29",
     ),
+    Known("vllm-project/vllm#47728", READS, "null|S6|S13|S15", _whole_prompt),
     Known("window-cut-too-early", READS, "S6|S13|S15|position", _cut_windows, "0.26"),
     Known(
         "mamba-eagle-margin",

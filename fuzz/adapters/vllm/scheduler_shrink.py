@@ -104,7 +104,7 @@ def _plain_job(event: Event) -> Iterator[Event]:
         ("adapter_in_place", False),
     )
     for name, value in plain:
-        if getattr(job, name, value) != value or getattr(submit, name, value) != value:
+        if getattr(job if hasattr(job, name) else submit, name) != value:
             yield with_job(event, **{name: value})
     if len(submit.items) > 1:
         for left_out in range(len(submit.items)):
