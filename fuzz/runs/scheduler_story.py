@@ -6,6 +6,7 @@ core, with the state before and after; what its device reads it checks itself.
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -51,9 +52,9 @@ class _FoundError(Exception):
 
 @dataclass
 class _Scene:
-    """What the contract asks of a scene: who holds blocks besides the requests. Here that is nobody."""
+    """What the contract asks of a scene: who holds blocks besides the requests."""
 
-    outside: tuple[int, ...] = ()
+    outside: Sequence[int] = ()
 
     @property
     def state(self) -> "_Scene":
@@ -107,6 +108,7 @@ class StoryRun:
 
     def _judge(self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> None:
         """Every operation on the core, as soon as it was made."""
+        self._scene.outside = self.engine.outside(after)
         violation = self._contract.step(operation, outcome, before, after, self._scene)
         if violation is not None:
             raise _FoundError(violation)

@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ....model.ops import Operation, Outcome, Refused, Shape
+from ....model.ops import NULL, Operation, Outcome, Refused, Shape
 from ....model.snapshot import Snapshot
 from .releases import release_of
 from .scheduler_config import module
+from .scheduler_connectors import MINIMAL
 from .scheduler_run import Observed, SchedulerRun
 from .scheduler_story import Event, Story
 from .scheduler_watch import Watch
@@ -41,7 +42,7 @@ class Engine:
         self._events, self._clock, self._late = list(story.events), 0, 0
         self._watch = Watch(manager, self.run.jobs, self.hides, self._told)
         self._count("evictions", self.run.pool, "_maybe_evict_cached_block", lambda evicted: bool(evicted))
-        self._count("loads", self.run.device, "load", lambda _: True)
+        self._count("loads", self.run.device, "load_now", lambda _: True)
 
     @property
     def observed(self) -> Observed:
@@ -52,6 +53,15 @@ class Engine:
     def shown(self) -> Snapshot:
         """The state of the core when it was last looked at."""
         return self._watch.shown
+
+    def outside(self, shown: Snapshot) -> list[int]:
+        """Blocks that a connector holds, or that are freed once a running step has ended; once for each reference that
+        no table has. Only where there is a connector that may hold some: its references are believed."""
+        if self.story.setup.connector in ("", MINIMAL):
+            return []
+        held = Counter(block for tables in shown.tables for table in tables.values() for block in table)
+        counts = enumerate(shown.ref_cnt)
+        return [block for block, count in counts for _ in range(count - held[block]) if block != NULL]
 
     @property
     def over(self) -> bool:

@@ -59,6 +59,9 @@ class FakeEngine:
     def finish(self) -> None:
         pass
 
+    def outside(self, shown: Snapshot) -> list[int]:
+        return []
+
     def counts(self) -> dict[str, int]:
         return {"steps": self.observed.steps}
 
