@@ -1,12 +1,13 @@
 """Proposes smaller stories: fewer requests and events, shorter prompts, a smaller engine. Deterministic, and no more
 than data: whether a proposal still shows the finding is for others to say."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
 from ....model.ops import Item
 from .scheduler_config import Setup, shape_of
+from .scheduler_device import Job
 from .scheduler_draw import least_blocks
 from .scheduler_story import Event, Story, with_job
 
@@ -89,22 +90,38 @@ def _each_job(change: Callable[[Event], Iterator[Event]]) -> Pass:
     return simpler
 
 
+PLAIN: Mapping[str, object] = {
+    "items": (),
+    "adapter": None,
+    "salt": None,
+    "external": 0,
+    "priority": 0,
+    "drafts": (),
+    "loads_later": False,
+    "adapter_version": 0,
+    "adapter_in_place": False,
+}
+"""What a request without anything special has in its fields."""
+
+
+def _is_plain(job: Job, name: str) -> bool:
+    return bool(getattr(job if hasattr(job, name) else job.submit, name) == PLAIN[name])
+
+
+def _plain_jobs(story: Story) -> Iterator[Story]:
+    """Something special is taken from all requests at once: a story that needs no items soon has none."""
+    for name, value in PLAIN.items():
+        if all(_is_plain(job, name) for job in story.jobs):
+            continue
+        events = (event if event.job is None else with_job(event, **{name: value}) for event in story.events)
+        yield replace(story, events=tuple(events))
+
+
 def _plain_job(event: Event) -> Iterator[Event]:
     assert event.job is not None
-    job, submit = event.job, event.job.submit
-    plain: tuple[tuple[str, object], ...] = (
-        ("items", ()),
-        ("adapter", None),
-        ("salt", None),
-        ("external", 0),
-        ("priority", 0),
-        ("drafts", ()),
-        ("loads_later", False),
-        ("adapter_version", 0),
-        ("adapter_in_place", False),
-    )
-    for name, value in plain:
-        if getattr(job if hasattr(job, name) else submit, name) != value:
+    submit = event.job.submit
+    for name, value in PLAIN.items():
+        if not _is_plain(event.job, name):
             yield with_job(event, **{name: value})
     if len(submit.items) > 1:
         for left_out in range(len(submit.items)):
@@ -135,8 +152,9 @@ def _sooner(story: Story) -> Iterator[Story]:
 
 
 PASSES: tuple[Pass, ...] = (
-    _fewer_events,
+    _plain_jobs,
     _plain_engine,
+    _fewer_events,
     _smaller_engine,
     _each_job(_plain_job),
     _each_job(_short_job),
