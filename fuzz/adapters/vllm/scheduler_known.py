@@ -1,4 +1,5 @@
-"""Which written-up finding a shrunk story shows, if any (ids of docs/evidence/findings/findings.toml).
+"""Which finding a shrunk story shows, if a known one: ids of docs/evidence/findings/findings.toml, names of losses that
+releases declare (`targets.declarations.LOSES`), and upstream reports.
 
 A story is shrunk before it is named, so what is still in it is needed for the finding: an adapter in it is one without
 which nothing is found. A name is given only where judge, text and story all fit; what fits none is new.
@@ -106,7 +107,7 @@ KNOWN: Sequence[Known] = (
         "hit-taken-for-external",
         READS,
         "",
-        lambda s: _loads(s) and len({group.block_size for group in s.setup.shape.groups}) > 1,
+        lambda s: _loads(s) and len(s.setup.shape.groups) > 1,
         "0.24",
     ),
     Known("hit-not-cut", ("contract",), "^S7.* entries of ", lambda s: len(s.setup.shape.groups) > 2, "0.29"),
@@ -117,7 +118,7 @@ KNOWN: Sequence[Known] = (
         lambda s: _loads(s) and len(s.setup.shape.groups) > 2,
         "0.29",
     ),
-    Known("vllm-project/vllm#47728", READS, "null|S6|S13|S15", _whole_prompt),
+    Known("computed-taken-back", READS, "null|S6|S13|S15", _whole_prompt),
     Known("window-cut-too-early", READS, "S6|S13|S15|position", _cut_windows, "0.26"),
     Known(
         "mamba-eagle-margin",
