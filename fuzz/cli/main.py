@@ -40,6 +40,7 @@ from .mutants import mutants
 from .plan import plan
 from .prove import prove
 from .report import report
+from .schedulers import fuzz_scheduler
 from .targets import app as targets_app
 from .traces import replay, shrink
 from .verify import verify
@@ -53,6 +54,9 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(no_args_is_help=True, context_settings=CONTEXT, pretty_exceptions_enable=False)
 app.command(epilog="Example: blockproof fuzz --target impl --seconds 30")(fuzz)
 app.command("fuzz-config", epilog=f"Example: blockproof fuzz-config --target {RELEASE} --cases 20000")(fuzz_config)
+app.command("fuzz-scheduler", epilog=f"Example: blockproof fuzz-scheduler --target {RELEASE} --steps 20000")(
+    fuzz_scheduler
+)
 app.command(epilog="Example: blockproof replay findings/free_free_1a2b3c4d.json --show")(replay)
 app.command(epilog="Example: blockproof report findings/free_free_1a2b3c4d.json --open")(report)
 app.command(epilog=f"Example: blockproof shrink trace.json --target {RELEASE}")(shrink)

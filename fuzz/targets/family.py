@@ -100,6 +100,8 @@ class Family:
     """The tests of the reference release; None if they cannot be run."""
     mixes: str = ""
     """Module that runs random requests through the release's scheduler, in its interpreter; empty for none."""
+    stories: str = ""
+    """Module with what fuzzing of its scheduler needs, in its interpreter (`engines.stories`); empty for none."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables to set before a process imports the engine."""
 

@@ -47,5 +47,6 @@ FAMILY = Family(
     known=_known,
     own_tests=_own_tests,
     mixes=f"{__name__}.scheduler_mixes",
+    stories=f"{__name__}.scheduler_stories",
     environment={"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"},
 )

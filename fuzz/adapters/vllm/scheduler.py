@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, replace
 
 from ....model.ops import Group, Item, Submit
 from .scheduler_config import Setup, module, shape_of
+from .scheduler_connectors import MINIMAL
 from .scheduler_device import Job
 from .scheduler_run import Observed, SchedulerRun
 
@@ -182,7 +183,7 @@ def state_from_outside() -> Verdict:
     groups = (Group("full", 16), Group("mamba", 16, mamba_mode="align"))
 
     def build(held: int) -> Observed:
-        run = SchedulerRun(Setup(shape_of(groups, 40, 512, 512), connector=True))
+        run = SchedulerRun(Setup(shape_of(groups, 40, 512, 512), connector=MINIMAL))
         run.add(Job(Submit("holder", _text(16 * held - 1)), 200))
         run.step()
         run.add(Job(Submit("loaded", _text(100, 1000)), 4, external=96))
@@ -197,7 +198,7 @@ def hit_taken_for_external() -> Verdict:
     groups = (Group("full", 32), Group("sliding", 16, window=48))
 
     def build(num_blocks: int) -> Observed:
-        run = SchedulerRun(Setup(shape_of(groups, num_blocks, 256, 128), connector=True))
+        run = SchedulerRun(Setup(shape_of(groups, num_blocks, 256, 128), connector=MINIMAL))
         for job, steps in (
             (Job(Submit("before", _text(64, 1000)), 12), 8),
             (Job(Submit("long", _text(191)), 16), 1),
@@ -218,7 +219,7 @@ def hit_not_cut() -> Verdict:
     groups = (Group("full", 16), Group("full", 16, num_heads=2), Group("sliding", 16, window=32))
 
     def build(held: int) -> Observed:
-        run = SchedulerRun(Setup(shape_of(groups, 70, 256, 64), connector=True))
+        run = SchedulerRun(Setup(shape_of(groups, 70, 256, 64), connector=MINIMAL))
         run.add(Job(Submit("long", _text(180)), 60))
         for _ in range(5):
             run.step()
@@ -247,7 +248,7 @@ def loads_block_each_other() -> Verdict:
     both = (("one", 0, 400, 256), ("two", 1000, 500, 320))
 
     def build(num_blocks: int, jobs: Sequence[tuple[str, int, int, int]] = both) -> Observed:
-        run = SchedulerRun(Setup(shape_of(groups, num_blocks, 512, 128), connector=True))
+        run = SchedulerRun(Setup(shape_of(groups, num_blocks, 512, 128), connector=MINIMAL))
         for name, first, length, external in jobs:
             run.add(Job(Submit(name, _text(length, first)), 4, external=external, loads_later=True))
         return run.run(200)

@@ -65,7 +65,8 @@ class Setup:
     """Number of draft tokens; `method` names the drafter."""
     method: str = "eagle"
     asynchronous: bool = False
-    connector: bool = False
+    connector: str = ""
+    """Name of its connector (`scheduler_connectors.connectors`); empty for none."""
     policy: str = "fcfs"
     """In which order requests wait and are preempted: "fcfs" or "priority"."""
     retention: int | None = None
@@ -96,13 +97,20 @@ def module(name: str) -> Any:
 
 def make(kind: Any, **keywords: object) -> Any:
     """Calls `kind` with those of the keyword arguments that it has in this release."""
+    known = _keywords_of(kind)
+    return kind(**{name: value for name, value in keywords.items() if name in known})
+
+
+@cache
+def _keywords_of(kind: Any) -> frozenset[str]:
+    """The keyword arguments that `kind` has; signatures are slow to read, and a run makes one record a step."""
     known: set[str] = set()
     for base in getattr(kind, "__mro__", (kind,)):
         parameters = signature(base).parameters
         known |= set(parameters)
         if all(parameter.kind is not Parameter.VAR_KEYWORD for parameter in parameters.values()):
             break  # else it passes unknown keywords on to its base class
-    return kind(**{name: value for name, value in keywords.items() if name in known})
+    return frozenset(known)
 
 
 def spec_of(group: Group) -> Any:

@@ -12,6 +12,16 @@ Load = Callable[[str, Sequence[Sequence[int]], int, int], None]
 def connector_for(jobs: Mapping[str, Job], load: Load, cache_config: Any) -> Any:
     """The scheduler's half of a connector for the installed release. `load` is called with what it loads."""
     base: Any = import_module("vllm.distributed.kv_transfer.kv_connector.v1.base")
+    states = any(type(group.kv_cache_spec).__name__ == "MambaSpec" for group in cache_config.kv_cache_groups)
+
+    def end_of(request: Any) -> int:
+        """How many of its first tokens it has. Within a step, and where there are states, all but the last one: that
+        one is computed again in any case, from the state before it. Nothing of a prompt of one token, which would be
+        loaded for ever: the scheduler takes the token back, and asks again when none is computed."""
+        job = jobs[request.request_id]
+        if request.num_tokens == 1:
+            return 0
+        return min(job.external, request.num_tokens - (states or not job.loads_later))
 
     class Connector(base.KVConnectorBase_V1, base.SupportsHMA):  # type: ignore[misc]
         """Has the external tokens of `jobs`."""
@@ -23,7 +33,7 @@ def connector_for(jobs: Mapping[str, Job], load: Load, cache_config: Any) -> Any
         def get_num_new_matched_tokens(self, request: Any, num_computed_tokens: int) -> tuple[int, bool]:
             """How many more tokens it has, and whether they are loaded later."""
             job = jobs[request.request_id]
-            more = max(0, min(job.external, request.num_tokens) - num_computed_tokens)
+            more = max(0, end_of(request) - num_computed_tokens)
             return more, bool(more) and job.loads_later
 
         def update_state_after_alloc(self, request: Any, blocks: Any, num_external_tokens: int) -> None:
@@ -31,7 +41,7 @@ def connector_for(jobs: Mapping[str, Job], load: Load, cache_config: Any) -> Any
             name, job = request.request_id, jobs[request.request_id]
             if not num_external_tokens:
                 return
-            end = min(job.external, request.num_tokens)
+            end = end_of(request)
             load(name, blocks.get_block_ids(), end - num_external_tokens, end)
             if job.loads_later:
                 self.arrived.append(name)

@@ -5,8 +5,9 @@ appended and never removed. A slot holds a tag that stands for the content that 
 embeddings from the start of the request, and the adapter (not the salt, on which no value depends).
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, islice
 from typing import Any
 
@@ -93,7 +94,7 @@ class Device:
         width = max(rule.b for rule in self.rules)
         self._pages = [[POISON] * width for _ in range(shape.num_blocks)]
         self._residents: dict[str, Resident] = {}
-        self._loads: list[tuple[str, list[list[int]], int, int]] = []
+        self._loads: list[Callable[[], None]] = []
         self._numbers: dict[Hashable, int] = {}
         self._junk = count(-1, -1)
 
@@ -118,12 +119,24 @@ class Device:
         """Number of steps with drafts that the request has made."""
         return self._residents[name].decode_steps
 
+    def page(self, block: int) -> list[int]:
+        """The tags in a block's slots."""
+        return list(self._pages[block])
+
+    def set_page(self, block: int, tags: Sequence[int]) -> None:
+        """Write these tags into a block's slots, the first of them first."""
+        self._pages[block][: len(tags)] = tags
+
     def load(self, name: str, tables: Sequence[Sequence[int]], start: int, end: int) -> None:
         """A connector loads positions `start .. end - 1` of a request. Done in the next step, after blocks are
         cleared."""
-        self._loads.append((name, [list(table) for table in tables], start, end))
+        self.when_cleared(partial(self.load_now, name, [list(table) for table in tables], start, end))
 
-    def _load(self, name: str, tables: list[list[int]], start: int, end: int) -> None:
+    def when_cleared(self, act: Callable[[], None]) -> None:
+        """Do this in the next step, after its blocks are cleared and copied and before anything is computed."""
+        self._loads.append(act)
+
+    def load_now(self, name: str, tables: list[list[int]], start: int, end: int) -> None:
         """Write the loaded positions for which the tables have a block."""
         resident = Resident(self._jobs[name], tables=tables)
         self._learn(resident, end)
@@ -166,7 +179,7 @@ class Device:
         for copy in getattr(output, "kv_cache_block_copies", None) or ():
             self._pages[copy.dst_block_id] = list(self._pages[copy.src_block_id])
         for load in self._loads:
-            self._load(*load)
+            load()
         self._loads.clear()
 
     def _piece(self, name: str, tokens: int, drafts: Sequence[int]) -> Piece:
@@ -208,7 +221,7 @@ class Device:
         )
         what = (
             before,
-            (submit.adapter, job.adapter_version) if before is None else None,
+            (submit.adapter, job.adapter_version) if before is None and submit.adapter is not None else None,
             job.token(at) if row is None else None,
             row,
             items,

@@ -21,7 +21,7 @@ from .scheduler_config import (
     module,
     spec_of,
 )
-from .scheduler_connector import connector_for
+from .scheduler_connectors import connectors
 from .scheduler_device import Device, Job
 
 _IDLE_STEPS = 25
@@ -55,13 +55,14 @@ class SchedulerRun:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self.observed = Observed()
-        self._jobs: dict[str, Job] = {}
-        self.device = Device(setup.shape, self._jobs, setup.asynchronous)
+        self.jobs: dict[str, Job] = {}
+        self.device = Device(setup.shape, self.jobs, setup.asynchronous)
         self._in_flight: deque[tuple[Any, Any]] = deque()
         self._adapters: dict[tuple[str, int], int] = {}
         self._preempted: dict[str, int] = {}
         self._idle = 0
         self._build()
+        self._connect()
         self._free_at_start = self.pool.get_num_free_blocks()
         self.observed.room = self._free_at_start - self._start_up_blocks()
 
@@ -79,25 +80,29 @@ class SchedulerRun:
             for index, group in enumerate(shape.groups)
         ]
         self.config = configuration(self.setup)
-        cache_config = make(
+        self.cache_config = make(
             interface.KVCacheConfig,
             num_blocks=shape.num_blocks,
             kv_cache_tensors=[],
             kv_cache_groups=groups,
             prefix_cache_retention_interval=getattr(self.config.cache_config, RETENTION_FIELD, None),
         )
+        self.build_scheduler()
+
+    def build_scheduler(self) -> None:
+        """Make the scheduler and its pool from `config` and `cache_config`; again if a connector has changed these."""
         if self.setup.asynchronous:
             kind = module("v1.core.sched.async_scheduler").AsyncScheduler
         else:
             kind = module("v1.core.sched.scheduler").Scheduler
-        scheduler_block, hash_block = self._block_sizes(cache_config)
-        self.hash_block_size = hash_block
+        scheduler_block, hash_block = self._block_sizes()
+        self.scheduler_block_size, self.hash_block_size = scheduler_block, hash_block
         text_only = SimpleNamespace(supports_multimodal_inputs=lambda model: False)
         with environment(RETENTION_VARIABLE, self.setup.retention):
             self.scheduler = make(
                 kind,
                 vllm_config=self.config,
-                kv_cache_config=cache_config,
+                kv_cache_config=self.cache_config,
                 structured_output_manager=_Unstructured(),
                 block_size=scheduler_block,
                 hash_block_size=hash_block,
@@ -107,20 +112,23 @@ class SchedulerRun:
         encoders = module("v1.core.encoder_cache_manager")
         self.scheduler.max_num_encoder_input_tokens = 1 << 20
         self.scheduler.encoder_cache_manager = encoders.EncoderCacheManager(cache_size=1 << 20)
-        if self.setup.connector:
-            self.scheduler.connector = connector_for(self._jobs, self.device.load, cache_config)
         utils, hashing = module("v1.core.kv_cache_utils"), module("utils.hashing")
         utils.init_none_hash(hashing.sha256)
         ahead = getattr(self.scheduler, "num_hash_lookahead_tokens", 0)
         self._hasher = utils.get_request_block_hasher(hash_block, hashing.sha256, *([ahead] if ahead else []))
 
-    def _block_sizes(self, cache_config: Any) -> tuple[int, int]:
+    def _connect(self) -> None:
+        """Give the scheduler its connector. NotImplementedError if the release cannot have it with this shape."""
+        if self.setup.connector:
+            self.scheduler.connector = connectors()[self.setup.connector](self)
+
+    def _block_sizes(self) -> tuple[int, int]:
         """Scheduler and hash block size in tokens, as the release computes them; the cache's block size in releases
         without such a function."""
         resolve = getattr(module("v1.core.kv_cache_utils"), "resolve_kv_cache_block_sizes", None)
         if resolve is None:
             return self.config.cache_config.block_size, self.config.cache_config.block_size
-        scheduler_block, hash_block = resolve(cache_config, self.config)
+        scheduler_block, hash_block = resolve(self.cache_config, self.config)
         return scheduler_block, hash_block
 
     def _start_up_blocks(self) -> int:
@@ -136,7 +144,7 @@ class SchedulerRun:
     def add(self, job: Job) -> None:
         """A request arrives."""
         submit = job.submit
-        self._jobs[submit.request] = job
+        self.jobs[submit.request] = job
         self.scheduler.add_request(self._request(job))
 
     def _adapter(self, job: Job) -> Any:
@@ -188,21 +196,33 @@ class SchedulerRun:
                 self.scheduler.has_unfinished_requests() and self.observed.steps < limit and not self.observed.starved
             ):
                 self.step()
-            while self._in_flight:
-                self._finish_oldest()
-            if not self.scheduler.has_unfinished_requests():
-                self.scheduler.schedule()
+            self.drain()
         except Exception as error:
             place = _last_frame(error)
             self.observed.error = f"{type(error).__name__}: {str(error)[:160]} ({place})"
-            return self.observed
-        if not self.scheduler.has_unfinished_requests():
-            self.observed.missing_blocks = self._free_at_start - self.pool.get_num_free_blocks()
         return self.observed
+
+    def drain(self) -> None:
+        """Report all results that wait; if all requests have ended then, count the blocks that are not free again."""
+        while self._in_flight:
+            self._finish_oldest()
+        if not self.scheduler.has_unfinished_requests():
+            self.scheduler.schedule()
+            self.observed.missing_blocks = self._free_at_start - self.pool.get_num_free_blocks()
 
     def step(self) -> None:
         """Schedule a step, run it on the device, and report the result to the scheduler (asynchronously: the result of
         the step before)."""
+        self.end_step(self.begin_step())
+
+    def end_step(self, output: Any) -> None:
+        """Report the result of the step that was begun last (asynchronously: of the step before) to the scheduler."""
+        depth = 1 if self.setup.asynchronous and output.total_num_scheduled_tokens else 0
+        while len(self._in_flight) > depth:
+            self._finish_oldest()
+
+    def begin_step(self) -> Any:
+        """Schedule a step and run it on the device; its result waits. Returns the scheduler's output."""
         observed = self.observed
         output = self.scheduler.schedule()
         observed.steps += 1
@@ -218,13 +238,11 @@ class SchedulerRun:
         observed.most_held = max(observed.most_held, self._free_at_start - self.pool.get_num_free_blocks())
         self._note_starved(output)
         self._in_flight.append((output, ran))
-        depth = 1 if self.setup.asynchronous and output.total_num_scheduled_tokens else 0
-        while len(self._in_flight) > depth:
-            self._finish_oldest()
+        return output
 
     def _note_starved(self, output: Any) -> None:
         """Count idle steps, and note starved requests."""
-        loading = self.scheduler.connector is not None and self.scheduler.connector.arrived
+        loading = getattr(self.scheduler.connector, "arrived", None)
         moves = output.total_num_scheduled_tokens or loading or self._in_flight
         self._idle = 0 if moves else self._idle + 1
         if self._idle >= _IDLE_STEPS:
@@ -234,7 +252,8 @@ class SchedulerRun:
         output, ran = self._in_flight.popleft()
         names = list(output.num_scheduled_tokens)
         outputs = module("v1.outputs")
-        arrived = set(self.scheduler.connector.take_arrived()) if self.setup.connector else set()
+        take = getattr(self.scheduler.connector, "take_arrived", None)  # others tell by themselves what has arrived
+        arrived = set(take()) if take is not None else set()
         result = make(
             outputs.ModelRunnerOutput,
             req_ids=names,
@@ -259,7 +278,7 @@ class SchedulerRun:
         self.scheduler.update_draft_token_ids(drafts)
 
     def _proposed(self, name: str) -> int:
-        job = self._jobs[name]
+        job = self.jobs[name]
         if not job.drafts:
             return 0
         return min(self.setup.drafts, job.drafts[self.device.decode_steps(name) % len(job.drafts)][0])

@@ -1,0 +1,101 @@
+"""What fuzzing of a scheduler needs of this family (`Family.stories`): draws, engines, proposals, names, faults.
+
+Works in the Python environment of the release.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import count
+from random import Random
+from typing import Any
+
+from .scheduler_config import module
+from .scheduler_connectors import connectors
+from .scheduler_draw import draw_story
+from .scheduler_engine import Engine
+from .scheduler_known import known_as
+from .scheduler_run import SchedulerRun
+from .scheduler_shrink import smaller
+from .scheduler_story import Story, story_from_json, story_to_json
+
+__all__ = ["FAULTS", "draw", "engine", "name_of", "smaller", "story_from_json", "story_to_json", "version"]
+
+
+def version() -> str:
+    """The release in this interpreter."""
+    return str(module("version").__version__)
+
+
+def draw(seed: int, number: int, only: str | None) -> Story:
+    """The story of this number; `only` names the connector of all engines, none if empty, None for all of them."""
+    if only:
+        return draw_story(Random(f"{seed}/{number}"), (only,))
+    return draw_story(Random(f"{seed}/{number}"), ("", *connectors()) if only is None else ("",))
+
+
+def engine(story: Story, fault: str = "") -> Engine:
+    """The engine of a story, with a planted fault if one is named. An exception if it cannot be built."""
+    return Engine(story, FAULTS[fault] if fault else None)
+
+
+def name_of(judge: str, rule: str, what: str, story: Story) -> str:
+    """The id of the written-up finding that it is, or an upstream report; empty if it is new."""
+    return known_as(version(), judge, rule, what, story)
+
+
+# Faults, one at least for each judge.
+
+
+def _worker_not_told(run: SchedulerRun) -> None:
+    schedule, turn = run.scheduler.schedule, count(1)
+
+    def forgetful() -> Any:
+        output = schedule()
+        cached = output.scheduled_cached_reqs
+        for at, ids in enumerate(cached.new_block_ids):
+            if ids is not None and cached.req_ids[at] not in cached.resumed_req_ids and next(turn) % 3 == 0:
+                cached.new_block_ids[at] = None
+        return output
+
+    run.scheduler.schedule = forgetful
+
+
+def _counted_twice(run: SchedulerRun) -> None:
+    touch = run.pool.touch
+
+    def twice(blocks: Any, *more: Any) -> None:
+        touch(blocks, *more)
+        for row in blocks:
+            for block in row if isinstance(row, list | tuple) else [row]:
+                block.ref_cnt += not block.is_null
+
+    run.pool.touch = twice
+
+
+def _refused_for_ever(run: SchedulerRun) -> None:
+    manager = run.scheduler.kv_cache_manager
+    allocate = manager.allocate_slots
+
+    def refusing(request: Any, *given: Any, **named: Any) -> Any:
+        return None if request.request_id == "r2" else allocate(request, *given, **named)
+
+    manager.allocate_slots = refusing
+
+
+def _raises(run: SchedulerRun) -> None:
+    take, turn = run.pool.get_new_blocks, count(1)
+
+    def broken(blocks: int) -> Any:
+        if next(turn) > 20:
+            raise KeyError("planted")
+        return take(blocks)
+
+    run.pool.get_new_blocks = broken
+
+
+FAULTS: Mapping[str, Callable[[SchedulerRun], None]] = {
+    "worker-not-told": _worker_not_told,
+    "counted-twice": _counted_twice,
+    "refused-for-ever": _refused_for_ever,
+    "raises": _raises,
+}
+"""Planted in an engine after it is built. Who must notice: shadow memory, contract, liveness, exceptions."""

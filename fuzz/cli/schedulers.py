@@ -1,0 +1,51 @@
+"""`blockproof fuzz-scheduler`: random engines through a release's own scheduler, each step judged."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .options import JsonOption, OutOption, SecondsOption, guarded, seconds_or_default, seed_or_drawn, timed_teller
+
+
+def fuzz_scheduler(
+    target: Annotated[
+        str | None, typer.Option(help="An installed release, NAME==VERSION; with --replay the one in the file.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Stop after so many steps of the scheduler.")] = None,
+    seconds: SecondsOption = None,
+    seed: Annotated[int | None, typer.Option(help="Same seed, same engines; drawn by default.")] = None,
+    first: Annotated[int, typer.Option(min=0, help="Number of the first engine.")] = 0,
+    connector: Annotated[
+        str | None, typer.Option(help="The connector of all engines, or none; every one there is by default.")
+    ] = None,
+    fault: Annotated[str, typer.Option(help="Plant this fault in each engine, to see that it is noticed.")] = "",
+    shrink_seconds: Annotated[float, typer.Option(min=0.0, help="How long each finding is shrunk at most.")] = 30.0,
+    out: OutOption = Path("findings"),
+    replay: Annotated[Path | None, typer.Option(help="Only run the engine in this file of a finding again.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Drive a release's own scheduler with random requests on a pretended device, and judge every step.
+
+    Exits with 0 if nothing was found, 1 on a finding, known ones too, or if too little was reached, 3 if no step ran.
+    """
+    from ..engines.stories import StoryTask
+    from ..engines.story_fuzzing import fuzz_scheduler as run
+    from ..engines.story_fuzzing import read_story
+
+    if replay is not None:
+        stored = read_story(replay)
+        target, kept = target or stored.target, None
+        task = StoryTask(replay=stored.story, fault=stored.fault, shrink_seconds=0.0)
+    else:
+        kept = out
+        only = "" if connector == "none" else connector
+        limit = seconds_or_default(seconds, steps)
+        task = StoryTask(seed_or_drawn(seed), first, steps, limit, only, fault, shrink_seconds)
+    if target is None:
+        raise typer.BadParameter("name a release with --target, or a file of a finding with --replay")
+    name = target
+    outcome = guarded(lambda: run(name, task, kept, timed_teller()))
+    print(json.dumps(outcome.as_json(), indent=1) if as_json else "\n".join(outcome.lines()))
+    raise typer.Exit(outcome.exit_code)

@@ -1,0 +1,204 @@
+"""`blockproof fuzz-scheduler` without its command line: the process of the stories, what is kept and reported."""
+
+import hashlib
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from ..adapters import family_of
+from ..findings.words import plural
+from ..findings.writing import write_file
+from ..opening.child import environment_of
+from ..opening.targets import interpreter_of
+from ..targets.base import TargetUnavailableError
+from ..traces.files import Form, envelope, read_file
+from .stories import StoryTask
+
+FORM = Form("finding", "`blockproof fuzz-scheduler`", "blockproof_scheduler", 1)
+FLOORS: Mapping[str, int] = {
+    "preemptions": 1,
+    "hits": 5,
+    "evictions": 5,
+    "aborts": 1,
+    "steps with drafts rejected": 5,
+    "contract: S7 checked": 20,
+    "contract: S13 checked": 20,
+}
+"""What a run of `FLOORS_FROM` steps or more must have reached at least."""
+FLOORS_FROM = 2000
+
+
+@dataclass
+class StoryOutcome:
+    """What a run came to."""
+
+    target: str
+    task: StoryTask
+    told: dict[str, Any] = field(default_factory=dict)
+    """The child's own report (`stories.Told`); empty if it did not get so far."""
+    found: list[dict[str, Any]] = field(default_factory=list)
+    """Findings that were shrunk, each with its `file` if it was kept."""
+    lost: str = ""
+    """How the process ended if that was before its report."""
+    interrupted: bool = False
+
+    @property
+    def unmet(self) -> list[str]:
+        """Floors that were not reached. Findings end stories early, and a replay has no floors."""
+        reached, steps = self.told.get("reached", {}), self.told.get("steps", 0)
+        if steps < FLOORS_FROM or self.task.replay is not None or self.task.fault:
+            return []
+        return [
+            f"{name}: {reached.get(name, 0)}, at least {least}"
+            for name, least in FLOORS.items()
+            if reached.get(name, 0) < least
+        ]
+
+    @property
+    def new(self) -> list[dict[str, Any]]:
+        """Findings that no written-up one explains."""
+        return [one for one in self.found if not one["known"]]
+
+    @property
+    def exit_code(self) -> int:
+        """1 for a finding (a known one, too), a lost process or an unmet floor; 3 if no step ran; 130 after Ctrl-C."""
+        if self.found or self.lost:
+            return 1
+        if self.interrupted:
+            return 130
+        if not self.told.get("steps"):
+            return 3
+        return 1 if self.unmet else 0
+
+    def as_json(self) -> dict[str, object]:
+        """The report, JSON-ready."""
+        facts = {"target": self.target, "task": asdict(self.task), **self.told}
+        return {**facts, "found": self.found, "floors_unmet": self.unmet, "lost": self.lost}
+
+    def lines(self) -> list[str]:
+        """The report for people."""
+        told = self.told
+        if self.lost:
+            return [f"{self.target}, seed {self.task.seed}: the process was lost: {self.lost}", *self._found_lines()]
+        if not told:
+            return [f"{self.target}, seed {self.task.seed}: ended by Ctrl-C", *self._found_lines()]
+        rate = told["steps"] / told["cpu_seconds"] if told["cpu_seconds"] else 0.0
+        counts = f"{plural(told['stories'], 'engine')}, {plural(told['steps'], 'scheduler step')}"
+        lines = [
+            f"{self.target}, seed {self.task.seed}: {counts} in {told['seconds']:.0f} s ({rate:.0f} steps/s of CPU)"
+        ]
+        lines += [f"  {name}: {count}" for name, count in sorted(told["reached"].items()) if count]
+        for kinds, of_kind in sorted(told["by_kind"].items()):
+            lines.append(f"  {kinds}: " + ", ".join(f"{name} {count}" for name, count in of_kind.items() if count))
+        lines += [f"not built, {count} times: {reason}" for reason, count in told["not_built"].items()]
+        lines += [f"floor not reached: {line}" for line in self.unmet]
+        return [*lines, *self._found_lines()]
+
+    def _found_lines(self) -> list[str]:
+        counted = self.told.get("counted", {})
+        lines = []
+        for name in sorted({one["name"] for one in self.found}):
+            ones = [one for one in self.found if one["name"] == name]
+            one = min(ones, key=lambda one: len(json.dumps(one["story"])))
+            times = plural(counted.get(name, len(ones)), "engine")
+            lines += ["", f"{name} ({times}): {one['judge']}, step {one['step']}: {one['what']}"]
+            if one.get("file"):
+                command = ["blockproof", "fuzz-scheduler", "--target", self.target, "--replay", one["file"]]
+                lines.append(f"  repeat: {shlex.join(command)}")
+        return lines or ["nothing found"]
+
+
+def fuzz_scheduler(target: str, task: StoryTask, out: Path | None, say: Callable[[str], None]) -> StoryOutcome:
+    """Run stories in the release's interpreter; write what is found into the folder `out`.
+
+    TargetUnavailableError if the release is not installed or its family has no scheduler to fuzz. Ctrl-C ends the run.
+    """
+    outcome = StoryOutcome(target, task)
+    with TemporaryDirectory(prefix="blockproof-stories-") as modules:
+        process = _started(target, task, Path(modules))
+        try:
+            for told in _lines(process):
+                _take(outcome, told, out, say)
+        except KeyboardInterrupt:
+            outcome.interrupted = True
+        finally:
+            process.kill()
+            process.wait()
+    if not outcome.told and not outcome.interrupted:
+        outcome.lost = f"exit status {process.returncode}"
+    return outcome
+
+
+def _started(target: str, task: StoryTask, modules: Path) -> "subprocess.Popen[str]":
+    family = family_of(target)
+    if family is None or not family.stories:
+        raise TargetUnavailableError(
+            f"{target}: there is no scheduler to fuzz; name a release of an engine that has one"
+        )
+    _, place = interpreter_of(target)
+    return subprocess.Popen(
+        [
+            sys.executable if place is None else str(place.python),
+            *("-P", "-m", f"{__package__}.stories", family.stories, json.dumps(asdict(task))),
+        ],
+        env={**environment_of(place, modules), **family.environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        errors="replace",
+    )
+
+
+def _lines(process: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    with process.stdout as lines:
+        for line in lines:
+            if line.startswith('{"'):
+                yield json.loads(line)
+    process.wait()
+
+
+def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say: Callable[[str], None]) -> None:
+    if "found" in told:
+        one = dict(told["found"])
+        if out is not None:
+            one["file"] = str(write_story(one, outcome.target, out))
+        outcome.found.append(one)
+        say(f"{one['name']}: {one['what']}")
+    elif "progress" in told:
+        say(f"{told['progress']['steps']} steps, {told['progress']['stories']} engines")
+    elif "end" in told:
+        outcome.told = told["end"]
+
+
+def write_story(found: Mapping[str, Any], target: str, folder: Path) -> Path:
+    """The finding as a file of its own in this folder, which is made."""
+    text = json.dumps({FORM.version_field: FORM.version, "target": target, **found}, indent=1)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    name = found["known"].replace("/", "-").replace("#", "-") or f"new-{found['judge']}"
+    path = folder / f"scheduler_{name}_{digest}.json"
+    write_file(path, text + "\n")
+    return path
+
+
+@dataclass(frozen=True)
+class StoredStory:
+    """What is read of such a file."""
+
+    target: str
+    judge: str
+    rule: str
+    story: dict[str, Any]
+    fault: str = ""
+
+
+def read_story(path: Path) -> StoredStory:
+    """What `write_story` wrote. TraceError, in one line, if the file holds something else."""
+    return envelope(read_file(path, FORM), StoredStory, FORM, str(path))

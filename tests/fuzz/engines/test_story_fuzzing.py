@@ -1,0 +1,209 @@
+"""Many stories over a family that is made of dictionaries; what is kept and reported of them; how the command ends."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.engines import story_fuzzing
+from blockproof.fuzz.engines.stories import SHRUNK_OF_A_KIND, Stories, StoryTask
+from blockproof.fuzz.engines.story_fuzzing import (
+    FLOORS,
+    FLOORS_FROM,
+    StoryOutcome,
+    fuzz_scheduler,
+    read_story,
+    write_story,
+)
+from blockproof.fuzz.runs.scheduler_story import StoryFinding
+from blockproof.fuzz.targets.base import TargetUnavailableError
+from blockproof.fuzz.traces.files import TraceError
+
+
+@dataclass(frozen=True)
+class Options:
+    connector: str = ""
+    asynchronous: bool = False
+    drafts: int = 0
+    shape: Any = field(default_factory=lambda: type("Shape", (), {"eagle": False})())
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A story of numbers; it shows a finding if one of them is 7, and cannot be built if one is 13."""
+
+    numbers: tuple[int, ...]
+    setup: Options = Options()
+    kinds: str = "full"
+
+    @property
+    def size(self) -> int:
+        return sum(self.numbers)
+
+
+class Family:
+    """What a family's module has."""
+
+    def __init__(self, known: str = "") -> None:
+        self.known, self.built = known, 0
+
+    def draw(self, seed: int, number: int, only: str | None) -> Numbers:
+        return Numbers((number, number + 1))
+
+    def engine(self, story: Numbers, fault: str = "") -> Numbers:
+        self.built += 1
+        if 13 in story.numbers:
+            raise NotImplementedError("thirteen")
+        return story
+
+    def smaller(self, story: Numbers) -> Iterator[Numbers]:
+        for left_out in range(len(story.numbers)):
+            yield Numbers(story.numbers[:left_out] + story.numbers[left_out + 1 :])
+
+    def name_of(self, judge: str, rule: str, what: str, story: Numbers) -> str:
+        return self.known
+
+    def story_to_json(self, story: Numbers) -> list[int]:
+        return list(story.numbers)
+
+    def story_from_json(self, raw: list[int]) -> Numbers:
+        return Numbers(tuple(raw))
+
+
+class FakeRun:
+    """In place of `StoryRun`: three steps, and a finding for each 7."""
+
+    def __init__(self, engine: Numbers) -> None:
+        self.numbers = engine.numbers
+        self.reached = Counter({"steps": 3, "hits": 1})
+
+    def run(self, steps: int) -> list[StoryFinding]:
+        return [StoryFinding("contract", "S1", "seven", 2)] if 7 in self.numbers else []
+
+
+@pytest.fixture(autouse=True)
+def _fake_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blockproof.fuzz.engines.stories.StoryRun", FakeRun)
+
+
+def told_by(task: StoryTask, family: Family | None = None) -> tuple[Any, list[dict[str, Any]]]:
+    found: list[dict[str, Any]] = []
+    stories = Stories(family or Family(), task, lambda name, told: found.append(told) if name == "found" else None)
+    return stories.run(), found
+
+
+def test_a_finding_is_shrunk_and_named() -> None:
+    told, found = told_by(StoryTask(first=6, steps=3))
+    assert (told.stories, told.steps) == (1, 3)
+    (one,) = found
+    assert (one["story"], one["name"], one["known"]) == ([7], "new: contract: S1", "")
+    assert dict(told.counted) == {"new: contract: S1": 1}
+    assert told_by(StoryTask(first=6, steps=3), Family("overlapping-items"))[1][0]["name"] == "overlapping-items"
+
+
+def test_findings_of_one_kind_are_shrunk_a_few_times_and_counted_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    family = Family()
+    monkeypatch.setattr(family, "draw", lambda *given: Numbers((7, 1)))
+    told, found = told_by(StoryTask(steps=30), family)
+    assert (told.stories, len(found)) == (10, SHRUNK_OF_A_KIND)
+    assert dict(told.counted) == {"new: contract: S1": 10}
+
+
+def test_what_cannot_be_built_is_counted_with_its_reason() -> None:
+    told, found = told_by(StoryTask(first=12, steps=3))
+    assert dict(told.not_built) == {"NotImplementedError: thirteen": 2}
+    assert (told.stories, found) == (3, [])
+
+
+def test_one_story_is_replayed() -> None:
+    told, found = told_by(StoryTask(replay=[7], shrink_seconds=0.0))
+    assert (told.stories, [one["story"] for one in found]) == (1, [[7]])
+
+
+# What is kept, and what is said.
+
+FOUND = {"name": "new: contract: S1", "known": "", "judge": "contract", "rule": "S1", "what": "seven", "step": 2}
+TOLD = {
+    "stories": 1,
+    "steps": 3,
+    "seconds": 1.0,
+    "cpu_seconds": 0.5,
+    "reached": {"steps": 3},
+    "by_kind": {"full": {"stories": 1}},
+    "not_built": {},
+    "counted": {},
+}
+
+
+def outcome(**changes: Any) -> StoryOutcome:
+    return StoryOutcome("vllm==0.33.0", StoryTask(seed=1), **{"told": TOLD, **changes})
+
+
+def test_a_file_holds_what_a_replay_needs(tmp_path: Path) -> None:
+    path = write_story({**FOUND, "story": {"events": []}, "fault": "raises"}, "vllm==0.33.0", tmp_path)
+    stored = read_story(path)
+    assert (stored.target, stored.judge, stored.rule, stored.fault) == ("vllm==0.33.0", "contract", "S1", "raises")
+    assert stored.story == {"events": []}
+    path.write_text("{}")
+    with pytest.raises(TraceError, match="no finding"):
+        read_story(path)
+
+
+def test_exit_codes() -> None:
+    full = dict(FLOORS)
+    many = {**TOLD, "steps": FLOORS_FROM, "reached": full}
+    assert outcome().exit_code == 0
+    assert outcome(told=many).exit_code == 0
+    assert outcome(told={**many, "reached": {**full, "hits": 0}}).exit_code == 1
+    assert outcome(found=[{**FOUND, "story": {}}]).exit_code == 1
+    assert outcome(lost="exit status -11").exit_code == 1
+    assert outcome(told={**TOLD, "steps": 0}).exit_code == 3
+    assert outcome(told={}, interrupted=True).exit_code == 130
+
+
+def test_a_report_names_causes_with_their_numbers_and_how_to_repeat_them() -> None:
+    text = "\n".join(outcome(found=[{**FOUND, "story": {}, "file": "f.json"}], told={**TOLD, "counted": {}}).lines())
+    assert "new: contract: S1 (1 engine): contract, step 2: seven" in text
+    assert "repeat: blockproof fuzz-scheduler --target vllm==0.33.0 --replay f.json" in text
+    assert outcome().lines()[-1] == "nothing found"
+    assert "the process was lost: exit status 1" in outcome(lost="exit status 1").lines()[0]
+
+
+def test_a_target_without_a_scheduler_is_refused() -> None:
+    with pytest.raises(TargetUnavailableError, match="no scheduler to fuzz"):
+        fuzz_scheduler("impl", StoryTask(steps=1), None, lambda text: None)
+
+
+@pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        (["--target", "vllm==0.33.0", "--steps", "1"], 0),
+        (["--target", "impl", "--steps", "1"], 3),
+        (["--steps", "1"], 2),
+        (["--replay", "nowhere.json"], 2),
+    ],
+)
+def test_the_command_ends_with_what_was_found(given: list[str], code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "impl" not in given:
+        monkeypatch.setattr(story_fuzzing, "fuzz_scheduler", lambda *given: outcome())
+    assert main(["fuzz-scheduler", *given]) == code
+
+
+def test_the_command_replays_a_file_and_prints_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        story_fuzzing,
+        "fuzz_scheduler",
+        lambda *given: asked.append(given) or outcome(found=[{**FOUND, "story": {}}]),
+    )
+    path = write_story({**FOUND, "story": {"events": [1]}}, "vllm==0.33.0", tmp_path)
+    assert main(["fuzz-scheduler", "--replay", str(path), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["found"][0]["what"] == "seven"
+    target, task, kept, _ = asked[0]
+    assert (target, task.replay, kept) == ("vllm==0.33.0", {"events": [1]}, None)
