@@ -41,7 +41,7 @@ def draw_mix(seed: int, number: int) -> Mix:
     kind = random.choice(("full", "full+sliding", "full+mamba"))
     page = 1 if kind == "full+mamba" else random.choice((1, 2, 4, 16))
     window = random.choice((2, page + 1, 3 * page, 17))
-    groups = (Group("full", page),)
+    groups: tuple[Group, ...] = (Group("full", page),)
     if kind == "full+sliding":
         groups += (Group("sliding", page, window=window),)
     most = random.choice((2, 3, 4, 8))

@@ -144,5 +144,5 @@ class Told:
         free = [block for block in self._blocks if not counts[block]]
         empty: list[dict[str, int]] = [{} for _ in range(self._groups)]
         nothing: list[list[int]] = [[] for _ in range(self._groups)]
-        labels: list[None] = [None] * len(counts)
+        labels: list[int | None] = [None] * len(counts)
         return Snapshot(free, len(free), 0.0, counts, tables, empty, labels, labels, 0, (), nothing, None)
