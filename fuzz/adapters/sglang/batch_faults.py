@@ -14,13 +14,14 @@ def _state_too_early(engine: Engine, cache: Cache, scheduler: BatchScheduler) ->
     if not cache.states:
         return
     publish = scheduler._calls.publish
-    scheduler._calls = _With(
+    replaced: Any = _With(
         scheduler._calls,
         publish=lambda request, tree, chunked=False: (
             publish(request, tree, chunked=chunked),
             cache.rows.mamba_allocator.free(request.kv.mamba_pool_idx.view(1)),
         ),
     )
+    scheduler._calls = replaced
 
 
 def _state_of_another(engine: Engine, cache: Cache, scheduler: BatchScheduler) -> None:

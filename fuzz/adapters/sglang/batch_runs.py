@@ -1,23 +1,18 @@
-"""Random requests through SGLang's scheduler in batches (`batches`), judged by contract, shadow memory and liveness.
+"""Random requests through SGLang's scheduler in batches (`batches`), each told to who judges it (`telling`)."""
 
-In the interpreter of the release, `python -m blockproof.fuzz.adapters.sglang.batch_runs SEED FIRST COUNT [FAULT]` runs the
-mixes `FIRST .. FIRST + COUNT - 1`, which depend on SEED and their number only, and prints a line of JSON for each that
-something was found in, and one with the sums at the end. FAULT, for tests, is a mistake that is planted (`FAULTS`).
-"""
-
-import json
-import sys
 from collections import Counter
 from dataclasses import dataclass, field
+from math import ceil
 from random import Random
 
 from ....model.ops import Group, Shape
-from .batch_faults import FAULTS
+from .batch_faults import Plant
 from .batches import BatchScheduler, Job
-from .engine import Cache, Engine, load
+from .engine import SWA_SHARE, Cache, Engine
 from .states import States
-from .telling import Told
+from .telling import Judge, Told
 
+KNOWN = "known: a prompt within a page of the pool starves (sgl-project/sglang#28530, sgl-project/sglang#29249)"
 _STEPS = 400
 """Limit of a mix, in steps; most end long before."""
 _LONGEST = 256
@@ -46,16 +41,20 @@ def draw_mix(seed: int, number: int) -> Mix:
     kind = random.choice(("full", "full+sliding", "full+mamba"))
     page = 1 if kind == "full+mamba" else random.choice((1, 2, 4, 16))
     window = random.choice((2, page + 1, 3 * page, 17))
-    groups = (Group("full", page),)
+    groups: tuple[Group, ...] = (Group("full", page),)
     if kind == "full+sliding":
         groups += (Group("sliding", page, window=window),)
     most = random.choice((2, 3, 4, 8))
     tokens = random.choice((24, 32, 48, 64, 96)) + page * random.choice((0, 1, 2))
-    blocks = 1 + len(groups) * max(4, tokens // page)
     chunk = page * max(1, random.choice((8, 16, 64)) // page)
+    blocks = 1 + max(4, tokens // page)
+    if (
+        kind == "full+sliding"
+    ):  # the window's pool holds two windows and a prefill step, as one that is set up well does
+        blocks += max(4, tokens // page, ceil((2 * window + chunk + 2 * page) / page / SWA_SHARE) - blocks)
     shape = Shape(groups, blocks, _LONGEST, page, page, chunk)
     states = random.randint(3 * most, 5 * most) if kind == "full+mamba" else 0
-    room = (blocks - 1) // len(groups) * page
+    room = (max(4, tokens // page)) * page
     return Mix(kind, shape, states, chunk, random.choice((0.1, 0.1, 0.4, 1.0)), most, _jobs(random, room))
 
 
@@ -75,14 +74,14 @@ def _jobs(random: Random, room: int) -> list[Job]:
     return jobs
 
 
-def run_mix(engine: Engine, mix: Mix, fault: str = "") -> Mix:
-    """Run this mix until all requests are finished, or something is found."""
+def run_mix(engine: Engine, mix: Mix, judge: Judge, plant: Plant | None = None) -> Mix:
+    """Run this mix until all requests are finished, or something is found. `plant` plants a mistake."""
     cache = _build(engine, mix)
     states = States(cache) if mix.states else None
-    told = Told(engine, cache, mix.shape, states)
+    told = Told(engine, cache, mix.shape, states, judge)
     scheduler = BatchScheduler(engine, cache, told, chunk=mix.chunk, ratio=mix.ratio, most=mix.most)
-    if fault:
-        FAULTS[fault](engine, cache, scheduler)
+    if plant:
+        plant(engine, cache, scheduler)
     jobs, random = list(mix.jobs), Random(len(mix.jobs))
     longest = min(_LONGEST, cache.full_pages * cache.page)
     try:
@@ -93,7 +92,8 @@ def run_mix(engine: Engine, mix: Mix, fault: str = "") -> Mix:
             if scheduler.idle and not jobs:
                 break
             if not scheduler.step():
-                told.objects("starves: nothing runs, and it is not admitted", scheduler.waiting[0])
+                _starves(scheduler, told)
+                break
             told.settled()
             if told.found:
                 break
@@ -106,8 +106,16 @@ def run_mix(engine: Engine, mix: Mix, fault: str = "") -> Mix:
         told.error = error
     mix.found += told.found
     mix.seen += told.seen
-    mix.seen["operations"] = len(told.run.operations)
     return mix
+
+
+def _starves(scheduler: BatchScheduler, told: Told) -> None:
+    """Nothing runs, and the first request that waits is not admitted: nobody ever will be."""
+    request = scheduler.waiting[0]
+    if request.sampling_params.max_new_tokens:
+        told.objects("starves: nothing runs, and it is not admitted", request)
+    else:
+        told.seen[KNOWN] += 1
 
 
 def _build(engine: Engine, mix: Mix) -> Cache:
@@ -121,22 +129,3 @@ def _submit(scheduler: BatchScheduler, told: Told, job: Job, longest: int, seen:
         seen["turned away: too long"] += 1
         return
     told.arrives(job.name, tuple(job.prompt), job.salt)
-
-
-def main(arguments: list[str]) -> None:
-    """Run mixes and print what came of them."""
-    seed, first, count = map(int, arguments[:3])
-    engine, sums = load(), Counter[str]()
-    for number in range(first, first + count):
-        mix = run_mix(engine, draw_mix(seed, number), *arguments[3:])
-        sums += mix.seen
-        sums[f"mixes of {mix.kind}"] += 1
-        sums[f"operations of {mix.kind}"] += mix.seen["operations"]
-        if mix.found:
-            sums["mixes with a finding"] += 1
-            print(json.dumps({"mix": number, "kind": mix.kind, "found": mix.found}), flush=True)
-    print(json.dumps({"release": engine.version, "seed": seed, "sums": dict(sorted(sums.items()))}))
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

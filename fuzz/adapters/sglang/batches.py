@@ -116,10 +116,11 @@ class BatchScheduler:
         if batch is not None:
             self._run_prefill(batch)
             return True
+        before = len(self.running)
         if self._decode():
             self._run_decode()
             return True
-        return not self.waiting
+        return not self.waiting or len(self.running) < before
 
     def _join(self) -> None:
         """The requests whose prompts are computed decode from now on."""

@@ -2,8 +2,8 @@
 
 The classes run on CPU tensors unchanged: where the platform has no Triton, SGLang itself uses its torch code. Two
 things are replaced. Packages that SGLang imports and that are never called here get an empty module where they are
-missing (`standing_in`). And speculative decoding writes slots into a request's row with a Triton kernel for which SGLang
-has no torch version: `kernels` does the same. What differs between releases is in `releases`.
+missing (`standing_in`). And speculative decoding writes slots into a request's row with a Triton kernel for which
+SGLang has no torch version: `kernels` does the same. What differs between releases is in `releases`.
 """
 
 import importlib

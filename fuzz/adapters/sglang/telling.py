@@ -7,46 +7,30 @@ free in between is what nobody holds; after the last one `settled` compares that
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from ....model import ops
 from ....model.ops import NULL, Done, Operation, Outcome, Shape, Value
 from ....model.snapshot import Snapshot
-from ...findings.oracle_names import CONTRACT, SHADOW
-from ...runs.judging import Judging
-from ...runs.model_free import ModelFreeRun
 from .engine import Cache, Engine
 from .observe import Observer
 from .states import States
-from .target import HIDES, LACKS, LOSES
 
 
-class _Playback:
-    """A `Target` whose answers have been prepared."""
+class Judge(Protocol):
+    """What judges a core whose answers it is told."""
 
-    name = "sglang in batches"
-    hides, lacks, loses = HIDES, LACKS, LOSES
+    def start(self, shape: Shape, shown: Snapshot) -> None:
+        """A core of this shape has been built."""
 
-    def __init__(self, first: Snapshot) -> None:
-        self._first = first
-        self.next: tuple[Outcome, Snapshot] = (Done(), first)
-
-    def start(self, shape: Shape) -> tuple[Outcome, Snapshot]:
-        """The core is there already."""
-        return Done(), self._first
-
-    def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
-        """The prepared answer."""
-        return self.next
-
-    def close(self) -> None:
-        """Nothing to end."""
+    def step(self, operation: Operation, outcome: Outcome, shown: Snapshot) -> str:
+        """The core has answered an operation. Returns what is wrong, empty if nothing."""
 
 
 class Told:
     """A `batches.Listener`."""
 
-    def __init__(self, engine: Engine, cache: Cache, shape: Shape, states: States | None) -> None:
+    def __init__(self, engine: Engine, cache: Cache, shape: Shape, states: States | None, judge: Judge) -> None:
         self._calls, self._cache, self._states = engine.calls, cache, states
         self._groups = len(shape.groups)
         self._observer = Observer(cache, engine.calls, self._groups, shape.num_blocks)
@@ -58,9 +42,8 @@ class Told:
         self.found: list[str] = []
         self.seen: Counter[str] = Counter()
         self.error: Exception | None = None
-        self._playback = _Playback(self._observer.snapshot({}))
-        self.run = ModelFreeRun(self._playback, Judging((CONTRACT, SHADOW)))
-        self.run.start(shape)
+        self._judge = judge
+        judge.start(shape, self._observer.snapshot({}))
 
     # What the scheduler does.
 
@@ -147,10 +130,9 @@ class Told:
     def _tell(self, operation: Operation, value: Value) -> None:
         if self.found:
             return
-        self._playback.next = (Done(value), self._shown())
-        finding = self.run.step(operation)
-        if finding is not None:
-            self.found.append(f"{finding.observable} at {type(finding.operation).__name__}: {finding.detail}")
+        self.seen["operations"] += 1
+        if wrong := self._judge.step(operation, Done(value), self._shown()):
+            self.found.append(wrong)
 
     def _shown(self) -> Snapshot:
         """What follows from the tables that were told so far."""
@@ -162,5 +144,5 @@ class Told:
         free = [block for block in self._blocks if not counts[block]]
         empty: list[dict[str, int]] = [{} for _ in range(self._groups)]
         nothing: list[list[int]] = [[] for _ in range(self._groups)]
-        labels: list[None] = [None] * len(counts)
+        labels: list[int | None] = [None] * len(counts)
         return Snapshot(free, len(free), 0.0, counts, tables, empty, labels, labels, 0, (), nothing, None)
