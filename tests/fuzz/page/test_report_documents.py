@@ -308,11 +308,11 @@ def test_theorems_have_a_page_and_those_that_a_change_breaks_come_first(tmp_path
     ]
     assert theorems["marks"] == ["bad", ""]
 
-    proofs = {"text": "2 of 9 functions differ", "theorems": {"T1": {"old": "proved", "new": "proved"}}}
-    proofs["theorems"]["T2"] = {"old": "proved", "new": "refuted"}
+    sides = {"T1": {"old": "proved", "new": "proved"}, "T2": {"old": "proved", "new": "refuted"}}
+    proofs = {"text": "2 of 9 functions differ", "theorems": sides}
     changed = [{"what": "outcome", "operation": "Allocate", "text": "they differ", "trace": "x.json"}]
-    sides = {"old": "impl", "new": "impl-compiled", "verdict": "1 theorem no longer true", "code": 1}
-    path.write_text(json.dumps({**sides, "proofs": proofs, "changed": changed}))
+    done = {"old": "impl", "new": "impl-compiled", "verdict": "1 theorem no longer true", "code": 1}
+    path.write_text(json.dumps({**done, "proofs": proofs, "changed": changed}))
     assert main(["report", str(path), "--json"]) == 0
     change = json.loads(capsys.readouterr().out)
     assert change["mood"] == "bad"
