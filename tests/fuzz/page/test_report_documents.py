@@ -105,6 +105,9 @@ def test_the_matrix_has_a_cell_for_each_oracle_attention_type_and_target():
 def test_a_target_that_died_is_said():
     document = campaign_document([row("one", problem="trace\nits process ended with status 3")], "campaign")
     assert document.notes == ["one: its process ended with status 3"]
+    assert (document.verdict, document.mood) == ("nothing was found, but one ended early", "note")
+    untested = campaign_document([CampaignRow("one", problem="no")], "campaign")
+    assert (untested.verdict, untested.mood) == ("nothing was tested on one", "note")
 
 
 @pytest.fixture(scope="module")
