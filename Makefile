@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 FUZZ_SECONDS ?= 30
 
-.PHONY: fuzz test test-all test-pythons coverage lint wheel tensors fast clean
+.PHONY: fuzz test test-all test-pythons coverage lint wheel tensors browser fast clean
 
 fuzz: $(VENV)/ready
 	$(BIN)/blockproof fuzz --target impl --seconds $(FUZZ_SECONDS)
@@ -41,6 +41,10 @@ wheel: $(VENV)/ready
 # The extra that KV-cache tensors need; their tests are skipped without it.
 tensors: $(VENV)/ready
 	$(PIP) -e '.[tensors]'
+
+# The driver for tests of the page in a Chromium that is installed (apt install chromium); no browser is downloaded.
+browser: $(VENV)/ready
+	$(PIP) 'playwright>=1.49'
 
 # Our core compiled to C, from the same files: the target impl-compiled (docs/guide/fast.md). Needs a C compiler.
 fast: $(VENV)/ready

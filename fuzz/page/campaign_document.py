@@ -62,9 +62,11 @@ def _verdict(rows: Sequence[CampaignRow], found: int) -> tuple[str, str]:
     ended = "; ended by Ctrl-C" if any(row.interrupted for row in rows) else ""
     if found:
         return f"{plural(found, 'finding')}{ended}", "bad"
-    nothing = [row.target for row in rows if row.tested_nothing]
+    nothing = [row.target for row in rows if row.tested_nothing or not row.operations]
     if nothing:
         return f"nothing was tested on {', '.join(nothing)}{ended}", "note"
+    if early := [row.target for row in rows if row.problem]:
+        return f"nothing was found, but {', '.join(early)} ended early{ended}", "note"
     return f"nothing was found{ended}", "good"
 
 

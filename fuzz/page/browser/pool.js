@@ -132,7 +132,7 @@ function drawPixels(pen, { cell, columns, rows }, trace, side, owners, differs, 
     PALETTE.forEach((color, i) => { drawn.inks[OWNED + i] = asPixel(color); });
     DRAWN.set(pen.canvas, drawn);
   }
-  const { cells, pixels, inks } = drawn, inner = cell > 4 ? cell - 1 : cell, half = Math.ceil(inner / 2), ink = asPixel(look.ink);
+  const { cells, pixels, inks } = drawn, inner = cell > 4 ? cell - 1 : cell, half = Math.ceil(inner / 2), ink = asPixel(look.line);
   for (let block = 0; block < trace.num_blocks; block++) {
     const owner = owners[block], held = owner >= 0 || side.ref[block] > 0;
     let code = differs(block) ? DIFFERS : block === 0 ? NULL : owner >= 0 ? OWNED + (owner % PALETTE.length) : held ? OUTSIDE : FREE;
@@ -239,6 +239,7 @@ function FreeQueue({ trace, step, side, other, before, change, selected, onSelec
   const shown = row.filter(Boolean), arrived = new Set(shown.filter(([kind]) => kind === "came").map(([, block]) => block));
   const left = new Set(shown.filter(([kind]) => kind === "gone").map(([, block]) => block));
   const moved = [...left].filter((block) => arrived.has(block));
+  const parts = other ? queue.findIndex((block, i) => other[i] !== block) : -1; // behind the first difference much is shifted
   const to = (block) => (owners[block] >= 0 ? ownerMark(trace, owners[block]) : side.ref[block] > 0 ? "outside" : "");
   const toName = (block) => (owners[block] >= 0 ? visible(trace.requests[owners[block]]) : side.ref[block] > 0 ? "an outside holder" : "nobody");
   useLayoutEffect(() => drawMoves(list.current, moved), [row]);
@@ -250,7 +251,7 @@ function FreeQueue({ trace, step, side, other, before, change, selected, onSelec
       return html`<li key=${`gone-${i}`} class="ghost" data-gone=${block} title=${`block ${block} left in this step, ${where}`}><span class="sr">block ${block} left, ${where}</span>
         <span class="chip" aria-hidden="true">${block}</span><span class="to" aria-hidden="true">${arrived.has(block) ? "⤳" : html`↑${owners[block] >= 0 ? html`<i class="swatch small" style=${{ background: ownerColor(owners[block]) }}>${to(block)}</i>` : to(block)}`}</span></li>`;
     }
-    const differs = other && other[place] !== block, came = kind === "came", from = came && !left.has(block) && by >= 0 ? `, from ${visible(trace.requests[by])}` : "";
+    const differs = place === parts, came = kind === "came", from = came && !left.has(block) && by >= 0 ? `, from ${visible(trace.requests[by])}` : "";
     return html`<li key=${`${place}-${block}`} data-came=${came ? block : undefined}>
       ${came && !left.has(block) && html`<span class="to" aria-hidden="true">${by >= 0 ? html`<i class="swatch small" style=${{ background: ownerColor(by) }}>${ownerMark(trace, by)}</i>` : ""}↓</span>`}
       <button class=${`chip ${content ? "candidate" : ""} ${came ? "came" : ""} ${differs ? "differs" : ""} ${block === selected ? "chosen" : ""}`}

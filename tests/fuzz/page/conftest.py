@@ -33,8 +33,8 @@ class Opened:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Any]:
     if EXECUTABLE is None:
-        pytest.skip("there is no Chromium")
-    playwright = pytest.importorskip("playwright.sync_api")
+        pytest.skip("there is no Chromium: apt install chromium, or name one in BLOCKPROOF_CHROMIUM")
+    playwright = pytest.importorskip("playwright.sync_api", reason="no driver of a browser: pip install playwright")
     with playwright.sync_playwright() as driver:
         # Tests may run as root, where Chromium has no sandbox; what it opens here are files of ours.
         browser = driver.chromium.launch(executable_path=EXECUTABLE, args=["--no-sandbox"])

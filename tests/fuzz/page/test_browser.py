@@ -336,6 +336,4 @@ def test_arrows_say_what_left_the_queue_and_what_came(opened):
     assert came.all_inner_texts() == ["4", "3", "2", "1"]
     assert came.first.get_attribute("aria-label").endswith("came in this step, from a")
     differing = opened(shown(MOVING, "fault:free-order-reversed", shape=shape))
-    assert differing.page.locator(".queue .chip.differs").all_inner_texts() == [
-        f"≠{block}" for block in (4, 3, 2, 1, 1, 2, 3, 4)
-    ]
+    assert differing.page.locator(".queue .chip.differs").all_inner_texts() == ["≠4", "≠1"]  # the first difference

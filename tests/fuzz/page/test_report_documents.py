@@ -105,6 +105,9 @@ def test_the_matrix_has_a_cell_for_each_oracle_attention_type_and_target():
 def test_a_target_that_died_is_said():
     document = campaign_document([row("one", problem="trace\nits process ended with status 3")], "campaign")
     assert document.notes == ["one: its process ended with status 3"]
+    assert (document.verdict, document.mood) == ("nothing was found, but one ended early", "note")
+    untested = campaign_document([CampaignRow("one", problem="no")], "campaign")
+    assert (untested.verdict, untested.mood) == ("nothing was tested on one", "note")
 
 
 @pytest.fixture(scope="module")
@@ -308,11 +311,11 @@ def test_theorems_have_a_page_and_those_that_a_change_breaks_come_first(tmp_path
     ]
     assert theorems["marks"] == ["bad", ""]
 
-    proofs = {"text": "2 of 9 functions differ", "theorems": {"T1": {"old": "proved", "new": "proved"}}}
-    proofs["theorems"]["T2"] = {"old": "proved", "new": "refuted"}
+    sides = {"T1": {"old": "proved", "new": "proved"}, "T2": {"old": "proved", "new": "refuted"}}
+    proofs = {"text": "2 of 9 functions differ", "theorems": sides}
     changed = [{"what": "outcome", "operation": "Allocate", "text": "they differ", "trace": "x.json"}]
-    sides = {"old": "impl", "new": "impl-compiled", "verdict": "1 theorem no longer true", "code": 1}
-    path.write_text(json.dumps({**sides, "proofs": proofs, "changed": changed}))
+    done = {"old": "impl", "new": "impl-compiled", "verdict": "1 theorem no longer true", "code": 1}
+    path.write_text(json.dumps({**done, "proofs": proofs, "changed": changed}))
     assert main(["report", str(path), "--json"]) == 0
     change = json.loads(capsys.readouterr().out)
     assert change["mood"] == "bad"

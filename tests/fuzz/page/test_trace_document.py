@@ -2,6 +2,7 @@
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -225,7 +226,7 @@ def test_a_change_that_no_glance_sees_is_shown_where_it_was_made(monkeypatch):
         name = "impl"
 
         def __init__(self):
-            self.core = open_target("impl")
+            self.core: Any = open_target("impl")
 
         def __getattr__(self, name):
             return getattr(self.core, name)

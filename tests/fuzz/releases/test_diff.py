@@ -54,7 +54,7 @@ def test_lines_and_json_say_the_same(found):
 
 def test_the_smallest_trace_of_each_situation_is_kept(found, tmp_path):
     found.keep(tmp_path / "out", 9)
-    files = [read_trace(path) for path in (tmp_path / "out").iterdir()]
+    files = [read_trace(path) for path in (tmp_path / "out").glob("*.json")]
     assert {file.finding.text for file in files} <= {str(one.finding) for one in found.situations}
     assert {(file.target, file.found_by.seed) for file in files} == {(FAULT, 9)}
 

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.testing.ci import OPERATIONS, Job, artifact_name, run, seed_of_commit, source_of
 from blockproof.fuzz.testing.runner import MAX_MESSAGE, Github, Runner, runner_here
+from blockproof.fuzz.traces.trace_file import TraceFile, write_trace
+from blockproof.model.ops import Allocate, Free, Group, Shape, Submit
 
 from .conftest import EXAMPLE, TRACE
 
@@ -135,3 +138,14 @@ def test_variables_stand_for_options(engine, monkeypatch, capsys):
     out = capsys.readouterr()
     assert f"--seed 3 --operations {OPERATIONS} " in out.out
     assert "unknown target" in out.err
+
+
+def test_a_trace_of_the_corpus_that_shows_its_bug_leaves_a_page_in_the_report(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    operations = (Submit("a", (0, 0, 0, 0)), Allocate("a", 4), Free("a"))
+    shape = Shape((Group("full", 2),), 6, 8, 2, 2, 8)
+    (tmp_path / "corpus").mkdir()
+    write_trace(TraceFile(Trace(shape, operations), "impl"), tmp_path / "corpus" / "order.json")
+    job = Job("fault:free-order-reversed", corpus=Path("corpus"), seed=1, isolate=False)
+    assert run(job, {}, lambda line: None) == 1
+    assert "The model would reuse block" in (tmp_path / "blockproof-report" / "corpus" / "order.html").read_text()
