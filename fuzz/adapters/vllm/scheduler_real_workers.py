@@ -75,7 +75,7 @@ class Offloading(Worker):
         super().__init__(scene)
         self._store: dict[Hashable, Page] = {}
         config = scene.scheduler.connector.connector_scheduler.config
-        self._each = int(getattr(config, "blocks_per_chunk", None) or getattr(config, "block_size_factor", 1))
+        self._each = int(getattr(config, "blocks_per_chunk", 0) or getattr(config, "block_size_factor", 1))
         """Blocks in a chunk."""
         self._requests: dict[Hashable, str] = {}
 
