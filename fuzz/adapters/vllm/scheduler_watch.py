@@ -47,7 +47,8 @@ class Watch:
     def __init__(self, manager: Any, jobs: Mapping[str, Job], hides: frozenset[str], judge: Judge) -> None:
         self._manager, self._jobs, self._judge = manager, jobs, judge
         self._observer = _Looks(manager, {}, hides)
-        self.shown = self._observer.snapshot()
+        self.shown = self._settled = self._observer.snapshot()
+        """The state as it was last looked at, and after the last operation that was told."""
         self._computed: dict[str, int] = {}
         """Per request, the computed tokens that were told."""
         self._length: dict[str, int] = {}
@@ -55,6 +56,8 @@ class Watch:
         self._scheduled: dict[str, int] = {}
         """Per request, the tokens of an allocated step that was not told to have run."""
         self._arriving: set[str] = set()
+        self._inside = False
+        """True within a call that is told: what the core calls of itself then is a part of it."""
         self._hit = ""
         """The request whose hit may be used: the last lookup was for it."""
         for name in ("new_step_starts", "get_computed_blocks", "allocate_slots", "cache_blocks"):
@@ -70,14 +73,19 @@ class Watch:
         call = getattr(self._manager, name)
 
         def watched(*given: Any, **named: Any) -> Any:
+            if self._inside:
+                return call(*given, **named)
             if given and hasattr(given[0], "request_id"):
                 self.learnt(given[0])
             before = self._see()
+            self._inside = True
             try:
                 result = call(*given, **named)
             except Exception as error:
                 self._failed(name, given, error, before)
                 raise
+            finally:
+                self._inside = False
             tell(before, result, *given, **named)
             return result
 
@@ -88,7 +96,8 @@ class Watch:
         return self.shown
 
     def _tell(self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot | None = None) -> None:
-        self._judge(operation, outcome, before, self._see() if after is None else after)
+        self._settled = self._see() if after is None else after
+        self._judge(operation, outcome, before, self._settled)
 
     def _failed(self, name: str, given: tuple[Any, ...], error: Exception, before: Snapshot) -> None:
         """A lookup that fails is judged; the others end the engine, which the run itself reports."""
@@ -181,7 +190,8 @@ class Watch:
         self._arriving.discard(name)
         self._computed[name] = 0
         finished = request.is_finished()
-        self._tell(ops.Free(name) if finished else ops.Preempt(name), Done(), before)
+        # Before a request leaves, the scheduler may give its skipped blocks back by itself, for a connector.
+        self._tell(ops.Free(name) if finished else ops.Preempt(name), Done(), self._settled)
         if finished:
             del self._computed[name], self._length[name]
 
