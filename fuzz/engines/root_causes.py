@@ -120,7 +120,7 @@ class _Explain:
     def __init__(self, target: Target, known: Known, names: Mapping[Ids, str]) -> None:
         self.target, self.names = target, names
         self._known = known
-        self._lacks, self._hides, self._loses = lacking(target), hidden_fields(target), losing(target)
+        self._lacks, self._loses = lacking(target), losing(target)
         self._declared = known.deviations
         if not (exact := known_of(target.name) is not None):
             self._declared += known.elsewhere
@@ -136,10 +136,11 @@ class _Explain:
         return self.names.get(whole) or " and ".join(parts or [f"deviation {cause}" for cause in sorted(causes)])
 
     def rule(self, ids: Collection[str]) -> Rule:
-        """The model with these deviations, which shows and has what the target shows and has."""
+        """The model with these deviations, which has what the target has, and shows what its last core shows."""
         declared = [one for one in self._declared if one.id in ids]
         rule = Rule(lambda shape: DeviatingModel(shape, declared, self._known.policy_of) if declared else Model(shape))
-        rule.lacks, rule.hides, rule.loses = self._lacks, self._hides, self._loses
+        rule.lacks, rule.loses = self._lacks, self._loses
+        rule.hides = hidden_fields(self.target)  # what a release hides depends on the core that it has built
         return rule
 
     def experiment(self, finding: Finding, trace: Trace, judging: Judging) -> "_Experiment | None":

@@ -82,7 +82,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"ki
     raises: str = ""
     """The exception that the engine ends with, as `TYPE: TEXT`; what shows another one does not show this finding."""
     mechanism: tuple[str, ...] = ()
-    """Known deviations (`targets.deviations`) that it takes, if it is not the one with the finding's own id."""
+    """Known deviations (`targets.deviations`) that it takes, if that is not only the one with the finding's own id."""
     strict: bool = False
     """True if it counts as a known loss, which only strict oracles report."""
 
@@ -107,7 +107,8 @@ def known_causes() -> dict[frozenset[str], str]:
 
     Errors as from `read_entries`."""
     entries = read_entries(shipped(FINDINGS))
-    return {frozenset(entry.mechanism or (name,)): name for name, entry in entries.items()}
+    own = {frozenset([name]): name for name in entries}
+    return own | {frozenset(entry.mechanism): name for name, entry in entries.items() if entry.mechanism}
 
 
 def read_traces(folder: Path, names: Sequence[str]) -> dict[str, TraceFile]:

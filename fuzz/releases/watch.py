@@ -124,6 +124,8 @@ class Watched:
 
     sides: Sides
     done: list[Done] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+    """Names of the parts that were not begun: a page that is written on the way must not look like the whole."""
     interrupted: bool = False
 
     def lines(self, name: str) -> list[str]:
@@ -134,7 +136,7 @@ class Watched:
     def open(self) -> list[str]:
         """What could not be judged."""
         failed = [f"{one.part.name}: {one.problem}" for one in self.done if one.problem]
-        return [*failed, *self.lines("open")]
+        return [*failed, *self.lines("open"), *(f"{name}: not begun" for name in self.left)]
 
     @property
     def code(self) -> int:
@@ -187,6 +189,7 @@ def watch(
         left = (end - begin) * (1.0 if number == len(parts) else LONGEST)
         done = Done(part)
         watched.done.append(done)
+        watched.left = [other.name for other in parts[number:]]
         say(part.command)
         try:
             _run_one(done, sides, left, run)

@@ -121,3 +121,18 @@ def test_models_agree_until_a_deviation_makes_a_difference():
     assert agree(release(), release(), trace.shape, trace.operations)
     assert not agree(Rule(), release(), trace.shape, trace.operations)
     assert agree(Rule(), Rule(Model, "another"), trace.shape, trace.operations)
+
+
+class HidesInFull(Rule):
+    """Hides what the judgement of a missed hit needs if its core has full attention only."""
+
+    def start(self, shape):
+        """As the model's."""
+        self.hides = ("labels",) if all(group.kind == "full" for group in shape.groups) else ()
+        return super().start(shape)
+
+
+def test_what_a_core_hides_is_asked_of_the_core_of_the_trace():
+    target = HidesInFull(partial(model_for, RELEASE), LATER)
+    assert root_of("untagged-extra-keys", target) == "untagged-extra-keys"  # full attention
+    assert root_of("../deviations/eagle-cut-twice", target) == "short-prompt-loses-hit"

@@ -134,6 +134,7 @@ def test_ctrl_c_ends_it_with_what_there_is():
     assert done.code == 130
     assert done.done[-1].part.name == "difference"
     assert "ended by Ctrl-C" in page(done, "a command")
+    assert "* theorems: not begun" in page(done, "a command")
     assert done.lines("fixed") == ["one"]
 
 
