@@ -30,7 +30,7 @@ def findings(
     ] = False,
     operations: Annotated[
         int, typer.Option(min=1, help="With --fixes: so many for each oracle, without and with the fix.")
-    ] = 20_000,
+    ] = 6_000,
     seed: Annotated[int, typer.Option(help="With --fixes.")] = 1,
     times: Annotated[int, typer.Option(min=1, help="Replay each so often, every time in a new process.")] = 1,
     record: Annotated[

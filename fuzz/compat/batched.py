@@ -1,21 +1,20 @@
-"""SGLang's scheduler in batches, judged by contract, shadow memory and liveness.
+"""A release's own scheduler in batches, judged by contract, shadow memory and liveness.
 
-In the interpreter of the release, `python -m blockproof.fuzz.compat.batched SEED FIRST COUNT [faults]` runs the mixes
-`FIRST .. FIRST + COUNT - 1`, which depend on SEED and their number only, and prints a line of JSON for each that
+In the interpreter of the release, `python -m blockproof.fuzz.compat.batched FAMILY SEED FIRST COUNT [faults]` runs the
+mixes `FIRST .. FIRST + COUNT - 1`, which depend on SEED and their number only, and prints a line of JSON for each that
 something was found in, and one with the sums at the end. With `faults` it plants each known mistake instead, and prints
-which mix noticed it.
+which mix noticed it. The family's adapter has the mixes (`Family.batches`).
 """
 
 import json
 import sys
 from collections import Counter
+from importlib import import_module
+from typing import Any
 
 from ...model.ops import Done, Operation, Outcome, Shape
 from ...model.snapshot import Snapshot
-from ..adapters.sglang.batch_faults import FAULTS
-from ..adapters.sglang.batch_runs import draw_mix, run_mix
-from ..adapters.sglang.engine import Engine, load
-from ..adapters.sglang.target import HIDES, LACKS, LOSES
+from ..adapters import families
 from ..findings.oracle_names import CONTRACT, SHADOW
 from ..runs.judging import Judging
 from ..runs.model_free import ModelFreeRun
@@ -24,10 +23,11 @@ from ..runs.model_free import ModelFreeRun
 class _Playback:
     """A `Target` whose answers have been prepared."""
 
-    name = "sglang in batches"
-    hides, lacks, loses = HIDES, LACKS, LOSES
+    name = "a scheduler in batches"
 
-    def __init__(self, first: Snapshot) -> None:
+    def __init__(self, runs: Any, first: Snapshot) -> None:
+        """`runs`: the adapter's module, which says what its core hides, lacks and loses."""
+        self.hides, self.lacks, self.loses = runs.HIDES, runs.LACKS, runs.LOSES
         self._first = first
         self.next: tuple[Outcome, Snapshot] = (Done(), first)
 
@@ -46,24 +46,28 @@ class _Playback:
 class ByOracles:
     """A judge: contract and shadow memory, in a run without a model."""
 
+    def __init__(self, runs: Any) -> None:
+        self._runs = runs
+
     def start(self, shape: Shape, shown: Snapshot) -> None:
-        """See `telling.Judge`."""
-        self._core = _Playback(shown)
+        """Begin with what the core shows before any request."""
+        self._core = _Playback(self._runs, shown)
         self._run = ModelFreeRun(self._core, Judging((CONTRACT, SHADOW)))
         self._run.start(shape)
 
     def step(self, operation: Operation, outcome: Outcome, shown: Snapshot) -> str:
-        """See `telling.Judge`."""
+        """What an operation that was told shows to be wrong; empty for nothing."""
         self._core.next = (outcome, shown)
         finding = self._run.step(operation)
         return f"{finding.observable} at {type(operation).__name__}: {finding.detail}" if finding else ""
 
 
-def notice(engine: Engine, seed: int, count: int) -> None:
+def notice(runs: Any, seed: int, count: int) -> None:
     """Plant every fault in turn into `count` mixes; print which mix noticed it first, and how."""
-    for fault in FAULTS:
+    engine = runs.load()
+    for fault, plant in runs.FAULTS.items():
         found = (
-            (number, run_mix(engine, draw_mix(seed, number), ByOracles(), FAULTS[fault]).found)
+            (number, runs.run_mix(engine, runs.draw_mix(seed, number), ByOracles(runs), plant).found)
             for number in range(count)
         )
         number, what = next(((number, what) for number, what in found if what), (None, []))
@@ -72,13 +76,14 @@ def notice(engine: Engine, seed: int, count: int) -> None:
 
 def main(arguments: list[str]) -> None:
     """Run mixes and print what came of them."""
-    seed, first, count = map(int, arguments[:3])
-    engine, sums = load(), Counter[str]()
-    if arguments[3:]:
-        notice(engine, seed, count)
+    runs = import_module(families()[arguments[0]].batches)
+    seed, first, count = map(int, arguments[1:4])
+    if arguments[4:]:
+        notice(runs, seed, count)
         return
+    engine, sums = runs.load(), Counter[str]()
     for number in range(first, first + count):
-        mix = run_mix(engine, draw_mix(seed, number), ByOracles())
+        mix = runs.run_mix(engine, runs.draw_mix(seed, number), ByOracles(runs))
         sums += mix.seen
         sums[f"mixes of {mix.kind}"] += 1
         sums[f"operations of {mix.kind}"] += mix.seen["operations"]

@@ -6,6 +6,7 @@ nothing that a trace or a target has said can run or load anything, even if a vi
 
 import base64
 import hashlib
+import json
 from importlib.resources import files
 from pathlib import Path
 
@@ -35,7 +36,7 @@ def page(document: Document) -> str:
     script = "\n".join([*(_asset(name) for name in LIBRARIES), f'(() => {{\n"use strict";\n{own}}})();\n'])
     style = _asset("page.css")
     template = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
-    return template.from_string(_asset("page.html")).render(
+    text = template.from_string(_asset("page.html")).render(
         title=document.title,
         summary=_summary(document),
         policy=policy(script, style),
@@ -43,11 +44,12 @@ def page(document: Document) -> str:
         script=Markup(script),
         document=Markup(embedded(document)),
     )
+    return text.encode(errors="backslashreplace").decode()  # half a character, as an error text may hold
 
 
 def embedded(document: Document) -> str:
     """The document as JSON that can stand in a script element: nothing in it can end that, or begin a comment."""
-    text = msgspec.json.encode(document).decode()
+    text = json.dumps(msgspec.to_builtins(document), ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return text

@@ -102,6 +102,9 @@ class Family:
     """Module that runs random requests through the release's scheduler, in its interpreter; empty for none."""
     stories: str = ""
     """Module with what fuzzing of its scheduler needs, in its interpreter (`engines.stories`); empty for none."""
+    batches: str = ""
+    """Module that runs random requests through the release's scheduler in batches, in its interpreter
+    (`compat.batched`); empty for none."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables to set before a process imports the engine."""
 

@@ -20,5 +20,6 @@ FAMILY = Family(
     keeps=("*.py", "sglang/kernels/jit/*", "sglang/srt/mem_cache/rust_tree_core/*"),
     requirements=(files(__package__) / "requirements.txt").read_text(),
     releases=("0.5.20", "0.5.21", "0.5.22", "0.5.23"),
+    batches=f"{__name__}.batch_runs",
     environment={"CUDA_VISIBLE_DEVICES": "", "SGLANG_LOG_LEVEL": "ERROR"},
 )

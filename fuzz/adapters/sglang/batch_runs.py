@@ -6,10 +6,15 @@ from math import ceil
 from random import Random
 
 from ....model.ops import Group, Shape
+from .batch_faults import FAULTS as FAULTS
 from .batch_faults import Plant
 from .batches import BatchScheduler, Job
 from .engine import SWA_SHARE, Cache, Engine
+from .engine import load as load
 from .states import States
+from .target import HIDES as HIDES
+from .target import LACKS as LACKS
+from .target import LOSES as LOSES
 from .telling import Judge, Told
 
 KNOWN = "known: a prompt within a page of the pool starves (sgl-project/sglang#28530, sgl-project/sglang#29249)"
