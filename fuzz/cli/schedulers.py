@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,7 +18,7 @@ def fuzz_scheduler(
     seed: Annotated[int | None, typer.Option(help="Same seed, same engines; drawn by default.")] = None,
     first: Annotated[int, typer.Option(min=0, help="Number of the first engine.")] = 0,
     connector: Annotated[
-        str | None, typer.Option(help="The connector of all engines, or none; every one there is by default.")
+        Literal["minimal", "none"] | None, typer.Option(help="All engines have this connector; drawn by default.")
     ] = None,
     fault: Annotated[str, typer.Option(help="Plant this fault in each engine, to see that it is noticed.")] = "",
     shrink_seconds: Annotated[float, typer.Option(min=0.0, help="How long each finding is shrunk at most.")] = 30.0,

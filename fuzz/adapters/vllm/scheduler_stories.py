@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from .scheduler_config import module
-from .scheduler_connectors import connectors
+from .scheduler_connectors import MINIMAL
 from .scheduler_draw import draw_story
 from .scheduler_engine import Engine
 from .scheduler_known import known_as
@@ -26,10 +26,12 @@ def version() -> str:
 
 
 def draw(seed: int, number: int, only: str | None) -> Story:
-    """The story of this number; `only` names the connector of all engines, none if empty, None for all of them."""
-    if only:
-        return draw_story(Random(f"{seed}/{number}"), (only,))
-    return draw_story(Random(f"{seed}/{number}"), ("", *connectors()) if only is None else ("",))
+    """The story of this number; `only`: the connector of all engines, none if empty; None draws which.
+
+    A release's own connectors end requests whose load failed, and hold blocks longer than requests live, of which the
+    judges of stories know nothing; they have runs and judges of their own (`scheduler_real_runs`).
+    """
+    return draw_story(Random(f"{seed}/{number}"), ("", MINIMAL) if only is None else (only,))
 
 
 def engine(story: Story, fault: str = "") -> Engine:

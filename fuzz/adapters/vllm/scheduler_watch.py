@@ -55,6 +55,8 @@ class Watch:
         """Per request, the known tokens that were told."""
         self._scheduled: dict[str, int] = {}
         """Per request, the tokens of an allocated step that was not told to have run."""
+        self._requests: dict[str, Any] = {}
+        """The requests that were told, as the scheduler has them."""
         self._arriving: set[str] = set()
         self._inside = False
         """True within a call that is told: what the core calls of itself then is a part of it."""
@@ -65,6 +67,8 @@ class Watch:
         for name in ("free", "pop_blocks_for_free"):
             if hasattr(manager, name):
                 self._wrap(name, self._left)
+        if hasattr(manager, "remove_skipped_blocks"):
+            self._wrap("remove_skipped_blocks", self._skipped)
         self._wrap("reset_prefix_cache", self._reset)
 
     # Telling.
@@ -75,8 +79,10 @@ class Watch:
         def watched(*given: Any, **named: Any) -> Any:
             if self._inside:
                 return call(*given, **named)
-            if given and hasattr(given[0], "request_id"):
-                self.learnt(given[0])
+            about = given[0] if given else named.get("request_id")
+            request = self._requests.get(about) if isinstance(about, str) else about
+            if hasattr(request, "request_id"):
+                self.learnt(request)
             before = self._see()
             self._inside = True
             try:
@@ -108,7 +114,7 @@ class Watch:
         """Tell what has happened to a request since it was last told: it arrived, a step ran, drafts were rejected."""
         name = request.request_id
         if name not in self._length:
-            self._length[name], self._computed[name] = request.num_tokens, 0
+            self._length[name], self._computed[name], self._requests[name] = request.num_tokens, 0, request
             submit = self._jobs[name].submit
             if submit.adapter is not None:
                 submit = _with_version(self._jobs[name])
@@ -193,7 +199,12 @@ class Watch:
         # Before a request leaves, the scheduler may give its skipped blocks back by itself, for a connector.
         self._tell(ops.Free(name) if finished else ops.Preempt(name), Done(), self._settled)
         if finished:
-            del self._computed[name], self._length[name]
+            del self._computed[name], self._length[name], self._requests[name]
+
+    def _skipped(self, before: Snapshot, result: object, request_id: str, *more: Any, **named: Any) -> None:
+        """A scheduler gives skipped blocks back by itself before it hands the table of a request to a connector."""
+        if request_id in self._requests:
+            self._tell(ops.RemoveSkipped(request_id), Done(), before)
 
     def _reset(self, before: Snapshot, result: Any) -> None:
         self._tell(ops.Reset(), Done(bool(result)), before)
