@@ -3,8 +3,8 @@
 In the interpreter of the release, `python -m blockproof.fuzz.adapters.vllm.scheduler_real_runs CONNECTOR SEED FIRST
 COUNT` runs the mixes `FIRST .. FIRST + COUNT - 1` and prints a line of JSON for each. CONNECTOR is a name of
 `scheduler_real_connectors.REAL`; the mixes depend on it, on SEED and on their number only. A name of `FAULTS` behind it
-is a mistake that is made in the connector or by its worker, for tests. `... table` prints what can be imported and
-built instead.
+is a mistake that is made in the connector or by its worker, for tests. With `-` the same arguments are read from
+standard input, a run a line: the engine is imported once. `... table` prints what can be imported and built instead.
 """
 
 import json
@@ -195,15 +195,19 @@ def _built(connector: str) -> str:
 def main(connector: str, *given: str) -> None:
     """See above."""
     if connector == "table":
-        for line in table():
-            print(json.dumps(line), flush=True)
+        for row in table():
+            print(json.dumps(row), flush=True)
+        return
+    if connector == "-":
+        for line in sys.stdin:
+            main(*line.split())
         return
     if connector not in REAL:
         raise SystemExit(f"no connector is called {connector!r}; there are {', '.join(REAL)}")
     seed, first, count, *faults = given
     for number in range(int(first), int(first) + int(count)):
-        line = run_mix(connector, int(seed), number, faults)
-        print(json.dumps(line | {"found": found(line)}), flush=True)
+        told = run_mix(connector, int(seed), number, faults)
+        print(json.dumps(told | {"found": found(told)}), flush=True)
 
 
 if __name__ == "__main__":
