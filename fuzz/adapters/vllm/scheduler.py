@@ -192,6 +192,15 @@ def state_from_outside() -> Verdict:
     return _scan(build, lambda observed: _crashed(observed, "ValueError: Cannot get"), range(20, 32))
 
 
+def prompt_loaded_whole() -> Verdict:
+    """A window and a connector that has a whole prompt: the last token is computed again, without the first position of
+    its window, which is the last one of a block."""
+    groups = (Group("full", 16), Group("sliding", 16, window=64))
+    run = SchedulerRun(Setup(shape_of(groups, 64, 256, 128), connector=MINIMAL))
+    run.add(Job(Submit("loaded", _text(127)), 4, external=127, loads_later=True))
+    return _corrupted(run.run(60))
+
+
 def hit_taken_for_external() -> Verdict:
     """Two groups and a connector: one group takes blocks for external tokens that are part of the other's hit, which is
     not held yet."""
@@ -313,6 +322,7 @@ CASES: Mapping[str, Callable[[], Verdict]] = {
         state_beyond_keys,
         window_cut_too_early,
         window_cut_without_drafts,
+        prompt_loaded_whole,
         hit_taken_for_external,
         hit_not_cut,
         state_from_outside,

@@ -118,7 +118,7 @@ KNOWN: Sequence[Known] = (
         lambda s: _loads(s) and len(s.setup.shape.groups) > 2,
         "0.29",
     ),
-    Known("computed-taken-back", READS, "null|S6|S13|S15", _whole_prompt),
+    Known("prompt-loaded-whole", READS, "null|S6|S13|S15", _whole_prompt),
     Known("window-cut-too-early", READS, "S6|S13|S15|position", _cut_windows, "0.26"),
     Known(
         "mamba-eagle-margin",

@@ -217,6 +217,7 @@ SHOWN: Mapping[str, Mapping[str, bool | None]] = {
         "adapter-named-like-salt": True,
         "state-beyond-keys": False,
         "state-from-outside": None,  # the engine dies of another assertion before
+        "prompt-loaded-whole": True,
         "loads-block-each-other": False,  # a request starves there, but alone, too: window-reserved-as-full
     },
     "vllm==0.23.0": {
@@ -231,6 +232,7 @@ SHOWN: Mapping[str, Mapping[str, bool | None]] = {
         "state-from-outside": True,
         "window-reserved-as-full": False,
         "loads-block-each-other": True,
+        "prompt-loaded-whole": True,
     },
     "vllm==0.33.0": {
         "adapter-named-like-salt": False,
@@ -243,6 +245,7 @@ SHOWN: Mapping[str, Mapping[str, bool | None]] = {
         "state-from-outside": True,
         "window-reserved-as-full": False,
         "loads-block-each-other": True,
+        "prompt-loaded-whole": True,
     },
 }
 INSTALLED = {environment.name: environment for environment in environments.installed(families()["vllm"])}

@@ -141,7 +141,7 @@ NAMED: tuple[tuple[str, str, tuple[str, str], Story], ...] = (
     ),
     ("", "0.33.0", READS, story(job("a"), groups=(WINDOW,), asynchronous=True, drafts=2, eagle=True)),
     (
-        "computed-taken-back",
+        "prompt-loaded-whole",
         "0.33.0",
         ("shadow", "the query at N or behind reads position N of group N (sliding) in the null block"),
         story(replace(job("a"), external=8, loads_later=True), groups=(WINDOW,), connector=MINIMAL),
