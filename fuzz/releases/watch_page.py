@@ -5,6 +5,7 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 
+from ..findings.prose import broken
 from ..findings.words import plural
 from .watch import Watched
 
@@ -22,7 +23,8 @@ def page(watched: Watched, command: str) -> str:
     lines = [
         f"# {sides.new}, held against {sides.old}",
         "",
-        f"Written by `{command}`",
+        "Written by",
+        f"`{command}`",
         f"on {time.strftime('%Y-%m-%d', time.gmtime())}, {machine()}.",
         "",
         f"**{verdict(watched)}**",
@@ -56,10 +58,13 @@ def machine() -> str:
 
 
 def _items(lines: Sequence[str]) -> Iterator[str]:
-    """A list; what has several lines is indented below its first one."""
+    """A list; what has several lines is indented below its first one. A command at its end has a line of its own."""
     for line in lines:
         first, *rest = line.splitlines()
-        yield f"* {first}"
+        words, colon, command = first.partition(": `")
+        yield from broken(words + colon.rstrip(" `"), "* ")
+        if command:
+            yield f"  `{command}"
         yield from (f"  {more}" if more else "" for more in rest)
     if not lines:
         yield "Nothing."

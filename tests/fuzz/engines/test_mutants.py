@@ -24,8 +24,8 @@ def test_all_faults_but_those_of_configuration_answers_are_hunted() -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "operations", "shrunk_to"),
     [
-        ("free-order-reversed", ("free", "Free"), 20, 3),
-        ("eviction-does-nothing", ("S10", "Evict"), 25, 3),
+        ("free-order-reversed", ("free", "Free"), 35, 3),
+        ("eviction-does-nothing", ("S10", "Evict"), 23, 3),
         ("same-step-rule-never-forgets", ("L3", "Submit"), 595, 4),
     ],
 )
