@@ -54,13 +54,11 @@ def try_fixes(
     with closing(opened(None)) as plain:
         without = [_run(plain, plan, oracles) for oracles in JUDGES]
         for name in entries:
-            seen = [
-                run_script(folder / name / SCRIPT, spec, entries[name].raises, fixed=fixed).seen
-                for fixed in (False, True)
-            ]
+            script, raises = folder / name / SCRIPT, entries[name].raises
+            plainly, fixed = (run_script(script, spec, raises, fixed=with_it).seen for with_it in (False, True))
             with closing(opened(folder / name / FIX)) as changed:
                 judged = [_judge(plain, changed, plan, summary) for summary in without]
-            held[name] = Held(*seen, tuple(judged))
+            held[name] = Held(plainly, fixed, tuple(judged))
             on_held(name, held[name])
     return held
 

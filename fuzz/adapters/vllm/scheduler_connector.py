@@ -21,7 +21,7 @@ def connector_for(jobs: Mapping[str, Job], load: Load, cache_config: Any) -> Any
         job = jobs[request.request_id]
         if request.num_tokens == 1:
             return 0
-        return min(job.external, request.num_tokens - (states or not job.loads_later))
+        return min(job.external, int(request.num_tokens) - (states or not job.loads_later))
 
     class Connector(base.KVConnectorBase_V1, base.SupportsHMA):  # type: ignore[misc]
         """Has the external tokens of `jobs`."""

@@ -9,7 +9,7 @@ from ....model.ops import Group, Item, Submit
 from .scheduler_config import Setup, shape_of
 from .scheduler_connectors import MINIMAL
 from .scheduler_device import Job
-from .scheduler_story import Event, Story
+from .scheduler_story import Event, Story, What
 
 ALPHABET = 4
 """Prompts are drawn from so few tokens that their blocks often agree by chance, too."""
@@ -155,7 +155,7 @@ def _events(random: Random, setup: Setup, jobs: list[Job]) -> list[Event]:
     for job in jobs:
         events.append(Event(at, "add", job))
         if aborts and random.random() < 0.25:
-            what = random.choice(("abort", "abort-in-flight"))
+            what: What = "abort" if random.choice((True, False)) else "abort-in-flight"
             events.append(Event(at + random.randint(0, 12), what, request=job.submit.request))
         if resets and random.random() < 0.2:
             preempts = not setup.connector and random.random() < 0.5

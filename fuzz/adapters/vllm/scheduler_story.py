@@ -77,7 +77,7 @@ def story_to_json(story: Story) -> dict[str, object]:
     """JSON-ready form; fields at their default are left out."""
     events = []
     for event in story.events:
-        told = {"at": event.at, "what": event.what}
+        told: dict[str, object] = {"at": event.at, "what": event.what}
         if event.job is not None:
             told |= {"job": _fields_of(event.job)}
         events.append(told | ({"request": event.request} if event.request else {}))

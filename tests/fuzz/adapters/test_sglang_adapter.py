@@ -94,7 +94,7 @@ def test_an_older_release_is_refused_with_the_reason():
         release_for("0.5.9")
 
 
-class Row(list):
+class Row(list[int]):
     """As much of a tensor as the functions for slots use."""
 
     def tolist(self):

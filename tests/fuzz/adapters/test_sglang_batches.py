@@ -28,7 +28,7 @@ def lines(place, tmp_path):
     def printed(*arguments):
         done = subprocess.run(
             [str(place.python), "-W", "ignore", "-m", "blockproof.fuzz.compat.batched", "sglang", *map(str, arguments)],
-            env=environment_of(place, tmp_path) | FAMILY.environment,
+            env={**environment_of(place, tmp_path), **FAMILY.environment},
             capture_output=True,
             text=True,
             check=True,

@@ -197,11 +197,12 @@ def test_the_command_replays_a_file_and_prints_json(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(
-        story_fuzzing,
-        "fuzz_scheduler",
-        lambda *given: asked.append(given) or outcome(found=[{**FOUND, "story": {}}]),
-    )
+
+    def fuzzed(*given: Any) -> StoryOutcome:
+        asked.append(given)
+        return outcome(found=[{**FOUND, "story": {}}])
+
+    monkeypatch.setattr(story_fuzzing, "fuzz_scheduler", fuzzed)
     path = write_story({**FOUND, "story": {"events": [1]}}, "vllm==0.33.0", tmp_path)
     assert main(["fuzz-scheduler", "--replay", str(path), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["found"][0]["what"] == "seven"

@@ -26,8 +26,8 @@ PLAN = Plan(1, operations=4_000, attention=("full",))
 
 def said(monkeypatch, without="shows", fixed="nothing"):
     """What the script says without the fix and with it."""
-    monkeypatch.setattr(fixes, "run_script", lambda script, spec, raises, fixed: Told(seen[fixed], ()))
     seen = {False: without, True: fixed}
+    monkeypatch.setattr(fixes, "run_script", lambda script, spec, raises, fixed: Told(seen[fixed], ()))
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from blockproof.fuzz.cli.main import main
@@ -71,7 +72,7 @@ def test_nothing_new_is_0_and_what_is_fixed_and_still_there_is_told():
     assert max(map(len, written.split("## Commands")[0].splitlines())) <= 110
 
 
-NEWS = {
+NEWS: dict[str, dict[str, Any]] = {
     "a wrong answer": {"check": {"asked": 5, "wrong": 1}},
     "a finding without a cause": {NEW_ONE: [row(NEW_ONE, "new")]},
     "a cause that the old one has not": {OLD: [row(OLD)], NEW_ONE: [row(NEW_ONE, "a-flaw")]},
