@@ -5,6 +5,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeAlias
 
+import numpy as np
 import pytest
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "my-engine"
@@ -14,6 +15,8 @@ TRACE = "s10_allocate_10de5b91.json"
 """A trace of the example: it shows what happens if the pool no longer forgets what a block held."""
 
 
+IMPORTED_ONCE = np.__version__
+"""Pytester forgets what is imported within it, and numpy, which pages of findings take, can be imported only once."""
 ALONE_AND_SHARED = [
     pytest.param((), id="alone"),
     pytest.param(("-n", "2"), id="xdist", marks=pytest.mark.slow),  # each worker imports all there is
