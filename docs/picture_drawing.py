@@ -9,7 +9,7 @@ from picture_states import Block, Panel, Table
 WIDTH, MARGIN = 400, 14
 SHOWN_WIDTH = 480
 """Pixels, where there is room: texts are 13 units high."""
-LINE, CHARACTERS = 18, 51
+LINE, CHARACTERS = 18, 54
 """Height of a line of text, and how many characters surely fit into one."""
 LABEL = 58
 """Width of what stands before a row."""
@@ -120,7 +120,7 @@ class _Sheet:
 
     # Small things.
 
-    def add(self, tag: str, kind: str, parent: ET.Element | None = None, **places: float | str) -> ET.Element:
+    def add(self, tag: str, kind: str, parent: ET.Element | None = None, /, **places: float | str) -> ET.Element:
         """An element with a class; numbers are rounded to tenths."""
         texts = {name.replace("_", "-"): _number(value) for name, value in places.items()}
         element = ET.Element(tag, {"class": kind, **texts} if kind else texts)

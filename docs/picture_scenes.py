@@ -17,11 +17,10 @@ from blockproof.model.ops import (
 from picture_states import Frame, Scene
 
 
-def core(*groups: Group, blocks: int, **others: int | bool) -> Shape:
+def core(*groups: Group, blocks: int, max_model_len: int = 64, caching: bool = True, eagle: bool = False) -> Shape:
     """A core with these groups and so many blocks; block sizes are powers of two."""
     sizes = [group.block_size for group in groups]
-    settings = {"max_model_len": 64, "max_num_batched_tokens": 16, **others}
-    return Shape(groups, blocks, hash_block_size=min(sizes), scheduler_block_size=max(sizes), **settings)
+    return Shape(groups, blocks, max_model_len, min(sizes), max(sizes), 16, caching=caching, eagle=eagle)
 
 
 def prompt(length: int, shared: int | None = None) -> tuple[int, ...]:
