@@ -8,6 +8,7 @@ import msgspec
 from ..findings.oracle_names import TARGET
 from ..findings.words import plural
 from .document import VERSION, Cell, FoundCard, Matrix, ReportDocument, Table
+from .history_charts import chained, history_charts
 from .run_document import RunFile
 
 
@@ -42,7 +43,7 @@ class CampaignRow(msgspec.Struct):
 
 
 def campaign_document(rows: Sequence[CampaignRow], title: str, last: Sequence[CampaignRow] = ()) -> ReportDocument:
-    """The page of a campaign; `last` is the one before it, to compare with."""
+    """The page of a campaign; `last` is the one before it, to compare with. ChartError as from `history_charts`."""
     found = [(row, one) for row in rows for one in row.findings]
     operations, seconds = sum(row.operations for row in rows), sum(row.seconds for row in rows)
     figures = [["targets", f"{len(rows):,}"], ["operations", f"{operations:,}"], ["findings", f"{len(found):,}"]]
@@ -54,6 +55,8 @@ def campaign_document(rows: Sequence[CampaignRow], title: str, last: Sequence[Ca
     document.cards = [_card(row, one) for row, one in found]
     document.notes = [f"{row.target}: {line}" for row in rows for line in _lines(row)]
     document.matrix = _matrix(rows, found, {row.target: row for row in last})
+    told = {row.target: [run.history for run in row.cells.values() if run.history] for row in rows}
+    document.charts = history_charts({target: chained(cells) for target, cells in told.items() if cells})
     document.tables = [table for table in (_targets(rows, last), _kinds(rows), _hidden(rows)) if table.rows]
     return document
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from .chart import Chart
+
 VERSION = 1
 
 
@@ -235,6 +237,7 @@ class ReportDocument(msgspec.Struct, omit_defaults=True, tag_field="document", t
     """Pairs: what, how much."""
     cards: list[FoundCard] = []
     matrix: Matrix | None = None
+    charts: list[Chart] = []
     tables: list[Table] = []
     notes: list[str] = []
     traces: list[TraceDocument] = []

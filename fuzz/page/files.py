@@ -20,6 +20,7 @@ from ..traces.reproduction import replay_command
 from ..traces.trace_file import TraceFile, load_trace, read_trace
 from .campaign_document import CampaignRow, campaign_document
 from .document import Document, FoundCard, ReportDocument, TraceDocument
+from .explore_document import ExploreFile, explore_document
 from .mutants_document import HuntRow, mutants_document
 from .proof_document import ProveFile, VerifyFile, prove_document, verify_document
 from .run_document import RunFile, folder_document, run_document
@@ -29,7 +30,7 @@ CAMPAIGN_FILE = "campaign.json"
 """What `campaign` writes into its folder."""
 MOST_TRACES = 60
 """Traces that one page holds."""
-FORM = Form("report", "`fuzz`, `verify`, `prove` or `mutants` with --json, or `campaign`", "runs", 0)
+FORM = Form("report", "`fuzz`, `explore`, `verify`, `prove` or `mutants` with --json, or `campaign`", "runs", 0)
 
 
 @dataclass
@@ -116,7 +117,8 @@ def _on_target(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceD
 
 
 def document_of(path: Path, wanted: Wanted, floors: Floors | None = None) -> Document:
-    """What a page of this file or folder shows. TraceError if it is none of the known kinds."""
+    """What a page of this file or folder shows. TraceError if it is none of the known kinds, ChartError if its numbers
+    contradict each other."""
     if path.is_dir():
         return _of_folder(path, wanted)
     data = read_file(path, FORM)
@@ -131,6 +133,9 @@ def document_of(path: Path, wanted: Wanted, floors: Floors | None = None) -> Doc
     if isinstance(raw, dict) and "verdict" in raw and "proofs" in raw:
         change = decode(data, VerifyFile, FORM, str(path))
         return _with_traces(verify_document(change, path.name), change.traces(), path.parent, wanted)
+    if isinstance(raw, dict) and isinstance(raw.get("scopes"), list):
+        explored = decode(data, ExploreFile, FORM, str(path))
+        return _with_traces(explore_document(explored, path.name), explored.traces(), path.parent, wanted)
     if isinstance(raw, dict) and "results" in raw:
         return prove_document(decode(data, ProveFile, FORM, str(path)), path.name)
     return trace_page(load_trace(data, str(path)), path, wanted)

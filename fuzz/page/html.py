@@ -13,12 +13,15 @@ from pathlib import Path
 import msgspec
 
 from ..findings.writing import write_file
-from .document import Document, TraceDocument
+from .chart import check
+from .document import Document, ReportDocument, TraceDocument
 
 MISSING = "the page needs jinja2: pip install 'blockproof[report]'"
 LIBRARIES = ("lib_preact.js", "lib_preact_hooks.js", "lib_htm.js")
 SCRIPTS = ("words.js", "replayer.js", "pool.js", "tables.js", "panels.js", "trace.js", "report.js", "app.js")
 """In the order in which they are joined."""
+OF_CHARTS = "chart"
+"""The script and the style that only a page with charts has."""
 
 
 class PageError(ValueError):
@@ -26,15 +29,18 @@ class PageError(ValueError):
 
 
 def page(document: Document) -> str:
-    """The text of the HTML file. PageError if the template library is not installed."""
+    """The text of the HTML file. PageError if the template library is not installed; ChartError if the document has a
+    chart that cannot be drawn."""
     try:
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup
     except ImportError:
         raise PageError(MISSING) from None
-    own = "\n".join(_asset(name) for name in SCRIPTS)
+    charts = document.charts if isinstance(document, ReportDocument) else []
+    check(charts)
+    own = "\n".join(_asset(name) for name in (*([f"{OF_CHARTS}.js"] if charts else []), *SCRIPTS))
     script = "\n".join([*(_asset(name) for name in LIBRARIES), f'(() => {{\n"use strict";\n{own}}})();\n'])
-    style = _asset("page.css")
+    style = "".join(_asset(name) for name in ("page.css", *([f"{OF_CHARTS}.css"] if charts else [])))
     template = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     text = template.from_string(_asset("page.html")).render(
         title=document.title,

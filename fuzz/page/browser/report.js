@@ -18,6 +18,7 @@ function ReportView({ report, theme, onTrace }) {
       ${cards.length > 0 && html`<section ref=${list} aria-labelledby="cards-title"><h2 id="cards-title">${shown ? `${count(shown.length, "finding")} of this cell` : count(cards.length, "finding")}
           ${shown && html`<button class="link" onClick=${() => setShown(null)}>all ${cards.length}</button>`}</h2>
         ${cards.map((card, i) => (!shown || shown.includes(i)) && html`<${Card} key=${i} card=${card} onTrace=${onTrace} />`)}</section>`}
+      ${(report.charts || []).length > 0 && html`<${Charts} charts=${report.charts} />`}
       <div class="tables">${(report.tables || []).map((table, i) => html`<${TableView} key=${i} id=${`table-${i}`} table=${table} />`)}</div>
       ${report.command && html`<section aria-labelledby="repeat-title"><h2 id="repeat-title">Repeat it</h2><p class="code">${visible(report.command)}</p></section>`}
     </main></div>`;
