@@ -4,6 +4,7 @@ Every function whose name ends in `_or_usage` raises BadParameter, in one line, 
 """
 
 import secrets
+import shlex
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -196,6 +197,18 @@ def timed_teller() -> Callable[[str], None]:
     """What prints steps to stderr, each with the time since this call."""
     begin = time.monotonic()
     return lambda step: print(f"[{time.monotonic() - begin:5.1f} s] {step}", file=sys.stderr, flush=True)
+
+
+def as_called(context: typer.Context) -> str:
+    """The command line of this command: its arguments, and the options that were given."""
+    words = ["blockproof", context.info_name or ""]
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        source, value = context.get_parameter_source(name), context.params.get(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = [] if parameter.param_type_name == "argument" else [parameter.opts[0]]
+            words += [*option, *([] if value is True else [str(value)])]
+    return shlex.join(words)
 
 
 def guarded(work: Callable[[], T]) -> T:

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import webbrowser
 from contextlib import closing
 from dataclasses import replace
 from enum import StrEnum
@@ -14,11 +15,12 @@ import typer
 from ..adapters import forms
 from ..planning.fields import ModelError
 from .completion import calculator_names
-from .options import JsonOption, calculator_or_usage
+from .options import JsonOption, as_called, calculator_or_usage, guarded
 
 if TYPE_CHECKING:
     from ..planning.dry_run import Allocated
     from ..planning.parts import Serving
+    from ..planning.picture import Picture
     from ..planning.plan import Deployment, Plan
 
 UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
@@ -47,6 +49,7 @@ class MambaMode(StrEnum):
 
 
 def plan(
+    context: typer.Context,
     model: ModelArgument,
     memory: Annotated[
         str, typer.Option(help="For the cache of each worker: 60GiB; or one size for each, with commas.")
@@ -79,6 +82,8 @@ def plan(
         str, typer.Option(help=f"Whose arithmetic: impl, {forms()}.", autocompletion=calculator_names)
     ] = "impl",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Allocate the tensors on torch's meta device.")] = False,
+    html: Annotated[Path | None, typer.Option(help="Draw the plan: a page that opens without a network.")] = None,
+    open_it: Annotated[bool, typer.Option("--open", help="With --html: show the page in a browser.")] = False,
 ) -> None:
     """Plan the cache of a model: groups, blocks, tokens, concurrency, waste.
 
@@ -90,6 +95,8 @@ def plan(
     _known("--dtype", dtype, ("auto", *DTYPES))
     _known("--cache-dtype", cache_dtype, CACHE_DTYPES)
     _known("--mamba-ssm-cache-dtype", mamba_ssm_cache_dtype, ("auto", *DTYPES))
+    if open_it and html is None:
+        raise typer.BadParameter("--open: there is no page to show without --html FILE")
     ranks = _ranks(workers, tensor_parallel, pipeline_parallel)
     deployment = Deployment(
         memory_bytes=tuple(parse_memory(text) for text in memory.split(",")),
@@ -101,9 +108,15 @@ def plan(
     )
     length, states = parse_length(max_model_len), mamba_cache_mode.value
     serving = Serving(block_size, length, dtype, cache_dtype, states, mamba_ssm_cache_dtype, ranks)
-    made = _make(model, serving, deployment, target, own_length=not max_model_len)
+    made, picture = _make(
+        model, serving, deployment, target, own_length=not max_model_len, with_picture=html is not None
+    )
     allocated = _allocate(made) if dry_run else None
-    _print(made, allocated, as_json)
+    if html is not None and picture is not None:
+        _draw(picture, html, as_called(context))
+    _print(made, allocated, as_json, html)
+    if open_it and html is not None:
+        webbrowser.open(html.resolve().as_uri())
     raise typer.Exit(0 if made.ok else 1)
 
 
@@ -119,9 +132,12 @@ def _ranks(workers: int | None, tensor_parallel: int | None, pipeline_parallel: 
     return ranks
 
 
-def _make(model: Path, serving: "Serving", deployment: "Deployment", target: str, *, own_length: bool) -> "Plan":
-    """The plan; with `own_length` for requests as long as the model's own limit."""
+def _make(
+    model: Path, serving: "Serving", deployment: "Deployment", target: str, *, own_length: bool, with_picture: bool
+) -> "tuple[Plan, Picture | None]":
+    """The plan, with `own_length` for requests as long as the model's own limit; and what a page shows of it."""
     from ..planning.families import read_model
+    from ..planning.picture import make_picture
     from ..planning.plan import make_plan
     from ..planning.shipped import shipped_model
     from ..targets.base import TargetLostError, TargetUnavailableError
@@ -131,7 +147,8 @@ def _make(model: Path, serving: "Serving", deployment: "Deployment", target: str
         serving = replace(serving, max_model_len=layers.longest)
     with closing(calculator_or_usage(target)) as calculator:
         try:
-            return make_plan(calculator, name, family, layers, serving, deployment)
+            made = make_plan(calculator, name, family, layers, serving, deployment)
+            return made, make_picture(calculator, made, layers, serving, deployment) if with_picture else None
         except TargetLostError as error:
             raise TargetUnavailableError(f"{target} was lost while it was asked: {error}") from None
 
@@ -191,9 +208,19 @@ def _allocate(made: "Plan") -> "Allocated | None":
         raise ModelError(f"--dry-run: {error}") from None
 
 
-def _print(made: "Plan", allocated: "Allocated | None", as_json: bool) -> None:
+def _draw(picture: "Picture", html: Path, command: str) -> None:
+    """Write the page. A line and exit code 2 where that is not possible."""
+    from ..page.html import write_page
+    from ..page.plan_document import plan_document
+
+    guarded(lambda: write_page(plan_document(picture, command), html))
+
+
+def _print(made: "Plan", allocated: "Allocated | None", as_json: bool, html: Path | None) -> None:
     if as_json:
         document = made.as_json()
+        if html is not None:
+            document["page"] = str(html)
         if allocated is not None:
             document["dry_run"] = allocated.as_json()
         print(json.dumps(document, indent=2))
@@ -203,3 +230,5 @@ def _print(made: "Plan", allocated: "Allocated | None", as_json: bool) -> None:
     show_plan(made)
     if allocated is not None:
         print(allocated)
+    if html is not None:
+        print(f"page: {html}")

@@ -244,7 +244,71 @@ class ReportDocument(msgspec.Struct, omit_defaults=True, tag_field="document", t
     command: str = ""
 
 
-Document = TraceDocument | ReportDocument
+class PlanLayer(msgspec.Struct, array_like=True):
+    """A layer in a block id of its group; bytes of one rank."""
+
+    name: str
+    group: int
+    stage: int
+    page_bytes: int
+    held_bytes: int
+    """Bytes of the page that hold something; the others are padding."""
+
+
+class PlanGroup(msgspec.Struct):
+    """Layers that share one block table."""
+
+    keeps: str
+    """In a word or two."""
+    block_tokens: int
+    layers: int
+    waste_bytes: int
+    """Of a block id that this group holds, the bytes that hold nothing."""
+    alike: int
+    """The first group that is like this one; itself if none before is."""
+
+
+class PlanWorker(msgspec.Struct, array_like=True):
+    """Workers with the same memory, of the same stage."""
+
+    workers: str
+    """Their numbers."""
+    memory_bytes: int
+    block_bytes: int
+
+
+class PlanDocument(msgspec.Struct, tag_field="document", tag="plan"):
+    """How the cache of a model is laid out in memory."""
+
+    version: int
+    title: str
+    headline: str
+    verdict: str
+    mood: str
+    """`bad`, `good` or `note`."""
+    figures: list[list[str]]
+    """Pairs: what, how much."""
+    layers: list[PlanLayer]
+    """In the order of the model."""
+    groups: list[PlanGroup]
+    workers: list[PlanWorker]
+    num_blocks: int
+    """In the pool, the null block counted."""
+    block_bytes: int
+    lengths: list[int]
+    """Lengths of requests in tokens, rising."""
+    planned: int
+    """Place in `lengths` of the one that was planned for."""
+    blocks: list[list[int]]
+    """By length, by group: the most blocks that one request holds."""
+    at_once: list[float]
+    """By length: requests that the pool holds at once; -1 for any number."""
+    tables: list[Table]
+    notes: list[str]
+    command: str
+
+
+Document = TraceDocument | ReportDocument | PlanDocument
 
 
 def schema() -> dict[str, Any]:

@@ -14,14 +14,16 @@ import msgspec
 
 from ..findings.writing import write_file
 from .chart import check
-from .document import Document, ReportDocument, TraceDocument
+from .document import Document, PlanDocument, ReportDocument, TraceDocument
 
 MISSING = "the page needs jinja2: pip install 'blockproof[report]'"
 LIBRARIES = ("lib_preact.js", "lib_preact_hooks.js", "lib_htm.js")
 SCRIPTS = ("words.js", "replayer.js", "pool.js", "tables.js", "panels.js", "trace.js", "report.js", "app.js")
 """In the order in which they are joined."""
-OF_CHARTS = "chart"
-"""The script and the style that only a page with charts has."""
+OF_CHARTS = ("chart",)
+"""The scripts and styles that only a page with charts has."""
+OF_PLANS = (*OF_CHARTS, "plan")
+"""Those that only the page of a plan has."""
 
 
 class PageError(ValueError):
@@ -36,11 +38,10 @@ def page(document: Document) -> str:
         from markupsafe import Markup
     except ImportError:
         raise PageError(MISSING) from None
-    charts = document.charts if isinstance(document, ReportDocument) else []
-    check(charts)
-    own = "\n".join(_asset(name) for name in (*([f"{OF_CHARTS}.js"] if charts else []), *SCRIPTS))
+    more = _more(document)
+    own = "\n".join(_asset(name) for name in (*(f"{name}.js" for name in more), *SCRIPTS))
     script = "\n".join([*(_asset(name) for name in LIBRARIES), f'(() => {{\n"use strict";\n{own}}})();\n'])
-    style = "".join(_asset(name) for name in ("page.css", *([f"{OF_CHARTS}.css"] if charts else [])))
+    style = "".join(_asset(name) for name in ("page.css", *(f"{name}.css" for name in more)))
     template = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     text = template.from_string(_asset("page.html")).render(
         title=document.title,
@@ -51,6 +52,15 @@ def page(document: Document) -> str:
         document=Markup(embedded(document)),
     )
     return text.encode(errors="backslashreplace").decode()  # half a character, as an error text may hold
+
+
+def _more(document: Document) -> tuple[str, ...]:
+    """What the page has besides the scripts and the style of all pages. ChartError as `page`."""
+    if isinstance(document, PlanDocument):
+        return OF_PLANS
+    charts = document.charts if isinstance(document, ReportDocument) else []
+    check(charts)
+    return OF_CHARTS if charts else ()
 
 
 def embedded(document: Document) -> str:
@@ -89,4 +99,6 @@ def _summary(document: Document) -> str:
     """What a reader without scripts sees."""
     if isinstance(document, TraceDocument):
         return "\n".join([document.verdict.headline, document.verdict.sentence, "", document.verdict.text])
+    if isinstance(document, PlanDocument):
+        return "\n".join([document.headline, document.verdict, "", *(": ".join(pair) for pair in document.figures)])
     return "\n".join([document.verdict, document.headline, "", *(card.text for card in document.cards)])

@@ -133,16 +133,20 @@ def make_plan(
 ) -> Plan:
     """The plan, also for layers that do not fit. ModelError if they cannot be served at all."""
     try:
-        layers = _settled(calculator, layers, serving)
-        stages = pipeline_stages(layers, deployment.pipeline_parallel)
-        questions = Questions(
-            calculator,
-            [stage for stage in stages for _ in range(serving.tensor_parallel)],
-            _settings(layers, serving, deployment),
-        )
+        layers, questions = questions_of(calculator, layers, serving, deployment)
         return _plan(calculator.name, name, family, questions, layers, serving, deployment)
     except RefusedError as error:
         raise ModelError(f"{calculator.name} refuses these layers ({error})") from None
+
+
+def questions_of(
+    calculator: Calculator, layers: Layers, serving: Serving, deployment: Deployment
+) -> tuple[Layers, Questions]:
+    """The layers with their final block sizes, and what asks about them on all workers. ModelError as `make_plan`."""
+    layers = _settled(calculator, layers, serving)
+    stages = pipeline_stages(layers, deployment.pipeline_parallel)
+    workers = [stage for stage in stages for _ in range(serving.tensor_parallel)]
+    return layers, Questions(calculator, workers, _settings(layers, serving, deployment))
 
 
 def pipeline_stages(layers: Layers, count: int) -> list[list[tuple[str, Spec]]]:
@@ -305,7 +309,7 @@ def _group(
 ) -> GroupPlan:
     """The figures of one group."""
     names, spec = group
-    members = _members(names, spec)
+    members = members_of(names, spec)
     page, stored = questions.page(spec), {id(member): questions.stored(member) for member in members}
     held = sum(stored[id(member)] for member in members)
     several = spec["type"] == "UniformTypeKVCacheSpecs"
@@ -324,7 +328,7 @@ def _group(
     )
 
 
-def _members(names: Sequence[str], spec: Spec) -> list[Spec]:
+def members_of(names: Sequence[str], spec: Spec) -> list[Spec]:
     """The spec of each layer of a group."""
     members = spec.get("kv_cache_specs")
     return [member for _, member in members] if isinstance(members, list) else [spec] * len(names)

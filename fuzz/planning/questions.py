@@ -69,9 +69,14 @@ class Questions:
 
     def request_blocks(self, spec: Spec, max_model_len: int) -> int:
         """The most blocks one request of this length holds in a group."""
-        config = self.config(max_model_len)
-        (most,) = self.ask("max_memory", spec=spec, vllm_config=config, max_model_lens=[max_model_len])
-        return -(-int(most) // self.page(spec))
+        return self.request_blocks_at(spec, [max_model_len])[0]
+
+    def request_blocks_at(self, spec: Spec, lengths: Sequence[int]) -> list[int]:
+        """The same for each of these lengths, of which there is at least one."""
+        config = self.config(max(lengths))
+        most = self.ask("max_memory", spec=spec, vllm_config=config, max_model_lens=list(lengths))
+        page = self.page(spec)
+        return [-(-int(memory) // page) for memory in most]
 
     def admission_cap(self, spec: Spec, max_model_len: int) -> int | None:
         """The cap in blocks, of specs that have one."""

@@ -27,17 +27,17 @@ _KINDS = {
 def show_plan(plan: Plan, console: Console | None = None) -> None:
     """Print the plan."""
     out = console or Console(highlight=False)
-    out.print(Text(visible(_title(plan)), style="bold"))
+    out.print(Text(visible(title_text(plan)), style="bold"))
     out.print()
     out.print(_groups(plan))
     out.print()
     if len({(worker.block_bytes, worker.memory_bytes) for worker in plan.workers}) > 1:
         out.print(_workers(plan))
         out.print()
-    totals = Table.grid(padding=(0, 2, 0, 0))
-    for row in _totals(plan):
-        totals.add_row(*row)
-    out.print(totals)
+    figures = Table.grid(padding=(0, 2, 0, 0))
+    for row in totals(plan):
+        figures.add_row(*row)
+    out.print(figures)
     for warning in plan.warnings:
         out.print(Text(visible(f"! {warning}"), style="yellow"))
     out.print()
@@ -62,7 +62,8 @@ def verdict(plan: Plan) -> str:
     )
 
 
-def _title(plan: Plan) -> str:
+def title_text(plan: Plan) -> str:
+    """Two lines: the model, and what it is to run on."""
     layers = sum(len(group.layers) for group in plan.groups)
     stages = 1 + max(worker.pipeline_stage for worker in plan.workers)
     ranks = len(plan.workers) // stages
@@ -81,21 +82,27 @@ def _title(plan: Plan) -> str:
 def _groups(plan: Plan) -> Table:
     """One row for each run of groups that are alike."""
     table = Table(box=None, padding=(0, 1), pad_edge=False, collapse_padding=True, header_style="dim")
-    for column in ("group", "layers", "keeps"):
+    for column in GROUP_COLUMNS[:3]:
         table.add_column(column, justify="left", overflow="fold")
-    for column in (
-        "block\ntokens",
-        "page\nbytes",
-        "padding\nof page",
-        "waste of\nblock id",
-        "cap\nblocks",
-        "request\nblocks",
-    ):
+    for column in GROUP_COLUMNS[3:]:
         table.add_column(column, justify="right", no_wrap=True)
-    for _, run in groupby(plan.groups, key=_look):
-        alike = list(run)
+    for row in group_rows(plan):
+        table.add_row(*row)
+    return table
+
+
+GROUP_COLUMNS = (
+    *("group", "layers", "keeps", "block\ntokens", "page\nbytes"),
+    *("padding\nof page", "waste of\nblock id", "cap\nblocks", "request\nblocks"),
+)
+
+
+def group_rows(plan: Plan) -> list[list[str]]:
+    """The cells of `GROUP_COLUMNS` for each run of groups that are alike."""
+    rows = []
+    for alike in alike_groups(plan):
         first, last = alike[0], alike[-1]
-        table.add_row(
+        row = [
             f"{first.group}" if first is last else f"{first.group}-{last.group}",
             f"{len(first.layers)}" if first is last else f"{len(alike)} x {len(first.layers)}",
             kind_text(first),
@@ -105,8 +112,14 @@ def _groups(plan: Plan) -> Table:
             _share(first.block_waste_bytes, plan.block_bytes),
             "-" if first.admission_cap_blocks is None else f"{first.admission_cap_blocks:,}",
             f"{first.request_blocks:,}" if first is last else f"{len(alike)} x {first.request_blocks:,}",
-        )
-    return table
+        ]
+        rows.append(row)
+    return rows
+
+
+def alike_groups(plan: Plan) -> list[list[GroupPlan]]:
+    """Runs of groups that are alike in all that a row shows."""
+    return [list(run) for _, run in groupby(plan.groups, key=_look)]
 
 
 def _look(group: GroupPlan) -> tuple[object, ...]:
@@ -137,7 +150,8 @@ def _workers(plan: Plan) -> Table:
     return table
 
 
-def _totals(plan: Plan) -> Sequence[tuple[str, str]]:
+def totals(plan: Plan) -> Sequence[tuple[str, str]]:
+    """Pairs of what and how much: the figures of the whole plan."""
     stages = len({worker.pipeline_stage for worker in plan.workers})
     over = f" over the {stages} stages" if stages > 1 else ""
     request = plan.request_blocks * plan.block_bytes

@@ -1,10 +1,10 @@
 // What is shown: the document's view, the theme, and the place in the address (`#step=12&block=7`).
 
-const FIELDS = ["trace", "step", "block"];
+const FIELDS = ["trace", "step", "block", "length"];
 
 function readHash() {
   const given = new URLSearchParams(location.hash.slice(1)), hash = {};
-  for (const name of FIELDS) if (/^-?\d{1,9}$/.test(given.get(name) || "")) hash[name] = Number(given.get(name));
+  for (const name of FIELDS) if (/^-?\d{1,15}$/.test(given.get(name) || "")) hash[name] = Number(given.get(name));
   return hash;
 }
 
@@ -52,6 +52,7 @@ function NothingView({ trace, theme, back }) {
 function App({ shown }) {
   const [hash, setHash] = useHash(), theme = useTheme();
   const view = (trace) => (trace.sides.length ? TraceView : NothingView);
+  if (shown.document === "plan") return html`<${PlanView} plan=${shown} hash=${hash} setHash=${setHash} theme=${theme} />`;
   if (shown.document === "trace") return html`<${view(shown)} trace=${shown} hash=${hash} setHash=${setHash} theme=${theme} />`;
   const trace = hash.trace === undefined ? undefined : (shown.traces || [])[hash.trace];
   if (trace) return html`<${view(trace)} key=${hash.trace} trace=${trace} hash=${hash} setHash=${setHash} theme=${theme} back=${() => setHash({})} />`;
