@@ -13,11 +13,14 @@ from .options import (
     AttentionOption,
     JsonOption,
     OracleOption,
+    PortOption,
     SeedOption,
+    ServeOption,
     attention_names,
     is_auto,
     oracles_or_usage,
     seed_or_drawn,
+    served,
     usage,
 )
 
@@ -47,6 +50,8 @@ def campaign(
     ),
     summary: Annotated[Path | None, typer.Option(help="Write the tables as Markdown to this file.")] = None,
     allow_vacuous: AllowVacuousOption = False,
+    serve: ServeOption = False,
+    port: PortOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fuzz several targets, each in a process of its own, and go on after what is found.
@@ -62,6 +67,7 @@ def campaign(
     from ..releases import campaign_report as report
     from ..releases.campaign import Orders, Row, run_by_oracles
     from ..releases.findings import known_causes
+    from ..releases.live_campaign import LiveCampaign
     from ..reports.progress import steps
 
     specs = _specs(target or [], releases)
@@ -76,18 +82,21 @@ def campaign(
     def say(line: str) -> None:
         print(line, file=sys.stderr)
 
-    with steps(len(specs), "target") as show:
+    with served(serve, port, say) as page, steps(len(specs), "target") as show:
         ended: set[str] = set()
-        whole = report.KeptWhole(out, orders.plan.seed)
+        whole, live = report.KeptWhole(out, orders.plan.seed), LiveCampaign(page, specs, orders, out)
 
         def changed(row: Row) -> None:
             whole.keep(row)
             ended.update([row.target] if row.done or row.problem else [])
             show(len(ended), row.target)
             say(report.progress_line(row))
+            if loss := live.changed(row):
+                say(loss)
 
-        rows = run_by_oracles(judges, orders, jobs, say, changed)
-    report.keep_findings(rows, out, orders.plan.seed)
+        rows = run_by_oracles(judges, orders, jobs, say, changed, live.grown if serve else None)
+        report.keep_findings(rows, out, orders.plan.seed)
+        live.ended(rows)
     say(f"to look at it: blockproof report {report.write_campaign(rows, out).parent} --open")
     if summary is not None:
         report.write_page(rows, names, summary)

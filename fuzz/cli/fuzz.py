@@ -16,8 +16,10 @@ from .options import (
     JsonOption,
     OracleOption,
     OutOption,
+    PortOption,
     SecondsOption,
     SeedOption,
+    ServeOption,
     TargetOption,
     TensorsOption,
     VerboseOption,
@@ -29,6 +31,7 @@ from .options import (
     oracles_or_usage,
     seconds_or_default,
     seed_or_drawn,
+    served,
     teller,
     usage,
 )
@@ -67,6 +70,8 @@ def fuzz(
     write_known: Annotated[
         Path | None, typer.Option(help="Add entries for what was found to this file of known findings.")
     ] = None,
+    serve: ServeOption = False,
+    port: PortOption = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -100,7 +105,8 @@ def fuzz(
         if attention != "all" and (lacking := [name for name in names if name not in plan.attention]):
             teller(as_json)(f"left out, since {core.name} lacks what they are made of: {', '.join(lacking)}")
         task = FuzzTask(target, engine.value, plan, jobs, isolate, str(known) if known else "")
-        outcome = run(task, core, out, wanted, teller(as_json))
+        with served(serve, port, teller(as_json)) as page:
+            outcome = run(task, core, out, wanted, teller(as_json), page)
     write_reports(outcome.done, outcome.unmet, junit, summary)
     for line in add_entries(write_known, outcome.every) if write_known else ():
         teller(as_json)(line)

@@ -8,7 +8,7 @@ import msgspec
 from ..findings.oracle_names import TARGET
 from ..findings.words import plural
 from .document import VERSION, Cell, FoundCard, Matrix, ReportDocument, Table
-from .run_document import RunFile
+from .run_document import RunFile, so_far
 
 
 class CampaignFound(msgspec.Struct):
@@ -21,6 +21,7 @@ class CampaignFound(msgspec.Struct):
     attention: str = ""
     trace: str = ""
     command: str = ""
+    page: str = ""
     times: int = 1
     operations: int = 0
     text: str = ""
@@ -41,20 +42,22 @@ class CampaignRow(msgspec.Struct):
     cells: dict[str, RunFile] = {}
 
 
-def campaign_document(rows: Sequence[CampaignRow], title: str, last: Sequence[CampaignRow] = ()) -> ReportDocument:
-    """The page of a campaign; `last` is the one before it, to compare with."""
+def campaign_document(
+    rows: Sequence[CampaignRow], title: str, last: Sequence[CampaignRow] = (), *, running: bool = False
+) -> ReportDocument:
+    """The page of a campaign; `last` is the one before it, to compare with. `running`: it goes on."""
     found = [(row, one) for row in rows for one in row.findings]
     operations, seconds = sum(row.operations for row in rows), sum(row.seconds for row in rows)
     figures = [["targets", f"{len(rows):,}"], ["operations", f"{operations:,}"], ["findings", f"{len(found):,}"]]
     figures += [["seconds", f"{seconds:,.0f}"]]
-    verdict, mood = _verdict(rows, len(found))
+    verdict, mood = so_far(len(found)) if running else _verdict(rows, len(found))
     document = ReportDocument(
         VERSION, title, f"{plural(len(rows), 'target')}, {plural(operations, 'operation')}", verdict, mood, figures
     )
     document.cards = [_card(row, one) for row, one in found]
     document.notes = [f"{row.target}: {line}" for row in rows for line in _lines(row)]
     document.matrix = _matrix(rows, found, {row.target: row for row in last})
-    document.tables = [table for table in (_targets(rows, last), _kinds(rows), _hidden(rows)) if table.rows]
+    document.tables = [table for table in (_targets(rows, last, running), _kinds(rows), _hidden(rows)) if table.rows]
     return document
 
 
@@ -120,13 +123,14 @@ def _made_of(row: CampaignRow, name: str, oracle: str) -> tuple[str, list[str]]:
     return ("not built" if sum(run.unbuilt.values()) == run.runs else "clean"), []
 
 
-def _targets(rows: Sequence[CampaignRow], last: Sequence[CampaignRow]) -> Table:
+def _targets(rows: Sequence[CampaignRow], last: Sequence[CampaignRow], running: bool) -> Table:
     before = {row.target: len(row.findings) for row in last}
     columns = ["target", "operations", "seconds", "operations a second", "findings", "ended"]
     table = Table("Targets", columns + (["findings before"] if last else []), [])
     for row in rows:
         rate = f"{row.operations / row.seconds:,.0f}" if row.seconds else ""
-        ended = "as planned" if row.done else (row.problem.strip().splitlines() or ["early"])[-1]
+        otherwise = ("not yet" if row.cells else "not begun") if running else "early"
+        ended = "as planned" if row.done else (row.problem.strip().splitlines() or [otherwise])[-1]
         line = [row.target, f"{row.operations:,}", f"{row.seconds:.0f}", rate, f"{len(row.findings):,}", ended]
         table.rows.append(line + ([str(before[row.target]) if row.target in before else ""] if last else []))
         table.marks.append("bad" if row.findings else "" if row.done else "note")
