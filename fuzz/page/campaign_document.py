@@ -8,6 +8,7 @@ import msgspec
 from ..findings.oracle_names import TARGET
 from ..findings.words import plural
 from .document import VERSION, Cell, FoundCard, Matrix, ReportDocument, Table
+from .history_charts import chained, history_charts
 from .run_document import RunFile, so_far
 
 
@@ -45,7 +46,8 @@ class CampaignRow(msgspec.Struct):
 def campaign_document(
     rows: Sequence[CampaignRow], title: str, last: Sequence[CampaignRow] = (), *, running: bool = False
 ) -> ReportDocument:
-    """The page of a campaign; `last` is the one before it, to compare with. `running`: it goes on."""
+    """The page of a campaign; `last` is the one before it, to compare with. `running`: it goes on. ChartError as
+    from `history_charts`."""
     found = [(row, one) for row in rows for one in row.findings]
     operations, seconds = sum(row.operations for row in rows), sum(row.seconds for row in rows)
     figures = [["targets", f"{len(rows):,}"], ["operations", f"{operations:,}"], ["findings", f"{len(found):,}"]]
@@ -57,6 +59,8 @@ def campaign_document(
     document.cards = [_card(row, one) for row, one in found]
     document.notes = [f"{row.target}: {line}" for row in rows for line in _lines(row)]
     document.matrix = _matrix(rows, found, {row.target: row for row in last})
+    told = {row.target: [run.history for run in row.cells.values() if run.history] for row in rows}
+    document.charts = history_charts({target: chained(cells) for target, cells in told.items() if cells})
     document.tables = [table for table in (_targets(rows, last, running), _kinds(rows), _hidden(rows)) if table.rows]
     return document
 

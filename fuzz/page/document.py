@@ -11,6 +11,8 @@ import msgspec
 from .chart import Chart
 
 VERSION = 1
+MOST_TRACES = 60
+"""Traces that one page holds."""
 
 
 class Change(msgspec.Struct, omit_defaults=True):

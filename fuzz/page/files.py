@@ -19,7 +19,7 @@ from ..traces.judges import judges_for
 from ..traces.reproduction import replay_command
 from ..traces.trace_file import TraceFile, load_trace, read_trace
 from .campaign_document import CampaignRow, campaign_document
-from .document import Document, FoundCard, ReportDocument, TraceDocument
+from .document import MOST_TRACES, Document, FoundCard, ReportDocument, TraceDocument
 from .mutants_document import HuntRow, mutants_document
 from .proof_document import ProveFile, VerifyFile, prove_document, verify_document
 from .run_document import RunFile, folder_document, run_document
@@ -27,8 +27,6 @@ from .trace_document import trace_document
 
 CAMPAIGN_FILE = "campaign.json"
 """What `campaign` writes into its folder."""
-MOST_TRACES = 60
-"""Traces that one page holds."""
 FORM = Form("report", "`fuzz`, `verify`, `prove` or `mutants` with --json, or `campaign`", "runs", 0)
 
 

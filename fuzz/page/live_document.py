@@ -1,7 +1,6 @@
 """A run or a campaign while it goes on, as the document of its page: what it tells, a line of JSON at a time."""
 
 import hashlib
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,16 +8,10 @@ import msgspec
 
 from ..reports.floors import Floors
 from .campaign_document import CampaignRow, campaign_document
-from .chart import Chart, series
-from .document import FoundCard, Progress, ReportDocument, Table
-from .files import MOST_TRACES
+from .document import MOST_TRACES, FoundCard, Progress, ReportDocument, Table
 from .html import document_in
 from .run_document import RunFile, run_document
 
-MOST_SAMPLES = 400
-"""Points that are kept of how a run has come along."""
-OVER = 3
-"""Samples over which a rate is taken: several processes do not tell at the same time."""
 MOST_BYTES = 24 << 20
 """Of pages whose traces the last document holds."""
 EARLY_S = 10.0
@@ -52,38 +45,34 @@ class Live:
     def __init__(self) -> None:
         self.pages: dict[str, Path] = {}
         """The pages of findings that are served, by name."""
-        self._samples: list[tuple[float, int, int]] = []
-        self._every = 1
-        self._told = 0
-        self._begin = time.monotonic()
         self._last: ReportDocument | None = None
+        self._named: list[str] = []
+        """The page of each of its findings."""
 
     def read(self, line: bytes) -> ReportDocument:
-        """The document of a line. msgspec.MsgspecError if it is none."""
+        """The document of a line. msgspec.MsgspecError or ChartError if it is none."""
         told = msgspec.json.decode(line, type=Told)
         running = not told.ended
         if told.campaign is not None:
             rows = told.campaign
             document = campaign_document(rows, told.title, running=running)
-            operations, seconds = sum(row.operations for row in rows), time.monotonic() - self._begin
+            seconds = max((row.seconds for row in rows), default=0.0)
             pages = [one.page for row in rows for one in row.findings]
         else:
             run = told.run or RunFile("", 0, 0)
             floors: Floors = told.floors
             document = run_document(run, told.title, floors, running=running)
-            operations, seconds = run.operations, run.seconds
+            seconds = run.seconds
             pages = [one.reproduction.page or "" for one in run.findings]
         if running and seconds < EARLY_S:
             document.notes = []
         if told.jobs:
             document.tables.insert(0, Table("Processes", COLUMNS, told.jobs))
-        self._see(seconds, operations, len(document.cards))
-        document.charts = document.charts or self._charts()
         self._link(document.cards, pages, WAITING[told.campaign is not None] if running else "")
         if told.ended:
             _take_in(document, pages)
         document.progress = Progress(told.words, told.share, told.ended)
-        self._last = document
+        self._last, self._named = document, pages
         return document
 
     def lost(self) -> ReportDocument | None:
@@ -91,6 +80,7 @@ class Live:
         if self._last is not None and self._last.progress is not None:
             words = "the run has ended without a last word; this is what it told before"
             self._last.progress = Progress(words, ended=True)
+            _take_in(self._last, self._named)
         return self._last
 
     def _link(self, cards: Sequence[FoundCard], pages: Sequence[str], otherwise: str) -> None:
@@ -101,30 +91,6 @@ class Live:
                 card.page = f"finding/{name}"
             else:
                 card.why_not = otherwise
-
-    def _see(self, seconds: float, operations: int, found: int) -> None:
-        """Keep a sample. Where there are too many, every second one goes, and from then on so many fewer come."""
-        self._told += 1
-        if self._samples and seconds <= self._samples[-1][0]:
-            self._samples.pop()
-        elif self._told % self._every:
-            return
-        self._samples.append((seconds, operations, found))
-        if len(self._samples) > MOST_SAMPLES:
-            self._samples, self._every = self._samples[::2], 2 * self._every
-
-    def _charts(self) -> list[Chart]:
-        """How the rate and the number of findings have come along."""
-        pairs = zip(self._samples, self._samples[OVER:], strict=False)
-        rates = [(now[0], (now[1] - then[1]) / (now[0] - then[0])) for then, now in pairs if now[0] > then[0]]
-        found = [(seconds, float(found)) for seconds, _, found in self._samples]
-        if len(rates) < 2:
-            return []
-        time = "time, seconds"
-        return [
-            Chart("Operations a second", time, "operations a second", [series("operations a second", rates)]),
-            Chart("Findings", time, "findings", [series("findings", found)], steps=True),
-        ]
 
 
 def _take_in(document: ReportDocument, pages: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ import msgspec
 from ..findings.words import plural
 from ..reports.floors import Floors
 from .document import VERSION, FoundCard, ReportDocument, Table
+from .history_charts import HistoryFile, history_charts
 
 MOST_CAUSES = 60
 Counts = dict[str, int]
@@ -65,6 +66,7 @@ class RunFile(msgspec.Struct):
     floors: dict[str, Counts] | None = None
     floors_unmet: list[str] = []
     repeat: str = ""
+    history: HistoryFile | None = None
 
     def traces(self) -> list[str]:
         """The trace file of each finding."""
@@ -72,7 +74,8 @@ class RunFile(msgspec.Struct):
 
 
 def run_document(run: RunFile, title: str, floors: Floors, *, running: bool = False) -> ReportDocument:
-    """The page of a run; `floors` are those that it had to reach. `running`: it goes on, so nothing is settled yet."""
+    """The page of a run; `floors` are those that it had to reach. `running`: it goes on, so nothing is settled yet.
+    ChartError if its history cannot be one."""
     verdict = so_far(len(run.findings)) if running else _verdict(run)
     document = ReportDocument(VERSION, f"{run.target}: {title}", _headline(run), *verdict, _figures(run))
     document.cards = [_card(found, run.target) for found in run.findings]
@@ -93,6 +96,7 @@ def run_document(run: RunFile, title: str, floors: Floors, *, running: bool = Fa
         )
         if table.rows
     ]
+    document.charts = history_charts({run.target: run.history}) if run.history else []
     document.command = run.repeat
     return document
 

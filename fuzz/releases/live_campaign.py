@@ -1,6 +1,6 @@
 """What the page of a campaign is told while the campaign goes on."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,25 +14,27 @@ from .campaign_report import as_json, keep_findings
 class LiveCampaign:
     """Tells a page, if there is one, what the campaign has come to."""
 
-    def __init__(self, page: LivePage | None, specs: Sequence[str], orders: Orders, folder: Path) -> None:
-        self._page, self._orders, self._folder = page, orders, folder
+    def __init__(
+        self, page: LivePage | None, specs: Sequence[str], orders: Orders, folder: Path, say: Callable[[str], None]
+    ) -> None:
+        """`say` is told in a line if the server of the page is lost."""
+        self._page, self._orders, self._folder, self._say = page, orders, folder, say
         self._rows = {spec: Row(spec) for spec in specs}
         self._pace = Pace()
 
-    def changed(self, row: Row) -> str:
-        """A target has come to something; where it has ended, its findings are written, and their pages. Returns a line
-        if the server of the page was lost, else nothing."""
-        if self._page is None:
-            return ""
-        if row.done:
-            keep_findings([row], self._folder, self._orders.plan.seed)
-        self._tell(row)
-        return self._page.loss()
+    def changed(self, row: Row) -> None:
+        """A target has come to something; where it has ended, its findings are written, and their pages."""
+        if self._page is not None:
+            if row.done:
+                keep_findings([row], self._folder, self._orders.plan.seed)
+            self._tell(row)
 
     def grown(self, row: Row) -> None:
         """A target is so far."""
         if self._page is not None and self._pace.due:
             self._tell(row)
+            if loss := self._page.loss():
+                self._say(loss)
 
     def ended(self, rows: Sequence[Row]) -> None:
         """This is what came of it."""

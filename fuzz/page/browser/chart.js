@@ -10,8 +10,9 @@ const FEW_POINTS = 26, SPACE = { top: 10, right: 16, bottom: 24, height: 230 };
 const compact = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 4 });
 const precise = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 6 });
 
-/** A scale from values to pixels, with the values that are marked on its axis. `round`: it ends at such a value. */
-function scaleOf(values, log, from, to, most, round) {
+/** A scale from values to pixels, with the values that are marked on its axis. `round`: it ends at such a value;
+ * `whole`: there is nothing between two whole numbers. */
+function scaleOf(values, log, from, to, most, { round, whole } = {}) {
   const used = log ? values.filter((one) => one > 0) : values;
   let low = Math.min(...used), high = Math.max(...used);
   if (!used.length) [low, high] = [1, 10];
@@ -29,7 +30,7 @@ function scaleOf(values, log, from, to, most, round) {
   if (low > 0 && low < 0.7 * high) low = 0;
   if (low === high) [low, high] = low === 0 ? [0, 1] : low > 0 ? [0, 2 * low] : [2 * low, 0];
   const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
-  const unit = power * [1, 2, 5, 10].find((one) => one * power >= rough * 0.999), ticks = [];
+  const steps = power * [1, 2, 5, 10].find((one) => one * power >= rough * 0.999), unit = whole ? Math.max(1, steps) : steps, ticks = [];
   if (round) high = unit * Math.ceil(high / unit - 1e-9);
   for (let i = Math.ceil(low / unit - 1e-9); i * unit <= high + unit * 1e-9; i++) ticks.push(i * unit + 0); // no -0
   return { at: (value) => from + ((value - low) / (high - low)) * (to - from), ticks, has: () => true };
@@ -106,7 +107,7 @@ function Plot({ chart, places, width, at, choose }) {
 
 function drawn(chart, places, width) {
   const bottom = SPACE.height - SPACE.bottom;
-  const y = scaleOf(chart.series.flatMap((line) => line.ys), chart.log_y, bottom, SPACE.top, 5, true);
+  const y = scaleOf(chart.series.flatMap((line) => line.ys), chart.log_y, bottom, SPACE.top, 5, { round: true, whole: chart.steps });
   const names = y.ticks.map((tick) => compact.format(tick)), left = 14 + 7 * Math.max(1, ...names.map((name) => name.length));
   const x = scaleOf(places, chart.log_x, left, width - SPACE.right, Math.max(2, Math.floor((width - left) / 90)));
   const lines = chart.series.map((line, i) => {
