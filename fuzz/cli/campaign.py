@@ -1,7 +1,6 @@
 """`blockproof campaign`: many targets under the same oracles, and a table of what was found on which."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,11 +12,15 @@ from .options import (
     AttentionOption,
     JsonOption,
     OracleOption,
+    PortOption,
     SeedOption,
+    ServeOption,
     attention_names,
     is_auto,
     oracles_or_usage,
     seed_or_drawn,
+    served,
+    teller,
     usage,
 )
 
@@ -47,6 +50,8 @@ def campaign(
     ),
     summary: Annotated[Path | None, typer.Option(help="Write the tables as Markdown to this file.")] = None,
     allow_vacuous: AllowVacuousOption = False,
+    serve: ServeOption = False,
+    port: PortOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fuzz several targets, each in a process of its own, and go on after what is found.
@@ -62,6 +67,7 @@ def campaign(
     from ..releases import campaign_report as report
     from ..releases.campaign import Orders, Row, run_by_oracles
     from ..releases.findings import known_causes
+    from ..releases.live_campaign import LiveCampaign
     from ..reports.progress import steps
 
     specs = _specs(target or [], releases)
@@ -71,24 +77,23 @@ def campaign(
     suited = suited_when_asked if is_auto(oracle) else lambda spec: oracles_or_usage(oracle, spec)
     judges = {spec: suited(spec) for spec in specs}
     plan = Plan(seed_or_drawn(seed), seconds, operations, names, allow_vacuous=allow_vacuous, roots=known_causes())
-    orders = Orders(plan, shrink_seconds)
-
-    def say(line: str) -> None:
-        print(line, file=sys.stderr)
-
-    with steps(len(specs), "target") as show:
+    orders, say = Orders(plan, shrink_seconds), teller(True)
+    with served(serve, port, say) as page, steps(len(specs), "target") as show:
         ended: set[str] = set()
-        whole = report.KeptWhole(out, orders.plan.seed)
+        whole, live = report.KeptWhole(out, orders.plan.seed), LiveCampaign(page, specs, orders, out, say)
 
         def changed(row: Row) -> None:
             whole.keep(row)
             ended.update([row.target] if row.done or row.problem else [])
             show(len(ended), row.target)
             say(report.progress_line(row))
+            live.changed(row)
 
-        rows = run_by_oracles(judges, orders, jobs, say, changed)
-    report.keep_findings(rows, out, orders.plan.seed)
-    say(f"to look at it: blockproof report {report.write_campaign(rows, out).parent} --open")
+        rows = run_by_oracles(judges, orders, jobs, say, changed, live.grown if serve else None)
+        report.keep_findings(rows, out, orders.plan.seed)
+        folder = report.write_campaign(rows, out).parent
+        live.ended(rows)
+    say(f"to look at it: blockproof report {folder} --open")
     if summary is not None:
         report.write_page(rows, names, summary)
     raise typer.Exit(_tell(rows, names, as_json))

@@ -16,8 +16,10 @@ from .options import (
     JsonOption,
     OracleOption,
     OutOption,
+    PortOption,
     SecondsOption,
     SeedOption,
+    ServeOption,
     TargetOption,
     TensorsOption,
     VerboseOption,
@@ -29,6 +31,7 @@ from .options import (
     oracles_or_usage,
     seconds_or_default,
     seed_or_drawn,
+    served,
     teller,
     usage,
 )
@@ -67,6 +70,8 @@ def fuzz(
     write_known: Annotated[
         Path | None, typer.Option(help="Add entries for what was found to this file of known findings.")
     ] = None,
+    serve: ServeOption = False,
+    port: PortOption = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -85,28 +90,34 @@ def fuzz(
 
     names = attention_names(attention)
     wanted = read_floors(floors) if floors else {}
-    if engine is Engine.HYPOTHESIS and (keep_going or known):
-        option = "--keep-going" if keep_going else "--known"
-        raise typer.BadParameter(f"{option}: Hypothesis stops at what it finds; use engine random")
+    _check_engine(engine, keep_going, known)
     limit = seconds_or_default(seconds, operations)
     plan = Plan(seed_or_drawn(seed), limit, operations, names, chaos, tensors=tensors, allow_vacuous=allow_vacuous)
     plan = replace(plan, keep_going=keep_going, known=read_known(known) if known else ())
     memory_or_usage(tensors)
-    with closed_after(open_or_usage(target, isolate)) as core, document_alone(as_json):
+    tell = teller(as_json)
+    live, opened = served(serve, port, tell), open_or_usage(target, isolate)
+    with closed_after(opened) as core, live as page, document_alone(as_json):
         with usage("--attention"):
             plan = replace(plan, oracles=oracles_or_usage(oracle, target, core)).possible_on(core)
         if engine is Engine.HYPOTHESIS and plan.oracles == ("liveness",):
             raise typer.BadParameter("--oracle: liveness draws whole scripts, which engine hypothesis does not")
         if attention != "all" and (lacking := [name for name in names if name not in plan.attention]):
-            teller(as_json)(f"left out, since {core.name} lacks what they are made of: {', '.join(lacking)}")
+            tell(f"left out, since {core.name} lacks what they are made of: {', '.join(lacking)}")
         task = FuzzTask(target, engine.value, plan, jobs, isolate, str(known) if known else "")
-        outcome = run(task, core, out, wanted, teller(as_json))
+        outcome = run(task, core, out, wanted, tell, page)
     write_reports(outcome.done, outcome.unmet, junit, summary)
     for line in add_entries(write_known, outcome.every) if write_known else ():
-        teller(as_json)(line)
+        tell(line)
     if as_json:
         print(json.dumps(outcome.as_json(), indent=2))
     else:
         show(outcome.done, verbose)
         print("\n".join(outcome.lines()))
     raise typer.Exit(outcome.exit_code)
+
+
+def _check_engine(engine: Engine, keep_going: bool, known: Path | None) -> None:
+    if engine is Engine.HYPOTHESIS and (keep_going or known):
+        option = "--keep-going" if keep_going else "--known"
+        raise typer.BadParameter(f"{option}: Hypothesis stops at what it finds; use engine random")

@@ -22,6 +22,7 @@ from .completion import attention_lists, oracle_lists, target_names
 if TYPE_CHECKING:
     from ...model.ops import Shape
     from ..oracles.shadow import Memory
+    from ..page.live import LivePage
     from ..releases.commit_target import Wanted
     from ..targets.base import Calculator, Target
 
@@ -59,6 +60,12 @@ AllowVacuousOption = Annotated[
 ]
 IsolateOption = Annotated[bool, typer.Option("--isolate", help="Run the target in a process of its own.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
+ServeOption = Annotated[
+    bool, typer.Option("--serve", help="Show the run in a browser while it goes on: prints an address on this machine.")
+]
+PortOption = Annotated[
+    int | None, typer.Option(min=0, max=65535, help="With --serve: the port; one that is free by default.")
+]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", help="Show also the changes that both sides of a difference have made alike.")
 ]
@@ -181,6 +188,25 @@ def closed_after(opened: OpenedT) -> Iterator[OpenedT]:
         yield opened
     finally:
         close_target(opened)
+
+
+@contextmanager
+def served(serve: bool, port: int | None, say: Callable[[str], None]) -> "Iterator[LivePage | None]":
+    """The page of a run while it goes on, if one is asked for; `say` is told its address. BadParameter if it cannot be
+    served.
+    """
+    from ..page.live import LivePage
+
+    if port is not None and not serve:
+        raise typer.BadParameter("--port: only with --serve")
+    if not serve:
+        yield None
+        return
+    with usage():
+        page = LivePage(port or 0)
+    with page:
+        say(f"live: {page.address}")
+        yield page
 
 
 def document_alone(as_json: bool) -> AbstractContextManager[object]:

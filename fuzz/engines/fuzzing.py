@@ -9,6 +9,7 @@ from typing import Any
 from ..findings.oracle_names import ORACLES
 from ..findings.words import plural
 from ..opening.oracles import suited_and_why, suited_to
+from ..page.live import LivePage
 from ..reports import formats
 from ..reports.floors import Floors, check_floors
 from ..reports.progress import progress
@@ -20,6 +21,7 @@ from .choice import run_engine
 from .going_on import KeptFound, keep_all
 from .jobs import run_jobs
 from .keeping import Kept, recorded_name
+from .live_run import LiveRun
 from .plan import DEFAULT_SECONDS, Plan
 
 SLOW_OPERATIONS = 50.0
@@ -87,11 +89,18 @@ class FuzzOutcome:
         return [*lines, f"interrupted by Ctrl-C after {self.done.seconds:.0f} s"] if self.done.interrupted else lines
 
 
-def fuzz(task: FuzzTask, target: Target, out: Path, floors: Floors, say: Callable[[str], None]) -> FuzzOutcome:
+def fuzz(
+    task: FuzzTask,
+    target: Target,
+    out: Path,
+    floors: Floors,
+    say: Callable[[str], None],
+    page: LivePage | None = None,
+) -> FuzzOutcome:
     """Run the engine on the opened target and keep the first finding in the folder `out`.
 
-    Progress is shown on a terminal, and `say` is told each step in a line. Ctrl-C ends the runs early; what they did
-    until then is reported. TargetUnavailableError if the target cannot be started.
+    Progress is shown on a terminal, and `say` is told each step in a line; `page` shows it while it goes on. Ctrl-C
+    ends the runs early; what they did until then is reported. TargetUnavailableError if the target cannot be started.
     """
     plan, name = task.plan, recorded_name(task.spec, target)
     done = Summary(name, task.engine, plan.seed, oracles=plan.oracles, core_name=target.name)
@@ -100,11 +109,15 @@ def fuzz(task: FuzzTask, target: Target, out: Path, floors: Floors, say: Callabl
     suited, why = suited_and_why(task.spec, target)
     if plan.oracles == suited != ORACLES:
         say(f"judged by {', '.join(suited)}: {why}")
-    _run(task, target, done)
+    live = None if page is None else LiveRun(page, plan, floors, target, out, say)
+    _run(task, target, done, live)
     unmet, repeat = check_floors(done, floors), repeat_command(task, done, target)
-    every = keep_all(done, target, plan, out, say)
+    every = keep_all(done, target, plan, out, say if live is None else live.also(done))
     done.told = [one.told() for one in every]
-    return FuzzOutcome(done, every[0].kept if every else None, unmet, repeat, every, floors)
+    outcome = FuzzOutcome(done, every[0].kept if every else None, unmet, repeat, every, floors)
+    if live is not None:
+        live.ended(outcome.as_json())
+    return outcome
 
 
 def slow(done: Summary) -> list[str]:
@@ -115,15 +128,21 @@ def slow(done: Summary) -> list[str]:
     return [f"{what}, reach little; give more --seconds or --jobs, and look at what the target does in start and step"]
 
 
-def _run(task: FuzzTask, target: Target, done: Summary) -> None:
+def _run(task: FuzzTask, target: Target, done: Summary, live: LiveRun | None) -> None:
     """Fill in the summary. Ctrl-C ends the runs, not the program."""
     plan = task.plan
     with progress(plan.seconds, plan.operations) as show:
+
+        def grown(so_far: Summary) -> None:
+            show(so_far.runs, so_far.operations, so_far.seconds)
+            if live is not None:
+                live.grown(so_far)
+
         try:
             if task.jobs > 1:
-                run_jobs(task.spec, done, plan, task.jobs, isolate=task.isolate, on_progress=show)
+                run_jobs(task.spec, done, plan, task.jobs, isolate=task.isolate, on_progress=show, live=live)
             else:
-                run_engine(target, plan, done, lambda so_far: show(so_far.runs, so_far.operations, so_far.seconds))
+                run_engine(target, plan, done, grown)
         except KeyboardInterrupt:
             done.interrupted = True
 

@@ -8,15 +8,19 @@ import multiprocessing
 import signal
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 from ..opening.targets import open_target
+from ..reports.pace import Pace
 from ..reports.summary import Summary
 from ..targets.base import TargetUnavailableError, close_target
 from .choice import run_engine
+from .live_run import LiveRun
 from .plan import Plan
 
 GRACE_S = 0.6
@@ -41,7 +45,14 @@ class _Worker:
     seconds: float = 0.0
     """Since its target was ready."""
     so_far: Summary | None = None
-    """What it has found so far, if the runs go on after findings: it may have to be killed."""
+    """What it has found so far, if the runs go on after findings or a page shows them: it may have to be killed."""
+    seed: int = 0
+
+    def row(self) -> list[str]:
+        """How far it is, for a page (`page.live_document.COLUMNS`)."""
+        rate = f"{self.operations / self.seconds:,.0f}" if self.seconds else ""
+        state = "ended" if self.connection.closed else "running" if self.seconds else "starting"
+        return [str(self.process.pid), str(self.seed), f"{self.runs:,}", f"{self.operations:,}", rate, state]
 
 
 def run_jobs(
@@ -52,11 +63,12 @@ def run_jobs(
     *,
     isolate: bool,
     on_progress: Callable[[int, int, float], None],
+    live: LiveRun | None = None,
 ) -> None:
     """Run `jobs` workers with seeds `plan.seed`, `plan.seed + 1`, ... and add what they did to the summary.
 
     All stop as soon as one has found something, unless the plan goes on after findings, or at Ctrl-C. `on_progress`
-    gets runs, operations and seconds so far.
+    gets runs, operations and seconds so far, `live` all that they have done so far.
     TargetUnavailableError if a worker cannot open the target or is killed by it, WorkerError if one fails otherwise.
     """
     context = multiprocessing.get_context("spawn")
@@ -65,13 +77,14 @@ def run_jobs(
         ours, theirs = context.Pipe()
         share = None if plan.operations is None else -(-plan.operations // jobs)
         own = replace(plan, seed=plan.seed + index, operations=share)
-        process = context.Process(target=_work, args=(theirs, spec, summary.engine, own, isolate), daemon=True)
+        given = (theirs, spec, summary.engine, own, (isolate, live is not None))
+        process = context.Process(target=_work, args=given, daemon=True)
         process.start()
         theirs.close()
-        workers.append(_Worker(process, ours))
+        workers.append(_Worker(process, ours, seed=own.seed))
     summary.known_findings = plan.known
     try:
-        _collect(workers, summary, on_progress, goes_on=plan.keep_going)
+        _collect(workers, summary, _shown_too(on_progress, live, workers, summary), goes_on=plan.keep_going)
     except KeyboardInterrupt:
         summary.interrupted = True
         _stop(workers)
@@ -82,6 +95,34 @@ def run_jobs(
             worker.process.join()
             if not worker.connection.closed and worker.so_far is not None:
                 summary.merge(worker.so_far)
+
+
+def _shown_too(
+    on_progress: Callable[[int, int, float], None], live: LiveRun | None, workers: Sequence[_Worker], summary: Summary
+) -> Callable[[int, int, float], None]:
+    """Tells the page as well, now and then, what is in the summary together with what the others have done so far."""
+    if live is None:
+        return on_progress
+
+    def show(runs: int, operations: int, seconds: float) -> None:
+        on_progress(runs, operations, seconds)
+        if live.due:
+            others = [worker.so_far for worker in workers if not worker.connection.closed]
+            whole = _together([summary, *(one for one in others if one is not None)])
+            live.grown(whole, [worker.row() for worker in workers])
+
+    return show
+
+
+def _together(parts: Sequence[Summary]) -> Summary:
+    """All of them in a summary of its own: none of the parts changes."""
+    first = parts[0]
+    whole = replace(Summary(first.target, first.engine, first.seed), oracles=first.oracles, core_name=first.core_name)
+    whole.allow_vacuous, whole.known_findings = first.allow_vacuous, first.known_findings
+    for part in parts:
+        own = {key: replace(found, attention=Counter(found.attention)) for key, found in part.found.items()}
+        whole.merge(replace(part, found=own))
+    return whole
 
 
 def _collect(
@@ -136,19 +177,23 @@ def _stop(workers: Sequence[_Worker]) -> None:
                 continue  # it has just ended by itself
 
 
-def _work(connection: Connection, spec: str, engine: str, plan: Plan, isolate: bool) -> None:
-    """What a worker does: run the engine, report now and then, and send the summary at the end."""
+def _work(connection: Connection, spec: str, engine: str, plan: Plan, how: tuple[bool, bool]) -> None:
+    """What a worker does: run the engine, report now and then, and send the summary at the end. `how`: in a process
+    apart, and with a page that shows what it does.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    last, told = time.monotonic(), 0
+    last, told, pace = time.monotonic(), 0, Pace()
+    isolate, live = how
 
     def report(summary: Summary) -> None:
         nonlocal last, told
         if connection.poll():
             raise _Stop
-        news = plan.keep_going and len(summary.found) > told
+        news = (plan.keep_going and len(summary.found) > told) or (live and pace.due)
         if news or time.monotonic() - last > _REPORT_S:
             last, told = time.monotonic(), len(summary.found)
-            connection.send((summary.runs, summary.operations, summary.seconds, summary if news else None))
+            with pace.telling() if news else nullcontext():
+                connection.send((summary.runs, summary.operations, summary.seconds, summary if news else None))
 
     try:
         connection.send(_run(spec, engine, plan, isolate, report))

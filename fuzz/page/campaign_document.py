@@ -9,7 +9,7 @@ from ..findings.oracle_names import TARGET
 from ..findings.words import plural
 from .document import VERSION, Cell, FoundCard, Matrix, ReportDocument, Table
 from .history_charts import chained, history_charts
-from .run_document import RunFile
+from .run_document import RunFile, so_far
 
 
 class CampaignFound(msgspec.Struct):
@@ -22,6 +22,7 @@ class CampaignFound(msgspec.Struct):
     attention: str = ""
     trace: str = ""
     command: str = ""
+    page: str = ""
     times: int = 1
     operations: int = 0
     text: str = ""
@@ -42,13 +43,16 @@ class CampaignRow(msgspec.Struct):
     cells: dict[str, RunFile] = {}
 
 
-def campaign_document(rows: Sequence[CampaignRow], title: str, last: Sequence[CampaignRow] = ()) -> ReportDocument:
-    """The page of a campaign; `last` is the one before it, to compare with. ChartError as from `history_charts`."""
+def campaign_document(
+    rows: Sequence[CampaignRow], title: str, last: Sequence[CampaignRow] = (), *, running: bool = False
+) -> ReportDocument:
+    """The page of a campaign; `last` is the one before it, to compare with. `running`: it goes on. ChartError as
+    from `history_charts`."""
     found = [(row, one) for row in rows for one in row.findings]
     operations, seconds = sum(row.operations for row in rows), sum(row.seconds for row in rows)
     figures = [["targets", f"{len(rows):,}"], ["operations", f"{operations:,}"], ["findings", f"{len(found):,}"]]
     figures += [["seconds", f"{seconds:,.0f}"]]
-    verdict, mood = _verdict(rows, len(found))
+    verdict, mood = so_far(len(found)) if running else _verdict(rows, len(found))
     document = ReportDocument(
         VERSION, title, f"{plural(len(rows), 'target')}, {plural(operations, 'operation')}", verdict, mood, figures
     )
@@ -57,7 +61,7 @@ def campaign_document(rows: Sequence[CampaignRow], title: str, last: Sequence[Ca
     document.matrix = _matrix(rows, found, {row.target: row for row in last})
     told = {row.target: [run.history for run in row.cells.values() if run.history] for row in rows}
     document.charts = history_charts({target: chained(cells) for target, cells in told.items() if cells})
-    document.tables = [table for table in (_targets(rows, last), _kinds(rows), _hidden(rows)) if table.rows]
+    document.tables = [table for table in (_targets(rows, last, running), _kinds(rows), _hidden(rows)) if table.rows]
     return document
 
 
@@ -123,13 +127,14 @@ def _made_of(row: CampaignRow, name: str, oracle: str) -> tuple[str, list[str]]:
     return ("not built" if sum(run.unbuilt.values()) == run.runs else "clean"), []
 
 
-def _targets(rows: Sequence[CampaignRow], last: Sequence[CampaignRow]) -> Table:
+def _targets(rows: Sequence[CampaignRow], last: Sequence[CampaignRow], running: bool) -> Table:
     before = {row.target: len(row.findings) for row in last}
     columns = ["target", "operations", "seconds", "operations a second", "findings", "ended"]
     table = Table("Targets", columns + (["findings before"] if last else []), [])
     for row in rows:
         rate = f"{row.operations / row.seconds:,.0f}" if row.seconds else ""
-        ended = "as planned" if row.done else (row.problem.strip().splitlines() or ["early"])[-1]
+        otherwise = ("not yet" if row.cells else "not begun") if running else "early"
+        ended = "as planned" if row.done else (row.problem.strip().splitlines() or [otherwise])[-1]
         line = [row.target, f"{row.operations:,}", f"{row.seconds:.0f}", rate, f"{len(row.findings):,}", ended]
         table.rows.append(line + ([str(before[row.target]) if row.target in before else ""] if last else []))
         table.marks.append("bad" if row.findings else "" if row.done else "note")

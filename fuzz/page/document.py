@@ -11,6 +11,8 @@ import msgspec
 from .chart import Chart
 
 VERSION = 1
+MOST_TRACES = 60
+"""Traces that one page holds."""
 
 
 class Change(msgspec.Struct, omit_defaults=True):
@@ -197,6 +199,8 @@ class FoundCard(msgspec.Struct, omit_defaults=True):
     """Its place in `traces`."""
     why_not: str = ""
     """Why its trace is not among them."""
+    page: str = ""
+    """Where the server of this page has the page of its trace; empty in a file."""
 
 
 class Cell(msgspec.Struct, omit_defaults=True):
@@ -224,6 +228,16 @@ class Matrix(msgspec.Struct):
     """By oracle, by attention type, by target."""
 
 
+class Progress(msgspec.Struct, omit_defaults=True):
+    """How far a run has come that goes on while its page is looked at."""
+
+    words: str
+    share: float = -1.0
+    """Of what it is to do, from 0 to 1; below 0 if that is not known."""
+    ended: bool = False
+    """True if nothing will change any more."""
+
+
 class ReportDocument(msgspec.Struct, omit_defaults=True, tag_field="document", tag="report"):
     """A run or a campaign."""
 
@@ -242,6 +256,8 @@ class ReportDocument(msgspec.Struct, omit_defaults=True, tag_field="document", t
     notes: list[str] = []
     traces: list[TraceDocument] = []
     command: str = ""
+    progress: Progress | None = None
+    """None in a file."""
 
 
 class PlanLayer(msgspec.Struct, array_like=True):

@@ -19,7 +19,7 @@ from ..traces.judges import judges_for
 from ..traces.reproduction import replay_command
 from ..traces.trace_file import TraceFile, load_trace, read_trace
 from .campaign_document import CampaignRow, campaign_document
-from .document import Document, FoundCard, ReportDocument, TraceDocument
+from .document import MOST_TRACES, Document, FoundCard, ReportDocument, TraceDocument
 from .explore_document import ExploreFile, explore_document
 from .mutants_document import HuntRow, mutants_document
 from .proof_document import ProveFile, VerifyFile, prove_document, verify_document
@@ -28,8 +28,6 @@ from .trace_document import trace_document
 
 CAMPAIGN_FILE = "campaign.json"
 """What `campaign` writes into its folder."""
-MOST_TRACES = 60
-"""Traces that one page holds."""
 FORM = Form("report", "`fuzz`, `explore`, `verify`, `prove` or `mutants` with --json, or `campaign`", "runs", 0)
 
 

@@ -21,37 +21,45 @@ LIBRARIES = ("lib_preact.js", "lib_preact_hooks.js", "lib_htm.js")
 SCRIPTS = ("words.js", "replayer.js", "pool.js", "tables.js", "panels.js", "trace.js", "report.js", "app.js")
 """In the order in which they are joined."""
 OF_CHARTS = ("chart",)
-"""The scripts and styles that only a page with charts has."""
+"""The scripts and styles that only a page with charts has, and one that may get some."""
 OF_PLANS = (*OF_CHARTS, "plan")
 """Those that only the page of a plan has."""
+OF_LIVE = (*OF_CHARTS, "live")
+"""Those that only a page has that shows a run while it goes on."""
 
 
 class PageError(ValueError):
     """The page cannot be made. The text is one line."""
 
 
-def page(document: Document) -> str:
+def page(document: Document, *, live: bool = False) -> str:
     """The text of the HTML file. PageError if the template library is not installed; ChartError if the document has a
-    chart that cannot be drawn."""
+    chart that cannot be drawn. With `live` the page asks the server that it came from for newer documents.
+    """
     try:
         from jinja2 import Environment, StrictUndefined
         from markupsafe import Markup
     except ImportError:
         raise PageError(MISSING) from None
     more = _more(document)
-    own = "\n".join(_asset(name) for name in (*(f"{name}.js" for name in more), *SCRIPTS))
-    script = "\n".join([*(_asset(name) for name in LIBRARIES), f'(() => {{\n"use strict";\n{own}}})();\n'])
-    style = "".join(_asset(name) for name in ("page.css", *(f"{name}.css" for name in more)))
+    script, style = parts(OF_LIVE if live else more)
     template = Environment(autoescape=True, undefined=StrictUndefined, keep_trailing_newline=True)
     text = template.from_string(_asset("page.html")).render(
         title=document.title,
         summary=_summary(document),
-        policy=policy(script, style),
+        policy=policy(script, style, live=live),
         style=Markup(style),
         script=Markup(script),
         document=Markup(embedded(document)),
     )
     return text.encode(errors="backslashreplace").decode()  # half a character, as an error text may hold
+
+
+def parts(more: tuple[str, ...] = ()) -> tuple[str, str]:
+    """The script and the style of a page: those of all pages, and `more`."""
+    own = "\n".join(_asset(name) for name in (*(f"{name}.js" for name in more), *SCRIPTS))
+    script = "\n".join([*(_asset(name) for name in LIBRARIES), f'(() => {{\n"use strict";\n{own}}})();\n'])
+    return script, "".join(_asset(name) for name in ("page.css", *(f"{name}.css" for name in more)))
 
 
 def _more(document: Document) -> tuple[str, ...]:
@@ -71,10 +79,20 @@ def embedded(document: Document) -> str:
     return text
 
 
-def policy(script: str, style: str) -> str:
-    """The content security policy for a page with this script and this style."""
+def document_in(text: str) -> TraceDocument | None:
+    """The document in the page of a trace, as `page` wrote it; None if the text is no such page."""
+    _, _, rest = text.partition('id="document">')
+    try:
+        return msgspec.json.decode(rest.partition("</script>")[0], type=TraceDocument)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def policy(script: str, style: str, *, live: bool = False) -> str:
+    """The content security policy for a page with this script and this style. With `live` it may ask its own server."""
+    asks = "connect-src 'self'; " if live else ""
     return (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; "
+        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; {asks}"
         "base-uri 'none'; form-action 'none'"
     )
 

@@ -20,6 +20,7 @@ class Reproduced(msgspec.Struct):
 
     trace: str = ""
     command: str = ""
+    page: str | None = None
 
 
 class RunFound(msgspec.Struct):
@@ -72,15 +73,17 @@ class RunFile(msgspec.Struct):
         return [found.reproduction.trace for found in self.findings]
 
 
-def run_document(run: RunFile, title: str, floors: Floors) -> ReportDocument:
-    """The page of a run; `floors` are those that it had to reach. ChartError if its history cannot be one."""
-    document = ReportDocument(VERSION, f"{run.target}: {title}", _headline(run), *_verdict(run), _figures(run))
+def run_document(run: RunFile, title: str, floors: Floors, *, running: bool = False) -> ReportDocument:
+    """The page of a run; `floors` are those that it had to reach. `running`: it goes on, so nothing is settled yet.
+    ChartError if its history cannot be one."""
+    verdict = so_far(len(run.findings)) if running else _verdict(run)
+    document = ReportDocument(VERSION, f"{run.target}: {title}", _headline(run), *verdict, _figures(run))
     document.cards = [_card(found, run.target) for found in run.findings]
     document.notes = list(run.warnings)
     document.tables = [
         table
         for table in (
-            _floors(run, floors),
+            _floors(run, floors, running),
             _outcomes(run),
             _causes(run),
             counted("Situations reached", ["situation", "times"], run.reached),
@@ -112,6 +115,11 @@ def counted(title: str, columns: list[str], counts: Mapping[str, int]) -> Table:
     most = max([1, *(times for _, times in rows)])
     bars = [log1p(max(0, times)) / log1p(most) for _, times in rows]
     return Table(title, columns, [[name, f"{times:,}"] for name, times in rows], bars=bars)
+
+
+def so_far(found: int) -> tuple[str, str]:
+    """What to say first of a run that goes on, and its mood."""
+    return (f"{plural(found, 'finding')} so far", "bad") if found else ("nothing was found so far", "note")
 
 
 def _headline(run: RunFile) -> str:
@@ -150,8 +158,10 @@ def _card(found: RunFound, target: str) -> FoundCard:
     return card
 
 
-def _floors(run: RunFile, floors: Floors) -> Table:
+def _floors(run: RunFile, floors: Floors, running: bool) -> Table:
     """Each floor and what was reached, the unmet ones first; those alone where the floors are not known."""
+    if not floors and running:
+        return Table("Floors", [], [])
     if not floors:
         unmet = [[line] for line in run.floors_unmet]
         return Table("Floors that were not reached", ["floor"], unmet, marks=["bad"] * len(unmet))
@@ -174,8 +184,10 @@ def _floors(run: RunFile, floors: Floors) -> Table:
         "Floors",
         ["what", "of", "floor", "reached"],
         [[name, table, f"{floor:,}", f"{times:,}"] for name, table, floor, times in lines],
-        note=f"{plural(missed, 'floor')} of {len(lines)} not reached" if missed else f"all {len(lines)} reached",
-        marks=["bad" if times < floor else "" for _, _, floor, times in lines],
+        note=f"{plural(missed, 'floor')} of {len(lines)} not reached{' yet' if running else ''}"
+        if missed
+        else f"all {len(lines)} reached",
+        marks=["bad" if times < floor and not running else "" for _, _, floor, times in lines],
         bars=[min(1.0, times / floor) if floor else 1.0 for _, _, floor, times in lines],
     )
 

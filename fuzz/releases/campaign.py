@@ -26,6 +26,7 @@ from ..opening.process import Limits
 from ..opening.targets import open_target
 from ..page.beside import document_beside
 from ..page.document import TraceDocument
+from ..reports.pace import Pace
 from ..reports.summary import Found, Summary
 from ..reports.vacuity import Vacuity, vacuity
 from ..targets.base import Target, TargetUnavailableError, close_target
@@ -128,6 +129,8 @@ class Orders:
     """How long a target may take for an operation."""
     growth_bytes: int = Limits.growth_bytes
     """How much its resident memory may grow."""
+    tells: bool = False
+    """True if each target also tells now and then how far it is."""
 
     def of_cell(self, name: str, operations: int | None, seed: int) -> Plan:
         """The plan for an attention type, with so many operations."""
@@ -139,7 +142,12 @@ OnRow = Callable[[Row], None]
 
 
 def run_by_oracles(
-    oracles: Mapping[str, tuple[str, ...]], orders: Orders, jobs: int, say: Callable[[str], None], on_change: OnRow
+    oracles: Mapping[str, tuple[str, ...]],
+    orders: Orders,
+    jobs: int,
+    say: Callable[[str], None],
+    on_change: OnRow,
+    on_growth: OnRow | None = None,
 ) -> list[Row]:
     """Run a campaign for all targets that are judged by the same oracles, after that for the next ones.
 
@@ -150,16 +158,20 @@ def run_by_oracles(
     for chosen in dict.fromkeys(oracles.values()):
         specs = [spec for spec, judges in oracles.items() if judges == chosen]
         say(f"{', '.join(specs)}: {', '.join(chosen)}; seed {orders.plan.seed}")
-        rows += run_campaign(specs, replace(orders, plan=replace(orders.plan, oracles=chosen)), jobs, on_change)
+        own = replace(orders, plan=replace(orders.plan, oracles=chosen))
+        rows += run_campaign(specs, own, jobs, on_change, on_growth)
     return rows
 
 
-def run_campaign(specs: Sequence[str], orders: Orders, jobs: int, on_change: OnRow) -> list[Row]:
-    """Run all targets, `jobs` at a time. `on_change` is told whenever a row has grown. Ctrl-C ends it early.
+def run_campaign(
+    specs: Sequence[str], orders: Orders, jobs: int, on_change: OnRow, on_growth: OnRow | None = None
+) -> list[Row]:
+    """Run all targets, `jobs` at a time. `on_change` is told whenever a row has come to something, `on_growth` now and
+    then how far a row is. Ctrl-C ends it early.
 
     The rows come back in the order of `specs`; one that Ctrl-C has cut short is not `done`.
     """
-    rows = [Row(spec) for spec in specs]
+    rows, orders = [Row(spec) for spec in specs], replace(orders, tells=on_growth is not None)
     waiting, running = list(rows), {}  # type: list[Row], dict[Connection, tuple[Row, BaseProcess]]
     try:
         while waiting or running:
@@ -170,7 +182,13 @@ def run_campaign(specs: Sequence[str], orders: Orders, jobs: int, on_change: OnR
             for ready in wait(list(running)):
                 assert isinstance(ready, Connection)
                 row, process = running[ready]
-                if not _receive(ready, row, process):
+                message = _message(ready)
+                if isinstance(message, _SoFar):
+                    row.cells[message.name] = message.cell
+                    if on_growth is not None:
+                        on_growth(row)
+                    continue
+                if not _receive(message, ready, row, process):
                     del running[ready]
                 on_change(row)
     except KeyboardInterrupt:
@@ -182,8 +200,13 @@ def run_campaign(specs: Sequence[str], orders: Orders, jobs: int, on_change: OnR
             process.join()
     for row in rows:
         if not row.done:  # what its process has found has not been shrunk
-            row.kept = [_as_it_is(name, found, orders) for name, cell in row.cells.items() for found in cell.ranked()]
+            row.kept = as_they_are(row, orders)
     return rows
+
+
+def as_they_are(row: Row, orders: Orders) -> list[Kept]:
+    """What was found on a target, with the traces of its runs."""
+    return [_as_it_is(name, found, orders) for name, cell in row.cells.items() for found in cell.ranked()]
 
 
 def _launch(spec: str, orders: Orders) -> tuple[Connection, BaseProcess]:
@@ -195,14 +218,27 @@ def _launch(spec: str, orders: Orders) -> tuple[Connection, BaseProcess]:
     return ours, process
 
 
-def _receive(connection: Connection, row: Row, process: BaseProcess) -> bool:
-    """Take one message into the row. False if it was the last one."""
+@dataclass(frozen=True)
+class _SoFar:
+    """How far an attention type is."""
+
+    name: str
+    cell: Summary
+
+
+def _message(connection: Connection) -> object:
+    """What comes next; None if nothing can come any more."""
     try:
-        message = connection.recv()
+        return connection.recv()
     except EOFError:
+        return None
+
+
+def _receive(message: object, connection: Connection, row: Row, process: BaseProcess) -> bool:
+    """Take one message into the row. False if it was the last one."""
+    if message is None:
         process.join()
         row.problem = f"its process ended with status {process.exitcode}"
-        message = None
     match message:
         case (str(name), Summary() as cell):
             row.cells[name] = cell
@@ -245,7 +281,8 @@ def _run_all(connection: Connection, target: Target, orders: Orders) -> list[Kep
     plan, cells = orders.plan, {}
     share = None if plan.operations is None else -(-plan.operations // len(plan.attention))
     for name in plan.attention:
-        cells[name] = _run_cell(target, orders.of_cell(name, share, plan.seed), connection)
+        own, pace = orders.of_cell(name, share, plan.seed), Pace() if orders.tells else None
+        cells[name] = _run_cell(target, own, connection, pace)
         connection.send((name, cells[name]))
     useful = [name for name, cell in cells.items() if cell.operations and not is_given_up(cell)]
     missing = (plan.operations or 0) - sum(cell.operations for cell in cells.values())
@@ -256,8 +293,10 @@ def _run_all(connection: Connection, target: Target, orders: Orders) -> list[Kep
     return [_shrunk(name, found, target, orders) for name, cell in cells.items() for found in cell.ranked()]
 
 
-def _run_cell(target: Target, plan: Plan, connection: Connection | None = None) -> Summary:
-    """Runs of an attention type. What is found is told at once, if somebody is to know: this process may be killed."""
+def _run_cell(target: Target, plan: Plan, connection: Connection | None = None, pace: Pace | None = None) -> Summary:
+    """Runs of an attention type. What is found is told at once, if somebody is to know: this process may be killed. How
+    far they are is told at this pace.
+    """
     told = 0
 
     def tell(summary: Summary) -> None:
@@ -265,6 +304,9 @@ def _run_cell(target: Target, plan: Plan, connection: Connection | None = None) 
         if connection is not None and len(summary.found) > told:
             told = len(summary.found)
             connection.send((plan.attention[0], summary))
+        elif connection is not None and pace is not None and pace.due:
+            with pace.telling():
+                connection.send(_SoFar(plan.attention[0], summary))
 
     summary = Summary(target.name, "random", plan.seed, oracles=plan.oracles, allow_vacuous=plan.allow_vacuous)
     return run_engine(target, plan, summary, tell)

@@ -223,9 +223,10 @@ class KeptWhole:
 
 
 def keep_findings(rows: Sequence[Row], folder: Path, seed: int) -> None:
-    """Write trace and pytest file of everything that was found to a folder for each target, and note where they are."""
+    """Write trace and pytest file of everything that was found to a folder for each target, and note where they are.
+    What was written before is left as it is."""
     for row in rows:
-        for place, kept in enumerate(row.kept):
+        for place, kept in ((place, kept) for place, kept in enumerate(row.kept) if kept.files is None):
             file = TraceFile(kept.trace, row.target, FoundWhat.of(kept.finding), found_by("random", seed))
             files = write_reproduction(file, folder / folder_name(row.target), oracles=kept.oracles)
             page = beside.write_beside(kept.document, beside.Kept(files.trace, files.command))

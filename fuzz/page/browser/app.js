@@ -49,19 +49,19 @@ function NothingView({ trace, theme, back }) {
     <main class="sheet"><${About} trace=${trace} /></main></div>`;
 }
 
-function App({ shown }) {
+/** `bar` stands over a report that grows; a file has none. */
+function App({ shown, bar }) {
   const [hash, setHash] = useHash(), theme = useTheme();
   const view = (trace) => (trace.sides.length ? TraceView : NothingView);
   if (shown.document === "plan") return html`<${PlanView} plan=${shown} hash=${hash} setHash=${setHash} theme=${theme} />`;
   if (shown.document === "trace") return html`<${view(shown)} trace=${shown} hash=${hash} setHash=${setHash} theme=${theme} />`;
   const trace = hash.trace === undefined ? undefined : (shown.traces || [])[hash.trace];
   if (trace) return html`<${view(trace)} key=${hash.trace} trace=${trace} hash=${hash} setHash=${setHash} theme=${theme} back=${() => setHash({})} />`;
-  return html`<${ReportView} report=${shown} theme=${theme} onTrace=${(number) => { setHash({ trace: number }); scrollTo(0, 0); }} />`;
+  return html`<${ReportView} report=${shown} theme=${theme} bar=${bar} onTrace=${(number) => { setHash({ trace: number }); scrollTo(0, 0); }} />`;
 }
 
 /** The document, completed: a field at its default is not written, nor is a change that the first side has made as well. */
-function readDocument() {
-  const shown = JSON.parse(document.getElementById("document").textContent);
+function completed(shown) {
   for (const trace of shown.document === "trace" ? [shown] : shown.traces || []) {
     trace.verdict.step ??= -1;
     for (const side of trace.sides) side.steps = side.steps.map((change, step) => change ?? trace.sides[0].steps[step]);
@@ -69,4 +69,5 @@ function readDocument() {
   return shown;
 }
 
-render(html`<${App} shown=${readDocument()} />`, document.getElementById("page"));
+const whole = completed(JSON.parse(document.getElementById("document").textContent));
+render(html`<${typeof LivePage === "undefined" ? App : LivePage} shown=${whole} />`, document.getElementById("page"));

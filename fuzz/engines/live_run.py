@@ -1,0 +1,117 @@
+"""What the page of a run is told while the run goes on: how far it is, and each finding once it is on disk."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..findings.severity import severity
+from ..page import beside
+from ..page.live import LivePage
+from ..reports import formats
+from ..reports.floors import Floors, check_floors
+from ..reports.pace import Pace
+from ..reports.summary import Found, Summary
+from ..targets.base import Target
+from ..traces.judges import Judges
+from ..traces.reproduction import WHOLE, Reproduction, write_reproduction
+from ..traces.trace_file import FoundWhat, TraceFile
+from .keeping import found_by
+from .knowing import judging_of
+from .plan import Plan
+
+MOST_PAGES = 60
+"""Findings that get a page while the run goes on; the others get it at its end."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A finding as it came up, on disk."""
+
+    files: Reproduction
+    page: Path | None
+
+
+@dataclass
+class LiveRun:
+    """Tells a page of one run."""
+
+    page: LivePage
+    plan: Plan
+    floors: Floors
+    target: Target
+    """Where the traces of findings are applied again, for their pages."""
+    folder: Path
+    say: Callable[[str], None]
+    pace: Pace = field(default_factory=Pace)
+    _written: dict[tuple[str, ...], Written] = field(default_factory=dict)
+
+    @property
+    def due(self) -> bool:
+        """True if it is time to tell the page how far the run is."""
+        return self.pace.due
+
+    def grown(self, summary: Summary, jobs: Sequence[Sequence[str]] = ()) -> None:
+        """Tell the page what the run has come to, if it is time to; findings are written first. `jobs` is a row for
+        each process, as `live_document.COLUMNS` says.
+        """
+        if not self.pace.due and len(summary.found) <= len(self._written):
+            return
+        for found in summary.ranked():
+            if found.key not in self._written:
+                self._written[found.key] = self._write(found, summary)
+        with self.pace.telling():
+            self._show(summary, "running", jobs)
+        if loss := self.page.loss():
+            self.say(loss)
+
+    def also(self, summary: Summary) -> Callable[[str], None]:
+        """What to tell the steps that follow the runs: the page shows each, too."""
+
+        def tell(line: str) -> None:
+            self.say(line)
+            self.grown(summary)
+            self._show(summary, line)
+
+        return tell
+
+    def ended(self, document: dict[str, Any]) -> None:
+        """Tell the page what came of it, as the JSON of the run."""
+        words = "ended by Ctrl-C" if document.get("interrupted") else "the run has ended"
+        self.page.show(self._told(document, words) | {"ended": True, "share": 1.0})
+
+    def _show(self, summary: Summary, words: str, jobs: Sequence[Sequence[str]] = ()) -> None:
+        document = formats.as_json(summary)
+        document["findings"] = [self._found(found) for found in summary.ranked()]
+        document["floors_unmet"] = check_floors(summary, self.floors)
+        shares = [
+            done / most
+            for done, most in ((summary.seconds, self.plan.seconds), (summary.operations, self.plan.operations))
+            if most
+        ]
+        self.page.show(self._told(document, words) | {"share": min(1.0, max(shares, default=-1.0)), "jobs": jobs})
+
+    def _told(self, document: dict[str, Any], words: str) -> dict[str, Any]:
+        return {"title": "fuzz", "words": words, "run": document, "floors": dict(self.floors)}
+
+    def _found(self, found: Found) -> dict[str, Any]:
+        """A finding that was not made smaller yet, as `going_on.KeptFound.as_json` has it."""
+        what, where = found.finding.kind
+        told = {"severity": str(severity(found.finding)), "oracle": found.finding.oracle, "observable": what}
+        files = self._written[found.key]
+        reproduction = {**files.files.named(), "page": str(files.page) if files.page else None}
+        attention = dict(found.attention)
+        more = {"operation": where, "times": found.times, "attention": attention, "text": str(found.finding)}
+        return {**told, **more, "reproduction": reproduction}
+
+    def _write(self, found: Found, summary: Summary) -> Written:
+        """The trace as it came up, and its page: what is shown must not be lost if this process is killed."""
+        judging = judging_of(found, self.plan)
+        run = found_by(summary.engine, found.seed)
+        file = TraceFile(found.trace, summary.target, FoundWhat.of(found.finding), run)
+        oracles = tuple(judging.oracles)
+        files = write_reproduction(file, self.folder, self.plan.tensors, oracles, WHOLE)
+        if file.lost_its_target or len(self._written) >= MOST_PAGES:  # it may cost a deadline to lose it again
+            return Written(files, None)
+        judges = Judges(oracles, "as in the run", self.plan.tensors)
+        return Written(files, beside.page_beside(file, self.target, judges, beside.Kept(files.trace, files.command)))

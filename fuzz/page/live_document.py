@@ -1,0 +1,113 @@
+"""A run or a campaign while it goes on, as the document of its page: what it tells, a line of JSON at a time."""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from ..reports.floors import Floors
+from .campaign_document import CampaignRow, campaign_document
+from .document import MOST_TRACES, FoundCard, Progress, ReportDocument, Table
+from .html import document_in
+from .run_document import RunFile, run_document
+
+MOST_BYTES = 24 << 20
+"""Of pages whose traces the last document holds."""
+EARLY_S = 10.0
+"""What is told of a run that has only begun, such as that it tested nothing, may still change."""
+WAITING = ("its page is made at the end of the run", "its page is made once its target has ended")
+"""What is said of a finding without a page; the second one in a campaign."""
+COLUMNS = ["process", "seed", "runs", "operations", "operations a second", "state"]
+"""Of the table of processes."""
+
+
+class Told(msgspec.Struct):
+    """What a run or a campaign tells its page."""
+
+    title: str
+    words: str
+    """What it does now."""
+    share: float = -1.0
+    """As in `Progress`."""
+    ended: bool = False
+    run: RunFile | None = None
+    floors: dict[str, dict[str, int]] = {}
+    """Those that the run has to reach."""
+    campaign: list[CampaignRow] | None = None
+    jobs: list[list[str]] = []
+    """A row for each process; see COLUMNS."""
+
+
+class Live:
+    """Makes a document of each thing that is told, and remembers where pages of findings are."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, Path] = {}
+        """The pages of findings that are served, by name."""
+        self._last: ReportDocument | None = None
+        self._named: list[str] = []
+        """The page of each of its findings."""
+
+    def read(self, line: bytes) -> ReportDocument:
+        """The document of a line. msgspec.MsgspecError or ChartError if it is none."""
+        told = msgspec.json.decode(line, type=Told)
+        running = not told.ended
+        if told.campaign is not None:
+            rows = told.campaign
+            document = campaign_document(rows, told.title, running=running)
+            seconds = max((row.seconds for row in rows), default=0.0)
+            pages = [one.page for row in rows for one in row.findings]
+        else:
+            run = told.run or RunFile("", 0, 0)
+            floors: Floors = told.floors
+            document = run_document(run, told.title, floors, running=running)
+            seconds = run.seconds
+            pages = [one.reproduction.page or "" for one in run.findings]
+        if running and seconds < EARLY_S:
+            document.notes = []
+        if told.jobs:
+            document.tables.insert(0, Table("Processes", COLUMNS, told.jobs))
+        self._link(document.cards, pages, WAITING[told.campaign is not None] if running else "")
+        if told.ended:
+            _take_in(document, pages)
+        document.progress = Progress(told.words, told.share, told.ended)
+        self._last, self._named = document, pages
+        return document
+
+    def lost(self) -> ReportDocument | None:
+        """The document for a run that has ended without a last word; None if it has said nothing at all."""
+        if self._last is not None and self._last.progress is not None:
+            words = "the run has ended without a last word; this is what it told before"
+            self._last.progress = Progress(words, ended=True)
+            _take_in(self._last, self._named)
+        return self._last
+
+    def _link(self, cards: Sequence[FoundCard], pages: Sequence[str], otherwise: str) -> None:
+        for card, page in zip(cards, pages, strict=True):
+            if page:
+                name = hashlib.sha256(page.encode(errors="replace")).hexdigest()[:16]
+                self.pages[name] = Path(page)
+                card.page = f"finding/{name}"
+            else:
+                card.why_not = otherwise
+
+
+def _take_in(document: ReportDocument, pages: Sequence[str]) -> None:
+    """Put the traces of the pages into the document, so that it needs no server any more."""
+    size = 0
+    for card, page in zip(document.cards, pages, strict=True):
+        card.page = ""
+        if not page:
+            continue
+        path = Path(page)
+        try:
+            size += path.stat().st_size
+            trace = document_in(path.read_text(encoding="utf-8")) if size <= MOST_BYTES else None
+        except (OSError, UnicodeDecodeError):
+            trace = None
+        if trace is None or len(document.traces) >= MOST_TRACES:
+            card.why_not = f"its page: {page}"
+        else:
+            card.trace = len(document.traces)
+            document.traces.append(trace)
