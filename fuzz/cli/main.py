@@ -42,7 +42,7 @@ from .prove import prove
 from .report import report
 from .schedulers import fuzz_scheduler
 from .targets import app as targets_app
-from .traces import replay, shrink
+from .traces import replay, schema, shrink
 from .verify import verify
 from .watch import watch
 
@@ -60,6 +60,7 @@ app.command("fuzz-scheduler", epilog=f"Example: blockproof fuzz-scheduler --targ
 app.command(epilog="Example: blockproof replay findings/free_free_1a2b3c4d.json --show")(replay)
 app.command(epilog="Example: blockproof report findings/free_free_1a2b3c4d.json --open")(report)
 app.command(epilog=f"Example: blockproof shrink trace.json --target {RELEASE}")(shrink)
+app.command(epilog="Example: blockproof schema > trace.schema.json")(schema)
 app.command(epilog="Example: blockproof bisect trace.json --releases 0.20.2..0.33.0")(bisect)
 app.command(epilog="Example: blockproof ci --target my_target:make_target --corpus tests/regressions")(ci)
 app.command(epilog="Example: blockproof mutants --only free-order-reversed")(mutants)

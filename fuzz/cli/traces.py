@@ -1,4 +1,4 @@
-"""`blockproof replay` and `blockproof shrink`: what can be done with a trace file."""
+"""`blockproof replay`, `shrink` and `schema`: what can be done with a trace file, and what form it has."""
 
 import json
 from pathlib import Path
@@ -89,3 +89,13 @@ def shrink(
     else:
         print("\n".join(kept.lines(verbose)))
     raise typer.Exit(0 if kept is None else 1)
+
+
+def schema() -> None:
+    """Print the form of trace files as JSON Schema, for editors and for programs that read or write traces.
+
+    It is made from what `replay` reads them with. What a schema cannot say is listed in its `$comment`.
+    """
+    from ..traces.schema import trace_schema
+
+    print(json.dumps(trace_schema(), indent=2))

@@ -4,17 +4,17 @@ A trace is data only. Its parts are read one by one, each with limits of its own
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 
-from ...model.ops import FULL_FAMILY, Operation, Shape
+from ...model.ops import FULL_FAMILY, SLIDING_FAMILY, Kind, Operation, Shape
 from ..findings.cause import Cause
 from ..findings.finding import LOST, Finding, Trace
-from ..findings.ops_json import operation_from_json, shape_from_json, to_json
+from ..findings.ops_json import cause_from_json, operation_from_json, shape_from_json, to_json
 from ..findings.oracle_names import ADDITIONS, EVERY
 from ..findings.reading import MAX_FILE_BYTES
 from ..findings.writing import write_file
@@ -33,6 +33,29 @@ MAX_POOL_TOKENS = 2**26
 """Blocks times tokens of the largest: the shadow memory has a place for each, so this bounds the memory of a run."""
 MAX_BLOCK_OPERATIONS = 2**28
 """Blocks times operations: each block is looked at after each operation, so this bounds the time of a run."""
+MAX_RANKS = 1024
+_SIZE, _COUNT = (1, MAX_NUMBER), (0, MAX_NUMBER)
+SHAPE_LIMITS: Mapping[str, tuple[int, int]] = {
+    "num_blocks": (1, MAX_NUM_BLOCKS),
+    "max_model_len": (1, MAX_MODEL_LEN),
+    "hash_block_size": _SIZE,
+    "scheduler_block_size": _SIZE,
+    "max_num_batched_tokens": _SIZE,
+    "decode_parallel": (1, MAX_RANKS),
+    "prefill_parallel": (1, MAX_RANKS),
+}
+"""Least and most of the fields of a shape."""
+GROUP_LIMITS: Mapping[str, tuple[int, int]] = {
+    "block_size": _SIZE,
+    "window": _COUNT,
+    "chunk": _COUNT,
+    "speculative_blocks": (0, MAX_NUM_BLOCKS),
+    "sink_len": _COUNT,
+    "num_heads": _SIZE,
+}
+"""The same of a group."""
+POSITIVE_FOR: Mapping[str, frozenset[Kind]] = {"window": SLIDING_FAMILY, "chunk": frozenset({"chunked"})}
+"""Fields of a group that must be at least 1 in groups of these kinds."""
 FORM = Form("trace", "`blockproof fuzz` or `shrink`", "schema", SCHEMA)
 
 
@@ -87,14 +110,24 @@ class TraceFile:
         return self.finding is not None and self.finding.observable in LOST
 
 
-class _Envelope(msgspec.Struct, forbid_unknown_fields=True):
+class _Stored(msgspec.Struct, forbid_unknown_fields=True):
+    """`FoundWhat` with its cause still raw: msgspec would leave out unknown fields of the records in it."""
+
+    observable: str
+    operation: str
+    text: str
+    identity: tuple[str, ...] = ()
+    cause: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
+
+
+class Envelope(msgspec.Struct, forbid_unknown_fields=True):
     """The outer layer. The parts stay raw until each is read for itself, so that depth and memory stay bounded."""
 
     schema: int
     shape: msgspec.Raw
     operations: Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MAX_OPERATIONS)]
     target: Annotated[str, msgspec.Meta(max_length=1000)] = "impl"
-    finding: FoundWhat | None = None
+    finding: _Stored | None = None
     found_by: FoundBy | None = None
     oracles: Annotated[tuple[str, ...], msgspec.Meta(max_length=100)] | None = None
     tensors: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
@@ -107,7 +140,7 @@ def read_trace(path: Path, max_bytes: int = MAX_FILE_BYTES) -> TraceFile:
 
 def load_trace(data: bytes | str, source: str = "trace") -> TraceFile:
     """Read a trace from its text; `source` stands for the file name in errors. TraceError if it is none."""
-    outer = envelope(data.encode() if isinstance(data, str) else data, _Envelope, FORM, source)
+    outer = envelope(data.encode() if isinstance(data, str) else data, Envelope, FORM, source)
     shape = _shape(_part(outer.shape, source, "shape"), source)
     if (work := shape.num_blocks * len(outer.operations)) > MAX_BLOCK_OPERATIONS:
         problem = f"{work} blocks times operations, more than {MAX_BLOCK_OPERATIONS}; use fewer of either"
@@ -119,8 +152,8 @@ def load_trace(data: bytes | str, source: str = "trace") -> TraceFile:
     if unknown := [name for name in outer.oracles or () if name not in (*EVERY, *ADDITIONS)]:
         problem = f"{unknown[0]!r} is unknown; write some of {', '.join(EVERY)}, or use a newer blockproof"
         raise TraceError(source, "oracles", problem)
-    trace = Trace(shape, operations)
-    return TraceFile(trace, outer.target, outer.finding, outer.found_by, outer.oracles or None, outer.tensors)
+    trace, finding = Trace(shape, operations), _found(outer.finding, source)
+    return TraceFile(trace, outer.target, finding, outer.found_by, outer.oracles or None, outer.tensors)
 
 
 def dump_trace(file: TraceFile | Trace) -> str:
@@ -168,6 +201,17 @@ def _part(raw: msgspec.Raw, source: str, place: str) -> object:
     return decode(raw, object, FORM, source, place)
 
 
+def _found(stored: _Stored | None, source: str) -> FoundWhat | None:
+    if stored is None:
+        return None
+    raw = decode(stored.cause, object, FORM, source, "finding.cause")
+    try:
+        cause = None if raw is None else cause_from_json(raw, "finding.cause")
+    except ValueError as error:
+        raise TraceError(source, "", f"{error}; correct or remove it") from None
+    return FoundWhat(stored.observable, stored.operation, stored.text, stored.identity, cause)
+
+
 def _operation(raw: object, source: str, place: str) -> Operation:
     try:
         operation = operation_from_json(raw, place)
@@ -211,21 +255,12 @@ def shape_problems(shape: Shape) -> Iterator[tuple[str, str]]:
 def _limits(shape: Shape) -> Iterator[tuple[str, int, int, int]]:
     """Place, value, least and most."""
     yield "shape.groups", len(shape.groups), 0, MAX_GROUPS
-    yield "shape.num_blocks", shape.num_blocks, 1, MAX_NUM_BLOCKS
-    yield "shape.max_model_len", shape.max_model_len, 1, MAX_MODEL_LEN
-    yield "shape.hash_block_size", shape.hash_block_size, 1, MAX_NUMBER
-    yield "shape.scheduler_block_size", shape.scheduler_block_size, 1, MAX_NUMBER
-    yield "shape.max_num_batched_tokens", shape.max_num_batched_tokens, 1, MAX_NUMBER
-    yield "shape.decode_parallel", shape.decode_parallel, 1, 1024
-    yield "shape.prefill_parallel", shape.prefill_parallel, 1, 1024
+    for name, (least, most) in SHAPE_LIMITS.items():
+        yield f"shape.{name}", getattr(shape, name), least, most
     for i, group in enumerate(shape.groups):
-        place = f"shape.groups[{i}]"
-        yield f"{place}.block_size", group.block_size, 1, MAX_NUMBER
-        yield f"{place}.window", group.window, 1 if group.kind.startswith("sliding") else 0, MAX_NUMBER
-        yield f"{place}.chunk", group.chunk, 1 if group.kind == "chunked" else 0, MAX_NUMBER
-        yield f"{place}.speculative_blocks", group.speculative_blocks, 0, MAX_NUM_BLOCKS
-        yield f"{place}.sink_len", group.sink_len, 0, MAX_NUMBER
-        yield f"{place}.num_heads", group.num_heads, 1, MAX_NUMBER
+        for name, (least, most) in GROUP_LIMITS.items():
+            positive = group.kind in POSITIVE_FOR.get(name, ())
+            yield f"shape.groups[{i}].{name}", getattr(group, name), max(least, positive), most
 
 
 def _check_numbers(value: object, source: str, place: str) -> None:

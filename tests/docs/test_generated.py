@@ -13,6 +13,7 @@ from blockproof.fuzz.findings.cause import Cause, Frame
 from blockproof.fuzz.findings.reading import MAX_FILE_BYTES
 from blockproof.fuzz.releases.versions import releases_between
 from blockproof.fuzz.traces import trace_file
+from blockproof.fuzz.traces.schema import BEYOND, trace_schema
 from blockproof.fuzz.workload.shapes import ATTENTION
 from blockproof.model import ops
 from blockproof.model.ops import OPERATIONS, Group, Shape
@@ -103,7 +104,7 @@ def test_the_trace_format_has_the_limits():
         "bytes of a file": MAX_FILE_BYTES,
         "bytes of the shape, or of one operation": trace_file.MAX_PART_BYTES,
         "operations": trace_file.MAX_OPERATIONS,
-        "any number, either way": trace_file.MAX_NUMBER,
+        "a number of the shape or of an operation, either way": trace_file.MAX_NUMBER,
         "`num_blocks`": trace_file.MAX_NUM_BLOCKS,
         "`max_model_len`": trace_file.MAX_MODEL_LEN,
         "groups": trace_file.MAX_GROUPS,
@@ -111,6 +112,28 @@ def test_the_trace_format_has_the_limits():
         "`num_blocks` times operations": trace_file.MAX_BLOCK_OPERATIONS,
         "`num_blocks` times the largest `block_size`, times the ranks": trace_file.MAX_POOL_TOKENS,
     }
+
+
+def fields_of(definition, definitions):
+    """Fields of a record of the schema; those of records in it behind a dot."""
+    for name, about in definition["properties"].items():
+        yield name
+        inner = re.search(r"#/\$defs/(\w+)", json.dumps(about))
+        if inner and name != "operations":
+            yield from (f"{name}.{field}" for field in fields_of(definitions[inner[1]], definitions))
+
+
+def test_the_trace_format_and_the_schema_have_the_same_fields():
+    schema = trace_schema()
+    definitions = schema["$defs"]
+    outside = [name for name in fields_of(schema, definitions) if not name.startswith("shape.")]
+    assert sorted(fields_in("The envelope")) == sorted(outside)
+    shape = set(definitions["Shape"]["properties"]) | set(definitions["Group"]["properties"])
+    assert fields_in("The shape").keys() == shape
+    for names, mentioned, *_ in rows(section(TRACE_FORMAT, "The operations")):
+        for name in re.findall(r"`(\w+)`", names):
+            assert ["op", *re.findall(r"`(\w+)`", mentioned)] == list(definitions[name]["properties"])
+    assert [name.strip("`") for name, _ in rows(section(TRACE_FORMAT, "As JSON Schema"))] == list(BEYOND)
 
 
 # The campaign: a record of one run, whose tables must fit each other.
