@@ -36,14 +36,14 @@ function scaleOf(values, log, from, to, most, { round, whole } = {}) {
   return { at: (value) => from + ((value - low) / (high - low)) * (to - from), ticks, has: () => true };
 }
 
-/** What a line has at a place: with steps what holds there, else the point that lies there. */
+/** What a line has at a place: with steps what holds there, up to its end, else the point that lies there. */
 function valueAt(line, x, steps) {
   let low = 0, high = line.xs.length; // the number of points up to x
   while (low < high) {
     const middle = (low + high) >> 1;
     if (line.xs[middle] <= x) low = middle + 1; else high = middle;
   }
-  return low > 0 && (steps || line.xs[low - 1] === x) ? line.ys[low - 1] : undefined;
+  return low > 0 && (line.xs[low - 1] === x || (steps && low < line.xs.length)) ? line.ys[low - 1] : undefined;
 }
 
 const said = (value) => (value === undefined ? "–" : precise.format(value));
