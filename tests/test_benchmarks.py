@@ -136,9 +136,9 @@ def test_no_core_finds_more_than_a_pool_without_end(pools, tmp_path):
     assert [points[-1][1] for points in found.curves[0].lines.values()] == [found.ideal * 100] * 2
     page = pools.page("# Head\n", [found], None, None)
     assert page.count("| ours | 36.36% |") == len(pools.LAYOUTS)
-    keys = dict.fromkeys(keys, pools.Counts(3, 4_224, 1_537))
+    too_much = dict.fromkeys(keys, pools.Counts(3, 4_224, 1_537))
     with pytest.raises(SystemExit, match="than there is to hit"):
-        pools.drawn(trace, 10, keys, {"impl": "ours"})
+        pools.drawn(trace, 10, too_much, {"impl": "ours"})
 
 
 def test_made_up_conversations_are_the_same_each_time_and_share_what_was_said(pools, tmp_path):
