@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from .completion import target_names
 from .options import (
     FloorsOption,
     IsolateOption,
     JsonOption,
     OracleOption,
-    RecordedTargetOption,
     guarded,
     is_auto,
     teller,
@@ -25,7 +25,16 @@ def report(
         typer.Argument(help="A trace; the JSON of a command, as fuzz --json prints it; a campaign; a folder."),
     ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The page; beside WHAT by default.")] = None,
-    target: RecordedTargetOption = None,
+    beside: Annotated[
+        list[Path] | None, typer.Option("--with", help="Another report, shown in the same page; may be repeated.")
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Which target; the one in the trace by default. Twice: both side by side, without the model.",
+            autocompletion=target_names,
+        ),
+    ] = None,
     oracle: OracleOption = None,
     model_alone: Annotated[bool, typer.Option("--model", help="Start no target: the model alone is shown.")] = False,
     floors: FloorsOption = None,
@@ -43,13 +52,22 @@ def report(
     """
     from ..page.files import Wanted, document_of, encoded
     from ..page.html import write_page
+    from ..page.joined import joined
     from ..reports.floors import read_floors
 
+    if len(target or ()) > 2:
+        raise typer.BadParameter("--target: name one target, or two to be shown side by side")
+    named: list[str | None] = [None, None, *(target or [])]
+    first, second = named[-2:]
     tell = teller(as_json)
     names = None if is_auto(oracle) else oracle
     wanted_floors = read_floors(floors) if floors else None
-    with Wanted(target, names, isolate, model_alone, tell) as wanted:
-        document = guarded(lambda: document_of(what, wanted, wanted_floors, before))
+    with Wanted(second, first, names, isolate, model_alone, tell) as wanted:
+        document = guarded(
+            lambda: joined(
+                document_of(what, wanted, wanted_floors, before), [document_of(one, wanted) for one in beside or ()]
+            )
+        )
     if as_json and out is None:
         print(encoded(document).decode())
         return

@@ -1,5 +1,6 @@
 """From what a user names to a document: a trace file, the JSON of a run, a campaign or a hunt, a folder of traces."""
 
+import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ class Wanted:
 
     target: str | None = None
     """The one that the user names; by default that of each trace."""
+    compared_with: str | None = None
+    """A target to be shown beside it in place of the model; by default the one that a trace of a difference names."""
     oracles: Sequence[str] | None = None
     """As the user has written them; by default those of each trace."""
     isolate: bool = False
@@ -97,7 +100,7 @@ def trace_page(file: TraceFile, path: Path, wanted: Wanted) -> TraceDocument:
         why = f"the trace was made with {spec!r}; if you trust that code, add --target {spec}"
     if not why:
         try:
-            return _on_target(file, spec, path, wanted)
+            return _on_pair(file, spec, path, wanted) or _on_target(file, spec, path, wanted)
         except (TargetUnavailableError, ValueError) as error:
             if wanted.target is not None:
                 raise
@@ -105,6 +108,35 @@ def trace_page(file: TraceFile, path: Path, wanted: Wanted) -> TraceDocument:
     wanted.say(f"{path}: the model alone is shown: {why}")
     note = f"{file.target} was not run: {why}."
     return trace_document(file, None, None, path.name, notes=[note], command=replay_command(path, file.target))
+
+
+def pair_command(trace: Path, targets: tuple[str, str]) -> str:
+    """The shell command that shows a trace on two targets side by side."""
+    named = [word for target in targets for word in ("--target", target)]
+    return shlex.join(["blockproof", "report", str(trace), *named])
+
+
+def _on_pair(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceDocument | None:
+    """The trace on two targets side by side; None if there is no second one, or it is not to be had.
+
+    TargetUnavailableError and ValueError only for a target that the user has named.
+    """
+    first = wanted.compared_with or (file.compared_with if wanted.target is None else None)
+    if first is None or first == spec:
+        return None
+    if wanted.compared_with is None and is_foreign(first):
+        both = f"--target {first} --target {spec}"
+        wanted.say(f"{path}: shown without {first!r}; if you trust that code, name both: {both}")
+        return None
+    try:
+        other = wanted.core(first, isolate=False)
+    except (TargetUnavailableError, ValueError) as error:
+        if wanted.compared_with is not None:
+            raise
+        wanted.say(f"{path}: shown without {first}: {error}")
+        return None
+    second = wanted.core(spec, file.lost_its_target)
+    return trace_document(file, second, None, path.name, command=pair_command(path, (first, spec)), other=other)
 
 
 def _on_target(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceDocument:

@@ -64,7 +64,7 @@ def states_part(names: Sides, ours: Snapshot, theirs: Snapshot, requests: Names)
     if field is None:
         return "", None
     one, other = getattr(ours, field), getattr(theirs, field)
-    one_name, other_name = _the(names[0]), names[1] if " " in names[1] else f"the {names[1]}"
+    one_name, other_name = _the(names[0]), _small(_the(names[1]))
     if field == "free":
         return _queues(one_name, other_name, one, other)
     if field in ("tables", "registered"):
@@ -72,7 +72,7 @@ def states_part(names: Sides, ours: Snapshot, theirs: Snapshot, requests: Names)
     if field in ("ref_cnt", "labels", "earliest"):
         return _blocks(field, one_name, other_name, one, other)
     what = _WORDS.get(field, field)
-    return f"{what}: {one_name.lower()} shows {cut(str(one), 200)}, {other_name} {cut(str(other), 200)}.", None
+    return f"{what}: {_small(one_name)} shows {cut(str(one), 200)}, {other_name} {cut(str(other), 200)}.", None
 
 
 _WORDS = {
@@ -142,7 +142,7 @@ def _tables(name: str, group: int, ours: tuple[str, object], theirs: tuple[str, 
         return f"{head} {lengths}; they agree up to there.", place
     place.block = other[entry]
     said = ["null" if block == NULL else f"block {block}" for block in (one[entry], other[entry])]
-    return f"{head} entry {entry} is {said[0]} for {one_name.lower()} and {said[1]} for {other_name}.", place
+    return f"{head} entry {entry} is {said[0]} for {_small(one_name)} and {said[1]} for {other_name}.", place
 
 
 def _blocks(field: str, one_name: str, other_name: str, one: Sequence[object], other: Sequence[object]) -> Parting:
@@ -151,7 +151,7 @@ def _blocks(field: str, one_name: str, other_name: str, one: Sequence[object], o
     ours, theirs = pairs[block]
     others = sum(a != b for a, b in pairs) - 1
     more = f" {plural(others, 'other block differs', 'other blocks differ')}, too." if others else ""
-    low, high = one_name.lower() if one_name == "The model" else one_name, _capital(other_name)
+    low, high = _small(one_name), _capital(other_name)
     if field == "ref_cnt":
         text = f"Block {block} has {ours} references for {low} and {theirs} for {other_name}."
     elif field == "earliest":
@@ -165,5 +165,11 @@ def _blocks(field: str, one_name: str, other_name: str, one: Sequence[object], o
     return text + more, Place(block=block)
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def _capital(name: str) -> str:
+    """As a sentence begins with it: names of targets stay as they are."""
+    return f"The {name[4:]}" if name.startswith("the ") else name
+
+
+def _small(name: str) -> str:
+    """As it stands within a sentence."""
+    return f"the {name[4:]}" if name.startswith("The ") else name

@@ -56,6 +56,8 @@ def trace_document(
     else:
         watched, finding, applied = _applied_once(Watched(core, 0, other), trace, Judging(()))
     said = [*notes, *_notes(file, watched, applied, finding, judging)]
+    if was_difference(file) and other is None:
+        said.append("The trace shows how two targets differ; one of them is shown. Two `--target` show both.")
     if other is not None:
         verdict = _differ(file, watched)
     else:
@@ -115,8 +117,6 @@ def _notes(file: TraceFile, watched: Watched, applied: Trace, finding: Finding |
         notes.append("The trace is a script of requests: a scheduler of our own asked for what the steps show.")
     elif finding is None and left_out:
         notes.append(f"{plural(left_out, 'operation')} left out, since they make no sense where they stand.")
-    if was_difference(file) and len(watched.lines) < 2:
-        notes.append("The trace shows how two targets differ; one of them is shown here.")
     if why := watched.not_built():
         notes.append(f"{watched.name} builds no core of this shape: it {why}.")
     return notes
@@ -135,12 +135,21 @@ def _as_it_was(file: TraceFile, watched: Watched) -> Verdict:
 
 
 def _differ(file: TraceFile, watched: Watched) -> Verdict:
-    """The verdict of the file on two targets, and the first difference in what they show last."""
+    """The verdict on two targets: for those that the file of a difference names, that of the file, and the first
+    difference in what they show last."""
+    names, step = watched.pair, watched.first_difference() if len(watched.lines) == 2 else -1
+    if step is None:
+        return Verdict(False, f"{names[0]} and {names[1]} show the same after each of these operations")
+    if not was_difference(file) or names != (file.compared_with, file.target):
+        if len(watched.lines) < 2:
+            return Verdict(False, f"not both of {names[0]} and {names[1]} build a core of this shape")
+        where = "once they are built" if step < 0 else f"from step {step} on"
+        sentence = outcomes_part(names, *watched.parted_over) if watched.parted == step >= 0 else ""
+        return Verdict(True, f"{names[0]} and {names[1]} differ {where}", cut(sentence, 1_000), step=step)
     verdict = _as_it_was(file, watched)
-    verdict.sentence = ""
-    if file.finding is None or len(watched.lines) < 2:
+    verdict.headline, verdict.sentence = cut(verdict.text.partition("\n")[0], 300), ""
+    if len(watched.lines) < 2:
         return verdict
-    verdict.headline, names = cut(verdict.text.partition("\n")[0], 300), (watched.lines[0].name, watched.lines[1].name)
     shown = watched.snapshots()
     if watched.parted >= 0:
         operation, *answers = watched.parted_over

@@ -318,6 +318,22 @@ class Watched:
             sides.append(Side(line.name, line.role, line.begin, steps, line.hidden))
         return sides
 
+    @property
+    def pair(self) -> tuple[str, str]:
+        """The names of the target beside this one, or of the model, and of this one."""
+        return ("model" if self._other is None else self._other.name, self.name)
+
+    def first_difference(self) -> int | None:
+        """The first step after which the two sides show something different, or have answered differently; -1 if they
+        do from the construction on, None if they never do."""
+        first, second = self.lines
+        if first.begin != second.begin:
+            return -1
+        pairs = enumerate(zip(first.steps, second.steps, strict=False))
+        ended = min(len(first.steps), len(second.steps))
+        unlike = None if len(first.steps) == len(second.steps) else ended
+        return next((step for step, (one, other) in pairs if one != other), unlike)
+
     def changes(self) -> list[Change]:
         """Those of the target."""
         return self.lines[-1].steps

@@ -1,7 +1,7 @@
 """What a picture of a plan shows beyond its figures: what each layer takes, and what requests of other lengths hold."""
 
 from dataclasses import dataclass
-from math import ceil, isfinite, log2
+from math import isfinite, log2
 
 from ..targets.base import Calculator
 from .fields import ModelError
@@ -11,8 +11,8 @@ from .questions import Questions, RefusedError
 
 MOST_LENGTHS = 96
 """Lengths that are asked about, apart from those that the plan names."""
-MOST_BETWEEN_DOUBLES = 8
-"""Lengths from one to its double."""
+STEPS_TO_THE_DOUBLE = 8
+"""From one length to its double, if that is not more than `MOST_LENGTHS` in all."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,8 @@ def lengths_of(plan: Plan) -> list[int]:
     longest = max(plan.limit_tokens, plan.max_model_len_tokens)
     block = min(longest, *(group.block_size_tokens for group in plan.groups))
     doublings = log2(longest / block)
-    steps = ceil(min(doublings * MOST_BETWEEN_DOUBLES, MOST_LENGTHS))
-    lengths = {round(2 ** (doublings * step / steps)) * block for step in range(steps)}
+    steps = min(STEPS_TO_THE_DOUBLE, max(1, int(MOST_LENGTHS / max(1, doublings))))
+    lengths = {round(2 ** (step / steps)) * block for step in range(int(doublings * steps) + 1)}
     named = {plan.max_model_len_tokens, plan.longest_fit_tokens, plan.longest_usable_tokens, plan.model_longest_tokens}
     return sorted(length for length in lengths | named | {longest} if 0 < length <= longest)
 

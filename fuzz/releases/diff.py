@@ -12,6 +12,7 @@ from ..engines.seeded import run_random
 from ..findings.finding import Finding, Trace
 from ..findings.words import plural, trace_lines
 from ..page.beside import Kept, page_beside
+from ..page.files import pair_command
 from ..reports.progress import progress
 from ..reports.summary import Summary
 from ..reports.tables import Section
@@ -114,22 +115,24 @@ class Differences:
         }
 
     def keep(self, folder: Path, seed: int) -> None:
-        """Write the smallest trace of each situation to a folder."""
-        for situation in self.situations:
-            keep_trace(folder, situation.finding, situation.trace, self.pair.second.name, seed, self.pair)
+        """Write the smallest trace of each situation to a folder, with the page of it."""
+        first, second = self.pair.first, self.pair.second
+        for one in self.situations:
+            file, path = keep_trace(folder, one.finding, one.trace, second.name, seed, compared_with=first.name)
+            page_beside(file, second, None, Kept(path, pair_command(path, (first.name, second.name))), other=first)
 
 
-def keep_trace(folder: Path, finding: Finding, trace: Trace, target: str, seed: int, pair: Pair | None = None) -> Path:
-    """Write a trace and what it shows to a folder, which is made if it is missing. Returns the file.
+def keep_trace(
+    folder: Path, finding: Finding, trace: Trace, target: str, seed: int, *, compared_with: str | None = None
+) -> tuple[TraceFile, Path]:
+    """Write a trace and what it shows to a folder, which is made if it is missing. Returns what was written, and where.
 
-    With the `pair` that showed it, which is open, also its page is written.
+    `compared_with`: the first of two targets, for a trace that shows how they differ.
     """
-    file = TraceFile(trace, target, FoundWhat.of(finding), found_by("random", seed))
+    file = TraceFile(trace, target, FoundWhat.of(finding), found_by("random", seed), compared_with=compared_with)
     path = folder / f"{base_name(file)}.json"
     write_trace(file, path)
-    if pair is not None:
-        page_beside(file, pair.second, None, Kept(path), other=pair.first)
-    return path
+    return file, path
 
 
 def compare_targets(pair: Pair, plan: Plan) -> Differences:

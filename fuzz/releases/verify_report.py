@@ -166,7 +166,8 @@ def keep(done: Verification, folder: Path) -> None:
     """Write the smallest trace of each change and of each finding that shows on one side to a folder."""
     for one in shown(done):
         spec = done.old.spec if isinstance(one, Judged) and one.where is not Where.NEW else done.new.spec
-        keep_trace(folder, one.finding, one.trace, spec, done.seed)
+        before = done.old.spec if isinstance(one, Changed) else None
+        keep_trace(folder, one.finding, one.trace, spec, done.seed, compared_with=before)
 
 
 def write_intended(done: Verification, path: Path) -> list[str]:

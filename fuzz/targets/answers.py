@@ -22,6 +22,19 @@ def _list_of(check: Check) -> Check:
     return lambda value: isinstance(value, list) and all(map(check, value))
 
 
+def _list_of_kinds(*kinds: type) -> Check:
+    """The same as `_list_of(_is(...))`, in less than half the time, which counts for large pools."""
+    known = frozenset(kinds)
+
+    def check(value: object) -> bool:
+        try:
+            return isinstance(value, list) and known.issuperset(map(type, value))
+        except TypeError:  # a type that cannot be hashed
+            return False
+
+    return check
+
+
 def _dict_of(check: Check) -> Check:
     return lambda value: isinstance(value, dict) and all(type(name) is str and check(value[name]) for name in value)
 
@@ -39,22 +52,23 @@ def _is_event(event: object) -> bool:
 
 
 _INT = _is(int)
-_INT_OR_NONE = _is(int, type(None))
+_INTS = _list_of_kinds(int)
+_INTS_OR_NONE = _list_of_kinds(int, type(None))
 _FIELDS: Mapping[str, tuple[str, Check]] = {
-    "free": ("a list of block ids", _list_of(_INT)),
+    "free": ("a list of block ids", _INTS),
     "num_free": ("a number of blocks", _INT),
     "usage": ("a float", _is(float, int)),
-    "ref_cnt": ("a list of counts", _list_of(_INT)),
-    "tables": ("a list of dictionaries from requests to lists of block ids", _list_of(_dict_of(_list_of(_INT)))),
+    "ref_cnt": ("a list of counts", _INTS),
+    "tables": ("a list of dictionaries from requests to lists of block ids", _list_of(_dict_of(_INTS))),
     "registered": ("a list of dictionaries from requests to counts", _list_of(_dict_of(_INT))),
-    "labels": ("a list of labels or None", _list_of(_INT_OR_NONE)),
-    "earliest": ("a list of block ids or None", _list_of(_INT_OR_NONE)),
+    "labels": ("a list of labels or None", _INTS_OR_NONE),
+    "earliest": ("a list of block ids or None", _INTS_OR_NONE),
     "num_identities": ("a number", _INT),
     "events": (
         "a tuple of events, such as ('cleared',)",
         lambda value: isinstance(value, tuple) and all(map(_is_event, value)),
     ),
-    "new_block_ids": ("a list of lists of block ids", _list_of(_list_of(_INT))),
+    "new_block_ids": ("a list of lists of block ids", _list_of(_INTS)),
     "stats": ("a tuple of numbers or None", lambda value: value is None or isinstance(value, tuple)),
 }
 _PER_GROUP = ("tables", "registered", "new_block_ids")

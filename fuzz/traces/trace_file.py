@@ -103,6 +103,8 @@ class TraceFile:
     """What judged when it was found; None in files of old."""
     tensors: str | None = None
     """Where the shadow memory kept its tags, as `opening.memories.memory_named` takes it; None for lists."""
+    compared_with: str | None = None
+    """The first of two targets, of which `target` is the second, where the trace shows how they differ."""
 
     @property
     def lost_its_target(self) -> bool:
@@ -131,6 +133,7 @@ class Envelope(msgspec.Struct, forbid_unknown_fields=True):
     found_by: FoundBy | None = None
     oracles: Annotated[tuple[str, ...], msgspec.Meta(max_length=100)] | None = None
     tensors: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
+    compared_with: Annotated[str, msgspec.Meta(max_length=1000)] | None = None
 
 
 def read_trace(path: Path, max_bytes: int = MAX_FILE_BYTES) -> TraceFile:
@@ -153,14 +156,15 @@ def load_trace(data: bytes | str, source: str = "trace") -> TraceFile:
         problem = f"{unknown[0]!r} is unknown; write some of {', '.join(EVERY)}, or use a newer blockproof"
         raise TraceError(source, "oracles", problem)
     trace, finding = Trace(shape, operations), _found(outer.finding, source)
-    return TraceFile(trace, outer.target, finding, outer.found_by, outer.oracles or None, outer.tensors)
+    said = (outer.target, finding, outer.found_by, outer.oracles or None, outer.tensors, outer.compared_with)
+    return TraceFile(trace, *said)
 
 
 def dump_trace(file: TraceFile | Trace) -> str:
     """The text of a trace file: the same for the same trace, one operation a line, ASCII only."""
     if isinstance(file, Trace):
         file = TraceFile(file)
-    judged_by = {"oracles": file.oracles, "tensors": file.tensors}
+    judged_by = {"compared_with": file.compared_with, "oracles": file.oracles, "tensors": file.tensors}
     head = (
         ("schema", SCHEMA),
         ("target", file.target),

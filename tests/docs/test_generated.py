@@ -82,7 +82,7 @@ def test_the_trace_format_has_every_field_of_a_shape_and_of_a_group():
 def test_the_trace_format_has_every_field_of_the_envelope():
     listed = fields_in("The envelope")
     inner = {"finding": trace_file.FoundWhat, "found_by": trace_file.FoundBy}
-    expected = {"schema", "shape", "operations", "target", "oracles", "tensors", *inner}
+    expected = {"schema", "shape", "operations", "target", "oracles", "tensors", "compared_with", *inner}
     expected |= {f"{name}.{field}" for name, record in inner.items() for field in record.__struct_fields__}
     expected |= {f"finding.cause.{field.name}" for field in fields(Cause)}
     expected |= {f"finding.cause.frames.{field.name}" for field in fields(Frame)}

@@ -32,8 +32,8 @@ const runName = ([first, last]) => (first === last ? `group ${first}` : `groups 
 
 function PlanView({ plan, hash, setHash, theme }) {
   const [only, setOnly] = useState(-1); // the group that is picked out
-  const wanted = hash.length === undefined ? -1 : plan.lengths.findIndex((length) => length >= hash.length);
-  const at = wanted < 0 ? plan.planned : wanted;
+  const far = (place) => Math.abs(plan.lengths[place] - hash.length);
+  const at = hash.length === undefined ? plan.planned : plan.lengths.reduce((best, _, place) => (far(place) < far(best) ? place : best), 0);
   const setAt = (place) => setHash({ length: plan.lengths[place] });
   return html`<div class=${`report plan ${only < 0 ? "" : "picked"}`}>
     <header class="bar"><div class="names"><h1><bdi>${visible(plan.title)}</bdi></h1></div><${ThemeButton} theme=${theme} /></header>

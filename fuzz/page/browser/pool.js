@@ -101,7 +101,7 @@ function drawPool(canvas, grid, trace, side, other, change, selected) {
     const [x, y] = at(block), owner = owners[block];
     bigCell(pen, x, y, size, { trace, block, owner, held: owner >= 0 || side.ref[block] > 0, registered: side.label[block] >= 0, references: side.ref[block] }, look);
     if (!differs(block)) continue;
-    pen.fillStyle = look.bad;
+    pen.fillStyle = owner >= 0 ? BAD : look.bad;
     pen.beginPath();
     pen.moveTo(x + size - 1, y + 1);
     pen.lineTo(x + size - 1, y + size * 0.45);
@@ -117,6 +117,7 @@ function drawPool(canvas, grid, trace, side, other, change, selected) {
   }
 }
 
+const BAD = "#b3261e"; // on the colour of an owner, which is light in both themes
 const DRAWN = new WeakMap(); // per canvas of small cells, what stands on it
 const DIFFERS = 1, NULL = 2, FREE = 3, OUTSIDE = 4, OWNED = 5, CANDIDATE = 64; // what a small cell shows
 
@@ -201,7 +202,7 @@ function bigCell(pen, x, y, size, { trace, block, owner, held, registered, refer
   if (held && size >= 24) {
     pen.font = `600 ${size >= 30 ? 13 : 10}px ui-sans-serif, system-ui, sans-serif`;
     const mark = owner >= 0 ? ownerMark(trace, owner) : "ext";
-    pen.fillText(references > 1 ? `${mark}+${references - 1}` : mark, x + 3, y + size / 2 - 1, size - 6);
+    pen.fillText(references > 1 ? `${mark}+${references - 1}` : mark, x + 3, y + size / 2 - 1, size - (registered ? 12 : 6));
   }
 }
 
@@ -242,7 +243,11 @@ function FreeQueue({ trace, step, side, other, before, change, selected, onSelec
   const parts = other ? queue.findIndex((block, i) => other[i] !== block) : -1; // behind the first difference much is shifted
   const to = (block) => (owners[block] >= 0 ? ownerMark(trace, owners[block]) : side.ref[block] > 0 ? "outside" : "");
   const toName = (block) => (owners[block] >= 0 ? visible(trace.requests[owners[block]]) : side.ref[block] > 0 ? "an outside holder" : "nobody");
-  useLayoutEffect(() => drawMoves(list.current, moved), [row]);
+  useLayoutEffect(() => {
+    const chip = [".differs", ".chosen", ".came"].map((one) => list.current.querySelector(`.chip${one}`)).find(Boolean);
+    list.current.scrollTop = chip ? chip.offsetTop - list.current.clientHeight / 2 : 0;
+    drawMoves(list.current, moved);
+  }, [row, selected]);
   const chip = (entry, i) => {
     if (!entry) return html`<li class="gap" key="gap">${number.format(queue.length - shown.filter(([kind]) => kind !== "gone").length)} more</li>`;
     const [kind, block, place] = entry, content = side.label[block] >= 0;

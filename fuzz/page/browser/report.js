@@ -65,7 +65,7 @@ function MatrixView({ matrix, onCards }) {
     <div class="choices" role="group" aria-label="Oracle">${["all", ...matrix.oracles].map((name, i) => html`<button key=${name} aria-pressed=${oracle === i - 1} onClick=${() => setOracle(i - 1)}>${name === "all" ? "all oracles" : name}</button>`)}</div>
     <div class="wide" tabindex="0" role="group" aria-labelledby="matrix-title"><table class="matrix"><thead><tr><th scope="col">attention</th>${matrix.targets.map((target) => html`<th key=${target} scope="col"><bdi>${visible(target)}</bdi></th>`)}</tr></thead>
     <tbody>${matrix.attention.map((name) => html`<tr key=${name}><th scope="row">${visible(name)}</th>${matrix.targets.map((target) => {
-      const place = { oracle, attention: name, target }, cell = mergedCell(matrix, place), what = [...new Set(cell.what)].join(" ");
+      const place = { oracle, attention: name, target }, cell = mergedCell(matrix, place), what = [...new Set(cell.what)].join(", ");
       const text = cell.state === "found" ? what : { clean: "✓", "not built": "not built", "not run": "–" }[cell.state];
       const said = `${target}, ${name}: ${cell.state === "found" ? what : cell.state}, ${count(cell.operations || 0, "operation")}${cell.before ? `; before: ${cell.before}` : ""}`;
       return html`<td key=${target} class=${`cell-${cell.state.replace(" ", "-")}`} title=${said}>${cell.cards.length ? html`<button class="link" aria-label=${said} onClick=${() => onCards(place)}>${visible(text)}</button>` : html`<span aria-label=${said} role="img">${visible(text)}</span>`}${cell.before ? html`<span class="was" aria-hidden="true">was ${visible(cell.before)}</span>` : ""}</td>`;

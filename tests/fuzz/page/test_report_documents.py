@@ -278,7 +278,7 @@ def test_a_difference_of_two_targets_shows_both_side_by_side(tmp_path, capsys):
         ]
         assert document["verdict"]["found"]
         assert document["verdict"]["text"].startswith("difference: eviction order")
-        assert document["verdict"]["sentence"].startswith("Impl would reuse block 2 next, ")
+        assert document["verdict"]["sentence"].startswith("impl would reuse block 2 next, ")
 
 
 @pytest.mark.parametrize("by_name", [True, False])

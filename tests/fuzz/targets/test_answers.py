@@ -16,6 +16,7 @@ from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.runs.model_free import ModelFreeRun
+from blockproof.fuzz.targets.answers import problem_with_answer
 from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.ops import Done, Group, Operation, Shape, StepStart
@@ -151,3 +152,18 @@ def test_shapes_that_do_not_fit_fail_alike_on_both_sides(misfit):
         assert lockstep.start(shape) is None, shape
         failed += not lockstep.built
     assert failed
+
+
+class NoHash(type):
+    """A kind of types of which none can be hashed."""
+
+    __hash__ = None
+
+
+@pytest.mark.parametrize("entry", [True, 1.0, "1", None, NoHash("Odd", (), {})()])
+def test_lists_of_numbers_hold_nothing_but_numbers(entry):
+    _, shown = open_target("impl").start(SHAPE)
+    counts = shown._replace(ref_cnt=[0, 0, entry])
+    assert "expected a list of counts" in problem_with_answer(Done(), counts, 1)
+    allowed = shown._replace(labels=[None, 1, entry])
+    assert (problem_with_answer(Done(), allowed, 1) is None) == (entry is None)
