@@ -21,13 +21,17 @@ from .options import (
 
 def report(
     what: Annotated[
-        Path, typer.Argument(help="A trace; the JSON of fuzz, campaign, verify, prove or mutants; a folder.")
+        Path,
+        typer.Argument(help="A trace; the JSON of a command, as fuzz --json prints it; a campaign; a folder."),
     ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The page; beside WHAT by default.")] = None,
     target: RecordedTargetOption = None,
     oracle: OracleOption = None,
     model_alone: Annotated[bool, typer.Option("--model", help="Start no target: the model alone is shown.")] = False,
     floors: FloorsOption = None,
+    before: Annotated[
+        Path | None, typer.Option(help="An older campaign, its folder or JSON: what is otherwise since then.")
+    ] = None,
     isolate: IsolateOption = False,
     open_it: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     as_json: JsonOption = False,
@@ -45,7 +49,7 @@ def report(
     names = None if is_auto(oracle) else oracle
     wanted_floors = read_floors(floors) if floors else None
     with Wanted(target, names, isolate, model_alone, tell) as wanted:
-        document = guarded(lambda: document_of(what, wanted, wanted_floors))
+        document = guarded(lambda: document_of(what, wanted, wanted_floors, before))
     if as_json and out is None:
         print(encoded(document).decode())
         return

@@ -107,7 +107,7 @@ function Plot({ chart, places, width, at, choose }) {
 
 function drawn(chart, places, width) {
   const bottom = SPACE.height - SPACE.bottom;
-  const y = scaleOf(chart.series.flatMap((line) => line.ys), chart.log_y, bottom, SPACE.top, 5, { round: true, whole: chart.steps });
+  const y = scaleOf(chart.series.flatMap((line) => line.ys), chart.log_y, bottom, SPACE.top, 5, { round: true, whole: chart.steps && chart.series.every((line) => line.ys.every(Number.isInteger)) });
   const names = y.ticks.map((tick) => compact.format(tick)), left = 14 + 7 * Math.max(1, ...names.map((name) => name.length));
   const x = scaleOf(places, chart.log_x, left, width - SPACE.right, Math.max(2, Math.floor((width - left) / 90)));
   const lines = chart.series.map((line, i) => {
