@@ -11,6 +11,7 @@ from .campaign_document import CampaignRow, campaign_document
 from .document import MOST_TRACES, FoundCard, Progress, ReportDocument, Table
 from .html import document_in
 from .run_document import RunFile, run_document
+from .scheduler_document import SchedulerFile, scheduler_document
 
 MOST_BYTES = 24 << 20
 """Of pages whose traces the last document holds."""
@@ -23,7 +24,7 @@ COLUMNS = ["process", "seed", "runs", "operations", "operations a second", "stat
 
 
 class Told(msgspec.Struct):
-    """What a run or a campaign tells its page."""
+    """What a run, a campaign or a run of schedulers tells its page."""
 
     title: str
     words: str
@@ -35,6 +36,7 @@ class Told(msgspec.Struct):
     floors: dict[str, dict[str, int]] = {}
     """Those that the run has to reach."""
     campaign: list[CampaignRow] | None = None
+    scheduler: SchedulerFile | None = None
     jobs: list[list[str]] = []
     """A row for each process; see COLUMNS."""
 
@@ -58,6 +60,9 @@ class Live:
             document = campaign_document(rows, told.title, running=running)
             seconds = max((row.seconds for row in rows), default=0.0)
             pages = [one.page for row in rows for one in row.findings]
+        elif told.scheduler is not None:
+            document = scheduler_document(told.scheduler, told.title, running=running)
+            seconds, pages = told.scheduler.seconds, [""] * len(document.cards)
         else:
             run = told.run or RunFile("", 0, 0)
             floors: Floors = told.floors
@@ -68,7 +73,8 @@ class Live:
             document.notes = []
         if told.jobs:
             document.tables.insert(0, Table("Processes", COLUMNS, told.jobs))
-        self._link(document.cards, pages, WAITING[told.campaign is not None] if running else "")
+        waiting = "" if told.scheduler is not None else WAITING[told.campaign is not None]
+        self._link(document.cards, pages, waiting if running else "")
         if told.ended:
             _take_in(document, pages)
         document.progress = Progress(told.words, told.share, told.ended)
