@@ -127,6 +127,8 @@ def fuzz_scheduler(
     """
     task = replace(task, tells=page is not None)
     outcome = StoryOutcome(target, task)
+    if page is not None:
+        _show(page, outcome, say)
     with TemporaryDirectory(prefix="blockproof-stories-") as modules:
         process = _started(target, task, Path(modules))
         try:
@@ -154,7 +156,7 @@ def _show(page: LivePage, outcome: StoryOutcome, say: Callable[[str], None]) -> 
     pairs = ((so_far.get("steps", 0), task.steps), (so_far.get("seconds", 0.0), task.seconds))
     share = min(1.0, max((done / most for done, most in pairs if most), default=-1.0))
     whole = {"target": outcome.target, **so_far, "found": list(outcome.found)}
-    page.show({"title": "schedulers", "words": "running", "share": share, "scheduler": whole})
+    page.show({"title": "schedulers", "words": "running" if so_far else "starting", "share": share, "scheduler": whole})
     if loss := page.loss():
         say(loss)
 

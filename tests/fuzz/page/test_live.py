@@ -5,13 +5,18 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
 import pytest
 from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.engines import story_fuzzing
+from blockproof.fuzz.engines.stories import StoryTask
 from blockproof.fuzz.page import live, live_document, live_server
 from blockproof.fuzz.page.document import ReportDocument, TraceDocument
 from blockproof.fuzz.page.html import document_in, page
@@ -323,6 +328,30 @@ def test_a_campaign_tells_how_far_its_targets_are(recorder, tmp_path, capsys):
     assert told[place]["campaign"][0]["findings"] == told[-1]["campaign"][0]["findings"]
 
 
+def test_schedulers_tell_what_they_have_come_to(recorder, monkeypatch):
+    def started(target, task, modules):
+        assert task.tells
+        so_far = {"stories": 1, "steps": 40, "seconds": 20.0, "reached": {NASTY: 2}}
+        found = {"name": NASTY, "judge": "contract", "known": "", "what": NASTY, "story": {}}
+        lines = [{"so_far": so_far}, {"found": found}, {"progress": {"steps": 40, "stories": 1}}]
+        code = f"for line in {list(map(json.dumps, lines))!r}: print(line)"
+        return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+    monkeypatch.setattr(story_fuzzing, "_started", started)
+    outcome = story_fuzzing.fuzz_scheduler("one", StoryTask(steps=80), None, [].append, Recorder())
+    assert outcome.exit_code == 1
+    assert [(one["words"], one["share"]) for one in recorder.last.told] == [
+        ("starting", 0.0),
+        ("running", 0.5),
+        ("running", 0.5),
+        ("the run has ended", 1.0),
+    ]
+    shown = documents(recorder)
+    assert [one.mood for one in shown] == ["note", "note", "bad", "bad"]
+    assert "40 scheduler steps" in shown[-1].headline
+    assert shown[-1].progress.ended
+
+
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_server_that_is_lost_costs_the_run_nothing(how, tmp_path, capsys, monkeypatch):
     usual = live.LivePage.__init__
@@ -341,6 +370,38 @@ def test_a_server_that_is_lost_costs_the_run_nothing(how, tmp_path, capsys, monk
     lines = capsys.readouterr().out.splitlines()
     lost = [line for line in lines if line.startswith("the page is no longer served (exit status -9)")]
     assert len(lost) == (how == signal.SIGKILL)
+
+
+def test_the_server_ends_with_what_feeds_it():
+    """At a real socket: it answers, what is told is shown, and where the feed ends without a last word it says so."""
+    feeding, fed = os.pipe()
+    with socket.socket() as listening, os.fdopen(feeding, "rb") as told, os.fdopen(fed, "wb", buffering=0) as feed:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+        port = listening.getsockname()[1]
+        with ThreadPoolExecutor(1) as pool:
+            over = pool.submit(asyncio.run, live_server.serve(listening, TOKEN, told))
+            stranger = HTTPConnection("127.0.0.1", port, timeout=60)
+            stranger.request("GET", f"/{TOKEN}/", headers={"Host": "evil.example"})
+            assert stranger.getresponse().status == 403
+            stranger.close()
+            reader = HTTPConnection("127.0.0.1", port, timeout=60)
+            reader.request("GET", f"/{TOKEN}/events")
+            events = reader.getresponse()
+            assert json.loads(events.readline().removeprefix(b"data: "))["verdict"] == "nothing was told yet"
+            feed.write(b"nonsense\n" + line() + b"\n")
+            assert events.readline() == b"\n"
+            assert json.loads(events.readline().removeprefix(b"data: "))["verdict"] == "nothing was found so far"
+            feed.close()
+            assert b"without a last word" in events.read()
+            reader.close()
+            assert over.result(timeout=60) is None
+
+
+def test_a_file_asks_nobody(tmp_path):
+    assert "EventSource" not in page(shown(TWICE))
+    assert "connect-src" not in page(shown(TWICE))
+    assert "EventSource" in page(live_server.Shown().document, live=True)
 
 
 def test_the_token_is_in_the_address_alone():
