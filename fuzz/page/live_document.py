@@ -1,6 +1,7 @@
 """A run or a campaign while it goes on, as the document of its page: what it tells, a line of JSON at a time."""
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import msgspec
 
 from ..reports.floors import Floors
 from .campaign_document import CampaignRow, campaign_document
+from .chart import Chart
 from .document import MOST_TRACES, FoundCard, Progress, ReportDocument, Table
 from .html import document_in
 from .run_document import RunFile, run_document
@@ -17,6 +19,8 @@ MOST_BYTES = 24 << 20
 """Of pages whose traces the last document holds."""
 EARLY_S = 10.0
 """What is told of a run that has only begun, such as that it tested nothing, may still change."""
+BEHIND_S = 1.5
+"""So long ago one of several processes may have told last; rates from then on would be too low."""
 WAITING = ("its page is made at the end of the run", "its page is made once its target has ended")
 """What is said of a finding without a page; the second one in a campaign."""
 COLUMNS = ["process", "seed", "runs", "operations", "operations a second", "state"]
@@ -73,6 +77,7 @@ class Live:
             document.notes = []
         if told.jobs:
             document.tables.insert(0, Table("Processes", COLUMNS, told.jobs))
+            _cut(document.charts, seconds - BEHIND_S)
         waiting = "" if told.scheduler is not None else WAITING[told.campaign is not None]
         self._link(document.cards, pages, waiting if running else "")
         if told.ended:
@@ -97,6 +102,13 @@ class Live:
                 card.page = f"finding/{name}"
             else:
                 card.why_not = otherwise
+
+
+def _cut(charts: Sequence[Chart], seconds: float) -> None:
+    """Leave away what the charts of rates have behind this time."""
+    for line in (line for chart in charts if not chart.steps for line in chart.series):
+        kept = bisect_right(line.xs, seconds)
+        line.xs, line.ys = line.xs[:kept], line.ys[:kept]
 
 
 def _take_in(document: ReportDocument, pages: Sequence[str]) -> None:
