@@ -63,7 +63,8 @@ def campaign_document(
     compared = _against(rows, last, document.matrix) if last else []
     document.notes += _alone(rows, last) if last else []
     told = {row.target: [run.history for run in row.cells.values() if run.history] for row in rows}
-    document.charts = history_charts({target: chained(cells) for target, cells in told.items() if cells})
+    histories = {target: chained(cells) for target, cells in told.items() if cells}
+    document.charts = history_charts(histories, about="Attention types follow one another.")
     targets = _targets(rows, last, running)
     document.tables = [table for table in (*compared, targets, _kinds(rows), _hidden(rows)) if table.rows]
     return document

@@ -24,6 +24,7 @@ from .explore_document import ExploreFile, explore_document
 from .mutants_document import HuntRow, mutants_document
 from .proof_document import ProveFile, VerifyFile, prove_document, verify_document
 from .run_document import RunFile, folder_document, run_document
+from .scaling_document import ScalingFile, scaling_document
 from .scheduler_document import SchedulerFile, scheduler_document
 from .trace_document import trace_document
 
@@ -140,6 +141,8 @@ def document_of(path: Path, wanted: Wanted, floors: Floors | None = None, before
         return _with_traces(verify_document(change, path.name), change.traces(), path.parent, wanted)
     if isinstance(raw, dict) and "task" in raw and "found" in raw:
         return scheduler_document(decode(data, SchedulerFile, FORM, str(path)), path.name)
+    if isinstance(raw, dict) and "cores" in raw and "curves" in raw:
+        return scaling_document(decode(data, ScalingFile, FORM, str(path)), path.name)
     if isinstance(raw, dict) and isinstance(raw.get("scopes"), list):
         explored = decode(data, ExploreFile, FORM, str(path))
         return _with_traces(explore_document(explored, path.name), explored.traces(), path.parent, wanted)

@@ -1,6 +1,6 @@
 """How a run went on, as its JSON tells it, as charts: throughput, situations, findings and hits over time."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -50,9 +50,9 @@ def checked(history: HistoryFile) -> HistoryFile:
     return history
 
 
-def history_charts(histories: Mapping[str, HistoryFile], what: str = "operations") -> list[Chart]:
-    """Charts with a line for each history, by name; of many only the first `MOST_LINES`. `what` is counted. ChartError
-    as from `checked`."""
+def history_charts(histories: Mapping[str, HistoryFile], what: str = "operations", about: str = "") -> list[Chart]:
+    """Charts with a line for each history, by name; of many only the first `MOST_LINES`. `what` is counted, `about` is
+    noted on charts of rates. ChartError as from `checked`."""
     shown = {name: checked(history) for name, history in list(histories.items())[:MOST_LINES]}
     left = len(histories) - len(shown)
     note = f"{left} more are left out." if left else ""
@@ -63,12 +63,13 @@ def history_charts(histories: Mapping[str, HistoryFile], what: str = "operations
     found = [counted(name, one.findings, one.end) for name, one in shown.items()]
     hits = [_hits(name, one) for name, one in shown.items()]
     no_more = note or "Flat at the end: going on for longer adds little."
-    no_hits = note if any(line.xs for line in hits) else NO_LOOKUPS
+    of_rates = f"{about} {note}".strip()
+    no_hits = of_rates if any(line.xs for line in hits) else NO_LOOKUPS
     return [
-        Chart("Throughput over time", TIME, f"{what} a second", rates, note=note),
+        Chart("Throughput over time", TIME, f"{what} a second", rates, steps=True, note=of_rates),
         Chart("Situations reached over time", TIME, "situations, each counted once", reached, steps=True, note=no_more),
         Chart("Findings over time", TIME, "findings, each cause once", found, steps=True, note=note),
-        Chart("Lookups that hit", TIME, "hits, % of the lookups", hits, note=no_hits),
+        Chart("Lookups that hit", TIME, "hits, % of the lookups", hits, steps=True, note=no_hits),
     ]
 
 
@@ -98,18 +99,26 @@ def counted(name: str, times: Sequence[float], end: float) -> Series:
 
 def _rates(name: str, history: HistoryFile) -> Series:
     done, at = history.operations, history.seconds
-    rates = [(at[two], (done[two] - done[one]) / (at[two] - at[one])) for one, two in pairwise(_spaced(history))]
-    return series(name, [(seconds, float(f"{rate:.4g}")) for seconds, rate in rates])
+    rates = [(at[one], at[two], (done[two] - done[one]) / (at[two] - at[one])) for one, two in _intervals(history)]
+    return _held(name, [(begin, end, float(f"{rate:.4g}")) for begin, end, rate in rates])
 
 
 def _hits(name: str, history: HistoryFile) -> Series:
     """The share of each interval in which anything was looked up."""
-    pairs = [(one, two) for one, two in pairwise(_spaced(history)) if history.lookups[two] > history.lookups[one]]
-    shares = [
-        (history.seconds[two], (history.hits[two] - history.hits[one]) / (history.lookups[two] - history.lookups[one]))
-        for one, two in pairs
-    ]
-    return series(name, [(seconds, round(100 * share, 2)) for seconds, share in shares])
+    hits, lookups, at = history.hits, history.lookups, history.seconds
+    pairs = [(one, two) for one, two in _intervals(history) if lookups[two] > lookups[one]]
+    shares = [(at[one], at[two], (hits[two] - hits[one]) / (lookups[two] - lookups[one])) for one, two in pairs]
+    return _held(name, [(begin, end, round(100 * share, 2)) for begin, end, share in shares])
+
+
+def _held(name: str, values: Sequence[tuple[float, float, float]]) -> Series:
+    """Values that hold from a time to another, in order."""
+    last = [(values[-1][1], values[-1][2])] if values else []
+    return series(name, [*((begin, value) for begin, _, value in values), *last])
+
+
+def _intervals(history: HistoryFile) -> Iterator[tuple[int, int]]:
+    return pairwise(_spaced(history))
 
 
 def _spaced(history: HistoryFile) -> list[int]:

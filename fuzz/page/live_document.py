@@ -9,8 +9,8 @@ import msgspec
 
 from ..reports.floors import Floors
 from .campaign_document import CampaignRow, campaign_document
-from .chart import Chart
 from .document import MOST_TRACES, FoundCard, Progress, ReportDocument, Table
+from .history_charts import HistoryFile
 from .html import document_in
 from .run_document import RunFile, run_document
 from .scheduler_document import SchedulerFile, scheduler_document
@@ -70,6 +70,8 @@ class Live:
         else:
             run = told.run or RunFile("", 0, 0)
             floors: Floors = told.floors
+            if told.jobs and run.history is not None:
+                run.history = _settled(run.history, run.seconds - BEHIND_S)
             document = run_document(run, told.title, floors, running=running)
             seconds = run.seconds
             pages = [one.reproduction.page or "" for one in run.findings]
@@ -77,7 +79,6 @@ class Live:
             document.notes = []
         if told.jobs:
             document.tables.insert(0, Table("Processes", COLUMNS, told.jobs))
-            _cut(document.charts, seconds - BEHIND_S)
         waiting = "" if told.scheduler is not None else WAITING[told.campaign is not None]
         self._link(document.cards, pages, waiting if running else "")
         if told.ended:
@@ -104,11 +105,13 @@ class Live:
                 card.why_not = otherwise
 
 
-def _cut(charts: Sequence[Chart], seconds: float) -> None:
-    """Leave away what the charts of rates have behind this time."""
-    for line in (line for chart in charts if not chart.steps for line in chart.series):
-        kept = bisect_right(line.xs, seconds)
-        line.xs, line.ys = line.xs[:kept], line.ys[:kept]
+def _settled(history: HistoryFile, seconds: float) -> HistoryFile:
+    """The history up to this time."""
+    kept = bisect_right(history.seconds, seconds)
+    counts = (history.seconds, history.operations, history.lookups, history.hits)
+    end = history.seconds[kept - 1] if kept else 0.0
+    situations = {name: at for name, at in history.situations.items() if at <= end}
+    return HistoryFile(*(count[:kept] for count in counts), situations, [at for at in history.findings if at <= end])
 
 
 def _take_in(document: ReportDocument, pages: Sequence[str]) -> None:

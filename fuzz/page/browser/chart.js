@@ -18,6 +18,7 @@ function scaleOf(values, log, from, to, most, { round, whole } = {}) {
   if (!used.length) [low, high] = [1, 10];
   if (log) {
     if (low === high) [low, high] = [low / 2, high * 2];
+    if (round) [low, high] = [decadePart(low, Math.floor), decadePart(high, Math.ceil)];
     const ends = [Math.log10(low), Math.log10(high)], spread = ends[1] - ends[0], ticks = [];
     const every = Math.max(1, Math.ceil(spread / most)), parts = spread < 1.2 ? [1, 2, 3, 5, 7] : spread < 3 ? [1, 2, 5] : [1];
     for (let power = Math.floor(ends[0]); power <= Math.ceil(ends[1]); power += every)
@@ -36,17 +37,23 @@ function scaleOf(values, log, from, to, most, { round, whole } = {}) {
   return { at: (value) => from + ((value - low) / (high - low)) * (to - from), ticks, has: () => true };
 }
 
-/** What a line has at a place: with steps what holds there, else the point that lies there. */
+/** The 1, 2 or 5 of a decade below a value, or above it. */
+function decadePart(value, toward) {
+  const power = 10 ** Math.floor(Math.log10(value) + 1e-9), parts = [1, 2, 5, 10].map((part) => part * power);
+  return toward === Math.floor ? parts.findLast((one) => one <= value * 1.0001) : parts.find((one) => one >= value * 0.9999);
+}
+
+/** What a line has at a place: with steps what holds there, up to its end, else the point that lies there. */
 function valueAt(line, x, steps) {
   let low = 0, high = line.xs.length; // the number of points up to x
   while (low < high) {
     const middle = (low + high) >> 1;
     if (line.xs[middle] <= x) low = middle + 1; else high = middle;
   }
-  return low > 0 && (steps || line.xs[low - 1] === x) ? line.ys[low - 1] : undefined;
+  return low > 0 && (line.xs[low - 1] === x || (steps && low < line.xs.length)) ? line.ys[low - 1] : undefined;
 }
 
-const said = (value) => (value === undefined ? "–" : precise.format(value));
+const said = (value) => (value === undefined ? "–" : (Number.isInteger(value) ? number : precise).format(value));
 
 function useWidth() {
   const box = useRef(), [width, setWidth] = useState(560);

@@ -15,7 +15,9 @@ from blockproof.fuzz.bench.report import markdown, summary_lines
 from blockproof.fuzz.bench.side import BenchError, Side
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening import environments
+from blockproof.fuzz.page.files import Wanted, document_of
 from blockproof.fuzz.targets.base import TargetUnavailableError
+from blockproof.fuzz.traces.files import TraceError
 
 from .sizes import TINY
 
@@ -280,6 +282,12 @@ def test_cost_is_told_against_each_size(tmp_path):
     assert f"| decode step, of a request | {PACED} | 1 µs | 1 µs | 1.00 |" in page
     document = scaling.as_json([PACED, REFERENCE], curves)
     assert {"axis": "running", "operation": "decode step"}.items() <= document["curves"][0].items()
+    (tmp_path / "scaling.json").write_text(json.dumps(document))
+    with pytest.raises(TraceError, match="is no campaign"):
+        document_of(tmp_path / "scaling.json", Wanted(), before=tmp_path / "scaling.json")
+    charts = document_of(tmp_path / "scaling.json", Wanted()).charts
+    assert (charts[0].title, charts[0].y) == ("decode step, by running requests", "time of a request, ns")
+    assert (charts[0].series[0].xs, charts[0].series[0].ys) == ([1, 4], [1000, 1000])
 
 
 def test_every_axis_has_points():

@@ -1,6 +1,7 @@
 """How a run went on, as charts; a history that cannot be one is refused in one line."""
 
 import json
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -19,8 +20,8 @@ def lines(charts):
 
 def test_rates_are_of_the_time_between_two_samples():
     shown = lines(history_charts({"impl": GONE_ON}))
-    assert shown["Throughput over time"] == [[(1, 100), (2, 200), (4, 50)]]
-    assert shown["Lookups that hit"] == [[(2, 50), (4, 10)]]
+    assert shown["Throughput over time"] == [[(0, 100), (1, 200), (2, 50), (4, 50)]]
+    assert shown["Lookups that hit"] == [[(1, 50), (2, 10), (4, 10)]]
     assert shown["Situations reached over time"] == [[(0, 0), (0.5, 1), (1.5, 2), (4, 2)]]
     assert shown["Findings over time"] == [[(0, 0), (3, 1), (4, 1)]]
 
@@ -29,9 +30,9 @@ def test_rates_of_many_samples_are_taken_over_longer_times():
     end = range(201)
     shown = lines(history_charts({"impl": HistoryFile(list(end), [n * n for n in end], [0] * 201, [0] * 201)}))
     (rates,) = shown["Throughput over time"]
-    assert len(rates) <= 60
-    assert rates[-1][0] == 200
-    assert sum((x - before) * y for (before, _), (x, y) in zip([(0, 0), *rates], rates, strict=False)) == 200 * 200
+    assert len(rates) <= 61
+    assert (rates[0][0], rates[-1][0]) == (0, 200)
+    assert sum((end - begin) * rate for (begin, rate), (end, _) in pairwise(rates)) == 200 * 200
 
 
 @pytest.mark.parametrize(
@@ -82,8 +83,8 @@ def test_a_campaign_has_a_line_for_each_target_up_to_some():
     rows = [CampaignRow(str(number), cells={"full": run, "mamba": run}) for number in range(MOST_LINES + 2)]
     charts = campaign_document(rows, "campaign").charts
     assert [len(chart.series) for chart in charts] == [MOST_LINES] * 4
-    assert charts[0].note == "2 more are left out."
-    assert charts[0].series[0].xs == [1, 2, 4, 5, 6, 8]
+    assert charts[0].note == "Attention types follow one another. 2 more are left out."
+    assert charts[0].series[0].xs == [0, 1, 2, 4, 5, 6, 8]
     assert campaign_document([CampaignRow("one")], "campaign").charts == []
 
 
