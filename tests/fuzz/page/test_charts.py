@@ -5,7 +5,8 @@ from math import inf, nan
 import pytest
 from blockproof.fuzz.page import html
 from blockproof.fuzz.page.chart import MOST_POINTS, Chart, ChartError, Series, check, series
-from blockproof.fuzz.page.document import VERSION, ReportDocument
+from blockproof.fuzz.page.document import VERSION, FoundCard, ReportDocument
+from blockproof.fuzz.page.run_document import folder_document
 
 from .test_browser import AXE, NASTY
 
@@ -83,3 +84,11 @@ def test_charts_are_read_by_keyboard_and_as_a_table(opened, width, scheme):
     view.page.evaluate(f"() => {{ {AXE} }}")
     assert view.page.evaluate("async () => (await axe.run()).violations.map((one) => one.id)") == []
     assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_of_many_findings_a_dozen_is_shown_at_first(opened):
+    view = opened(folder_document([FoundCard(f"finding {number}", "text") for number in range(14)], "many"))
+    assert view.page.locator("article.card").count() == 12
+    view.page.get_by_role("button", name="all 14 findings").click()
+    assert view.page.locator("article.card").count() == 14
+    assert view.page.get_by_role("button", name="all 14 findings").count() == 0

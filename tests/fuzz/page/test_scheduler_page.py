@@ -1,6 +1,7 @@
 """The page of a run of schedulers: the JSON that the stories of a fake family come to."""
 
 import json
+from collections import Counter
 from types import SimpleNamespace
 
 from blockproof.fuzz.cli.main import main
@@ -13,7 +14,7 @@ class Run:
     """A story that takes five steps; every fourth one reaches a preemption."""
 
     def __init__(self, number):
-        self.reached = stories.Counter(steps=5, requests=4, hits=1, preemptions=number % 4 == 3)
+        self.reached = Counter(steps=5, requests=4, hits=1, preemptions=number % 4 == 3)
 
     def run(self, steps):
         return []
