@@ -249,6 +249,20 @@ def test_streams_are_counted_and_end_with_the_run():
         assert len(documents) == 2  # who is slow gets the newest
 
 
+def test_telling_takes_a_hundredth_of_the_time_at_most(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(pace.time, "monotonic", lambda: now)
+    for took, then in ((0.0, 1.0), (0.005, 1.0), (0.5, 50.0)):
+        told = pace.Pace()
+        assert told.due
+        with told.telling():
+            now += took
+        now += then - 0.001
+        assert not told.due
+        now += 0.002
+        assert told.due
+
+
 class Recorder:
     """A page that nobody serves."""
 
