@@ -91,11 +91,10 @@ def fuzz(
     names = attention_names(attention)
     wanted = read_floors(floors) if floors else {}
     _check_engine(engine, keep_going, known)
-    limit = seconds_or_default(seconds, operations)
+    limit, tell = seconds_or_default(seconds, operations), teller(as_json)
     plan = Plan(seed_or_drawn(seed), limit, operations, names, chaos, tensors=tensors, allow_vacuous=allow_vacuous)
     plan = replace(plan, keep_going=keep_going, known=read_known(known) if known else ())
     memory_or_usage(tensors)
-    tell = teller(as_json)
     live, opened = served(serve, port, tell), open_or_usage(target, isolate)
     with closed_after(opened) as core, live as page, document_alone(as_json):
         with usage("--attention"):

@@ -61,7 +61,8 @@ AllowVacuousOption = Annotated[
 IsolateOption = Annotated[bool, typer.Option("--isolate", help="Run the target in a process of its own.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
 ServeOption = Annotated[
-    bool, typer.Option("--serve", help="Show the run in a browser while it goes on: prints an address on this machine.")
+    bool,
+    typer.Option("--serve", help="Print an address on this machine; the page there shows the run while it goes on."),
 ]
 PortOption = Annotated[
     int | None, typer.Option(min=0, max=65535, help="With --serve: the port; one that is free by default.")

@@ -6,7 +6,19 @@ from typing import Annotated, Literal
 
 import typer
 
-from .options import JsonOption, OutOption, SecondsOption, guarded, seconds_or_default, seed_or_drawn, timed_teller
+from .options import (
+    JsonOption,
+    OutOption,
+    PortOption,
+    SecondsOption,
+    ServeOption,
+    guarded,
+    seconds_or_default,
+    seed_or_drawn,
+    served,
+    teller,
+    timed_teller,
+)
 
 
 def fuzz_scheduler(
@@ -24,6 +36,8 @@ def fuzz_scheduler(
     shrink_seconds: Annotated[float, typer.Option(min=0.0, help="How long each finding is shrunk at most.")] = 30.0,
     out: OutOption = Path("findings"),
     replay: Annotated[Path | None, typer.Option(help="Only run the engine in this file of a finding again.")] = None,
+    serve: ServeOption = False,
+    port: PortOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Drive a release's own scheduler with random requests on a pretended device, and judge every step.
@@ -46,6 +60,7 @@ def fuzz_scheduler(
     if target is None:
         raise typer.BadParameter("name a release with --target, or a file of a finding with --replay")
     name = target
-    outcome = guarded(lambda: run(name, task, kept, timed_teller()))
+    with served(serve, port, teller(True)) as page:
+        outcome = guarded(lambda: run(name, task, kept, timed_teller(), page))
     print(json.dumps(outcome.as_json(), indent=1) if as_json else "\n".join(outcome.lines()))
     raise typer.Exit(outcome.exit_code)

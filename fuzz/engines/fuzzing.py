@@ -131,6 +131,8 @@ def slow(done: Summary) -> list[str]:
 def _run(task: FuzzTask, target: Target, done: Summary, live: LiveRun | None) -> None:
     """Fill in the summary. Ctrl-C ends the runs, not the program."""
     plan = task.plan
+    if live is not None:
+        live.begun(done)
     with progress(plan.seconds, plan.operations) as show:
 
         def grown(so_far: Summary) -> None:

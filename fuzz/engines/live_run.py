@@ -51,6 +51,10 @@ class LiveRun:
         """True if it is time to tell the page how far the run is."""
         return self.pace.due
 
+    def begun(self, summary: Summary) -> None:
+        """Tell the page what is to be run."""
+        self._show(summary, "starting")
+
     def grown(self, summary: Summary, jobs: Sequence[Sequence[str]] = ()) -> None:
         """Tell the page what the run has come to, if it is time to; findings are written first. `jobs` is a row for
         each process, as `live_document.COLUMNS` says.

@@ -1,7 +1,7 @@
 """Many stories through a release's own scheduler: judged, counted, shrunk and named. Runs in the release's interpreter.
 
 `python -m blockproof.fuzz.engines.stories MODULE TASK`: TASK is the JSON of a `StoryTask`, MODULE the family's
-(`Family.stories`). Each line of the output is one JSON object with `found`, `progress` or `end` in it.
+(`Family.stories`). Each line of the output is one JSON object with `found`, `progress`, `so_far` or `end` in it.
 """
 
 import json
@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 from ..reports.history import History, Sample
+from ..reports.pace import Pace
 from ..runs.scheduler_story import StoryFinding, StoryRun
 from ..traces.reducer import Limits, Reducer
 
@@ -42,6 +43,8 @@ class StoryTask:
     """How long one finding is shrunk at most."""
     replay: Any = None
     """JSON of the one story to run, in place of drawn ones."""
+    tells: bool = False
+    """Tell all that they have come to now and then, as `so_far`."""
 
 
 @dataclass
@@ -112,7 +115,7 @@ class Stories:
 
     def run(self) -> Told:
         """All stories of the task."""
-        task, started, spoken = self.task, time.monotonic(), time.monotonic()
+        task, started, spoken, pace = self.task, time.monotonic(), time.monotonic(), Pace()
         cpu = time.process_time()
         for number, story in self._drawn():
             self._one(number, story)
@@ -124,6 +127,9 @@ class Stories:
             if time.monotonic() - spoken > PROGRESS_S:
                 spoken = time.monotonic()
                 self._say("progress", {"stories": self.told.stories, "steps": self.told.steps})
+            if task.tells and pace.due:
+                with pace.telling():
+                    self._say("so_far", self.told.as_json())
             if task.steps is not None and self.told.steps >= task.steps:
                 break
             if task.seconds is not None and self.told.seconds >= task.seconds:

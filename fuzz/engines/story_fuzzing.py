@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,6 +16,7 @@ from ..findings.words import plural
 from ..findings.writing import write_file
 from ..opening.child import environment_of
 from ..opening.targets import interpreter_of
+from ..page.live import LivePage
 from ..targets.base import TargetUnavailableError
 from ..traces.files import Form, envelope, read_file
 from .stories import StoryTask
@@ -42,6 +43,8 @@ class StoryOutcome:
     task: StoryTask
     told: dict[str, Any] = field(default_factory=dict)
     """The child's own report (`stories.Told`); empty if it did not get so far."""
+    so_far: dict[str, Any] = field(default_factory=dict)
+    """The same as long as it goes on, if a page is told of it."""
     found: list[dict[str, Any]] = field(default_factory=list)
     """Findings that were shrunk, each with its `file` if it was kept."""
     lost: str = ""
@@ -114,17 +117,25 @@ class StoryOutcome:
         return lines or ["nothing found"]
 
 
-def fuzz_scheduler(target: str, task: StoryTask, out: Path | None, say: Callable[[str], None]) -> StoryOutcome:
-    """Run stories in the release's interpreter; write what is found into the folder `out`.
+def fuzz_scheduler(
+    target: str, task: StoryTask, out: Path | None, say: Callable[[str], None], page: LivePage | None = None
+) -> StoryOutcome:
+    """Run stories in the release's interpreter; write what is found into the folder `out`. `page` shows them while they
+    go on.
 
     TargetUnavailableError if the release is not installed or its family has no scheduler to fuzz. Ctrl-C ends the run.
     """
+    task = replace(task, tells=page is not None)
     outcome = StoryOutcome(target, task)
+    if page is not None:
+        _show(page, outcome, say)
     with TemporaryDirectory(prefix="blockproof-stories-") as modules:
         process = _started(target, task, Path(modules))
         try:
             for told in _lines(process):
                 _take(outcome, told, out, say)
+                if page is not None and "progress" not in told:
+                    _show(page, outcome, say)
         except KeyboardInterrupt:
             outcome.interrupted = True
         finally:
@@ -132,7 +143,22 @@ def fuzz_scheduler(target: str, task: StoryTask, out: Path | None, say: Callable
             process.wait()
     if not outcome.told and not outcome.interrupted:
         outcome.lost = f"exit status {process.returncode}"
+    if page is not None:
+        words = "ended by Ctrl-C" if outcome.interrupted else "the run has ended"
+        whole = {**outcome.so_far, **outcome.as_json()}
+        page.show({"title": "schedulers", "words": words, "share": 1.0, "ended": True, "scheduler": whole})
     return outcome
+
+
+def _show(page: LivePage, outcome: StoryOutcome, say: Callable[[str], None]) -> None:
+    """What it has come to so far."""
+    so_far, task = outcome.so_far, outcome.task
+    pairs = ((so_far.get("steps", 0), task.steps), (so_far.get("seconds", 0.0), task.seconds))
+    share = min(1.0, max((done / most for done, most in pairs if most), default=-1.0))
+    whole = {"target": outcome.target, **so_far, "found": list(outcome.found)}
+    page.show({"title": "schedulers", "words": "running" if so_far else "starting", "share": share, "scheduler": whole})
+    if loss := page.loss():
+        say(loss)
 
 
 def _started(target: str, task: StoryTask, modules: Path) -> "subprocess.Popen[str]":
@@ -174,6 +200,8 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
         say(f"{one['name']}: {one['what']}")
     elif "progress" in told:
         say(f"{told['progress']['steps']} steps, {told['progress']['stories']} engines")
+    elif "so_far" in told:
+        outcome.so_far = told["so_far"]
     elif "end" in told:
         outcome.told = told["end"]
 

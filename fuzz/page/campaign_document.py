@@ -65,8 +65,8 @@ def campaign_document(
     told = {row.target: [run.history for run in row.cells.values() if run.history] for row in rows}
     histories = {target: chained(cells) for target, cells in told.items() if cells}
     document.charts = history_charts(histories, about="Attention types follow one another.")
-    tables = (*compared, _targets(rows, last, running), _kinds(rows), _hidden(rows))
-    document.tables = [table for table in tables if table.rows]
+    targets = _targets(rows, last, running)
+    document.tables = [table for table in (*compared, targets, _kinds(rows), _hidden(rows)) if table.rows]
     return document
 
 

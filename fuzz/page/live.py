@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
@@ -19,8 +20,8 @@ from typing import Any
 MISSING = "--serve needs starlette, uvicorn and jinja2: pip install 'blockproof[serve]'"
 NEEDED = ("starlette", "uvicorn", "jinja2")
 HOST = "127.0.0.1"
-LAST_S = 8.0
-"""How long the end of the run waits for pages that are open to take the last document."""
+LAST_S = 7.0
+"""How long the end of the run waits at most for pages that are open to take the last document."""
 
 
 class LiveError(ValueError):
@@ -87,9 +88,10 @@ class LivePage:
         with self._wake:
             self._over = True
             self._wake.notify()
+        end = time.monotonic() + LAST_S
         try:
             self._thread.join(LAST_S)
-            self.process.wait(LAST_S)
+            self.process.wait(max(0.0, end - time.monotonic()))
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             pass
         finally:

@@ -1,6 +1,7 @@
 """A run or a campaign while it goes on, as the document of its page: what it tells, a line of JSON at a time."""
 
 import hashlib
+from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,13 +10,17 @@ import msgspec
 from ..reports.floors import Floors
 from .campaign_document import CampaignRow, campaign_document
 from .document import MOST_TRACES, FoundCard, Progress, ReportDocument, Table
+from .history_charts import HistoryFile
 from .html import document_in
 from .run_document import RunFile, run_document
+from .scheduler_document import SchedulerFile, scheduler_document
 
 MOST_BYTES = 24 << 20
 """Of pages whose traces the last document holds."""
 EARLY_S = 10.0
 """What is told of a run that has only begun, such as that it tested nothing, may still change."""
+BEHIND_S = 1.5
+"""So long ago one of several processes may have told last; rates from then on would be too low."""
 WAITING = ("its page is made at the end of the run", "its page is made once its target has ended")
 """What is said of a finding without a page; the second one in a campaign."""
 COLUMNS = ["process", "seed", "runs", "operations", "operations a second", "state"]
@@ -23,7 +28,7 @@ COLUMNS = ["process", "seed", "runs", "operations", "operations a second", "stat
 
 
 class Told(msgspec.Struct):
-    """What a run or a campaign tells its page."""
+    """What a run, a campaign or a run of schedulers tells its page."""
 
     title: str
     words: str
@@ -35,6 +40,7 @@ class Told(msgspec.Struct):
     floors: dict[str, dict[str, int]] = {}
     """Those that the run has to reach."""
     campaign: list[CampaignRow] | None = None
+    scheduler: SchedulerFile | None = None
     jobs: list[list[str]] = []
     """A row for each process; see COLUMNS."""
 
@@ -58,9 +64,14 @@ class Live:
             document = campaign_document(rows, told.title, running=running)
             seconds = max((row.seconds for row in rows), default=0.0)
             pages = [one.page for row in rows for one in row.findings]
+        elif told.scheduler is not None:
+            document = scheduler_document(told.scheduler, told.title, running=running)
+            seconds, pages = told.scheduler.seconds, [""] * len(document.cards)
         else:
             run = told.run or RunFile("", 0, 0)
             floors: Floors = told.floors
+            if told.jobs and run.history is not None:
+                run.history = _settled(run.history, run.seconds - BEHIND_S)
             document = run_document(run, told.title, floors, running=running)
             seconds = run.seconds
             pages = [one.reproduction.page or "" for one in run.findings]
@@ -68,7 +79,8 @@ class Live:
             document.notes = []
         if told.jobs:
             document.tables.insert(0, Table("Processes", COLUMNS, told.jobs))
-        self._link(document.cards, pages, WAITING[told.campaign is not None] if running else "")
+        waiting = "" if told.scheduler is not None else WAITING[told.campaign is not None]
+        self._link(document.cards, pages, waiting if running else "")
         if told.ended:
             _take_in(document, pages)
         document.progress = Progress(told.words, told.share, told.ended)
@@ -91,6 +103,15 @@ class Live:
                 card.page = f"finding/{name}"
             else:
                 card.why_not = otherwise
+
+
+def _settled(history: HistoryFile, seconds: float) -> HistoryFile:
+    """The history up to this time."""
+    kept = bisect_right(history.seconds, seconds)
+    counts = (history.seconds, history.operations, history.lookups, history.hits)
+    end = history.seconds[kept - 1] if kept else 0.0
+    situations = {name: at for name, at in history.situations.items() if at <= end}
+    return HistoryFile(*(count[:kept] for count in counts), situations, [at for at in history.findings if at <= end])
 
 
 def _take_in(document: ReportDocument, pages: Sequence[str]) -> None:

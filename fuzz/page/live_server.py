@@ -33,6 +33,7 @@ MOST_STREAMS = 24
 """Open pages at a time."""
 LINGER_S = 4.0
 """How long pages that are open have to take the last document."""
+METHODS = ("GET", "HEAD")
 CHUNK = 1 << 16
 """Bytes of a document that are sent at a time; a slow reader holds no more than that in memory."""
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -135,8 +136,8 @@ class Gate:
             await _answer(send, 403)
         elif not secrets.compare_digest(given.encode(errors="replace"), self._token):
             await _answer(send, 404)
-        elif scope["method"] not in ("GET", "HEAD"):
-            await _answer(send, 405, (b"allow", b"GET, HEAD"))
+        elif scope["method"] not in METHODS:
+            await _answer(send, 405, (b"allow", ", ".join(METHODS).encode()))
         elif not slash:
             await _answer(send, 307, (b"location", b"/%s/" % self._token))
         else:

@@ -7,7 +7,7 @@ import msgspec
 from ..findings.words import plural
 from .document import VERSION, FoundCard, ReportDocument, Table
 from .history_charts import HistoryFile, history_charts
-from .run_document import counted
+from .run_document import counted, so_far
 
 
 class StoryFound(msgspec.Struct):
@@ -41,13 +41,14 @@ class SchedulerFile(msgspec.Struct):
     history: HistoryFile | None = None
 
 
-def scheduler_document(run: SchedulerFile, title: str) -> ReportDocument:
-    """The page of a run of schedulers. ChartError if its history cannot be one."""
+def scheduler_document(run: SchedulerFile, title: str, *, running: bool = False) -> ReportDocument:
+    """The page of a run of schedulers. `running`: it goes on. ChartError if its history cannot be one."""
     figures = [["engines", f"{run.stories:,}"], ["scheduler steps", f"{run.steps:,}"]]
     figures += [["seconds", f"{run.seconds:.1f}"]]
     figures += [["steps a second of CPU", f"{run.steps / run.cpu_seconds:,.0f}"]] if run.cpu_seconds > 0 else []
     head = f"{plural(run.stories, 'engine')}, {plural(run.steps, 'scheduler step')} in {run.seconds:.1f} s"
-    document = ReportDocument(VERSION, f"{run.target}: {title}", head, *_verdict(run), figures)
+    verdict = so_far(len(run.found)) if running else _verdict(run)
+    document = ReportDocument(VERSION, f"{run.target}: {title}", head, *verdict, figures)
     document.cards = [_card(one, run) for one in run.found]
     document.notes = [f"floor not reached: {line}" for line in run.floors_unmet]
     document.charts = history_charts({run.target: run.history}, "scheduler steps") if run.history else []

@@ -21,6 +21,8 @@ class LiveCampaign:
         self._page, self._orders, self._folder, self._say = page, orders, folder, say
         self._rows = {spec: Row(spec) for spec in specs}
         self._pace = Pace()
+        if page is not None:
+            self._tell(*self._rows.values())
 
     def changed(self, row: Row) -> None:
         """A target has come to something; where it has ended, its findings are written, and their pages."""
@@ -44,10 +46,10 @@ class LiveCampaign:
             told = {"title": "campaign", "words": words, "share": 1.0, "ended": True}
             self._page.show(told | {"campaign": as_json(rows)})
 
-    def _tell(self, row: Row) -> None:
+    def _tell(self, *grown: Row) -> None:
         assert self._page is not None
         with self._pace.telling():
-            self._rows[row.target] = row
+            self._rows |= {row.target: row for row in grown}
             rows = list(self._rows.values())
             over = [one for one in rows if one.done or one.problem]
             shown = [one if one.done else replace(one, kept=as_they_are(one, self._orders)) for one in rows]

@@ -206,5 +206,5 @@ def test_the_command_replays_a_file_and_prints_json(
     path = write_story({**FOUND, "story": {"events": [1]}}, "vllm==0.33.0", tmp_path)
     assert main(["fuzz-scheduler", "--replay", str(path), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["found"][0]["what"] == "seven"
-    target, task, kept, _ = asked[0]
+    target, task, kept, *_ = asked[0]
     assert (target, task.replay, kept) == ("vllm==0.33.0", {"events": [1]}, None)

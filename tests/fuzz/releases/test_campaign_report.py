@@ -145,7 +145,7 @@ def test_the_page_is_made_with_its_folder(tmp_path):
 def test_targets_that_are_judged_alike_run_together(monkeypatch):
     ran, said = [], []
 
-    def noted(specs, orders, jobs, on_change):
+    def noted(specs, orders, jobs, on_change, on_growth):
         ran.append((specs, orders.plan.oracles, jobs))
         return [Row(spec) for spec in specs]
 
