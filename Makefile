@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 FUZZ_SECONDS ?= 30
 
-.PHONY: fuzz test test-all test-pythons coverage lint wheel tensors browser fast clean
+.PHONY: fuzz test test-all test-pythons coverage lint wheel tensors browser fast site clean
 
 fuzz: $(VENV)/ready
 	$(BIN)/blockproof fuzz --target impl --seconds $(FUZZ_SECONDS)
@@ -50,6 +50,16 @@ browser: $(VENV)/ready
 fast: $(VENV)/ready
 	$(PIP) -e '.[fast]'
 	$(BIN)/blockproof fast
+
+# The documents as a site in build/site; a warning or a dead link is an error. Nothing there is loaded from outside.
+site: $(VENV)/docs
+	rm -rf build/site
+	$(BIN)/python -m sphinx -q -j auto -W --keep-going -n -c docs -d build/site-doctrees . build/site
+	$(BIN)/python docs/check_site.py build/site
+
+$(VENV)/docs: $(VENV)/ready
+	$(PIP) -e '.[docs]'
+	touch $@
 
 # The links let mypy see the four folders under their package name; the installed package does not need them.
 $(VENV)/ready: pyproject.toml constraints.txt

@@ -13,10 +13,10 @@ from math import lcm
 from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["full", "mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross"]
-MambaMode: TypeAlias = Literal["none", "all", "align"]
-Value: TypeAlias = "int | float | str | bool | tuple[Value, ...] | None"
+MambaMode: TypeAlias = Literal["none", "all", "align"]  #: which states a Mamba layer keeps (core.md §7)
+Value: TypeAlias = "int | float | str | bool | tuple[Value, ...] | None"  #: what an outcome carries
 
-NULL = 0  # id of the null block (core.md §1)
+NULL = 0  #: id of the null block (core.md §1)
 FULL_FAMILY: frozenset[Kind] = frozenset({"full", "mla", "tq", "sink"})
 SLIDING_FAMILY: frozenset[Kind] = frozenset({"sliding", "sliding_mla"})
 
@@ -42,12 +42,12 @@ class Group(_Brief):
 
     kind: Kind
     block_size: int
-    window: int = 0  # sliding kinds: a query attends to itself and the `window - 1` tokens before it
-    chunk: int = 0  # chunked kind: a query attends within its chunk of so many tokens
+    window: int = 0  #: sliding kinds: a query attends to itself and the `window - 1` tokens before it
+    chunk: int = 0  #: chunked kind: a query attends within its chunk of so many tokens
     mamba_mode: MambaMode = "none"
-    speculative_blocks: int = 0  # mamba kind: blocks set aside for states of drafts
-    sink_len: int = 0  # sink kind: tokens whose blocks are taken from the pool once and for all
-    num_heads: int = 1  # no rule reads it; it makes specs differ
+    speculative_blocks: int = 0  #: mamba kind: blocks set aside for states of drafts
+    sink_len: int = 0  #: sink kind: tokens whose blocks are taken from the pool once and for all
+    num_heads: int = 1  #: no rule reads it; it makes specs differ
     eagle: bool = False
 
     @property
@@ -61,10 +61,10 @@ class Shape(_Brief):
     """Which core is built: its groups, its pool, its switches (core.md §§5, 9, 10)."""
 
     groups: tuple[Group, ...]
-    num_blocks: int  # size of the pool, the null block counted
+    num_blocks: int  #: size of the pool, the null block counted
     max_model_len: int
-    hash_block_size: int  # tokens whose content one hash names; divides every group's block size
-    scheduler_block_size: int  # multiple of all block sizes (times the parallel ranks); hits end at its multiples
+    hash_block_size: int  #: tokens whose content one hash names; divides every group's block size
+    scheduler_block_size: int  #: multiple of all block sizes (times the parallel ranks); hits end at its multiples
     max_num_batched_tokens: int
     caching: bool = True
     eagle: bool = False
@@ -112,10 +112,10 @@ class Submit(OnRequest):
 
     prompt: tuple[int, ...]
     adapter: str | None = None
-    adapter_version: str = ""  # tells weights apart that were loaded under one name, where the caller can say so
+    adapter_version: str = ""  #: tells weights apart that were loaded under one name, where the caller can say so
     salt: str | None = None
-    items: tuple[Item, ...] = ()  # may overlap, nest and stand in any order
-    embeds: tuple[int | None, ...] | None = None  # content of the embedding row at each position; None: the token
+    items: tuple[Item, ...] = ()  #: may overlap, nest and stand in any order
+    embeds: tuple[int | None, ...] | None = None  #: content of the embedding row at each position; None: the token
     skip_lookup: bool = False
 
 
@@ -128,12 +128,12 @@ class Allocate(OnRequest):
     """Reserve room for the next step. Done(new block ids per group), or Refused."""
 
     new_tokens: int
-    hit: bool = False  # hand over the blocks of the `Lookup` just made
+    hit: bool = False  #: hand over the blocks of the `Lookup` just made
     lookahead: int = 0
-    external: int = 0  # tokens that come from outside (a connector) behind the hit
-    delay: bool = False  # the external tokens arrive later: register nothing now
+    external: int = 0  #: tokens that come from outside (a connector) behind the hit
+    delay: bool = False  #: the external tokens arrive later: register nothing now
     encoder_tokens: int = 0
-    gate: bool = False  # refuse unless the whole sequence fits (`full_sequence_must_fit`)
+    gate: bool = False  #: refuse unless the whole sequence fits (`full_sequence_must_fit`)
     reserved: int = 0
 
 
@@ -252,7 +252,7 @@ class Failed:
     """The call raised an exception whose first built-in class has this name."""
 
     error: str
-    cause: Any = field(default=None, compare=False, repr=False)  # what else is known of the exception; no rule reads it
+    cause: Any = field(default=None, compare=False, repr=False)  #: what else is known of it; no rule reads it
 
 
 Outcome: TypeAlias = Done | Refused | Failed

@@ -28,18 +28,18 @@ KIND_NAMES: Mapping[Kind, str] = {
 class Snapshot(NamedTuple):
     """One side's state, in blocks and labels. Lists indexed by block start with the null block."""
 
-    free: list[int]  # the free queue, the next block to be reused in front
-    num_free: int  # the free count as the core reports it
+    free: list[int]  #: the free queue, the next block to be reused in front
+    num_free: int  #: the free count as the core reports it
     usage: float
-    ref_cnt: list[int]  # references per block; the null block's entry is always 0, since its count means nothing
-    tables: list[dict[str, list[int]]]  # per group, the table of every request that has one; 0 is the null block
-    registered: list[dict[str, int]]  # per group, registered leading entries of running requests (`num_cached_block`)
-    labels: list[int | None]  # per block, the label of the identity it carries
-    earliest: list[int | None]  # per block that carries an identity, the block that a lookup of this identity yields
-    num_identities: int  # distinct identities that a lookup can find
-    events: tuple[Value, ...]  # not drained yet
-    new_block_ids: list[list[int]]  # per group, not drained yet
-    stats: tuple[int, ...] | None  # prefix-cache statistics not drained yet (`TakeStats`), None with statistics off
+    ref_cnt: list[int]  #: references per block; the null block's entry is always 0, since its count means nothing
+    tables: list[dict[str, list[int]]]  #: per group, the table of every request that has one; 0 is the null block
+    registered: list[dict[str, int]]  #: per group, registered leading entries of running requests (`num_cached_block`)
+    labels: list[int | None]  #: per block, the label of the identity it carries
+    earliest: list[int | None]  #: per block that carries an identity, the block that a lookup of this identity yields
+    num_identities: int  #: distinct identities that a lookup can find
+    events: tuple[Value, ...]  #: not drained yet
+    new_block_ids: list[list[int]]  #: per group, not drained yet
+    stats: tuple[int, ...] | None  #: prefix-cache statistics not drained yet (`TakeStats`), None with statistics off
 
 
 class Labels:

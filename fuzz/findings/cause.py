@@ -14,10 +14,10 @@ CORE_FRAMES = 2
 class Frame:
     """One place that an exception came through."""
 
-    file: str  # without its folder
+    file: str  #: without its folder
     line: int
     function: str
-    adapter: bool = False  # in the file that caught the exception, so part of the target and not of its core
+    adapter: bool = False  #: in the file that caught the exception, so part of the target and not of its core
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,8 @@ class Cause:
     """What is known of an exception, for those who have to find out why it was raised."""
 
     type: str
-    message: str  # one line of at most `MAX_MESSAGE` characters
-    frames: tuple[Frame, ...] = ()  # the place in the adapter, then the innermost places of the core
+    message: str  #: one line of at most `MAX_MESSAGE` characters
+    frames: tuple[Frame, ...] = ()  #: the place in the adapter, then the innermost places of the core
 
 
 def cause_of(error: BaseException, skip: int = 0) -> Cause:

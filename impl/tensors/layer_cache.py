@@ -44,7 +44,7 @@ class LayerCache:
         self.pages = buffer.view(num_blocks, page_size)
         """(num_blocks, page size) bytes, padding included."""
         self.parts = {part.name: self._typed(buffer, part) for part in plan.layout.parts}
-        """(num_blocks, *shape of the part), by name; `page_layout` says which there are.
+        """By name `(num_blocks, *shape of the part)`; `page_layout` says which there are.
 
         Elements whose dtype torch does not have are bytes, in one more axis, the last.
         """
@@ -70,7 +70,7 @@ class LayerCache:
 
     @property
     def states(self) -> tuple[torch.Tensor, ...]:
-        """(num_blocks, *shape) for every state of a Mamba layer; () for other layers."""
+        """`(num_blocks, *shape)` for every state of a Mamba layer; `()` for other layers."""
         return tuple(part for name, part in self.parts.items() if name.startswith("state"))
 
     @property
@@ -109,7 +109,7 @@ class LayerCache:
         return blocks, torch.div(offsets, self.layout.tokens_per_entry, rounding_mode="floor")
 
     def read(self, part: str, places: Places) -> torch.Tensor:
-        """(number of places, *shape at one place): a copy of what one part holds there."""
+        """`(number of places, *shape at one place)`: a copy of what one part holds there."""
         blocks, entries = self.locate(places)
         return self._elements(part, self._rows_of(part)[blocks, entries])
 
@@ -132,7 +132,7 @@ class LayerCache:
         rows[blocks, entries] = flat.view(torch.uint8).view(len(blocks), rows.shape[2])
 
     def read_bytes(self, places: Places) -> torch.Tensor:
-        """(number of places, `bytes_per_place`) uint8: a copy of all parts there, in the order of `parts`."""
+        """Of shape `(number of places, bytes_per_place)`, uint8: a copy of all parts there, in the order of `parts`."""
         import torch
 
         blocks, entries = self.locate(places)

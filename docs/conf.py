@@ -1,0 +1,100 @@
+"""The site, for Sphinx: `make site` writes it to build/site from the Markdown of this repository.
+
+The pages stay plain Markdown that a viewer of the repository shows; what only the site has is added here.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import site_map
+from sphinx.application import Sphinx
+
+project = "blockproof"
+author = copyright = "The blockproof authors"
+extensions = ["myst_parser", "sphinx.ext.autodoc", "site_sources"]
+
+# The root of the repository is the source, so that links between README.md and docs work as they stand.
+root_doc = "README"
+include_patterns = site_map.pages()
+exclude_patterns = [".*", "**/.*", "build"]
+source_suffix = {".md": "markdown"}
+
+myst_heading_anchors = 6
+myst_enable_extensions = ["attrs_block"]
+suppress_warnings = ["myst.header"]  # a page may go from its title to a third level
+
+default_role = "code"  # docstrings write `names` as Markdown does
+autodoc_default_options = {"members": True, "member-order": "bysource"}
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+add_module_names = False
+toc_object_entries = False
+# Types in signatures are of Python, of other packages and of ours; those of ours that are on the site become links.
+nitpick_ignore_regex = [("py:.*", ".*")]
+python_maximum_signature_line_length = 90
+python_use_unqualified_type_names = True
+
+html_theme = "furo"
+html_title = "blockproof"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_show_search_summary = False  # it would be fetched from each page, which a browser forbids for files
+html_theme_options = {"top_of_page_buttons": []}
+
+FOR_SCREEN_READERS = (
+    ('class="caption" role="heading"', 'class="caption" role="heading" aria-level="2"'),
+    ('<aside class="sidebar-drawer', '<aside aria-label="All pages" class="sidebar-drawer'),
+    ('<aside class="toc-drawer', '<aside aria-label="On this page" class="toc-drawer'),
+    ("<pre>", '<pre tabindex="0">'),  # what is wider than the window is scrolled by keys
+    ('<th class="head"><p></p></th>', "<td></td>"),  # the corner of a table
+    ("<dl>", '<dl role="presentation">'),  # the parameters of a signature, one below the other
+)
+"""What the theme writes into every page, and what axe-core asks for instead."""
+pygments_style = "a11y-high-contrast-light"
+pygments_dark_style = "a11y-high-contrast-dark"
+
+
+def with_toctrees(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Add to a page what stands below it in the sidebar."""
+    shelf_text = (site_map.ROOT / site_map.SHELVES).read_text(encoding="utf-8")
+    source[0] += site_map.toctrees(f"{docname}.md", source[0], shelf_text)
+
+
+def known_by_its_name(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
+    """A link from a type in a signature to where it is documented under another module: the one that users import."""
+    python, target = env.get_domain("py"), str(node.get("reftarget", ""))
+    last = target.rpartition(".")[2]
+    places = [
+        name
+        for name, one in python.objects.items()
+        if name.rpartition(".")[2] == last and one.objtype in ("class", "exception", "data", "function")
+    ]
+    if not target.startswith("blockproof.") or len(places) != 1:
+        return None
+    return python.resolve_xref(env, node["refdoc"], app.builder, "obj", places[0], node, contnode)
+
+
+def finished(app: Sphinx, error: Exception | None) -> None:
+    """Mend the pages for screen readers, and give the start page the name that a web server looks for."""
+    if error is not None:
+        return
+    for path in Path(app.outdir).rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        for written, wanted in FOR_SCREEN_READERS:
+            text = text.replace(written, wanted)
+        path.write_text(text, encoding="utf-8")
+    shutil.copy(Path(app.outdir) / "README.html", Path(app.outdir) / "index.html")
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    """Called by Sphinx."""
+    app.connect("source-read", with_toctrees)
+    app.connect("missing-reference", known_by_its_name)
+    app.connect("build-finished", finished)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
