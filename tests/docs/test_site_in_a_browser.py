@@ -12,7 +12,7 @@ from .site import SITE
 
 pytestmark = pytest.mark.skipif(SITE is None, reason="no built site: make site, then BLOCKPROOF_SITE=build/site")
 AXE = (ROOT / "tests" / "fuzz" / "page" / "axe.min.js").read_text(encoding="utf-8")
-LOOKED_AT = ("index.html", "docs/guide/first-run.html", "docs/api/core-manager.html")
+LOOKED_AT = ("index.html", "docs/reference/specs-and-config.html", "docs/api/core-manager.html")
 BACKGROUND = "getComputedStyle(document.body).backgroundColor"
 MENU_SEEN = "document.querySelector('.sidebar-drawer').getBoundingClientRect().left >= 0"
 OVERFLOW = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
