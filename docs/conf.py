@@ -11,6 +11,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import site_map
+import site_sources
 from sphinx.application import Sphinx
 
 project = "blockproof"
@@ -22,9 +23,9 @@ root_doc = "README"
 include_patterns = site_map.pages()
 exclude_patterns = [".*", "**/.*", "build"]
 source_suffix = {".md": "markdown"}
+smartquotes = False  # options begin with two hyphens, also in prose
 
 myst_heading_anchors = 6
-myst_enable_extensions = ["attrs_block"]
 suppress_warnings = ["myst.header"]  # a page may go from its title to a third level
 
 default_role = "code"  # docstrings write `names` as Markdown does
@@ -40,10 +41,23 @@ python_use_unqualified_type_names = True
 
 html_theme = "furo"
 html_title = "blockproof"
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_search_summary = False  # it would be fetched from each page, which a browser forbids for files
 html_theme_options = {"top_of_page_buttons": []}
+
+FOR_SCREEN_READERS = (
+    ('class="caption" role="heading"', 'class="caption" role="heading" aria-level="2"'),
+    ('<aside class="sidebar-drawer', '<aside aria-label="All pages" class="sidebar-drawer'),
+    ('<aside class="toc-drawer', '<aside aria-label="On this page" class="toc-drawer'),
+    ("<pre>", '<pre tabindex="0">'),  # what is wider than the window is scrolled by keys
+    ('<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
+    ('<th class="head"><p></p></th>', "<td></td>"),  # the corner of a table
+    ("<dl>", '<dl role="presentation">'),  # the parameters of a signature, one below the other
+)
+"""What the theme writes into every page, and what axe-core asks for instead."""
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
 
@@ -52,6 +66,11 @@ def with_toctrees(app: Sphinx, docname: str, source: list[str]) -> None:
     """Add to a page what stands below it in the sidebar."""
     shelf_text = (site_map.ROOT / site_map.SHELVES).read_text(encoding="utf-8")
     source[0] += site_map.toctrees(f"{docname}.md", source[0], shelf_text)
+
+
+def without_arguments(app: Sphinx, what: str, name: str, given: Any, *rest: Any) -> tuple[str, None] | None:
+    """A protocol is not called, so its arguments are not shown."""
+    return ("", None) if what == "class" and getattr(given, "_is_protocol", False) else None
 
 
 def known_by_its_name(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
@@ -68,15 +87,24 @@ def known_by_its_name(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
     return python.resolve_xref(env, node["refdoc"], app.builder, "obj", places[0], node, contnode)
 
 
-def with_index(app: Sphinx, error: Exception | None) -> None:
-    """The start page under the name that a web server looks for."""
-    if error is None:
-        shutil.copy(Path(app.outdir) / "README.html", Path(app.outdir) / "index.html")
+def finished(app: Sphinx, error: Exception | None) -> None:
+    """Mend the pages for screen readers, and give the start page the name that a web server looks for."""
+    if error is not None:
+        return
+    for path in Path(app.outdir).rglob("*.html"):
+        if path.name.endswith(site_sources.DRAWN):
+            continue  # not of the theme, and its scripts are allowed by their hash
+        text = path.read_text(encoding="utf-8")
+        for written, wanted in FOR_SCREEN_READERS:
+            text = text.replace(written, wanted)
+        path.write_text(text, encoding="utf-8")
+    shutil.copy(Path(app.outdir) / "README.html", Path(app.outdir) / "index.html")
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
     app.connect("source-read", with_toctrees)
+    app.connect("autodoc-process-signature", without_arguments)
     app.connect("missing-reference", known_by_its_name)
-    app.connect("build-finished", with_index)
+    app.connect("build-finished", finished)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

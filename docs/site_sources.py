@@ -1,7 +1,8 @@
 """Part of the site: links from a page to a file or folder of the repository that is no page.
 
 In the repository such a link opens the file. On the site it opens a page with the highlighted text of the file, or with
-the list of the folder, under `source/`. So there is no link that is dead without the repository beside it.
+the list of the folder, under `source/`. So there is no link that is dead without the repository beside it. A trace is
+drawn besides, by the model alone: the page that `blockproof report --model` writes.
 """
 
 import html
@@ -10,6 +11,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from blockproof.fuzz.page.html import write_page
+from blockproof.fuzz.page.trace_document import trace_document
+from blockproof.fuzz.traces.files import TraceError
+from blockproof.fuzz.traces.trace_file import read_trace
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
@@ -17,6 +22,8 @@ from sphinx.highlighting import PygmentsBridge
 from sphinx.transforms import SphinxTransform
 
 FOLDER = "source"
+DRAWN = ".drawn.html"
+"""What the name of a page ends on that shows a trace step by step."""
 LONGEST = 200_000
 """Bytes of a file that is shown; a longer one is offered as it is."""
 SHORT_FOLDER = 20
@@ -66,14 +73,26 @@ def collected(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     bridge = PygmentsBridge("html", "sphinx")
     for page in wanted:
         path = app.srcdir / Path(page).relative_to(FOLDER)
-        body = listed(path, page, set(wanted)) if path.is_dir() else shown(path, bridge)
+        body = listed(path, page, set(wanted)) if path.is_dir() else drawn(path, page, app.outdir) + shown(path, bridge)
         title = str(path.relative_to(app.srcdir))
         yield page, {"title": title, "parents": [], "body": f"<h1>{html.escape(title)}</h1>\n{body}"}, "page.html"
 
 
+def drawn(path: Path, page: str, site: Path) -> str:
+    """Draw a trace beside its page, and return the link there as HTML; nothing for other files."""
+    try:
+        file = read_trace(path)
+    except TraceError:
+        return ""
+    target = Path(site) / f"{page}{DRAWN}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_page(trace_document(file, None, None, path.name), target)
+    return f'<p><a href="{html.escape(target.name)}">Look at it, step by step</a>, or read it:</p>\n'
+
+
 def shown(path: Path, bridge: PygmentsBridge) -> str:
     """A file as HTML."""
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8", errors="replace")
     return bridge.highlight_block(text, LANGUAGES.get(path.suffix, "text"))
 
 
@@ -96,7 +115,7 @@ def listed(folder: Path, page: str, wanted: set[str]) -> str:
 
 
 def with_one_sidebar(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
-    """All pages of one folder under `source/` have the same sidebar, and it takes longer to make than all else of them."""
+    """All pages of one folder under `source/` have the same sidebar, which takes longer to make than they do."""
     if not pagename.startswith(f"{FOLDER}/"):
         return
     made: dict[str, str] = app.__dict__.setdefault("blockproof_sidebars", {})

@@ -13,11 +13,8 @@ from math import lcm
 from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal["full", "mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross"]
-"""What the layers of a group attend to, and what they store (core.md §7)."""
-MambaMode: TypeAlias = Literal["none", "all", "align"]
-"""Which states a Mamba layer keeps (core.md §7)."""
-Value: TypeAlias = "int | float | str | bool | tuple[Value, ...] | None"
-"""What an outcome carries."""
+MambaMode: TypeAlias = Literal["none", "all", "align"]  #: which states a Mamba layer keeps (core.md §7)
+Value: TypeAlias = "int | float | str | bool | tuple[Value, ...] | None"  #: what an outcome carries
 
 NULL = 0  #: id of the null block (core.md §1)
 FULL_FAMILY: frozenset[Kind] = frozenset({"full", "mla", "tq", "sink"})
@@ -255,8 +252,7 @@ class Failed:
     """The call raised an exception whose first built-in class has this name."""
 
     error: str
-    #: What else is known of the exception; no rule reads it.
-    cause: Any = field(default=None, compare=False, repr=False)
+    cause: Any = field(default=None, compare=False, repr=False)  #: what else is known of it; no rule reads it
 
 
 Outcome: TypeAlias = Done | Refused | Failed

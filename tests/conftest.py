@@ -4,6 +4,7 @@ Where coverage is measured, it is that of the quick tests, whether slow ones run
 """
 
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,8 @@ from hypothesis import HealthCheck, settings
 EXAMPLE = Path(__file__).parents[1] / "examples" / "my-engine"
 ENGINES = ("my_engine", "my_target", "faulty_engines")
 """Modules of which tests have versions of their own, in folders of their own."""
+CHROMIUM = os.environ.get("BLOCKPROOF_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
+"""The browser in which pages are looked at, if there is one."""
 LEFT_OUT = "slow_tests_left_out"
 left_out = pytest.StashKey[int]()
 
@@ -40,6 +43,19 @@ def _engines_of_its_own() -> Iterator[None]:
         sys.modules.pop(name, None)
     yield
     sys.path[:] = path
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A headless Chromium, where there is one: one for all tests, since there can be one driver in a process."""
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium: apt install chromium, or name one in BLOCKPROOF_CHROMIUM")
+    playwright = pytest.importorskip("playwright.sync_api", reason="no driver of a browser: pip install playwright")
+    with playwright.sync_playwright() as driver:
+        # Tests may run as root, where Chromium has no sandbox; what it opens here are files of ours.
+        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from blockproof.fuzz.cli.main import main
@@ -41,13 +42,26 @@ def assert_in_order(lines, printed):
     for line in lines:
         if line.strip() in ("", "...") or re.search(r" in [\d.,]+ s|\d s$", line):
             continue
-        assert line in rest, line
-        rest = rest[rest.index(line) + len(line) :]
+        begin = line.removesuffix(" ...")
+        assert begin in rest, line
+        rest = rest[rest.index(begin) + len(begin) :]
 
 
 def test_the_page_shows_the_target_of_the_example():
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.M | re.S)
     assert blocks[0] == (ENGINE / "my_target.py").read_text(encoding="utf-8")
+
+
+def test_the_first_run_prints_what_its_page_says_and_draws_the_finding(tmp_path, monkeypatch, capsys):
+    page = (DOCS / "guide" / "first-run.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"^\$ blockproof (fuzz --target fault:.*)$", page, re.M)
+    shown = page[page.index(command) + len(command) :].partition("```")[0].splitlines()
+    monkeypatch.chdir(tmp_path)
+    assert main(command.split()) == 1
+    assert_in_order(shown, capsys.readouterr().out)
+    (file,) = (line.split()[1] for line in shown if line.startswith("page:"))
+    (sentence,) = re.findall(r"\*(Block \d.*?)\*", " ".join(page.split()))
+    assert sentence in Path(file).read_text(encoding="utf-8")
 
 
 def test_targets_new_writes_what_the_page_says(tmp_path, monkeypatch, capsys):

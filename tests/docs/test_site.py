@@ -24,7 +24,8 @@ INDEX = """\
 """
 CLEAN = {
     "index.html": '<link rel="stylesheet" href="a.css"><h1 id="top">x</h1><a href="b/c.html#here">x</a>'
-    '<a href="#top">x</a><a href="https://example.org/gone">x</a><img src="data:image/png;base64,AA=="><script src="a.js?v=1"></script>',
+    '<a href="#top">x</a><a href="https://example.org/gone">x</a><img src="data:image/png;base64,AA==">'
+    '<script src="a.js?v=1"></script>',
     "b/c.html": '<p id="here">x</p><a href="../index.html">x</a><style>p { background: url("../a.css") }</style>',
     "a.css": "p { background: url(data:image/png;base64,AA==) }",
     "a.js": "",

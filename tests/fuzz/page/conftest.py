@@ -1,7 +1,5 @@
-"""A headless Chromium, where there is one. BLOCKPROOF_CHROMIUM names its executable."""
+"""Pages of documents in the Chromium of the tests."""
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,8 +7,6 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.page.html import write_page
-
-EXECUTABLE = os.environ.get("BLOCKPROOF_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 @dataclass
@@ -28,18 +24,6 @@ class Opened:
     def press(self, *keys: str) -> None:
         for key in keys:
             self.page.keyboard.press(key)
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    if EXECUTABLE is None:
-        pytest.skip("there is no Chromium: apt install chromium, or name one in BLOCKPROOF_CHROMIUM")
-    playwright = pytest.importorskip("playwright.sync_api", reason="no driver of a browser: pip install playwright")
-    with playwright.sync_playwright() as driver:
-        # Tests may run as root, where Chromium has no sandbox; what it opens here are files of ours.
-        browser = driver.chromium.launch(executable_path=EXECUTABLE, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
