@@ -13,7 +13,7 @@ from blockproof.fuzz.findings.reading import MAX_FILE_BYTES
 from blockproof.fuzz.traces import trace_file
 from blockproof.fuzz.traces.files import TraceError
 from blockproof.fuzz.traces.schema import BEYOND, trace_schema
-from blockproof.fuzz.traces.trace_file import load_trace
+from blockproof.fuzz.traces.trace_file import Envelope, load_trace
 from blockproof.model.ops import OPERATIONS
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,7 +52,7 @@ FINDING: dict[str, Any] = {
     },
 }  # fmt: skip
 OUTER: dict[str, Any] = {
-    "schema": 1, "target": "impl", "oracles": ["shadow", "strict"], "tensors": "cpu",
+    **dict.fromkeys(Envelope.__struct_fields__, "a"), "schema": 1, "target": "impl", "oracles": ["shadow", "strict"], "tensors": "cpu",
     "found_by": {"engine": "random", "seed": 1, "version": "0.1.0"}, "finding": FINDING,
     "shape": PLAIN, "operations": [],
 }  # fmt: skip

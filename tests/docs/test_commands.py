@@ -1,0 +1,266 @@
+"""Every command on every page is tried: run, with the output that the page shows, or at least parsed as it stands."""
+
+import json
+import re
+import webbrowser
+
+import pytest
+from blockproof.fuzz.cli.main import main
+from blockproof.fuzz.testing.pytest_options import OPTIONS
+
+from .commands import OTHERS, Shown, commands, differs, options_of, output_of, problem, tree
+from .pages import EVERY_NAME, EVERY_PAGE, ROOT, spans
+
+NOT_RUN = {
+    "usage": ("the line of usage of `--help`", r".*\[OPTIONS\]"),
+    "installs": (
+        "installs packages or engines, or runs all tests; CI does, and .ci/wheel",
+        r"(make|pip|\S*python -m pip|blockproof targets install)\b",
+    ),
+    "engine": (
+        "needs a release of an engine, or its repository, which a machine may not have",
+        r".*(vllm|sglang|lmdeploy|nano|blockproof compat)|python reproduce\.py",
+    ),
+    "compiled": ("needs the compiled core; tests/impl/test_compiled.py", r"blockproof fast\b|.*impl-compiled"),
+    "minutes": (
+        "takes minutes; what it printed is a page of evidence",
+        r"(\S*python benchmarks/|blockproof (explore|bench|prove|campaign|mutants)\b)",
+    ),
+    "reader's": (
+        "names a file, a target or commits of the reader's own",
+        r".*\b(trace\.json|my_\w+[.:]|my\.adapter|MODEL\.json|target\.jar|test_my_core)",
+    ),
+    "C": ("needs a compiler; tests/fuzz/opening/test_program.py does the same where there is one", r"cc |.*c_target"),
+    "example": ("the epilog of a `--help`, which CI runs piece by piece", r""),
+    "shell": ("of the shell, or of a program that is not ours", rf"({'|'.join(sorted(OTHERS))})\b"),
+}
+"""Why a command in a block is parsed and not run: the reason, and what such commands look like."""
+RUN_HERE = {
+    ("README.md", "blockproof plan examples/gpt-oss-20b.json"),
+    ("docs/guide/first-run.md", "blockproof fuzz --target fault:touch-ignores-used-blocks"),
+    ("docs/guide/plan.md", "blockproof plan examples/gemma-3-27b.json"),
+    ("docs/guide/report.md", "blockproof report findings/"),
+}
+_GUIDE, _ACTION = "tests/docs/test_guide.py::test_", "tests/fuzz/testing/test_action.py::test_"
+_BUG = f"{_GUIDE}the_bug_of_the_page_is_found_and_shrunk_to_the_trace_on_it"
+_PLUGIN = f"{_ACTION}the_example_is_tested_by_pytest_as_well"
+RUN_ELSEWHERE = {
+    ("docs/guide/your-engine.md", "blockproof targets new"): f"{_GUIDE}targets_new_writes_what_the_page_says",
+    ("docs/guide/your-engine.md", "blockproof targets check my"): f"{_GUIDE}the_check_says_what_the_page_says",
+    ("docs/guide/your-engine.md", "blockproof fuzz --target my_target.py:make_target --seed 1 --operations"): (
+        f"{_GUIDE}the_example_runs_and_nothing_is_found"
+    ),
+    ("docs/guide/your-engine.md", "git apply bug.patch"): _BUG,
+    ("docs/guide/your-engine.md", "blockproof fuzz --target my_target.py:make_target --seed 1 --seconds"): _BUG,
+    ("examples/my-engine/README.md", "pytest --blockproof-seconds"): _PLUGIN,
+    ("docs/guide/pytest.md", "pytest"): _PLUGIN,
+}
+"""Commands that a test with more around it runs: page, begin, and the test."""
+
+
+def shown_on(page):
+    return list(commands(page.read_text(encoding="utf-8")))
+
+
+def how_tried(name, text):
+    """How a command of a block is tried besides being parsed; empty if nobody has said."""
+    for page, begin in (*RUN_HERE, *RUN_ELSEWHERE):
+        if page == name and text.startswith(begin):
+            return f"{page}: {begin}"
+    if name == "docs/reference/command-line.md" and "[OPTIONS]" not in text:
+        return "example"
+    return next((kind for kind, (_, looks) in NOT_RUN.items() if looks and re.match(looks, text)), "")
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=EVERY_NAME)
+def test_every_command_of_a_page_is_one_that_there_is(page):
+    wrong = [(one.line, one.text, said) for one in shown_on(page) if (said := problem(one, page))]
+    assert wrong == [], "mend the page; or say in tests/docs/commands.py what is meant"
+
+
+def test_every_command_of_a_block_is_run_or_it_is_said_why_not():
+    tried = set()
+    for name, page in zip(EVERY_NAME, EVERY_PAGE, strict=True):
+        for one in shown_on(page):
+            if one.in_block:
+                how = how_tried(name, one.text)
+                assert how, f"{name}:{one.line}: {one.text}: run it in a test (RUN_HERE), or say why not (NOT_RUN)"
+                tried.add(how)
+    known = {f"{page}: {begin}" for page, begin in (*RUN_HERE, *RUN_ELSEWHERE)} | NOT_RUN.keys()
+    assert known - tried == set(), "no page has these any more"
+
+
+@pytest.mark.parametrize("test", sorted(set(RUN_ELSEWHERE.values())))
+def test_the_tests_that_run_commands_of_pages_are_there(test):
+    file, _, name = test.partition("::")
+    assert f"\ndef {name}(" in (ROOT / file).read_text(encoding="utf-8")
+
+
+# Options that a text names by themselves.
+
+OPTIONS_OF_OTHERS = {
+    "--hypothesis-seed", "--hypothesis-profile", "--hypothesis-show-statistics",  # Hypothesis
+    "--disable-hybrid-kv-cache-manager", "--no-enable-prefix-caching", "--prefix-match-unit",  # vLLM
+    "--fixed", "--sweep",  # the scripts of findings
+    "--help",
+}  # fmt: skip
+
+
+def known_options():
+    def of(command):
+        for parameter in command.params:
+            yield from (*parameter.opts, *parameter.secondary_opts)
+        for inner in getattr(command, "commands", {}).values():
+            yield from of(inner)
+
+    scripts = (*(ROOT / "benchmarks").glob("*.py"), *(ROOT / "docs").rglob("*.py"))
+    ours = {f"--blockproof-{option.name}" for option in OPTIONS} | set(of(tree()))
+    return ours | OPTIONS_OF_OTHERS | {name for script in scripts for name in options_of(script)}
+
+
+KNOWN_OPTIONS = known_options()
+
+
+def unknown_options(text):
+    """The options in spans of code that nothing has, each with its line."""
+    named = ((line, name) for line, span in spans(text) for name in re.findall(r"(?<![\w-])--[a-z][\w-]*", span))
+    return [one for one in named if one[1] not in KNOWN_OPTIONS]
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=EVERY_NAME)
+def test_every_option_that_a_text_names_is_there(page):
+    assert unknown_options(page.read_text(encoding="utf-8")) == []
+
+
+# Those that are run: quick, and on nothing but what is here.
+
+
+def page_of(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def run_as_shown(name, begin, capsys, code=0):
+    """Runs a command of a page and compares its output with what stands below it."""
+    text = next(one.text for one in shown_on(ROOT / name) if one.in_block and one.text.startswith(begin))
+    assert (name, begin) in RUN_HERE
+    assert main(text.partition("  #")[0].split()[1:]) == code
+    printed = capsys.readouterr().out
+    if f"$ {begin}" in page_of(name):
+        assert differs(output_of(page_of(name), begin), printed) == ""
+    return printed
+
+
+def test_the_planted_fault_of_the_first_run_is_found_as_shown(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("jinja2", reason="the page shows the line of the page of a finding")
+    monkeypatch.chdir(tmp_path)
+    run_as_shown("docs/guide/first-run.md", "blockproof fuzz --target fault:touch-ignores-used-blocks", capsys, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "model"), [("docs/guide/plan.md", "gemma-3-27b.json"), ("README.md", "gpt-oss-20b.json")]
+)
+def test_plans_print_what_is_shown(name, model, monkeypatch, capsys):
+    monkeypatch.chdir(ROOT)
+    assert "fits: " in run_as_shown(name, f"blockproof plan examples/{model}", capsys)
+
+
+def test_a_report_is_written_and_opened(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("jinja2")
+    opened: set[str] = set()
+    monkeypatch.setattr(webbrowser, "open", lambda address, *_: opened.add(address))
+    monkeypatch.chdir(tmp_path)
+    (trace,) = set(re.findall(r"findings/\w+\.json", page_of("docs/guide/report.md")))
+    (tmp_path / "findings").mkdir()
+    ours = {**json.loads(page_of("docs/evidence/deviations/hit-not-cut.json")), "target": "impl"}
+    (tmp_path / trace).write_text(json.dumps(ours), encoding="utf-8")
+    run_as_shown("docs/guide/report.md", "blockproof report findings/", capsys)
+    assert opened
+
+
+# The rules notice what they are for.
+
+PAGE = ROOT / "README.md"
+
+
+def wrong_on(text):
+    """What is wrong with the commands of a page that has this text."""
+    return [said for one in commands(text) if (said := problem(one, PAGE))]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("```\nblockproof fuzz --tarket impl\n```", "No such option: --tarket"),
+        ("```\n$ blockproof fuz --target impl\nx\n```", "No such command 'fuz'"),
+        ("```\n$ blockproof fuzz --target impl \\\n    --operations many\n```", "'--operations'"),
+        ("```\nblockproof fuzz --attention fulll\n```", "fulll"),
+        ("```\nblockproof fuzz --oracle shadows\n```", "shadows"),
+        ("```\nblockproof fuzz --target impll\n```", "unknown target 'impll'"),
+        ("```\nblockproof bisect trace.json --releases vllm==9..8\n```", "'vllm==9'"),
+        ("```\nblockproof replay\n```", "Missing argument 'TRACE'"),
+        ("```\nblockproof plan examples/none.json --memory 1GiB\n```", "there is no examples/none.json"),
+        ("```\ncd x && blockproof fuzz --nope\n```", "--nope"),
+        ("```\nfound; repeat it: blockproof replay findings/a.json --nope\n```", "--nope"),
+        ("```yaml\n- run: blockproof fuzz --nope\n```", "--nope"),
+        ("say `blockproof fuzz\n--nope`", "--nope"),
+        ("say `fuzz --nope`", "--nope"),
+        ("say `blockproof fuz --json`", "No such command 'fuz'"),
+        ("```\nblokproof fuzz --json\n```", "blokproof: is no program"),
+        ("```\nblockproof fuzz\n\nblokproof replay\n```", "blokproof: is no program"),
+        ("\n    blockproof fuzz --nope\n", "--nope"),
+        ("```\nmake tests\n```", "no target 'tests'"),
+        ("```\npython benchmarks/none.py\n```", "there is no benchmarks/none.py"),
+        ("```\npython benchmarks/kills.py --kill 3\n```", "no option --kill"),
+        ("```\npip install '/path/to/blockproof[proofs]'\n```", "no extra 'proofs'"),
+        ("```\npytest --blockproof-second 3\n```", "no --blockproof-second"),
+    ],
+)
+def test_a_wrong_command_is_noticed(text, told):
+    (said,) = wrong_on(text)
+    assert told in said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```\nblockproof fuzz --target impl --seconds 3   # a comment --nope\n```",
+        "```\n$ A=b blockproof fuzz --json | head > x.txt\nno blockproof here --nope\n```",
+        "```python\nblockproof = 1\n```",
+        "`blockproof fuzz`, `fuzz --target`, `blockproof replay TRACE --show`, `blockproof ...`, `--nope`",
+    ],
+)
+def test_a_right_one_is_not(text):
+    assert wrong_on(text) == []
+
+
+def test_a_command_that_nobody_has_classified_is_noticed():
+    assert how_tried("docs/guide/new.md", "blockproof fuzz --target impl --seconds 3") == ""
+    assert how_tried("docs/guide/new.md", "blockproof fuzz --target vllm==0.33.0") == "engine"
+
+
+def test_an_option_that_nothing_has_is_noticed():
+    assert unknown_options("a `--json` and a\n`--jason`") == [(2, "--jason")]
+
+
+def test_commands_are_found_where_they_stand():
+    text = "# x\n\n```console\n$ blockproof fuzz \\\n    --json\nblockproof is run\n```\n\nsay `make\nlint`\n"
+    assert list(commands(text)) == [
+        Shown(4, "blockproof fuzz      --json", True),
+        Shown(9, "make lint", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shown", "printed", "line"),
+    [
+        (["a", "...", "d in 1.5 s"], "a\nb\nc\nd in 20 s\n", ""),
+        (["a ..."], "a b c\n", ""),
+        (["a", "..."], "a\n", ""),
+        (["a", "c"], "a\nb\nc\n", "c"),
+        (["...", "c"], "a\nb\n", "c"),
+        (["a"], "a\nb\n", "(the end, before 'b')"),
+        (["3 blocks"], "4 blocks\n", "3 blocks"),
+    ],
+)
+def test_output_is_compared_line_by_line(shown, printed, line):
+    assert differs(shown, printed) == line
