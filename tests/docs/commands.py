@@ -8,17 +8,29 @@ import ast
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from fnmatch import filter as filter_names
 from functools import cache
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import typer
+from blockproof.fuzz.adapters import example
+from blockproof.fuzz.bench.entries import default_entries
 from blockproof.fuzz.cli.main import app
+from blockproof.fuzz.cli.options import attention_names, oracles_or_usage
+from blockproof.fuzz.cli.plan import parse_memory
+from blockproof.fuzz.engines.mutants import MUTANTS
+from blockproof.fuzz.faults import Part, fault_named
+from blockproof.fuzz.opening.targets import check_spec
+from blockproof.fuzz.releases.versions import range_in, releases_between
 from blockproof.fuzz.testing.pytest_options import OPTIONS
+from blockproof.proofs.exploration.faults import FAULTS
+from blockproof.proofs.exploration.scopes import SCOPES
+from blockproof.proofs.theorems import THEOREMS
 
 from ..fuzz.malformed_cases import KINDS
 from .pages import ROOT, blocks, spans
@@ -111,7 +123,11 @@ def problem(command: Shown, page: Path) -> str:
     A file of ours that it names must be there. Of one that is only spoken of, arguments may be missing.
     """
     text, usage, _ = command.text.partition(" [OPTIONS]")
-    for words in _simple_commands(text):
+    try:
+        parts = [*_simple_commands(text)]
+    except ValueError as error:
+        return f"{error}: the shell would not read this"
+    for words in parts:
         while words and _ASSIGNMENT.fullmatch(words[0]):
             words = words[1:]
         if not words:
@@ -181,29 +197,50 @@ def _spoken_of(arguments: list[str]) -> str:
 
 
 def _wrong_value(given: Mapping[str, Any]) -> str:
-    """What a command would say of the values that it looks at first: targets, attention types, oracles, releases."""
-    from blockproof.fuzz.cli.options import attention_names, oracles_or_usage
-    from blockproof.fuzz.opening.targets import check_spec
-    from blockproof.fuzz.releases.versions import named_targets
-
-    targets = given.get("target") or []
-    targets = [targets] if isinstance(targets, str) else [*targets]
+    """What a command would say of the names that it looks at first: targets, attention types, oracles, and so on."""
+    targets = [*_listed(given.get("target")), *_listed(given.get("against"))]
     known = [target for target in targets if not _PLACEHOLDER.fullmatch(target)]
     if given["command"] == "prove":
         known = [target for target in known if target != "model"]
     try:
         for target in known:
             check_spec(target)
+            fault_named(target, Part.CORE)
         if given.get("attention"):
             attention_names(given["attention"])
-        oracle = given.get("oracle")
-        if oracle and oracle not in ("auto", ["auto"]) and "..." not in str(oracle):
+        if (oracle := given.get("oracle")) not in (None, "auto", ["auto"]) and "..." not in str(oracle):
             oracles_or_usage(oracle, known[0] if known else "impl")
-        if isinstance(releases := given.get("releases"), str) and "==" in releases:
-            named_targets([], releases)
+        releases = given.get("releases")
+        for release in _listed(releases):
+            if isinstance(releases, list) or ".." not in release:
+                check_spec(release)
+            elif given["command"] == "bisect":
+                range_in(release, None, example())  # the trace may say which engine is meant
+            else:
+                releases_between(release)
+        if given["command"] == "plan":
+            for size in given["memory"].split(","):
+                parse_memory(size)
     except (ValueError, typer.BadParameter) as error:
         return str(error)
+    for parameter, names in _NAMES_OF.get(given["command"], {}).items():
+        for name in _listed(given[parameter]):
+            if not _PLACEHOLDER.fullmatch(name) and not filter_names(names(), name):
+                return f"{name}: nothing is called so"
     return ""
+
+
+def _listed(value: str | list[str] | None) -> list[str]:
+    return [value] if isinstance(value, str) else [*(value or [])]
+
+
+_NAMES_OF: Mapping[str, Mapping[str, Callable[[], Collection[str]]]] = {
+    "bench": {"only": lambda: [entry.name for entry in default_entries()]},
+    "explore": {"scopes": lambda: SCOPES, "fault": lambda: FAULTS},
+    "mutants": {"only": lambda: MUTANTS},
+    "prove": {"ids": lambda: {id for one in THEOREMS for id in (one.id, one.id.partition(".")[0])}},
+}
+"""The names that a parameter of a command may have."""
 
 
 def _make(arguments: list[str]) -> str:
@@ -218,7 +255,7 @@ def _python(arguments: list[str], folder: Path) -> str:
             return _TRIED[arguments[1]](arguments[2:])
         module = ROOT / (arguments[1].removeprefix("blockproof.").replace(".", "/") + ".py")
         return "" if module.exists() else f"there is no module {arguments[1]}"
-    script, *rest = arguments
+    script, rest = arguments[0] if arguments else "", arguments[1:]
     path = next((path for path in (ROOT / script, folder / script) if path.exists()), None)
     if path is None:
         return f"there is no {script}"
