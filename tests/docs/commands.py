@@ -8,12 +8,13 @@ import ast
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from fnmatch import filter as filter_names
 from functools import cache
 from io import StringIO
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from .pages import ROOT, blocks, spans
 
 SHELL = ("", "console", "sh", "bash")
 """Languages of blocks that are typed into a shell."""
-OTHERS = frozenset({"apt", "cat", "cc", "cd", "do", "done", "for", "git", "head", "mail", "pre-commit"})
+OTHERS = frozenset({"apt", "cat", "cc", "cd", "do", "done", "for", "git", "head", "mail", "pre-commit", "source"})
 """Programs that are not ours, which are not looked into."""
 PROGRAMS = frozenset({"blockproof", "make", "python", "pip", "pytest"}) | OTHERS
 _ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
@@ -56,6 +57,8 @@ class Shown:
     text: str
     in_block: bool
     """In a block of its own, so that a reader types it; else named in a text, or in what was printed."""
+    output: tuple[str, ...] = ()
+    """The lines below it, up to the next command; empty where only commands are shown."""
 
 
 def commands(text: str) -> Iterator[Shown]:
@@ -66,7 +69,7 @@ def commands(text: str) -> Iterator[Shown]:
         all_typed = block.language in SHELL and not behind_dollar and _may_be_typed(lines[0][1])
         for offset, line in lines:
             if line.startswith("$ ") or (all_typed and line):
-                yield Shown(block.line + offset, line.removeprefix("$ "), True)
+                yield Shown(block.line + offset, line.removeprefix("$ "), True, _below(block.lines, offset))
             elif (inside := _INSIDE.search(line)) and inside[1] in NAMES:
                 yield Shown(block.line + offset, inside[0].strip(), False)
     for number, span in spans(text):
@@ -74,6 +77,17 @@ def commands(text: str) -> Iterator[Shown]:
             yield Shown(number, span, False)
         elif (words := span.split())[1:] and words[0] in NAMES and words[1].startswith("--"):
             yield Shown(number, f"blockproof {span}", False)
+
+
+def _below(lines: tuple[str, ...], offset: int) -> tuple[str, ...]:
+    """The output of the command behind a `$` in this line, from 1."""
+    if not lines[offset - 1].startswith("$ "):
+        return ()
+    while lines[offset - 1].endswith("\\"):
+        offset += 1
+    rest = lines[offset:]
+    end = next((number for number, line in enumerate(rest) if line.startswith("$ ")), len(rest))
+    return rest[:end]
 
 
 def _joined(lines: tuple[str, ...]) -> Iterator[tuple[int, str]]:
@@ -294,34 +308,33 @@ _TRIED: Mapping[str, Callable[[list[str]], str]] = {
 }
 
 
-def output_of(text: str, command: str) -> list[str]:
-    """The lines that a page shows below a command that begins like this, up to the next command of the block."""
-    for block in blocks(text):
-        typed = [number for number, line in enumerate(block.lines) if line.startswith(f"$ {command}")]
-        if typed:
-            rest = block.lines[typed[0] + 1 :]
-            end = next((number for number, line in enumerate(rest) if line.startswith("$ ")), len(rest))
-            return [*rest[:end]]
-    raise AssertionError(f"no block shows $ {command}")
+def output_of(text: str, begin: str) -> tuple[str, ...]:
+    """The lines that a page shows below the first command that begins like this."""
+    return next(one.output for one in commands(text) if one.output and one.text.startswith(begin))
 
 
-def differs(lines: list[str], printed: str) -> str:
-    """The first line of a page that was not printed there; empty if all were, from the first line to the last.
+def differs(lines: Sequence[str], printed: str) -> str:
+    """The first line of a page that was not printed there; empty if all were.
 
-    A line of three dots stands for any lines, three dots at the end of a line for its rest, and a time for any time.
+    What a page shows is a piece of what was printed, without gaps. A line of three dots stands for any lines, three
+    dots at the end of a line for its rest, and a time for any time.
     """
-    given, place, anywhere = printed.splitlines(), 0, False
-    for line in lines:
-        if line.strip() == "...":
-            anywhere = True
-            continue
-        wanted = _pattern(line)
-        if anywhere:
-            place = next((at for at in range(place, len(given)) if wanted.fullmatch(given[at])), len(given))
-        if place == len(given) or not wanted.fullmatch(given[place]):
-            return line
-        place, anywhere = place + 1, False
-    return "" if anywhere or not any(given[place:]) else f"(the end, before {given[place]!r})"
+    given, place = printed.splitlines(), 0
+    for dots, piece in groupby(lines, lambda line: line.strip() == "..."):
+        wanted = [] if dots else [*piece]
+        agree = {at: _agreeing(wanted, given[at:]) for at in range(place, len(given) + 1)}
+        place = max(agree, key=lambda at: agree[at])
+        if agree[place] < len(wanted):
+            return wanted[agree[place]]
+        place += len(wanted)
+    return ""
+
+
+def _agreeing(wanted: list[str], given: list[str]) -> int:
+    """How many lines agree before the first that does not."""
+    pairs = enumerate(zip(wanted, given, strict=False))
+    most = min(len(wanted), len(given))
+    return next((number for number, (line, other) in pairs if not _pattern(line).fullmatch(other)), most)
 
 
 def _pattern(line: str) -> re.Pattern[str]:
