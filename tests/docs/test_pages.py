@@ -6,6 +6,8 @@ import pytest
 
 from .pages import (
     DOCS,
+    EVERY_NAME,
+    EVERY_PAGE,
     NAMES,
     PAGES,
     PART_OF_A_PAGE,
@@ -55,9 +57,18 @@ def bare_reports(text):
     return problems
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def misshapen_links(text):
+    """Links to elsewhere that can lead nowhere by their form alone, each with its line; none of them is asked."""
+    outside = ((number, address) for number, _, address in links(text) if re.match(r"[a-z]+:", address))
+    form = re.compile(r"https://[\w-]+(\.[\w-]+)*\.[a-z]{2,}(/[\w./%#?&=:@~+-]*)?|mailto:[\w.+-]+@[\w.-]+")
+    return [f"{number}: {address}" for number, address in outside if not form.fullmatch(address)]
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=EVERY_NAME)
 def test_every_link_leads_to_a_file_and_a_heading(page):
-    assert dead_links(page, page.read_text(encoding="utf-8")) == []
+    text = page.read_text(encoding="utf-8")
+    assert dead_links(page, text) == []
+    assert misshapen_links(text) == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)
@@ -99,6 +110,15 @@ def test_a_dead_link_is_noticed(text):
 def test_links_in_code_and_to_other_hosts_are_left_alone():
     text = "```\n[x](nowhere.md)\n```\n\n[x](https://example.org) [y](#a-heading) [z](docs)\n\n# A `heading`\n"
     assert dead_links(ROOT / "README.md", text) == []
+
+
+@pytest.mark.parametrize("address", ["http://a.org/b", "https://a", "https://a.org/b>", "htps://a.org", "https:/a.org"])
+def test_a_misshapen_link_is_noticed(address):
+    assert misshapen_links(f"a\n[b]({address})") == [f"2: {address}"]
+
+
+def test_a_link_of_the_right_form_is_not():
+    assert misshapen_links("[b](https://a.org/b-c/d.html#e) [c](https://a.org) [d](docs)") == []
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from blockproof.fuzz.findings.reading import MAX_FILE_BYTES
 from blockproof.fuzz.traces import trace_file
 from blockproof.fuzz.traces.files import TraceError
 from blockproof.fuzz.traces.schema import BEYOND, trace_schema
-from blockproof.fuzz.traces.trace_file import load_trace
+from blockproof.fuzz.traces.trace_file import Envelope, load_trace
 from blockproof.model.ops import OPERATIONS
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -52,6 +52,7 @@ FINDING: dict[str, Any] = {
     },
 }  # fmt: skip
 OUTER: dict[str, Any] = {
+    **dict.fromkeys(Envelope.__struct_fields__, "a"),
     "schema": 1, "target": "impl", "oracles": ["shadow", "strict"], "tensors": "cpu",
     "found_by": {"engine": "random", "seed": 1, "version": "0.1.0"}, "finding": FINDING,
     "shape": PLAIN, "operations": [],
@@ -264,6 +265,7 @@ def test_the_schema_is_a_schema_and_the_file_and_the_command_are_it(capsys):
     kept = (DOCS / "reference" / "trace.schema.json").read_text(encoding="utf-8")
     assert printed == kept, "write it again: blockproof schema > docs/reference/trace.schema.json"
     assert json.loads(printed) == json.loads(json.dumps(SCHEMA))
+    assert main(["schema", "of-what"]) == 2
 
 
 def test_the_schema_has_the_defaults_of_the_types():

@@ -76,6 +76,7 @@ def _shape(**parts):
 
 
 SOUND = dump_trace(SMALL)
+FOUND = {"observable": "S8", "operation": "Take", "text": "t"}
 BAD = {
     "empty": ("", "is empty"),
     "blank": ("\n \n", "is empty"),
@@ -106,6 +107,14 @@ BAD = {
     "unknown field": (_changed(operations=[{"op": "Reset", "x": 1}]), "operations[0]: unknown field 'x'"),
     "part too long": (_changed(operations=[{"op": "Evict", "blocks": [1] * 600_000}]), "operations[0]"),
     "finding mistyped": (_changed(finding={"observable": 1}), "finding"),
+    "unknown field of a cause": (
+        _changed(finding={**FOUND, "cause": {"type": "E", "message": "m", "x": 1}}),
+        "finding.cause: unknown field 'x'",
+    ),
+    "cause mistyped": (
+        _changed(finding={**FOUND, "cause": {"type": "E", "message": "m", "frames": [{"file": 1}]}}),
+        "finding.cause.frames[0]",
+    ),
     "huge pool": (_shape(num_blocks=MAX_NUM_BLOCKS + 1), "shape.num_blocks"),
     "no pool": (_shape(num_blocks=0), "shape.num_blocks: is 0, must be from 1"),
     "huge model": (_shape(max_model_len=2**30), "shape.max_model_len"),
