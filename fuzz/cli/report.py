@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 from .options import (
+    PATIENCE_S,
     FloorsOption,
     IsolateOption,
     JsonOption,
     OracleOption,
+    PatienceOption,
     RecordedTargetOption,
     guarded,
     is_auto,
@@ -29,6 +31,7 @@ def report(
     model_alone: Annotated[bool, typer.Option("--model", help="Start no target: the model alone is shown.")] = False,
     floors: FloorsOption = None,
     isolate: IsolateOption = False,
+    seconds: PatienceOption = PATIENCE_S,
     open_it: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,7 +47,7 @@ def report(
     tell = teller(as_json)
     names = None if is_auto(oracle) else oracle
     wanted_floors = read_floors(floors) if floors else None
-    with Wanted(target, names, isolate, model_alone, tell) as wanted:
+    with Wanted(target, names, isolate, model_alone, tell, seconds) as wanted:
         document = guarded(lambda: document_of(what, wanted, wanted_floors))
     if as_json and out is None:
         print(encoded(document).decode())
