@@ -10,6 +10,7 @@ folder, and both must keep what is theirs. Exits with 1 if a promise was broken.
 
 import argparse
 import ast
+import json
 import os
 import random
 import re
@@ -22,8 +23,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from blockproof.fuzz.configuration.findings import read_finding
 from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.page.campaign_document import CampaignRow
+from blockproof.fuzz.page.files import CAMPAIGN_FILE, before_name
 from blockproof.fuzz.releases.campaign_report import folder_name
 from blockproof.fuzz.releases.findings import OBSERVED, TEXTS, read_observations
 from blockproof.fuzz.traces.known_file import add_known
@@ -160,6 +164,10 @@ def loaded(path: Path) -> Iterator[str]:
             read_observations(path.parent)
         elif path.name == "known.toml":
             add_known(path, [])  # entries still lack their reasons
+        elif path.suffix == ".html":
+            yield from no_page(path.read_text(encoding="utf-8"))
+        elif path.name in (CAMPAIGN_FILE, before_name(Path(CAMPAIGN_FILE))):
+            msgspec.json.decode(path.read_bytes(), type=list[CampaignRow])
         elif path.name.startswith("configuration_"):
             read_finding(path)
         elif path.suffix == ".json":
@@ -170,9 +178,16 @@ def loaded(path: Path) -> Iterator[str]:
         yield f"cannot be loaded: {error}"
 
 
+def no_page(text: str) -> Iterator[str]:
+    """What is wrong with a page: it holds its whole document, and ends."""
+    document = re.search(r'<script type="application/json" id="document">(.+?)</script>', text, re.DOTALL)
+    if document is None or not json.loads(document[1]) or not text.endswith("</html>\n"):
+        yield "is no whole page"
+
+
 def saved_files(output: str, folder: Path) -> Iterator[str]:
     """Every file that the output names as saved is there, and can be loaded."""
-    for name in re.findall(r"(?:saved in|trace:|pytest:|shrunk:) +(\S+?\.(?:json|py))\b", output):
+    for name in re.findall(r"(?:saved in|trace:|pytest:|shrunk:|page:) +(\S+?\.(?:json|py|html))\b", output):
         if not Path(name).is_file():
             yield f"{name} was named and is not there"
 

@@ -6,13 +6,16 @@ anew, and their diff, a line for each theorem, is what is reviewed.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeAlias
 
 from .campaign import Result
 from .theorem import Verdict
 
+WriteText: TypeAlias = Callable[[Path, str], None]
+"""Writes a file, and the folders it is in, in one piece: the command line has it (`write_file`), nothing here."""
 FOLDER = Path(__file__).parent / "expected"
 NONE_RAN = "none of its functions ran"
 """What a theorem comes to that holds, but of no function of this core: it says nothing about the core."""
@@ -80,13 +83,12 @@ def read(subjects: Sequence[str], folder: Path = FOLDER) -> Expectations:
     return found
 
 
-def write(folder: Path, results: Sequence[Result], theorems: Sequence[str]) -> list[Path]:
+def write(folder: Path, results: Sequence[Result], theorems: Sequence[str], to: WriteText) -> list[Path]:
     """Let what these results came to be expected, and return the files.
 
     What is undecided is left out. What the files say of other theorems stays, unless none of `theorems`, all that there
     are, has such a name.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     paths = []
     subjects = dict.fromkeys(result.verdict.subject for result in results)
     before = read(list(subjects), folder)
@@ -98,7 +100,7 @@ def write(folder: Path, results: Sequence[Result], theorems: Sequence[str]) -> l
                 del now[one.theorem]
         lines = [_line(name, now[name]) for name in theorems if name in now]
         paths.append(folder / file_name(subject))
-        paths[-1].write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+        to(paths[-1], "{\n" + ",\n".join(lines) + "\n}\n")
     return paths
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from .campaign import Result
-from .expectations import AGAIN, NONE_RAN, Expectations, differences, outcome
+from .expectations import AGAIN, NONE_RAN, Expectations, WriteText, differences, outcome
 from .theorem import Statement
 
 
@@ -68,7 +68,7 @@ def unsaid(results: Sequence[Result], expected: Expectations) -> list[str]:
     return lines
 
 
-def keep_unsettled(results: Sequence[Result], folder: Path) -> list[Path]:
+def keep_unsettled(results: Sequence[Result], folder: Path, write: WriteText) -> list[Path]:
     """Write what a solver could not settle to files, as SMT-LIB 2. Returns them."""
     paths = []
     for result in results:
@@ -76,20 +76,19 @@ def keep_unsettled(results: Sequence[Result], folder: Path) -> list[Path]:
         if result.verdict.status == "undecided":
             texts += result.verdict.smtlib[-1:]
         for number, text in enumerate(texts):
-            folder.mkdir(parents=True, exist_ok=True)
             paths.append(folder / f"{_file_name(result)}.{number}.smt2")
-            paths[-1].write_text(text, encoding="utf-8")
+            write(paths[-1], text)
     return paths
 
 
-def export(results: Sequence[Result], folder: Path) -> int:
+def export(results: Sequence[Result], folder: Path, write: WriteText) -> int:
     """Write every question to a file, as SMT-LIB 2; those to be answered `sat` end in `.sat.smt2`. Returns how many."""
     count = 0
     folder.mkdir(parents=True, exist_ok=True)
     for result in results:
         for kind, texts in (("", result.verdict.smtlib), (".sat", result.verdict.satisfiable)):
             for number, text in enumerate(texts):
-                (folder / f"{_file_name(result)}.{number:03}{kind}.smt2").write_text(text, encoding="utf-8")
+                write(folder / f"{_file_name(result)}.{number:03}{kind}.smt2", text)
                 count += 1
     return count
 

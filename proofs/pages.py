@@ -19,7 +19,7 @@ from typing import Any
 
 from ..model import arith
 from .campaign import Result
-from .expectations import BOUNDED, NONE_RAN
+from .expectations import BOUNDED, NONE_RAN, WriteText
 from .theorem import Statement, Theorem
 from .theorems import BY_ID, FAMILIES, windows
 from .watched import source_hash
@@ -124,13 +124,12 @@ def pages(statements: Sequence[Statement], record: Record) -> dict[str, str]:
     return texts | {RECORD: written(record)}
 
 
-def write(folder: Path, statements: Sequence[Statement], record: Record) -> None:
+def write(folder: Path, statements: Sequence[Statement], record: Record, to: WriteText) -> None:
     """Write `pages` to a folder, which is made if need be. What its record says of other theorems and cores stays."""
-    folder.mkdir(parents=True, exist_ok=True)
     if (folder / RECORD).exists():
         record = updated(read((folder / RECORD).read_text(encoding="utf-8")), record)
     for name, text in pages(statements, record).items():
-        (folder / name).write_text(text, encoding="utf-8")
+        to(folder / name, text)
 
 
 def updated(old: Record, new: Record) -> Record:

@@ -1,5 +1,6 @@
 """Plots as SVG files. They need matplotlib, which the extra `bench` installs."""
 
+import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+from ..findings.writing import write_file
 from .measure import Measured
 from .report import of_pair
 from .scaling import AXES, Curve
@@ -121,8 +123,9 @@ def _pyplot() -> Any:
 
 
 def _saved(figure: Any, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Date": None}, bbox_inches="tight")
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None}, bbox_inches="tight")
+    write_file(path, text.getvalue())
     return path
 
 

@@ -74,6 +74,11 @@ TraceArgument = Annotated[Path, typer.Argument(metavar="TRACE", help="A trace fi
 RecordedTargetOption = Annotated[
     str | None, typer.Option(help="Which target; the one in the trace by default.", autocompletion=target_names)
 ]
+PATIENCE_S = 120.0
+PatienceOption = Annotated[
+    float,
+    typer.Option("--seconds", min=0.0, help="Give up after so much processor time: a file says how long it takes."),
+]
 AdapterOption = Annotated[
     Path | None,
     typer.Option(help="With --git: a file or folder with the target, which all commits use as it is now."),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..adapters import forms
+from ..findings.writing import write_file
 from .options import JsonOption, known_or_usage, seed_or_drawn
 
 if TYPE_CHECKING:
@@ -84,11 +85,11 @@ def prove(
     results = judgement.in_order(results, chosen)
     expected = _expected(results, None if interrupted else write_expected)
     problems = judgement.problems(results, expected) + (pages.stale(record, results) if record else [])
-    left = [f"left behind: {path}" for path in judgement.keep_unsettled(results, out)]
+    left = [f"left behind: {path}" for path in judgement.keep_unsettled(results, out, write_file)]
     if export is not None:
-        left.append(f"questions written to {export}: {judgement.export(results, export)}")
+        left.append(f"questions written to {export}: {judgement.export(results, export, write_file)}")
     if write is not None and not interrupted:
-        pages.write(write, chosen, pages.recorded(results, cross_check))
+        pages.write(write, chosen, pages.recorded(results, cross_check), write_file)
     if as_json:
         _print_json(results, cross_check, problems)
     else:
@@ -160,7 +161,7 @@ def _expected(results: "list[Result]", write: Path | None) -> "Expectations":
     from ...proofs.theorems import THEOREMS
 
     if write is not None:
-        expectations.write(write, results, [theorem.id for theorem in THEOREMS])
+        expectations.write(write, results, [theorem.id for theorem in THEOREMS], write_file)
     return expectations.read([result.verdict.subject for result in results], write or expectations.FOLDER)
 
 

@@ -9,10 +9,12 @@ import typer
 
 from .completion import target_names
 from .options import (
+    PATIENCE_S,
     FloorsOption,
     IsolateOption,
     JsonOption,
     OracleOption,
+    PatienceOption,
     guarded,
     is_auto,
     teller,
@@ -42,6 +44,7 @@ def report(
         Path | None, typer.Option(help="An older campaign, its folder or JSON: what is otherwise since then.")
     ] = None,
     isolate: IsolateOption = False,
+    seconds: PatienceOption = PATIENCE_S,
     open_it: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -62,7 +65,7 @@ def report(
     tell = teller(as_json)
     names = None if is_auto(oracle) else oracle
     wanted_floors = read_floors(floors) if floors else None
-    with Wanted(second, first, names, isolate, model_alone, tell) as wanted:
+    with Wanted(second, first, names, isolate, model_alone, tell, seconds) as wanted:
         document = guarded(
             lambda: joined(
                 document_of(what, wanted, wanted_floors, before), [document_of(one, wanted) for one in beside or ()]

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from .options import (
+    PATIENCE_S,
     IsolateOption,
     JsonOption,
     OracleOption,
+    PatienceOption,
     RecordedTargetOption,
     TensorsOption,
     TraceArgument,
@@ -31,6 +33,7 @@ def replay(
     until: Annotated[int | None, typer.Option(min=0, help="Only the first so many operations.")] = None,
     oracle: OracleOption = None,
     tensors: TensorsOption = None,
+    seconds: PatienceOption = PATIENCE_S,
     isolate: IsolateOption = False,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
@@ -49,7 +52,7 @@ def replay(
     given = () if is_auto(oracle) else oracles_or_usage(oracle, spec)
     with closed_after(open_or_usage(spec, isolate or file.lost_its_target)) as core:
         judges = judges_for(file, lambda: oracles_or_usage(None, spec, core), given, tensors)
-        result = replayed(file, core, judges, until)
+        result = replayed(file, core, judges, until, keep=show, seconds=seconds)
     print(json.dumps(result.as_json(show), indent=2) if as_json else "\n".join(result.lines(show, verbose)))
     raise typer.Exit(1 if result.finding else 0 if result.built else 3)
 

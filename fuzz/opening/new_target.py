@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+from ..findings.writing import write_file
+
 _TEMPLATES = {"{module}.py": "new_target.py.txt", "test_{module}.py": "new_target_test.py.txt"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_][A-Za-z0-9]+)*")
 
@@ -54,7 +56,6 @@ def write_target(name: str, folder: Path) -> NewTarget:
     paths = [folder / pattern.format(module=module) for pattern in _TEMPLATES]
     if there := [path for path in paths if path.exists()]:
         raise ValueError(f"{there[0]} is there already, and is left as it is; choose another name, or --folder")
-    folder.mkdir(parents=True, exist_ok=True)
     check, fuzz = commands(paths[0])
     words = {
         "COMMAND_CHECK": check,
@@ -67,5 +68,5 @@ def write_target(name: str, folder: Path) -> NewTarget:
         text = files(__package__).joinpath(template).read_text(encoding="utf-8")
         for placeholder, word in words.items():
             text = text.replace(placeholder, word)
-        path.write_text(text, encoding="utf-8")
+        write_file(path, text)
     return NewTarget(*paths)

@@ -1,6 +1,7 @@
 """From what a user names to a document: a trace file, the JSON of a run, a campaign or a hunt, a folder of traces."""
 
 import shlex
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -50,6 +51,9 @@ class Wanted:
     """True if no target is to be started."""
     say: Callable[[str], None] = print
     """Told why a target was not run, a line each."""
+    seconds: float | None = None
+    """Processor time for all traces together; a trace for which none is left is given up (TraceError)."""
+    _begin: float = field(default_factory=time.process_time)
     _open: dict[str, Target] = field(default_factory=dict)
     _refused: dict[str, str] = field(default_factory=dict)
 
@@ -72,6 +76,10 @@ class Wanted:
                 self._refused[spec] = str(error)
                 raise
         return self._open[spec]
+
+    def left(self) -> float | None:
+        """How much of the time is left; None without a limit."""
+        return None if self.seconds is None else max(0.0, self.seconds - (time.process_time() - self._begin))
 
     def drop(self, spec: str) -> None:
         """The target is lost: open it again when it is needed."""
@@ -107,7 +115,9 @@ def trace_page(file: TraceFile, path: Path, wanted: Wanted) -> TraceDocument:
             why = str(error)
     wanted.say(f"{path}: the model alone is shown: {why}")
     note = f"{file.target} was not run: {why}."
-    return trace_document(file, None, None, path.name, notes=[note], command=replay_command(path, file.target))
+    document = trace_document(file, None, None, path.name, notes=[note], seconds=wanted.left())
+    document.command = replay_command(path, file.target)
+    return document
 
 
 def pair_command(trace: Path, targets: tuple[str, str]) -> str:
@@ -136,14 +146,17 @@ def _on_pair(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceDoc
         wanted.say(f"{path}: shown without {first}: {error}")
         return None
     second = wanted.core(spec, file.lost_its_target)
-    return trace_document(file, second, None, path.name, command=pair_command(path, (first, spec)), other=other)
+    document = trace_document(file, second, None, path.name, other=other, seconds=wanted.left())
+    document.command = pair_command(path, (first, spec))
+    return document
 
 
 def _on_target(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceDocument:
     core = wanted.core(spec, file.lost_its_target)
     given = () if wanted.oracles is None else oracles_named(wanted.oracles, spec, core)
     judges = judges_for(file, lambda: oracles_named(None, spec, core), given)
-    document = trace_document(file, core, judges, path.name, command=replay_command(path, spec))
+    document = trace_document(file, core, judges, path.name, seconds=wanted.left())
+    document.command = replay_command(path, spec)
     if document.verdict.oracle == TARGET:
         wanted.drop(spec)
     return document

@@ -38,23 +38,24 @@ def trace_document(
     title: str,
     *,
     notes: Sequence[str] = (),
-    command: str = "",
     other: Target | None = None,
+    seconds: float | None = None,
 ) -> TraceDocument:
     """Apply the trace of a file to an opened target, under these judges, and write down what happens.
 
     Without a target the model alone goes through it: that shows what should happen, and the verdict is the one of the
     file. So it is with an `other` target, which is then shown beside this one. Errors as from `replay` and
-    `memory_named`.
+    `memory_named`; TraceError if it takes more `seconds` of processor time.
     """
     trace = file.trace
     alone = target is None or judges is None
-    judging = Judging((LIVENESS,) if is_script(trace) else ()) if judges is None else judges.judging()
+    judging = Judging((LIVENESS,) if is_script(trace) else (), seconds=seconds)
+    judging = judging if judges is None else judges.judging(seconds)
     core = ModelTarget(file.target) if target is None else target
     if other is None:
         watched, finding, applied = _applied(core, trace, judging)
     else:
-        watched, finding, applied = _applied_once(Watched(core, 0, other), trace, Judging(()))
+        watched, finding, applied = _applied_once(Watched(core, 0, other), trace, Judging((), seconds=seconds))
     said = [*notes, *_notes(file, watched, applied, finding, judging)]
     if was_difference(file) and other is None:
         said.append("The trace shows how two targets differ; one of them is shown. Two `--target` show both.")
@@ -80,7 +81,6 @@ def trace_document(
         verdict,
         oracles=[] if judges is None else list(judges.oracles),
         notes=said,
-        command=command,
     )
     document.parting = None if other is not None else _parting(watched)
     document.requests = list(watched.requests.known)

@@ -238,7 +238,7 @@ def write_campaign(rows: Sequence[Row], folder: Path) -> Path:
     path = folder / CAMPAIGN_FILE
     with alone(path):
         if path.is_file():
-            path.replace(path.with_name(before_name(path)))
+            write_file(path.with_name(before_name(path)), [path.read_bytes()])
         write_file(path, json.dumps(as_json(rows), indent=1))
     return path
 

@@ -24,6 +24,12 @@ class Judging:
     full_look_every: int = 1
     """In lockstep without deviations: after every so many operations the whole state is compared, in between what an
     operation can have changed (`targets.glance`). A target that has no glance is looked at fully."""
+    seconds: float | None = None
+    """Processor time of this process from a start on, after which the next step raises `TooLongError`."""
+
+
+class TooLongError(Exception):
+    """A run has taken the time that it was given."""
 
 
 USUAL = Judging()

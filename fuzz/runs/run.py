@@ -33,7 +33,7 @@ from ..targets.base import (
 )
 from ..workload.scene import Scene
 from .causes import why_failed, why_not_done
-from .judging import USUAL, Judging
+from .judging import USUAL, Judging, TooLongError
 
 
 class Run(ABC):
@@ -97,6 +97,7 @@ class Run(ABC):
     def start(self, shape: Shape) -> Finding | None:
         """Build the core. Returns a finding if that fails although it should not."""
         self.shape = shape
+        self._ends_at = None if self.judging.seconds is None else time.process_time() + self.judging.seconds
         self.operations, self.outcomes = [], []
         self.misuse, self.seen = Counter(), Counter()
         self.causes, self.impossible = Counter(), Counter()
@@ -114,7 +115,12 @@ class Run(ABC):
                 self.launch_s = time.monotonic() - begin
 
     def step(self, operation: Operation) -> Finding | None:
-        """Apply one operation and judge the result. Returns a finding if something is wrong."""
+        """Apply one operation and judge the result. Returns a finding if something is wrong.
+
+        TooLongError if it has taken its time (`Judging.seconds`).
+        """
+        if self._ends_at is not None and time.process_time() > self._ends_at:
+            raise TooLongError
         self.in_step = True
         self.operations.append(operation)
         finding = self._step(operation)

@@ -20,9 +20,9 @@ class Judges:
     tensors: str | None = None
     """Where the shadow memory keeps its tags."""
 
-    def judging(self) -> Judging:
-        """What judges. Errors as from `memory_named`."""
-        return Judging(self.oracles, new_memory=memory_named(self.tensors))
+    def judging(self, seconds: float | None = None) -> Judging:
+        """What judges, for so long at most. Errors as from `memory_named`."""
+        return Judging(self.oracles, new_memory=memory_named(self.tensors), seconds=seconds)
 
     def __str__(self) -> str:
         return f"judged by {', '.join(self.oracles)} ({self.origin})"

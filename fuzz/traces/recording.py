@@ -24,13 +24,17 @@ class Step:
 
 
 class Recording:
-    """A target that forwards everything to another one and keeps what it answers."""
+    """A target that forwards everything to another one and keeps what its answers change.
 
-    def __init__(self, target: Target) -> None:
-        self._target = target
+    The states themselves are not kept: each is as large as the pool, and there is one for every operation.
+    """
+
+    def __init__(self, target: Target, keep: bool = True) -> None:
+        """`keep`: False if nobody will ask for the steps."""
+        self._target, self._keep = target, keep
         self.name = target.name
-        self._asked: list[tuple[Operation, Outcome | None, Snapshot | None]] = []
-        self._first: Snapshot | None = None
+        self._asked: list[tuple[Operation, Outcome | None, tuple[str, ...]]] = []
+        self._last: Snapshot | None = None
         self.shape: Shape | None = None
         """The shape of the last start."""
         self.construction: Outcome | None = None
@@ -42,16 +46,19 @@ class Recording:
 
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Start the target; what was kept before is forgotten."""
-        self._asked, self._first, self.shape, self.construction = [], None, shape, None
+        self._asked, self._last, self.shape, self.construction = [], None, shape, None
         outcome, snapshot = self._target.start(shape)
-        self._first, self.construction = snapshot, outcome
+        self._last, self.construction = snapshot, outcome
         return outcome, snapshot
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """Ask the target."""
-        self._asked.append((operation, None, None))
+        if not self._keep:
+            return self._target.step(operation)
+        self._asked.append((operation, None, ()))
         outcome, snapshot = self._target.step(operation)
-        self._asked[-1] = (operation, outcome, snapshot)
+        self._asked[-1] = (operation, outcome, _changes(self._last, snapshot))
+        self._last = snapshot or self._last
         return outcome, snapshot
 
     def close(self) -> None:
@@ -63,12 +70,10 @@ class Recording:
         run, of which some may be no calls on a target (`targets.base.is_told`)."""
         untold = {number: one for number, one in enumerate(operations) if not is_told(self._target, one)}
         steps: list[Step] = []
-        before = self._first
-        for operation, outcome, after in self._asked:
+        for operation, outcome, changes in self._asked:
             while one := untold.get(len(steps)):
                 steps.append(Step(len(steps), one, Done(), ()))
-            steps.append(Step(len(steps), operation, outcome, _changes(before, after)))
-            before = after or before
+            steps.append(Step(len(steps), operation, outcome, changes))
         return steps
 
 

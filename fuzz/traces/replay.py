@@ -5,10 +5,11 @@ from ...model.ops import Operation
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import LIVENESS
 from ..oracles.liveness import is_script, judge
-from ..runs.judging import USUAL, Judging
+from ..runs.judging import USUAL, Judging, TooLongError
 from ..runs.open_run import open_run, usable
 from ..runs.run import Run
 from ..targets.base import Target, adapted_shape, lacking
+from .files import TraceError
 
 
 def replay(trace: Trace, target: Target, judging: Judging = USUAL) -> tuple[Finding | None, Trace]:
@@ -21,7 +22,15 @@ def replay(trace: Trace, target: Target, judging: Judging = USUAL) -> tuple[Find
 
 
 def replay_in(run: Run, trace: Trace) -> tuple[Finding | None, Trace]:
-    """The same in a run that is open."""
+    """The same in a run that is open. TraceError if it takes longer than its judging allows."""
+    try:
+        return _replayed(run, trace)
+    except TooLongError:
+        problem = f"given up after {run.judging.seconds:.0f} s of processor time; allow more with --seconds"
+        raise TraceError("", f"operations[{len(run.operations)}]", problem) from None
+
+
+def _replayed(run: Run, trace: Trace) -> tuple[Finding | None, Trace]:
     shape = adapted_shape(trace.shape, lacking(run.target))
     if LIVENESS in run.oracles and is_script(trace):
         script = Trace(shape, trace.operations)

@@ -89,15 +89,27 @@ class Replayed:
         return "", list(model_steps(self.applied, self.target))
 
 
-def replayed(file: TraceFile, target: Target, judges: Judges, until: int | None = None) -> Replayed:
-    """Replay the first `until` operations of a file on an opened target. Errors as from `replay` and `memory_named`."""
+def replayed(
+    file: TraceFile,
+    target: Target,
+    judges: Judges,
+    until: int | None = None,
+    *,
+    keep: bool = True,
+    seconds: float | None = None,
+) -> Replayed:
+    """Replay the first `until` operations of a file on an opened target, and keep the steps unless told otherwise.
+
+    TraceError if it takes more `seconds` of processor time. Errors as from `replay` and `memory_named`.
+    """
     wanted = replace(file.trace, operations=file.trace.operations[:until])
-    recording = Recording(target)
-    finding, applied = replay(wanted, recording, judges.judging())
+    recording = Recording(target, keep)
+    finding, applied = replay(wanted, recording, judges.judging(seconds))
     # In lockstep a target that builds no core agrees with a model that has none.
     built = finding is not None or LOCKSTEP in judges.oracles or not isinstance(recording.construction, Failed)
     notes = tuple(_notes(file, recording, judges, wanted))
-    return Replayed(wanted, applied, target.name, finding, judges, recording.steps(applied.operations), notes, built)
+    seen = recording.steps(applied.operations) if keep else None
+    return Replayed(wanted, applied, target.name, finding, judges, seen, notes, built)
 
 
 def _notes(file: TraceFile, recording: Recording, judges: Judges, wanted: Trace) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import msgspec
 
-from ...model.ops import FULL_FAMILY, SLIDING_FAMILY, Kind, Operation, Shape
+from ...model.ops import FULL_FAMILY, SLIDING_FAMILY, Kind, Operation, Shape, Submit
 from ..findings.cause import Cause
 from ..findings.finding import LOST, Finding, Trace
 from ..findings.ops_json import cause_from_json, operation_from_json, shape_from_json, to_json
@@ -57,6 +57,11 @@ GROUP_LIMITS: Mapping[str, tuple[int, int]] = {
 POSITIVE_FOR: Mapping[str, frozenset[Kind]] = {"window": SLIDING_FAMILY, "chunk": frozenset({"chunked"})}
 """Fields of a group that must be at least 1 in groups of these kinds."""
 FORM = Form("trace", "`blockproof fuzz` or `shrink`", "schema", SCHEMA)
+
+MAX_ITEMS = 1024
+"""Items of a prompt: each block looks at each of them."""
+MAX_ITEM_TOKENS = 2**20
+"""Tokens of all items of a trace: each block names every item that overlaps it, so this bounds the memory of a run."""
 
 
 class FoundBy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -152,6 +157,9 @@ def load_trace(data: bytes | str, source: str = "trace") -> TraceFile:
         _operation(_part(part, source, f"operations[{i}]"), source, f"operations[{i}]")
         for i, part in enumerate(outer.operations)
     )
+    if (tokens := sum(map(_item_tokens, operations))) > MAX_ITEM_TOKENS:
+        problem = f"items of {tokens} tokens, more than {MAX_ITEM_TOKENS}; use fewer or shorter ones"
+        raise TraceError(source, "operations", problem)
     if unknown := [name for name in outer.oracles or () if name not in (*EVERY, *ADDITIONS)]:
         problem = f"{unknown[0]!r} is unknown; write some of {', '.join(EVERY)}, or use a newer blockproof"
         raise TraceError(source, "oracles", problem)
@@ -222,7 +230,16 @@ def _operation(raw: object, source: str, place: str) -> Operation:
     except ValueError as error:
         raise TraceError(source, "", f"{error}; correct or remove it") from None
     _check_numbers(operation, source, place)
+    if isinstance(operation, Submit) and len(operation.items) > MAX_ITEMS:
+        raise TraceError(source, place, f"{len(operation.items)} items, more than {MAX_ITEMS}; use fewer")
     return operation
+
+
+def _item_tokens(operation: Operation) -> int:
+    """Tokens of the prompt that its items overlap, each item counted for itself."""
+    if not isinstance(operation, Submit):
+        return 0
+    return sum(min(item.length, len(operation.prompt)) for item in operation.items)
 
 
 def _shape(raw: object, source: str) -> Shape:

@@ -111,6 +111,8 @@ def test_the_trace_format_has_the_limits():
         "ranks of either parallelism": 1024,
         "`num_blocks` times operations": trace_file.MAX_BLOCK_OPERATIONS,
         "`num_blocks` times the largest `block_size`, times the ranks": trace_file.MAX_POOL_TOKENS,
+        "items of a prompt": trace_file.MAX_ITEMS,
+        "tokens of all items, as far as the prompts reach": trace_file.MAX_ITEM_TOKENS,
     }
 
 

@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from blockproof.fuzz.findings.writing import write_file
 from blockproof.fuzz.opening.targets import interpreter_of
 from blockproof.fuzz.targets.base import TargetUnavailableError
 from blockproof.proofs import pages
@@ -87,8 +88,8 @@ def test_the_functions_of_the_release_that_ran_are_those_of_its_package(record):
 
 def test_what_is_settled_again_takes_its_place_in_the_record_and_all_else_stays(tmp_path, record):
     again = {"impl": replace(record.settled["T4"]["impl"], paths=77)}
-    pages.write(tmp_path, THEOREMS, record)
-    pages.write(tmp_path, THEOREMS, pages.Record("2030-01-01", "another machine", ("impl",), {"T4": again}))
+    pages.write(tmp_path, THEOREMS, record, write_file)
+    pages.write(tmp_path, THEOREMS, pages.Record("2030-01-01", "another machine", ("impl",), {"T4": again}), write_file)
     now = pages.read((tmp_path / pages.RECORD).read_text(encoding="utf-8"))
     assert (now.date, now.subjects) == ("2030-01-01", record.subjects)
     assert now.settled["T4"]["impl"].paths == 77

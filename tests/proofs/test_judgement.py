@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from blockproof.fuzz.findings.writing import write_file
 from blockproof.proofs import expectations, judgement
 from blockproof.proofs.campaign import Result
 from blockproof.proofs.expectations import BOUNDED, NONE_RAN, Expected
@@ -92,13 +93,13 @@ def test_what_came_out_can_be_declared_and_what_is_undecided_cannot(tmp_path):
         result("T0", "proved"),
     ]
     names = ["T0", "T1", "T2", "T4", "T9"]
-    (path,) = expectations.write(tmp_path, first, names)
+    (path,) = expectations.write(tmp_path, first, names, write_file)
     assert path.name == "impl.json"
     assert set(expectations.read(["impl"], tmp_path)["impl"]) == {"T0", "T1", "T2", "T4"}
     assert judgement.problems(first, expectations.read(["impl", "model"], tmp_path)) == [
         "T9 on impl: undecided: no answer"
     ]
-    expectations.write(tmp_path, [result("T1", "refuted", message="raises ValueError: no")], names[1:])
+    expectations.write(tmp_path, [result("T1", "refuted", message="raises ValueError: no")], names[1:], write_file)
     now = expectations.read(["impl"], tmp_path)["impl"]
     assert now["T1"].witness == "raises ValueError"
     assert set(now) == {"T1", "T2", "T4"}, "there is no T0 any more"
@@ -140,17 +141,19 @@ def test_seconds_are_noted_of_theorems_that_there_are():
 def test_what_is_unsettled_is_kept_and_what_is_settled_is_exported(tmp_path):
     undecided = result(HELD, "undecided", "vllm==0.23.0", smtlib=["first", "the one that was not settled"])
     disputed = result(BROKEN, "proved", disputed=[("asked", "unknown")], smtlib=["asked"], satisfiable=["possible"])
-    kept = judgement.keep_unsettled([undecided, disputed, result(HELD, "proved", smtlib=["x"])], tmp_path / "left")
+    kept = judgement.keep_unsettled(
+        [undecided, disputed, result(HELD, "proved", smtlib=["x"])], tmp_path / "left", write_file
+    )
     assert [(path.name, path.read_text()) for path in kept] == [
         ("T1.vllm-0.23.0.0.smt2", "the one that was not settled"),
         ("T2.impl.0.smt2", "asked"),
     ]
-    assert judgement.export([disputed], tmp_path / "all") == 2
+    assert judgement.export([disputed], tmp_path / "all", write_file) == 2
     assert {path.name: path.read_text() for path in (tmp_path / "all").iterdir()} == {
         "T2.impl.000.smt2": "asked",
         "T2.impl.000.sat.smt2": "possible",
     }
-    assert judgement.keep_unsettled([result(HELD, "proved")], tmp_path / "none") == []
+    assert judgement.keep_unsettled([result(HELD, "proved")], tmp_path / "none", write_file) == []
     assert not (tmp_path / "none").exists()
 
 
