@@ -252,3 +252,18 @@ def test_a_few_malformed_documents_and_a_kill_keep_the_promises():
         assert done.returncode == 0, done.stdout + done.stderr
         assert done.stdout.count("malformed") == 4 * (script == "hostile.py")
     assert done.stdout.endswith("1 kills, 0 broken promises\n")
+
+
+def test_the_guides_show_the_pictures_that_shots_makes(tmp_path):
+    shots = import_module("shots")
+    guide = ROOT / "docs" / "guide"
+    shown = re.findall(
+        r"!\[([^\]]{40,})\]\(pictures/([a-z]+)\.png\)", "\n".join(one.read_text() for one in guide.glob("*.md"))
+    )
+    pictures = {path.stem: path.stat().st_size for path in (guide / "pictures").iterdir()}
+    assert {name for _, name in shown} == pictures.keys() == {shot.name for shot in shots.SHOTS if shot.guide}
+    assert max(pictures.values()) < 150_000
+    plan = next(shot for shot in shots.SHOTS if shot.name == "plan")
+    assert "PlanView" in shots.page_of(plan, tmp_path).read_text()
+    with pytest.raises(SystemExit, match="ended with 2"):
+        shots.run(("plan", "no-such-model"), 1, tmp_path)
