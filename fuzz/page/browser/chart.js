@@ -14,11 +14,11 @@ const precise = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 6 });
  * `whole`: there is nothing between two whole numbers. */
 function scaleOf(values, log, from, to, most, { round, whole } = {}) {
   const used = log ? values.filter((one) => one > 0) : values;
-  let low = Math.min(...used), high = Math.max(...used);
+  let low = used.reduce((one, two) => Math.min(one, two), Infinity), high = used.reduce((one, two) => Math.max(one, two), -Infinity);
   if (!used.length) [low, high] = [1, 10];
   if (log) {
-    if (low === high) [low, high] = [low / 2, high * 2];
     if (round) [low, high] = [decadePart(low, Math.floor), decadePart(high, Math.ceil)];
+    if (low === high) [low, high] = [low / 2, high * 2];
     const ends = [Math.log10(low), Math.log10(high)], spread = ends[1] - ends[0], ticks = [];
     const every = Math.max(1, Math.ceil(spread / most)), parts = spread < 1.2 ? [1, 2, 3, 5, 7] : spread < 3 ? [1, 2, 5] : [1];
     for (let power = Math.floor(ends[0]); power <= Math.ceil(ends[1]); power += every)
@@ -33,7 +33,8 @@ function scaleOf(values, log, from, to, most, { round, whole } = {}) {
   const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
   const steps = power * [1, 2, 5, 10].find((one) => one * power >= rough * 0.999), unit = whole ? Math.max(1, steps) : steps, ticks = [];
   if (round) high = unit * Math.ceil(high / unit - 1e-9);
-  for (let i = Math.ceil(low / unit - 1e-9); i * unit <= high + unit * 1e-9; i++) ticks.push(i * unit + 0); // no -0
+  const first = Math.ceil(low / unit - 1e-9); // counted from there: of numbers that lie too close together, i + 1 may be i
+  for (let i = 0; i <= 2 * most && (first + i) * unit <= high + unit * 1e-9; i++) ticks.push((first + i) * unit + 0); // no -0
   return { at: (value) => from + ((value - low) / (high - low)) * (to - from), ticks, has: () => true };
 }
 
