@@ -108,10 +108,16 @@ class Live:
 def _settled(history: HistoryFile, seconds: float) -> HistoryFile:
     """The history up to this time."""
     kept = bisect_right(history.seconds, seconds)
-    counts = (history.seconds, history.operations, history.lookups, history.hits)
     end = history.seconds[kept - 1] if kept else 0.0
     situations = {name: at for name, at in history.situations.items() if at <= end}
-    return HistoryFile(*(count[:kept] for count in counts), situations, [at for at in history.findings if at <= end])
+    return HistoryFile(
+        history.seconds[:kept],
+        history.operations[:kept],
+        history.lookups[:kept],
+        history.hits[:kept],
+        situations,
+        [at for at in history.findings if at <= end],
+    )
 
 
 def _take_in(document: ReportDocument, pages: Sequence[str]) -> None:

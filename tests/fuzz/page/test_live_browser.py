@@ -94,14 +94,19 @@ def test_a_finding_appears_while_somebody_looks(chromium, tmp_path):
     assert asked == [address.address, f"{address.address}events"]
 
 
-def test_the_page_of_a_finding_is_served_and_a_lost_server_is_told(chromium, tmp_path):
+def test_the_page_of_a_finding_is_served_and_a_lost_server_is_told(chromium, tmp_path, monkeypatch):
     target, complaints = Later(), []
     target.wrong.set()
     plan = Plan(3, operations=300, attention=("full",), keep_going=True, shrink_seconds=0.0)
     with live.LivePage() as address:
-        told = []
-        show = address.show
-        address.show = lambda one: (told.append(one), None if one.get("ended") else show(one))
+        told, show = [], address.show
+
+        def all_but_the_last(one):
+            told.append(one)
+            if not one.get("ended"):
+                show(one)
+
+        monkeypatch.setattr(address, "show", all_but_the_last)
         fuzzing.fuzz(fuzzing.FuzzTask(FAULT, "random", plan), target, tmp_path, {}, print, address)
         page = chromium.new_page()
         page.on("pageerror", lambda error: complaints.append(str(error)))
