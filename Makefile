@@ -53,7 +53,7 @@ fast: $(VENV)/ready
 
 # The documents as a site in build/site; a warning or a dead link is an error. Nothing there is loaded from outside.
 site: $(VENV)/docs
-	rm -rf build/site
+	rm -rf build/site build/site-doctrees
 	$(BIN)/python -m sphinx -q -j auto -W --keep-going -n -c docs -d build/site-doctrees . build/site
 	$(BIN)/python docs/check_site.py build/site
 

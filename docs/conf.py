@@ -3,6 +3,7 @@
 The pages stay plain Markdown that a viewer of the repository shows; what only the site has is added here.
 """
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -28,6 +29,7 @@ smartquotes = False  # options begin with two hyphens, also in prose
 myst_heading_anchors = 6
 suppress_warnings = ["myst.header"]  # a page may go from its title to a third level
 
+RULES = re.compile(r"(?<!`)\b(core|specs-and-config|trace-format|contract)\.md\b(?! *<)")
 default_role = "code"  # docstrings write `names` as Markdown does
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "signature"
@@ -73,6 +75,11 @@ def without_arguments(app: Sphinx, what: str, name: str, given: Any, *rest: Any)
     return ("", None) if what == "class" and getattr(given, "_is_protocol", False) else None
 
 
+def with_links(app: Sphinx, what: str, name: str, given: Any, options: Any, lines: list[str]) -> None:
+    """The pages of rules that a docstring names become links; all docstrings are shown on pages in docs/api."""
+    lines[:] = [RULES.sub(r"`\g<0> <../reference/\1.html>`__", line) for line in lines]
+
+
 def known_by_its_name(app: Sphinx, env: Any, node: Any, contnode: Any) -> Any:
     """A link from a type in a signature to where it is documented under another module: the one that users import."""
     python, target = env.get_domain("py"), str(node.get("reftarget", ""))
@@ -104,6 +111,7 @@ def finished(app: Sphinx, error: Exception | None) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
     app.connect("source-read", with_toctrees)
+    app.connect("autodoc-process-docstring", with_links)
     app.connect("autodoc-process-signature", without_arguments)
     app.connect("missing-reference", known_by_its_name)
     app.connect("build-finished", finished)

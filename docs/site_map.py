@@ -51,7 +51,8 @@ def toctrees(page: str, text: str, shelf_text: str) -> str:
     if page == START:
         parts = [("", [("All documents", SHELVES)]), *shelves(shelf_text)]
     else:
-        parts = [("", below(page, text))]
+        listed = {path for _, entries in shelves(shelf_text) for _, path in entries}
+        parts = [("", [(title, path) for title, path in below(page, text) if path not in listed])]
     return "".join(_toctree(page, caption, entries) for caption, entries in parts if entries)
 
 

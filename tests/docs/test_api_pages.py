@@ -39,7 +39,7 @@ def names_on(text):
 
 def public():
     """Every name that the page of what is stable promises."""
-    (row,) = re.findall(r"^\| \*\*Python names\*\* \| (.*?) of `(blockproof\.\w+)` \|", STABILITY, re.MULTILINE)
+    (row,) = re.findall(r"^\| \*\*Python names\*\* \| (.*?) of `(blockproof\.\w+)`", STABILITY, re.MULTILINE)
     names = {f"{row[1]}.{name}" for name in re.findall(r"`(\w+)`", row[0])}
     names |= {f"blockproof.impl.{name}" for name in blockproof.impl.__all__}
     names |= {f"{module.__name__}.{kind.__name__}" for module in (ops, snapshot) for kind in classes_of(module)}

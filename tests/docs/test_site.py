@@ -74,6 +74,12 @@ def test_an_index_of_a_folder_has_its_pages_below_it(tmp_path):
     assert site_map.toctrees("docs/guide/first.md", "[one](second.md)", INDEX) == ""
 
 
+def test_a_page_on_a_shelf_stands_nowhere_else():
+    index = INDEX.replace("[First]", "[Guide](guide/README.md) | x |\n| [First]")
+    assert site_map.toctrees("docs/guide/README.md", "[one](first.md)", index) == ""
+    assert "/docs/guide/lost" in site_map.toctrees("docs/guide/README.md", "[one](first.md), [two](lost.md)", index)
+
+
 @pytest.mark.parametrize("page", ["docs/guide/lost.md", "docs/lost.md", "docs/evidence/findings/two/report.md"])
 def test_a_page_that_nothing_leads_to_is_noticed(tmp_path, page):
     assert site_map.unreached(tree(tmp_path, {page: "# Lost"})) == [page]
