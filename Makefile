@@ -6,7 +6,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 FUZZ_SECONDS ?= 30
 
-.PHONY: fuzz test test-all test-pythons coverage lint wheel tensors browser fast clean
+PLAYWRIGHT := 'playwright>=1.49'
+
+.PHONY: fuzz test test-all test-pythons coverage lint wheel tensors browser fast extras clean
 
 fuzz: $(VENV)/ready
 	$(BIN)/blockproof fuzz --target impl --seconds $(FUZZ_SECONDS)
@@ -44,12 +46,16 @@ tensors: $(VENV)/ready
 
 # The driver for tests of the page in a Chromium that is installed (apt install chromium); no browser is downloaded.
 browser: $(VENV)/ready
-	$(PIP) 'playwright>=1.49'
+	$(PIP) $(PLAYWRIGHT)
 
 # Our core compiled to C, from the same files: the target impl-compiled (docs/guide/fast.md). Needs a C compiler.
 fast: $(VENV)/ready
 	$(PIP) -e '.[fast]'
 	$(BIN)/blockproof fast
+
+# What .ci/run needs beside, in one go.
+extras: $(VENV)/ready
+	$(PIP) -e '.[fast,tensors]' $(PLAYWRIGHT)
 
 # The links let mypy see the four folders under their package name; the installed package does not need them.
 $(VENV)/ready: pyproject.toml constraints.txt
