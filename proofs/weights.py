@@ -7,12 +7,12 @@ USUAL_S = 1.0
 
 _BY_SECONDS: Mapping[float, str] = {
     30.0: "T25.popleft_n.any T25.remove",
-    20.0: "T25.popleft T25.append_n.any",
+    20.0: "T25.append_n.any",
     15.0: "T25.append",
     10.0: "T25.prepend_n.any",
     8.0: "T15 T25.append_n T25.prepend_n",
-    6.0: "T14",
     4.0: "T6.gap",
+    3.4: "T25.popleft",
     3.0: "T3.nulled.sliding T7.sliding T26.free T26.free.different T26.take T26.touch "
     "S1.inductive S2.inductive S4.inductive S5.inductive S6.inductive S4.register",
     2.5: "T7.chunked",

@@ -5,8 +5,10 @@ Where coverage is measured, it is that of the quick tests, whether slow ones run
 
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "my-engine"
 ENGINES = ("my_engine", "my_target", "faulty_engines")
 """Modules of which tests have versions of their own, in folders of their own."""
 LEFT_OUT = "slow_tests_left_out"
+LISTENS_S = 2.0
+"""How long a child that is asked to end is waited for."""
 left_out = pytest.StashKey[int]()
 
 
@@ -40,6 +44,31 @@ def _engines_of_its_own() -> Iterator[None]:
         sys.modules.pop(name, None)
     yield
     sys.path[:] = path
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ended_children_are_measured() -> Iterator[None]:
+    """The process of a target is ended by a kill, which leaves no record. Where coverage is measured it is asked to end
+    first, upon which it writes down what it has run; one that does not listen is killed as ever."""
+    coverage = sys.modules.get("coverage")
+    if coverage is None or coverage.Coverage.current() is None:
+        yield
+        return
+    from blockproof.fuzz.opening.process import Process
+
+    kill = Process.end
+
+    def end(self: Process) -> None:
+        child = getattr(self, "_child", None)
+        if child is not None and child.poll() is None:
+            child.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(LISTENS_S)
+        kill(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Process, "end", end)
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)
