@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -48,27 +48,33 @@ def _engines_of_its_own() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _ended_children_are_measured() -> Iterator[None]:
-    """The process of a target is ended by a kill, which leaves no record. Where coverage is measured it is asked to end
-    first, upon which it writes down what it has run; one that does not listen is killed as ever."""
+    """Processes of targets and of provers are ended by a kill, which leaves no record. Where coverage is measured they
+    are asked to end first, upon which they write what they have run; one that does not listen is killed as ever."""
     coverage = sys.modules.get("coverage")
     if coverage is None or coverage.Coverage.current() is None:
         yield
         return
     from blockproof.fuzz.opening.process import Process
+    from blockproof.proofs.campaign import Worker
 
-    kill = Process.end
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Process, "end", _asked_first(Process.end, "_child"))
+        patch.setattr(Worker, "close", _asked_first(Worker.close, "_process"))
+        yield
 
-    def end(self: Process) -> None:
-        child = getattr(self, "_child", None)
+
+def _asked_first(kill: Callable[[Any], None], attribute: str) -> Callable[[Any], None]:
+    """The method, which ends the process of this attribute, after a request to end."""
+
+    def end(self: Any) -> None:
+        child = getattr(self, attribute, None)
         if child is not None and child.poll() is None:
             child.terminate()
             with suppress(subprocess.TimeoutExpired):
                 child.wait(LISTENS_S)
         kill(self)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Process, "end", end)
-        yield
+    return end
 
 
 @pytest.hookimpl(tryfirst=True)
