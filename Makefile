@@ -5,8 +5,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest -n auto --dist worksteal
 FUZZ_SECONDS ?= 30
+PLAYWRIGHT := 'playwright>=1.49'
 
-.PHONY: fuzz test test-all test-pythons coverage lint wheel tensors browser fast site clean
+.PHONY: fuzz test test-all test-pythons coverage lint wheel tensors browser fast site extras clean
 
 fuzz: $(VENV)/ready
 	$(BIN)/blockproof fuzz --target impl --seconds $(FUZZ_SECONDS)
@@ -44,7 +45,7 @@ tensors: $(VENV)/ready
 
 # The driver for tests of the page in a Chromium that is installed (apt install chromium); no browser is downloaded.
 browser: $(VENV)/ready
-	$(PIP) 'playwright>=1.49'
+	$(PIP) $(PLAYWRIGHT)
 
 # Our core compiled to C, from the same files: the target impl-compiled (docs/guide/fast.md). Needs a C compiler.
 fast: $(VENV)/ready
@@ -60,6 +61,11 @@ site: $(VENV)/docs
 $(VENV)/docs: $(VENV)/ready
 	$(PIP) -e '.[docs]'
 	touch $@
+
+# What .ci/run needs beside, in one go.
+extras: $(VENV)/ready
+	$(PIP) -e '.[docs,fast,tensors]' $(PLAYWRIGHT)
+	touch $(VENV)/docs
 
 # The links let mypy see the four folders under their package name; the installed package does not need them.
 $(VENV)/ready: pyproject.toml constraints.txt

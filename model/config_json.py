@@ -5,7 +5,7 @@ numbered by first use. `config` computes with the records.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import TypeAlias, TypeVar
 
@@ -83,6 +83,7 @@ class Layer:
         return [x for _, x in self.kv_cache_specs]
 
 
+DEFAULTS = tuple((field.name, field.default) for field in fields(Layer))
 Layers: TypeAlias = dict[str, Layer]
 """Layer name to spec, in the model's order."""
 Slot: TypeAlias = tuple[int, tuple[str, ...]]
@@ -175,8 +176,9 @@ def show_spec(x: Layer) -> dict[str, Json]:
         "dtypes": [{"itemsize": size} for size in x.dtypes],
         "kv_cache_specs": [[name, show_spec(member)] for name, member in x.kv_cache_specs],
     }
-    shown = replace(x, head_size_v=None) if x.head_size_v == x.head_size else x
-    changed = [field.name for field in fields(x) if getattr(shown, field.name) != field.default]
+    changed = [name for name, default in DEFAULTS if getattr(x, name) != default]
+    if x.head_size_v == x.head_size and "head_size_v" in changed:
+        changed.remove("head_size_v")
     return {name: odd.get(name, getattr(x, name)) for name in changed}
 
 
@@ -188,9 +190,10 @@ class SpecTable:
 
     def number(self, x: Layer) -> int:
         """The number of a spec."""
-        if show_spec(x) not in self.specs:
-            self.specs.append(show_spec(x))
-        return self.specs.index(show_spec(x))
+        shown = show_spec(x)
+        if shown not in self.specs:
+            self.specs.append(shown)
+        return self.specs.index(shown)
 
     def group(self, group: LayerGroup) -> dict[str, Json]:
         """Names and spec, or the members of a uniform type, in the order of the names where they agree."""

@@ -6,8 +6,10 @@ Where coverage is measured, it is that of the quick tests, whether slow ones run
 import os
 import shutil
 import signal
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,8 @@ ENGINES = ("my_engine", "my_target", "faulty_engines")
 CHROMIUM = os.environ.get("BLOCKPROOF_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 """The browser in which pages are looked at, if there is one."""
 LEFT_OUT = "slow_tests_left_out"
+LISTENS_S = 2.0
+"""How long a child that is asked to end is waited for."""
 left_out = pytest.StashKey[int]()
 
 
@@ -56,6 +60,37 @@ def chromium() -> Iterator[Any]:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _ended_children_are_measured() -> Iterator[None]:
+    """Processes of targets and of provers are ended by a kill, which leaves no record. Where coverage is measured they
+    are asked to end first, upon which they write what they have run; one that does not listen is killed as ever."""
+    coverage = sys.modules.get("coverage")
+    if coverage is None or coverage.Coverage.current() is None:
+        yield
+        return
+    from blockproof.fuzz.opening.process import Process
+    from blockproof.proofs.campaign import Worker
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Process, "end", _asked_first(Process.end, "_child"))
+        patch.setattr(Worker, "close", _asked_first(Worker.close, "_process"))
+        yield
+
+
+def _asked_first(kill: Callable[[Any], None], attribute: str) -> Callable[[Any], None]:
+    """The method, which ends the process of this attribute, after a request to end."""
+
+    def end(self: Any) -> None:
+        child = getattr(self, attribute, None)
+        if child is not None and child.poll() is None:
+            child.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(LISTENS_S)
+        kill(self)
+
+    return end
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from ..engines.mutants import Hunt
     from ..faults import Fault
 
+SECONDS = 20.0
+"""How long each fault is looked for, where nothing is said."""
+
 
 def mutants(
     list_only: Annotated[bool, typer.Option("--list", help="Only name the faults.")] = False,
     only: Annotated[str | None, typer.Option(help="Only this fault.", autocompletion=mutant_names)] = None,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long to look for each.")] = 20.0,
+    seconds: Annotated[
+        float | None, typer.Option(min=0.1, help="How long to look for each (default: 20, or as long as --operations).")
+    ] = None,
+    operations: Annotated[int | None, typer.Option(min=1, help="How many operations to try for each.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 0,
     oracle: Annotated[str, typer.Option(help="Judged by these instead of those that each is meant for.")] = "auto",
     target: Annotated[str, typer.Option(help="Our core: impl, or impl-compiled.")] = "impl",
@@ -42,11 +48,13 @@ def mutants(
         _print_list(chosen, as_json)
         return
     judges = None if oracle == "auto" else oracles_or_usage(oracle, "impl")
+    if seconds is None and operations is None:
+        seconds = SECONDS
     hunts: list[Hunt] = []
     tried, interrupted = [fault for fault in chosen if can_be_tried(fault)], False
     with steps(len(tried), "fault") as show:
         try:
-            for done in hunt_all(tried, seconds, seed, judges, show, target):
+            for done in hunt_all(tried, seconds, seed, judges, show, target, operations):
                 hunts.append(done)
                 if not as_json:
                     _print_hunt(done)

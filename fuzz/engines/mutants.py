@@ -51,28 +51,37 @@ def can_be_tried(fault: Fault) -> bool:
 
 def hunt_all(
     faults: Iterable[Fault],
-    seconds: float,
+    seconds: float | None,
     seed: int,
     oracles: tuple[str, ...] | None = None,
     on_step: OnStep = lambda done, now: None,
     core: str = "impl",
+    operations: int | None = None,
 ) -> Iterator[Hunt]:
     """Hunt one fault after the other (`hunt`). `on_step` is told how many are done and which is hunted now."""
     for done, fault in enumerate(faults):
         on_step(done, fault.name)
-        yield hunt(fault, seconds, seed, oracles, core)
+        yield hunt(fault, seconds, seed, oracles, core, operations)
 
 
-def hunt(fault: Fault, seconds: float, seed: int, oracles: tuple[str, ...] | None = None, core: str = "impl") -> Hunt:
-    """Fuzz our core with this fault of `MUTANTS` for at most so many seconds, and shrink what comes up.
+def hunt(
+    fault: Fault,
+    seconds: float | None,
+    seed: int,
+    oracles: tuple[str, ...] | None = None,
+    core: str = "impl",
+    operations: int | None = None,
+) -> Hunt:
+    """Fuzz our core with this fault of `MUTANTS` for at most so many seconds or operations, and shrink what comes up.
 
-    `oracles` judge, by default those that must find the fault; `core` is the target with our core that is broken.
+    By operations alone (`seconds` is None) the same is found on every machine. `oracles` judge, by default those that
+    must find the fault; `core` is the target with our core that is broken.
     TargetUnavailableError for a fault in tensors without torch, and where the core is not built.
     """
     named, judges = f"fault:{fault.name}", oracles or fault.oracles
     broken = named if core == "impl" else f"{named}@{core}"
     target = open_target(broken if fault.part == Part.CORE else core)
-    plan = Plan(seed, seconds, oracles=judges, tensors=None if fault.part == Part.CORE else named)
+    plan = Plan(seed, seconds, operations, oracles=judges, tensors=None if fault.part == Part.CORE else named)
     done = Summary(target.name, "random", seed)
     try:
         run_random(target, plan, done)

@@ -74,7 +74,8 @@ class Question:
 
     def named(self, names: Sequence[tuple[str, str]]) -> Layers:
         """Layers by name, each with its spec from the table."""
-        return {name: self.read(self.given.specs[key]) for name, key in names}
+        specs = {key: self.read(self.given.specs[key]) for key in dict.fromkeys(key for _, key in names)}
+        return {name: specs[key] for name, key in names}
 
     def read(self, raw: Mapping[str, object]) -> Layer:
         """A spec from its JSON, constructed as the rules do it, its members first."""

@@ -59,10 +59,10 @@ def resize(r: Rules, x: Layer, block_size: int) -> Layer:
 
 def real_page(r: Rules, x: Layer) -> int:
     """Rows in four bits are rounded down, and states without a dtype, or dtypes without a state, are left out."""
-    if x.type == Spec.MAMBA:
+    if x.type == Spec.MAMBA and len(x.shapes) != len(x.dtypes):
         known = min(len(x.shapes), len(x.dtypes))
         return Rules.real_page(r, replace(x, shapes=x.shapes[:known], dtypes=x.dtypes[:known]))
-    if x.kv_quant_mode != "NVFP4" or x.type in LATENT:
+    if x.type == Spec.MAMBA or x.kv_quant_mode != "NVFP4" or x.type in LATENT:
         return Rules.real_page(r, x)
     keys, values = x.head_size, x.head_size if x.head_size_v is None else x.head_size_v
     widths = [size // 2 + size // 16 for size in (keys, values)]

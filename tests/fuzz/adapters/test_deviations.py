@@ -14,6 +14,7 @@ from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.known_deviations import declared_for, known_of, model_for
 from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.releases.deviations_elsewhere import SAME
 from blockproof.fuzz.releases.known_deviations import KEPT, page, pages_elsewhere, undeclared
 from blockproof.fuzz.reports import formats as report
 from blockproof.fuzz.reports.formats import LONG_RUN, as_json, plain
@@ -170,6 +171,60 @@ def test_the_list_names_those_of_the_core_and_those_of_the_configuration_arithme
     assert main(["deviations", "--target", RELEASE, "--json"]) == 0
     listed = [entry["id"] for entry in json.loads(capsys.readouterr().out)]
     assert listed == [deviation.id for deviation in (*DECLARED, *CONFIGURATION_DEVIATIONS)]
+
+
+@pytest.fixture
+def opens(monkeypatch):
+    """Lets the command open these targets by name in place of installed releases."""
+
+    def give(**targets):
+        named = {RELEASE: targets.pop("release", None), **targets}
+        monkeypatch.setattr("blockproof.fuzz.opening.targets.open_target", lambda spec, isolate=False: named[spec])
+
+    return give
+
+
+def test_the_command_replays_every_trace_and_writes_the_page(opens, tmp_path, capsys):
+    opens(release=Release())
+    words = ["deviations", "--target", RELEASE, "--check", str(FOLDER)]
+    assert main([*words, "--page", str(tmp_path / "deviations.md")]) == 0
+    assert f"{len(TRACES)} traces show the {len(DECLARED)} deviations" in capsys.readouterr().out
+    written = (tmp_path / "deviations.md").read_text()
+    assert [name for name in TRACES if f"{name}.json" not in written] == []
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"shown": sorted(TRACES), "problems": []}
+
+
+def test_the_command_fails_where_a_release_has_mended_one(opens, capsys):
+    opens(release=Release(without=("hit-not-cut",)))
+    assert main(["deviations", "--target", RELEASE, "--check", str(FOLDER)]) == 1
+    out = capsys.readouterr().out
+    assert "hit-not-cut: stale" in out
+    assert f"{len(TRACES) - 1} traces show the {len(DECLARED)} deviations" in out
+
+
+def test_the_command_tells_what_another_release_makes_of_them(opens, tmp_path, capsys):
+    opens(release=Release(), impl=open_target("impl"))
+    words = ["deviations", "--target", RELEASE, "--check", str(FOLDER), "--also", "impl"]
+    assert main([*words, "--page", str(tmp_path / "ours.md")]) == 0
+    out = capsys.readouterr().out
+    assert [line.split()[0] for line in out.splitlines()] == [deviation.id for deviation in DECLARED]
+    assert f"# What impl makes of the deviations of {RELEASE}" in (tmp_path / "ours.md").read_text()
+    assert main([*words, "--json"]) == 0
+    told = {entry["id"]: entry["verdict"] for entry in json.loads(capsys.readouterr().out)}
+    assert told["hit-not-cut"] == SAME
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (("--target", "vllm==0.1"), "no deviations of 'vllm==0.1' are declared; there are vllm==0.23.0"),
+        (("--page", "page.md"), "--page needs the traces: add --check DIR or --write DIR"),
+    ],
+)
+def test_wrong_usage_of_the_command_is_a_line(words, part, capsys):
+    assert main(["deviations", *words]) == 2
+    assert part in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("deviation", IN_MODEL, ids=ids)

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.adapters.nano_vllm.engine import CHECKOUT
+from blockproof.fuzz.adapters.nano_vllm import make_target
+from blockproof.fuzz.adapters.nano_vllm.engine import CHECKOUT, load
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.going_on import keep_all
 from blockproof.fuzz.engines.plan import Plan
@@ -16,7 +17,7 @@ from blockproof.fuzz.findings.known import KnownFinding
 from blockproof.fuzz.findings.severity import Severity, severity
 from blockproof.fuzz.opening.child import ChildTarget
 from blockproof.fuzz.reports.summary import Summary
-from blockproof.fuzz.targets.base import TargetUnavailableError
+from blockproof.fuzz.targets.base import Target, TargetUnavailableError
 from blockproof.model import ops
 from blockproof.model.ops import Done, Failed, Group, Refused, Shape
 
@@ -44,19 +45,24 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 @pytest.fixture
-def opened(checkout, monkeypatch, request):
-    """Opens the target of a commit in a process of its own: a module is imported once."""
+def opened(checkout, monkeypatch):
+    """Opens the target of a commit in this process, which forgets the commit before: a module is imported once."""
 
-    def open_at(commit: str) -> ChildTarget:
+    def forget() -> None:
+        load.cache_clear()
+        for name in [name for name in sys.modules if name.partition(".")[0] == "nanovllm"]:
+            del sys.modules[name]
+
+    def open_at(commit: str) -> Target:
         monkeypatch.setenv(CHECKOUT, str(checkout(commit)))
-        target = ChildTarget(NAME, NAME)
-        request.addfinalizer(target.close)
-        return target
+        forget()
+        return make_target()
 
-    return open_at
+    yield open_at
+    forget()
 
 
-def run(target: ChildTarget, *operations: ops.Operation) -> list[object]:
+def run(target: Target, *operations: ops.Operation) -> list[object]:
     assert target.start(SHAPE)[0] == Done()
     return [target.step(operation)[0] for operation in operations]
 

@@ -185,6 +185,8 @@ def test_mutants_lists_finds_and_measures(capsys):
     assert cli.main(["mutants", "--only", "free-order-reversed", "--json"]) == 0
     (hunt,) = json.loads(capsys.readouterr().out)
     assert (hunt["found"], hunt["observable"], hunt["shrunk_to"]) == (True, "free", 3)
+    assert cli.main(["mutants", "--only", "usage-counts-null-block", "--oracle", "liveness", "--operations", "50"]) == 1
+    assert "0 of 1 found; missed: usage-counts-null-block" in capsys.readouterr().out
 
 
 def test_a_target_that_is_lost_for_good_exits_with_3(monkeypatch, capsys):

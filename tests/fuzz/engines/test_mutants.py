@@ -5,7 +5,8 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from blockproof.fuzz.engines.mutants import MUTANTS, Hunt, can_be_tried, hunt, missed
+from blockproof.fuzz.engines.mutants import MUTANTS, Hunt, can_be_tried, hunt, hunt_all, missed
+from blockproof.fuzz.engines.plan import RUN_OPERATIONS
 from blockproof.fuzz.faults import FAULTS, Part
 from blockproof.fuzz.faults.registry import wrap
 from blockproof.fuzz.findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP
@@ -50,6 +51,15 @@ def test_what_was_not_found_is_missed() -> None:
     assert none.operations > 0
     assert none == Hunt(none.fault, ("usage",), False, operations=none.operations, seconds=none.seconds)
     assert missed([none]) == ["usage-counts-null-block"]
+
+
+def test_operations_are_a_limit_that_no_machine_moves() -> None:
+    """The fault shows in the 23rd operation of seed 0: it is found within as many, and not in a run that is shorter."""
+    fault = MUTANTS["eviction-does-nothing"]
+    assert hunt(fault, None, 0, (LOCKSTEP,), operations=23).found
+    (clean,) = hunt_all([MUTANTS["usage-counts-null-block"]], None, 0, (LIVENESS,), operations=300)
+    assert not clean.found
+    assert 300 <= clean.operations < 300 + 2 * RUN_OPERATIONS
 
 
 def test_a_fault_whose_own_code_fails_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
