@@ -2,6 +2,7 @@
 
 python benchmarks/hits.py [--traces ../shared/traces] [--requests N] [--target vllm==0.23.0]
     [--write docs/evidence/hits.md]
+python benchmarks/hits.py --pools [--plots docs/evidence/hits] [--write docs/evidence/hits-pool.md]
 
 A trace has a request a line, in the order of arrival, as the Mooncake project publishes them: `input_length`,
 `output_length`, and `hash_ids`, a number for each 512 tokens of the prompt; equal numbers are equal content.
@@ -13,7 +14,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from importlib.metadata import version
@@ -21,6 +22,7 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+import hits_pools
 from blockproof.fuzz.opening.child import Place, environment_of
 from blockproof.fuzz.opening.targets import interpreter_of
 from blockproof.fuzz.targets.base import TargetUnavailableError
@@ -34,14 +36,15 @@ ASKED = {512: tuple(layouts(512)), 16: tuple(layouts(16))[:4]}
 POOLS = (1 << 20, 1 << 22)
 """Tokens in the blocks of the pool; all groups of a model share them."""
 HEAD = """\
-# Hits on recorded traffic
+# {title}
 
 Written by `{command}`;
 [what is measured and how](../../benchmarks/README.md#hits-on-recorded-traffic).
 
 * {day}, {machine}, Python {python} on {system}, blockproof {blockproof}; the counts are the same on every machine
 * window {window:,}, chunk {chunk:,}, {drafts} drafts; at most {running} requests at once, {budget:,} tokens a step
-
+"""
+MEANING = """
 **Hit**: tokens of the prompts, of all that were asked for, that need not be computed. **Not there**: tokens
 that the core counts as hit although a block that the next query reads is missing from the table, or has
 other content; they are in no other column, and a request that gets them goes on with wrong content.
@@ -63,6 +66,10 @@ class Core(NamedTuple):
 
     name: str
     place: Place | None
+
+
+Counted = Mapping[tuple[str, Case], Counts]
+"""By the name of the core and the case."""
 
 
 def replayed(core: Core, cases: Sequence[Case], most: int) -> list[Counts]:
@@ -94,7 +101,7 @@ def cores(target: str) -> list[Core]:
         return [Core("impl", None)]
 
 
-def table(cases: Sequence[Case], counted: dict[tuple[str, Case], Counts], target: str) -> Iterator[str]:
+def table(cases: Sequence[Case], counted: Counted, target: str) -> Iterator[str]:
     """The rows of one trace and block size."""
     yield f"| groups | pool, tokens | {target}: hit | not there | ours: hit | not there | ratio |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
@@ -113,9 +120,10 @@ def shares(counts: Counts | None) -> str:
     return f"{counts.hit / counts.asked:.2%} | {counts.unsafe / counts.asked:.2%}"
 
 
-def page(cases: Sequence[Case], counted: dict[tuple[str, Case], Counts], target: str) -> str:
-    """All that was counted, a table for each trace and block size."""
-    head = HEAD.format(
+def head(title: str) -> str:
+    """What stands above the figures: how they were made, and on what."""
+    return HEAD.format(
+        title=title,
         command=command(),
         day=date.today(),
         machine=processor(),
@@ -127,9 +135,12 @@ def page(cases: Sequence[Case], counted: dict[tuple[str, Case], Counts], target:
         drafts=DRAFTS,
         running=RUNNING,
         budget=BUDGET,
-        target=target,
     )
-    lines = [head]
+
+
+def page(cases: Sequence[Case], counted: Counted, target: str) -> str:
+    """All that was counted, a table for each trace and block size."""
+    lines = [head("Hits on recorded traffic") + MEANING.format(target=target)]
     for trace, block in dict.fromkeys((case.trace, case.block) for case in cases):
         here = [case for case in cases if (case.trace, case.block) == (trace, block)]
         first = counted["impl", here[0]]
@@ -144,26 +155,54 @@ def main() -> None:
     parser.add_argument("--traces", type=Path, default=Path("../shared/traces"), help="folder of .jsonl files")
     parser.add_argument("--requests", type=int, metavar="N", help="of each trace at most; all for blocks of 512")
     parser.add_argument("--target", default="vllm==0.23.0", help="the release")
+    parser.add_argument("--pools", action="store_true", help="against pools of many sizes")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="with --pools: draw there, with matplotlib")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the page there instead of printing it")
     arguments = parser.parse_args()
-    traces = sorted(arguments.traces.glob("*.jsonl"))
-    if not traces:
-        sys.exit(f"--traces: there is no .jsonl file in {arguments.traces}")
+    with tempfile.TemporaryDirectory(prefix="blockproof-traffic-") as folder:
+        traces = sorted(arguments.traces.glob("*.jsonl"))
+        if arguments.pools and not traces:
+            print(f"no .jsonl file in {arguments.traces}: made-up conversations are replayed", file=sys.stderr)
+            traces = [hits_pools.made_traffic(Path(folder))]
+        if not traces:
+            sys.exit(f"--traces: there is no .jsonl file in {arguments.traces}")
+        put((against_pools if arguments.pools else as_recorded)(traces, arguments), arguments.write)
+
+
+def as_recorded(traces: Sequence[Path], arguments: argparse.Namespace) -> str:
+    """The page on all layouts and block sizes."""
     cases = [
         Case(trace, block, *rest) for trace, block in product(traces, REQUESTS) for rest in product(ASKED[block], POOLS)
     ]
-    most = arguments.requests or max(REQUESTS.values())
-    jobs = [
-        (core, [case for case in cases if case.trace == trace]) for core in cores(arguments.target) for trace in traces
-    ]
+    return page(cases, all_counted(cases, arguments.target, arguments.requests), arguments.target)
+
+
+def against_pools(traces: Sequence[Path], arguments: argparse.Namespace) -> str:
+    """The page on pools of many sizes."""
+    block = hits_pools.BLOCK
+    most = arguments.requests or REQUESTS[block]
+    cases = [Case(trace, block, *rest) for trace in traces for rest in product(hits_pools.LAYOUTS, hits_pools.POOLS)]
+    counted = all_counted(cases, arguments.target, arguments.requests)
+    names = {core: name for core, name in (("vllm", arguments.target), ("impl", "ours")) if (core, cases[0]) in counted}
+    drawn = []
+    for trace in traces:
+        mine = {case: (case.layout, case.pool) for case in cases if case.trace == trace}
+        here = {(core, *mine[case]): counts for (core, case), counts in counted.items() if case in mine}
+        drawn.append(hits_pools.drawn(trace, most, here, names))
+    return hits_pools.page(head("Hits against the size of the pool"), drawn, arguments.plots, arguments.write)
+
+
+def all_counted(cases: Sequence[Case], target: str, requests: int | None) -> Counted:
+    """Every case on every core."""
+    most, traces = requests or max(REQUESTS.values()), list(dict.fromkeys(case.trace for case in cases))
+    jobs = [(core, [case for case in cases if case.trace == trace]) for core in cores(target) for trace in traces]
     with ThreadPoolExecutor(len(jobs)) as pool:
         results = list(pool.map(lambda job: replayed(job[0], job[1], most), jobs))
-    counted = {
+    return {
         (core.name, case): counts
         for (core, replays), row in zip(jobs, results, strict=True)
         for case, counts in zip(replays, row, strict=True)
     }
-    put(page(cases, counted, arguments.target), arguments.write)
 
 
 if __name__ == "__main__":

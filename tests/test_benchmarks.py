@@ -112,6 +112,64 @@ def test_a_short_replay_writes_the_rows_that_the_page_has(tmp_path):
     assert kept == rows_written * 2  # a table for each of two traces
 
 
+@pytest.fixture
+def pools(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return import_module("hits_pools")
+
+
+def conversation(folder):
+    """Two prompts, the second of which goes on from the first, and the first again."""
+    rows = [(1_100, [1, 2, 3]), (2_100, [1, 2, 4, 5, 6]), (1_024, [1, 2])]
+    lines = [json.dumps({"input_length": length, "output_length": 5, "hash_ids": ids}) for length, ids in rows]
+    path = folder / "talk.jsonl"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_no_core_finds_more_than_a_pool_without_end(pools, tmp_path):
+    trace = conversation(tmp_path)
+    assert pools.ideal(trace, 2) == (3_200, 1_024)
+    assert pools.ideal(trace, 10) == (4_224, 1_024 + 512)  # the last token of a prompt is computed
+    keys = [("impl", layout, pool) for layout in pools.LAYOUTS for pool in pools.POOLS]
+    found = pools.drawn(trace, 10, dict.fromkeys(keys, pools.Counts(3, 4_224, 1_536)), {"impl": "ours"})
+    assert [points[-1][1] for points in found.curves[0].lines.values()] == [found.ideal * 100] * 2
+    page = pools.page("# Head\n", [found], None, None)
+    assert page.count("| ours | 36.36% |") == len(pools.LAYOUTS)
+    too_much = dict.fromkeys(keys, pools.Counts(3, 4_224, 1_537))
+    with pytest.raises(SystemExit, match="than there is to hit"):
+        pools.drawn(trace, 10, too_much, {"impl": "ours"})
+
+
+def test_made_up_conversations_are_the_same_each_time_and_share_what_was_said(pools, tmp_path):
+    trace = pools.made_traffic(tmp_path, 50)
+    first = trace.read_text(encoding="utf-8")
+    assert pools.made_traffic(tmp_path, 50).read_text(encoding="utf-8") == first
+    asked, hit = pools.ideal(trace, 50)
+    assert 0.3 < hit / asked < 1
+
+
+def test_the_page_on_pools_has_curves_that_rise_with_the_pool(pools):
+    """More room finds no less, and ours no less than the release: the figures that are written up."""
+    page = (EVIDENCE / "hits-pool.md").read_text(encoding="utf-8")
+    ideals = re.findall(r"a pool without end hits ([\d.]+)%", page)
+    for part, ideal in zip(page.split("\n## ")[1:], ideals, strict=True):
+        rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| (.*) \|$", part, re.MULTILINE)
+        cores = {
+            (layout, core): [float(cell.rstrip("%")) for cell in cells.split(" | ")]
+            for layout, core, cells in rows
+            if layout in pools.LAYOUTS
+        }
+        assert len(cores) == 2 * len(pools.LAYOUTS)
+        for (layout, core), shares in cores.items():
+            assert shares == sorted(shares)
+            assert len(shares) == len(pools.POOLS)
+            assert shares[-1] <= float(ideal)
+            if core == "ours":
+                assert all(ours >= theirs for ours, theirs in zip(shares, cores[layout, "vllm==0.23.0"], strict=True))
+        assert (EVIDENCE / "hits" / f"hits-{part.partition(chr(10))[0]}.svg").is_file()
+
+
 # What each trick of the core brings.
 
 

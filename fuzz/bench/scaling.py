@@ -136,6 +136,8 @@ def as_json(cores: Sequence[str], curves: Sequence[Curve]) -> dict[str, Any]:
             {
                 "axis": curve.axis,
                 "operation": curve.operation,
+                "words": AXES[curve.axis][0],
+                "per": curve.points[0].results[0].entry.per,
                 "ns": {core: [[size, round(ns, 2)] for size, ns in curve.values(core)] for core in cores},
             }
             for curve in curves

@@ -21,7 +21,8 @@ from .options import (
 
 def report(
     what: Annotated[
-        Path, typer.Argument(help="A trace; the JSON of fuzz, campaign, verify, prove or mutants; a folder.")
+        Path,
+        typer.Argument(help="A trace; the JSON of a command, as fuzz --json prints it; a campaign; a folder."),
     ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The page; beside WHAT by default.")] = None,
     beside: Annotated[
@@ -37,6 +38,9 @@ def report(
     oracle: OracleOption = None,
     model_alone: Annotated[bool, typer.Option("--model", help="Start no target: the model alone is shown.")] = False,
     floors: FloorsOption = None,
+    before: Annotated[
+        Path | None, typer.Option(help="An older campaign, its folder or JSON: what is otherwise since then.")
+    ] = None,
     isolate: IsolateOption = False,
     open_it: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     as_json: JsonOption = False,
@@ -60,7 +64,9 @@ def report(
     wanted_floors = read_floors(floors) if floors else None
     with Wanted(second, first, names, isolate, model_alone, tell) as wanted:
         document = guarded(
-            lambda: joined(document_of(what, wanted, wanted_floors), [document_of(one, wanted) for one in beside or ()])
+            lambda: joined(
+                document_of(what, wanted, wanted_floors, before), [document_of(one, wanted) for one in beside or ()]
+            )
         )
     if as_json and out is None:
         print(encoded(document).decode())

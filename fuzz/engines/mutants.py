@@ -40,6 +40,8 @@ class Hunt:
     shrink_seconds: float = 0.0
     broken: str = ""
     """How the code that plants the fault failed, if it did."""
+    oracle: str = ""
+    """Which oracle has found it."""
 
 
 def can_be_tried(fault: Fault) -> bool:
@@ -94,6 +96,7 @@ def hunt(fault: Fault, seconds: float, seed: int, oracles: tuple[str, ...] | Non
         round(done.seconds, 2),
         len(shrunk.trace.operations),
         round(time.monotonic() - start, 2),
+        oracle=done.finding.oracle,
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
+from ..reports.history import History, Sample
 from ..runs.scheduler_story import StoryFinding, StoryRun
 from ..traces.reducer import Limits, Reducer
 
@@ -59,10 +60,19 @@ class Told:
     """Reasons for which the release could not build an engine."""
     counted: Counter[str] = field(default_factory=Counter)
     """Stories with a finding, by the name of its cause, or by judge and rule."""
+    first: dict[str, float] = field(default_factory=dict)
+    """When each of these came up first, in seconds."""
+    history: History = field(default_factory=History)
+    """With steps as operations, and the requests that were let in as lookups."""
+
+    def now(self) -> Sample:
+        """What they have come to so far."""
+        return Sample(self.seconds, self.steps, self.reached["requests"], self.reached["hits"])
 
     def as_json(self) -> dict[str, object]:
         """JSON-ready."""
-        return dict(vars(self))
+        times = list(self.first.values())
+        return {**vars(self), "history": self.history.as_json(self.now(), times)}
 
 
 class _StoryReducer(Reducer[Any, StoryFinding]):
@@ -108,6 +118,9 @@ class Stories:
             self._one(number, story)
             self.told.seconds = time.monotonic() - started
             self.told.cpu_seconds = time.process_time() - cpu
+            self.told.history.reach(self.told.reached, self.told.seconds)
+            self.told.history.see(self.told.now())
+            self.told.first |= {name: self.told.seconds for name in self.told.counted if name not in self.told.first}
             if time.monotonic() - spoken > PROGRESS_S:
                 spoken = time.monotonic()
                 self._say("progress", {"stories": self.told.stories, "steps": self.told.steps})

@@ -1,13 +1,15 @@
 """A campaign, as `campaign --json` prints it, as the document of a page: targets by oracles by attention types."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import msgspec
 
 from ..findings.oracle_names import TARGET
 from ..findings.words import plural
+from .campaign_trend import came_and_went, changed_cells, rates
 from .document import VERSION, Cell, FoundCard, Matrix, ReportDocument, Table
+from .history_charts import chained, history_charts
 from .run_document import RunFile
 
 
@@ -42,7 +44,7 @@ class CampaignRow(msgspec.Struct):
 
 
 def campaign_document(rows: Sequence[CampaignRow], title: str, last: Sequence[CampaignRow] = ()) -> ReportDocument:
-    """The page of a campaign; `last` is the one before it, to compare with."""
+    """The page of a campaign; `last` is the one before it, to compare with. ChartError as from `history_charts`."""
     found = [(row, one) for row in rows for one in row.findings]
     operations, seconds = sum(row.operations for row in rows), sum(row.seconds for row in rows)
     figures = [["targets", f"{len(rows):,}"], ["operations", f"{operations:,}"], ["findings", f"{len(found):,}"]]
@@ -54,8 +56,41 @@ def campaign_document(rows: Sequence[CampaignRow], title: str, last: Sequence[Ca
     document.cards = [_card(row, one) for row, one in found]
     document.notes = [f"{row.target}: {line}" for row in rows for line in _lines(row)]
     document.matrix = _matrix(rows, found, {row.target: row for row in last})
-    document.tables = [table for table in (_targets(rows, last), _kinds(rows), _hidden(rows)) if table.rows]
+    compared = _against(rows, last, document.matrix) if last else []
+    document.notes += _alone(rows, last) if last else []
+    told = {row.target: [run.history for run in row.cells.values() if run.history] for row in rows}
+    histories = {target: chained(cells) for target, cells in told.items() if cells}
+    document.charts = history_charts(histories, about="Attention types follow one another.")
+    document.tables = [table for table in (*compared, _targets(rows, last), _kinds(rows), _hidden(rows)) if table.rows]
     return document
+
+
+def _against(rows: Sequence[CampaignRow], last: Sequence[CampaignRow], matrix: Matrix) -> list[Table]:
+    """What is otherwise than in the last campaign, of the targets that both have run."""
+    both = {row.target for row in rows} & {row.target for row in last}
+    found, before = _found(rows, both), _found(last, both)
+    return [changed_cells(matrix), came_and_went(found, before), rates(_rates(rows), _rates(last))]
+
+
+def _alone(rows: Sequence[CampaignRow], last: Sequence[CampaignRow]) -> list[str]:
+    """Targets that only one of two campaigns has run: nothing can be said of what changed."""
+    now, before = [row.target for row in rows], [row.target for row in last]
+    new, gone = [name for name in now if name not in before], [name for name in before if name not in now]
+    sides = (("Not in the last campaign", new), ("In the last campaign only", gone))
+    return [f"{what}: {', '.join(names)}" for what, names in sides if names]
+
+
+def _found(rows: Sequence[CampaignRow], targets: Container[str]) -> list[tuple[str, ...]]:
+    return [
+        (row.target, one.attention, one.observable, one.operation, one.oracle)
+        for row in rows
+        for one in row.findings
+        if row.target in targets
+    ]
+
+
+def _rates(rows: Sequence[CampaignRow]) -> dict[str, float]:
+    return {row.target: row.operations / row.seconds for row in rows if row.seconds > 0}
 
 
 def _verdict(rows: Sequence[CampaignRow], found: int) -> tuple[str, str]:

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from math import isfinite
 
 import msgspec
 
 MOST_POINTS = 400
 """Points that a line of a chart keeps (`series`); more cannot be told apart on a screen."""
+
+LEAST, MOST = 1e-12, 1e15
+"""Between these, and 0, lie the numbers that can be drawn, whatever their sign: farther out a browser does not tell
+neighbours apart."""
 
 
 class ChartError(ValueError):
@@ -42,7 +45,7 @@ class Chart(msgspec.Struct, omit_defaults=True):
 
 def series(name: str, points: Iterable[tuple[float, float]]) -> Series:
     """A line through these points, in their order, with the last of those at one x; thinned to `MOST_POINTS`, the first
-    and the last point kept. ChartError if a number is not finite, or an x is below the one before it."""
+    and the last point kept. ChartError as from `check`, so if an x is below the one before it."""
     kept = list({float(x): float(y) for x, y in points}.items())
     if len(kept) > MOST_POINTS:
         last = len(kept) - 1
@@ -53,8 +56,8 @@ def series(name: str, points: Iterable[tuple[float, float]]) -> Series:
 
 
 def check(charts: Sequence[Chart]) -> None:
-    """ChartError if a chart cannot be drawn: a line has not one y for each x, a number is not finite, or an x does not
-    lie behind the one before it; if a chart has two lines of one name."""
+    """ChartError if a chart cannot be drawn: a line has not one y for each x, a number is not finite or
+    lies too far out, or an x does not lie behind the one before it; if a chart has two lines of one name."""
     for chart in charts:
         names = [line.name for line in chart.series]
         if len(set(names)) < len(names):
@@ -63,7 +66,7 @@ def check(charts: Sequence[Chart]) -> None:
             where = f"chart {chart.title!r}, {line.name!r}"
             if len(line.xs) != len(line.ys):
                 raise ChartError(f"{where}: {len(line.xs)} places, and {len(line.ys)} values for them")
-            if not all(map(isfinite, [*line.xs, *line.ys])):
-                raise ChartError(f"{where}: a number is not finite")
+            if not all(value == 0 or LEAST <= abs(value) <= MOST for value in [*line.xs, *line.ys]):
+                raise ChartError(f"{where}: a number is not finite, or too large or too small to be drawn")
             if any(after <= before for before, after in pairwise(line.xs)):
                 raise ChartError(f"{where}: its places do not increase")

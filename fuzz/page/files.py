@@ -21,16 +21,20 @@ from ..traces.reproduction import replay_command
 from ..traces.trace_file import TraceFile, load_trace, read_trace
 from .campaign_document import CampaignRow, campaign_document
 from .document import Document, FoundCard, ReportDocument, TraceDocument
+from .explore_document import ExploreFile, explore_document
 from .mutants_document import HuntRow, mutants_document
 from .proof_document import ProveFile, VerifyFile, prove_document, verify_document
 from .run_document import RunFile, folder_document, run_document
+from .scaling_document import ScalingFile, scaling_document
+from .scheduler_document import SchedulerFile, scheduler_document
 from .trace_document import trace_document
 
 CAMPAIGN_FILE = "campaign.json"
 """What `campaign` writes into its folder."""
 MOST_TRACES = 60
 """Traces that one page holds."""
-FORM = Form("report", "`fuzz`, `verify`, `prove` or `mutants` with --json, or `campaign`", "runs", 0)
+MADE_BY = "`fuzz`, `fuzz-scheduler`, `explore`, `verify`, `prove` or `mutants` with --json, or `campaign`"
+FORM = Form("report", MADE_BY, "runs", 0)
 
 
 @dataclass
@@ -147,8 +151,14 @@ def _on_target(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceD
     return document
 
 
-def document_of(path: Path, wanted: Wanted, floors: Floors | None = None) -> Document:
-    """What a page of this file or folder shows. TraceError if it is none of the known kinds."""
+def document_of(path: Path, wanted: Wanted, floors: Floors | None = None, before: Path | None = None) -> Document:
+    """What a page of this file or folder shows; `before` is another campaign, to hold this one against.
+
+    TraceError if it is none of the known kinds, ChartError if its numbers contradict each other.
+    """
+    if before is not None:
+        kept = _campaign_file(path)
+        return _of_campaign(_campaign_rows(kept), kept, wanted, _campaign_rows(_campaign_file(before)))
     if path.is_dir():
         return _of_folder(path, wanted)
     data = read_file(path, FORM)
@@ -163,19 +173,42 @@ def document_of(path: Path, wanted: Wanted, floors: Floors | None = None) -> Doc
     if isinstance(raw, dict) and "verdict" in raw and "proofs" in raw:
         change = decode(data, VerifyFile, FORM, str(path))
         return _with_traces(verify_document(change, path.name), change.traces(), path.parent, wanted)
+    if isinstance(raw, dict) and "task" in raw and "found" in raw:
+        return scheduler_document(decode(data, SchedulerFile, FORM, str(path)), path.name)
+    if isinstance(raw, dict) and "cores" in raw and "curves" in raw:
+        return scaling_document(decode(data, ScalingFile, FORM, str(path)), path.name)
+    if isinstance(raw, dict) and isinstance(raw.get("scopes"), list):
+        explored = decode(data, ExploreFile, FORM, str(path))
+        return _with_traces(explore_document(explored, path.name), explored.traces(), path.parent, wanted)
     if isinstance(raw, dict) and "results" in raw:
         return prove_document(decode(data, ProveFile, FORM, str(path)), path.name)
     return trace_page(load_trace(data, str(path)), path, wanted)
 
 
-def _of_campaign(rows: list[CampaignRow], path: Path, wanted: Wanted) -> ReportDocument:
+def _campaign_file(path: Path) -> Path:
+    """The report of a campaign, or of the one in this folder."""
+    return path / CAMPAIGN_FILE if path.is_dir() else path
+
+
+def _campaign_rows(path: Path) -> list[CampaignRow]:
+    """What is to be compared. TraceError if it is no campaign."""
+    data = read_file(path, FORM)
+    if not isinstance(decode(data, object, FORM, str(path)), list):
+        raise TraceError(str(path), "", "is no campaign; only campaigns are held against one another")
+    return decode(data, list[CampaignRow], FORM, str(path))
+
+
+def _of_campaign(
+    rows: list[CampaignRow], path: Path, wanted: Wanted, last: list[CampaignRow] | None = None
+) -> ReportDocument:
+    """`last` is by default what the campaign before left beside this one."""
     before = path.with_name(before_name(path))
-    last: list[CampaignRow] = []
     with suppress(TraceError, OSError):
-        last = decode(read_file(before, FORM), list[CampaignRow], FORM, str(before)) if before.is_file() else []
+        if last is None and before.is_file():
+            last = decode(read_file(before, FORM), list[CampaignRow], FORM, str(before))
     title = path.parent.name if path.name == CAMPAIGN_FILE else path.name
     traces = [found.trace for row in rows for found in row.findings]
-    return _with_traces(campaign_document(rows, title or path.name, last), traces, path.parent, wanted)
+    return _with_traces(campaign_document(rows, title or path.name, last or ()), traces, path.parent, wanted)
 
 
 def _of_folder(folder: Path, wanted: Wanted) -> ReportDocument:

@@ -5,7 +5,11 @@ from collections.abc import Sequence
 import msgspec
 
 from ..findings.words import plural
+from .chart import Chart, Series, series
 from .document import VERSION, ReportDocument, Table
+
+LEAST_S = 0.01
+"""Times are told to this precision; a shorter one has no place on a logarithmic axis."""
 
 
 class HuntRow(msgspec.Struct):
@@ -19,6 +23,7 @@ class HuntRow(msgspec.Struct):
     operations: int = 0
     seconds: float = 0.0
     shrunk_to: int | None = None
+    oracle: str = ""
 
 
 def mutants_document(rows: Sequence[HuntRow], title: str) -> ReportDocument:
@@ -29,8 +34,37 @@ def mutants_document(rows: Sequence[HuntRow], title: str) -> ReportDocument:
     verdict = f"{plural(len(missed), 'fault')} missed" if missed else f"all {len(rows)} found"
     document = ReportDocument(VERSION, title, head, verdict, "bad" if missed else "good", figures)
     ordered = sorted(rows, key=lambda row: (row.found, row.fault))
+    document.charts = [
+        _found_by(rows, [float(row.operations) for row in rows], "operations until it was found"),
+        _found_by(rows, [max(row.seconds, LEAST_S) for row in rows], "time until it was found, seconds"),
+    ]
     document.tables = [_faults(ordered), _seen_by(rows)]
     return document
+
+
+def _found_by(rows: Sequence[HuntRow], took: Sequence[float], what: str) -> Chart:
+    """The detection curve: for all faults, and for each oracle those that it has found; `took` is one number a row."""
+    found = [(at, row.oracle) for row, at in zip(rows, took, strict=True) if row.found]
+    oracles = sorted({oracle for _, oracle in found if oracle})
+    lines = [("all", [at for at, _ in found])]
+    lines += [(f"by {name}", [at for at, oracle in found if oracle == name]) for name in oracles]
+    end, share = max(took, default=0.0), 100 / max(1, len(rows))
+    missed = len(rows) - len(found)
+    return Chart(
+        f"Planted faults found, by {what.partition(' ')[0]}",
+        what,
+        f"of {plural(len(rows), 'fault')}, %",
+        [_share(name, times, end, share) for name, times in lines],
+        log_x=True,
+        steps=True,
+        note=f"{plural(missed, 'fault')} missed: the line of all ends below 100 %." if missed else "",
+    )
+
+
+def _share(name: str, times: Sequence[float], end: float, share: float) -> Series:
+    """How much of all was found by each time, up to the end."""
+    points = [(at, round(share * number, 2)) for number, at in enumerate(sorted(times), 1)]
+    return series(name, [*points, (end, points[-1][1])] if points else [])
 
 
 def _faults(rows: Sequence[HuntRow]) -> Table:

@@ -9,6 +9,7 @@ import msgspec
 from ..findings.words import plural
 from ..reports.floors import Floors
 from .document import VERSION, FoundCard, ReportDocument, Table
+from .history_charts import HistoryFile, history_charts
 
 MOST_CAUSES = 60
 Counts = dict[str, int]
@@ -64,6 +65,7 @@ class RunFile(msgspec.Struct):
     floors: dict[str, Counts] | None = None
     floors_unmet: list[str] = []
     repeat: str = ""
+    history: HistoryFile | None = None
 
     def traces(self) -> list[str]:
         """The trace file of each finding."""
@@ -71,7 +73,7 @@ class RunFile(msgspec.Struct):
 
 
 def run_document(run: RunFile, title: str, floors: Floors) -> ReportDocument:
-    """The page of a run; `floors` are those that it had to reach."""
+    """The page of a run; `floors` are those that it had to reach. ChartError if its history cannot be one."""
     document = ReportDocument(VERSION, f"{run.target}: {title}", _headline(run), *_verdict(run), _figures(run))
     document.cards = [_card(found, run.target) for found in run.findings]
     document.notes = list(run.warnings)
@@ -91,6 +93,7 @@ def run_document(run: RunFile, title: str, floors: Floors) -> ReportDocument:
         )
         if table.rows
     ]
+    document.charts = history_charts({run.target: run.history}) if run.history else []
     document.command = run.repeat
     return document
 

@@ -251,9 +251,7 @@ def _run_all(connection: Connection, target: Target, orders: Orders) -> list[Kep
     missing = (plan.operations or 0) - sum(cell.operations for cell in cells.values())
     for name in useful if missing > 0 else ():
         more = _run_cell(target, orders.of_cell(name, -(-missing // len(useful)), plan.seed + 1))
-        seconds = cells[name].seconds + more.seconds  # one after the other, not at the same time
-        cells[name].merge(more)
-        cells[name].seconds = seconds
+        cells[name].merge(more, later=True)
         connection.send((name, cells[name]))
     return [_shrunk(name, found, target, orders) for name, cell in cells.items() for found in cell.ranked()]
 

@@ -23,6 +23,9 @@ from ..traces.reproduction import WHOLE, write_reproduction
 from ..traces.trace_file import FoundWhat, TraceFile
 from .campaign import Kept, Row
 
+OF_A_CELL = 20
+"""Samples of the history of one attention type on one target that a report tells."""
+
 
 def exit_code(rows: Sequence[Row]) -> int:
     """1 if something was found, 130 if Ctrl-C ended it before, 3 if nothing could be tested, or a run tested nothing,
@@ -178,7 +181,7 @@ def _row_json(row: Row) -> dict[str, Any]:
         "warnings": list(row.vacuity.warnings),
         "seconds": round(row.seconds, 1),
         "findings": [_kept_json(kept) for kept in row.kept],
-        "cells": {name: formats.as_json(cell) for name, cell in row.cells.items()},
+        "cells": {name: formats.as_json(cell, OF_A_CELL) for name, cell in row.cells.items()},
     }
 
 

@@ -13,6 +13,7 @@ from ..findings.severity import exception_of, severity
 from ..findings.words import plural
 from ..findings.writing import write_file
 from .deviations import deviation_table, known_table
+from .history import TOLD
 from .summary import Summary
 from .tables import Section, counted, crossed, markdown_tables, plain_sections, show_sections
 from .told import told_lines
@@ -124,8 +125,9 @@ def show(summary: Summary, verbose: bool = False) -> None:
     show_sections(headline(summary), sections(summary), verdict(summary), bad=bad, first=first)
 
 
-def as_json(summary: Summary) -> dict[str, object]:
-    """The report as JSON-ready data."""
+def as_json(summary: Summary, samples: int = TOLD) -> dict[str, object]:
+    """The report as JSON-ready data, with at most so many samples of its history."""
+    times = [found.seconds or 0.0 for found in summary.found.values()]
     outcomes: dict[str, dict[str, int]] = {}
     for (kind, result), count in sorted(summary.outcomes.items()):
         outcomes.setdefault(kind, {})[result] = count
@@ -153,6 +155,7 @@ def as_json(summary: Summary) -> dict[str, object]:
         "known": {entry.id: summary.known[entry.id] for entry in summary.known_findings},
         "deviations_not_seen": summary.unseen_deviations(),
         "misuse": dict(sorted(summary.misuse.items())),
+        "history": summary.history.as_json(summary.now(), times, samples),
         "finding": summary.told[0].as_json() if summary.told else finding and finding.as_json(),
     }
 

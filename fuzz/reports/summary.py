@@ -1,7 +1,7 @@
 """What a run did: the `Summary` that the engines fill in. `formats` makes reports of it."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...model.ops import Done, Failed, Lookup, Outcome
 from ..findings.finding import Finding, Trace
@@ -12,6 +12,7 @@ from ..opening.known_deviations import declared_for
 from ..runs.run import Run
 from ..targets.deviations import Deviation
 from .deviations import unseen
+from .history import History, Sample
 from .told import Told
 
 COUNTERS: tuple[str, ...] = ("attention", "unbuilt", "unobserved", "operation_counts", "outcomes", "reached")
@@ -35,6 +36,8 @@ class Found:
     """Its root cause (`engines.root_causes`); empty if nobody has asked."""
     settled: int = 0
     """For how many of these times that was settled by experiment."""
+    seconds: float | None = None
+    """When it first came up, since the start of the runs; None before it is counted."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -46,6 +49,7 @@ class Found:
         self.times += other.times
         self.settled += other.settled
         self.attention.update(other.attention)
+        self.seconds = min((one for one in (self.seconds, other.seconds) if one is not None), default=None)
         if other._cost() < self._cost():
             self.finding, self.trace = other.finding, other.trace
             self.passed, self.seed = other.passed, other.seed
@@ -110,6 +114,8 @@ class Summary:
     """Runs by a property that could not be judged in them, and why."""
     core_name: str = ""
     """What the target calls itself, if that is not `target`: its deviations are declared under this name."""
+    history: History = field(default_factory=History)
+    """How it came to this."""
 
     def add_run(self, attention: str, run: Run, finding: Finding | None, trace: Trace | None) -> None:
         """Count one run that is over; `finding` is what it ended with, and `trace` what shows it."""
@@ -121,7 +127,8 @@ class Summary:
         self.unbuilt[attention] += not run.built
         self.operation_counts.update(kinds)
         self.outcomes.update(zip(kinds, results, strict=True))
-        self.reached.update(run.reached())
+        self.reached.update(reached := run.reached())
+        self.history.reach(reached, self.seconds)
         self.deviated.update(getattr(run.scene, "deviated", {}))
         self.misuse.update(run.misuse)
         self.unobserved.update(run.unobserved().items())
@@ -133,11 +140,17 @@ class Summary:
             found = [outcome for kind, outcome in zip(kinds, run.outcomes, strict=True) if kind == Lookup.__name__]
             self.hits["lookups"] += len(found)
             self.hits["hits"] += sum(_is_hit(outcome) for outcome in found)
+        self.history.see(self.now())
         if finding is not None and trace is not None:
             self.add_found(Found(finding, trace, attention=Counter([attention]), seed=self.seed))
 
+    def now(self) -> Sample:
+        """What it has come to, for its history."""
+        return Sample(self.seconds, self.operations, self.hits["lookups"], self.hits["hits"])
+
     def add_found(self, found: Found) -> None:
         """Keep a finding; the worst one comes first in reports."""
+        found.seconds = self.seconds if found.seconds is None else found.seconds
         if self.finding is None or severity(found.finding) < severity(self.finding):
             self.finding, self.trace = found.finding, found.trace
             self.finding_attention, self.finding_seed = next(iter(found.attention), None), found.seed
@@ -155,16 +168,19 @@ class Summary:
 
         return sorted(self.found.values(), key=rank)
 
-    def merge(self, other: "Summary") -> None:
-        """Add what another process did at the same time; the first finding stays."""
+    def merge(self, other: "Summary", *, later: bool = False) -> None:
+        """Add what another process did at the same time, or what was done after this (`later`); the first finding
+        stays."""
+        shift = self.seconds if later else 0.0
+        self.history.join(self.now(), other.history, other.now(), shift)
         self.runs += other.runs
         self.operations += other.operations
-        self.seconds = max(self.seconds, other.seconds)
+        self.seconds = max(self.seconds, shift + other.seconds)
         self.interrupted |= other.interrupted
         for name in COUNTERS:
             getattr(self, name).update(getattr(other, name))
         for found in other.found.values():
-            self.add_found(found)
+            self.add_found(replace(found, seconds=(found.seconds or 0.0) + shift))
 
     @property
     def rate(self) -> float:

@@ -12,10 +12,12 @@ import sys
 import threading
 import time
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
 from ...model.ops import Operation
@@ -74,6 +76,9 @@ class Exploration:
     missing: tuple[str, ...] = ()
     """Situations that no transition brought about although the scope says so; known once it is exhausted."""
     finding: Finding | None = None
+    levels: tuple[int, ...] = ()
+    """By the operations on the shortest way there, from 0 on: how many states. The last of a search that has not come
+    to its end may lack some."""
 
     @property
     def passed(self) -> bool:
@@ -214,7 +219,15 @@ class Search:
             reached={name: count for name, count in sorted(self.reached.items()) if count},
             missing=tuple(missing) if self.ended == EXHAUSTED and self.finding is None else (),
             finding=self.finding,
+            levels=self.levels(),
         )
+
+    def levels(self) -> tuple[int, ...]:
+        """How many states there are by depth: those of a level are met from those of the level before, in order."""
+        ends = [0, min(1, len(self.states))]
+        while ends[-1] < len(self.states):
+            ends.append(bisect_left(self.parents, ends[-1], lo=ends[-1]))
+        return tuple(end - begin for begin, end in pairwise(ends) if end > begin)
 
 
 def memory_mib() -> float:

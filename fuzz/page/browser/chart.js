@@ -10,12 +10,14 @@ const FEW_POINTS = 26, SPACE = { top: 10, right: 16, bottom: 24, height: 230 };
 const compact = new Intl.NumberFormat("en-US", { notation: "compact", maximumSignificantDigits: 4 });
 const precise = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 6 });
 
-/** A scale from values to pixels, with the values that are marked on its axis. `round`: it ends at such a value. */
-function scaleOf(values, log, from, to, most, round) {
+/** A scale from values to pixels, with the values that are marked on its axis. `round`: it ends at such a value;
+ * `whole`: there is nothing between two whole numbers. */
+function scaleOf(values, log, from, to, most, { round, whole } = {}) {
   const used = log ? values.filter((one) => one > 0) : values;
-  let low = Math.min(...used), high = Math.max(...used);
+  let low = used.reduce((one, two) => Math.min(one, two), Infinity), high = used.reduce((one, two) => Math.max(one, two), -Infinity);
   if (!used.length) [low, high] = [1, 10];
   if (log) {
+    if (round) [low, high] = [decadePart(low, Math.floor), decadePart(high, Math.ceil)];
     if (low === high) [low, high] = [low / 2, high * 2];
     const ends = [Math.log10(low), Math.log10(high)], spread = ends[1] - ends[0], ticks = [];
     const every = Math.max(1, Math.ceil(spread / most)), parts = spread < 1.2 ? [1, 2, 3, 5, 7] : spread < 3 ? [1, 2, 5] : [1];
@@ -29,23 +31,30 @@ function scaleOf(values, log, from, to, most, round) {
   if (low > 0 && low < 0.7 * high) low = 0;
   if (low === high) [low, high] = low === 0 ? [0, 1] : low > 0 ? [0, 2 * low] : [2 * low, 0];
   const rough = (high - low) / most, power = 10 ** Math.floor(Math.log10(rough));
-  const unit = power * [1, 2, 5, 10].find((one) => one * power >= rough * 0.999), ticks = [];
+  const steps = power * [1, 2, 5, 10].find((one) => one * power >= rough * 0.999), unit = whole ? Math.max(1, steps) : steps, ticks = [];
   if (round) high = unit * Math.ceil(high / unit - 1e-9);
-  for (let i = Math.ceil(low / unit - 1e-9); i * unit <= high + unit * 1e-9; i++) ticks.push(i * unit + 0); // no -0
+  const first = Math.ceil(low / unit - 1e-9); // counted from there: of numbers that lie too close together, i + 1 may be i
+  for (let i = 0; i <= 2 * most && (first + i) * unit <= high + unit * 1e-9; i++) ticks.push((first + i) * unit + 0); // no -0
   return { at: (value) => from + ((value - low) / (high - low)) * (to - from), ticks, has: () => true };
 }
 
-/** What a line has at a place: with steps what holds there, else the point that lies there. */
+/** The 1, 2 or 5 of a decade below a value, or above it. */
+function decadePart(value, toward) {
+  const power = 10 ** Math.floor(Math.log10(value) + 1e-9), parts = [1, 2, 5, 10].map((part) => part * power);
+  return toward === Math.floor ? parts.findLast((one) => one <= value * 1.0001) : parts.find((one) => one >= value * 0.9999);
+}
+
+/** What a line has at a place: with steps what holds there, up to its end, else the point that lies there. */
 function valueAt(line, x, steps) {
   let low = 0, high = line.xs.length; // the number of points up to x
   while (low < high) {
     const middle = (low + high) >> 1;
     if (line.xs[middle] <= x) low = middle + 1; else high = middle;
   }
-  return low > 0 && (steps || line.xs[low - 1] === x) ? line.ys[low - 1] : undefined;
+  return low > 0 && (line.xs[low - 1] === x || (steps && low < line.xs.length)) ? line.ys[low - 1] : undefined;
 }
 
-const said = (value) => (value === undefined ? "–" : precise.format(value));
+const said = (value) => (value === undefined ? "–" : (Number.isInteger(value) ? number : precise).format(value));
 
 function useWidth() {
   const box = useRef(), [width, setWidth] = useState(560);
@@ -106,7 +115,7 @@ function Plot({ chart, places, width, at, choose }) {
 
 function drawn(chart, places, width) {
   const bottom = SPACE.height - SPACE.bottom;
-  const y = scaleOf(chart.series.flatMap((line) => line.ys), chart.log_y, bottom, SPACE.top, 5, true);
+  const y = scaleOf(chart.series.flatMap((line) => line.ys), chart.log_y, bottom, SPACE.top, 5, { round: true, whole: chart.steps && chart.series.every((line) => line.ys.every(Number.isInteger)) });
   const names = y.ticks.map((tick) => compact.format(tick)), left = 14 + 7 * Math.max(1, ...names.map((name) => name.length));
   const x = scaleOf(places, chart.log_x, left, width - SPACE.right, Math.max(2, Math.floor((width - left) / 90)));
   const lines = chart.series.map((line, i) => {

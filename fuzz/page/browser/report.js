@@ -1,7 +1,10 @@
 // The view of a run or a campaign: findings first, then what was reached, and all tables.
 
+const MOST_CARDS = 12; // shown at first
+
 function ReportView({ report, theme, onTrace }) {
   const [shown, setShown] = useState(null); // places of the cards that a cell of the matrix has chosen
+  const [all, setAll] = useState(false);
   const cards = report.cards || [], list = useRef();
   const choose = (places) => {
     setShown(places);
@@ -17,7 +20,8 @@ function ReportView({ report, theme, onTrace }) {
       ${report.matrix && html`<${MatrixView} matrix=${report.matrix} onCards=${choose} />`}
       ${cards.length > 0 && html`<section ref=${list} aria-labelledby="cards-title"><h2 id="cards-title">${shown ? `${count(shown.length, "finding")} of this cell` : count(cards.length, "finding")}
           ${shown && html`<button class="link" onClick=${() => setShown(null)}>all ${cards.length}</button>`}</h2>
-        ${cards.map((card, i) => (!shown || shown.includes(i)) && html`<${Card} key=${i} card=${card} onTrace=${onTrace} />`)}</section>`}
+        ${cards.map((card, i) => (shown ? shown.includes(i) : all || i < MOST_CARDS) && html`<${Card} key=${i} card=${card} onTrace=${onTrace} />`)}
+        ${cards.length > MOST_CARDS && !shown && !all && html`<button class="link" onClick=${() => setAll(true)}>all ${count(cards.length, "finding")}</button>`}</section>`}
       ${(report.charts || []).length > 0 && html`<${Charts} charts=${report.charts} />`}
       <div class="tables">${(report.tables || []).map((table, i) => html`<${TableView} key=${i} id=${`table-${i}`} table=${table} />`)}</div>
       ${report.command && html`<section aria-labelledby="repeat-title"><h2 id="repeat-title">Repeat it</h2><p class="code">${visible(report.command)}</p></section>`}

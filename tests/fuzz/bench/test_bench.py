@@ -15,7 +15,9 @@ from blockproof.fuzz.bench.report import markdown, summary_lines
 from blockproof.fuzz.bench.side import BenchError, Side
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening import environments
+from blockproof.fuzz.page.files import Wanted, document_of
 from blockproof.fuzz.targets.base import TargetUnavailableError
+from blockproof.fuzz.traces.files import TraceError
 
 from .sizes import TINY
 
@@ -280,6 +282,12 @@ def test_cost_is_told_against_each_size(tmp_path):
     assert f"| decode step, of a request | {PACED} | 1 µs | 1 µs | 1.00 |" in page
     document = scaling.as_json([PACED, REFERENCE], curves)
     assert {"axis": "running", "operation": "decode step"}.items() <= document["curves"][0].items()
+    (tmp_path / "scaling.json").write_text(json.dumps(document))
+    with pytest.raises(TraceError, match="is no campaign"):
+        document_of(tmp_path / "scaling.json", Wanted(), before=tmp_path / "scaling.json")
+    charts = document_of(tmp_path / "scaling.json", Wanted()).charts
+    assert (charts[0].title, charts[0].y) == ("decode step, by running requests", "time of a request, ns")
+    assert (charts[0].series[0].xs, charts[0].series[0].ys) == ([1, 4], [1000, 1000])
 
 
 def test_every_axis_has_points():
@@ -305,3 +313,7 @@ def test_plots_are_the_same_for_the_same_figures(tmp_path):
     point = scaling.Point("running", 4, "decode step", (result("a", 2.0),))
     (path,) = plots.plot_scaling(tmp_path, ["mine"], [scaling.Curve("running", "decode step", (point,))])
     assert "running requests" in path.read_text()
+    hits = [plots.HitCurve("full", {"no end": [(1024.0, 50.0)], "ours": [(1024.0, 20.0), (2048.0, 30.0)], "none": []})]
+    drawn, again = (plots.plot_hits(tmp_path / name / "hits.svg", hits).read_text() for name in "xy")
+    assert drawn == again
+    assert [name in drawn for name in ("no end", "ours", "none<")] == [True, True, False]

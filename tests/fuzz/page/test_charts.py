@@ -5,7 +5,8 @@ from math import inf, nan
 import pytest
 from blockproof.fuzz.page import html
 from blockproof.fuzz.page.chart import MOST_POINTS, Chart, ChartError, Series, check, series
-from blockproof.fuzz.page.document import VERSION, ReportDocument
+from blockproof.fuzz.page.document import VERSION, FoundCard, ReportDocument
+from blockproof.fuzz.page.run_document import folder_document
 
 from .test_browser import AXE, NASTY
 
@@ -23,6 +24,8 @@ def chart(*lines, **options):
     [
         (Series("a", [0, 1], [1]), "2 places, and 1 values for them"),
         (Series("a", [0, 1], [1, nan]), "is not finite"),
+        (Series("a", [0, 1], [1, 2e15]), "too large"),
+        (Series("a", [0, 1e-300], [1, 2]), "too small"),
         (Series("a", [0, inf], [1, 2]), "is not finite"),
         (Series("a", [0, 0], [1, 2]), "do not increase"),
     ],
@@ -83,3 +86,23 @@ def test_charts_are_read_by_keyboard_and_as_a_table(opened, width, scheme):
     view.page.evaluate(f"() => {{ {AXE} }}")
     assert view.page.evaluate("async () => (await axe.run()).violations.map((one) => one.id)") == []
     assert view.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_of_many_findings_a_dozen_is_shown_at_first(opened):
+    view = opened(folder_document([FoundCard(f"finding {number}", "text") for number in range(14)], "many"))
+    assert view.page.locator("article.card").count() == 12
+    view.page.get_by_role("button", name="all 14 findings").click()
+    assert view.page.locator("article.card").count() == 14
+    assert view.page.get_by_role("button", name="all 14 findings").count() == 0
+
+
+FAR = [[1e15 - 0.25, 1e15], [-1e15, 1e15], [1e-12, 2e-12], [0, 1e-12], [1e-12, 1e15], [-5.0, -5.0]]
+
+
+def test_numbers_at_the_end_of_what_there_is_do_no_harm(opened):
+    """Close together, far apart: the page is there, with some marks on each axis."""
+    lines = [(Series("a", [0, 1], values), log) for values in FAR for log in (False, True)]
+    view = opened(with_charts(*(chart(line, log_y=log, steps=log) for line, log in lines)))
+    assert view.page.locator("figure").count() == len(lines)
+    assert view.page.locator(".grid text").count() < 20 * len(lines)
+    assert view.page.locator("figure li b").all_inner_texts()[-1] == "-5"

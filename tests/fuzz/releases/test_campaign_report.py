@@ -8,6 +8,7 @@ from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import CONTRACT, SHADOW
 from blockproof.fuzz.releases import campaign, campaign_report
 from blockproof.fuzz.releases.campaign import Kept, Orders, Row, run_by_oracles
+from blockproof.fuzz.reports.history import Sample
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.traces.trace_file import read_trace
 from blockproof.model.ops import Done, Free, Group, Shape, Submit
@@ -87,6 +88,16 @@ def test_lines_and_json_say_the_same():
     assert [document["problem"] for document in documents] == ["", "first line\nno such device"]
     assert documents[0]["findings"][0]["times"] == 3
     assert documents[0]["findings"][2]["oracle"] == SHADOW
+
+
+def test_a_campaign_tells_less_of_the_history_of_each_cell():
+    row = rows()[0]
+    summary = next(iter(row.cells.values()))
+    for number in range(1, 300):
+        summary.history.see(Sample(number / 200, number, 0, 0))
+    told = campaign_report.as_json([row])[0]["cells"]
+    assert [len(cell["history"]["seconds"]) for cell in told.values()] == [campaign_report.OF_A_CELL, 2]
+    assert next(iter(told.values()))["history"]["operations"][-1] == summary.operations
 
 
 def test_findings_are_kept_in_a_folder_for_each_target(tmp_path):

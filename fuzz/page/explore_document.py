@@ -1,0 +1,128 @@
+"""What `explore --json` prints as the document of a page: the states of each scope by depth, and what was found."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..findings.words import plural
+from .chart import Chart, ChartError, series
+from .document import VERSION, FoundCard, ReportDocument, Table
+
+DEPTH = "depth, operations"
+MOST_LINES = 10
+"""Scopes with a line of their own; more cannot be told apart."""
+
+
+class ExploreFound(msgspec.Struct):
+    """What does not hold in a scope."""
+
+    properties: list[str] = []
+    texts: list[str] = []
+    trace: str = ""
+
+
+class ScopeRow(msgspec.Struct):
+    """One scope."""
+
+    scope: str
+    states: int
+    ended: str = ""
+    resting: int = 0
+    transitions: int = 0
+    depth: int = 0
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    passed: bool = False
+    reached: dict[str, int] = {}
+    missing: list[str] = []
+    levels: list[int] = []
+    """States by depth."""
+    finding: ExploreFound | None = None
+
+
+class ExploreFile(msgspec.Struct):
+    """All scopes that were explored."""
+
+    scopes: list[ScopeRow]
+
+    def traces(self) -> list[str]:
+        """The trace file of each finding."""
+        return [row.finding.trace for row in self.scopes if row.finding is not None]
+
+
+def explore_document(done: ExploreFile, title: str) -> ReportDocument:
+    """The page of an exploration. ChartError if the states of a scope are not as many as those of its depths."""
+    rows = done.scopes
+    for row in rows:
+        if min(row.levels, default=1) < 1 or (row.levels and sum(row.levels) != row.states):
+            raise ChartError(f"scope {row.scope}: its depths have {sum(row.levels)} states of {row.states}")
+    states, seconds = sum(row.states for row in rows), sum(row.seconds for row in rows)
+    head = f"{plural(len(rows), 'scope')}, {plural(states, 'state')} in {seconds:.1f} s"
+    figures = [["states", f"{states:,}"], ["transitions", f"{sum(row.transitions for row in rows):,}"]]
+    figures += [["depth", str(max((row.depth for row in rows), default=0))], ["seconds", f"{seconds:.1f}"]]
+    document = ReportDocument(VERSION, title, head, *_verdict(rows), figures)
+    document.cards = [_card(row, row.finding) for row in rows if row.finding is not None]
+    document.notes = [f"{row.scope}: never reached: {', '.join(row.missing)}" for row in rows if row.missing]
+    document.charts = _charts(rows)
+    document.tables = [table for table in (_scopes(rows), _reached(rows)) if table.rows]
+    return document
+
+
+def _verdict(rows: Sequence[ScopeRow]) -> tuple[str, str]:
+    broken = [row for row in rows if row.finding is not None]
+    if broken:
+        return plural(
+            len(broken), "scope in which a property does not hold", "scopes in which one does not hold"
+        ), "bad"
+    if early := [row.scope for row in rows if not row.passed]:
+        return f"nothing was found, but not all was seen of {', '.join(early)}", "note"
+    if not rows:
+        return "nothing was explored", "note"
+    return f"every property holds in every state of {plural(len(rows), 'scope')}", "good"
+
+
+def _card(row: ScopeRow, found: ExploreFound) -> FoundCard:
+    text = "\n".join(found.texts)
+    return FoundCard(f"{row.scope}: {', '.join(found.properties)}", text, oracle="exploration")
+
+
+def _charts(rows: Sequence[ScopeRow]) -> list[Chart]:
+    """The frontier, and how many states lie up to it; of many scopes those with the most states."""
+    shown = sorted((row for row in rows if row.levels), key=lambda row: -row.states)
+    if not shown:
+        return []
+    left = len(shown) - len(shown[:MOST_LINES])
+    shown = list({row.scope: row for row in reversed(shown[:MOST_LINES])}.values())[::-1]
+    cut = [row.scope for row in shown if not row.passed and row.finding is None]
+    frontier = [series(row.scope, enumerate(row.levels)) for row in shown]
+    known = [series(row.scope, ((at, sum(row.levels[: at + 1])) for at in range(len(row.levels)))) for row in shown]
+    notes = ["It falls to nothing where all is seen."]
+    notes += [f"Broken off, the last depth in part: {', '.join(cut)}."] if cut else []
+    notes += [f"{plural(left, 'smaller scope is', 'smaller scopes are')} left out."] if left else []
+    title, states = "States that are new at each depth", "states"
+    return [
+        Chart(title, DEPTH, states, frontier, log_y=True, note=" ".join(notes)),
+        Chart("States up to each depth", DEPTH, states, known, log_y=True, note=" ".join(notes[1:])),
+    ]
+
+
+def _scopes(rows: Sequence[ScopeRow]) -> Table:
+    columns = ["scope", "states", "at rest", "transitions", "depth", "CPU seconds", "ended"]
+    marks = ["bad" if row.finding is not None else "" if row.passed else "note" for row in rows]
+    lines = [
+        [
+            *(row.scope, f"{row.states:,}", f"{row.resting:,}", f"{row.transitions:,}", str(row.depth)),
+            *(f"{row.cpu_seconds:.1f}", row.ended),
+        ]
+        for row in rows
+    ]
+    return Table("Scopes", columns, lines, marks=marks)
+
+
+def _reached(rows: Sequence[ScopeRow]) -> Table:
+    names = sorted({name for row in rows for name in row.reached})
+    lines = [
+        [name, f"{sum(row.reached.get(name, 0) for row in rows):,}", str(sum(name in row.reached for row in rows))]
+        for name in names
+    ]
+    return Table("Situations reached", ["situation", "transitions", "scopes"], lines)
