@@ -67,7 +67,7 @@ def lengths_of(plan: Plan) -> list[int]:
     """Lengths from one block to the longest asked about, in whole blocks and evenly on a scale of doublings, with those
     that the plan names."""
     longest = max(plan.limit_tokens, plan.max_model_len_tokens)
-    block = min(longest, *(group.block_size_tokens for group in plan.groups))
+    block = min(longest, *(max(1, group.block_size_tokens) for group in plan.groups))
     doublings = log2(longest / block)
     steps = min(STEPS_TO_THE_DOUBLE, max(1, int(MOST_LENGTHS / max(1, doublings))))
     lengths = {round(2 ** (step / steps)) * block for step in range(int(doublings * steps) + 1)}
