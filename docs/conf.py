@@ -60,6 +60,7 @@ FOR_SCREEN_READERS = (
     ("<dl>", '<dl role="presentation">'),  # the parameters of a signature, one below the other
 )
 """What the theme writes into every page, and what axe-core asks for instead."""
+highlight_language = "none"  # most blocks show a terminal
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
 
