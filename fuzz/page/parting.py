@@ -133,7 +133,7 @@ def _tables(name: str, group: int, ours: tuple[str, object], theirs: tuple[str, 
     (one_name, one), (other_name, other) = ours, theirs
     head = f"Request {name}, group {group}:"
     if not isinstance(one, list) or not isinstance(other, list):
-        has, lacks = (one_name, other_name) if isinstance(one, list) else (_capital(other_name), one_name)
+        has, lacks = (one_name, other_name) if isinstance(one, list) else (_capital(other_name), _inside(one_name))
         return f"{head} {has} has a table, {lacks} has none.", place
     entry = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     place.entry = entry
@@ -151,7 +151,7 @@ def _blocks(field: str, one_name: str, other_name: str, one: Sequence[object], o
     ours, theirs = pairs[block]
     others = sum(a != b for a, b in pairs) - 1
     more = f" {plural(others, 'other block differs', 'other blocks differ')}, too." if others else ""
-    low, high = one_name.lower() if one_name == "The model" else one_name, _capital(other_name)
+    low, high = _inside(one_name), _capital(other_name)
     if field == "ref_cnt":
         text = f"Block {block} has {ours} references for {low} and {theirs} for {other_name}."
     elif field == "earliest":
@@ -163,6 +163,11 @@ def _blocks(field: str, one_name: str, other_name: str, one: Sequence[object], o
     else:
         text = f"Block {block} is registered as content {ours} for {low} and as content {theirs} for {other_name}."
     return text + more, Place(block=block)
+
+
+def _inside(name: str) -> str:
+    """The name of the first side where it does not begin a sentence."""
+    return name.lower() if name == "The model" else name
 
 
 def _capital(text: str) -> str:

@@ -2,6 +2,7 @@
 
 import pytest
 from blockproof.fuzz.findings.cause import Cause, Frame
+from blockproof.fuzz.findings.reading import MAX_DEPTH
 from blockproof.fuzz.opening import wire
 from blockproof.fuzz.opening.wire import (
     answer_message,
@@ -89,7 +90,7 @@ def test_what_cannot_be_read_is_said(read, message, part):
 
 def test_values_are_tuples_to_a_depth():
     deep: object = []
-    for _ in range(wire.MAX_DEPTH - 1):
+    for _ in range(MAX_DEPTH - 1):
         deep = [deep]
     assert isinstance(frozen(deep), tuple)
     with pytest.raises(ValueError, match="nested too deeply"):
