@@ -25,10 +25,10 @@ Written by `make coverage && .venv/bin/python benchmarks/coverage_page.py --writ
 {day}, on {machine}, Python {python}: lines and branches of the four packages that the quick tests
 (`make test`) run. `.ci/run` measures again and fails below the floor in `.ci/coverage`.
 
-Worker processes of tests, explorations and proofs are counted. The child process of a target is not: it is
-ended by a kill, as a target that hangs must be, and leaves no record. So the modules that run in the
-environment of a released engine (`fuzz/adapters/sglang`, most of `fuzz/adapters/vllm`,
-`fuzz/opening/serve.py`) show less than the tests run, and what needs torch counts only where it is installed.
+Worker processes of tests, explorations and proofs are counted, and so is the process of a target in our own
+interpreter, which the tests ask to end before they kill it. What runs in the environment of a released engine
+is not. So the modules for it (`fuzz/adapters/sglang`, most of `fuzz/adapters/vllm`) show less than the tests
+run, and what needs torch counts only where it is installed.
 
 A line that a test runs is not yet a line that a test checks: for that see the planted faults
 (`blockproof mutants`) and [the mutations of the model's arithmetic](mutation.md).

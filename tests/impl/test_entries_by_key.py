@@ -4,10 +4,12 @@ import copy
 
 import pytest
 from blockproof import impl
+from blockproof.impl.hashing.block_hash import BlockHash
 from blockproof.impl.hashing.block_hashing import make_block_hash_with_group_id
 from blockproof.impl.pool.hash_map import BlockHashToBlockMap
 
-CONTENTS = [bytes([n]) * 32 for n in range(4)]
+CONTENTS = [BlockHash(bytes([n]) * 32) for n in range(4)]
+MISSING = make_block_hash_with_group_id(BlockHash(b"?" * 32), 0)
 KEYS = [make_block_hash_with_group_id(content, 0) for content in CONTENTS]
 OTHER = make_block_hash_with_group_id(CONTENTS[0], 1)
 
@@ -36,11 +38,10 @@ def test_entries_of_all_groups_stand_under_their_keys(registered, blocks):
 
 
 def test_a_key_that_is_not_there_is_named(registered):
-    missing = make_block_hash_with_group_id(b"?" * 32, 0)
     with pytest.raises(KeyError) as told:
-        registered._cache[missing]
-    assert told.value.args == (missing,)
-    assert missing not in registered._cache
+        registered._cache[MISSING]
+    assert told.value.args == (MISSING,)
+    assert MISSING not in registered._cache
 
 
 def test_what_is_taken_out_of_the_middle_ends_a_hit_there(registered, blocks):

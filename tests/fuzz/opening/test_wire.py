@@ -1,7 +1,10 @@
 """Lines between a target's process and ours: what was sent arrives, and nonsense is told in a line."""
 
+from typing import Any
+
 import pytest
 from blockproof.fuzz.findings.cause import Cause, Frame
+from blockproof.fuzz.findings.reading import MAX_DEPTH
 from blockproof.fuzz.opening import wire
 from blockproof.fuzz.opening.wire import (
     answer_message,
@@ -30,12 +33,15 @@ class Copying:
     hides = frozenset({"events"})
 
 
+COPYING: Any = Copying()
+
+
 @pytest.mark.parametrize(
     "outcome", [Done(), Done((1, ((2, 3), ()))), Refused(), Failed("ValueError"), Failed("KeyError", CAUSE)]
 )
 def test_an_answer_arrives_as_it_was_sent(outcome):
     snapshot = Model(SHAPE).snapshot()
-    sent = line_of(answer_message(outcome, snapshot, 4096, notes_of(Copying(), True)))
+    sent = line_of(answer_message(outcome, snapshot, 4096, notes_of(COPYING, True)))
     arrived, seen, resident, notes = answer_of(message_of(sent))
     assert arrived == outcome
     assert getattr(arrived, "cause", None) == getattr(outcome, "cause", None)
@@ -46,7 +52,7 @@ def test_an_answer_arrives_as_it_was_sent(outcome):
 
 
 def test_what_is_hidden_is_said_once():
-    assert notes_of(Copying(), False) == {"copies": ((1, 2),)}
+    assert notes_of(COPYING, False) == {"copies": ((1, 2),)}
 
 
 def test_a_loss_arrives_as_it_was_sent():
@@ -89,7 +95,7 @@ def test_what_cannot_be_read_is_said(read, message, part):
 
 def test_values_are_tuples_to_a_depth():
     deep: object = []
-    for _ in range(wire.MAX_DEPTH - 1):
+    for _ in range(MAX_DEPTH - 1):
         deep = [deep]
     assert isinstance(frozen(deep), tuple)
     with pytest.raises(ValueError, match="nested too deeply"):

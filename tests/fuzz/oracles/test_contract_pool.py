@@ -1,0 +1,103 @@
+"""S1, S4 and S8, mistake by mistake: what a core shows of its pool is changed on its way, and this is noticed."""
+
+import pytest
+from blockproof.model.ops import Allocate, Done, Failed, Free, Group, Lookup, Refused, Submit, Take
+
+from ..runs.test_model_free import Changed
+from .contract_stories import _shape, computed
+from .test_contract_faults import verdicts
+
+SHAPE = _shape(Group("full", 2), num_blocks=6)
+STORED = computed("a", 0, 1, 2, 3)
+FREED, TAKEN, TOO_MANY = Free("a"), Take(1), Take(9)
+BIG = (Submit("b", (9,) * 12), Allocate("b", 12))
+"""The pool has room for ten of its tokens."""
+
+
+def last_said(operation, change, operations, hides=()):
+    """What is said at the last of the operations, the only one at which answer and snapshot are changed."""
+
+    def changed(applied, outcome, shown):
+        return change(outcome, shown) if applied == operation else (outcome, shown)
+
+    core = Changed(changed)
+    *quiet, last = verdicts(core, SHAPE, operations, hides)
+    assert quiet == [None] * (len(operations) - 1)
+    return last
+
+
+def showing(**fields):
+    """Fields of the snapshot as functions of what they are."""
+    return lambda outcome, shown: (
+        outcome,
+        shown._replace(**{name: change(getattr(shown, name)) for name, change in fields.items()}),
+    )
+
+
+@pytest.mark.parametrize("operations", [(*STORED, FREED), (*STORED, TAKEN), (*STORED, TOO_MANY), (*STORED, *BIG)])
+def test_our_core_is_right_in_each_of_these_stories(operations):
+    assert last_said(operations[-1], lambda outcome, shown: (outcome, shown), operations) is None
+
+
+@pytest.mark.parametrize(
+    ("property", "part", "change"),
+    [
+        ("S4", "the null block 0 is in the free list", showing(free=lambda free: [0, *free[1:]])),
+        ("S4", "the null block 0 is registered, with label 7", showing(labels=lambda labels: [7, *labels[1:]])),
+        ("S1", "stand twice in the free list", showing(free=lambda free: [*free[1:], free[1]])),
+        ("S1", "neither free nor held: [3]", showing(free=lambda free: [one for one in free if one != 3])),
+        ("S1", "the free count is 4, but 5 blocks are free", showing(num_free=lambda count: count - 1)),
+        ("S1", "block 1 has 1 references, but 0 holders: in no table", showing(ref_cnt=lambda _: [0, 1, 0, 0, 0, 0])),
+        (
+            "S8",
+            "Free raised KeyError, although it makes sense here",
+            lambda outcome, shown: (Failed("KeyError"), shown),
+        ),
+        ("S8", "Free was refused, which only an allocation can be", lambda outcome, shown: (Refused(), shown)),
+    ],
+)
+def test_a_wrong_pool_is_told_when_blocks_are_freed(property, part, change):
+    said = last_said(FREED, change, (*STORED, FREED))
+    assert said.id == property, said
+    assert part in said.what
+
+
+def test_a_block_that_is_held_is_not_free():
+    said = last_said(TAKEN, showing(free=lambda free: [1, *free[1:]]), (*STORED, TAKEN))
+    assert (said.id, said.what) == ("S1", "blocks [1] are free and held: a in group 0")
+
+
+def test_of_a_hidden_free_list_the_count_is_held_against_the_tables():
+    said = last_said(FREED, showing(num_free=lambda count: count - 1), (*STORED, FREED), hides={"free"})
+    assert said.id == "S1"
+    assert "4 free + 0 held + 0 set aside != 5 blocks of the pool" in said.what
+
+
+def test_the_null_block_is_not_handed_out():
+    said = last_said(TAKEN, lambda outcome, shown: (Done((0,)), shown), (*STORED, TAKEN))
+    assert (said.id, "the null block 0 was handed out: (0,)") == ("S4", said.what)
+
+
+def test_what_fails_changes_nothing():
+    said = last_said(TOO_MANY, showing(ref_cnt=lambda counts: [*counts[:-1], 1]), (*STORED, TOO_MANY))
+    assert said.id == "S8"
+    assert "Take failed with 3 blocks free, and changed: " in said.what
+
+
+@pytest.mark.parametrize(
+    ("part", "change"),
+    [
+        ("the allocation was refused and changed labels", showing(labels=lambda labels: [*labels[:-1], 9])),
+        ("the allocation was refused and changed num_identities", showing(num_identities=lambda count: count + 1)),
+    ],
+)
+def test_what_is_refused_changes_nothing(part, change):
+    said = last_said(BIG[-1], change, (*STORED, *BIG))
+    assert said.id == "S8"
+    assert part in said.what
+
+
+def test_a_lookup_that_raises_is_told():
+    story = (*STORED, Submit("b", (0, 1, 2)), Lookup("b"))
+    said = last_said(story[-1], lambda outcome, shown: (Failed("IndexError"), shown), story)
+    assert (said.id, said.what[:24]) == ("S8", "Lookup raised IndexError")
