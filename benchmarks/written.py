@@ -30,11 +30,12 @@ def bind_to_one_core() -> None:
 
 HOSTILE_PAGE = """# Hostile input
 
-What malformed files, replies, arguments and texts came to, and what `kill -9` left behind. Each section is what a
-script printed, with its command above; `--write docs/evidence/hostile.md` writes it anew. What is promised, and within
-which limits, is in [the trace format](../reference/trace-format.md#how-files-are-read-and-written); how the scripts
-work, in [benchmarks](../../benchmarks/README.md#hostile-input-and-kills). `WRONG` would begin a line about a broken
-promise."""
+What malformed files, replies, arguments and texts came to, and what `kill -9` left behind. Each section is
+what a script printed, below its command; `python benchmarks/hostile.py --write docs/evidence/hostile.md`, and
+`guided.py`, `hostile_pages.py` and `kills.py` likewise, write it anew. What is promised, and within which
+limits, is in [the trace format](../reference/trace-format.md#how-files-are-read-and-written); how the scripts
+work, in [benchmarks](../../benchmarks/README.md#hostile-input-and-kills). A line about a broken promise would
+begin with `WRONG`, which is what planted faults must come to."""
 """How the page of `hostile.py`, `guided.py`, `hostile_pages.py` and `kills.py` begins."""
 SECTION = re.compile(r"^## (?P<name>.+)\n(?P<rest>(?:(?!## ).*\n)*)", re.MULTILINE)
 
@@ -51,7 +52,7 @@ def put_section(file: Path | None, name: str, head: str, said: Sequence[str]) ->
     begin = min((found.start() for found in SECTION.finditer(text)), default=len(text))
     sections = {found["name"]: found["rest"] for found in SECTION.finditer(text)}
     sections[name] = "\n".join(["", "```", f"$ {command()}", *said, "```", "", ""])
-    body = "".join(f"## {title}\n{rest}" for title, rest in sections.items())
+    body = "".join(f"## {title}\n\n{rest.strip()}\n\n" for title, rest in sections.items())
     file.write_text(f"{text[:begin]}{body}".rstrip() + "\n", encoding="utf-8")
 
 

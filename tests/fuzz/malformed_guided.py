@@ -165,19 +165,19 @@ def planted(name: str | None) -> Iterator[None]:
     if name is None:
         yield
         return
-    with patch.object(trace_file, "_shape", FAULTS[name]), patch.object(malformed, "LONGEST_S", 3.0):
+    reader = "_operation" if name == "exception" else "_shape"
+    with patch.object(trace_file, reader, FAULTS[name]), patch.object(malformed, "LONGEST_S", 3.0):
         yield
 
 
-_shape = trace_file._shape
+_shape, _operation = trace_file._shape, trace_file._operation
 LEFT_BEHIND = Path(tempfile.gettempdir(), f"blockproof-left-behind-{os.getpid()}")
 
 
-def _exception(raw: Any, source: str) -> Any:
-    """Lets one exception through: a group that is no object."""
-    for group in raw["groups"]:
-        group["kind"]
-    return _shape(raw, source)
+def _exception(raw: Any, source: str, place: str) -> Any:
+    """Lets one exception through: of an operation that is no object, or has no name."""
+    assert raw["op"] is not None
+    return _operation(raw, source, place)
 
 
 def _quadratic(raw: Any, source: str) -> Any:
@@ -212,7 +212,7 @@ def _code(raw: Any, source: str) -> Any:
     return _shape(raw, source)
 
 
-FAULTS: Mapping[str, Callable[[Any, str], Any]] = {
+FAULTS: Mapping[str, Callable[..., Any]] = {
     "exception": _exception,
     "quadratic": _quadratic,
     "memory": _memory,
