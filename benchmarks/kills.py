@@ -1,6 +1,6 @@
 """`kill -9` at any moment: nothing that was reported is lost, and no file is half-written.
 
-python benchmarks/kills.py [--kills N] [--seed N] [--only NAME] [--keep FOLDER]
+python benchmarks/kills.py [--kills N] [--seed N] [--only NAME] [--keep FOLDER] [--write PAGE]
 
 Starts each command again and again in the same folder, kills it and all its processes at a moment that is drawn, and
 looks at the folder: what the command said it had found is there and can be loaded, and so can every other file, but for
@@ -36,6 +36,7 @@ from blockproof.model.ops import Allocate, Free, Group, Shape, Submit
 from blockproof.proofs.exploration.checkpoint import load
 from blockproof.proofs.exploration.scopes import SCOPES
 from blockproof.proofs.exploration.search import Search
+from written import HOSTILE_PAGE, put_section
 
 FAULTS = ("fault:free-order-reversed", "fault:touch-ignores-used-blocks")
 UNFINISHED = re.compile(r"\..+\.unfinished")
@@ -64,21 +65,23 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", choices=[victim.name for victim in VICTIMS])
     parser.add_argument("--keep", type=Path)
+    parser.add_argument("--write", type=Path)
     asked = parser.parse_args()
     victims = [victim for victim in VICTIMS if asked.only in (None, victim.name)]
-    broken = 0
+    broken, said, begin = 0, list[str](), time.monotonic()
     for number, victim in enumerate(victims):
         share = asked.kills // len(victims) + (number < asked.kills % len(victims))
         with tempfile.TemporaryDirectory(prefix="kills-") as scratch:
             folder = asked.keep / victim.name if asked.keep else Path(scratch)
             folder.mkdir(parents=True, exist_ok=True)
-            broken += tried(victim, share, asked.seed, folder)
-    print(f"{asked.kills} kills, {broken} broken promises")
+            broken += tried(victim, share, asked.seed, folder, said)
+    said.append(f"{asked.kills} kills, {broken} broken promises; {time.monotonic() - begin:.0f} s")
+    put_section(asked.write, "Kills", HOSTILE_PAGE, said)
     return 1 if broken else 0
 
 
-def tried(victim: Victim, kills: int, seed: int, folder: Path) -> int:
-    """Kill a command so often. Prints a line, and returns how many promises it broke."""
+def tried(victim: Victim, kills: int, seed: int, folder: Path, said: list[str]) -> int:
+    """Kill a command so often. Adds a line to what is said, and returns how many promises it broke."""
     draw, problems = random.Random(f"{victim.name} {seed}"), list[str]()
     victim.prepare(folder)
     begin = time.monotonic()
@@ -99,11 +102,8 @@ def tried(victim: Victim, kills: int, seed: int, folder: Path) -> int:
         for process in running:
             problems += looked_at(victim, process.communicate()[0], folder)
     counts = f"{done} killed in {longest:.1f} s at most, {early} had ended before"
-    print(
-        f"{victim.name:10} {counts}; {files} files, {left} unfinished met; {len(problems)} broken promises", flush=True
-    )
-    for problem in problems:
-        print(f"  {problem}", flush=True)
+    said.append(f"{victim.name:10} {counts}; {files} files, {left} unfinished met; {len(problems)} broken promises")
+    said += [f"  {problem}" for problem in problems]
     return len(problems)
 
 

@@ -133,7 +133,7 @@ def _tables(name: str, group: int, ours: tuple[str, object], theirs: tuple[str, 
     (one_name, one), (other_name, other) = ours, theirs
     head = f"Request {name}, group {group}:"
     if not isinstance(one, list) or not isinstance(other, list):
-        has, lacks = (one_name, other_name) if isinstance(one, list) else (_capital(other_name), _inside(one_name))
+        has, lacks = (one_name, other_name) if isinstance(one, list) else (_capital(other_name), _small(one_name))
         return f"{head} {has} has a table, {lacks} has none.", place
     entry = next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
     place.entry = entry

@@ -66,7 +66,7 @@ def _digest(header: Mapping[str, Any], parts: Sequence[bytes]) -> str:
 
 
 def load(search: Search, path: Path) -> None:
-    """Put a new search where the file says. CheckpointError if that cannot be done; the search is then as it was."""
+    """Put a new search where the file says. CheckpointError if that cannot be done; the search is then of no use."""
     if not path.is_file():
         raise CheckpointError(f"{path}: is no regular file; delete it, or save into another folder")
     data = path.read_bytes()
@@ -87,7 +87,12 @@ def load(search: Search, path: Path) -> None:
     )
     if not whole:
         raise CheckpointError(f"{path}: is damaged (its digest does not fit); delete it and start again")
-    _fill(search, header, payload)
+    try:
+        _fill(search, header, payload)
+    except (ValueError, TypeError, LookupError) as error:
+        raise CheckpointError(
+            f"{path}: is damaged ({type(error).__name__}: {error}); delete it and start again"
+        ) from None
 
 
 def _header(path: Path, line: bytes) -> dict[str, Any]:
@@ -115,6 +120,10 @@ def _fill(search: Search, header: dict[str, Any], payload: bytes) -> None:
     for name, part in zip(_PARTS[2:], parts[2:], strict=True):
         getattr(search, name)[:] = array(getattr(search, name).typecode, part)
     for name in _COUNTS:
-        setattr(search, name, header[name])
-    search.reached = Counter(header["reached"])
-    search.seconds, search.cpu_seconds = header["seconds"], header["cpu_seconds"]
+        setattr(search, name, int(header[name]))
+    if not 0 <= search.at <= search.level_end <= len(search.states) == len(search.parents) == len(search.moves):
+        raise ValueError("the counts do not fit the states")
+    if any(parent >= max(number, 1) for number, parent in enumerate(search.parents)):
+        raise ValueError("a state was met before the one that it was met from")
+    search.reached = Counter({str(name): int(times) for name, times in dict(header["reached"]).items()})
+    search.seconds, search.cpu_seconds = float(header["seconds"]), float(header["cpu_seconds"])

@@ -44,8 +44,10 @@ def explored(
         return reductions.as_exploration(scope, fault)
     search = Search(scope, fault)
     path = folder / f"{scope.name}.states" if folder else None
+    went_on = False
     if path is not None and path.exists():
         checkpoint.load(search, path)
+        went_on = True
     saved = time.monotonic()
 
     def on_level(search: Search) -> None:
@@ -54,7 +56,13 @@ def explored(
             checkpoint.save(search, path, write)
             saved = time.monotonic()
 
-    done = search.run(limits, jobs, on_progress, on_level)
+    try:
+        done = search.run(limits, jobs, on_progress, on_level)
+    except Exception as error:
+        if not went_on:
+            raise
+        problem = f"holds no states of this scope ({type(error).__name__}: {error}); delete it and start again"
+        raise checkpoint.CheckpointError(f"{path}: {problem}") from error
     if path is not None and done.ended != EXHAUSTED and done.finding is None:
         checkpoint.save(search, path, write)
     elif path is not None:

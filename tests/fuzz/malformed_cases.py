@@ -1,10 +1,11 @@
-"""What is made malformed, and which command is given it: trace files, replies of a program, configurations, arguments.
+"""What is made malformed, and which command is given it: trace files, replies of a program, configurations, arguments,
+reports and checkpoints.
 
 Each kind has `words`, the arguments of a command that is given a malformed one.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from random import Random
@@ -29,6 +30,7 @@ from blockproof.model.snapshot import Snapshot
 from typer.main import get_command
 
 from .malformed import TEXTS, damaged, spoiled
+from .malformed_reports import Checkpoints, Reports
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 2**20
@@ -40,10 +42,10 @@ class Traces:
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "trace.json"
-        self._whole = [dump_trace(TraceFile(drawn_trace(seed, name), "impl")) for seed, name in enumerate(ATTENTION)]
+        self.whole = [dump_trace(TraceFile(drawn_trace(seed, name), "impl")) for seed, name in enumerate(ATTENTION)]
         found = FoundWhat("S8", "Allocate", "contract: S8\nis violated", ("contract", "S8", "Allocate"))
         file = TraceFile(drawn_trace(7, "full"), "impl", found, FoundBy("random", 1, "0.1.0"), ("shadow", "contract"))
-        self._whole += [dump_trace(file)] * 5
+        self.whole += [dump_trace(file)] * 5
 
     def takes_long(self) -> bool:
         """True if the last one was a trace after all, with so large a pool that its run may take minutes."""
@@ -55,7 +57,7 @@ class Traces:
 
     def words(self, random: Random) -> list[str]:
         """The arguments of a command that is given a malformed one."""
-        self._file.write_bytes(spoiled(random.choice(self._whole), random))
+        self._file.write_bytes(spoiled(random.choice(self.whole), random))
         return ["replay", str(self._file), *random.choice(([], ["--show"], ["--json"], ["--oracle", "all"]))]
 
 
@@ -63,21 +65,25 @@ class Replies:
     """Answers of a program, for `replay --target program:...`: no program runs, its lines are given in its place."""
 
     def __init__(self, folder: Path) -> None:
-        self._sessions = []
+        self.sessions = []
         for seed, name in enumerate(ATTENTION):
             trace, path = drawn_trace(40 + seed, name), folder / f"asked-{seed}.json"
             path.write_text(dump_trace(TraceFile(trace, "impl")))
-            self._sessions.append((path, [HELLO, *answers_to(trace)]))
+            self.sessions.append((path, [HELLO, *answers_to(trace)]))
         self._lines: Iterator[bytes] = iter(())
 
     def words(self, random: Random) -> list[str]:
         """As for `Traces`; one of the lines is malformed."""
-        path, whole = random.choice(self._sessions)
+        path, whole = random.choice(self.sessions)
         at, lines = random.randrange(len(whole)), [line.encode() for line in whole]
         lines[at] = spoiled(whole[at], random).replace(b"\n", b" ")
-        self._lines = iter(lines)
+        self.say(lines)
         oracles = random.choice(("lockstep", "shadow,contract", "all"))
         return ["replay", str(path), "--target", "program:none", "--oracle", oracles]
+
+    def say(self, lines: Sequence[bytes]) -> None:
+        """Answer with these lines from now on."""
+        self._lines = iter(lines)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
@@ -105,10 +111,10 @@ class Configurations:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._models = [path.read_text() for path in sorted((ROOT / "examples").glob("*.json"))]
-        self._questions = [text for seed in range(20) for text in _questions(seed)]
-        self._entries = (ROOT / "docs" / "evidence" / "findings" / "findings.toml").read_bytes()
-        self._observed = (ROOT / "docs" / "evidence" / "findings" / "releases.json").read_text()
+        self.models = [path.read_text() for path in sorted((ROOT / "examples").glob("*.json"))]
+        self.questions = [text for seed in range(20) for text in _questions(seed)]
+        self.entries = (ROOT / "docs" / "evidence" / "findings" / "findings.toml").read_bytes()
+        self.observed = (ROOT / "docs" / "evidence" / "findings" / "releases.json").read_text()
 
     def words(self, random: Random) -> list[str]:
         """As for `Traces`."""
@@ -121,10 +127,10 @@ class Configurations:
 
     def _model(self, random: Random) -> list[str]:
         memory = random.choice(("60GiB", "1MiB", "1EiB", "-3", "1e9", "9" * 40))
-        return ["plan", self._put("config.json", spoiled(random.choice(self._models), random)), "--memory", memory]
+        return ["plan", self._put("config.json", spoiled(random.choice(self.models), random)), "--memory", memory]
 
     def _question(self, random: Random) -> list[str]:
-        return ["fuzz-config", "--replay", self._put("question.json", spoiled(random.choice(self._questions), random))]
+        return ["fuzz-config", "--replay", self._put("question.json", spoiled(random.choice(self.questions), random))]
 
     def _fuzz(self, *words: str) -> list[str]:
         return ["fuzz", "--operations", "5", "--seed", "1", "--attention", "full", "--out", str(self._folder), *words]
@@ -138,8 +144,8 @@ class Configurations:
         return self._fuzz("--known", self._put("known.toml", damaged(KNOWN, random)))
 
     def _findings(self, random: Random) -> list[str]:
-        self._put("findings.toml", damaged(self._entries, random) if random.random() < 0.6 else self._entries)
-        self._put("releases.json", spoiled(self._observed, random))
+        self._put("findings.toml", damaged(self.entries, random) if random.random() < 0.6 else self.entries)
+        self._put("releases.json", spoiled(self.observed, random))
         return ["findings", str(self._folder), "--target", "impl", "--only", "hit-not-cut"]
 
     def _figures(self, random: Random) -> list[str]:
@@ -159,7 +165,7 @@ class Arguments:
         self._out, trace = str(folder / "out"), folder / "trace.json"
         trace.write_text(dump_trace(TraceFile(drawn_trace(3, "full"), "impl")))
         limits = ["--seed", "1", "--out", self._out]
-        self._commands = {
+        self.commands = {
             "fuzz": ["--operations", "20", *limits],
             "fuzz-config": ["--cases", "2", *limits],
             "replay": [str(trace)],
@@ -173,12 +179,18 @@ class Arguments:
             "bench": ["--only", "no-such-workload"],
             "ci": ["--target", "no-such.py:make", "--operations", "10"],
             "prove": ["T1", "--target", "no-such"],
+            "report": [str(trace), "-o", f"{self._out}.html"],
+            "campaign": ["--target", "no-such", *limits],
+            "verify": ["impl", "no-such", "--operations", "10", *limits],
+            "watch": ["no-such", "--write", f"{self._out}.md"],
+            "deviations": ["--target", "no-such", "--seconds", "0.1"],
+            "fuzz-scheduler": ["--target", "no-such", "--steps", "5", *limits],
         }
 
-    def words(self, random: Random) -> list[str]:
-        """As for `Traces`."""
-        name = random.choice(list(self._commands))
-        words = list(self._commands[name])
+    def words(self, random: Random, of: str | None = None) -> list[str]:
+        """As for `Traces`; of this command, if one is given."""
+        name = of or random.choice(list(self.commands))
+        words = list(self.commands[name])
         if random.random() < 0.3:
             words[random.randrange(len(words))] = random.choice(VALUES)
         else:
@@ -198,12 +210,14 @@ VALUES = (
     "/dev/zero", "/proc/self/mem", ".", "-", "--", "a,b,,", "full,full", "full+", "1..2", "vllm==", "vllm==0.0.1..",
     "..", "@x", "x:y", "program:", "program:'", "fault:", "impl==1", "lockstep,strict", "no-S14", "auto,lockstep",
 )  # fmt: skip
-Cases: TypeAlias = Traces | Replies | Configurations | Arguments
+Cases: TypeAlias = Traces | Replies | Configurations | Arguments | Reports | Checkpoints
 KINDS: Mapping[str, Callable[[Path], Cases]] = {
     "traces": Traces,
     "replies": Replies,
     "configurations": Configurations,
     "arguments": Arguments,
+    "reports": lambda folder: Reports(folder, dump_trace(TraceFile(drawn_trace(5, "full"), "impl"))),
+    "checkpoints": Checkpoints,
 }
 HELLO = json.dumps({"protocol": 1, "name": "fake", "version": "1", "hides": [], "lacks": []})
 FLOORS_TOML = b'[total]\noperations = 10\n[situations]\n"hit" = 1\n[attention]\n"full" = 1\n'

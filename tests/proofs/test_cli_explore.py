@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from blockproof.fuzz.cli import explore as cli_explore
 from blockproof.fuzz.cli import main as cli
-from blockproof.proofs.exploration import session
+from blockproof.proofs.exploration import checkpoint, session
 from blockproof.proofs.exploration.checkpoint import load
 from blockproof.proofs.exploration.faults import FAULTS
 from blockproof.proofs.exploration.scopes import SCOPES
@@ -148,3 +148,33 @@ def test_ctrl_c_saves_and_ends(capsys, tmp_path, monkeypatch, jobs):
     search = Search(SCOPES["full"])
     load(search, tmp_path / "full.states")
     assert 0 < search.at < len(search.states)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("at", "x", "invalid literal"),
+        ("at", 10**9, "the counts do not fit the states"),
+        ("reached", 3, "'int' object is not iterable"),
+        ("parents", b"\xff", "met before the one that it was met from"),
+        ("lengths", b"\x00", "holds no states of this scope"),
+    ],
+)
+def test_a_forged_checkpoint_ends_in_one_line(tmp_path, capsys, field, value, says):
+    words = [*MEASURED, "--max-states", "60", "--save", str(tmp_path)]
+    run(capsys, *words)
+    path = tmp_path / "full.states"
+    head, _, payload = path.read_bytes().partition(b"\n")
+    header = json.loads(head)
+    if isinstance(value, bytes):
+        place = checkpoint._PARTS.index(field)
+        begin = sum(header["sizes"][:place])
+        end = begin + header["sizes"][place]
+        payload = payload[:begin] + value * (end - begin) + payload[end:]
+    else:
+        header[field] = value
+    header["digest"] = checkpoint._digest(header, [payload])
+    path.write_bytes(json.dumps(header).encode() + b"\n" + payload)
+    code, _, err = run(capsys, *words)
+    assert (code, err.count("\n")) == (2, 1)
+    assert says in err

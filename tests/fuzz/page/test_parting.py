@@ -140,4 +140,4 @@ def test_equal_states_do_not_part():
 
 def test_sides_with_names_of_their_own_are_called_so():
     said, _ = states_part(("release one", "release two"), STATE, STATE._replace(free=[2, 1, 3, 4, 5]), Names())
-    assert said == "Release one would reuse block 1 next, release two block 2."
+    assert said == "release one would reuse block 1 next, release two block 2."

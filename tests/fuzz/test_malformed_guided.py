@@ -1,0 +1,70 @@
+"""What watches a command that is given something malformed notices each promise that is broken, and nothing else."""
+
+import gc
+import json
+import subprocess
+import sys
+from contextlib import chdir
+from importlib.util import find_spec
+from pathlib import Path
+from random import Random
+
+import pytest
+from blockproof.fuzz.traces.trace_file import TraceFile, dump_trace
+
+from . import malformed, malformed_watch
+from .malformed_cases import drawn_trace
+from .malformed_guided import FAULTS, KINDS, LEFT_BEHIND, planted
+from .malformed_watch import watched
+
+ROOT = Path(__file__).parents[2]
+SPOILED = {
+    "exception": ({}, "a traceback: TypeError"),
+    "quadratic": ({"groups": "x" * 30_000}, malformed.TOO_LONG),
+    "memory": ({"num_blocks": 2**12}, "took "),
+    "elsewhere": ({"hash_block_size": None}, "elsewhere"),
+    "code": ({"max_model_len": "{0.__class__}"}, "os.system"),
+}
+"""By fault: what of a shape is malformed, and what is said then."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_broken_promise_is_noticed(fault, tmp_path, monkeypatch):
+    monkeypatch.setattr(malformed_watch, "MOST_MEMORY_MIB", 64)
+    gc.collect()
+    if fault == "memory" and not malformed_watch.resident_mib(reset=True):
+        pytest.skip("this system does not tell how much memory was taken")
+    changes, says = SPOILED[fault]
+    document = json.loads(dump_trace(TraceFile(drawn_trace(3, "full"))))
+    document["shape"] |= changes
+    document["operations"][-1] = [] if fault == "exception" else document["operations"][-1]
+    (tmp_path / "trace.json").write_text(json.dumps(document))
+    words = ["replay", str(tmp_path / "trace.json"), "--until", "0"]
+    assert watched(words, tmp_path)[1] == ""
+    with planted(fault):
+        monkeypatch.setattr(malformed, "LONGEST_S", 0.5 if fault == "quadratic" else 30.0)
+        assert says in watched(words, tmp_path)[1]
+    LEFT_BEHIND.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_guided_fuzzer_begins_with_valid_documents_and_changes_them(kind, tmp_path):
+    cases = KINDS[kind](tmp_path)
+    with cases.in_place(), chdir(tmp_path):
+        for data in (
+            cases.seeds[0],
+            *([] if kind in ("known", "floors") else [cases.changed(cases.seeds[-1], Random(1))]),
+        ):
+            given, wrong, _ = watched(cases.words(cases.damaged(data)), tmp_path)
+            assert wrong == ""
+            assert data != cases.seeds[0] or given.code in (0, 1, 3) or kind in ("reports", "arguments")
+
+
+def test_the_guided_fuzzer_runs_or_says_what_to_install():
+    words = [sys.executable, "benchmarks/guided.py", "known", "--seconds", "1"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=240)
+    if find_spec("atheris"):
+        assert (done.returncode, "WRONG" in done.stdout) == (0, False), done.stdout + done.stderr
+    else:
+        assert done.returncode == 3
+        assert "pip install 'blockproof[guided]'" in done.stderr
