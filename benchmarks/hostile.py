@@ -26,6 +26,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from tests.fuzz import malformed, malformed_cases, malformed_watch  # these stand beside the tests
 
+INTERRUPTED = 130
 MARK = "blockproof-was-here"
 """The file that a trace would make if it could run a program."""
 
@@ -57,6 +58,8 @@ def run(kind: str, count: int, seed: int, keep: Path | None, page: Path | None) 
         with cases.in_place() if isinstance(cases, malformed_cases.Replies) else nullcontext():
             for number in range(seed, seed + count):
                 answer, wrong, taken = malformed_watch.watched(cases.words(Random(f"{kind} {number}")), folder)
+                if answer.code == INTERRUPTED:
+                    break
                 outcome = outcome_of(answer, wrong, cases, folder)
                 outcomes[outcome] += 1
                 most = max(most, taken)

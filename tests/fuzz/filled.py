@@ -1,4 +1,4 @@
-"""A document of a type with something in every field: texts are drawn, everything else is small."""
+"""A document of a type with something in every field: texts are drawn, everything else is small, and times go on."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ def _value(kind: kinds.Type, text: Callable[[], str]) -> Any:
         case kinds.StructType(fields=fields):
             return {field.encode_name: _value(field.type, text) for field in fields}
         case kinds.ListType(item_type=item) | kinds.VarTupleType(item_type=item):
-            return [_value(item, text), _value(item, text)]
+            return [0.5, 1.5] if isinstance(item, kinds.FloatType) else [_value(item, text), _value(item, text)]
         case kinds.TupleType(item_types=items):
             return [_value(item, text) for item in items]
         case kinds.DictType(key_type=key, value_type=value):

@@ -53,7 +53,7 @@ class Reports:
 def _sealed(head: bytes, data: bytes) -> bytes:
     """The head of a checkpoint with the digest that fits, and with the right sum of sizes: anybody can write that."""
     try:
-        header = json_of(head)
+        header: Any = json_of(head)
         sizes = header["sizes"]
         sizes[-1] += len(data) - sum(sizes)
         header["digest"] = checkpoint._digest(header, [data])

@@ -92,11 +92,15 @@ class Browsing:
         path = self._folder / "page.html"
         write_page(document, path)
         complaints = list[str]()
+
+        def asks(url: str) -> list[str]:
+            return [] if url == path.as_uri() else [f"asks {url[:99]}"]
+
         with self._opened() as page:
             page.on("console", lambda said: complaints.append(f"console: {said.text}"))
             page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
             page.on("dialog", lambda dialog: complaints.append(f"dialog: {dialog.message}"))
-            page.on("request", lambda asked: asked.url != path.as_uri() and complaints.append(f"asks {asked.url[:99]}"))
+            page.on("request", lambda asked: complaints.extend(asks(asked.url)))
             page.goto(path.as_uri())
             page.wait_for_selector("h1", state="attached")  # it may be empty
             complaints += page.evaluate(_FOUND_OUT)
