@@ -9,9 +9,12 @@ from typing import Any
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.findings.reading import json_of
 from blockproof.fuzz.page.campaign_document import CampaignRow
+from blockproof.fuzz.page.explore_document import ExploreFile
 from blockproof.fuzz.page.mutants_document import HuntRow
 from blockproof.fuzz.page.proof_document import ProveFile, VerifyFile
 from blockproof.fuzz.page.run_document import RunFile
+from blockproof.fuzz.page.scaling_document import ScalingFile
+from blockproof.fuzz.page.scheduler_document import SchedulerFile
 from blockproof.proofs.exploration import checkpoint
 
 from .filled import filled
@@ -23,13 +26,25 @@ REPORTS: dict[str, Any] = {
     "verify": VerifyFile,
     "prove": ProveFile,
     "mutants": list[HuntRow],
+    "explore": ExploreFile,
+    "scaling": ScalingFile,
+    "fuzz-scheduler": SchedulerFile,
 }
 """What `report` takes besides traces."""
 
 
+def report_data(kind: str, text: Callable[[], str]) -> Any:
+    """The data of such a report, with `text()` in every field that is a text."""
+    data = filled(REPORTS[kind], text)
+    if kind == "explore":
+        for scope in data["scopes"]:
+            scope["levels"] = [1, scope["states"] - 1]
+    return data
+
+
 def report_text(kind: str, text: Callable[[], str]) -> str:
-    """The JSON of such a report, with `text()` in every field that is a text."""
-    return json.dumps(filled(REPORTS[kind], text))
+    """The JSON of such a report."""
+    return json.dumps(report_data(kind, text))
 
 
 class Reports:

@@ -10,16 +10,18 @@ import msgspec
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.page.campaign_document import campaign_document
 from blockproof.fuzz.page.document import Document
+from blockproof.fuzz.page.explore_document import explore_document
 from blockproof.fuzz.page.files import Wanted, document_of
 from blockproof.fuzz.page.html import write_page
 from blockproof.fuzz.page.mutants_document import mutants_document
 from blockproof.fuzz.page.proof_document import prove_document, verify_document
 from blockproof.fuzz.page.run_document import run_document
+from blockproof.fuzz.page.scaling_document import scaling_document
+from blockproof.fuzz.page.scheduler_document import scheduler_document
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, dump_trace
 from blockproof.model.ops import Allocate, Free, Item, Lookup, Operation, Preempt, Submit
 
-from ..filled import filled
-from ..malformed_reports import REPORTS
+from ..malformed_reports import REPORTS, report_data
 from .drawing import FULL
 
 MARKUP = '<img src="x" onerror="window.ran=1">'
@@ -40,6 +42,9 @@ _MADE: dict[str, Any] = {
     "verify": verify_document,
     "prove": prove_document,
     "mutants": mutants_document,
+    "explore": explore_document,
+    "scaling": scaling_document,
+    "fuzz-scheduler": scheduler_document,
 }
 _FOUND_OUT = """() => [
   ...(window.ran === undefined ? [] : ["it ran"]),
@@ -64,7 +69,7 @@ def hostile_document(kind: str, random: Random, folder: Path) -> Document:
         path.write_text(dump_trace(_trace(random)))
         with Wanted(model_alone=random.random() < 0.5, say=lambda line: None) as wanted:
             return document_of(path, wanted)
-    data = msgspec.convert(filled(REPORTS[kind], text), REPORTS[kind])
+    data = msgspec.convert(report_data(kind, text), REPORTS[kind])
     document: Document = _MADE[kind](data, text())
     return document
 
