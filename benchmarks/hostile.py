@@ -81,8 +81,9 @@ def outcome_of(answer: malformed.Answer, wrong: str, cases: malformed_cases.Case
     """What is counted."""
     if (folder / MARK).exists():
         return "WRONG: it ran code"
-    if answer.wrong == malformed.TOO_LONG and isinstance(cases, malformed_cases.Traces) and cases.takes_long():
-        return f"a valid trace of a large pool, stopped after {malformed.LONGEST_S:.0f} s"
+    may_be_long = isinstance(cases, malformed_cases.Traces | malformed_cases.Arguments) and cases.takes_long()
+    if answer.wrong == malformed.TOO_LONG and may_be_long:
+        return f"valid, and as long as was asked for: stopped after {malformed.LONGEST_S:.0f} s"
     return f"WRONG: {wrong}" if wrong else answer.outcome
 
 

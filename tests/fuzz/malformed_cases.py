@@ -195,7 +195,12 @@ class Arguments:
             words[random.randrange(len(words))] = random.choice(VALUES)
         else:
             words += [random.choice(_options(name)), random.choice(VALUES)]
+        self._endless = any(word.isdigit() and len(word) > 9 for word in words)
         return [name, *words]
+
+    def takes_long(self) -> bool:
+        """True if the last ones asked for a run of so many operations, or so much time, that nobody sees its end."""
+        return self._endless
 
 
 def _options(name: str) -> list[str]:
