@@ -48,7 +48,7 @@ def bare_reports(text):
     problems = []
     for number, line in prose_lines(text):
         rest = without_code_and_links(line)
-        if re.search(r"#\d{3,}|(?<![\d.,#-])\d{5}(?![\d,.-])|\b(?:report|pull request|issue)s? \d|\bV\d\d\b", rest):
+        if re.search(r"#\d{3,}|(?<![\d.,#=-])\d{5}(?![\d,.-])|\b(?:report|pull request|issue)s? \d|\bV\d\d\b", rest):
             problems.append(f"{number}: {line.strip()}")
     for number, label, address in links(text):
         report = REPORT.match(address)
