@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,8 @@ def compare_targets(pair: Pair, plan: Plan) -> Differences:
 
 def share_of(plan: Plan, share: float) -> Plan:
     """The plan with this share of its limits."""
-    operations = plan.operations and ceil(plan.operations * share)
+    exact = Fraction(share).limit_denominator(1000)  # a limit may be larger than any float
+    operations = plan.operations and ceil(plan.operations * exact)
     return replace(plan, seconds=plan.seconds and plan.seconds * share, operations=operations)
 
 

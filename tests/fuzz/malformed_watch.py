@@ -56,6 +56,8 @@ class Watch:
                 self._noted.append(f"{event} {program[:100]}")
         elif event in _CHANGES or (event == "open" and isinstance(about[2], int) and about[2] & _WRITES):
             path = about[0]
+            if event == "os.mkdir" and os.path.isdir(path):
+                return  # the folder is there: nothing comes of it
             if isinstance(path, str | bytes) and not self._is_inside(os.fsdecode(path)):
                 self._noted.append(f"{event} {os.fsdecode(path)[:100]!r} elsewhere")
 

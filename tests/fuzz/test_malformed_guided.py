@@ -47,6 +47,15 @@ def test_each_broken_promise_is_noticed(fault, tmp_path, monkeypatch):
     LEFT_BEHIND.unlink(missing_ok=True)
 
 
+def test_a_folder_that_is_there_is_not_made(tmp_path):
+    with malformed_watch.Watch.here().staying_in(tmp_path) as noted:
+        tmp_path.parent.mkdir(exist_ok=True)
+        assert noted == []
+        (tmp_path.parent / "made-by-the-test").mkdir()
+        assert len(noted) == 1
+        (tmp_path.parent / "made-by-the-test").rmdir()
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_guided_fuzzer_begins_with_valid_documents_and_changes_them(kind, tmp_path):
     cases = KINDS[kind](tmp_path)

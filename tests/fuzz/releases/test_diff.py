@@ -19,7 +19,8 @@ def found():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "operations", "share"), [(5.0, None, (2.5, None)), (None, 7, (None, 4)), (0.0, 8, (0.0, 4))]
+    ("seconds", "operations", "share"),
+    [(5.0, None, (2.5, None)), (None, 7, (None, 4)), (0.0, 8, (0.0, 4)), (None, 2 * 10**400, (None, 10**400))],
 )
 def test_each_strictness_has_its_share_of_the_limits(monkeypatch, seconds, operations, share):
     plans = []
