@@ -87,8 +87,8 @@ def fuzz(asked: argparse.Namespace) -> None:
     with atheris.instrument_imports(include=list(INSTRUMENTED)):
         from tests.fuzz import malformed_guided, malformed_watch
 
-    folder = asked.child / "here"
-    folder.mkdir()
+    folder = asked.child / "so" / "deep"  # that `../../x` stays in the folder of this process
+    folder.mkdir(parents=True)
     cases = malformed_guided.KINDS[asked.kind](folder)
     corpus = asked.child / "corpus"
     corpus.mkdir()

@@ -53,14 +53,16 @@ def run(kind: str, count: int, seed: int, keep: Path | None, page: Path | None) 
     before, begin, used = Path.cwd(), time.monotonic(), time.process_time()
     with tempfile.TemporaryDirectory(prefix="hostile-") as name, suppress(KeyboardInterrupt):
         folder = Path(name)
-        cases = malformed_cases.KINDS[kind](folder)
-        os.chdir(folder)
+        here = folder / "so" / "deep"  # that `../../x` stays in the folder
+        here.mkdir(parents=True)
+        cases = malformed_cases.KINDS[kind](here)
+        os.chdir(here)
         with cases.in_place() if isinstance(cases, malformed_cases.Replies) else nullcontext():
             for number in range(seed, seed + count):
                 answer, wrong, taken = malformed_watch.watched(cases.words(Random(f"{kind} {number}")), folder)
                 if answer.code == INTERRUPTED:
                     break
-                outcome = outcome_of(answer, wrong, cases, folder)
+                outcome = outcome_of(answer, wrong, cases, here)
                 outcomes[outcome] += 1
                 most = max(most, taken)
                 longest = max(longest, (answer.seconds, number))
