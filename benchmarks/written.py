@@ -35,7 +35,7 @@ what a script printed, below its command; `python benchmarks/hostile.py --write 
 `guided.py`, `hostile_pages.py` and `kills.py` likewise, write it anew. What is promised, and within which
 limits, is in [the trace format](../reference/trace-format.md#how-files-are-read-and-written); how the scripts
 work, in [benchmarks](../../benchmarks/README.md#hostile-input-and-kills). A line about a broken promise would
-begin with `WRONG`, which is what planted faults must come to."""
+begin with `WRONG`; a planted exception comes to that, a planted slow reader is not found in this way."""
 """How the page of `hostile.py`, `guided.py`, `hostile_pages.py` and `kills.py` begins."""
 SECTION = re.compile(r"^## (?P<name>.+)\n(?P<rest>(?:(?!## ).*\n)*)", re.MULTILINE)
 
