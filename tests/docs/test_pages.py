@@ -48,7 +48,8 @@ def bare_reports(text):
     problems = []
     for number, line in prose_lines(text):
         rest = without_code_and_links(line)
-        if re.search(r"#\d{3,}|(?<![\d.,#=-])\d{5}(?![\d,.-])|\b(?:report|pull request|issue)s? \d|\bV\d\d\b", rest):
+        bare = r"#\d{3,}|(?<![\d.,#-])(?<!<=)\d{5}(?![\d,.-])|\b(?:report|pull request|issue)s? \d|\bV\d\d\b"
+        if re.search(bare, rest):
             problems.append(f"{number}: {line.strip()}")
     for number, label, address in links(text):
         report = REPORT.match(address)

@@ -107,7 +107,7 @@ def test_the_command_tells_the_situations_and_keeps_a_trace_of_each(tmp_path, ca
     situations = [one for part in document["comparisons"] for one in part["situations"]]
     assert len(list(tmp_path.glob("*.json"))) == len(situations) > 0
     assert all(read_trace(path).finding for path in tmp_path.glob("*.json"))
-    assert main([*words, "--operations", "100"]) == 1  # the same again, in lines: a few of them will do
+    assert main([*words, "--operations", "1200"]) == 1
     assert "eviction order" in capsys.readouterr().out
 
 
