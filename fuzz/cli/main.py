@@ -43,6 +43,7 @@ from .report import report
 from .schedulers import fuzz_scheduler
 from .targets import app as targets_app
 from .traces import replay, schema, shrink
+from .traffic import fuzz_traffic
 from .verify import verify
 from .watch import watch
 
@@ -56,6 +57,9 @@ app.command(epilog="Example: blockproof fuzz --target impl --seconds 30")(fuzz)
 app.command("fuzz-config", epilog=f"Example: blockproof fuzz-config --target {RELEASE} --cases 20000")(fuzz_config)
 app.command("fuzz-scheduler", epilog=f"Example: blockproof fuzz-scheduler --target {RELEASE} --steps 20000")(
     fuzz_scheduler
+)
+app.command("fuzz-traffic", epilog="Example: blockproof fuzz-traffic requests.jsonl --requests 1000 --block-size 512")(
+    fuzz_traffic
 )
 app.command(epilog="Example: blockproof replay findings/free_free_1a2b3c4d.json --show")(replay)
 app.command(epilog="Example: blockproof report findings/free_free_1a2b3c4d.json --open")(report)

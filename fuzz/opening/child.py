@@ -43,8 +43,13 @@ class Served(Process):
     loses: frozenset[str] = frozenset()
     block_sizes: tuple[int, ...] = ()
 
-    def ask(self, about: Shape | Operation, deadline_s: float) -> tuple[Outcome, Snapshot | None, Notes]:
-        """Start a core of this shape or apply this operation. TargetLostError if there is no answer to read."""
+    def ask(
+        self, about: Shape | Operation, deadline_s: float, looks: bool = True
+    ) -> tuple[Outcome, Snapshot | None, Notes]:
+        """Start a core of this shape or apply this operation. TargetLostError if there is no answer to read.
+
+        `looks` is only false for children whose target has an `answer`.
+        """
         raise NotImplementedError
 
 
@@ -120,13 +125,15 @@ class TargetInChild(_InChild[Served]):
             raise TargetLostError("protocol", "the answer to an operation has no snapshot")
         return outcome, snapshot
 
-    def _ask(self, about: Shape | Operation, deadline_s: float) -> tuple[Outcome, Snapshot | None]:
-        """Ask the running child. Whatever goes wrong, the child is killed."""
+    def _ask(
+        self, about: Shape | Operation, deadline_s: float, **how: bool
+    ) -> tuple[Outcome, Snapshot | None]:
+        """Ask the running child, as `how` says. Whatever goes wrong, the child is killed."""
         self.copies = ()
         if self._process is None:
             raise TargetLostError("crash", "the target is not running; call start first")
         try:
-            outcome, snapshot, notes = self._process.ask(about, deadline_s)
+            outcome, snapshot, notes = self._process.ask(about, deadline_s, **how)
         except BaseException:
             self.close()  # the child is lost, or a line may have been read or written in part
             raise
@@ -156,6 +163,10 @@ class ChildTarget(TargetInChild):
         self._spec = spec
         self._place = place
         self._fix = fix
+
+    def answer(self, operation: Operation) -> Outcome:
+        """Apply one operation in the child and do not look at the state. Errors as for `step`."""
+        return self._ask(operation, self._limits.operation_s, looks=False)[0]
 
     def _launch(self) -> Served:
         return _Python(self._spec, self._place, self._limits, "target", self._fix)
@@ -215,10 +226,12 @@ class _Python(Served):
                 raise TargetUnavailableError(why)
         raise TargetUnavailableError(f"{spec}: the child process began with nonsense: {str(message)[:80]}")
 
-    def ask(self, about: Shape | Operation, deadline_s: float) -> tuple[Outcome, Snapshot | None, Notes]:
-        """See `Served.ask`."""
+    def ask(
+        self, about: Shape | Operation, deadline_s: float, looks: bool = True
+    ) -> tuple[Outcome, Snapshot | None, Notes]:
+        """See `Served.ask`. With `looks` false the state is not looked at after an operation."""
         document = to_json(about)
-        line = line_of(["start" if isinstance(about, Shape) else "step", document])
+        line = line_of(["start" if isinstance(about, Shape) else "step" if looks else "answer", document])
         outcome, snapshot, resident, notes = self.exchange(
             line, document, deadline_s, lambda raw: answer_of(self._got(raw))
         )

@@ -60,6 +60,8 @@ def _answer(served: Any, line: bytes, measure: bool) -> bytes:
             return line_of(["answers", [served.ask(op, inputs) for op, inputs in document], resident_bytes()])
         if kind == "start":
             outcome, snapshot = outcome_and_snapshot(served.start(shape_from_json(document)))
+        elif kind == "answer":
+            outcome, snapshot = served.answer(operation_from_json(document)), None
         else:
             outcome, snapshot = outcome_and_snapshot(served.step(operation_from_json(document)))
         resident = resident_bytes() if measure or kind == "start" else 0

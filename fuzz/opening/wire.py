@@ -4,7 +4,8 @@ A line is JSON: an array whose first element is its kind. Both sides are of one 
 programs in other languages speak the protocol of `program`, which is documented.
 
 * The child begins with `["ready", version, bytes, lacks, hides, loses, block_sizes]` or `["unavailable", message]`.
-* The harness sends `["start", shape]` and `["step", operation]`.
+* The harness sends `["start", shape]` and `["step", operation]`; `["answer", operation]` where it does not look at the
+  state afterwards: the snapshot in the answer is null then.
 * The child answers `["Done", value, snapshot, bytes, notes]` (or `Refused`, `Failed`), or
   `["lost", kind, detail, cause]`. The value of `Failed` is the kind of error, or an object with it (`error`) and with
   the `cause`, as `to_json` has it; the cause of a loss is null if it is not known.

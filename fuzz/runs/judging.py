@@ -24,6 +24,10 @@ class Judging:
     full_look_every: int = 1
     """In lockstep without deviations: after every so many operations the whole state is compared, in between what an
     operation can have changed (`targets.glance`). A target that has no glance is looked at fully."""
+    looks_between: bool = True
+    """In lockstep without other oracles that look at the target: whether anything but the outcome is compared between
+    two full looks. False is for large pools, where looking takes most of the time; a target that has no `answer` is
+    looked at all the same."""
     seconds: float | None = None
     """Processor time of this process from a start on, after which the next step raises `TooLongError`."""
 

@@ -81,6 +81,14 @@ class Glancing(Protocol):
         ...
 
 
+class Answering(Protocol):
+    """A target that can apply an operation without a look at its state."""
+
+    def answer(self, operation: Operation) -> Outcome:
+        """As `Target.step`, but nothing of the state is read."""
+        ...
+
+
 class Looks(ABC):
     """The snapshots of one side, each made from the one before.
 

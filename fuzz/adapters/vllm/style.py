@@ -105,6 +105,10 @@ class VllmStyleTarget:
         except Exception as error:
             raise _unreadable(error) from error
 
+    def answer(self, operation: Operation) -> Outcome:
+        """Apply one operation and look at nothing."""
+        return self._apply(operation)
+
     def close(self) -> None:
         """Forget the core."""
         self._requests = {}

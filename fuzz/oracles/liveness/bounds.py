@@ -5,6 +5,7 @@ for a request (core.md §10, T16). What a target is known to do otherwise (its `
 changes how much a request may hold. Blocks are counted over all groups together, since all take them from one pool.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -31,7 +32,7 @@ class Bounds:
         """The rule of every group."""
         return rules_for(self.shape)
 
-    @property
+    @cached_property
     def drafts(self) -> int:
         """Draft tokens per step: as many as every Mamba layer has blocks for, in mode align within one block
         (`model/legal.py`); without such layers `DRAFTS` with eagle, else 0."""
@@ -40,7 +41,7 @@ class Bounds:
         eagle = self.shape.eagle or any(group.eagle for group in self.shape.groups)
         return min(states, default=DRAFTS if eagle else 0)
 
-    @property
+    @cached_property
     def encoder_tokens(self) -> int:
         """Tokens of the encoder's output, 0 without cross attention."""
         return ENCODER_TOKENS if any(isinstance(rule, Cross) for rule in self.rules) else 0
@@ -93,9 +94,14 @@ class Bounds:
         return sum(
             most_states(rule, whole)
             if isinstance(rule, Mamba) and rule.align
-            else max(self._held(rule, position, whole) for position in range(start, known))
+            else max(self._held(rule, position, whole) for position in self._decisive([rule], start, known))
             for rule in self.rules
         )
+
+    @staticmethod
+    def _decisive(rules: Sequence[Rule], start: int, end: int) -> range:
+        """Positions among which is one that needs the most blocks: where nothing is skipped, the last one does."""
+        return range(start, end) if any(not rule.is_full for rule in rules) else range(end - 1, end)
 
     def _held(self, rule: Rule, position: int, whole: int) -> int:
         """Blocks for the longest step from a position: up to its last token and lookahead, from the first one read."""
@@ -108,7 +114,7 @@ class Bounds:
         These are the blocks that the query at some position reads, including its own block.
         """
         rules = self.rules
-        return max(sum(self._read(rule, position) for rule in rules) for position in range(tokens))
+        return max(sum(self._read(rule, position) for rule in rules) for position in self._decisive(rules, 0, tokens))
 
     def _read(self, rule: Rule, position: int) -> int:
         if isinstance(rule, Mamba):

@@ -38,9 +38,12 @@ class Stopped(Exception):
 class Scheduler:
     """Schedules the requests of one run."""
 
-    def __init__(self, run: DrivenRun, bounds: Bounds, watch: Watch) -> None:
+    def __init__(
+        self, run: DrivenRun, bounds: Bounds, watch: Watch, *, max_running: int = MAX_RUNNING, stride: int = 1
+    ) -> None:
+        """`stride`: where there are no drafts, so many tokens are sampled at once."""
         self.run, self.bounds, self.watch = run, bounds, watch
-
+        self.max_running, self.stride = max_running, stride
         self.shape = bounds.shape
         lacks = lacking(run.target)
         self._adapted = partial(adapted, lacks=lacks)
@@ -123,7 +126,7 @@ class Scheduler:
     def _admit(self, counts: dict[str, int], budget: int) -> None:
         """Admit waiting requests, in order, until one is refused."""
         no_hit: list[list[int]] = [[] for _ in self.shape.groups]
-        while self.waiting and budget and len(self.running) < MAX_RUNNING:
+        while self.waiting and budget and len(self.running) < self.max_running:
             name = self.waiting[0]
             request = self._request(name)
             self._do(Lookup(name))
@@ -189,8 +192,9 @@ class Scheduler:
             self._do(Advance(name))
             return
         accepted = min(drafts, len(outputs) - 1, len(outputs) % (drafts + 1))
-        sampled = tuple(outputs[: accepted + 1])
-        del outputs[: accepted + 1]
+        count = accepted + 1 if drafts else self.stride
+        sampled = tuple(outputs[:count])
+        del outputs[:count]
         self._do(Advance(name, sampled, drafts - accepted))
         if not outputs:
             self._do(Free(name))
