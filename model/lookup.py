@@ -44,15 +44,14 @@ def longest_hit(rules: Sequence[Rule], unit: int, num_tokens: int, found: Callab
 
     It is a multiple of `unit`, and `found(group, i)` is true for every block `i` that it needs in any group.
     """
-    length = replay_boundary(rules, unit, num_tokens)
-    while length > 0 and not served(rules, length, found):
-        length -= unit
-    return max(0, length)
+    lengths = range(replay_boundary(rules, unit, num_tokens), 0, -unit)
+    return next((length for length in lengths if served(rules, length, found)), 0)
 
 
 def served(rules: Sequence[Rule], length: int, found: Callable[[int, int], int]) -> bool:
-    """True if every group has every block that a hit of so many tokens needs."""
-    return all(found(group, i) for group, rule in enumerate(rules) for i in range(rule.first(length), rule.end(length)))
+    """True if every group has every block that a hit of so many tokens needs; the last one is missing most often."""
+    needed = (range(rule.first(length), rule.end(length)) for rule in rules)
+    return all(found(group, i) for group, blocks in enumerate(needed) for i in reversed(blocks))
 
 
 def worth_registering(rule: Rule, i: int, interval: int, replay: int) -> bool:

@@ -6,7 +6,6 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from itertools import takewhile
 from typing import NamedTuple, TypeAlias
 
@@ -159,7 +158,6 @@ def hit(core: Core, request: Request) -> tuple[int, BlockIds]:
     """Tokens of the longest hit, and its blocks per group, null where no query reads them any more (core.md §9)."""
     earliest = core.state.earliest()
 
-    @cache
     def found(group: int, i: int) -> int:
         return core.cached(request, group, i, earliest)
 

@@ -77,24 +77,18 @@ def fuzz_traffic(
     from ..traffic.logs import read_log
     from ..workload.shapes import ATTENTION
 
-    names = attention_names(attention)
-    if len(names) != 1:
+    if len(names := attention_names(attention)) != 1:
         raise typer.BadParameter(f"--attention: one of the types, not {len(names)}; a log is served by one core")
     with usage():
-        read = read_log(log, seed, shared).cut(first, requests)
-    with usage("--divide"):
-        read = read.shortened(divide)
+        read = read_log(log, seed, shared).cut(first, requests).shortened(divide)
     setting = Setting(ATTENTION[names[0]], block_size, blocks, running, stride=stride, divisor=divide)
     plan = Plan(seed, attention=names, shrink_seconds=shrink_seconds, allow_vacuous=allow_vacuous)
     with closed_after(open_or_usage(target, isolate)) as core, document_alone(as_json):
         with usage("--attention"):
-            plan = plan.possible_on(core)
-        plan = replace(plan, oracles=oracles_or_usage(oracle, target, core))
+            plan = replace(plan.possible_on(core), oracles=oracles_or_usage(oracle, target, core))
         task = TrafficTask(read, setting, names[0], plan, look_every, as_called(context))
-        with progress(None, len(read.requests), ("step", "request")) as tell:
-            outcome = run(
-                task, core, target, out, teller(as_json), lambda served, now: tell(served.steps, served.arrived, now)
-            )
+        with progress(None, len(read.requests), ("step", "request")) as show_progress:
+            outcome = run(task, core, target, out, teller(as_json), show_progress)
     if as_json:
         print(json.dumps(outcome.as_json(), indent=2))
     else:

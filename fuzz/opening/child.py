@@ -48,7 +48,7 @@ class Served(Process):
     ) -> tuple[Outcome, Snapshot | None, Notes]:
         """Start a core of this shape or apply this operation. TargetLostError if there is no answer to read.
 
-        `looks` is only false for children whose target has an `answer`.
+        With `looks` false the state need not be shown.
         """
         raise NotImplementedError
 
@@ -125,9 +125,7 @@ class TargetInChild(_InChild[Served]):
             raise TargetLostError("protocol", "the answer to an operation has no snapshot")
         return outcome, snapshot
 
-    def _ask(
-        self, about: Shape | Operation, deadline_s: float, **how: bool
-    ) -> tuple[Outcome, Snapshot | None]:
+    def _ask(self, about: Shape | Operation, deadline_s: float, **how: bool) -> tuple[Outcome, Snapshot | None]:
         """Ask the running child, as `how` says. Whatever goes wrong, the child is killed."""
         self.copies = ()
         if self._process is None:

@@ -86,8 +86,10 @@ class _Program(Served):
         self._num_groups = 0
         self._asked = 0
 
-    def ask(self, about: Shape | Operation, deadline_s: float) -> tuple[Outcome, Snapshot | None, Notes]:
-        """See `Served.ask`."""
+    def ask(
+        self, about: Shape | Operation, deadline_s: float, looks: bool = True
+    ) -> tuple[Outcome, Snapshot | None, Notes]:
+        """See `Served.ask`. The state is always shown."""
         if isinstance(about, Shape):
             self._num_groups = len(about.groups)
         document = {"start" if isinstance(about, Shape) else "step": complete(about)}

@@ -22,7 +22,8 @@ STEP_S, TOKEN_S = 0.02, 0.0001
 WAITING = 64
 """Most requests that wait."""
 MARGIN = 1.05
-"""Without a number of blocks: the pool has room for so many times the longest request: it evicts, and preempts now and then."""
+"""Without a number of blocks: the pool has room for so many times the longest request. It evicts all the time,
+and preempts now and then."""
 WINDOW, CHUNK = 1_024, 8_192
 """Tokens, where the lengths of the log are not divided."""
 OUTPUT = 1 << 40
@@ -206,7 +207,5 @@ class Service:
             if isinstance(operation, Submit) and operation.request == violated.request
         )
         last = self.run.outcomes[-1] if self.run.outcomes else None
-        finding = Finding(
-            violated.observable, script[step], step, None, last, detail=violated.detail, oracle=LIVENESS
-        )
+        finding = Finding(violated.observable, script[step], step, None, last, detail=violated.detail, oracle=LIVENESS)
         return Objection(finding, Trace(self.shape, script), self.served.arrived - 1)

@@ -1,5 +1,4 @@
-"""`blockproof fuzz-traffic`: a log is served once; what is found is cut down to few requests and shrunk like any trace.
-"""
+"""`blockproof fuzz-traffic`: a log is served once; what is found is cut to few requests and shrunk like any trace."""
 
 import time
 from collections import Counter
@@ -11,8 +10,10 @@ from typing import Any
 
 from ..engines.keeping import Kept, keep_found
 from ..engines.plan import Plan
+from ..findings.finding import Finding
 from ..findings.words import plural
 from ..reports import formats
+from ..reports.progress import OnProgress
 from ..reports.summary import Found, Summary
 from ..reports.vacuity import vacuity
 from ..runs.judging import TooLongError
@@ -82,7 +83,8 @@ class TrafficOutcome:
         away = f", {served.turned_away:,} of them turned away" if served.turned_away else ""
         size = self.task.setting.block_size
         lines = [
-            f"{plural(served.arrived, 'request')} arrived{away}; {served.steps:,} steps, {served.clock:,.0f} s pretended",
+            f"{plural(served.arrived, 'request')} arrived{away}; {plural(served.steps, 'step')}, "
+            f"{served.clock:,.0f} s pretended",
             f"pool of {self.blocks:,} blocks of {size} tokens: {plural(served.preemptions, 'preemption')}",
             f"hit {served.hit_ratio:.2%} of {served.asked:,} tokens; a cache without end: {best.ratio:.2%}"
             f" ({best.ratio_of_entries:.2%} of the log's own numbers)",
@@ -106,7 +108,7 @@ def fuzz_traffic(
     name: str,
     folder: Path,
     say: Callable[[str], None],
-    on_progress: Callable[[Served, float], None] = lambda served, seconds: None,
+    on_progress: OnProgress = lambda steps, requests, seconds: None,
 ) -> TrafficOutcome:
     """Serve the log of a task, and keep what is found. `name` is what the user calls the target. Ctrl-C ends it early:
     the outcome holds what was done. Errors as from `open_run`."""
@@ -118,7 +120,7 @@ def fuzz_traffic(
     begin, used = time.monotonic(), time.process_time()
     objection = None
     try:
-        objection = service.serve(lambda served: on_progress(served, time.monotonic() - begin))
+        objection = service.serve(lambda now: on_progress(now.steps, now.arrived, time.monotonic() - begin))
     except KeyboardInterrupt:
         done.interrupted = True
     done.seconds = time.monotonic() - begin
@@ -194,4 +196,9 @@ class _Slices:
         except TooLongError:
             objection = None
         self.left -= time.process_time() - begin
-        return objection if objection is not None and objection.finding.kind == self.whole.finding.kind else None
+        return objection if objection is not None and self._alike(objection.finding) else None
+
+    def _alike(self, finding: Finding) -> bool:
+        """True if it is of the same kind; of the same oracle where the whole was seen late, at a look at everything."""
+        whole = self.whole.finding
+        return finding.oracle == whole.oracle and (self.task.look_every > 1 or finding.kind == whole.kind)
