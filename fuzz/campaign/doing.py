@@ -6,6 +6,7 @@ is imported once. A target that crashes, hangs or eats memory costs what its tas
 
 import time
 import traceback
+import zlib
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -103,7 +104,7 @@ class Reaching(Summary):
         if new and run.built and run.operations and not any(SCRIPTED in key for key in keys):
             self.known_keys |= new
             file = TraceFile(run.trace, self.target, found_by=found_by(self.engine, self.seed), oracles=self.oracles)
-            self.seeds.append(Seed(keys, len(run.operations), "trace", dump_trace(file).encode()))
+            self.seeds.append(Seed(keys, len(run.operations), "trace", zlib.compress(dump_trace(file).encode())))
 
 
 @contextmanager

@@ -82,7 +82,7 @@ class Seed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     operations: int
     form: Literal["trace", "bytes"]
     data: bytes
-    """A trace file as JSON; or the bytes that the generator was given (`workload.draw.ByteDraw`)."""
+    """Compressed by zlib: a trace file as JSON, or the bytes that a generator was given (`workload.draw.ByteDraw`)."""
 
 
 class Replayed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
