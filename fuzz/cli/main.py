@@ -25,7 +25,7 @@ from ..targets.base import TargetUnavailableError
 from ..traces.files import TraceError
 from .bench import bench
 from .bisect import bisect
-from .campaign import campaign
+from .campaign import app as campaign_app
 from .ci import ci
 from .compat import app as compat_app
 from .completion import rejoin_bash_words
@@ -71,10 +71,10 @@ app.command(epilog="Example: blockproof explore sliding full+mamba --jobs 2")(ex
 app.command(epilog="Example: blockproof fast && blockproof fuzz --target impl-compiled --seconds 30")(fast)
 app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")(diff)
 app.command(epilog="Example: blockproof verify --git main..HEAD --target my_target.py:make_target")(verify)
-app.command(epilog=f"Example: blockproof campaign --releases {FAMILY} --jobs 2")(campaign)
 app.command(epilog=f"Example: blockproof watch {FAMILY} --write page.md")(watch)
 app.command(epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")(bench)
 app.command(epilog=f"Example: blockproof findings docs/evidence/findings --releases {FAMILY}")(findings)
+app.add_typer(campaign_app, name="campaign")
 app.add_typer(targets_app, name="targets")
 app.add_typer(compat_app, name="compat")
 
