@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 DEFAULT_OPERATIONS = 200_000
 DEFAULT_OUT = Path("findings")
-OF_STORE = {"hours", "engine", "task_operations", "from_corpus"}
+OF_STORE = {"hours", "engine", "task_operations", "from_corpus", "ray"}
 """Options of a campaign with a store only."""
 OF_ONCE = {"summary", "allow_vacuous", "serve", "port"}
 """Options of a campaign without one."""
-OF_RESUME = {"resume", "operations", "seconds", "hours", "jobs", "from_corpus", "as_json"}
+OF_RESUME = {"resume", "operations", "seconds", "hours", "jobs", "from_corpus", "ray", "as_json"}
 """All that may stand beside --resume."""
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -79,6 +79,14 @@ TaskOption = Annotated[int | None, typer.Option(min=1, help="With a store: opera
 CorpusOption = Annotated[
     bool, typer.Option("--from-corpus", help="With a store: replay its corpus before anything is drawn.")
 ]
+RayOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="With a store: do its tasks on this Ray cluster, HOST:PORT of its head or auto, with as many at a time as "
+        "it has cores. Needs the extra `cluster`.",
+    ),
+]
 JobsOption = Annotated[int, typer.Option(min=1, max=256, help="Targets at a time; with a store tasks.")]
 ShrinkOption = Annotated[float, typer.Option(min=0.0, help="For the trace of each finding.")]
 FolderOption = Annotated[Path, typer.Option(help="Folder for what is found, one below it for each target.")]
@@ -108,6 +116,7 @@ def campaign(
     engine: EngineOption = None,
     task_operations: TaskOption = None,
     from_corpus: CorpusOption = False,
+    ray: RayOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fuzz several targets, each in a process of its own, and go on after what is found.
@@ -119,7 +128,8 @@ def campaign(
     nothing could be tested or a run tested nothing, 130 if Ctrl-C ended it and nothing was found.
 
     With --store it is cut into tasks, which go where something new still comes. It can be killed at any time; the same
-    command or --resume goes on with it.
+    command or --resume goes on with it. With --ray the tasks are done on a cluster; one that cannot be reached, or goes
+    away, ends the campaign with 3.
     """
     if context.invoked_subcommand is not None:
         return
@@ -127,10 +137,10 @@ def campaign(
     limits = (operations, seconds if hours is None else hours * 3_600)
     asked = Asked(target or [], releases, oracle, attention, limits, seed, shrink_seconds, out, jobs, as_json)
     if resume is not None:
-        raise typer.Exit(_with_store(Going(resume, None, seed, limits, jobs, from_corpus, as_json)))
+        raise typer.Exit(_with_store(Going(resume, None, seed, limits, jobs, from_corpus, as_json), ray))
     if store is not None:
         wanted = _settings(asked, engine or ["random"], task_operations)
-        raise typer.Exit(_with_store(Going(store, wanted, seed, limits, jobs, from_corpus, as_json)))
+        raise typer.Exit(_with_store(Going(store, wanted, seed, limits, jobs, from_corpus, as_json), ray))
     with served(serve, port, teller(True)) as page:
         raise typer.Exit(_at_once(asked, summary, allow_vacuous, page))
 
@@ -166,6 +176,8 @@ def _check_options(context: typer.Context, store: Path | None, resume: Path | No
         raise typer.BadParameter("--hours: the limit is given in --seconds already; leave one out")
     if store is not None and resume is not None:
         raise typer.BadParameter("--resume: goes on with a store as it is; leave --store out")
+    if {"jobs", "ray"} <= said:
+        raise typer.BadParameter("--jobs: a cluster does as many tasks at a time as it has cores; leave it out")
     if resume is not None and (more := sorted(said - OF_RESUME)):
         raise typer.BadParameter(f"{_option(more[0])}: the store that --resume names says it; leave it out")
     if store is not None and (more := sorted(said & OF_ONCE)):
@@ -200,10 +212,19 @@ def _settings(asked: Asked, engines: list[str], task_operations: int | None) -> 
     )
 
 
-def _with_store(going: Going) -> int:
+def _with_store(going: Going, ray: str | None) -> int:
+    from ..campaign.executor import Executor
     from ..campaign.local import LocalExecutor
+    from ..campaign.ray_executor import RayExecutor, check_address
 
-    return run_with_store(going, lambda: LocalExecutor(going.jobs))
+    if ray is not None:
+        with usage("--ray"):
+            check_address(ray)
+
+    def executor() -> Executor:
+        return LocalExecutor(going.jobs) if ray is None else RayExecutor(ray)
+
+    return run_with_store(going, executor)
 
 
 def _at_once(asked: Asked, summary: Path | None, allow_vacuous: bool, page: "LivePage | None") -> int:
