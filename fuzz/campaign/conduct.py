@@ -8,7 +8,7 @@ arms get their tasks (`arms`).
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -25,7 +25,7 @@ from .exporting import write_finding, write_missing
 from .keys import packed
 from .settings import Limits, seed_of
 from .store import ANY, Gain, Store, Subject, read_standings
-from .tasks import Task
+from .tasks import Task, task_of
 
 T = TypeVar("T")
 OF_A_TASK = 25
@@ -187,16 +187,23 @@ class Conductor:
 
     def _first(self) -> Iterator[tuple[int, int | None, bytes]]:
         """What comes before the arms: tasks that were under way, old findings, the corpus."""
-        yield from self.store.open_tasks()
+        left = self.store.open_tasks()
+        yield from left
+        replays = {
+            (task.target, task.attention) for task in (task_of(body) for *_, body in left) if task.kind == "replay"
+        }
         if self.session.recheck:
-            yield from self._rechecks()
+            yield from self._rechecks({target for target, attention in replays if attention == ANY})
         if self.session.corpus:
-            yield from self._corpus()
+            yield from self._corpus(replays)
 
-    def _rechecks(self) -> Iterator[tuple[int, int | None, bytes]]:
-        """Each finding on its own target; and once on every other release of the same family."""
+    def _rechecks(self, under_way: Collection[str]) -> Iterator[tuple[int, int | None, bytes]]:
+        """Each finding on its own target; and once on every other release of the same family. Not on a target on which
+        a session before has left some of that."""
         findings = self.store.findings()
         for target, oracles in self.store.settings.targets.items():
+            if target in under_way:
+                continue
             family, seen = family_of(target), self.store.rechecked_on(target)
             mine = [
                 found
@@ -209,10 +216,12 @@ class Conductor:
                 subject = {"findings": [found.id for found in some]}
                 yield self._replay(target, ANY, oracles, traces, subject)
 
-    def _corpus(self) -> Iterator[tuple[int, int | None, bytes]]:
+    def _corpus(self, under_way: Collection[tuple[str, str]]) -> Iterator[tuple[int, int | None, bytes]]:
         settings = self.store.settings
         for target, oracles in settings.targets.items():
             for attention in settings.attention:
+                if (target, attention) in under_way:
+                    continue
                 for some in _pieces(self.store.seeds(target, attention)):
                     traces = [zlib.decompress(data).decode() for _, data in some]
                     yield self._replay(target, attention, oracles, traces, {"seeds": [id for id, _ in some]})
