@@ -5,8 +5,8 @@
 Prints for each length the median over rounds of operations a second as the report says them, and over the whole
 command, and of their ratios within a round. `two commands` are two with one job each, side by side: what the machine
 gives two processes that know nothing of each other, so no `--jobs` can be better. Ratios of wall time mean something
-on an idle machine only. Operations per second of *processor* time do on any: each job makes `--operations`, and what a run of one
-operation takes is taken off.
+on an idle machine only. Operations per second of *processor* time do on any: each job makes `--operations`, and what a
+run of one operation takes is taken off.
 """
 
 import argparse

@@ -3,18 +3,21 @@
     python benchmarks/ray_cluster.py                    # needs the extra `cluster`; about two minutes on two cores
     python benchmarks/ray_cluster.py --tasks 40 --json
 
-Everything stays on the loopback device, without dashboard and without usage statistics. The same tasks are done by plain
-calls first: what the cluster brings must be equal. Exits with 1 if something is missing, told twice or different.
+Everything stays on the loopback device, without dashboard and without usage statistics. The same tasks are done by
+plain calls first: what the cluster brings must be equal. Exits with 1 if something is missing, told twice or different.
 """
 
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from blockproof.fuzz.campaign.doing import close_targets, run_task
@@ -28,6 +31,8 @@ NODES, CORES = 3, 1
 STORE_BYTES = 80 << 20
 FAULT = "fault:touch-ignores-used-blocks"
 MOST_S = 420.0
+HEAD_LIVES_S = 30.0
+"""Within which a campaign has begun on the cluster."""
 EMPTY_TASKS = 200
 
 
@@ -45,9 +50,13 @@ class Cluster:
 
 def cluster(nodes: int = NODES, cores: int = CORES) -> Cluster:
     """Start one. `close` ends all its processes."""
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_DEDUP_LOGS": "0", "RAY_enable_metrics_collection": "0"}
-    # A node counts as dead after some seconds, where the default is made for networks that lose packets.
-    os.environ |= {"RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "3"}
+    os.environ |= {
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_enable_metrics_collection": "0",
+        "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # nodes call each other by the address of the loopback device
+        "RAY_health_check_period_ms": "1000",  # a node counts as dead after some seconds; the default is for networks
+        "RAY_health_check_failure_threshold": "3",
+    }
     from ray.cluster_utils import Cluster as Local
 
     options: dict[str, Any] = {"num_cpus": cores, "object_store_memory": STORE_BYTES, "include_dashboard": False}
@@ -110,6 +119,40 @@ def through(executor: Executor, tasks: Sequence[Task], at: Mapping[int, Callable
     return {"told": told, "results": results, "problems": problems, "seconds": seconds}
 
 
+def head_lost(nodes: Cluster, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """A campaign whose cluster goes away: how it ends, and whether its store can be resumed without one."""
+    store = folder / "campaign.sqlite"
+    command = [sys.executable, "-m", "blockproof.fuzz.cli", "campaign"]
+    begun = [
+        "--target",
+        "impl",
+        "--seed",
+        "1",
+        "--store",
+        str(store),
+        "--task-operations",
+        "500",
+        "--attention",
+        "full",
+    ]
+    process = subprocess.Popen(
+        [*command, *begun, "--ray", nodes.address, "--out", str(folder)], text=True, stderr=subprocess.PIPE
+    )
+    time.sleep(HEAD_LIVES_S)
+    nodes.kill_head()
+    killed = time.monotonic()
+    _, said = process.communicate(timeout=MOST_S)
+    seconds, last = time.monotonic() - killed, said.strip().splitlines()[-1]
+    wrong = [] if process.returncode == 3 else [f"a lost cluster ended the campaign with {process.returncode}: {last}"]
+    wrong += ["its end is a traceback"] if "Traceback" in said else []
+    resumed = subprocess.run(
+        [*command, "--resume", str(store), "--operations", "1000", "--json"], capture_output=True, text=True
+    )
+    if resumed.returncode:
+        wrong.append(f"the store was not resumed: {resumed.stderr.strip()}")
+    return {"ended after": seconds, "said": last, "resumed with": resumed.returncode}, wrong
+
+
 def processor_of(process: int) -> float:
     """Processor time of a process that lives, in seconds."""
     with open(f"/proc/{process}/stat", encoding="utf-8") as file:
@@ -160,7 +203,11 @@ def measured(tasks: Sequence[Task]) -> tuple[dict[str, Any], list[str]]:
         local.close()
     begin = time.monotonic()
     nodes = cluster()
-    report: dict[str, Any] = {"tasks": len(tasks), "findings": findings, "start of the cluster": time.monotonic() - begin}
+    report: dict[str, Any] = {
+        "tasks": len(tasks),
+        "findings": findings,
+        "start of the cluster": time.monotonic() - begin,
+    }
     try:
         begin = time.monotonic()
         executor = RayExecutor(nodes.address, MOST_S)
@@ -171,6 +218,9 @@ def measured(tasks: Sequence[Task]) -> tuple[dict[str, Any], list[str]]:
             wrong = compared(tasks, right, brought)
         finally:
             executor.close()
+        with TemporaryDirectory() as folder:
+            report["the head killed"], more = head_lost(nodes, Path(folder))
+            wrong += more
     finally:
         nodes.close()
     report |= {"real tasks, plain calls": plain, "real tasks, a node killed": {"wall": brought["seconds"]}}

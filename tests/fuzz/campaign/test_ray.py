@@ -120,7 +120,8 @@ def test_what_a_lost_machine_was_doing_is_done_again_and_told_once():
 
 
 @pytest.mark.parametrize(
-    ("error", "times"), [(WorkerCrashedError, MOST_DEATHS), (OutOfMemoryError, MOST_DEATHS), (NodeDiedError, MOST_LOSSES)]
+    ("error", "times"),
+    [(WorkerCrashedError, MOST_DEATHS), (OutOfMemoryError, MOST_DEATHS), (NodeDiedError, MOST_LOSSES)],
 )
 def test_a_task_that_kills_whatever_does_it_is_its_own_problem(error, times):
     ray = FakeRay(lambda task, tried: error() if task == b"5" else task)
@@ -195,7 +196,9 @@ def test_tasks_go_to_the_driver_and_come_back(executor):
     assert next_done(executor) == [Done(3, b"some")]
 
 
-@pytest.mark.parametrize(("task", "why"), [(b"die", "Ray has ended its driver"), (b"lost", "no such cluster: one line")])
+@pytest.mark.parametrize(
+    ("task", "why"), [(b"die", "Ray has ended its driver"), (b"lost", "no such cluster: one line")]
+)
 def test_a_cluster_that_disappears_is_told_in_one_line(executor, task, why):
     executor.submit(1, task)
     with pytest.raises(ExecutorLostError, match=f"^the Ray cluster at auto has gone: {why}$"):
