@@ -1,5 +1,5 @@
 """`blockproof campaign`: many targets under the same oracles, and a table of what was found on which; with a store for
-hours or days (`campaign_store`).
+hours or days (`stored`).
 """
 
 import json
@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..adapters import families
-from . import campaign_store
-from .campaign_store import Going, run_with_store
 from .completion import target_names
 from .options import (
     AllowVacuousOption,
@@ -32,6 +30,7 @@ from .options import (
     teller,
     usage,
 )
+from .stored import Going, run_with_store
 
 if TYPE_CHECKING:
     from ..campaign.settings import Settings
@@ -51,9 +50,6 @@ app = typer.Typer(
     invoke_without_command=True,
     epilog=f"Example: blockproof campaign --releases {next(iter(families()))} --jobs 2",
 )
-app.command(epilog="Example: blockproof campaign status campaign.sqlite --watch")(campaign_store.status)
-app.command(epilog="Example: blockproof campaign minimise campaign.sqlite")(campaign_store.minimise)
-app.command(epilog="Example: blockproof campaign export campaign.sqlite --out findings")(campaign_store.export)
 
 
 TargetsOption = Annotated[

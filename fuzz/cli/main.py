@@ -26,6 +26,7 @@ from ..traces.files import TraceError
 from .bench import bench
 from .bisect import bisect
 from .campaign import app as campaign_app
+from .campaign_store import export, minimise, status
 from .ci import ci
 from .compat import app as compat_app
 from .completion import rejoin_bash_words
@@ -74,6 +75,9 @@ app.command(epilog="Example: blockproof verify --git main..HEAD --target my_targ
 app.command(epilog=f"Example: blockproof watch {FAMILY} --write page.md")(watch)
 app.command(epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")(bench)
 app.command(epilog=f"Example: blockproof findings docs/evidence/findings --releases {FAMILY}")(findings)
+campaign_app.command(epilog="Example: blockproof campaign status campaign.sqlite --watch")(status)
+campaign_app.command(epilog="Example: blockproof campaign minimise campaign.sqlite")(minimise)
+campaign_app.command(epilog="Example: blockproof campaign export campaign.sqlite --out findings")(export)
 app.add_typer(campaign_app, name="campaign")
 app.add_typer(targets_app, name="targets")
 app.add_typer(compat_app, name="compat")

@@ -124,7 +124,7 @@ def tree() -> Any:
 def _make_harmless(command: Any) -> None:
     for inner in getattr(command, "commands", {}).values():
         _make_harmless(inner)
-    if not hasattr(command, "commands"):
+    if not hasattr(command, "commands") or (command.invoke_without_command):
         command.callback = lambda **given: {"command": command.name, **given}
 
 

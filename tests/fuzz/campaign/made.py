@@ -6,6 +6,7 @@ import zlib
 from collections import deque
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from blockproof.fuzz.campaign.conduct import Session, conduct
 from blockproof.fuzz.campaign.executor import Done
@@ -22,8 +23,8 @@ SHAPE = Shape((Group("full", 1),), 3, 2, hash_block_size=1, scheduler_block_size
 TARGETS = {"impl": ("lockstep", "shadow"), "fault:free-order-reversed": ("lockstep", "shadow")}
 
 
-def settings(folder: Path, **more) -> Settings:
-    values = {"seed": 1, "targets": TARGETS, "attention": ("full", "sliding"), "task_operations": 100}
+def settings(folder: Path, **more: Any) -> Settings:
+    values: dict[str, Any] = {"seed": 1, "targets": TARGETS, "attention": ("full", "sliding"), "task_operations": 100}
     return Settings(**(values | {"out": str(folder / "found")} | more))
 
 

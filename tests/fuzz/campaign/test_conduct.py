@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from random import Random
+from typing import cast
 
 import msgspec
 import pytest
@@ -39,7 +40,8 @@ def expected_findings(path):
     """What the tasks of a store must have found, done again."""
     database, times = Database(path, write=False), Counter()
     query = "SELECT target, attention, seed FROM tasks JOIN arms ON arm = arms.id WHERE kind = 'fuzz'"
-    for target, attention, seed in database.rows(query):
+    for row in database.rows(query):
+        target, attention, seed = cast(tuple[str, str, int], row)
         for one in drawn_result(Task(0, target, attention, (), "random", seed, 100)).findings:
             times[target, stored(one.cause)] += one.times
     database.close()
@@ -175,7 +177,7 @@ def test_a_new_release_is_shown_the_findings_of_the_others(tmp_path):
 def test_the_corpus_is_replayed_if_asked_for(tmp_path):
     run(tmp_path / "a.sqlite", settings(tmp_path), 2_000)
     store = Store(tmp_path / "a.sqlite")
-    (kept,) = store.database.one("SELECT count(*) FROM seeds")
+    (kept,) = cast(tuple[int], store.database.one("SELECT count(*) FROM seeds"))
     store.close()
     replayed = []
 
