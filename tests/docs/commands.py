@@ -38,7 +38,9 @@ from .pages import ROOT, blocks, spans
 
 SHELL = ("", "console", "sh", "bash")
 """Languages of blocks that are typed into a shell."""
-OTHERS = frozenset({"apt", "cat", "cc", "cd", "do", "done", "for", "git", "head", "mail", "pre-commit", "source"})
+OTHERS = frozenset(
+    {"apt", "cat", "cc", "cd", "do", "done", "for", "git", "head", "mail", "pre-commit", "ray", "source"}
+)
 """Programs that are not ours, which are not looked into."""
 PROGRAMS = frozenset({"blockproof", "make", "python", "pip", "pytest"}) | OTHERS
 _ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")

@@ -4,6 +4,8 @@ import json
 
 import pytest
 from blockproof.fuzz.adapters.vllm.scheduler_stories import wrong_reads
+from blockproof.fuzz.campaign.doing import close_targets, run_task
+from blockproof.fuzz.campaign.tasks import Task, encoded, result_of
 from blockproof.fuzz.cli import main as cli
 from blockproof.fuzz.configuration import check
 from blockproof.fuzz.configuration.canary import check_oracle
@@ -115,6 +117,15 @@ def test_the_command_refuses_in_one_line_and_reports_what_was_seen(monkeypatch, 
     shown = capsys.readouterr()
     assert shown.out == ""
     assert shown.err.splitlines()[-1].startswith("blockproof: blind: contract;")
+
+
+def test_a_task_of_a_campaign_with_a_blind_oracle_is_a_problem_and_no_result(monkeypatch):
+    monkeypatch.setattr(Contract, "step", nothing)
+    task = Task(3, "impl", "full", ("shadow", "contract"), "random", 1, 100)
+    result = result_of(run_task(encoded(task)))
+    close_targets()
+    assert (result.operations, result.runs) == (0, 0)
+    assert result.problem.startswith("blind: contract;")
 
 
 def test_fuzz_config_refuses_judges_that_see_nothing(monkeypatch, capsys):
