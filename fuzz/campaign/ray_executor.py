@@ -26,8 +26,8 @@ class RayExecutor:
     """An `Executor` on the cluster at an address: `auto` for the one that this machine belongs to, or HOST:PORT."""
 
     def __init__(self, address: str, start_s: float = START_S) -> None:
-        """ValueError for what is no address; TargetUnavailableError, within seconds, if Ray is not installed or there is
-        no cluster."""
+        """ValueError for what is no address; TargetUnavailableError, within `start_s` and mostly at once, if Ray is not
+        installed or there is no cluster."""
         check_address(address)
         if find_spec("ray") is None:
             raise TargetUnavailableError("--ray needs Ray: pip install 'blockproof[cluster]'")

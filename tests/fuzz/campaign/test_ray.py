@@ -37,7 +37,7 @@ class NodeDiedError(RayError):
 
 
 class FakeRay:
-    """Does a task when somebody waits for it; `does` says what becomes of it, by the bytes and how often it was tried."""
+    """Does a task when somebody waits for it; `does` says what becomes of it, by the bytes and how often."""
 
     exceptions = SimpleNamespace(
         RayError=RayError,
