@@ -64,14 +64,14 @@ def cluster(nodes: int = NODES, cores: int = CORES) -> Cluster:
     workers = [local.add_node(wait=False, node_ip_address="127.0.0.1", **options) for _ in range(nodes - 1)]
     local.wait_for_nodes(timeout=120)
 
-    def kill(node: Any, kind: str) -> None:
-        for process in node.all_processes[kind]:
+    def kill(node: Any, *kinds: str) -> None:
+        for process in [process for kind in kinds for process in node.all_processes[kind]]:
             os.kill(process.process.pid, 9)
 
     return Cluster(
         local.address,
         lambda: kill(workers[0], "raylet"),
-        lambda: [kill(local.head_node, kind) for kind in ("gcs_server", "raylet")] and None,
+        lambda: kill(local.head_node, "gcs_server", "raylet"),
         local.shutdown,
     )
 
@@ -79,8 +79,9 @@ def cluster(nodes: int = NODES, cores: int = CORES) -> Cluster:
 def real_tasks(count: int, operations: int) -> list[Task]:
     """Tasks on our core, every third with a planted fault: seed and attention types differ from one to the next."""
     kinds = ("full", "sliding", "mamba", "full+sliding")
+    options = Options(shrink_seconds=MOST_S)  # what is cut short by time differs from machine to machine
     return [
-        Task(n, FAULT if n % 3 == 0 else "impl", kinds[n % len(kinds)], ORACLES, "random", n, operations)
+        Task(n, FAULT if n % 3 == 0 else "impl", kinds[n % 4], ORACLES, "random", n, operations, options=options)
         for n in range(1, count + 1)
     ]
 

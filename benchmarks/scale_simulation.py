@@ -78,7 +78,7 @@ def of_conductor(tasks: int, folder: Path) -> tuple[float, float, float]:
     settings = Settings(1, {"impl": ORACLES}, ATTENTION, out=str(folder))
     recorder = Recorder()
     store = Store(folder / "first.sqlite", settings)
-    conduct(store, recorder, Session(Limits(operations=8 * settings.task_operations)))
+    conduct(store, recorder, Session(Limits(operations=len(ATTENTION) * settings.task_operations)))
     close_targets()
     store.close()
     lengths = [result_of(result).processor_seconds for result in recorder.results]
