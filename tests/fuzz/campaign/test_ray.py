@@ -1,5 +1,6 @@
 """Tasks on a Ray cluster: what becomes of them when processes, machines or the cluster are lost."""
 
+import importlib
 import importlib.util
 import socket
 import sys
@@ -217,8 +218,7 @@ def test_a_cluster_that_falls_silent_has_gone(executor, monkeypatch):
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra `cluster`")
 def test_a_node_that_is_killed_loses_no_task_and_no_finding(monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
-    import ray_cluster
-
+    ray_cluster = importlib.import_module("ray_cluster")
     _, wrong = ray_cluster.measured(ray_cluster.real_tasks(12, 200))
     assert wrong == []
     assert "ray" not in sys.modules or not sys.modules["ray"].is_initialized()

@@ -9,6 +9,7 @@ from blockproof.fuzz.campaign.tasks import Task, encoded, result_of
 from blockproof.fuzz.cli import main as cli
 from blockproof.fuzz.configuration import check
 from blockproof.fuzz.configuration.canary import check_oracle
+from blockproof.fuzz.configuration.invariants import INVARIANTS
 from blockproof.fuzz.engines.choice import ENGINES, run_engine
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.findings.oracle_names import ADDITIONS, EVERY, LOCKSTEP, SHADOW
@@ -97,7 +98,12 @@ def test_a_comparison_of_two_targets_that_sees_no_difference_is_refused(strictne
 def test_each_engine_tries_its_oracles_before_the_target_is_asked(engine, monkeypatch):
     target, started = open_target("impl"), list[object]()
     start = target.start
-    target.start = lambda shape: started.append(shape) or start(shape)
+
+    def watched(shape):
+        started.append(shape)
+        return start(shape)
+
+    monkeypatch.setattr(target, "start", watched)
     plan = Plan(1, operations=50, attention=("full",))
     assert run_engine(target, plan, Summary("impl", engine, 1)).canary.seen == (LOCKSTEP, SHADOW)
     assert started
@@ -141,7 +147,7 @@ def test_fuzz_config_refuses_judges_that_see_nothing(monkeypatch, capsys):
 
 @pytest.mark.parametrize("invariant", ["I1", "I2", "I4"])
 def test_an_invariant_that_holds_of_everything_is_refused(invariant, monkeypatch):
-    monkeypatch.setitem(check.INVARIANTS, invariant, lambda configuration, ask: iter(()))
+    monkeypatch.setitem(INVARIANTS, invariant, lambda configuration, ask: iter(()))
     with pytest.raises(BlindOracleError, match=r"^blind: invariants;"):
         check_oracle("impl", "all")
 
