@@ -28,9 +28,9 @@ from blockproof.fuzz.configuration.findings import read_finding
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.page.campaign_document import CampaignRow
 from blockproof.fuzz.page.files import CAMPAIGN_FILE, before_name
-from blockproof.fuzz.releases.campaign_report import folder_name
 from blockproof.fuzz.releases.findings import OBSERVED, TEXTS, read_observations
 from blockproof.fuzz.traces.known_file import add_known
+from blockproof.fuzz.traces.reproduction import folder_name
 from blockproof.fuzz.traces.trace_file import FoundWhat, TraceFile, read_trace, write_trace
 from blockproof.model.ops import Allocate, Free, Group, Shape, Submit
 from blockproof.proofs.exploration.checkpoint import load

@@ -50,6 +50,8 @@ def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
     """The commands of a group, those of groups in it included, by their full names."""
     for part, inner in command.commands.items():
         if hasattr(inner, "commands"):
+            if inner.invoke_without_command:
+                yield f"{name} {part}", inner
             yield from _commands(inner, f"{name} {part}")
         else:
             yield f"{name} {part}", inner

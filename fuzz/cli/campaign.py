@@ -1,11 +1,17 @@
-"""`blockproof campaign`: many targets under the same oracles, and a table of what was found on which."""
+"""`blockproof campaign`: many targets under the same oracles, and a table of what was found on which; with a store for
+hours or days (`stored`).
+"""
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..adapters import families
 from .completion import target_names
 from .options import (
     AllowVacuousOption,
@@ -17,41 +23,96 @@ from .options import (
     ServeOption,
     attention_names,
     is_auto,
+    known_or_usage,
     oracles_or_usage,
     seed_or_drawn,
     served,
     teller,
     usage,
 )
+from .stored import Going, run_with_store
 
 if TYPE_CHECKING:
+    from ..campaign.settings import Settings
+    from ..page.live import LivePage
     from ..releases.campaign import Row
 
 DEFAULT_OPERATIONS = 200_000
+DEFAULT_OUT = Path("findings")
+OF_STORE = {"hours", "engine", "task_operations", "from_corpus", "ray"}
+"""Options of a campaign with a store only."""
+OF_ONCE = {"summary", "allow_vacuous", "serve", "port"}
+"""Options of a campaign without one."""
+OF_RESUME = {"resume", "operations", "seconds", "hours", "jobs", "from_corpus", "ray", "as_json"}
+"""All that may stand beside --resume."""
+app = typer.Typer(
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+    epilog=f"Example: blockproof campaign --releases {next(iter(families()))} --jobs 2",
+)
 
 
+TargetsOption = Annotated[
+    list[str] | None, typer.Option(help="A target; name several by repeating it.", autocompletion=target_names)
+]
+ReleasesOption = Annotated[str | None, typer.Option(help="All known releases of this engine, or NAME==A..B.")]
+OperationsOption = Annotated[
+    int | None, typer.Option(min=1, help="For each target, 200,000 if no limit is given; with a store in all.")
+]
+SecondsOption = Annotated[float | None, typer.Option(min=0.0, help="For each target; with a store in all.")]
+HoursOption = Annotated[float | None, typer.Option(min=0.0, help="With a store: the same in hours.")]
+StoreOption = Annotated[
+    Path | None,
+    typer.Option(help="Go on for hours or days and keep everything in this file; the same command resumes it."),
+]
+ResumeOption = Annotated[
+    Path | None, typer.Option(help="Go on with the campaign of this store; a limit given here is for now, not in all.")
+]
+EngineOption = Annotated[
+    list[str] | None, typer.Option(help="With a store: random or hypothesis; both by repeating it; random by default.")
+]
+TaskOption = Annotated[int | None, typer.Option(min=1, help="With a store: operations of a task; 4,000 by default.")]
+CorpusOption = Annotated[
+    bool, typer.Option("--from-corpus", help="With a store: replay its corpus before anything is drawn.")
+]
+RayOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="With a store: do its tasks on this Ray cluster, HOST:PORT of its head or auto, with as many at a time as "
+        "it has cores. Needs the extra `cluster`.",
+    ),
+]
+JobsOption = Annotated[int, typer.Option(min=1, max=256, help="Targets at a time; with a store tasks.")]
+ShrinkOption = Annotated[float, typer.Option(min=0.0, help="For the trace of each finding.")]
+FolderOption = Annotated[Path, typer.Option(help="Folder for what is found, one below it for each target.")]
+SummaryOption = Annotated[Path | None, typer.Option(help="Write the tables as Markdown to this file.")]
+
+
+@app.callback()
 def campaign(
-    target: Annotated[
-        list[str] | None,
-        typer.Option(help="A target; name several by repeating it.", autocompletion=target_names),
-    ] = None,
-    releases: Annotated[str | None, typer.Option(help="All known releases of this engine, or NAME==A..B.")] = None,
-    operations: Annotated[
-        int | None, typer.Option(min=1, help="For each target; 200,000 if no limit is given.")
-    ] = None,
-    seconds: Annotated[float | None, typer.Option(min=0.0, help="For each target.")] = None,
+    context: typer.Context,
+    target: TargetsOption = None,
+    releases: ReleasesOption = None,
+    operations: OperationsOption = None,
+    seconds: SecondsOption = None,
     seed: SeedOption = None,
     oracle: OracleOption = None,
     attention: AttentionOption = "all",
-    jobs: Annotated[int, typer.Option(min=1, max=256, help="Targets at a time.")] = 2,
-    shrink_seconds: Annotated[float, typer.Option(min=0.0, help="For the trace of each finding.")] = 10.0,
-    out: Annotated[Path, typer.Option(help="Folder for what is found, one below it for each target.")] = Path(
-        "findings"
-    ),
-    summary: Annotated[Path | None, typer.Option(help="Write the tables as Markdown to this file.")] = None,
+    jobs: JobsOption = 2,
+    shrink_seconds: ShrinkOption = 10.0,
+    out: FolderOption = DEFAULT_OUT,
+    summary: SummaryOption = None,
     allow_vacuous: AllowVacuousOption = False,
     serve: ServeOption = False,
     port: PortOption = None,
+    store: StoreOption = None,
+    resume: ResumeOption = None,
+    hours: HoursOption = None,
+    engine: EngineOption = None,
+    task_operations: TaskOption = None,
+    from_corpus: CorpusOption = False,
+    ray: RayOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fuzz several targets, each in a process of its own, and go on after what is found.
@@ -61,24 +122,124 @@ def campaign(
 
     A target that cannot be started, dies, hangs or eats memory does not end the others. Exits with 1 on a finding, 3 if
     nothing could be tested or a run tested nothing, 130 if Ctrl-C ended it and nothing was found.
+
+    With --store it is cut into tasks, which go where something new still comes. It can be killed at any time; the same
+    command or --resume goes on with it. With --ray the tasks are done on a cluster; one that cannot be reached, or goes
+    away, ends the campaign with 3.
     """
+    if context.invoked_subcommand is not None:
+        return
+    _check_options(context, store, resume)
+    limits = (operations, seconds if hours is None else hours * 3_600)
+    asked = Asked(target or [], releases, oracle, attention, limits, seed, shrink_seconds, out, jobs, as_json)
+    if resume is not None:
+        raise typer.Exit(_with_store(Going(resume, None, seed, limits, jobs, from_corpus, as_json), ray))
+    if store is not None:
+        wanted = _settings(asked, engine or ["random"], task_operations)
+        raise typer.Exit(_with_store(Going(store, wanted, seed, limits, jobs, from_corpus, as_json), ray))
+    with served(serve, port, teller(True)) as page:
+        raise typer.Exit(_at_once(asked, summary, allow_vacuous, page))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for of any campaign."""
+
+    targets: list[str]
+    releases: str | None
+    oracles: list[str] | None
+    attention: str
+    limits: tuple[int | None, float | None]
+    """In operations, and in seconds."""
+    seed: int | None
+    shrink_s: float
+    out: Path
+    jobs: int
+    as_json: bool
+
+    def judges(self) -> dict[str, tuple[str, ...]]:
+        """The oracles by target. BadParameter for a wrong name."""
+        from ..opening.oracles import suited_when_asked
+
+        suited = suited_when_asked if is_auto(self.oracles) else lambda spec: oracles_or_usage(self.oracles, spec)
+        return {spec: suited(spec) for spec in _specs(self.targets, self.releases)}
+
+
+def _check_options(context: typer.Context, store: Path | None, resume: Path | None) -> None:
+    """BadParameter for an option that the kind of campaign has not."""
+    said = {name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")}
+    if {"hours", "seconds"} <= said:
+        raise typer.BadParameter("--hours: the limit is given in --seconds already; leave one out")
+    if store is not None and resume is not None:
+        raise typer.BadParameter("--resume: goes on with a store as it is; leave --store out")
+    if {"jobs", "ray"} <= said:
+        raise typer.BadParameter("--jobs: a cluster does as many tasks at a time as it has cores; leave it out")
+    if resume is not None and (more := sorted(said - OF_RESUME)):
+        raise typer.BadParameter(f"{_option(more[0])}: the store that --resume names says it; leave it out")
+    if store is not None and (more := sorted(said & OF_ONCE)):
+        raise typer.BadParameter(f"{_option(more[0])}: not with --store; see blockproof campaign status")
+    if store is None and resume is None and (more := sorted(said & OF_STORE)):
+        raise typer.BadParameter(f"{_option(more[0])}: only with --store or --resume")
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _settings(asked: Asked, engines: list[str], task_operations: int | None) -> "Callable[[int], Settings]":
+    """The settings of a campaign with a store, by its seed. BadParameter for a wrong name."""
+    from ..campaign.settings import TASK_OPERATIONS, Limits, Settings
+    from ..campaign.tasks import Options
+    from ..engines.choice import ENGINES
+    from ..releases.findings import known_causes
+
+    known_or_usage("--engine: no engine", engines, ENGINES, "")
+    roots = tuple((tuple(sorted(ids)), name) for ids, name in known_causes().items())
+    operations, seconds = asked.limits
+    return partial(
+        Settings,
+        targets=asked.judges(),
+        attention=attention_names(asked.attention),
+        engines=tuple(dict.fromkeys(engines)),
+        task_operations=task_operations or TASK_OPERATIONS,
+        options=Options(roots=roots, shrink_seconds=asked.shrink_s),
+        limits=Limits(seconds, operations),
+        out=str(asked.out),
+    )
+
+
+def _with_store(going: Going, ray: str | None) -> int:
+    from ..campaign.executor import Executor
+    from ..campaign.local import LocalExecutor
+    from ..campaign.ray_executor import RayExecutor, check_address
+
+    if ray is not None:
+        with usage("--ray"):
+            check_address(ray)
+
+    def executor() -> Executor:
+        return LocalExecutor(going.jobs) if ray is None else RayExecutor(ray)
+
+    return run_with_store(going, executor)
+
+
+def _at_once(asked: Asked, summary: Path | None, allow_vacuous: bool, page: "LivePage | None") -> int:
+    """The campaign without a store: each target has its share. Returns the exit code."""
     from ..engines.plan import Plan
-    from ..opening.oracles import suited_when_asked
     from ..releases import campaign_report as report
     from ..releases.campaign import Orders, Row, run_by_oracles
     from ..releases.findings import known_causes
     from ..releases.live_campaign import LiveCampaign
     from ..reports.progress import steps
 
-    specs = _specs(target or [], releases)
-    names = attention_names(attention)
+    judges, names = asked.judges(), attention_names(asked.attention)
+    operations, seconds = asked.limits
     if operations is None and seconds is None:
         operations = DEFAULT_OPERATIONS
-    suited = suited_when_asked if is_auto(oracle) else lambda spec: oracles_or_usage(oracle, spec)
-    judges = {spec: suited(spec) for spec in specs}
-    plan = Plan(seed_or_drawn(seed), seconds, operations, names, allow_vacuous=allow_vacuous, roots=known_causes())
-    orders, say = Orders(plan, shrink_seconds), teller(True)
-    with served(serve, port, say) as page, steps(len(specs), "target") as show:
+    plan = Plan(seed_or_drawn(asked.seed), seconds, operations, names, allow_vacuous=allow_vacuous)
+    orders, say = Orders(replace(plan, roots=known_causes()), asked.shrink_s), teller(True)
+    specs, out = [*judges], asked.out
+    with steps(len(specs), "target") as show:
         ended: set[str] = set()
         whole, live = report.KeptWhole(out, orders.plan.seed), LiveCampaign(page, specs, orders, out, say)
 
@@ -89,14 +250,14 @@ def campaign(
             say(report.progress_line(row))
             live.changed(row)
 
-        rows = run_by_oracles(judges, orders, jobs, say, changed, live.grown if serve else None)
+        rows = run_by_oracles(judges, orders, asked.jobs, say, changed, live.grown if page else None)
         report.keep_findings(rows, out, orders.plan.seed)
         folder = report.write_campaign(rows, out).parent
         live.ended(rows)
     say(f"to look at it: blockproof report {folder} --open")
     if summary is not None:
         report.write_page(rows, names, summary)
-    raise typer.Exit(_tell(rows, names, as_json))
+    return _tell(rows, names, asked.as_json)
 
 
 def _tell(rows: "list[Row]", names: tuple[str, ...], as_json: bool) -> int:

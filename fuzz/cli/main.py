@@ -25,7 +25,8 @@ from ..targets.base import TargetUnavailableError
 from ..traces.files import TraceError
 from .bench import bench
 from .bisect import bisect
-from .campaign import campaign
+from .campaign import app as campaign_app
+from .campaign_store import export, minimise, status
 from .ci import ci
 from .compat import app as compat_app
 from .completion import rejoin_bash_words
@@ -75,10 +76,13 @@ app.command(epilog="Example: blockproof explore sliding full+mamba --jobs 2")(ex
 app.command(epilog="Example: blockproof fast && blockproof fuzz --target impl-compiled --seconds 30")(fast)
 app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")(diff)
 app.command(epilog="Example: blockproof verify --git main..HEAD --target my_target.py:make_target")(verify)
-app.command(epilog=f"Example: blockproof campaign --releases {FAMILY} --jobs 2")(campaign)
 app.command(epilog=f"Example: blockproof watch {FAMILY} --write page.md")(watch)
 app.command(epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")(bench)
 app.command(epilog=f"Example: blockproof findings docs/evidence/findings --releases {FAMILY}")(findings)
+campaign_app.command(epilog="Example: blockproof campaign status campaign.sqlite --watch")(status)
+campaign_app.command(epilog="Example: blockproof campaign minimise campaign.sqlite")(minimise)
+campaign_app.command(epilog="Example: blockproof campaign export campaign.sqlite --out findings")(export)
+app.add_typer(campaign_app, name="campaign")
 app.add_typer(targets_app, name="targets")
 app.add_typer(compat_app, name="compat")
 

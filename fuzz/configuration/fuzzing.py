@@ -11,6 +11,7 @@ from ..reports.floors import Floors
 from ..reports.progress import progress
 from ..targets.base import Calculator
 from ..traces.files import TraceError
+from .canary import check_oracle
 from .check import Judge, Limits, Oracle, run
 from .findings import ConfigurationFinding, as_document, finding_text, write_finding
 from .reach import Reach
@@ -89,7 +90,8 @@ class ConfigurationOutcome:
         ended = ", ended by Ctrl-C" if reach.interrupted else ""
         counts = f"{plural(reach.configurations, 'configuration')}, {plural(reach.questions, 'question')}"
         speed = f"in {reach.seconds:.1f} s ({rate:,.0f} configurations/s)"
-        return f"{reach.target}, seed {reach.seed}: {counts} {speed}{ended}"
+        tried = f"; {reach.canary.line()}" if reach.canary else ""
+        return f"{reach.target}, seed {reach.seed}: {counts} {speed}{ended}{tried}"
 
     def verdict(self) -> str:
         """One line: what was found, or that nothing was."""
@@ -121,10 +123,11 @@ def fuzz_configurations(
     """Check configurations on the opened target, and shrink and keep in the folder `out` what is found.
 
     Progress is shown on a terminal, and `say` is told each step in a line. Ctrl-C ends the run early; what was checked
-    until then is reported.
+    until then is reported. BlindOracleError, before anything is asked, if a judge does not see what is planted for it.
     """
     reach = Reach(calculator.name, task.seed)
     say(f"fuzzing the configuration arithmetic of {calculator.name}, seed {task.seed}")
+    reach.canary = check_oracle(calculator.name, task.oracle)
     _run(task, calculator, reach)
     kept = [_keep(finding, Judge(calculator, oracle=task.oracle), out, say) for finding in reach.findings]
     return ConfigurationOutcome(reach, kept, reach.unmet(floors), repeat_command(task, reach))

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..reports.deviations import deviation_table, unseen
 from ..reports.tables import Section, counted, crossed
+from ..runs.canary import Canary
 from ..targets.deviations import Deviation
 from .draw import Answer, Configuration
 from .findings import ConfigurationFinding, manner
@@ -42,6 +43,8 @@ class Reach:
     """The known deviations of the target; a `Judge` sets them."""
     findings: list[ConfigurationFinding] = field(default_factory=list)
     """One of each kind."""
+    canary: Canary | None = None
+    """What was planted before the run, and what has seen it."""
 
     def add_question(self, op: str, answer: Answer) -> None:
         """Count a question and the answer to it."""
@@ -86,6 +89,7 @@ class Reach:
             "questions": self.questions,
             "seconds": round(self.seconds, 3),
             "interrupted": self.interrupted,
+            "canary": self.canary and self.canary.as_json(),
             **{
                 name: dict(sorted(getattr(self, name).items()))
                 for name in ("ops", "answers", "specs", "situations", "invariants", "deviations")

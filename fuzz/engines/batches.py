@@ -4,7 +4,9 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
+from ..findings.oracle_names import LIVENESS
 from ..reports.summary import Summary
 from ..runs.run import Run
 from ..targets.base import Target
@@ -19,7 +21,8 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
     """Runs of the Hypothesis state machine, in batches, until a limit is reached or something is found.
 
     Hypothesis generates only: what is found goes to the reducer that both engines share, whose result is minimal in
-    operations and is a trace. The clock starts when the target is ready, as for `run_random`.
+    operations and is a trace. The clock starts when the target is ready, and oracles are tried first, as in
+    `run_random`.
     """
     from hypothesis import HealthCheck, Phase, Verbosity, seed, settings  # costs a second, which `random` need not pay
     from hypothesis.errors import Flaky
@@ -28,11 +31,14 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
     from .failing import FindingError
     from .machine import LockstepMachine, lockstep_machine
 
-    start, launched = time.monotonic(), list[float]()
-
     machine = lockstep_machine(
         target, attention=plan.attention, chaos=plan.chaos, oracles=plan.oracles, tensors=plan.tensors
     )
+
+    judging = machine.tested.judging
+    drawn_for = [name for name in judging.oracles if name != LIVENESS]  # it judges scripts, which no machine draws
+    summary.canary = plan.tried(target, replace(judging, oracles=drawn_for))
+    start, launched = time.monotonic(), list[float]()
 
     class Counted(machine):  # type: ignore[misc, valid-type]
         shrinks = False

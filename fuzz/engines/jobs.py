@@ -14,14 +14,17 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from typing import TYPE_CHECKING
 
 from ..opening.targets import open_target
 from ..reports.pace import Pace
 from ..reports.summary import Summary
 from ..targets.base import TargetUnavailableError, close_target
 from .choice import run_engine
-from .live_run import LiveRun
 from .plan import Plan
+
+if TYPE_CHECKING:
+    from .live_run import LiveRun  # and pages with it, which no worker writes
 
 GRACE_S = 0.6
 """How long the workers have to come to an end after they were told to stop."""
@@ -63,7 +66,7 @@ def run_jobs(
     *,
     isolate: bool,
     on_progress: Callable[[int, int, float], None],
-    live: LiveRun | None = None,
+    live: "LiveRun | None" = None,
 ) -> None:
     """Run `jobs` workers with seeds `plan.seed`, `plan.seed + 1`, ... and add what they did to the summary.
 
@@ -98,7 +101,7 @@ def run_jobs(
 
 
 def _shown_too(
-    on_progress: Callable[[int, int, float], None], live: LiveRun | None, workers: Sequence[_Worker], summary: Summary
+    on_progress: Callable[[int, int, float], None], live: "LiveRun | None", workers: Sequence[_Worker], summary: Summary
 ) -> Callable[[int, int, float], None]:
     """Tells the page as well, now and then, what is in the summary together with what the others have done so far."""
     if live is None:

@@ -8,6 +8,7 @@ from ..findings.known import KnownFinding
 from ..findings.oracle_names import ORACLES
 from ..opening.memories import memory_named
 from ..reports.summary import Summary
+from ..runs.canary import Canary, check_oracles
 from ..runs.judging import Judging
 from ..targets.base import Target, lacking
 from ..workload.shapes import ATTENTION, possible_attention
@@ -54,6 +55,12 @@ class Plan:
     def judging(self) -> Judging:
         """What judges its runs. Errors as from `memory_named`."""
         return Judging(self.oracles, self.without, memory_named(self.tensors))
+
+    def tried(self, target: Target, judging: Judging) -> Canary | None:
+        """Try the oracles before a run on this target; errors as from `check_oracles`. A fault that is planted into
+        tensors is what the run has to find, so it is not in those that are tried with."""
+        faulty = self.tensors is not None and self.tensors.startswith("fault:")
+        return check_oracles(target, replace(judging, new_memory=memory_named("auto")) if faulty else judging)
 
     def possible_on(self, target: Target) -> "Plan":
         """The plan with the attention types that the target can have. ValueError if there are none."""

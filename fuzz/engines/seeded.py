@@ -37,9 +37,11 @@ def run_random(target: Target, plan: Plan, summary: Summary, on_progress: OnProg
     Run `i` of a seed is the same whatever was run before it. Ctrl-C ends it: the summary holds what was done. With
     `keep_going` it also ends when the target was lost `LOST_LIMIT` times, each of which may cost a deadline. The clock
     starts when the target is ready: launching a process and importing an engine do not count.
+    BlindOracleError, before anything else, if an oracle does not see what is planted for it (`runs.canary`).
     """
     goes_on = plan.keep_going or bool(plan.known)
     judging = replace(plan.judging(), notes=goes_on, full_look_every=FULL_LOOK_EVERY)
+    summary.canary = plan.tried(target, judging)
     run = open_run(target, judging)  # asks the target what it lacks: a child is launched
     start = time.monotonic()
     knowing, roots = Knowing(target, plan), RootCauses(target, plan)

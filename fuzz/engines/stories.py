@@ -1,7 +1,8 @@
 """Many stories through a release's own scheduler: judged, counted, shrunk and named. Runs in the release's interpreter.
 
 `python -m blockproof.fuzz.engines.stories MODULE TASK`: TASK is the JSON of a `StoryTask`, MODULE the family's
-(`Family.stories`). Each line of the output is one JSON object with `found`, `progress`, `so_far` or `end` in it.
+(`Family.stories`). Each line of the output is one JSON object with `found`, `progress`, `so_far`, `blind` or `end` in
+it.
 """
 
 import json
@@ -15,7 +16,9 @@ from typing import Any
 
 from ..reports.history import History, Sample
 from ..reports.pace import Pace
+from ..runs.canary import BlindOracleError
 from ..runs.scheduler_story import StoryFinding, StoryRun
+from ..runs.story_canary import check_judges
 from ..traces.reducer import Limits, Reducer
 
 MOST_STEPS = 3000
@@ -210,9 +213,14 @@ def main(module: str, task: str) -> None:
         print(json.dumps({name: told}), flush=True)
 
     family = import_module(module)
+    try:
+        canary = check_judges(family.wrong_reads)
+    except BlindOracleError as blind:
+        say("blind", {"why": str(blind)})
+        return
     stories = Stories(family, task_from_json(json.loads(task)), say)
     told = stories.run()
-    say("end", {**told.as_json(), "version": family.version()})
+    say("end", {**told.as_json(), "version": family.version(), "canary": canary and canary.as_json()})
 
 
 if __name__ == "__main__":

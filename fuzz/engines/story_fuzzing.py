@@ -17,6 +17,7 @@ from ..findings.writing import write_file
 from ..opening.child import environment_of
 from ..opening.targets import interpreter_of
 from ..page.live import LivePage
+from ..runs.canary import BlindOracleError, told_line
 from ..targets.base import TargetUnavailableError
 from ..traces.files import Form, envelope, read_file
 from .stories import StoryTask
@@ -101,6 +102,7 @@ class StoryOutcome:
             lines.append(f"  {kinds}: " + ", ".join(f"{name} {count}" for name, count in of_kind.items() if count))
         lines += [f"not built, {count} times: {reason}" for reason, count in told["not_built"].items()]
         lines += [f"floor not reached: {line}" for line in self.unmet]
+        lines += [told_line(told["canary"])] if told.get("canary") else []
         return [*lines, *self._found_lines()]
 
     def _found_lines(self) -> list[str]:
@@ -123,7 +125,8 @@ def fuzz_scheduler(
     """Run stories in the release's interpreter; write what is found into the folder `out`. `page` shows them while they
     go on.
 
-    TargetUnavailableError if the release is not installed or its family has no scheduler to fuzz. Ctrl-C ends the run.
+    TargetUnavailableError if the release is not installed or its family has no scheduler to fuzz, and if a judge does
+    not see what is planted for it before the run. Ctrl-C ends the run.
     """
     task = replace(task, tells=page is not None)
     outcome = StoryOutcome(target, task)
@@ -202,6 +205,8 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
         say(f"{told['progress']['steps']} steps, {told['progress']['stories']} engines")
     elif "so_far" in told:
         outcome.so_far = told["so_far"]
+    elif "blind" in told:
+        raise BlindOracleError(told["blind"]["why"])
     elif "end" in told:
         outcome.told = told["end"]
 

@@ -14,10 +14,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from ..engines.choice import run_engine
-from ..engines.knowing import needed_oracles, smallest
 from ..engines.plan import Plan
-from ..engines.root_causes import RootCauses
 from ..engines.seeded import is_given_up
+from ..engines.small import small_of
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import without
 from ..findings.severity import headline
@@ -32,7 +31,6 @@ from ..reports.vacuity import Vacuity, vacuity
 from ..targets.base import Target, TargetUnavailableError, close_target
 from ..traces.judges import Judges
 from ..traces.reproduction import Reproduction
-from ..traces.shrink import NotReproducedError
 from ..traces.trace_file import FoundWhat, TraceFile
 
 
@@ -313,14 +311,10 @@ def _run_cell(target: Target, plan: Plan, connection: Connection | None = None, 
 
 
 def _shrunk(name: str, found: Found, target: Target, orders: Orders) -> Kept:
-    try:
-        small = smallest(found, target, orders.plan, max_seconds=orders.shrink_s)
-    except NotReproducedError:
+    shown = small_of(found, target, orders.plan, orders.shrink_s)
+    if shown is None:
         return _as_it_is(name, found, orders)
-    oracles = needed_oracles(small, found, target, orders.plan)
-    again = Found(small.finding, small.trace, passed=found.passed)
-    if RootCauses(target, orders.plan).of(again) != found.root:  # the smallest trace shows something else
-        return _as_it_is(name, found, orders)
+    small, oracles = shown
     file = TraceFile(small.trace, target.name, FoundWhat.of(small.finding))
     document = document_beside(file, target, Judges(oracles, "as in the campaign"))
     kept = Kept(small.finding, small.trace, name, found.times, small.complete, oracles, found.root, found.settled)

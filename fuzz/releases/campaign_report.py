@@ -1,8 +1,6 @@
 """What a campaign came to: its tables, the same as JSON, its files and its exit code."""
 
-import hashlib
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +17,7 @@ from ..page import beside
 from ..page.files import CAMPAIGN_FILE, before_name
 from ..reports import formats
 from ..reports.tables import Section, markdown_sections
-from ..traces.reproduction import WHOLE, write_reproduction
+from ..traces.reproduction import WHOLE, folder_name, write_reproduction
 from ..traces.trace_file import FoundWhat, TraceFile
 from .campaign import Kept, Row
 
@@ -241,13 +239,3 @@ def write_campaign(rows: Sequence[Row], folder: Path) -> Path:
             write_file(path.with_name(before_name(path)), [path.read_bytes()])
         write_file(path, json.dumps(as_json(rows), indent=1))
     return path
-
-
-def folder_name(target: str) -> str:
-    """The name of a target as a folder that any file system can have."""
-    words = re.sub(r"[^\w.-]+", "-", target.replace("==", "-"), flags=re.ASCII).strip("-.")
-    return words if words == target.replace("==", "-") and len(words) <= 60 else f"{words[-60:]}-{_digest(target)}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:6]

@@ -28,9 +28,10 @@ LONG_RUN = 100_000
 def headline(summary: Summary) -> str:
     """One line: what was run and how much of it."""
     ended = ", ended by Ctrl-C" if summary.interrupted else ""
+    tried = f"; {summary.canary.line()}" if summary.canary else ""
     return (
         f"{summary.target}, engine {summary.engine}, seed {summary.seed}: {plural(summary.runs, 'run')}, "
-        f"{plural(summary.operations, 'operation')} in {summary.seconds:.1f} s ({summary.rate:,.0f}/s){ended}"
+        f"{plural(summary.operations, 'operation')} in {summary.seconds:.1f} s ({summary.rate:,.0f}/s){ended}{tried}"
     )
 
 
@@ -142,6 +143,7 @@ def as_json(summary: Summary, samples: int = TOLD) -> dict[str, object]:
         "operations_per_second": round(summary.rate, 1),
         "interrupted": summary.interrupted,
         "oracles": list(summary.oracles),
+        "canary": summary.canary and summary.canary.as_json(),
         "unobserved": [[*pair, runs] for pair, runs in sorted(summary.unobserved.items())],
         "attention": dict(sorted(summary.attention.items())),
         "unbuilt": {name: runs for name, runs in sorted(summary.unbuilt.items()) if runs},

@@ -9,6 +9,7 @@ from ..findings.known import KnownFinding
 from ..findings.oracle_names import LOCKSTEP, ORACLES
 from ..findings.severity import severity
 from ..opening.known_deviations import declared_for
+from ..runs.canary import Canary
 from ..runs.run import Run
 from ..targets.deviations import Deviation
 from .deviations import unseen
@@ -116,6 +117,8 @@ class Summary:
     """What the target calls itself, if that is not `target`: its deviations are declared under this name."""
     history: History = field(default_factory=History)
     """How it came to this."""
+    canary: Canary | None = None
+    """What was planted before the runs, and which oracles have seen it; None if nothing judges them."""
 
     def add_run(self, attention: str, run: Run, finding: Finding | None, trace: Trace | None) -> None:
         """Count one run that is over; `finding` is what it ended with, and `trace` what shows it."""
@@ -177,6 +180,7 @@ class Summary:
         self.operations += other.operations
         self.seconds = max(self.seconds, shift + other.seconds)
         self.interrupted |= other.interrupted
+        self.canary = self.canary or other.canary
         for name in COUNTERS:
             getattr(self, name).update(getattr(other, name))
         for found in other.found.values():

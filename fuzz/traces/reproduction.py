@@ -112,6 +112,14 @@ def safe_name(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9-]+", "_", text)[:MAX_NAME].strip("_-") or "unnamed"
 
 
+def folder_name(target: str) -> str:
+    """The name of a target as a folder that any file system can have."""
+    plain = target.replace("==", "-")
+    words = re.sub(r"[^\w.-]+", "-", plain, flags=re.ASCII).strip("-.")
+    digest = hashlib.sha256(target.encode()).hexdigest()[:6]
+    return words if words == plain and len(words) <= MAX_NAME else f"{words[-MAX_NAME:]}-{digest}"
+
+
 def write_reproduction(
     file: TraceFile, folder: Path, tensors: str | None = None, oracles: Sequence[str] = ORACLES, ending: str = ""
 ) -> Reproduction:

@@ -38,7 +38,9 @@ from .pages import ROOT, blocks, spans
 
 SHELL = ("", "console", "sh", "bash")
 """Languages of blocks that are typed into a shell."""
-OTHERS = frozenset({"apt", "cat", "cc", "cd", "do", "done", "for", "git", "head", "mail", "pre-commit", "source"})
+OTHERS = frozenset(
+    {"apt", "cat", "cc", "cd", "do", "done", "for", "git", "head", "mail", "pre-commit", "ray", "source"}
+)
 """Programs that are not ours, which are not looked into."""
 PROGRAMS = frozenset({"blockproof", "make", "python", "pip", "pytest"}) | OTHERS
 _ASSIGNMENT = re.compile(r"[A-Z_]+=\S*")
@@ -124,7 +126,7 @@ def tree() -> Any:
 def _make_harmless(command: Any) -> None:
     for inner in getattr(command, "commands", {}).values():
         _make_harmless(inner)
-    if not hasattr(command, "commands"):
+    if not hasattr(command, "commands") or (command.invoke_without_command):
         command.callback = lambda **given: {"command": command.name, **given}
 
 

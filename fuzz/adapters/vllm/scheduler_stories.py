@@ -6,10 +6,13 @@ Works in the Python environment of the release.
 from collections.abc import Callable, Mapping
 from itertools import count
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
+from ....model.ops import Group, Shape, Submit
 from .scheduler_config import module
 from .scheduler_connectors import MINIMAL
+from .scheduler_device import Device, Job
 from .scheduler_draw import draw_story
 from .scheduler_engine import Engine
 from .scheduler_known import known_as
@@ -17,7 +20,17 @@ from .scheduler_run import SchedulerRun
 from .scheduler_shrink import smaller
 from .scheduler_story import Story, story_from_json, story_to_json
 
-__all__ = ["FAULTS", "draw", "engine", "name_of", "smaller", "story_from_json", "story_to_json", "version"]
+__all__ = [
+    "FAULTS",
+    "draw",
+    "engine",
+    "name_of",
+    "smaller",
+    "story_from_json",
+    "story_to_json",
+    "version",
+    "wrong_reads",
+]
 
 
 def version() -> str:
@@ -42,6 +55,27 @@ def engine(story: Story, fault: str = "") -> Engine:
 def name_of(judge: str, rule: str, what: str, story: Story) -> str:
     """The id of the written-up finding that it is, or an upstream report; empty if it is new."""
     return known_as(version(), judge, rule, what, story)
+
+
+def wrong_reads() -> tuple[str, ...]:
+    """What the device says of a hit whose blocks stand in the wrong order: it plays a step of one request, then one of
+    another with the same prompt. For the canary of a run (`runs.story_canary`)."""
+    prompt = (1, 2, 3, 4, 5)
+    jobs = {name: Job(Submit(name, prompt)) for name in "ab"}
+    device = Device(Shape((Group("full", 2),), 9, 12, 2, 2, 16), jobs, asynchronous=False)
+    first = device.execute(_new_request("a", [1, 2, 3], computed=0, tokens=5), {"a": 5})
+    then = device.execute(_new_request("b", [2, 1, 4], computed=4, tokens=1), {"b": 5})
+    return () if first.wrong else then.wrong
+
+
+def _new_request(name: str, blocks: list[int], computed: int, tokens: int) -> Any:
+    """What a scheduler puts out for a step with one request that is new to the worker."""
+    return SimpleNamespace(
+        scheduled_new_reqs=[SimpleNamespace(req_id=name, block_ids=[blocks], num_computed_tokens=computed)],
+        scheduled_cached_reqs=SimpleNamespace(req_ids=[], new_block_ids=[], num_computed_tokens=[]),
+        scheduled_spec_decode_tokens={},
+        num_scheduled_tokens={name: tokens},
+    )
 
 
 # Faults, one at least for each judge.

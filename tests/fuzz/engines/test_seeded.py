@@ -57,6 +57,7 @@ def watched(monkeypatch):
             return finding
 
     monkeypatch.setattr(runs_of, "LockstepRun", Watching)
+    monkeypatch.setattr(Plan, "tried", lambda *given: None)  # the runs of a canary are none of the engine's
     return runs
 
 

@@ -10,6 +10,7 @@ from blockproof.fuzz.releases import campaign, campaign_report
 from blockproof.fuzz.releases.campaign import Kept, Orders, Row, run_by_oracles
 from blockproof.fuzz.reports.history import Sample
 from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.traces.reproduction import folder_name
 from blockproof.fuzz.traces.trace_file import read_trace
 from blockproof.model.ops import Done, Free, Group, Shape, Submit
 
@@ -128,11 +129,11 @@ def test_findings_are_kept_in_a_folder_for_each_target(tmp_path):
     ],
 )
 def test_folders_have_names_that_every_file_system_takes(target, name):
-    made = campaign_report.folder_name(target)
+    made = folder_name(target)
     assert made.startswith(name) or len(target) > 60
     assert len(made) <= 70
     assert not set(made) & set('<>:"/\\|?* ')
-    assert made == campaign_report.folder_name(target) != campaign_report.folder_name(target + "2")
+    assert made == folder_name(target) != folder_name(target + "2")
 
 
 def test_the_page_is_made_with_its_folder(tmp_path):

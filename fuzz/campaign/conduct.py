@@ -1,0 +1,249 @@
+"""A campaign while it goes on: gives out tasks, takes in what they came to, and ends at its limits.
+
+First comes what a session before has left: tasks under way are done again. Then old findings are replayed, so that one
+that is gone or has changed is known before anything new is looked for; then the corpus, if asked for. After that the
+arms get their tasks (`arms`).
+"""
+
+import time
+import zlib
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from ..adapters import family_of
+from ..reports.pace import Pace
+from .arms import Standing, chosen
+from .doing import checked_result
+from .executor import Done, Executor
+from .exporting import write_finding, write_missing
+from .keys import packed
+from .settings import Limits, seed_of
+from .store import ANY, Gain, Store, Subject, read_standings
+from .tasks import Task, task_of
+
+T = TypeVar("T")
+OF_A_TASK = 25
+"""Traces that one task replays."""
+WAIT_S = 0.5
+TELL_S = 10.0
+
+
+class Ended(Enum):
+    """Why a session came to its end."""
+
+    LIMIT = "at its limit"
+    GIVEN_UP = "no arm is left: none of the targets can be run"
+    INTERRUPTED = "by Ctrl-C"
+
+
+@dataclass(frozen=True)
+class Session:
+    """How the campaign is to go on now."""
+
+    limits: Limits
+    """Seconds of this session; operations over all sessions."""
+    recheck: bool = True
+    """Replay old findings first."""
+    corpus: bool = False
+    """Replay the corpus before anything is drawn."""
+    say: Callable[[str], None] = lambda line: None
+    """Is told what is new, a line each."""
+    on_progress: Callable[["Conductor"], None] = lambda conductor: None
+    """Is told now and then."""
+
+
+def conduct(store: Store, executor: Executor, session: Session) -> Ended:
+    """Go on with a campaign until its limits are reached or Ctrl-C ends it.
+
+    Findings are written to the folder of the settings as they come. StoreError if the store cannot be written,
+    ExecutorLostError if the executor has gone: the store can be resumed all the same. The executor is left open.
+    """
+    store.begin_session()
+    try:
+        return Conductor(store, executor, session).run()
+    except KeyboardInterrupt:
+        return Ended.INTERRUPTED
+    finally:
+        store.end_session()
+
+
+class Conductor:
+    """One session."""
+
+    def __init__(self, store: Store, executor: Executor, session: Session) -> None:
+        self.store, self.session = store, session
+        self.standings: Mapping[int, Standing] = read_standings(store.database, store.arms)
+        self.under_way: dict[int, tuple[int | None, bytes]] = {}
+        """Arm and task, by number."""
+        self._executor = executor
+        self._out = Path(store.settings.out)
+        self._number = store.next_number()
+        self._asked = store.asked_operations()
+        self._begin = time.monotonic()
+
+    def run(self) -> Ended:
+        """All of it. Errors as from `conduct`."""
+        write_missing(self.store.database, self._out)
+        first, pace, told = deque(self._first()), Pace(), self._begin
+        while True:
+            ended = self._give_out(first)
+            if not self.under_way:
+                return ended
+            for done in self._executor.done(WAIT_S):
+                self._take_in(done)
+            if pace.due:
+                with pace.telling():
+                    self.store.beat(len(self.under_way))
+            if time.monotonic() - told >= TELL_S:
+                told = time.monotonic()
+                self.session.on_progress(self)
+
+    def _give_out(self, first: deque[tuple[int, int | None, bytes]]) -> Ended:
+        """Tasks, as many as there is room for. Returns why there would be no more."""
+        while len(self.under_way) < self._executor.capacity:
+            if first:
+                self._submit(*first.popleft())
+            elif self._is_over():
+                break
+            elif (drawn := self._drawn()) is not None:
+                self._submit(*drawn)
+            else:
+                return Ended.GIVEN_UP
+        return Ended.LIMIT
+
+    def _submit(self, number: int, arm: int | None, task: bytes) -> None:
+        self.under_way[number] = (arm, task)
+        if arm is not None:
+            self.standings[arm].under_way += 1
+        self._executor.submit(number, task)
+
+    def _is_over(self) -> bool:
+        limits = self.session.limits
+        used = time.monotonic() - self._begin
+        return (limits.seconds is not None and used >= limits.seconds) or (
+            limits.operations is not None and self._asked >= limits.operations
+        )
+
+    def _drawn(self) -> tuple[int, int | None, bytes] | None:
+        """The next task of the arm whose turn it is, kept in the store; None if there is no arm left."""
+        settings, ids = self.store.settings, list(self.standings)
+        index = chosen([self.standings[id] for id in ids], settings.seed, self._number)
+        if index is None:
+            return None
+        standing = self.standings[ids[index]]
+        arm = standing.arm
+        seed = seed_of(settings.seed, arm, standing.assigned)
+        standing.assigned += 1
+        self._asked += settings.task_operations
+        options = msgspec.structs.replace(
+            settings.options,
+            known_causes=self.store.known_causes(arm.target),
+            known_keys=packed(self.store.known_keys(arm.target, arm.attention)),
+        )
+        task = Task(
+            *(self._number, arm.target, arm.attention, arm.oracles, arm.engine, seed, settings.task_operations),
+            options=options,
+        )
+        return self._kept(task, ids[index])
+
+    def _kept(self, task: Task, arm: int | None, subject: Subject | None = None) -> tuple[int, int | None, bytes]:
+        body = self.store.assign(task, arm, subject)
+        self._number += 1
+        return task.number, arm, body
+
+    def _take_in(self, done: Done) -> None:
+        arm, body = self.under_way.pop(done.number)
+        if arm is not None:
+            self.standings[arm].under_way -= 1
+        problem = done.problem
+        try:
+            result = None if done.result is None else checked_result(done.result, done.number)
+        except ValueError as error:
+            result, problem = None, str(error)
+        if result is not None:
+            gain = self.store.finish(result)
+            problem = result.problem
+        elif self.store.lost(done.number, problem):
+            self.session.say(f"task {done.number}: {problem}; it is begun again")
+            self._submit(done.number, arm, body)
+            return
+        else:
+            gain = Gain()
+        if problem:
+            self.session.say(f"task {done.number} failed: {problem.strip().splitlines()[-1]}")
+        if gain is None:
+            return
+        if arm is not None:
+            operations, seconds = (0, 0.0) if result is None else (result.operations, result.processor_seconds)
+            self.standings[arm].ended(operations, seconds, gain.news, problem)
+        for id in gain.causes:
+            self.session.say(write_finding(self.store.database, id, self._out))
+
+    def _first(self) -> Iterator[tuple[int, int | None, bytes]]:
+        """What comes before the arms: tasks that were under way, old findings, the corpus."""
+        left = self.store.open_tasks()
+        yield from left
+        replays = {
+            (task.target, task.attention) for task in (task_of(body) for *_, body in left) if task.kind == "replay"
+        }
+        if self.session.recheck:
+            yield from self._rechecks({target for target, attention in replays if attention == ANY})
+        if self.session.corpus:
+            yield from self._corpus(replays)
+
+    def _rechecks(self, under_way: Collection[str]) -> Iterator[tuple[int, int | None, bytes]]:
+        """Each finding on its own target; and once on every other release of the same family. Not on a target on which
+        a session before has left some of that."""
+        findings = self.store.findings()
+        for target, oracles in self.store.settings.targets.items():
+            if target in under_way:
+                continue
+            family, seen = family_of(target), self.store.rechecked_on(target)
+            mine = [
+                found
+                for found in findings
+                if found.target == target
+                or (family is not None and family_of(found.target) is family and found.id not in seen)
+            ]
+            for some in _pieces(mine):
+                traces = [found.trace for found in some]
+                subject = {"findings": [found.id for found in some]}
+                yield self._replay(target, ANY, oracles, traces, subject)
+
+    def _corpus(self, under_way: Collection[tuple[str, str]]) -> Iterator[tuple[int, int | None, bytes]]:
+        settings = self.store.settings
+        for target, oracles in settings.targets.items():
+            for attention in settings.attention:
+                if (target, attention) in under_way:
+                    continue
+                for some in _pieces(self.store.seeds(target, attention)):
+                    traces = [zlib.decompress(data).decode() for _, data in some]
+                    yield self._replay(target, attention, oracles, traces, {"seeds": [id for id, _ in some]})
+
+    def _replay(
+        self, target: str, attention: str, oracles: tuple[str, ...], traces: Sequence[str], subject: Subject
+    ) -> tuple[int, int | None, bytes]:
+        settings = self.store.settings
+        options = msgspec.structs.replace(
+            settings.options,
+            traces=tuple(traces),
+            known_causes=self.store.known_causes(target),
+            known_keys=packed(self.store.known_keys(target, attention)),
+        )
+        task = Task(
+            *(self._number, target, attention, oracles, settings.engines[0], settings.seed, 0),
+            kind="replay",
+            options=options,
+        )
+        return self._kept(task, None, subject)
+
+
+def _pieces(several: Sequence[T]) -> Iterator[Sequence[T]]:
+    """What one task replays at a time."""
+    return (several[at : at + OF_A_TASK] for at in range(0, len(several), OF_A_TASK))

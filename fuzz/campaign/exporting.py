@@ -1,0 +1,115 @@
+"""What a campaign has found, as files: traces, tests and pages, and the JSON that `blockproof report` reads."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from ..findings.severity import Severity
+from ..findings.words import plural
+from ..findings.writing import write_file
+from ..opening.targets import open_target
+from ..page.beside import Kept, page_beside
+from ..page.campaign_document import CampaignFound, CampaignRow
+from ..page.files import CAMPAIGN_FILE
+from ..page.run_document import RunFile
+from ..targets.base import Target, TargetUnavailableError, close_target
+from ..traces.judges import Judges
+from ..traces.reproduction import Reproduction, base_name, folder_name, write_reproduction
+from ..traces.trace_file import TraceFile, load_trace
+from .database import Database
+
+
+def write_finding(database: Database, id: int, out: Path) -> str:
+    """Write the trace and the test of a finding. Returns a line that says what it is and where it was written."""
+    target, trace, severity = database.one("SELECT target, trace, severity FROM findings WHERE id = ?", id)
+    file = load_trace(cast(str, trace), f"finding {id}")
+    files = _written(file, out / folder_name(cast(str, target)))
+    what = " at ".join((file.finding.observable, file.finding.operation)) if file.finding else "finding"
+    length = plural(len(file.trace.operations), "operation")
+    return f"{target}: {Severity(cast(int, severity))}: {what}, {length}: {files.trace}"
+
+
+def write_missing(database: Database, out: Path) -> None:
+    """Write those findings that have no files: whatever ended the campaign may have come between."""
+    for id, target, trace in database.rows("SELECT id, target, trace FROM findings"):
+        name = base_name(load_trace(cast(str, trace), f"finding {id}"))
+        if not (out / folder_name(cast(str, target)) / f"test_{name}.py").exists():
+            write_finding(database, cast(int, id), out)
+
+
+def export(database: Database, out: Path, pages: bool, say: Callable[[str], None]) -> int:
+    """Write every finding into a folder for each target, and the JSON of all. Returns how many findings there are.
+
+    `pages`: also the page of each, for which it is replayed on its target. `say` is told what cannot be written.
+    """
+    rows = _rows(database)
+    for row in rows:
+        found = database.rows("SELECT trace FROM findings WHERE target = ? ORDER BY severity, id", row.target)
+        target = _opened(row.target, say) if pages and found else None
+        try:
+            for one, (trace,) in zip(row.findings, found, strict=True):
+                file = load_trace(cast(str, trace), row.target)
+                files = _written(file, out / folder_name(row.target))
+                one.trace, one.command = str(files.trace), files.command
+                if target is not None:
+                    judges = Judges(tuple(file.oracles or ()), "as in the campaign")
+                    page = page_beside(file, target, judges, Kept(files.trace, files.command), say)
+                    one.page = str(page or "")
+        finally:
+            if target is not None:
+                close_target(target)
+    write_file(out / CAMPAIGN_FILE, msgspec.json.format(msgspec.json.encode(rows)).decode())
+    return sum(len(row.findings) for row in rows)
+
+
+def _opened(target: str, say: Callable[[str], None]) -> Target | None:
+    try:
+        return open_target(target, isolate=True)
+    except (TargetUnavailableError, ValueError) as error:
+        say(f"no pages for {target}: {error}")
+        return None
+
+
+def _written(file: TraceFile, folder: Path) -> Reproduction:
+    return write_reproduction(file, folder, file.tensors, file.oracles or ())
+
+
+def _rows(database: Database) -> list[CampaignRow]:
+    """Each target with its findings and what each attention type has had."""
+    rows: dict[str, CampaignRow] = {}
+    cells = database.rows(
+        "SELECT arms.target, attention, oracles, sum(operations), sum(runs), sum(processor_s), max(problem)"
+        " FROM arms JOIN tasks ON arms.id = tasks.arm WHERE place IS NOT NULL GROUP BY arms.id ORDER BY arms.id"
+    )
+    for target, attention, oracles, operations, runs, seconds, problem in cast(
+        list[tuple[str, str, str, int, int, float, str]], cells
+    ):
+        row = rows.setdefault(target, CampaignRow(target, done=True))
+        row.operations += operations
+        row.seconds += seconds
+        row.problem = row.problem or problem
+        cell = row.cells.setdefault(attention, RunFile(target, 0, 0))
+        cell.operations, cell.runs = cell.operations + operations, cell.runs + runs
+        cell.seconds += seconds
+        cell.oracles = [*dict.fromkeys([*cell.oracles, *oracles.split(",")])]
+    for target, text, oracle, severity, times, operations, cause, kind in cast(
+        list[tuple[str, str, str, int, int, int, str, str | None]],
+        database.rows(
+            "SELECT findings.target, text, oracle, severity, times, findings.operations, cause, attention FROM findings"
+            " JOIN tasks ON findings.task = tasks.number LEFT JOIN arms ON tasks.arm = arms.id"
+            " ORDER BY severity, findings.id"
+        ),
+    ):
+        _, what, where, *_ = msgspec.json.decode(cause, type=list[str])
+        row = rows.setdefault(target, CampaignRow(target, done=True))
+        row.findings.append(
+            CampaignFound(
+                *(str(Severity(severity)), oracle, what, where, kind or ""),
+                times=times,
+                operations=operations,
+                text=text,
+            )
+        )
+    return list(rows.values())

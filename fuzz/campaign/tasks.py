@@ -1,0 +1,135 @@
+"""A task of a campaign and its result: data as bytes, and the function that any process on any machine does it with.
+
+A task says all that its runs depend on, so the same task comes to the same findings wherever and whenever it is done.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from ..opening.process import Limits
+
+Cause = tuple[str, ...]
+"""What findings have in common that are kept as one (`reports.summary.Found.key`)."""
+
+
+class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How a task is to be done."""
+
+    chaos: bool = False
+    """Break preconditions on purpose in every run."""
+    roots: tuple[tuple[tuple[str, ...], str], ...] | None = None
+    """To ask for root causes: what they are called, by the known deviations that they take (`Plan.roots`)."""
+    shrink_seconds: float = 10.0
+    """How long each finding is shrunk at most."""
+    deadline_s: float = Limits.operation_s
+    """How long a target may take for an operation."""
+    growth_bytes: int = Limits.growth_bytes
+    """How much its resident memory may grow."""
+    known_causes: tuple[Cause, ...] = ()
+    """Findings of these are counted, but not shrunk again."""
+    known_keys: bytes = b""
+    """Digests of what runs have reached before (`keys.packed`): no trace is kept for it again."""
+    traces: tuple[str, ...] = ()
+    """What a task of kind `replay` replays: trace files as JSON."""
+
+
+class Task(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One piece of a campaign."""
+
+    number: int
+    """Its own in the store, from 1."""
+    target: str
+    """As `--target` takes it."""
+    attention: str
+    """Name of the attention types of its shapes."""
+    oracles: tuple[str, ...]
+    engine: str
+    """Name of one of `engines.choice.ENGINES`."""
+    seed: int
+    operations: int
+    """After so many the run at hand is the last one."""
+    kind: Literal["fuzz", "replay"] = "fuzz"
+    options: Options = Options()
+
+
+class TaskFinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All findings of one cause in a task."""
+
+    cause: Cause
+    oracle: str
+    text: str
+    """What the trace shows, several lines."""
+    severity: int
+    """See `findings.severity.Severity`; 0 is the worst."""
+    trace: str
+    """A trace file as JSON, the shortest that is known."""
+    operations: int
+    """Of the trace."""
+    complete: bool
+    """False if a shorter trace may exist."""
+    times: int
+    """In how many runs it came up."""
+    root: str = ""
+    """Its root cause (`engines.root_causes`); empty if nobody has asked."""
+
+
+class Seed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a run was made of that has reached something new."""
+
+    keys: tuple[str, ...]
+    """All that it has reached (`keys.keys_of`)."""
+    operations: int
+    form: Literal["trace", "bytes"]
+    data: bytes
+    """Compressed by zlib: a trace file as JSON, or the bytes that a generator was given (`workload.draw.ByteDraw`)."""
+
+
+class Replayed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one trace shows when it is replayed."""
+
+    identity: tuple[str, ...]
+    """Of the finding (`Finding.identity`); empty if there is none."""
+    text: str
+    keys: tuple[str, ...]
+    operations: int
+    """That were applied."""
+
+
+class TaskResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a task came to."""
+
+    number: int
+    operations: int = 0
+    processor_seconds: float = 0.0
+    """Of the process that did it and of its children."""
+    wall_seconds: float = 0.0
+    runs: int = 0
+    unbuilt: int = 0
+    """Runs whose core could not be built: nothing was observed in them."""
+    situations: dict[str, int] = {}
+    """How often each interesting situation came up."""
+    keys: tuple[str, ...] = ()
+    """All that its runs have reached: abstract states, outcomes, causes (`keys.keys_of`)."""
+    seeds: tuple[Seed, ...] = ()
+    """One for each run that has reached what the task did not know."""
+    findings: tuple[TaskFinding, ...] = ()
+    replayed: tuple[Replayed, ...] = ()
+    """Of kind `replay`: for each of its traces, in order."""
+    problem: str = ""
+    """Why nothing, or not all, was done: the target cannot be started, a bug. Empty if there was none."""
+
+
+def encoded(value: Task | TaskResult) -> bytes:
+    """As bytes, to be stored or sent."""
+    return msgspec.msgpack.encode(value)
+
+
+def task_of(data: bytes) -> Task:
+    """The task in these bytes. msgspec.MsgspecError for anything else."""
+    return msgspec.msgpack.decode(data, type=Task)
+
+
+def result_of(data: bytes) -> TaskResult:
+    """The result in these bytes. msgspec.MsgspecError for anything else."""
+    return msgspec.msgpack.decode(data, type=TaskResult)

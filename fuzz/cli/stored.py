@@ -1,0 +1,84 @@
+"""A campaign with a store, as a command runs it, and how its status is printed."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .options import guarded, teller
+
+if TYPE_CHECKING:
+    from ..campaign.conduct import Ended
+    from ..campaign.executor import Executor
+    from ..campaign.settings import Settings
+    from ..campaign.status import Status
+
+
+@dataclass(frozen=True)
+class Going:
+    """How a campaign is to go on."""
+
+    store: Path
+    settings: "Callable[[int], Settings] | None"
+    """What was asked for, by seed; None to go on as the store says."""
+    seed: int | None
+    """The seed that was given, if any."""
+    limits: tuple[int | None, float | None]
+    """In operations and seconds: of this session if there are no settings, else of all."""
+    jobs: int
+    corpus: bool
+    as_json: bool
+
+
+def run_with_store(going: Going, new_executor: "Callable[[], Executor]") -> int:
+    """Go on with the campaign of a store, or begin it. Prints how it ended, and returns the exit code."""
+    from ..campaign import going_on
+    from ..campaign.conduct import Session, conduct
+    from ..campaign.executor import ExecutorLostError
+    from ..campaign.status import status_of
+    from ..campaign.telling import progress_line
+    from ..targets.base import TargetUnavailableError
+
+    say = teller(True)
+    store = guarded(lambda: going_on.opened(going.store, going.settings, going.seed))
+    remedy = f"to go on: blockproof campaign --resume {going.store}"
+    try:
+        say(f"campaign {going.store}: {len(store.arms)} arms, seed {store.settings.seed}")
+        limits = going_on.left(store, None if going.settings else going.limits)
+        session = Session(
+            limits,
+            corpus=going.corpus,
+            say=say,
+            on_progress=lambda one: say(progress_line(status_of(store.database), len(one.under_way))),
+        )
+
+        def work() -> "Ended":
+            executor = new_executor()
+            try:
+                return conduct(store, executor, session)
+            except ExecutorLostError as error:
+                raise TargetUnavailableError(f"{error}; {remedy}") from None
+            finally:
+                executor.close()
+
+        ended = guarded(work)
+        status = status_of(store.database)
+    finally:
+        store.close()
+    show(status, going.as_json)
+    say(f"ended {ended.value}; {remedy}")
+    return going_on.exit_code(status, ended)
+
+
+def show(status: "Status", as_json: bool) -> None:
+    """Print the status of a campaign."""
+    import msgspec
+
+    from ..campaign import telling
+    from ..reports.tables import show_sections
+
+    if as_json:
+        print(json.dumps(msgspec.to_builtins(status), indent=2))
+    else:
+        show_sections(telling.headline(status), telling.tables(status), telling.verdict(status), bad=bool(status.there))
