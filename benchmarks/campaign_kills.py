@@ -1,14 +1,15 @@
 """A campaign is killed again and again and resumed: no task is missing or counted twice, and no finding is lost.
 
-python benchmarks/campaign_kills.py [--kills N] [--seed N] [--operations N] [--keep FOLDER] [--lose WHAT] [--write PAGE]
+python benchmarks/campaign_kills.py [--kills N] [--seed N] [--operations N] [--wait S] [--keep FOLDER] [--lose WHAT]
+    [--write PAGE]
 
 Starts `blockproof campaign --store` with planted faults, kills it and all its processes (`kill -9` of the group) at a
 moment that is drawn, and resumes it by the same command; the last time it may come to its end. A moment is up to three
-tasks, and then up to a second and a half, after the start. After each kill the
-store must be whole, what had ended must still be there as it was, and every file that was named must be there. In the
-end the same tasks are done without a store and without a kill. Their findings, how often each came up, situations, keys
-and operations must be those of the store. `--lose` takes something out of the store before that, which must be noticed.
-Exits with 1 if a promise was broken.
+tasks, and then up to a second and a half (`--wait`), after the start. After each kill the store must be whole, what had
+ended must still be there as it was, and every file that was named must be there. In the end the same tasks are done
+without a store and without a kill. Their findings, how often each came up, situations, keys and operations must be
+those of the store. `--lose` takes something out of the store before that, which must be noticed. Exits with 1 if a
+promise was broken.
 """
 
 import argparse
@@ -40,8 +41,8 @@ TARGETS = ("fault:free-order-reversed", "fault:touch-ignores-used-blocks", "impl
 ATTENTION = "full,sliding,full+mamba"
 TASK_OPERATIONS = 500
 JOBS = 2
-MOST_TASKS, MOST_S = 3, 1.5
-"""When a campaign is killed: so many more tasks have ended, and then so many seconds have passed."""
+MOST_TASKS = 3
+"""So many more tasks have ended when a campaign is killed."""
 POLL_S = 0.02
 LOSSES = {
     "finding": ("DELETE FROM findings WHERE id = 1",),
@@ -100,6 +101,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--operations", type=int, default=120_000, help="of the whole campaign, in tasks of 500")
+    parser.add_argument("--wait", type=float, default=1.5, help="seconds after that, at most")
     parser.add_argument("--keep", type=Path)
     parser.add_argument("--lose", choices=LOSSES)
     parser.add_argument("--write", type=Path)
@@ -107,7 +109,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="campaign-kills-") as scratch:
         folder = asked.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        said = list(killed_often(folder, asked.kills, asked.seed, asked.operations))
+        said = list(killed_often(folder, asked.kills, asked.wait, asked.seed, asked.operations))
         lose(folder, LOSSES.get(asked.lose or "", ()))
         said += compared(folder, asked.operations)
     broken = sum(line.startswith("WRONG") for line in said)
@@ -129,12 +131,12 @@ def store_in(folder: Path) -> Path:
     return folder / "campaign.sqlite"
 
 
-def killed_often(folder: Path, kills: int, seed: int, operations: int) -> Iterator[str]:
+def killed_often(folder: Path, kills: int, most_s: float, seed: int, operations: int) -> Iterator[str]:
     """Kill the campaign so often, then let it come to its end. What is to be told, a line each."""
     draw, before, begin, redone = random.Random(seed), Ended(), time.monotonic(), 0
     met = Counter[int]()
     while met.total() < kills:
-        more, wait_s = draw.randint(0, MOST_TASKS), draw.uniform(0.0, MOST_S)
+        more, wait_s = draw.randint(0, MOST_TASKS), draw.uniform(0.0, most_s)
         output, ended = run_once(folder, command(folder, seed, operations), (len(before) + more, wait_s))
         if ended:
             yield f"WRONG: the campaign came to its end after {met.total()} kills; give more --operations"

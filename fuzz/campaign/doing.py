@@ -8,7 +8,7 @@ import time
 import traceback
 import zlib
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -18,12 +18,12 @@ from ..engines.choice import run_engine
 from ..engines.keeping import found_by, recorded_name
 from ..engines.knowing import judging_of
 from ..engines.plan import Plan
+from ..engines.root_causes import RootCauses
 from ..engines.small import small_of
 from ..findings.finding import Finding, Trace
 from ..findings.severity import severity
 from ..opening.targets import open_target
 from ..reports.summary import Found, Summary
-from ..runs.judging import Judging
 from ..runs.open_run import open_run
 from ..runs.run import Run
 from ..targets.base import Target, TargetUnavailableError, close_target
@@ -32,7 +32,7 @@ from ..traces.replay import replay_in
 from ..traces.trace_file import FoundWhat, TraceFile, dump_trace, load_trace
 from .keys import digest, keys_of, unpacked
 from .processor import processor_seconds
-from .tasks import Replayed, Seed, Task, TaskFinding, TaskResult, encoded, result_of, task_of
+from .tasks import Cause, Replayed, Seed, Task, TaskFinding, TaskResult, encoded, result_of, task_of
 
 KEPT_OPEN = 4
 """Targets that a process has open at a time: an engine may take hundreds of megabytes."""
@@ -65,11 +65,11 @@ def done(task: Task) -> TaskResult:
     with _opened(task) as target:
         summary = Reaching(recorded_name(task.target, target), task.engine, task.seed, oracles=task.oracles)
         summary.known_keys = set(unpacked(task.options.known_keys))
-        plan = _plan(task, target)
-        replayed = tuple(_replay_all(task, target, summary)) if task.kind == "replay" else ()
+        plan, own = _plan(task, target), dict[Cause, Plan]()
+        replayed = tuple(_replay_all(target, summary, plan, task.options.traces, own)) if task.kind == "replay" else ()
         if task.kind == "fuzz":
             run_engine(target, plan, summary)
-        findings = tuple(_told(found, target, task, plan) for found in summary.ranked())
+        findings = tuple(_told(found, target, task, own.get(found.key, plan)) for found in summary.ranked())
     return TaskResult(
         task.number,
         summary.operations,
@@ -138,19 +138,27 @@ def _plan(task: Task, target: Target) -> Plan:
         raise TargetUnavailableError(str(error)) from None
 
 
-def _replay_all(task: Task, target: Target, summary: Reaching) -> Iterator[Replayed]:
-    """What each of the traces shows. What shows something else than it was written for is a finding."""
-    for text in task.options.traces:
+def _replay_all(
+    target: Target, summary: Reaching, plan: Plan, traces: Sequence[str], own: dict[Cause, Plan]
+) -> Iterator[Replayed]:
+    """What each of the traces shows. What shows something else than it was written for is a finding: `own` gets the
+    plan of its cause, with the oracles that the trace names."""
+    (attention,) = plan.attention
+    for text in traces:
         try:
             file = load_trace(text)
         except TraceError as error:  # of another version of blockproof
             yield Replayed((), f"not replayed: {error}", (), 0)
             continue
-        run = open_run(target, Judging(file.oracles or task.oracles))
+        judged = replace(plan, oracles=file.oracles or plan.oracles)
+        run = open_run(target, judged.judging())
         finding, applied = replay_in(run, file.trace)
-        summary.add_run(task.attention, run, None, None)
+        summary.add_run(attention, run, None, None)
         if finding is not None and (file.finding is None or not file.finding.is_shown_by(finding)):
-            summary.add_found(Found(finding, applied, attention=Counter([task.attention]), seed=task.seed))
+            found = Found(finding, applied, attention=Counter([attention]), seed=plan.seed)
+            found.root = RootCauses(target, judged).of(found)
+            summary.add_found(found)
+            own[found.key] = judged
         identity, text = ((), "") if finding is None else (finding.identity, str(finding))
         yield Replayed(identity, text, keys_of(run), len(run.operations))
 

@@ -263,7 +263,7 @@ def test_a_session_that_was_killed_does_not_run_for_ever(doing, monkeypatch):
 @pytest.mark.slow
 def test_a_real_campaign_killed_twice_loses_nothing_and_what_is_lost_is_noticed(tmp_path):
     words = [sys.executable, "benchmarks/campaign_kills.py", "--kills", "2", "--operations", "9000", "--seed", "1"]
-    words += ["--keep", str(tmp_path)]
+    words += ["--wait", "0.1", "--keep", str(tmp_path)]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 kills, 0 broken promises" in done.stdout

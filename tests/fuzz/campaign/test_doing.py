@@ -2,6 +2,7 @@
 
 import zlib
 
+import msgspec
 import pytest
 from blockproof.fuzz.campaign import doing
 from blockproof.fuzz.campaign.doing import checked_result, close_targets, run_task
@@ -89,6 +90,18 @@ def test_a_trace_that_is_replayed_shows_what_it_was_written_for_or_a_finding():
     assert gone.replayed[0].identity == ()
     other = did(task("fault:touch-ignores-used-blocks", kind="replay", options=wanted))
     assert other.replayed[0].identity in ((), *(one.cause for one in other.findings))
+
+
+def test_what_a_replay_shows_besides_has_the_same_cause_as_if_a_run_had_found_it():
+    asked = Options(roots=())
+    (found, *_) = did(task("fault:free-order-reversed", options=asked)).findings
+    assert found.root == "new"
+    bare = msgspec.json.decode(found.trace) | {"finding": None}
+    wanted = Options(roots=(), traces=(msgspec.json.encode(bare).decode(),))
+    judged_otherwise = task("fault:free-order-reversed", kind="replay", options=wanted, oracles=("shadow",))
+    (again,) = did(judged_otherwise).findings
+    assert again.cause == found.cause
+    assert load_trace(again.trace).oracles == ORACLES
 
 
 def test_a_target_that_cannot_be_started_is_a_problem_of_the_task():
