@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from ...model.config.classes import QUANT_MODES, RECORDS
 from ...model.config_json import Json
 from ...model.ops import Shape
+from ...model.pieces.classes import QUANT_MODES, RECORDS
 from ..findings.ops_json import to_json
 from ..workload.draw import Draw
 from ..workload.shapes import ATTENTION, draw_shape
@@ -111,13 +111,22 @@ def windowed(draw: Draw, specs: Sequence[Spec]) -> list[Spec]:
     return layers
 
 
-_LIKE: Spec = {
-    "type": "FullAttentionSpec",
-    "block_size": 16,
-    "num_kv_heads": 1,
-    "head_size": 8,
-    "dtype": {"itemsize": 2},
-}
+_SIZES = {"block_size": 16, "num_kv_heads": 1, "head_size": 8, "dtype": {"itemsize": 2}}
+_LIKE: Spec = {"type": "FullAttentionSpec", **_SIZES}
+
+
+def _of_class(name: str) -> Spec:
+    """A spec of this class, with what it needs and no more."""
+    own: dict[str, object] = {"block_size": 16} if name in (*UNSERVED, "MambaSpec") else dict(_SIZES)
+    if name == "UniformTypeKVCacheSpecs":
+        own["kv_cache_specs"] = []
+    if name == "MambaSpec":
+        own |= {"shapes": [[4]], "dtypes": [{"itemsize": 2}]}
+    if name.startswith("SlidingWindow"):
+        own["sliding_window"] = 5
+    if name == "ChunkedLocalAttentionSpec":
+        own["attention_chunk_size"] = 6
+    return {"type": name, **own}
 
 
 def _specs(configuration: Configuration) -> tuple[Spec, ...]:
@@ -179,7 +188,8 @@ def _parallel_memory(draw: Draw, configuration: Configuration) -> Asked:
 
 def _kinds(draw: Draw, configuration: Configuration) -> Asked:
     specs = _specs(configuration)
-    return draw.choose(("kinds", "registry")), {"specs": [*alike(draw, specs), _uniform(draw, specs)]}
+    others = [_of_class(draw.choose(CLASSES)) for _ in range(3)]
+    return draw.choose(("kinds", "registry")), {"specs": [*alike(draw, specs), _uniform(draw, specs), *others]}
 
 
 def _class_fields(draw: Draw, configuration: Configuration) -> Asked:
@@ -189,7 +199,7 @@ def _class_fields(draw: Draw, configuration: Configuration) -> Asked:
 def _quantisation(draw: Draw, configuration: Configuration) -> Asked:
     if draw.integer(0, 1):
         return "quant_flags", {"modes": [draw.choose(QUANT_MODES) for _ in range(2)]}
-    dtypes = [draw.choose((*DTYPES, draw.choose(ODD_DTYPES))) for _ in range(3)]
+    dtypes = [draw.choose((*DTYPES, *ODD_DTYPES)) for _ in range(8)]
     return "quant_modes", {"kv_cache_dtypes": dtypes}
 
 

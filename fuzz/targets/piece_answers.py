@@ -8,10 +8,10 @@ from typing import Any
 
 from ...model.attention import demand
 from ...model.config.capacity import Rules
-from ...model.config.classes import QUANT_MODES, Registry, fields_of, is_per_token_head, kind_of, quant_mode, window_of
 from ...model.config.layers import recorded
-from ...model.config.pieces import BlockIdentity, FreeQueue, RecentRate, external, key_of, split_key
 from ...model.config_json import Json, LayerGroup, Spec, SpecTable, show_spec
+from ...model.pieces.classes import QUANT_MODES, Registry, fields_of, is_per_token_head, kind_of, quant_mode, window_of
+from ...model.pieces.parts import BlockIdentity, FreeQueue, RecentRate, external, key_of, split_key
 from ..findings.ops_json import shape_from_json
 from .configuration_question import Question, attempt
 

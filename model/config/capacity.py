@@ -12,8 +12,8 @@ from math import inf
 
 from ..attention import demand
 from ..config_json import MANAGED, Config, Configured, LayerGroup, Layers, Slot, Spec, WorkerConfig
+from ..pieces.parts import PieceRules
 from .grouping import GroupingRules
-from .pieces import PieceRules
 
 
 class Rules(GroupingRules, PieceRules):

@@ -85,6 +85,16 @@ SAME_LAYER["workers"] = [[["l", "s0"]], [["l", "s1"]]]
 SHARED = model(mla(), window_mla(head_size=5), shared_objects=True)
 SHARED["layers"].append(["l2", "s1"])
 PARALLEL = {"vllm_config": {"decode_context_parallel_size": 2}, "max_model_lens": [9]}
+SPREAD = {
+    "groups": [{"kind": "full", "block_size": 16}],
+    "num_blocks": 4,
+    "max_model_len": 64,
+    "hash_block_size": 16,
+    "scheduler_block_size": 16,
+    "max_num_batched_tokens": 64,
+    "caching": False,
+    "decode_parallel": 2,
+}
 
 # id: op, inputs, where to look in the output, what the release has there or raises (measured), what the chapter wants
 EXAMPLES = {
@@ -105,6 +115,13 @@ EXAMPLES = {
     "S-16": ("uniformity", model(full(heads=2), SINK), "type", True, False),
     "S-19": ("configs", SAME_LAYER, "scheduler num_blocks", "AssertionError", 3906),
     "S-20": ("page", {"spec": mla(**SCALED)}, "page_size_bytes", 384, 320),
+    "C-01": (
+        "hash_list",
+        {"hashes": ["aa", "bb", "cc"], "hash_block_size": 1, "target_block_size": 2, "indices": [-1]},
+        "items 0",
+        "",
+        "aabb",
+    ),
     "C-02": (
         "resolve_block_sizes",
         {"groups": [full(), window()], "vllm_config": {"hash_block_size": -4}},
@@ -139,6 +156,7 @@ EXAMPLES = {
     "C-15": ("estimate", model(full(), vllm_config={"max_model_len": 0}, available_memory=1024), "estimate", 1, 0),
     "C-16": ("max_concurrency", model(CROSS, num_blocks=9), "", "ZeroDivisionError", "inf"),
     "C-17": ("estimate", model(full(), vllm_config={"max_model_len": 16}, available_memory=512), "estimate", 16, 0),
+    "C-18": ("build", {"shape": SPREAD}, "", None, "AssertionError"),
 }
 
 
