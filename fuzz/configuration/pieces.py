@@ -29,10 +29,12 @@ PARENTS = (*FULL_SPECS, "HiddenStateCacheSpec", "SlidingWindowSpec", "SlidingWin
 OTHER_PARENTS = ("ChunkedLocalAttentionSpec", "CrossAttentionSpec", "EncoderOnlyAttentionSpec", "AttentionSpec")
 UNSERVED = ("KVCacheSpec", "UniformTypeKVCacheSpecs")
 CLASSES = (*PARENTS, *OTHER_PARENTS, *UNSERVED)
+ATTENTION_CLASSES = tuple(name for name in (*PARENTS, *OTHER_PARENTS) if name != "MambaSpec")
 KINDS = tuple(kinds for kinds in ATTENTION.values() if "sink" not in kinds)
 """Groups of shapes: all but sinks, of which vLLM 0.23.0 cannot build a core (S-18)."""
 MANAGERS = ("OwnManager", "FullAttentionManager", "SlidingWindowManager", None)
 
+_COMMON = ("block_size", "num_kv_heads", "head_size", "dtype", "kv_quant_mode")
 _OTHERS: Mapping[str, Sequence[object]] = {
     "block_size": BLOCK_SIZES[2:],
     "num_kv_heads": (1, 2, 3),
@@ -67,10 +69,12 @@ _STATES: Mapping[str, Sequence[object]] = {
 
 
 def changed(draw: Draw, spec: Spec) -> Spec:
-    """The spec with another value in one field, which may be one that it leaves at its default."""
+    """The spec with another value in one field, which may be one that it leaves at its default; or of another class."""
     name = str(spec["type"])
     if "num_kv_heads" not in spec:
         choices: dict[str, Sequence[object]] = dict(_STATES) if name == "MambaSpec" else {"block_size": BLOCK_SIZES[2:]}
+    elif draw.integer(0, 7) == 7:
+        return {**_of_class(draw.choose(ATTENTION_CLASSES)), **{key: spec[key] for key in _COMMON if key in spec}}
     else:
         choices = dict(_OTHERS)
         for part, own in _OWN.items():
@@ -78,19 +82,16 @@ def changed(draw: Draw, spec: Spec) -> Spec:
             if name.startswith(part) or full or (part == "MLA" and ("MLA" in name or name.startswith("Hidden"))):
                 choices |= own
     field = draw.choose(tuple(choices))
-    return {**spec, field: draw.choose(choices[field])}
+    return {**spec, field: draw.choose([one for one in choices[field] if one != spec.get(field)])}
 
 
 def alike(draw: Draw, specs: Sequence[Spec]) -> list[Spec]:
-    """Two to four specs that are equal or differ in one field; or any of them."""
-    first = draw.choose(specs)
-    if draw.integer(0, 3) == 3:
+    """Two to four specs, two of which differ in one field, in any order; or all equal; or any of them."""
+    first = draw.choose(specs) if draw.integer(0, 1) else _of_class(draw.choose((*PARENTS, *OTHER_PARENTS)))
+    if draw.integer(0, 5) == 5:
         return [first, *[draw.choose(specs) for _ in range(draw.integer(1, 3))]]
-    copies = [first] * draw.integer(2, 4)
-    for index in range(len(copies)):
-        if draw.integer(0, 2) == 2:
-            copies[index] = changed(draw, first)
-    return copies
+    other = changed(draw, first) if draw.integer(0, 3) else first
+    return [*draw.choose(([first, other], [other, first])), *([first] * draw.integer(0, 2))]
 
 
 def windowed(draw: Draw, specs: Sequence[Spec]) -> list[Spec]:
@@ -99,8 +100,7 @@ def windowed(draw: Draw, specs: Sequence[Spec]) -> list[Spec]:
     first = draw.choose(full) if full else {**_LIKE, "type": draw.choose(FULL_SPECS)}
     sink = {"type": "SinkFullAttentionSpec", "sink_len": 128}
     if draw.integer(0, 1):
-        common = ("block_size", "num_kv_heads", "head_size", "dtype", "kv_quant_mode")
-        first = {name: first[name] for name in common if name in first} | sink
+        first = {name: first[name] for name in _COMMON if name in first} | sink
     field, sizes = draw.choose((("sliding_window", (5, 5, 17)), ("attention_chunk_size", (6, 6, 16))))
     bare = {name: value for name, value in first.items() if name not in ("sliding_window", "attention_chunk_size")}
     layers: list[Spec] = []

@@ -13,7 +13,7 @@ from .pieces import MAKERS
 from .specs import Spec
 
 UNIFORM_MEMBERS = 4
-PIECES = 5
+PIECES = 10
 """Questions about pieces that are put with each configuration."""
 
 
