@@ -66,15 +66,15 @@ def _kinds(names: Names, inputs: Inputs) -> Any:
 def _compare(names: Names, inputs: Inputs) -> Any:
     specs = _specs(names, inputs)
     hashable = [not isinstance(_tried(hash, spec), dict) for spec in specs]
-    pairs = list(combinations(range(len(specs)), 2))
-    both = [pair for pair in pairs if hashable[pair[0]] and hashable[pair[1]]]
+    equal = [[i, j] for i, j in combinations(range(len(specs)), 2) if specs[i] == specs[j]]
+    both = [pair for pair in equal if hashable[pair[0]] and hashable[pair[1]]]
 
     def frozen(spec: Any) -> Any:
         told = _tried(setattr, spec, "block_size", spec.block_size)
         return told["raises"] if told else None
 
     return {
-        "equal": [[i, j] for i, j in pairs if specs[i] == specs[j]],
+        "equal": equal,
         "same_hash": [[i, j] for i, j in both if hash(specs[i]) == hash(specs[j])],
         "hashable": hashable,
         "frozen": [frozen(spec) for spec in specs],
