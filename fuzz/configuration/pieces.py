@@ -41,7 +41,7 @@ _OTHERS: Mapping[str, Sequence[object]] = {
     "head_size": (8, 64, 72),
     "dtype": ({"itemsize": 1}, {"itemsize": 2}, {"itemsize": 4}),
     "kv_quant_mode": ("NONE", *DRAWN_MODES),
-    "page_size_padded": (None, 1 << 24, 1 << 25),
+    "page_size_padded": (None, 512, 256, 1 << 24),
 }
 _OWN: Mapping[str, Mapping[str, Sequence[object]]] = {
     "Full": {"head_size_v": (8, 64), "sliding_window": (None, *WINDOWS[1:3]), "attention_chunk_size": (None, 6, 16)},
@@ -60,7 +60,7 @@ _STATES: Mapping[str, Sequence[object]] = {
     "block_size": BLOCK_SIZES[2:],
     "shapes": ([[4]], [[5]]),
     "dtypes": ([{"itemsize": 2}], [{"itemsize": 4}]),
-    "page_size_padded": (None, 1 << 24),
+    "page_size_padded": (None, 8, 1 << 24),
     "mamba_type": ("MAMBA1", "MAMBA2", "LINEAR"),
     "mamba_cache_mode": ("none", "all", "align"),
     "num_speculative_blocks": (0, 1, 2),
@@ -87,7 +87,9 @@ def changed(draw: Draw, spec: Spec) -> Spec:
 
 def alike(draw: Draw, specs: Sequence[Spec]) -> list[Spec]:
     """Two to four specs, two of which differ in one field, in any order; or all equal; or any of them."""
-    first = draw.choose(specs) if draw.integer(0, 1) else _of_class(draw.choose((*PARENTS, *OTHER_PARENTS)))
+    first = (
+        draw.choose(specs) if draw.integer(0, 1) else _of_class(draw.choose((*PARENTS, *OTHER_PARENTS, "MambaSpec")))
+    )
     if draw.integer(0, 5) == 5:
         return [first, *[draw.choose(specs) for _ in range(draw.integer(1, 3))]]
     other = changed(draw, first) if draw.integer(0, 3) else first
@@ -164,6 +166,14 @@ def _uniformity(draw: Draw, configuration: Configuration) -> Asked:
     if op == "helpers":
         return op, {**about, "layers": layers if draw.integer(0, 7) else [], "num_blocks": draw.choose((9, 0, 1 << 20))}
     return op, {name: value for name, value in about.items() if name != "vllm_config" or op != "uniformity"}
+
+
+def _uniform_pages(draw: Draw, configuration: Configuration) -> Asked:
+    """A uniform type made by hand, of members that need not agree in how many blocks they need."""
+    specs = [*alike(draw, _specs(configuration)), _of_class(draw.choose((*PARENTS, *OTHER_PARENTS)))]
+    members = [[f"m{index}", spec] for index, spec in enumerate(specs[-draw.integer(1, len(specs)) :])]
+    uniform = {"type": "UniformTypeKVCacheSpecs", "block_size": 16, "kv_cache_specs": members}
+    return "uniform_pages", {"spec": uniform, "vllm_config": dict(configuration.vllm_config)}
 
 
 def _copy(draw: Draw, configuration: Configuration) -> Asked:
@@ -373,6 +383,8 @@ MAKERS = (
     _merge,
     _uniformity,
     _uniformity,
+    _uniformity,
+    _uniform_pages,
     _copy,
     _parallel_memory,
     _kinds,

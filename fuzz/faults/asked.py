@@ -52,6 +52,11 @@ def _sinks_without_window(inputs: Inputs, output: Any) -> Any:
     return output
 
 
+@fault_in_answer("uniform_pages", "a uniform type needs a block less than the layer that needs most")
+def _uniform_a_block_short(inputs: Inputs, output: Any) -> Any:
+    return {**output, "pages": max(0, output["pages"] - 1)}
+
+
 @fault_in_answer("window_sizes", "of two windows the smaller one is taken")
 def _smaller_of_two_windows(inputs: Inputs, output: Any) -> Any:
     return [min(sizes) if len(sizes) > 1 else one for sizes, one in zip(inputs["sets"], output, strict=True)]

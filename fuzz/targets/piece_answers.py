@@ -42,6 +42,13 @@ def copied(rules: Rules, q: Question) -> Json:
     return {"spec": show_spec(x), "storage_block_size": x.block_size // x.compress_ratio, "before": show_spec(before)}
 
 
+def uniform_pages(rules: Rules, q: Question) -> Json:
+    """Page sizes of a uniform type, whatever its members are, its tuples, and the blocks that a request needs."""
+    x = q.spec
+    sizes = sorted(set(map(rules.page, x.members)))
+    return {"page_sizes": sizes, "tuples": rules.num_layer_tuples(x), "pages": rules.blocks(q.config, x)}
+
+
 def window_sizes(rules: Rules, q: Question) -> Json:
     """The one window of each set, or the error."""
     return [attempt(partial(recorded, sizes)) for sizes in q.given.sets]
@@ -195,6 +202,7 @@ PIECES: Mapping[str, Callable[[Rules, Question], Json]] = {
     "kinds": _kinds,
     "compare": compare,
     "copy": copied,
+    "uniform_pages": uniform_pages,
     "window_sizes": window_sizes,
     "helpers": helpers,
     "group_specs": group_specs,

@@ -82,6 +82,12 @@ def test_groups_are_merged_each_by_itself():
     assert ask("group_specs", model(full(), window()), names=[["l0", "l1"]]) == "AssertionError"
 
 
+def test_a_uniform_type_needs_what_the_layer_needs_that_needs_most():
+    members = [["a", full()], ["b", mamba()], ["c", mamba(shapes=((4,),))]]
+    found = ask("uniform_pages", {"spec": {**UNIFORM, "kv_cache_specs": members}, "vllm_config": {"max_model_len": 64}})
+    assert found == {"page_sizes": [16, 512], "tuples": 2, "pages": 4}
+
+
 def test_classes_are_served_as_their_nearest_parent_that_is_registered():
     specs = [
         hidden_states(),

@@ -88,6 +88,12 @@ def _copy(names: Names, inputs: Inputs) -> Any:
     return {"spec": shown, "storage_block_size": spec.storage_block_size, "before": spec_to_json(before)}
 
 
+def _uniform_pages(names: Names, inputs: Inputs) -> Any:
+    spec = spec_from_json(names, inputs["spec"])
+    pages = spec.max_memory_usage_pages(config_from_json(inputs.get("vllm_config")))
+    return {"page_sizes": sorted(spec.get_page_sizes()), "tuples": spec.get_num_layer_tuples(), "pages": pages}
+
+
 def _window_sizes(names: Names, inputs: Inputs) -> Any:
     merge = names("FullAttentionSpec").merge_window_sizes
     return [_tried(merge, set(sizes)) for sizes in inputs["sets"]]
@@ -327,6 +333,7 @@ PIECES: Mapping[str, Callable[[Names, Inputs], Any]] = {
     "kinds": _kinds,
     "compare": _compare,
     "copy": _copy,
+    "uniform_pages": _uniform_pages,
     "window_sizes": _window_sizes,
     "helpers": _helpers,
     "group_specs": _group_specs,
