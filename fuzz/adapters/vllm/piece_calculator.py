@@ -90,8 +90,9 @@ def _copy(names: Names, inputs: Inputs) -> Any:
 
 def _uniform_pages(names: Names, inputs: Inputs) -> Any:
     spec = spec_from_json(names, inputs["spec"])
+    sizes = sorted(spec.get_page_sizes())
     pages = spec.max_memory_usage_pages(config_from_json(inputs.get("vllm_config")))
-    return {"page_sizes": sorted(spec.get_page_sizes()), "tuples": spec.get_num_layer_tuples(), "pages": pages}
+    return {"page_sizes": sizes, "tuples": spec.get_num_layer_tuples(), "pages": pages}
 
 
 def _window_sizes(names: Names, inputs: Inputs) -> Any:

@@ -192,6 +192,21 @@ def test_nothing_fires_where_the_answers_agree():
     assert reference.fired == set()
 
 
+def test_scales_are_paid_for_also_where_no_whole_compressed_token_is_stored():
+    odd = mla(block_size=64, compress_ratio=128, **SCALED)  # measured: two float32 for each of 64 tokens
+    assert Reference0230().answer("page", {"spec": odd})["output"]["page_size_bytes"] == 512
+
+
+def test_a_deviation_is_named_where_another_one_would_have_ended_in_the_same_error():
+    """The release stops at the worker without layers (C-10), before its scales (S-20) do not fit on the others."""
+    latent = mla(block_size=1, head_size=72, **SCALED)
+    both = workers([0, 871_509, 38_278], [], [latent], [latent, latent], max_model_len=127)
+    reference = Reference0230()
+    assert reference.answer("configs", both) == {"raises": "ValueError"}
+    assert "output" in right_answer("configs", both)
+    assert reference.fired == {"C-10", "S-20"}
+
+
 def test_what_fired_is_kept_until_it_is_cleared():
     reference = Reference0230()
     for name in ("S-13", "C-03"):
