@@ -187,8 +187,9 @@ def test_lookups_of_preempted_requests_are_counted_apart():
     assert (counts["preempted_requests"], counts["preempted_queries"], counts["preempted_hits"]) == (1, 7, 7)
 
 
+WINDOWED = {"kind": "sliding", "block_size": 4, "window": 5}
 SHAPE = {
-    "groups": [{"kind": "sliding", "block_size": 4, "window": 5}],
+    "groups": [WINDOWED],
     "num_blocks": 4,
     "max_model_len": 16,
     "hash_block_size": 4,
@@ -208,7 +209,7 @@ SHAPE = {
         ({"scheduler_block_size": 6}, "AssertionError"),
         ({"hash_block_size": 2}, "AssertionError"),
         ({"num_blocks": 0}, "AssertionError"),
-        ({"groups": SHAPE["groups"] * 2}, "AssertionError"),
+        ({"groups": [WINDOWED, WINDOWED]}, "AssertionError"),
     ],
 )
 def test_a_core_is_built_only_of_what_goes_together(change, error):
