@@ -281,9 +281,9 @@ def test_other_paths_are_allowed(text):
     assert not HOME_PATH.search(text)
 
 
-ONE_SITTING = {"model": 1_620, "model/config": 450}
-"""Lines of the specification that somebody who wants to know what a core must do has to read, and of the arithmetic of
-configurations. What is new there has to replace something. JSON lies beside."""
+ONE_SITTING = {"model": 1_620, "model/config": 450, "model/pieces": 300}
+"""Lines of the specification that somebody who wants to know what a core must do has to read, of the arithmetic of
+configurations, and of pieces by themselves. What is new there has to replace something. JSON lies beside."""
 
 
 @pytest.mark.parametrize("folder", ONE_SITTING)

@@ -9,9 +9,12 @@ from typing import NamedTuple, TypeAlias
 
 from ..workload.draw import Draw
 from .draw import LENGTHS, Configuration, Layers, listed
+from .pieces import MAKERS
 from .specs import Spec
 
 UNIFORM_MEMBERS = 4
+PIECES = 10
+"""Questions about pieces that are put with each configuration."""
 
 
 class Question(NamedTuple):
@@ -33,7 +36,8 @@ def draw_questions(draw: Draw, configuration: Configuration) -> list[Question]:
         specs[1] = _uniform(draw, configuration)
     for spec in specs:
         questions += _about_spec(draw, configuration, spec)
-    return questions
+    pieces = (draw.choose(MAKERS)(draw, configuration) for _ in range(PIECES))
+    return questions + [Question(op, inputs) for op, inputs in pieces]
 
 
 def _about_spec(draw: Draw, configuration: Configuration, spec: Spec) -> list[Question]:

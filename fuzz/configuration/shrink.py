@@ -17,7 +17,8 @@ from .findings import LOCKSTEP, LOST, MODELS, ConfigurationFinding
 Inputs: TypeAlias = dict[str, Any]
 Pass: TypeAlias = Callable[[Inputs], Iterator[Inputs]]
 SmallerFinding: TypeAlias = Reduced[ConfigurationFinding]
-LISTS = ("layers", "worker", "groups", "draws", "max_model_lens")
+ASKED = ("steps", "updates", "records", "sets", "hashes", "indices", "grown", "kv_cache_dtypes", "modes", "parents")
+LISTS = ("layers", "worker", "groups", "draws", "max_model_lens", *ASKED, "tokens", "classes")
 NO_QUESTION = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 """What a model may raise for inputs that do not fit the op."""
 SIZES = ("block_size", "decode_context_parallel_size", "prefill_context_parallel_size")

@@ -111,7 +111,11 @@ def _tq(draw: Draw, style: Style) -> Spec:
 
 def _sink(draw: Draw, style: Style) -> Spec:
     length = draw.choose((128, 256)) if _differs(draw, style, "window") else style.block_size * 4
-    return _attention(draw, style, "SinkFullAttentionSpec", sink_len=length, **_value_heads(draw, style))
+    own = _value_heads(draw, style)
+    if _differs(draw, style, "window"):
+        field, sizes = draw.choose((("sliding_window", WINDOWS), ("attention_chunk_size", CHUNKS)))
+        own[field] = draw.choose(sizes[:2])
+    return _attention(draw, style, "SinkFullAttentionSpec", sink_len=length, **own)
 
 
 def _sliding(draw: Draw, style: Style) -> Spec:

@@ -8,29 +8,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
-from types import SimpleNamespace
-from typing import TypeVar
 
-from ...model.attention import CoreError, demand
+from ...model.attention import demand
 from ...model.config.capacity import Rules
 from ...model.config.layers import uniform_of
 from ...model.config_json import (
     NOT_ATTENTION,
-    Config,
     Json,
-    Layer,
     LayerGroup,
     Layers,
     Spec,
     SpecTable,
     WorkerConfig,
     plain,
-    read_layer,
-    record,
     show_spec,
 )
+from .configuration_question import Question, attempt
+from .piece_answers import PIECES
 
-T = TypeVar("T")
 RIGHT = Rules()
 """Every rule as the chapter wants it."""
 
@@ -40,50 +35,6 @@ def answer(op: str, inputs: Mapping[str, object], rules: Rules = RIGHT) -> dict[
     if op not in QUESTIONS:
         raise ValueError(f"op: expected one of {', '.join(QUESTIONS)}, got {op!r}")
     return attempt(lambda: {"output": plain(QUESTIONS[op](rules, Question(rules, inputs)))})
-
-
-def attempt(work: Callable[[], T]) -> T | dict[str, Json]:
-    """What the call returns, or `{"raises": ...}` with the name of its error."""
-    try:
-        return work()
-    except CoreError as error:
-        return {"raises": str(error)}
-
-
-class Question:
-    """The inputs of a question as records. Specs are constructed when they are used."""
-
-    def __init__(self, rules: Rules, inputs: Mapping[str, object]) -> None:
-        self.rules, self.given = rules, SimpleNamespace(**{"vllm_config": {}, **inputs})
-        self.config = record(Config, self.given.vllm_config)
-
-    @property
-    def spec(self) -> Layer:
-        """The one spec asked about."""
-        return self.read(self.given.spec)
-
-    @property
-    def layers(self) -> Layers:
-        """The layers of the model."""
-        return self.named(self.given.layers)
-
-    @property
-    def groups(self) -> list[LayerGroup]:
-        """The groups of the model."""
-        return self.rules.groups(self.config, self.layers)
-
-    def named(self, names: Sequence[tuple[str, str]]) -> Layers:
-        """Layers by name, each with its spec from the table."""
-        specs = {key: self.read(self.given.specs[key]) for key in dict.fromkeys(key for _, key in names)}
-        return {name: specs[key] for name, key in names}
-
-    def read(self, raw: Mapping[str, object]) -> Layer:
-        """A spec from its JSON, constructed as the rules do it, its members first."""
-        return self._constructed(read_layer(raw))
-
-    def _constructed(self, x: Layer) -> Layer:
-        members = tuple((name, self._constructed(member)) for name, member in x.kv_cache_specs)
-        return self.rules.construct(replace(x, kv_cache_specs=members) if members else x)
 
 
 def show_groups(groups: Sequence[LayerGroup]) -> Json:
@@ -238,4 +189,5 @@ QUESTIONS: Mapping[str, Callable[[Rules, Question], Json]] = {
     "max_concurrency": max_concurrency,
     "num_blocks": num_blocks,
     "approximate_gcd": lambda rules, q: [rules.depth(*draw) for draw in q.given.draws],
+    **PIECES,
 }

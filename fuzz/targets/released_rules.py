@@ -58,7 +58,15 @@ class ReleasedRules:
             alone = len(seen) == 1
             self.fired |= {one for one in seen if alone or self._without(one, op, inputs) != given} or seen
             self.seen = set(seen)
+        elif "raises" in given and len(self._entries) > 1 and given != answer(op, inputs):
+            self.fired |= self._alone(op, inputs, given)
         return given
+
+    def _alone(self, op: str, inputs: Mapping[str, object], given: Mapping[str, Json]) -> set[str]:
+        """The deviations each of which alone leads to this answer. An error may come before another deviation has
+        shown, with which the right rule would have ended in the same error."""
+        alone = [ReleasedRules([entry]) for entry in self._entries]
+        return {name for rules in alone if rules.answer(op, inputs) == given for name in rules.fired}
 
     def _without(self, deviation: str, op: str, inputs: Mapping[str, object]) -> dict[str, Json]:
         self._mended = deviation

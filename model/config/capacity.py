@@ -12,10 +12,11 @@ from math import inf
 
 from ..attention import demand
 from ..config_json import MANAGED, Config, Configured, LayerGroup, Layers, Slot, Spec, WorkerConfig
+from ..pieces.parts import PieceRules
 from .grouping import GroupingRules
 
 
-class Rules(GroupingRules):
+class Rules(GroupingRules, PieceRules):
     """§§11 to 13, and with them all rules."""
 
     def slots(self, groups: Sequence[LayerGroup]) -> list[Slot]:

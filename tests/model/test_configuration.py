@@ -8,7 +8,8 @@ from itertools import permutations, product
 from pathlib import Path
 
 import pytest
-from blockproof.fuzz.targets.configuration_answers import QUESTIONS, Question, answer
+from blockproof.fuzz.targets.configuration_answers import QUESTIONS, answer
+from blockproof.fuzz.targets.configuration_question import Question
 from blockproof.model import arith as core_arith
 from blockproof.model.attention import CoreError
 from blockproof.model.config import arith

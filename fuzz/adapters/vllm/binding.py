@@ -186,7 +186,7 @@ class Binding:
 
 
 @contextmanager
-def environment(variable: str, value: int | None) -> Iterator[None]:
+def environment(variable: str, value: int | str | None) -> Iterator[None]:
     """Context manager: sets an environment variable, or removes it for None; restores it afterwards."""
     before = os.environ.pop(variable, None)
     if value is not None:
@@ -221,6 +221,7 @@ def bind_vllm() -> Binding:
     names = names_of(
         "vllm.v1.core.kv_cache_manager",
         "vllm.v1.core.kv_cache_utils",
+        "vllm.v1.core.single_type_kv_cache_manager",
         "vllm.v1.kv_cache_interface",
         "vllm.v1.metrics.stats",
         "vllm.v1.request",

@@ -5,11 +5,11 @@ golden vectors. This module runs in the Python environment of the target, where 
 itself are installed.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .piece_calculator import PIECES
 from .question_json import (
     Inputs,
     Json,
@@ -38,38 +38,6 @@ def answer(names: Names, op: str, inputs: Inputs) -> dict[str, object]:
 
 
 # Questions about specs.
-
-
-def _class_fields(names: Names, inputs: Inputs) -> Any:
-    def describe(field: dataclasses.Field[Any]) -> Json:
-        described: Json = {"name": field.name, "kw_only": field.kw_only}
-        if field.default is not dataclasses.MISSING:
-            described["default"] = getattr(field.default, "name", field.default)
-        return described
-
-    return {name: [describe(field) for field in dataclasses.fields(names(name))] for name in inputs["classes"]}
-
-
-def _quant_modes(names: Names, inputs: Inputs) -> Any:
-    def row(dtype: str | None) -> list[Any]:
-        mode = names("get_kv_quant_mode")(dtype)
-        per_token_head = names("kv_cache_uses_per_token_head_scales")(dtype)
-        return [mode.name, mode.value, names("is_quantized_kv_cache")(dtype), per_token_head]
-
-    return [row(dtype) for dtype in inputs["kv_cache_dtypes"]]
-
-
-def _kinds(names: Names, inputs: Inputs) -> Any:
-    kind, window = names("get_kv_cache_spec_kind"), names("get_kv_cache_spec_sliding_window")
-    specs = [spec_from_json(names, raw) for raw in inputs["specs"]]
-    return [[kind(spec).value, window(spec)] for spec in specs]
-
-
-def _registry(names: Names, inputs: Inputs) -> Any:
-    registry = names("KVCacheSpecRegistry")
-    specs = [spec_from_json(names, raw) for raw in inputs["specs"]]
-    found = [(registry.get_manager_class(spec), registry.get_uniform_type_base_spec(spec)) for spec in specs]
-    return [[getattr(kind, "__name__", None) for kind in pair] for pair in found]
 
 
 def _page(names: Names, inputs: Inputs) -> Any:
@@ -251,33 +219,6 @@ def _approximate_gcd(names: Names, inputs: Inputs) -> Any:
     return [names("_approximate_gcd")(values, lower_bound=bound) for values, bound in inputs["draws"]]
 
 
-# Questions that only the golden vectors ask.
-
-
-def _hash_list(names: Names, inputs: Inputs) -> Any:
-    hashes = [text.encode() for text in inputs["hashes"]]
-    view = names("BlockHashListWithBlockSize")(hashes, inputs["hash_block_size"], inputs["target_block_size"])
-
-    def item(index: Any) -> Any:
-        found = view[slice(*index)] if isinstance(index, list) else view[index]
-        return [part.decode() for part in found] if isinstance(found, list) else found.decode()
-
-    return {
-        "len": len(view),
-        "all": [part.decode() for part in view],
-        "items": [item(index) for index in inputs["indices"]],
-    }
-
-
-def _caching_metrics(names: Names, inputs: Inputs) -> Any:
-    metrics = names("CachingMetrics")(inputs["max_recent_requests"])
-    shown = []
-    for update in inputs["updates"]:
-        metrics.observe(names("PrefixCacheStats")(**update))
-        shown.append({"hit_rate": metrics.hit_rate, "requests": metrics.aggregated_requests, "empty": metrics.empty})
-    return shown
-
-
 _OPS: Mapping[str, Callable[[Names, Inputs], Any]] = {
     "page": _page,
     "resize": _resize,
@@ -300,10 +241,5 @@ _OPS: Mapping[str, Callable[[Names, Inputs], Any]] = {
     "max_concurrency": _max_concurrency,
     "num_blocks": _num_blocks,
     "approximate_gcd": _approximate_gcd,
-    "class_fields": _class_fields,
-    "quant_modes": _quant_modes,
-    "kinds": _kinds,
-    "registry": _registry,
-    "hash_list": _hash_list,
-    "caching_metrics": _caching_metrics,
+    **PIECES,
 }

@@ -276,6 +276,11 @@ CONFIGURATION_DEVIATIONS: tuple[Deviation, ...] = tuple(
             "a layer that stores one vector a token pays for two scales, also for tokens that it compresses",
             "MLA, window-MLA or hidden states in a per-token-head mode",
         ),
+        (
+            "C-01",
+            "a view on hashes of smaller blocks takes its index for a slice: a wrong hash, or a part of one",
+            "a negative index, one behind the end, or an integer of another type than int",
+        ),
         ("C-02", "a hash block size of 0 crashes, a negative one is accepted", "a requested hash_block_size below 1"),
         (
             "C-03",
@@ -335,6 +340,11 @@ CONFIGURATION_DEVIATIONS: tuple[Deviation, ...] = tuple(
             "C-17",
             "the null block is not counted: a request that just fits stalls at its last block",
             "the length asked for, or the longest that fits, needs all blocks of the pool",
+        ),
+        (
+            "C-18",
+            "a core is built whose scheduler counts in parts of a block, since the check forgets the ranks",
+            "context parallelism, caching off, and a scheduler block that is one of the spec's, not one of all ranks",
         ),
     )
 )

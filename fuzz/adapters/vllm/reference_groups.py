@@ -25,6 +25,7 @@ from ....model.config_json import (
     Slot,
     Spec,
 )
+from ....model.ops import Shape
 from ...targets.released_rules import Entry
 
 
@@ -75,7 +76,7 @@ def _name_real_page(r: Rules, wanted: object, actual: object, x: Layer) -> str:
 
 def scales(r: Rules, x: Layer) -> int:
     """Two for each token and head, also of layers that store one vector, and also for tokens that are compressed."""
-    return 8 * x.block_size * x.num_kv_heads if Rules.scales(r, x) else 0
+    return 8 * x.block_size * x.num_kv_heads if Rules.scales(r, replace(x, compress_ratio=1)) else 0
 
 
 def cap(r: Rules, x: Layer, max_batched: int, max_len: int) -> int:
@@ -255,6 +256,21 @@ def slots(r: Rules, groups: Sequence[LayerGroup]) -> list[Slot]:
     return Rules.slots(r, groups)
 
 
+def hash_at(r: Rules, hashes: Sequence[str], times: int, index: int, is_int: bool) -> str:
+    """Whatever hashes a slice at this place has: none of them, or too few; and only an int is an index."""
+    demand(is_int, "TypeError")
+    return "".join(hashes[index * times : index * times + times])
+
+
+def build(r: Rules, shape: Shape) -> None:
+    """The scheduler's block has to be whole blocks as the specs count them, whatever the ranks."""
+    unit, ranks, interval = shape.scheduler_block_size, shape.parallel, shape.retention_interval
+    demand(shape.num_blocks > 0 and unit % shape.hash_block_size == 0)
+    demand(all(unit % group.block_size == 0 for group in shape.groups))
+    spread = None if interval is None else interval * ranks
+    Rules.build(r, replace(shape, scheduler_block_size=unit * ranks, retention_interval=spread))
+
+
 GROUPING = (
     Entry("construct", construct, _name_construct, judged_with=("page",)),
     Entry("page", page, _name_page),
@@ -274,5 +290,7 @@ GROUPING = (
     Entry("fit_hidden", fit_hidden, "C-05"),
     Entry("uniform_types", uniform_types, "C-06"),
     Entry("slots", slots),
+    Entry("hash_at", hash_at, "C-01"),
+    Entry("build", build, "C-18"),
 )
 """Layers and groups."""

@@ -11,6 +11,7 @@ from ....model import ops
 from ....model.ops import Operation, Outcome, Shape
 from ....model.snapshot import Snapshot
 from ...findings.cause import cause_of, failed
+from ...findings.ops_json import shape_from_json
 from ...targets.base import TargetLostError
 from .binding import Binding
 from .calculator import answer
@@ -306,10 +307,14 @@ class CoreCalculator:
         self.name = name
         self.version = binding.version
         self._names = binding.names
+        self._target = VllmStyleTarget(name, binding)
 
     def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
-        """The answer; see `calculator.answer`."""
-        return answer(self._names, op, inputs)
+        """The answer; see `calculator.answer`. Whether a core can be built of a shape is asked of the target."""
+        if op != "build":
+            return answer(self._names, op, inputs)
+        outcome, _ = self._target.start(shape_from_json(inputs["shape"]))
+        return {"raises": outcome.error} if isinstance(outcome, ops.Failed) else {"output": None}
 
     def close(self) -> None:
         """Nothing to do."""

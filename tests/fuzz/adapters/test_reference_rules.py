@@ -85,6 +85,16 @@ SAME_LAYER["workers"] = [[["l", "s0"]], [["l", "s1"]]]
 SHARED = model(mla(), window_mla(head_size=5), shared_objects=True)
 SHARED["layers"].append(["l2", "s1"])
 PARALLEL = {"vllm_config": {"decode_context_parallel_size": 2}, "max_model_lens": [9]}
+SPREAD = {
+    "groups": [{"kind": "full", "block_size": 16}],
+    "num_blocks": 4,
+    "max_model_len": 64,
+    "hash_block_size": 16,
+    "scheduler_block_size": 16,
+    "max_num_batched_tokens": 64,
+    "caching": False,
+    "decode_parallel": 2,
+}
 
 # id: op, inputs, where to look in the output, what the release has there or raises (measured), what the chapter wants
 EXAMPLES = {
@@ -105,6 +115,13 @@ EXAMPLES = {
     "S-16": ("uniformity", model(full(heads=2), SINK), "type", True, False),
     "S-19": ("configs", SAME_LAYER, "scheduler num_blocks", "AssertionError", 3906),
     "S-20": ("page", {"spec": mla(**SCALED)}, "page_size_bytes", 384, 320),
+    "C-01": (
+        "hash_list",
+        {"hashes": ["aa", "bb", "cc"], "hash_block_size": 1, "target_block_size": 2, "indices": [-1]},
+        "items 0",
+        "",
+        "aabb",
+    ),
     "C-02": (
         "resolve_block_sizes",
         {"groups": [full(), window()], "vllm_config": {"hash_block_size": -4}},
@@ -139,6 +156,7 @@ EXAMPLES = {
     "C-15": ("estimate", model(full(), vllm_config={"max_model_len": 0}, available_memory=1024), "estimate", 1, 0),
     "C-16": ("max_concurrency", model(CROSS, num_blocks=9), "", "ZeroDivisionError", "inf"),
     "C-17": ("estimate", model(full(), vllm_config={"max_model_len": 16}, available_memory=512), "estimate", 16, 0),
+    "C-18": ("build", {"shape": SPREAD}, "", None, "AssertionError"),
 }
 
 
@@ -172,6 +190,21 @@ def test_nothing_fires_where_the_answers_agree():
     for op in ("groups", "uniformity", "unify_page_size"):
         assert reference.answer(op, aligned) == right_answer(op, aligned)
     assert reference.fired == set()
+
+
+def test_scales_are_paid_for_also_where_no_whole_compressed_token_is_stored():
+    odd = mla(block_size=64, compress_ratio=128, **SCALED)  # measured: two float32 for each of 64 tokens
+    assert look(Reference0230().answer("page", {"spec": odd}), "page_size_bytes") == 512
+
+
+def test_a_deviation_is_named_where_another_one_would_have_ended_in_the_same_error():
+    """The release stops at the worker without layers (C-10), before its scales (S-20) do not fit on the others."""
+    latent = mla(block_size=1, head_size=72, **SCALED)
+    both = workers([0, 871_509, 38_278], [], [latent], [latent, latent], max_model_len=127)
+    reference = Reference0230()
+    assert reference.answer("configs", both) == {"raises": "ValueError"}
+    assert "output" in right_answer("configs", both)
+    assert reference.fired == {"C-10", "S-20"}
 
 
 def test_what_fired_is_kept_until_it_is_cleared():

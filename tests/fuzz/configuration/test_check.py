@@ -20,7 +20,7 @@ from blockproof.fuzz.configuration.reach import Reach
 from blockproof.fuzz.configuration.shrink import ask_again, shrink_finding
 from blockproof.fuzz.faults import Part, faults_in
 from blockproof.fuzz.opening.targets import open_calculator
-from blockproof.fuzz.targets.configuration_answers import answer
+from blockproof.fuzz.targets.configuration_answers import QUESTIONS, answer
 from blockproof.fuzz.traces.files import TraceError
 from blockproof.fuzz.workload.draw import ByteDraw, SeededDraw
 from hypothesis import HealthCheck, find, given, settings
@@ -82,7 +82,7 @@ def test_every_kind_of_spec_setting_and_op_comes_up_and_ends_in_outputs_and_in_e
         "EncoderOnlyAttentionSpec", "AttentionSpec", "NVFP4", "INT8_PER_TOKEN_HEAD", "FP8_PER_TENSOR",
     }  # fmt: skip
     assert {op for op in reach.ops if reach.answers[f"{op}: output"] == 0} == set()
-    assert len(reach.ops) == 21
+    assert len(reach.ops) == len(QUESTIONS) == 42
     ways = ("none", "one spec", "one type", "two", "three to five", "more", "several types", "padded", "hidden states")
     assert {way for way in ways if not reach.situations[f"groups: {way}"]} == set()
     assert reach.situations["groups: eagle mark"]

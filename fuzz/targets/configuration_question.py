@@ -1,0 +1,56 @@
+"""A question of configuration arithmetic: its inputs as records, and what an answer that fails looks like."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import TypeVar
+
+from ...model.attention import CoreError
+from ...model.config.capacity import Rules
+from ...model.config_json import Config, Json, Layer, LayerGroup, Layers, read_layer, record
+
+T = TypeVar("T")
+
+
+def attempt(work: Callable[[], T]) -> T | dict[str, Json]:
+    """What the call returns, or `{"raises": ...}` with the name of its error."""
+    try:
+        return work()
+    except CoreError as error:
+        return {"raises": str(error)}
+
+
+class Question:
+    """The inputs of a question as records. Specs are constructed when they are used."""
+
+    def __init__(self, rules: Rules, inputs: Mapping[str, object]) -> None:
+        self.rules, self.given = rules, SimpleNamespace(**{"vllm_config": {}, **inputs})
+        self.config = record(Config, self.given.vllm_config)
+
+    @property
+    def spec(self) -> Layer:
+        """The one spec asked about."""
+        return self.read(self.given.spec)
+
+    @property
+    def layers(self) -> Layers:
+        """The layers of the model."""
+        return self.named(self.given.layers)
+
+    @property
+    def groups(self) -> list[LayerGroup]:
+        """The groups of the model."""
+        return self.rules.groups(self.config, self.layers)
+
+    def named(self, names: Sequence[tuple[str, str]]) -> Layers:
+        """Layers by name, each with its spec from the table."""
+        specs = {key: self.read(self.given.specs[key]) for key in dict.fromkeys(key for _, key in names)}
+        return {name: specs[key] for name, key in names}
+
+    def read(self, raw: Mapping[str, object]) -> Layer:
+        """A spec from its JSON, constructed as the rules do it, its members first."""
+        return self._constructed(read_layer(raw))
+
+    def _constructed(self, x: Layer) -> Layer:
+        members = tuple((name, self._constructed(member)) for name, member in x.kv_cache_specs)
+        return self.rules.construct(replace(x, kv_cache_specs=members) if members else x)
