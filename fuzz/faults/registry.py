@@ -37,15 +37,22 @@ class Fault:
     properties for contract and liveness, invariants that it breaks for configuration."""
     oracles: tuple[str, ...]
     """Those that must find it."""
+    chaos: bool = False
+    """Whether it shows only in runs that break preconditions on purpose."""
 
 
 def fault(
-    describe: str, *observables: str, part: Part = Part.CORE, oracles: tuple[str, ...] = ORACLES
+    describe: str,
+    *observables: str,
+    part: Part = Part.CORE,
+    oracles: tuple[str, ...] = ORACLES,
+    chaos: bool = False,
 ) -> Callable[[Plant], Fault]:
     """Make a fault of the function below, named after it. For the arguments see `Fault`."""
 
     def made(plant: Plant) -> Fault:
-        return Fault(plant.__name__.strip("_").replace("_", "-"), describe, part, plant, observables, oracles)
+        name = plant.__name__.strip("_").replace("_", "-")
+        return Fault(name, describe, part, plant, observables, oracles, chaos)
 
     return made
 
