@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from ..findings.oracle_names import ORACLES
 
@@ -73,3 +73,13 @@ def wrap_each(manager: Any, name: str, change: Callable[..., Any], having: str =
     for single in manager.coordinator.single_type_managers:
         if hasattr(single, having):
             wrap(single, name, partial(change, single))
+
+
+def the_long_way(manager: Any) -> None:
+    """From now on each step of each request goes through the calls of the coordinator, which a fault can replace."""
+    manager.coordinator.steps.known = False
+
+
+def crash(message: str) -> NoReturn:
+    """Fail as an assertion of the broken code would. Raised here, it is not taken for a failure to plant."""
+    raise AssertionError(message)
