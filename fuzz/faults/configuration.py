@@ -109,7 +109,7 @@ def _merge_without_head_size_v(inputs: Inputs, output: Any) -> Any:
 
 
 @answer_fault(
-    "resolve_block_sizes", "the scheduler's block size is the largest of the groups', not their multiple", "I11"
+    "resolve_block_sizes", "the scheduler takes the largest block size of the groups, not their multiple", "I11"
 )
 def _largest_for_multiple(inputs: Inputs, output: Any) -> Any:
     if len(inputs["groups"]) > 1:
