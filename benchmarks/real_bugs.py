@@ -232,8 +232,9 @@ def _matrix(rows: Sequence[Row]) -> Iterator[str]:
     yield ""
     yield "Each detector alone: what has found the fault above, the others with one seed and a bound on the"
     yield "operations, which is in the table where they have missed it. A number says after how many operations"
-    yield f"it saw the fault, of `explore` after how many states of {len(EXPLORED)} small scopes (at most {STATES:,} each)."
-    yield f"`{DASH}`: not run. Never run: `prove`, as {NOT_RUN['prove']};"
+    yield "it saw the fault, of `explore` after how many states of"
+    yield f"{len(EXPLORED)} small scopes (at most {STATES:,} each). `{DASH}`: not run. Never run: `prove`, as"
+    yield f"{NOT_RUN['prove']};"
     yield "our unit tests, which would take 37 processor seconds for each fault that they do not see."
     yield ""
     names = [*DETECTORS, "explore"]
