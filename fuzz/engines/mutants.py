@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..faults import FAULTS, Fault, Part
+from ..faults import MADE_UP, Fault, Part
 from ..findings.finding import Finding
 from ..opening.targets import open_target
 from ..reports.progress import OnStep
@@ -16,7 +16,7 @@ from ..traces.shrink import shrink
 from .plan import Plan
 from .seeded import run_random
 
-MUTANTS = {name: fault for name, fault in FAULTS.items() if fault.part != Part.CONFIGURATION}
+MUTANTS = {name: fault for name, fault in MADE_UP.items() if fault.part != Part.CONFIGURATION}
 """The faults that runs of operations can find, by name. Those of configuration answers are `fuzz-config`'s."""
 
 

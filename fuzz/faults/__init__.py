@@ -10,13 +10,31 @@ from collections.abc import Mapping
 
 from ..findings.oracle_names import CONTRACT, EVERY
 from ..findings.words import did_you_mean
-from . import allocation, configuration, identities, liveness, pool, registration, reporting, steps, tables, tensors
+from . import (
+    allocation,
+    configuration,
+    identities,
+    liveness,
+    pool,
+    real_hits,
+    real_pool,
+    real_registration,
+    registration,
+    reporting,
+    steps,
+    tables,
+    tensors,
+)
+from .real_bugs import planted_bugs
 from .registry import Fault, Part
 
-__all__ = ["FAULTS", "MODULES", "Fault", "Part", "fault_named", "faults_in"]
+__all__ = ["CATALOGUED", "FAULTS", "MADE_UP", "MODULES", "REAL_MODULES", "Fault", "Part", "fault_named", "faults_in"]
 
 MODULES = (pool, tables, registration, identities, allocation, steps, reporting, liveness, tensors, configuration)
-"""Where they are written."""
+"""Where those are written that were made up, or made after a report before there was a catalogue."""
+
+REAL_MODULES = (real_hits, real_pool, real_registration)
+"""Where those are written that the catalogue of real bugs asks for (`real_bugs`)."""
 
 LIST = "see blockproof mutants --list"
 
@@ -30,10 +48,19 @@ def _rank(fault: Fault) -> tuple[int, int, int]:
 FAULTS: Mapping[str, Fault] = {
     fault.name: fault
     for fault in sorted(
-        (found for module in MODULES for found in vars(module).values() if isinstance(found, Fault)), key=_rank
+        (found for module in (*MODULES, *REAL_MODULES) for found in vars(module).values() if isinstance(found, Fault)),
+        key=_rank,
     )
 }
 """All of them by name."""
+
+CATALOGUED: Mapping[str, Fault] = {name: FAULTS[name] for _, _, name in planted_bugs()}
+"""Those that stand for an entry of the catalogue of real bugs, in its order. KeyError for a name that is no fault's."""
+
+MADE_UP: Mapping[str, Fault] = {
+    name: fault for name, fault in FAULTS.items() if fault.plant.__module__ not in {m.__name__ for m in REAL_MODULES}
+}
+"""Those of `MODULES`."""
 
 
 def faults_in(part: Part) -> Mapping[str, Fault]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from ..findings.oracle_names import ORACLES
 
@@ -37,15 +37,22 @@ class Fault:
     properties for contract and liveness, invariants that it breaks for configuration."""
     oracles: tuple[str, ...]
     """Those that must find it."""
+    chaos: bool = False
+    """Whether it shows only in runs that break preconditions on purpose."""
 
 
 def fault(
-    describe: str, *observables: str, part: Part = Part.CORE, oracles: tuple[str, ...] = ORACLES
+    describe: str,
+    *observables: str,
+    part: Part = Part.CORE,
+    oracles: tuple[str, ...] = ORACLES,
+    chaos: bool = False,
 ) -> Callable[[Plant], Fault]:
     """Make a fault of the function below, named after it. For the arguments see `Fault`."""
 
     def made(plant: Plant) -> Fault:
-        return Fault(plant.__name__.strip("_").replace("_", "-"), describe, part, plant, observables, oracles)
+        name = plant.__name__.strip("_").replace("_", "-")
+        return Fault(name, describe, part, plant, observables, oracles, chaos)
 
     return made
 
@@ -66,3 +73,13 @@ def wrap_each(manager: Any, name: str, change: Callable[..., Any], having: str =
     for single in manager.coordinator.single_type_managers:
         if hasattr(single, having):
             wrap(single, name, partial(change, single))
+
+
+def the_long_way(manager: Any) -> None:
+    """From now on each step of each request goes through the calls of the coordinator, which a fault can replace."""
+    manager.coordinator.steps.known = False
+
+
+def crash(message: str) -> NoReturn:
+    """Fail as an assertion of the broken code would. Raised here, it is not taken for a failure to plant."""
+    raise AssertionError(message)

@@ -1,0 +1,1 @@
+"""Planted faults after real bugs (`real_bugs`)."""
