@@ -17,7 +17,7 @@ Change: TypeAlias = Callable[[Inputs, Any], Any]
 """From the inputs and a copy of the right output of one op to the wrong output."""
 
 
-def _fault(op: str, describe: str, *invariants: str) -> Callable[[Change], Fault]:
+def answer_fault(op: str, describe: str, *invariants: str) -> Callable[[Change], Fault]:
     """Make a fault of a change of what is put out for `op`."""
 
     def made(change: Change) -> Fault:
@@ -36,14 +36,14 @@ def _fault(op: str, describe: str, *invariants: str) -> Callable[[Change], Fault
     return made
 
 
-@_fault("config_from_groups", "a tensor is a byte short", "I1")
+@answer_fault("config_from_groups", "a tensor is a byte short", "I1")
 def _tensor_a_byte_short(inputs: Inputs, output: Any) -> Any:
     if output["tensors"]:
         output["tensors"][-1][0] -= 1
     return output
 
 
-@_fault("config_from_groups", "a pool has one block more than fits", "I1", "I7")
+@answer_fault("config_from_groups", "a pool has one block more than fits", "I1", "I7")
 def _one_block_more(inputs: Inputs, output: Any) -> Any:
     if output["num_blocks"] > 1:
         tensors = [[size + size // output["num_blocks"], names] for size, names in output["tensors"]]
@@ -51,7 +51,7 @@ def _one_block_more(inputs: Inputs, output: Any) -> Any:
     return output
 
 
-@_fault("configs", "the tensors of the last worker are a page larger than its blocks", "I2")
+@answer_fault("configs", "the tensors of the last worker are a page larger than its blocks", "I2")
 def _tensor_off_by_a_page(inputs: Inputs, output: Any) -> Any:
     if "tensors" in output["workers"][-1] and (blocks := output["workers"][-1]["num_blocks"]):
         tensors = output["workers"][-1]["tensors"]
@@ -59,14 +59,14 @@ def _tensor_off_by_a_page(inputs: Inputs, output: Any) -> Any:
     return output
 
 
-@_fault("unify_page_size", "one page size for all is twice as large as the largest page", "I3")
+@answer_fault("unify_page_size", "one page size for all is twice as large as the largest page", "I3")
 def _page_unified_twice(inputs: Inputs, output: Any) -> Any:
     if len(output["page_sizes"]) > 1:
         output["page_sizes"] = [2 * page for page in output["page_sizes"]]
     return output
 
 
-@_fault("groups", "grouping drops the last layer of a model", "I4")
+@answer_fault("groups", "grouping drops the last layer of a model", "I4")
 def _layer_dropped(inputs: Inputs, output: Any) -> Any:
     if len(output["groups"]) == 1:
         group = output["groups"][0]
@@ -76,7 +76,7 @@ def _layer_dropped(inputs: Inputs, output: Any) -> Any:
     return output
 
 
-@_fault("groups", "a layer is in the first group of its type instead of the second", "I5")
+@answer_fault("groups", "a layer is in the first group of its type instead of the second", "I5")
 def _groups_unbalanced(inputs: Inputs, output: Any) -> Any:
     groups = output["groups"]
     for first, second in pairwise(groups):
@@ -88,61 +88,63 @@ def _groups_unbalanced(inputs: Inputs, output: Any) -> Any:
     return output
 
 
-@_fault("needed", "the need leaves out a block", "I7", "I8")
+@answer_fault("needed", "the need leaves out a block", "I7", "I8")
 def _need_a_block_short(inputs: Inputs, output: Any) -> Any:
     if cost := output["pool_bytes_per_block"]:
         output["from_groups"] = max(0, output["from_groups"] - cost)
     return output
 
 
-@_fault("estimate", "the estimate is one token too long", "I8")
+@answer_fault("estimate", "the estimate is one token too long", "I8")
 def _estimate_one_too_long(inputs: Inputs, output: Any) -> Any:
     if 0 < output["estimate"] < inputs["vllm_config"].get("max_model_len", 1024):
         output["estimate"] += 1
     return output
 
 
-@_fault("merge", "merging takes no account of the size of values", "I10")
+@answer_fault("merge", "merging takes no account of the size of values", "I10")
 def _merge_without_head_size_v(inputs: Inputs, output: Any) -> Any:
     output.pop("head_size_v", None)
     return output
 
 
-@_fault("resolve_block_sizes", "the scheduler's block size is the largest of the groups', not their multiple", "I11")
+@answer_fault(
+    "resolve_block_sizes", "the scheduler takes the largest block size of the groups, not their multiple", "I11"
+)
 def _largest_for_multiple(inputs: Inputs, output: Any) -> Any:
     if len(inputs["groups"]) > 1:
         output[0] = max(spec["block_size"] for spec in inputs["groups"])
     return output
 
 
-@_fault("estimate", "an estimate leaves the length changed", "I13")
+@answer_fault("estimate", "an estimate leaves the length changed", "I13")
 def _length_left_changed(inputs: Inputs, output: Any) -> Any:
     output["max_model_len_after"] = output["estimate"]
     return output
 
 
-@_fault("admission_cap", "a window's admission cap is one block short")
+@answer_fault("admission_cap", "a window's admission cap is one block short")
 def _cap_one_short(inputs: Inputs, output: Any) -> Any:
     if "sliding_window" in inputs["spec"]:
         return [cap - 1 for cap in output]
     return output
 
 
-@_fault("project", "a worker's projection keeps the layers of others")
+@answer_fault("project", "a worker's projection keeps the layers of others")
 def _foreign_layers_kept(inputs: Inputs, output: Any) -> Any:
     if len(output["groups"]) == 1 and "spec" in output["groups"][0]:
         output["groups"][0]["layers"] = [name for name, _ in inputs["layers"]]
     return output
 
 
-@_fault("max_concurrency", "concurrency counts one block more than there is", "I7")
+@answer_fault("max_concurrency", "concurrency counts one block more than there is", "I7")
 def _concurrency_of_one_block_more(inputs: Inputs, output: Any) -> Any:
     if isinstance(output, float) and inputs["num_blocks"] > 1:
         return output / (inputs["num_blocks"] - 1) * inputs["num_blocks"]
     return output
 
 
-@_fault("configs", "the scheduler's view of a group is the last member of its spec, not the first")
+@answer_fault("configs", "the scheduler's view of a group is the last member of its spec, not the first")
 def _last_member_for_first(inputs: Inputs, output: Any) -> Any:
     if output["workers"]:
         for told, group in zip(output["scheduler"]["groups"], output["workers"][0].get("groups", []), strict=False):

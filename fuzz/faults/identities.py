@@ -15,18 +15,33 @@ Key: TypeAlias = tuple[Any, ...]
 Keys: TypeAlias = list[Key]
 
 
-def _named_by(manager: Any, left: Callable[[Keys], list[Any]]) -> None:
-    """Blocks are named after what is left of their keys."""
+Left: TypeAlias = Callable[[Keys, Any, int, int], list[Any]]
+"""What is left of the keys of a request's block, which begins and ends at these tokens."""
+
+
+def named_by(
+    manager: Any, left: Callable[[Keys], list[Any]], size: int | None = None, digest_bytes: int | None = None
+) -> None:
+    """Blocks are named after what is left of their keys; further as `named_from` says."""
+    named_from(manager, lambda keys, request, start, end: left(keys), size, digest_bytes)
+
+
+def named_from(manager: Any, left: Left, size: int | None = None, digest_bytes: int | None = None) -> None:
+    """Blocks are named after what is left of their keys, and after `size` tokens each, by default as many as they have.
+
+    Names are `digest_bytes` long, by default long enough that no two are equal by accident.
+    """
     package = ".".join(type(manager).__module__.split(".")[:2])  # of the pure core, or of the compiled one
     core = import_module(f"{package}.kv_cache_utils")
-    size = manager.block_pool.hash_block_size
+    size = size or manager.block_pool.hash_block_size
 
     def named(request: Any) -> list[bytes]:
         hashes: list[bytes] = [b""]
         for start in range(0, len(request.block_hashes) * size, size):
             keys, _ = core.generate_block_hash_extra_keys(request, start, start + size, 0)
-            content = hashes[-1], list(request.all_token_ids[start : start + size]), left(list(keys or ()))
-            hashes.append(hashlib.sha256(repr(content).encode()).digest())
+            kept = left(list(keys or ()), request, start, start + size)
+            content = hashes[-1], list(request.all_token_ids[start : start + size]), kept
+            hashes.append(hashlib.sha256(repr(content).encode()).digest()[:digest_bytes])
         return hashes[1:]
 
     def call(original: Callable[..., Any], request: Any, *arguments: Any, **named_arguments: Any) -> Any:
@@ -43,24 +58,24 @@ def _first_item_only(manager: Any) -> None:
         items = [key for key in keys if key[0] == "mm"]
         return [key for key in keys if key[0] != "mm"] + items[:1]
 
-    _named_by(manager, left)
+    named_by(manager, left)
 
 
 @fault("the length of an item does not count in the name of a block", "labels", "outcome")
 def _item_lengths_lost(manager: Any) -> None:
-    _named_by(manager, lambda keys: [key[:3] if key[0] == "mm" else key for key in keys])
+    named_by(manager, lambda keys: [key[:3] if key[0] == "mm" else key for key in keys])
 
 
 @fault("an adapter names blocks by its name alone", "labels", "outcome")
 def _adapter_by_name(manager: Any) -> None:
-    _named_by(manager, lambda keys: [key[:2] if key[0] == "lora" else key for key in keys])
+    named_by(manager, lambda keys: [key[:2] if key[0] == "lora" else key for key in keys])
 
 
 @fault("an adapter and a salt of one name are not told apart", "labels", "outcome")
 def _kinds_of_keys_lost(manager: Any) -> None:
-    _named_by(manager, lambda keys: [key[1] for key in keys if key[0] in ("lora", "cache_salt")])
+    named_by(manager, lambda keys: [key[1] for key in keys if key[0] in ("lora", "cache_salt")])
 
 
 @fault("embeddings do not name the blocks that they fill", "labels", "outcome")
 def _embeddings_lost(manager: Any) -> None:
-    _named_by(manager, lambda keys: [key for key in keys if key[0] != "prompt_embeds"])
+    named_by(manager, lambda keys: [key for key in keys if key[0] != "prompt_embeds"])

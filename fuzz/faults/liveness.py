@@ -10,7 +10,7 @@ from sys import maxsize
 from typing import Any
 
 from ..findings.oracle_names import LIVENESS
-from .registry import fault, wrap
+from .registry import fault, the_long_way, wrap
 
 _starving = partial(fault, oracles=(LIVENESS,))
 """A fault for which only liveness is asked."""
@@ -19,7 +19,7 @@ _starving = partial(fault, oracles=(LIVENESS,))
 def _predicting(manager: Any, change: Callable[[int, bool, str], int]) -> None:
     """Change what is predicted to leave the free queue: `change` gets the number, whether the admission gate asks, and
     the request. Steps go the long way then, on which it is asked."""
-    manager.coordinator.steps.known = False
+    the_long_way(manager)
     manager.coordinator.most_blocks_to_allocate = lambda tokens, hit: maxsize
 
     def predict(original: Callable[..., int], request: str, *args: Any, **more: Any) -> int:
