@@ -20,6 +20,7 @@ from . import (
     real_others,
     real_pool,
     real_registration,
+    real_sizing,
     real_steps,
     registration,
     reporting,
@@ -35,7 +36,7 @@ __all__ = ["CATALOGUED", "FAULTS", "MADE_UP", "MODULES", "REAL_MODULES", "Fault"
 MODULES = (pool, tables, registration, identities, allocation, steps, reporting, liveness, tensors, configuration)
 """Where those are written that were made up, or made after a report before there was a catalogue."""
 
-REAL_MODULES = (real_hits, real_others, real_pool, real_registration, real_steps)
+REAL_MODULES = (real_hits, real_others, real_pool, real_registration, real_sizing, real_steps)
 """Where those are written that the catalogue of real bugs asks for (`real_bugs`)."""
 
 LIST = "see blockproof mutants --list"

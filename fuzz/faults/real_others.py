@@ -26,22 +26,6 @@ def _stored_events(manager: Any, change: Callable[..., None]) -> None:
     wrap(pool, "_announce", announce)
 
 
-@fault("a stored event names a parent of finer grain, which no event has told of", "events")
-def _parent_of_finer_grain(manager: Any) -> None:
-    pool = manager.block_pool
-    unit = pool.hash_block_size
-
-    def announce(original: Callable[..., None], request: Any, hashes: Any, chosen: Any, part: Any) -> None:
-        original(request, hashes, chosen, part)
-        first, _, size, group = part
-        if first and size != unit:
-            original(request, request.block_hashes, [], (first * size // unit, first * size // unit, unit, group))
-            finer = pool.kv_event_queue.pop()
-            pool.kv_event_queue[-1].parent_block_hash = finer.parent_block_hash
-
-    wrap(pool, "_announce", announce)
-
-
 @fault("a stored event shows the hashes of finer grain at the indices of blocks", "events")
 def _hashes_of_finer_grain(manager: Any) -> None:
     def announce(original: Callable[..., None], request: Any, hashes: Any, chosen: Any, part: Any) -> None:
