@@ -64,7 +64,7 @@ def _in_flight_tokens_shared_out(ask: Ask, op: str, inputs: Inputs) -> Answer:
     return ask(op, _with_settings(inputs, max_num_batched_tokens=max(1, batched // 4)))
 
 
-@_asking(_STARTUP[:-2] + _STARTUP[-1:], "in mode all the states of drafts need no room", "I7", "I8")
+@_asking(_STARTUP[:-2] + _STARTUP[-1:], "in mode all the states of drafts need no room")
 def _states_of_drafts_need_nothing(ask: Ask, op: str, inputs: Inputs) -> Answer:
     def without_drafts(spec: Spec) -> Spec:
         return {**spec, "num_speculative_blocks": 0} if "num_speculative_blocks" in spec else spec
@@ -125,7 +125,8 @@ def _tokens_by_groups(ask: Ask, op: str, inputs: Inputs) -> Answer:
     if len(groups["groups"]) < 2 or any("spec" not in group for group in groups["groups"]):
         return answer
     least = min(groups["specs"][group["spec"]]["block_size"] for group in groups["groups"])
-    return {"output": (inputs["num_blocks"] - 1) // len(groups["groups"]) * least / _length(inputs)}
+    usable = max(0, inputs["num_blocks"] - 1)
+    return {"output": usable // len(groups["groups"]) * least / _length(inputs)}
 
 
 # What fits.

@@ -232,7 +232,8 @@ def _first_block_of_a_chunk_not_kept(manager: Any) -> None:
         mask = original(start, end, alignment, *rest)
         unit, chunk, size = alignment, single.attention_chunk_size, single.block_size
         begins = [-(-(i + 1) * size // unit) * unit // chunk * chunk for i in range(start, end)]
-        return [kept and at <= i * size for i, at, kept in zip(range(start, end), begins, mask, strict=True)]
+        inside = [i * size < at < (i + 1) * size for i, at in zip(range(start, end), begins, strict=True)]
+        return [kept and not begun for kept, begun in zip(mask, inside, strict=True)]
 
     wrap_each(manager, "reachable_block_mask", keep, having="attention_chunk_size")
 
@@ -248,7 +249,8 @@ def _cap_less_nulls(manager: Any) -> None:
     _asking_all(manager)
 
     def predict(single: Any, original: Callable[..., int], *asked: Any) -> int:
-        return original(*asked[:5], True, *asked[6:])
+        capped = single._max_admission_blocks_per_request is not None
+        return original(*asked[:5], capped or asked[5], *asked[6:])
 
     def capped(single: Any, original: Callable[..., int], new: int, table: Any, kept: Any, lookahead: int) -> int:
         cap = single._max_admission_blocks_per_request
@@ -291,15 +293,24 @@ def _steps_outlive_preemption(manager: Any) -> None:
     manager.coordinator.steps.forget = lambda request: None
 
 
-@fault("a request that gives way keeps its count of registered blocks", "registered", "outcome")
+@fault("a request that comes back still has its count of registered blocks", "outcome", "registered", "labels")
 def _count_outlives_preemption(manager: Any) -> None:
+    the_long_way(manager)
+    counts: dict[tuple[int, str], int] = {}
+
     def free(single: Any, original: Callable[..., Any], request: str) -> None:
-        counted = single.num_cached_block.get(request)
+        if request in single.num_cached_block:
+            counts[single.kv_cache_group_id, request] = single.num_cached_block[request]
         original(request)
-        if counted is not None:
-            single.num_cached_block[request] = counted
+
+    def allocate(original: Callable[..., Any], request: Any, *asked: Any, **more: Any) -> Any:
+        for single in manager.coordinator.single_type_managers:
+            if counted := counts.pop((single.kv_cache_group_id, request.request_id), 0):
+                single.num_cached_block[request.request_id] = counted
+        return original(request, *asked, **more)
 
     wrap_each(manager, "free", free)
+    wrap(manager, "allocate_slots", allocate)
 
 
 @fault("tokens from outside are forgotten when there was no room for them", "outcome")
@@ -348,6 +359,7 @@ def _shared_blocks_stay_valid(manager: Any) -> None:
     "tables",
     "ref_cnt",
     "labels",
+    "free",
 )
 def _hits_held_one_after_the_other(manager: Any) -> None:
     def begin(original: Callable[..., Any], request: str, hits: Any, *lengths: Any) -> None:
