@@ -241,23 +241,15 @@ def _first_block_of_a_chunk_not_kept(manager: Any) -> None:
 # Admission.
 
 
-@fault(
-    "every step counts at most the cap less the table, nulls counted",
-    "outcome",
-)
+@fault("where a table has empty entries, a step counts at most the cap less all of its entries", "outcome")
 def _cap_less_nulls(manager: Any) -> None:
-    _asking_all(manager)
+    null = manager.block_pool.null_block
 
-    def predict(single: Any, original: Callable[..., int], *asked: Any) -> int:
-        capped = single._max_admission_blocks_per_request is not None
-        return original(*asked[:5], capped or asked[5], *asked[6:])
+    def predict(single: Any, count: int, request: str, *asked: Any) -> int:
+        cap, table = single._max_admission_blocks_per_request, single.req_to_blocks.get(request, ())
+        return count if cap is None or null not in table else min(count, max(0, cap - len(table)))
 
-    def capped(single: Any, original: Callable[..., int], new: int, table: Any, kept: Any, lookahead: int) -> int:
-        cap = single._max_admission_blocks_per_request
-        return new if cap is None else min(new, max(0, cap - len(table)))
-
-    wrap_each(manager, "get_num_blocks_to_allocate", predict)
-    wrap_each(manager, "_capped", capped)
+    predict_otherwise(manager, predict)
 
 
 @fault("the gate counts the whole sequence for a window that drafts read", "outcome")
