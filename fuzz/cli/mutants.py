@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,63 +11,76 @@ from .completion import mutant_names
 from .options import JsonOption, known_or_usage, oracles_or_usage
 
 if TYPE_CHECKING:
+    from ..engines.mutant_matrix import Result
     from ..engines.mutants import Hunt
     from ..faults import Fault
 
-SECONDS = 20.0
+SECONDS, REAL_SECONDS = 20.0, 60.0
 """How long each fault is looked for, where nothing is said."""
 
 
 def mutants(
     list_only: Annotated[bool, typer.Option("--list", help="Only name the faults.")] = False,
     only: Annotated[str | None, typer.Option(help="Only this fault.", autocompletion=mutant_names)] = None,
+    real: Annotated[bool, typer.Option("--real", help="The faults of the catalogue of real bugs instead.")] = False,
     seconds: Annotated[
-        float | None, typer.Option(min=0.1, help="How long to look for each (default: 20, or as long as --operations).")
+        float | None,
+        typer.Option(
+            min=0.1, help="How long to look for each (default: 20, 60 with --real, or as long as --operations)."
+        ),
     ] = None,
     operations: Annotated[int | None, typer.Option(min=1, help="How many operations to try for each.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 0,
+    seeds: Annotated[int, typer.Option(min=1, help="Look for each with so many seeds; medians are told.")] = 1,
+    matrix: Annotated[bool, typer.Option("--matrix", help="Ask every detector about each fault.")] = False,
     oracle: Annotated[str, typer.Option(help="Judged by these instead of those that each is meant for.")] = "auto",
     target: Annotated[str, typer.Option(help="Our core: impl, or impl-compiled.")] = "impl",
     as_json: JsonOption = False,
 ) -> None:
     """Plant one fault after the other into our core, and find and shrink each.
 
-    Exits with 0 if every fault was found, 1 if one was not, 130 if Ctrl-C ended it before all were tried.
+    Exits with 0 if every fault was found, with several seeds by most of them; with 1 if one was not, 130 if Ctrl-C
+    ended it before all were tried.
     """
     from ..adapters.impl import CORES
-    from ..engines.mutants import MUTANTS, can_be_tried, hunt_all, missed
+    from ..engines.mutant_matrix import Result, results
+    from ..engines.mutants import Search, can_be_tried, known_faults, missed
     from ..faults import LIST
     from ..findings.words import plural
     from ..reports.progress import steps
 
-    known_or_usage("--only: no fault", [only] if only else [], MUTANTS, LIST)
+    known = known_faults(real)
+    known_or_usage("--only: no fault", [only] if only else [], known, LIST + (" --real" if real else ""))
     known_or_usage("--target: no core of ours", [target], CORES, "write impl or impl-compiled")
-    chosen = [fault for name, fault in MUTANTS.items() if only in (None, name)]
+    chosen = [fault for name, fault in known.items() if only in (None, name)]
     if list_only:
         _print_list(chosen, as_json)
         return
     judges = None if oracle == "auto" else oracles_or_usage(oracle, "impl")
     if seconds is None and operations is None:
-        seconds = SECONDS
-    hunts: list[Hunt] = []
+        seconds = REAL_SECONDS if real else SECONDS
+    search = Search(seconds, operations, seed, judges, target)
+    done: list[Result] = []
     tried, interrupted = [fault for fault in chosen if can_be_tried(fault)], False
     with steps(len(tried), "fault") as show:
         try:
-            for done in hunt_all(tried, seconds, seed, judges, show, target, operations):
-                hunts.append(done)
+            for result in results(tried, search, seeds, matrix, show):
+                done.append(result)
                 if not as_json:
-                    _print_hunt(done)
+                    _print_result(result)
         except KeyboardInterrupt:
             interrupted = True
     if untried := [fault.name for fault in chosen if not can_be_tried(fault)]:
         print(f"not tried without torch: {', '.join(untried)}", file=sys.stderr)
-    lost = missed(hunts)
+    lost = missed(result.median for result in done)
     if as_json:
-        print(json.dumps([asdict(hunt) for hunt in hunts], indent=2))
+        print(json.dumps([result.as_json(matrix) for result in done], indent=2))
     else:
-        print(f"{len(hunts) - len(lost)} of {len(hunts)} found" + (f"; missed: {', '.join(lost)}" if lost else ""))
+        if matrix:
+            _print_matrix(done)
+        print(f"{len(done) - len(lost)} of {len(done)} found" + (f"; missed: {', '.join(lost)}" if lost else ""))
     if interrupted:
-        print(f"interrupted: {plural(len(tried) - len(hunts), 'fault')} not tried", file=sys.stderr)
+        print(f"interrupted: {plural(len(tried) - len(done), 'fault')} not tried", file=sys.stderr)
     raise typer.Exit(1 if lost else 130 if interrupted else 0)
 
 
@@ -82,13 +94,40 @@ def _print_list(faults: "Sequence[Fault]", as_json: bool) -> None:
         print(f"{fault.name.ljust(width)}  {'|'.join(fault.observables):18} {fault.describe}")
 
 
+def _print_result(result: "Result") -> None:
+    if result.bug:
+        print(f"{result.bug:5} {result.link}")
+    _print_hunt(result.median)
+    if len(result.caught) > 1:
+        each = [f"{one.hunt.operations:,}{'' if one.hunt.found else ' (not found)'}" for one in result.caught]
+        print(f"{'':32} median of {len(each)} seeds: {', '.join(each)} operations")
+    sys.stdout.flush()
+
+
 def _print_hunt(hunt: "Hunt") -> None:
     if hunt.found:
         where = f"`{hunt.observable}` at {hunt.operation}"
         after = f"{hunt.operations:7,} operations  {hunt.seconds:6.2f} s"
-        print(f"{hunt.fault:32} {where:28} {after}  shrunk to {hunt.shrunk_to} in {hunt.shrink_seconds} s")
+        size = "a question" if hunt.shrunk_to is None else str(hunt.shrunk_to)
+        print(f"{hunt.fault:32} {where:28} {after}  shrunk to {size} in {hunt.shrink_seconds} s")
     elif hunt.broken:
         print(f"{hunt.fault:32} BROKEN: the code that plants it fails, {hunt.broken}")
     else:
         print(f"{hunt.fault:32} NOT FOUND in {hunt.operations:,} operations, {hunt.seconds:.1f} s")
-    sys.stdout.flush()
+
+
+def _print_matrix(done: "Sequence[Result]") -> None:
+    """A line for each fault, with the operations after which each detector has seen it."""
+    from ..engines.mutant_matrix import DETECTORS, NOT_RUN, middle
+
+    names = (*DETECTORS, *NOT_RUN)
+    print()
+    print(f"{'':38} " + " ".join(f"{name:>11}" for name in names))
+    for result in done:
+        cells = []
+        for name in names:
+            hunts = result.detectors.get(name)
+            found = middle(hunts) if hunts else None
+            cells.append("not run" if found is None else f"{found.operations:,}" if found.found else "missed")
+        print(f"{result.median.fault:38} " + " ".join(f"{cell:>11}" for cell in cells))
+    print("\n".join(f"not run: {name}, as {why}" for name, why in NOT_RUN.items()))

@@ -2,22 +2,36 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
-from ..faults import MADE_UP, Fault, Part
+from ..configuration.check import Judge, Limits, run
+from ..configuration.findings import ConfigurationFinding
+from ..configuration.reach import Reach
+from ..configuration.shrink import shrink_finding
+from ..faults import CATALOGUED, MADE_UP, Fault, Part
 from ..findings.finding import Finding
-from ..opening.targets import open_target
-from ..reports.progress import OnStep
+from ..opening.targets import open_calculator, open_target
 from ..reports.summary import Summary
+from ..targets.base import Target
 from ..traces.shrink import shrink
-from .plan import Plan
-from .seeded import run_random
+from ..traces.trace_file import FoundBy, FoundWhat, TraceFile
+from .choice import run_engine
+from .plan import SHRINK_SECONDS, Plan
 
+FUZZ_CONFIG = "fuzz-config"
+"""Who finds faults in configuration answers."""
 MUTANTS = {name: fault for name, fault in MADE_UP.items() if fault.part != Part.CONFIGURATION}
-"""The faults that runs of operations can find, by name. Those of configuration answers are `fuzz-config`'s."""
+"""The faults that were made up and that runs of operations can find, by name. Those of configuration answers are
+`fuzz-config`'s."""
+
+
+def known_faults(real: bool) -> dict[str, Fault]:
+    """What is hunted, by name: the catalogue of real bugs, or `MUTANTS`."""
+    return dict(CATALOGUED) if real else MUTANTS
 
 
 @dataclass(frozen=True)
@@ -32,16 +46,45 @@ class Hunt:
     observable: str | None = None
     operation: str | None = None
     operations: int = 0
-    """Operations until it was found."""
+    """Operations until it was found; of a fault in configuration answers, questions."""
     seconds: float = 0.0
     """Until it was found, shrinking not counted."""
     shrunk_to: int | None = None
-    """Operations of the reduced trace."""
+    """Operations of the reduced trace; None for a fault in configuration answers."""
     shrink_seconds: float = 0.0
     broken: str = ""
     """How the code that plants the fault failed, if it did."""
     oracle: str = ""
     """Which oracle has found it."""
+    processor_seconds: float = field(default=0.0, compare=False)
+    """Of this process, until it was found."""
+    seed: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True)
+class Search:
+    """How a fault is looked for."""
+
+    seconds: float | None
+    operations: int | None = None
+    """Of a fault in configuration answers, configurations."""
+    seed: int = 0
+    oracles: tuple[str, ...] | None = None
+    """None for those that the fault is meant for."""
+    core: str = "impl"
+    """The target with our core that is broken."""
+    engine: str = "random"
+    shrinks: bool = True
+    """Whether what comes up is reduced."""
+
+
+@dataclass(frozen=True)
+class Caught:
+    """A hunt, and the smallest thing that shows its fault: a trace, or a question; neither if it was not found."""
+
+    hunt: Hunt
+    trace: TraceFile | None = None
+    question: ConfigurationFinding | None = None
 
 
 def can_be_tried(fault: Fault) -> bool:
@@ -49,64 +92,88 @@ def can_be_tried(fault: Fault) -> bool:
     return fault.part != Part.TENSORS or find_spec("torch") is not None
 
 
-def hunt_all(
-    faults: Iterable[Fault],
-    seconds: float | None,
-    seed: int,
-    oracles: tuple[str, ...] | None = None,
-    on_step: OnStep = lambda done, now: None,
-    core: str = "impl",
-    operations: int | None = None,
-) -> Iterator[Hunt]:
-    """Hunt one fault after the other (`hunt`). `on_step` is told how many are done and which is hunted now."""
-    for done, fault in enumerate(faults):
-        on_step(done, fault.name)
-        yield hunt(fault, seconds, seed, oracles, core, operations)
-
-
 def hunt(
     fault: Fault,
     seconds: float | None,
     seed: int,
     oracles: tuple[str, ...] | None = None,
-    core: str = "impl",
     operations: int | None = None,
 ) -> Hunt:
-    """Fuzz our core with this fault of `MUTANTS` for at most so many seconds or operations, and shrink what comes up.
+    """As `catch`: what became of the fault."""
+    return catch(fault, Search(seconds, operations, seed, oracles)).hunt
 
-    By operations alone (`seconds` is None) the same is found on every machine. `oracles` judge, by default those that
-    must find the fault; `core` is the target with our core that is broken.
+
+def catch(fault: Fault, search: Search) -> Caught:
+    """Fuzz our core with this fault for at most so many seconds or operations, and shrink what comes up.
+
+    By operations alone the same is found on every machine. A fault in configuration answers is hunted by
+    `fuzz-config`.
     TargetUnavailableError for a fault in tensors without torch, and where the core is not built.
     """
-    named, judges = f"fault:{fault.name}", oracles or fault.oracles
-    broken = named if core == "impl" else f"{named}@{core}"
-    target = open_target(broken if fault.part == Part.CORE else core)
-    plan = Plan(seed, seconds, operations, oracles=judges, tensors=None if fault.part == Part.CORE else named)
-    done = Summary(target.name, "random", seed)
+    named = f"fault:{fault.name}"
+    broken = named if search.core == "impl" else f"{named}@{search.core}"
+    if fault.part == Part.CONFIGURATION:
+        return _caught_by_questions(fault, broken, search)
+    target = open_target(broken if fault.part == Part.CORE else search.core)
+    tensors = None if fault.part == Part.CORE else named
+    judges = search.oracles or fault.oracles
+    plan = Plan(search.seed, search.seconds, search.operations, chaos=fault.chaos, oracles=judges, tensors=tensors)
     try:
-        run_random(target, plan, done)
-        if done.finding is None or done.trace is None:
-            return Hunt(fault.name, fault.observables, False, operations=done.operations, seconds=done.seconds)
-        broken = own_mistake(fault, done.finding)
-        if broken:
-            return Hunt(fault.name, fault.observables, False, operations=done.operations, broken=broken)
-        start = time.monotonic()
-        shrunk = shrink(done.trace, done.finding.kind, target, plan.judging())
-        if shrunk.interrupted:
-            raise KeyboardInterrupt  # the reducer has kept its best; here the whole hunt is to end
+        return _caught(fault, target, plan, search)
     finally:
         target.close()
-    return Hunt(
+
+
+def _caught(fault: Fault, target: Target, plan: Plan, search: Search) -> Caught:
+    done, start = Summary(target.name, search.engine, search.seed), time.process_time()
+    run_engine(target, plan, done)
+    hunt = Hunt(
         fault.name,
         fault.observables,
-        True,
-        *done.finding.kind,
-        done.operations,
-        round(done.seconds, 2),
-        len(shrunk.trace.operations),
-        round(time.monotonic() - start, 2),
-        oracle=done.finding.oracle,
+        False,
+        operations=done.operations,
+        seconds=round(done.seconds, 2),
+        processor_seconds=round(time.process_time() - start, 2),
+        seed=plan.seed,
     )
+    if done.finding is None or done.trace is None:
+        return Caught(hunt)
+    if broken := own_mistake(fault, done.finding):
+        return Caught(replace(hunt, broken=broken))
+    observable, operation = done.finding.kind
+    hunt = replace(hunt, found=True, observable=observable, operation=operation, oracle=done.finding.oracle)
+    if not search.shrinks:
+        return Caught(hunt)
+    start = time.monotonic()
+    shrunk = shrink(done.trace, done.finding.kind, target, plan.judging(), max_seconds=SHRINK_SECONDS)
+    if shrunk.interrupted:
+        raise KeyboardInterrupt  # the reducer has kept its best; here the whole hunt is to end
+    size, took = len(shrunk.trace.operations), round(time.monotonic() - start, 2)
+    by = FoundBy(done.engine, plan.seed, version("blockproof"))
+    what = FoundWhat.of(shrunk.finding)
+    file = TraceFile(shrunk.trace, target.name, what, by, tuple(plan.oracles), plan.tensors)
+    return Caught(replace(hunt, shrunk_to=size, shrink_seconds=took), file)
+
+
+def _caught_by_questions(fault: Fault, spec: str, search: Search) -> Caught:
+    start, calculator = time.process_time(), open_calculator(spec)
+    reach = Reach(calculator.name, search.seed)
+    run(calculator, reach, Limits(search.operations, search.seconds))
+    hunt = Hunt(
+        fault.name,
+        fault.observables,
+        bool(reach.findings),
+        operations=reach.questions,
+        seconds=round(reach.seconds, 2),
+        processor_seconds=round(time.process_time() - start, 2),
+        seed=search.seed,
+    )
+    if not reach.findings:
+        return Caught(hunt)
+    (found,) = reach.findings
+    if search.shrinks:
+        found = shrink_finding(found, Judge(calculator), SHRINK_SECONDS).finding
+    return Caught(replace(hunt, observable=found.oracle, operation=found.op, oracle=FUZZ_CONFIG), question=found)
 
 
 def own_mistake(fault: Fault, finding: Finding) -> str:

@@ -65,12 +65,8 @@ def _other_full_hits_not_cut(manager: Any) -> None:
     def find(original: Callable[..., Any], hashes: Any, length: int) -> Any:
         rows, tokens = original(hashes, length)
         hit = list(rows)
-        chunks = [hasattr(group.spec, "attention_chunk_size") for group in coordinator.attention_groups]
-        full = [
-            group
-            for group, in_chunks in zip(coordinator.attention_groups, chunks, strict=True)
-            if group.terms.need is None and not in_chunks and tokens
-        ]
+        prefixes = [group for group in coordinator.attention_groups if group.manager_cls.spreads_over_ranks]
+        full = prefixes if tokens else []
         cut = [i for group in full[:1] for i in group.group_ids[:1]]
         for group in full:
             search = coordinator.search(group, hashes)

@@ -11,6 +11,10 @@ FINDINGS = Path("docs/evidence/findings")
 DEVIATIONS = Path("docs/evidence/deviations")
 EXAMPLES = Path("examples")
 THEOREMS = Path("docs/reference/theorems")
+REGRESSIONS = Path("tests/regressions")
+"""Not looked for in the current folder: those there are somebody's own."""
+QUESTIONS = "questions"
+"""The folder in it with questions about configurations."""
 _ROOT = __name__.partition(".")[0]
 
 
@@ -33,6 +37,19 @@ def shipped_model(name: Path) -> Path:
     example = shipped(EXAMPLES / f"{name}.json")
     is_bare = len(name.parts) == 1 and not name.exists()
     return example if is_bare and example.exists() else shipped(name)
+
+
+def installed_regressions() -> Path:
+    """The folder with the traces of real bugs (docs/evidence/real-bugs.md). FileNotFoundError if it is not there."""
+    for place in _places(REGRESSIONS):
+        if place.is_dir():
+            return place
+    raise FileNotFoundError("the traces of real bugs are not part of this installation: install blockproof anew")
+
+
+def is_of_real_bug(path: Path) -> bool:
+    """Whether this file is one of those."""
+    return any(path.resolve().is_relative_to(place.resolve()) for place in _places(REGRESSIONS))
 
 
 def _places(folder: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..findings.oracle_names import LOCKSTEP
 from ..opening.oracles import suited_to
 from ..opening.own_code import is_factory
 from ..targets.base import Target
@@ -23,6 +24,9 @@ class Case:
     """Name of the target."""
     oracles: tuple[str, ...] = ()
     """What judges, if it is not what the file says."""
+    for_any: bool = False
+    """Whether it was made for whatever core there is: it says nothing of one that is not built like it, and is judged
+    by what suits the target where that does not have to agree with the model."""
 
     @property
     def command(self) -> str:
@@ -31,7 +35,10 @@ class Case:
 
     def run(self, target: Target) -> "Outcome":
         """Replay it on the opened target. TargetUnavailableError if that cannot be started."""
-        judges = judges_for(self.file, lambda: suited_to(self.spec, target), self.oracles)
+        suited, given = suited_to(self.spec, target), self.oracles
+        if self.for_any and not given and LOCKSTEP not in suited:
+            given = suited
+        judges = judges_for(self.file, lambda: suited, given)
         return Outcome(self, replayed(self.file, target, judges))
 
 
@@ -46,6 +53,11 @@ class Outcome:
     def operations(self) -> int:
         """How many operations of the trace were made."""
         return len(self.replayed.applied.operations)
+
+    @property
+    def says_nothing(self) -> bool:
+        """True if the target took none of the operations, or built no such core."""
+        return not self.replayed.built or bool(self.replayed.wanted.operations and not self.operations)
 
     @property
     def headline(self) -> str:
@@ -67,9 +79,9 @@ class Outcome:
         return [self.headline, "", *told, "", f"repeat it: {self.case.command}"]
 
 
-def read_case(path: Path, target: str | None = None, oracles: tuple[str, ...] = ()) -> Case:
+def read_case(path: Path, target: str | None = None, oracles: tuple[str, ...] = (), for_any: bool = False) -> Case:
     """The case in a trace file, for this target, else for the one that the file names; judged by these oracles, else
-    by those that the file names.
+    by those that the file names. `for_any` as in `Case`.
 
     TraceError if the file cannot be used; also if somebody's code is to be its target, since a file alone must not run
     code.
@@ -78,4 +90,4 @@ def read_case(path: Path, target: str | None = None, oracles: tuple[str, ...] = 
     if target is None and is_factory(file.target):
         problem = f"{file.target!r} is somebody's code; if you trust it, say so: --blockproof-target {file.target}"
         raise TraceError(str(path), "target", problem)
-    return Case(path, file, target or file.target, oracles)
+    return Case(path, file, target or file.target, oracles, for_any)

@@ -6,8 +6,12 @@ from typing import Any, NoReturn
 
 import pytest
 
+from ..configuration.findings import ConfigurationFinding, finding_text, read_finding
+from ..configuration.fuzzing import ask_recorded
 from ..engines.fuzzing import FuzzOutcome, FuzzTask, fuzz
 from ..engines.plan import Plan
+from ..opening.targets import open_calculator
+from ..planning.shipped import QUESTIONS, is_of_real_bug
 from ..reports.vacuity import vacuity
 from ..runs.open_run import open_run
 from ..targets.base import TargetUnavailableError, adapted_shape, lacking
@@ -51,13 +55,17 @@ class BlockproofItem(pytest.Item):
 
 
 class TraceModule(pytest.File):
-    """A trace file."""
+    """A trace file, or, among the real bugs, a question about a configuration."""
 
     def collect(self) -> Iterator[pytest.Item]:
-        """One test: the trace is replayed. CollectError, in one line, if it cannot be read."""
-        ours = shared(self.config)
+        """One test: the trace is replayed, the question asked. CollectError, in one line, if it cannot be read."""
+        ours, path = shared(self.config), shortest(self.path)
+        is_real = is_of_real_bug(self.path)
         try:
-            case = read_case(shortest(self.path), ours.target, ours.oracles_for(ours.target or "impl"))
+            if is_real and self.path.parent.name == QUESTIONS:
+                yield QuestionItem.from_parent(self, name="ask", question=read_finding(path))
+                return
+            case = read_case(path, ours.target, ours.oracles_for(ours.target or "impl"), is_real)
         except TraceError as error:
             raise self.CollectError(str(error)) from None
         yield TraceItem.from_parent(self, name="replay", case=case)
@@ -76,9 +84,38 @@ class TraceItem(BlockproofItem):
     def runtest(self) -> None:
         """Replay the trace."""
         outcome = self.case.run(self.core)
+        if self.case.for_any and outcome.says_nothing:
+            pytest.skip(f"{self.spec} builds no core of this shape, or has none of these operations")
         self.user_properties += [("operations", outcome.operations), ("repeat", self.case.command)]
         if outcome.failed:
             self.fail(outcome.lines())
+
+
+class QuestionItem(pytest.Item):
+    """A question about a configuration, asked again: the target must answer as the model does."""
+
+    def __init__(self, *, question: ConfigurationFinding, **more: object) -> None:
+        super().__init__(**more)  # type: ignore[arg-type]  # as above
+        self.question = question
+        self.add_marker(MARK)
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        """Where the test is, no line, and its label."""
+        return self.path, None, f"question of {shortest(self.path)}"
+
+    def runtest(self) -> None:
+        """Ask it. Skipped for a target without configuration arithmetic."""
+        spec = shared(self.config).target or ""
+        try:
+            calculator = open_calculator(spec)
+        except (ValueError, TargetUnavailableError) as error:
+            pytest.skip(f"{spec} answers no questions about configurations: {error}")
+        try:
+            found = ask_recorded(self.path, self.question, calculator)
+        finally:
+            calculator.close()
+        if found is not None:
+            pytest.fail(finding_text(found), pytrace=False)
 
 
 class FuzzModule(pytest.Collector):

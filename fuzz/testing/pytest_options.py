@@ -18,7 +18,7 @@ class Option(NamedTuple):
 OPTIONS = (
     Option("target", "TARGET", "What is tested, as `blockproof fuzz --target` takes it."),
     Option("seconds", "S", "Fuzz the target: one test for each attention type, each of so many seconds."),
-    Option("traces", "DIR", "Collect the trace files (*.json) in this folder as tests. May be repeated."),
+    Option("traces", "DIR", "Collect the trace files (*.json) in this folder, or real-bugs. May be repeated."),
     Option("oracle", "NAMES", "What judges, as `blockproof fuzz --oracle` takes it; by default what suits the target."),
     Option("attention", "NAMES", "Attention types to fuzz, such as full,full+sliding; by default all that are built."),
     Option("seed", "N", "Same seed, same runs; drawn and shown in the header by default."),
@@ -26,6 +26,8 @@ OPTIONS = (
     Option("out", "DIR", "Folder for what is found; by default `findings` in pytest's root folder."),
     Option("isolate", None, "Run the target in a process of its own: a crash or a hang is a failure."),
 )
+REAL_BUGS = "real-bugs"
+"""In place of a folder, unless there is one of this name: the traces of real bugs that come with blockproof."""
 _SEED = pytest.StashKey[int]()
 
 
@@ -54,8 +56,23 @@ def trace_folders(config: pytest.Config) -> list[Path]:
     """The folders whose JSON files are traces, as absolute paths."""
     given = config.getoption("blockproof_traces")
     if given is None:
-        return [folder.resolve() for folder in config.getini("blockproof_traces")]
-    return [(config.invocation_params.dir / folder).resolve() for folder in given]
+        return [_folder(folder, config) for folder in config.getini("blockproof_traces")]
+    return [_folder(config.invocation_params.dir / folder, config) for folder in given]
+
+
+def _folder(named: Path, config: pytest.Config) -> Path:
+    """The absolute path of this folder, or of the real bugs if it is called so and is not there. UsageError if these
+    are not installed, or there is nobody to have them."""
+    if named.name != REAL_BUGS or named.exists():
+        return named.resolve()
+    if not option(config, "target"):
+        raise pytest.UsageError(f"--blockproof-traces {REAL_BUGS}: of which core? Name it with --blockproof-target")
+    from ..planning.shipped import installed_regressions
+
+    try:
+        return installed_regressions().resolve()
+    except FileNotFoundError as error:
+        raise pytest.UsageError(f"--blockproof-traces {REAL_BUGS}: {error}") from None
 
 
 def named_path(config: pytest.Config, name: str) -> Path | None:

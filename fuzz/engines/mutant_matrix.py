@@ -1,0 +1,116 @@
+"""Planted faults over several seeds, and which detector sees which of them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from ..faults import Fault, Part
+from ..faults.real_bugs import planted_bugs
+from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, SHADOW
+from ..reports.progress import OnStep
+from .mutants import FUZZ_CONFIG, Caught, Hunt, Search, catch
+
+DETECTORS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "lockstep": ((LOCKSTEP,), "random"),
+    "hypothesis": ((LOCKSTEP,), "hypothesis"),
+    SHADOW: ((SHADOW,), "random"),
+    CONTRACT: ((CONTRACT,), "random"),
+    LIVENESS: ((LIVENESS,), "random"),
+    FUZZ_CONFIG: ((), ""),
+}
+"""What can be asked about each fault, by name: the oracles and the engine. The last one is for faults in configuration
+answers, the others for all other faults."""
+NOT_RUN: Mapping[str, str] = {
+    "explore": "it plants faults of its own, each in the scope that reaches it (`explore --fault`)",
+    "prove": "it proves rules of the model, and sees no core",
+    "unit tests": "they come with the sources, not with the package",
+}
+"""Other detectors, and why they are not asked here: shown as not run, never as missed."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of one fault."""
+
+    caught: Sequence[Caught]
+    """One for each seed."""
+    detectors: Mapping[str, Sequence[Hunt]] = field(default_factory=dict)
+    """What each detector that was asked has come to, one hunt for each seed."""
+    bug: str = ""
+    """Id of the entry in the catalogue of real bugs, if the fault stands for one."""
+    link: str = ""
+
+    @property
+    def median(self) -> Hunt:
+        """The hunt in the middle, by operations; those that found nothing come last."""
+        return middle([caught.hunt for caught in self.caught])
+
+    @property
+    def smallest(self) -> Caught:
+        """The hunt with the shortest trace; any if there is none."""
+        return min(self.caught, key=_size)
+
+    def as_json(self, matrix: bool) -> dict[str, Any]:
+        """The median hunt, what it stands for, each seed if there are several, and the detectors, JSON-ready."""
+        document = asdict(self.median)
+        if self.bug:
+            document |= {"bug": self.bug, "link": self.link}
+        if len(self.caught) > 1:
+            names = ("seed", "found", "operations", "processor_seconds", "shrunk_to")
+            document["seeds"] = [{name: getattr(one.hunt, name) for name in names} for one in self.caught]
+        if matrix:
+            document["detectors"] = {name: _cell(self.detectors.get(name)) for name in (*DETECTORS, *NOT_RUN)}
+        return document
+
+
+def middle(hunts: Sequence[Hunt]) -> Hunt:
+    """The one in the middle, by operations; those that found nothing come last. Of an even number the later one."""
+    return sorted(hunts, key=lambda hunt: (not hunt.found, hunt.operations))[len(hunts) // 2]
+
+
+def results(
+    faults: Sequence[Fault],
+    search: Search,
+    seeds: int = 1,
+    matrix: bool = False,
+    on_step: OnStep = lambda done, now: None,
+) -> Iterator[Result]:
+    """One fault after the other, each with so many seeds from that of `search` on.
+
+    With `matrix` every detector is asked that can be, each with the whole budget. Errors as from `catch`. `on_step` is
+    told how many faults are done and which is hunted now.
+    """
+    bugs = {name: (bug_id, bug.link) for bug_id, bug, name in planted_bugs()}
+    searches = [replace(search, seed=search.seed + number) for number in range(seeds)]
+    for done, fault in enumerate(faults):
+        on_step(done, fault.name)
+        caught = [catch(fault, one) for one in searches]
+        asked = dict(_asked(fault, searches, caught)) if matrix else {}
+        yield Result(caught, asked, *bugs.get(fault.name, ("", "")))
+
+
+def _asked(fault: Fault, searches: Sequence[Search], caught: Sequence[Caught]) -> Iterator[tuple[str, list[Hunt]]]:
+    """Each detector that can see a fault of this part. What was hunted by the same one already is not hunted again."""
+    known = [one.hunt for one in caught]
+    if fault.part == Part.CONFIGURATION:
+        yield FUZZ_CONFIG, known
+        return
+    for name, (oracles, engine) in DETECTORS.items():
+        if (oracles, engine) == (searches[0].oracles or fault.oracles, searches[0].engine):
+            yield name, known
+        elif engine:
+            how = [replace(one, oracles=oracles, engine=engine, shrinks=False) for one in searches]
+            yield name, [catch(fault, one).hunt for one in how]
+
+
+def _cell(hunts: Sequence[Hunt] | None) -> dict[str, Any] | None:
+    """What a detector has come to; None if it was not run."""
+    if not hunts:
+        return None
+    found = middle(hunts)
+    return {name: getattr(found, name) for name in ("found", "operations", "processor_seconds", "observable")}
+
+
+def _size(caught: Caught) -> tuple[bool, int]:
+    size = caught.hunt.shrunk_to
+    return size is None, size or 0
