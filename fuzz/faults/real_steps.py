@@ -285,6 +285,26 @@ def _steps_outlive_preemption(manager: Any) -> None:
     manager.coordinator.steps.forget = lambda request: None
 
 
+@fault("a request that has computed its prompt keeps its blocks while it waits", "free", "ref_cnt")
+def _waiting_request_keeps_its_blocks(manager: Any) -> None:
+    waiting: set[str] = set()
+
+    def free(original: Callable[..., Any], request: Any) -> None:
+        if request.num_computed_tokens < request.num_prompt_tokens:
+            original(request)
+        else:
+            waiting.add(request.request_id)
+
+    def allocate(original: Callable[..., Any], request: Any, *asked: Any, **more: Any) -> Any:
+        if request.request_id in waiting:
+            waiting.discard(request.request_id)
+            manager.coordinator.free(request.request_id)
+        return original(request, *asked, **more)
+
+    wrap(manager, "free", free)
+    wrap(manager, "allocate_slots", allocate)
+
+
 @fault("a request that comes back still has its count of registered blocks", "outcome", "registered", "labels")
 def _count_outlives_preemption(manager: Any) -> None:
     the_long_way(manager)
