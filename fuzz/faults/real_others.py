@@ -63,13 +63,13 @@ def _last_stored_for_parent(manager: Any) -> None:
         if event.block_hashes:
             last[key] = event.block_hashes[-1]
 
+    def free(original: Callable[..., None], request: Any) -> None:
+        for group in range(len(manager.kv_cache_config.kv_cache_groups)):
+            last.pop((request.request_id, group), None)
+        original(request)
+
     _stored_events(manager, tell)
-    wrap(manager, "free", lambda free, request: (_forgotten(last, request.request_id), free(request))[1])
-
-
-def _forgotten(last: dict[tuple[str, int], Any], request: str) -> None:
-    for key in [key for key in last if key[0] == request]:
-        del last[key]
+    wrap(manager, "free", free)
 
 
 # SGLang.

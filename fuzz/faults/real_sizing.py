@@ -98,10 +98,11 @@ def _window_in_stored_entries(ask: Ask, op: str, inputs: Inputs) -> Answer:
 
 @answer_fault("admission_cap", "a window that is longer than a request may be is not cut to it")
 def _window_longer_than_the_model(inputs: Inputs, output: Any) -> Any:
-    spec = inputs["spec"]
-    if "sliding_window" not in spec:
-        return output
-    return [-(-(spec["sliding_window"] - 1 + batched) // spec["block_size"]) + 1 for batched, _ in inputs["draws"]]
+    window, size = inputs["spec"].get("sliding_window", 0), inputs["spec"]["block_size"]
+    return [
+        -(-(window - 1 + batched) // size) + 1 if window > length else cap
+        for cap, (batched, length) in zip(output, inputs["draws"], strict=True)
+    ]
 
 
 @_asking(("max_concurrency",), "windows count with the whole length in how many requests fit", "I7")

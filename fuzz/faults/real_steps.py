@@ -97,7 +97,7 @@ def _running_state_behind_lookahead(manager: Any) -> None:
     "ref_cnt",
 )
 def _states_in_least_block_size(manager: Any) -> None:
-    least = min(single.block_size for single in manager.coordinator.single_type_managers or ())
+    least = min([single.block_size for single in manager.coordinator.single_type_managers], default=1)
 
     def count(single: Any, original: Callable[..., Any], *asked: Any) -> Any:
         with _having(single, block_size=least):
