@@ -36,6 +36,7 @@ from written import command, processor
 Row: TypeAlias = dict[str, Any]
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS, SEEDS = 60.0, 3
+SHRINK_SECONDS = 900.0
 SOON = 5.0
 """Processor seconds within which nine of ten are to be found."""
 STATES = 3_000
@@ -58,11 +59,10 @@ def main() -> int:
     if unknown := [name for name in names if name not in CATALOGUED]:
         print(f"no fault of the catalogue: {', '.join(unknown)}", file=sys.stderr)
         return 2
-    search = Search(asked.seconds, seed=asked.seed)
+    search = Search(asked.seconds, seed=asked.seed, shrink_seconds=SHRINK_SECONDS)
     for result in results([CATALOGUED[name] for name in names], search, asked.seeds, asked.matrix):
         row = result.as_json(asked.matrix)
         fault = CATALOGUED[row["fault"]]
-        row["smallest"] = result.smallest.hunt.shrunk_to
         if asked.explore:
             row.setdefault("detectors", {})["explore"] = _explored(fault)
         if asked.unit_tests:
@@ -122,19 +122,19 @@ def _write(page: Path, rows: Mapping[str, Row]) -> None:
 
 def _write_trace(result: Result, folder: Path) -> None:
     """Put the smallest trace, or the question, into the folder under the name of the entry and the fault."""
-    smallest = result.smallest
-    name = f"{result.bug}-{smallest.hunt.fault}.json"
-    if smallest.trace is not None:
+    shown = result.shown
+    name = f"{result.bug}-{shown.hunt.fault}.json"
+    if shown.trace is not None:
         folder.mkdir(parents=True, exist_ok=True)
-        write_trace(smallest.trace, folder / name)
-    elif smallest.question is not None:
-        write_file(folder / QUESTIONS / name, json.dumps(as_document(smallest.question), indent=1) + "\n")
+        write_trace(shown.trace, folder / name)
+    elif shown.question is not None:
+        write_file(folder / QUESTIONS / name, json.dumps(as_document(shown.question), indent=1) + "\n")
 
 
 def _told(row: Row) -> str:
     took = f"{row['operations']:9,} operations {row['processor_seconds']:7.2f} s"
     verdict = "found" if row["found"] else "MISSED"
-    return f"{row['bug']:5} {row['fault']:42} {verdict:6} {took}  shrunk to {row['smallest']}"
+    return f"{row['bug']:5} {row['fault']:42} {verdict:6} {took}  shrunk to {row['shrunk_to']}"
 
 
 # Detectors that `blockproof mutants` does not ask.
@@ -198,7 +198,7 @@ def _head(rows: Sequence[Row], made_by: str, machine: str) -> Iterator[str]:
     found = [row for row in rows if row["found"]]
     soon = sum(row["processor_seconds"] <= SOON for row in found)
     within = sum(row["processor_seconds"] <= SECONDS for row in found)
-    sizes = [row["smallest"] for row in found if row["smallest"] is not None]
+    sizes = [row["shrunk_to"] for row in found if row["shrunk_to"] is not None]
     yield "# Real bugs"
     yield ""
     yield "Does the harness find what has really gone wrong? Bugs of paged KV-cache managers, from public threads, are"
@@ -231,7 +231,7 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
     for row in rows:
         bug = bugs[row["bug"]]
         seen = f"`{row['observable']}` at {row['operation']}" if row["found"] else "not found"
-        size = "question" if row["smallest"] is None else str(row["smallest"])
+        size = "question" if row["shrunk_to"] is None else str(row["shrunk_to"])
         cells = [row["bug"], f"[{bug.title}]({bug.link})", f"`{row['fault']}`", seen, row["oracle"] or DASH]
         cells += [f"{row['operations']:,}", f"{row['processor_seconds']:.2f}", size]
         yield f"| {' | '.join(cells)} |"

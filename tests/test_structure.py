@@ -21,7 +21,13 @@ from .import_graph import imported
 ROOT = Path(__file__).parents[1]
 NAME = "blockproof"
 FOLDERS = ("model", "impl", "fuzz", "proofs")
-DATA = ("examples", "docs/evidence/deviations", "docs/evidence/findings", "docs/reference/theorems", "tests/regressions")
+DATA = (
+    "examples",
+    "docs/evidence/deviations",
+    "docs/evidence/findings",
+    "docs/reference/theorems",
+    "tests/regressions",
+)
 """Installed under the same path, without code: what commands read."""
 MAY_IMPORT = {"model": {"model"}, "impl": {"impl"}, "proofs": {"proofs", "model", "impl"}, "fuzz": {"fuzz", "model"}}
 """An implementation that borrowed the model's rules would agree with it by construction, so nobody borrows."""

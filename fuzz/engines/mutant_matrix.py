@@ -42,13 +42,15 @@ class Result:
 
     @property
     def median(self) -> Hunt:
-        """The hunt in the middle, by operations; those that found nothing come last."""
-        return middle([caught.hunt for caught in self.caught])
+        """The hunt in the middle, by operations; those that found nothing come last. With the size of the trace, from
+        whichever seed that is."""
+        found, shown = middle([caught.hunt for caught in self.caught]), self.shown.hunt
+        return replace(found, shrunk_to=shown.shrunk_to, shrink_seconds=shown.shrink_seconds)
 
     @property
-    def smallest(self) -> Caught:
-        """The hunt with the shortest trace; any if there is none."""
-        return min(self.caught, key=_size)
+    def shown(self) -> Caught:
+        """The first that found something, and was reduced; the first of all if none did."""
+        return next((caught for caught in self.caught if caught.hunt.found), self.caught[0])
 
     def as_json(self, matrix: bool) -> dict[str, Any]:
         """The median hunt, what it stands for, each seed if there are several, and the detectors, JSON-ready."""
@@ -56,7 +58,7 @@ class Result:
         if self.bug:
             document |= {"bug": self.bug, "link": self.link}
         if len(self.caught) > 1:
-            names = ("seed", "found", "operations", "processor_seconds", "shrunk_to")
+            names = ("seed", "found", "operations", "processor_seconds")
             document["seeds"] = [{name: getattr(one.hunt, name) for name in names} for one in self.caught]
         if matrix:
             document["detectors"] = {name: _cell(self.detectors.get(name)) for name in (*DETECTORS, *NOT_RUN)}
@@ -84,7 +86,10 @@ def results(
     searches = [replace(search, seed=search.seed + number) for number in range(seeds)]
     for done, fault in enumerate(faults):
         on_step(done, fault.name)
-        caught = [catch(fault, one) for one in searches]
+        caught: list[Caught] = []
+        for one in searches:
+            again = any(earlier.hunt.found for earlier in caught)  # one trace is enough, and reducing takes longest
+            caught.append(catch(fault, replace(one, shrink_seconds=0.0) if again else one))
         asked = dict(_asked(fault, searches, caught)) if matrix else {}
         yield Result(caught, asked, *bugs.get(fault.name, ("", "")))
 
@@ -99,7 +104,7 @@ def _asked(fault: Fault, searches: Sequence[Search], caught: Sequence[Caught]) -
         if (oracles, engine) == (searches[0].oracles or fault.oracles, searches[0].engine):
             yield name, known
         elif engine:
-            how = [replace(one, oracles=oracles, engine=engine, shrinks=False) for one in searches]
+            how = [replace(one, oracles=oracles, engine=engine, shrink_seconds=0.0) for one in searches]
             yield name, [catch(fault, one).hunt for one in how]
 
 
@@ -109,8 +114,3 @@ def _cell(hunts: Sequence[Hunt] | None) -> dict[str, Any] | None:
         return None
     found = middle(hunts)
     return {name: getattr(found, name) for name in ("found", "operations", "processor_seconds", "observable")}
-
-
-def _size(caught: Caught) -> tuple[bool, int]:
-    size = caught.hunt.shrunk_to
-    return size is None, size or 0

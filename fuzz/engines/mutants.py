@@ -74,8 +74,8 @@ class Search:
     core: str = "impl"
     """The target with our core that is broken."""
     engine: str = "random"
-    shrinks: bool = True
-    """Whether what comes up is reduced."""
+    shrink_seconds: float = SHRINK_SECONDS
+    """How long what comes up is reduced at most; 0 for not at all."""
 
 
 @dataclass(frozen=True)
@@ -142,10 +142,10 @@ def _caught(fault: Fault, target: Target, plan: Plan, search: Search) -> Caught:
         return Caught(replace(hunt, broken=broken))
     observable, operation = done.finding.kind
     hunt = replace(hunt, found=True, observable=observable, operation=operation, oracle=done.finding.oracle)
-    if not search.shrinks:
+    if not search.shrink_seconds:
         return Caught(hunt)
     start = time.monotonic()
-    shrunk = shrink(done.trace, done.finding.kind, target, plan.judging(), max_seconds=SHRINK_SECONDS)
+    shrunk = shrink(done.trace, done.finding.kind, target, plan.judging(), max_seconds=search.shrink_seconds)
     if shrunk.interrupted:
         raise KeyboardInterrupt  # the reducer has kept its best; here the whole hunt is to end
     size, took = len(shrunk.trace.operations), round(time.monotonic() - start, 2)
@@ -171,8 +171,8 @@ def _caught_by_questions(fault: Fault, spec: str, search: Search) -> Caught:
     if not reach.findings:
         return Caught(hunt)
     (found,) = reach.findings
-    if search.shrinks:
-        found = shrink_finding(found, Judge(calculator), SHRINK_SECONDS).finding
+    if search.shrink_seconds:
+        found = shrink_finding(found, Judge(calculator), search.shrink_seconds).finding
     return Caught(replace(hunt, observable=found.oracle, operation=found.op, oracle=FUZZ_CONFIG), question=found)
 
 

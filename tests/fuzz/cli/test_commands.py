@@ -189,6 +189,25 @@ def test_mutants_lists_finds_and_measures(capsys):
     assert "0 of 1 found; missed: usage-counts-null-block" in capsys.readouterr().out
 
 
+def test_mutants_hunts_the_catalogue_with_several_seeds_and_every_detector(capsys):
+    words = ["mutants", "--real", "--only", "claimed-hit-reset", "--operations", "400", "--seeds", "2"]
+    assert cli.main(words) == 0
+    out = capsys.readouterr().out
+    assert "V13   https://github.com/ROCm/ATOM/pull/902" in out
+    assert "median of 2 seeds: 142, " in out
+    assert cli.main([*words, "--matrix"]) == 0
+    out = capsys.readouterr().out
+    assert "not run" in out
+    assert "not run: prove, as it proves rules of the model" in out
+    assert cli.main([*words, "--matrix", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["bug"], row["found"], row["detectors"]["prove"]) == ("V13", True, None)
+    assert len(row["seeds"]) == 2
+    assert cli.main(["mutants", "--real", "--list"]) == 0
+    assert "free-order-reversed" not in capsys.readouterr().out
+    assert cli.main(["mutants", "--only", "claimed-hit-reset"]) == 2
+
+
 def test_a_target_that_is_lost_for_good_exits_with_3(monkeypatch, capsys):
     def unavailable(spec, isolate=False):
         raise TargetUnavailableError("gone; run: blockproof targets install it")

@@ -18,7 +18,7 @@ from blockproof.fuzz.configuration.invariants import INVARIANTS
 from blockproof.fuzz.configuration.questions import Question
 from blockproof.fuzz.configuration.reach import Reach
 from blockproof.fuzz.configuration.shrink import ask_again, shrink_finding
-from blockproof.fuzz.faults import Part, faults_in
+from blockproof.fuzz.faults import MADE_UP, Part
 from blockproof.fuzz.opening.targets import open_calculator
 from blockproof.fuzz.targets.configuration_answers import answer
 from blockproof.fuzz.traces.files import TraceError
@@ -26,7 +26,7 @@ from blockproof.fuzz.workload.draw import ByteDraw, SeededDraw
 from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
 
-CONFIGURATION_FAULTS = faults_in(Part.CONFIGURATION)
+CONFIGURATION_FAULTS = {name: fault for name, fault in MADE_UP.items() if fault.part == Part.CONFIGURATION}
 FAULT_CASES = 120
 """Configurations of seed 0 in which a fault must show."""
 SPEC = {"type": "FullAttentionSpec", "block_size": 16, "num_kv_heads": 1, "head_size": 8, "dtype": {"itemsize": 2}}

@@ -5,9 +5,20 @@ from importlib.util import find_spec
 from typing import Any
 
 import pytest
-from blockproof.fuzz.engines.mutants import MUTANTS, Hunt, can_be_tried, hunt, missed
+from blockproof.fuzz.engines.mutant_matrix import DETECTORS, NOT_RUN, middle, results
+from blockproof.fuzz.engines.mutants import (
+    FUZZ_CONFIG,
+    MUTANTS,
+    Hunt,
+    Search,
+    can_be_tried,
+    catch,
+    hunt,
+    known_faults,
+    missed,
+)
 from blockproof.fuzz.engines.plan import RUN_OPERATIONS
-from blockproof.fuzz.faults import FAULTS, MADE_UP, Part
+from blockproof.fuzz.faults import CATALOGUED, FAULTS, MADE_UP, Part
 from blockproof.fuzz.faults.registry import wrap
 from blockproof.fuzz.findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP
 from blockproof.fuzz.targets.base import TargetUnavailableError
@@ -86,3 +97,66 @@ def test_faults_in_tensors_need_torch() -> None:
     else:
         with pytest.raises(TargetUnavailableError, match="tensors need torch"):
             hunt(fault, LONG, 0)
+
+
+# Several seeds, and every detector.
+
+QUICK = Search(None, operations=400)
+
+
+def test_the_median_is_that_of_the_seed_in_the_middle() -> None:
+    (result,) = results([FAULTS["eviction-does-nothing"]], replace(QUICK, operations=3_000), seeds=3)
+    took = sorted(caught.hunt.operations for caught in result.caught)
+    assert [caught.hunt.seed for caught in result.caught] == [0, 1, 2]
+    assert result.median.operations == took[1]
+    assert [caught.hunt.shrunk_to is not None for caught in result.caught] == [True, False, False]
+    assert result.median.shrunk_to == result.shown.hunt.shrunk_to == 3
+    document = result.as_json(matrix=False)
+    assert [seed["operations"] for seed in document["seeds"]] == [caught.hunt.operations for caught in result.caught]
+    assert "bug" not in document
+    assert "detectors" not in document
+
+
+def test_what_most_seeds_miss_is_missed() -> None:
+    hunts = [Hunt("f", (), found, operations=n) for found, n in ((True, 5), (False, 1), (False, 2))]
+    assert middle(hunts) == hunts[1]
+    assert middle(hunts[:2]) == hunts[1]  # of two the later one
+    assert middle([hunts[0], hunts[0], hunts[1]]).found
+
+
+def test_each_detector_is_asked_or_shown_as_not_run() -> None:
+    (result,) = results([FAULTS["negative-pop"]], replace(QUICK, operations=3_000), matrix=True)
+    cells = result.as_json(matrix=True)["detectors"]
+    assert list(cells) == [*DETECTORS, *NOT_RUN]
+    assert {name for name, cell in cells.items() if cell is None} == {FUZZ_CONFIG, *NOT_RUN}
+    assert cells["lockstep"]["found"]
+    assert cells["contract"]["found"]
+    assert not cells["shadow"]["found"]
+    assert (result.bug, result.link) == ("V04", "https://github.com/vllm-project/vllm-ascend/issues/14283")
+
+
+def test_a_fault_of_answers_is_caught_by_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    (result,) = results([FAULTS["hash-of-the-common-multiple"]], QUICK, matrix=True)
+    caught = result.shown
+    assert (caught.trace, caught.hunt.shrunk_to, caught.hunt.oracle) == (None, None, FUZZ_CONFIG)
+    assert caught.question is not None
+    assert caught.question.op == caught.hunt.operation == "resolve_block_sizes"
+    assert result.detectors.keys() == {FUZZ_CONFIG}
+    nothing = replace(FAULTS["hash-of-the-common-multiple"], plant=lambda calculator: None)
+    monkeypatch.setitem(FAULTS, nothing.name, nothing)
+    (clean,) = results([nothing], replace(QUICK, operations=10))
+    assert not clean.median.found
+    assert clean.shown.question is None
+
+
+def test_the_smallest_trace_is_judged_as_it_was_found() -> None:
+    caught = catch(FAULTS["eviction-does-nothing"], QUICK)
+    assert caught.trace is not None
+    assert (caught.trace.target, caught.trace.oracles) == ("fault:eviction-does-nothing", (CONTRACT,))
+    assert len(caught.trace.trace.operations) == caught.hunt.shrunk_to == 3
+    assert catch(FAULTS["eviction-does-nothing"], replace(QUICK, shrink_seconds=0.0)).trace is None
+
+
+def test_the_catalogue_is_hunted_where_it_is_asked_for() -> None:
+    assert known_faults(real=False) is MUTANTS
+    assert list(known_faults(real=True)) == list(CATALOGUED)

@@ -1,7 +1,7 @@
 """Who checks the contract? Each property reports the mistake that was planted for it, before any other does."""
 
 import pytest
-from blockproof.fuzz.faults import FAULTS
+from blockproof.fuzz.faults import MADE_UP
 from blockproof.fuzz.findings.oracle_names import CONTRACT
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.contract import PROPERTIES, Contract
@@ -52,6 +52,6 @@ def test_every_property_has_a_mistake_of_its_own(property):
 
 
 def test_every_mistake_that_the_contract_must_find_has_a_story_that_ends_in_its_property():
-    meant = {name: fault.observables for name, fault in FAULTS.items() if fault.oracles == (CONTRACT,)}
+    meant = {name: fault.observables for name, fault in MADE_UP.items() if fault.oracles == (CONTRACT,)}
     assert meant
     assert meant == {name: (STORIES[name].property,) for name in meant}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.adapters.impl import open_impl
-from blockproof.fuzz.faults import FAULTS
+from blockproof.fuzz.faults import MADE_UP
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import LIVENESS, SHADOW, STRICT
 from blockproof.fuzz.opening.targets import open_target
@@ -41,7 +41,7 @@ def _script(shape: ops.Shape, *parts: list[ops.Operation]) -> Trace:
     return Trace(shape, tuple(operation for part in parts for operation in part))
 
 
-LIVENESS_FAULTS = {name: fault for name, fault in FAULTS.items() if fault.oracles == (LIVENESS,)}
+LIVENESS_FAULTS = {name: fault for name, fault in MADE_UP.items() if fault.oracles == (LIVENESS,)}
 FULL, WINDOW, STATES = ops.Group("full", 1), ops.Group("sliding", 1, window=3), ops.Group("mamba", 1)
 STORIES = {
     "gate-counts-whole-sequence": _script(
