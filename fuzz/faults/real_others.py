@@ -4,10 +4,9 @@ terms of our core (`real_bugs/others.toml`)."""
 from collections.abc import Callable
 from typing import Any
 
-from ..findings.finding import CORRUPTION
 from .identities import named_by
 from .real_steps import predict_otherwise
-from .registry import Part, fault, the_long_way, wrap, wrap_each
+from .registry import fault, the_long_way, wrap, wrap_each
 
 _WINDOW = "sliding_window"
 """What only managers of windows have."""
@@ -271,20 +270,3 @@ def _resumed_without_its_hit(manager: Any) -> None:
         return original(request, *asked, **more)
 
     wrap(manager, "allocate_slots", allocate)
-
-
-# Tensors.
-
-
-@fault(
-    "groups with equal pages but blocks of other sizes write through the view of the first",
-    CORRUPTION,
-    part=Part.TENSORS,
-)
-def _one_view_for_equal_pages(memory: Any) -> None:
-    groups = [memory.tensors.of_group(group) for group in range(len(memory.sizes))]
-    for size, layers in zip(memory.sizes, groups, strict=True):
-        alike = [part.name for part in layers[0].layout.parts] == [part.name for part in groups[0][0].layout.parts]
-        if alike and size != memory.sizes[0]:
-            for layer, other in zip(layers, groups[0], strict=False):
-                memory.tensors.layers[layer.name] = other
