@@ -1,7 +1,7 @@
 """The catalogue of real bugs: how soon each planted one is found, by whom, and its smallest trace.
 
-python benchmarks/real_bugs.py [--seeds N] [--seconds S] [--only FAULT ...] [--missing] [--matrix] [--explore]
-    [--unit-tests] [--traces FOLDER] [--write PAGE]
+python benchmarks/real_bugs.py [--seed N] [--seeds N] [--seconds S | --operations N] [--only FAULT ...] [--missing]
+    [--matrix] [--explore] [--unit-tests] [--traces FOLDER] [--write PAGE]
 
 What was measured is kept in a file beside the page, with the suffix `.json`; what is not measured now stays as it is
 there, so faults can be measured one by one. With `--missing` only those are that it lacks; `--only` without a name
@@ -59,7 +59,8 @@ def main() -> int:
     if unknown := [name for name in names if name not in CATALOGUED]:
         print(f"no fault of the catalogue: {', '.join(unknown)}", file=sys.stderr)
         return 2
-    search = Search(asked.seconds, seed=asked.seed, shrink_seconds=SHRINK_SECONDS)
+    seconds = None if asked.operations else asked.seconds
+    search = Search(seconds, asked.operations, asked.seed, shrink_seconds=SHRINK_SECONDS)
     for result in results([CATALOGUED[name] for name in names], search, asked.seeds, asked.matrix):
         row = result.as_json(asked.matrix)
         fault = CATALOGUED[row["fault"]]
@@ -85,6 +86,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, default=SEEDS)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=SECONDS)
+    parser.add_argument("--operations", type=int, help="in place of --seconds, on a machine that others use")
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--missing", action="store_true")
     parser.add_argument("--matrix", action="store_true")
