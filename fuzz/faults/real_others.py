@@ -1,5 +1,5 @@
-"""Planted faults after real bugs: what is told to others, and bugs of SGLang, TensorRT-LLM, LMCache and nano-vllm in
-terms of our core (`real_bugs/others.toml`)."""
+"""Planted faults after real bugs: what is told to others, and the bugs of other engines in terms of our core
+(`real_bugs/others.toml`)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -71,7 +71,7 @@ def _last_stored_for_parent(manager: Any) -> None:
     wrap(manager, "free", free)
 
 
-# SGLang.
+# Windows and a tree of prefixes: S1 to S8.
 
 
 @fault("of several blocks that leave the window only one entry is cleared", "tables", "outcome")
@@ -180,7 +180,7 @@ def _full_blocks_not_evicted(manager: Any) -> None:
     predict_otherwise(manager, predict)
 
 
-# TensorRT-LLM.
+# Holding and giving back: T2 to T5.
 
 
 @fault("a hit block that nobody holds stays in the free queue", "free", "ref_cnt", "outcome")
@@ -243,7 +243,7 @@ def _registering_evicts(manager: Any) -> None:
     wrap(manager.coordinator, "cache_blocks", cache)
 
 
-# LMCache and nano-vllm.
+# Others: L2, L3, N1.
 
 
 @fault("forgetting blocks gives back those that somebody holds", "ref_cnt", "free")
