@@ -61,7 +61,7 @@ class Result:
             names = ("seed", "found", "operations", "processor_seconds")
             document["seeds"] = [{name: getattr(one.hunt, name) for name in names} for one in self.caught]
         if matrix:
-            document["detectors"] = {name: _cell(self.detectors.get(name)) for name in (*DETECTORS, *NOT_RUN)}
+            document["detectors"] = {name: cell_of(self.detectors.get(name)) for name in (*DETECTORS, *NOT_RUN)}
         return document
 
 
@@ -90,26 +90,30 @@ def results(
         for one in searches:
             again = any(earlier.hunt.found for earlier in caught)  # one trace is enough, and reducing takes longest
             caught.append(catch(fault, replace(one, shrink_seconds=0.0) if again else one))
-        asked = dict(_asked(fault, searches, caught)) if matrix else {}
+        asked = dict(detected(fault, searches, [one.hunt for one in caught])) if matrix else {}
         yield Result(caught, asked, *bugs.get(fault.name, ("", "")))
 
 
-def _asked(fault: Fault, searches: Sequence[Search], caught: Sequence[Caught]) -> Iterator[tuple[str, list[Hunt]]]:
-    """Each detector that can see a fault of this part. What was hunted by the same one already is not hunted again."""
-    known = [one.hunt for one in caught]
+def detected(
+    fault: Fault, searches: Sequence[Search], known: Sequence[Hunt] = ()
+) -> Iterator[tuple[str, Sequence[Hunt]]]:
+    """What each detector comes to that can see a fault of this part, one hunt for each search.
+
+    `known` is what searching with the oracles of the first search came to: that is not done again.
+    """
     if fault.part == Part.CONFIGURATION:
-        yield FUZZ_CONFIG, known
+        yield FUZZ_CONFIG, known or [catch(fault, replace(one, shrink_seconds=0.0)).hunt for one in searches]
         return
     for name, (oracles, engine) in DETECTORS.items():
-        if (oracles, engine) == (searches[0].oracles or fault.oracles, searches[0].engine):
+        if known and (oracles, engine) == (searches[0].oracles or fault.oracles, searches[0].engine):
             yield name, known
         elif engine:
             how = [replace(one, oracles=oracles, engine=engine, shrink_seconds=0.0) for one in searches]
             yield name, [catch(fault, one).hunt for one in how]
 
 
-def _cell(hunts: Sequence[Hunt] | None) -> dict[str, Any] | None:
-    """What a detector has come to; None if it was not run."""
+def cell_of(hunts: Sequence[Hunt] | None) -> dict[str, Any] | None:
+    """What a detector has come to, JSON-ready; None if it was not run."""
     if not hunts:
         return None
     found = middle(hunts)
