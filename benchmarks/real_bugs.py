@@ -21,7 +21,7 @@ from blockproof.fuzz.configuration.findings import as_document
 from blockproof.fuzz.engines.mutant_matrix import DETECTORS, NOT_RUN, Result, cell_of, detected, results
 from blockproof.fuzz.engines.mutants import Search
 from blockproof.fuzz.faults import CATALOGUED, Fault, Part
-from blockproof.fuzz.faults.real_bugs import real_bugs
+from blockproof.fuzz.faults.real_bugs import RealBug, real_bugs
 from blockproof.fuzz.findings.writing import write_file
 from blockproof.fuzz.planning.shipped import QUESTIONS
 from blockproof.fuzz.traces.trace_file import write_trace
@@ -214,13 +214,13 @@ def _table(rows: Sequence[Row]) -> Iterator[str]:
     yield "Operations and processor seconds until it is found: of the seed in the middle, `(of 1)` where there were"
     yield "fewer seeds. A question is one about a configuration."
     yield ""
-    yield "| entry | what went wrong | fault | seen as | by | operations | seconds | trace |"
-    yield "| --- | --- | --- | --- | --- | ---: | ---: | ---: |"
+    yield "| entry | report | what went wrong | fault | seen as | by | operations | seconds | trace |"
+    yield "| --- | --- | --- | --- | --- | --- | ---: | ---: | ---: |"
     for row in rows:
         bug = bugs[row["bug"]]
         seen = f"`{row['observable']}` at {row['operation']}" if row["found"] else "not found"
         size = "question" if row["shrunk_to"] is None else str(row["shrunk_to"])
-        cells = [row["bug"], f"[{bug.title}]({bug.link})", f"`{row['fault']}`", seen, row["oracle"] or DASH]
+        cells = [f"`{row['bug']}`", _report(bug), bug.title, f"`{row['fault']}`", seen, row["oracle"] or DASH]
         few = f" (of {number})" if (number := len(row.get("seeds", [row]))) < seeds else ""
         cells += [f"{row['operations']:,}{few}", f"{row['processor_seconds']:.2f}", size]
         yield f"| {' | '.join(cells)} |"
@@ -257,14 +257,20 @@ def _shown(cell: Row | None) -> str:
     return f"{cell['operations']:,}" if cell["found"] else f"not in {cell['operations']:,}"
 
 
+def _report(bug: RealBug) -> str:
+    """The link to the report, under the name that says whose it is."""
+    owner, name, _, number = bug.link.removeprefix("https://github.com/").split("/")
+    return f"[{owner}/{name}#{number}]({bug.link})"
+
+
 def _not_planted() -> Iterator[str]:
     yield "## Not planted"
     yield ""
-    yield "| entry | what went wrong | why it is not planted |"
-    yield "| --- | --- | --- |"
+    yield "| entry | report | what went wrong | why it is not planted |"
+    yield "| --- | --- | --- | --- |"
     for bug_id, bug in real_bugs().items():
         if bug.not_planted:
-            yield f"| {bug_id} | [{bug.title}]({bug.link}) | {bug.not_planted} |"
+            yield f"| `{bug_id}` | {_report(bug)} | {bug.title} | {bug.not_planted} |"
 
 
 if __name__ == "__main__":

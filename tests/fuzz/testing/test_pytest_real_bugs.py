@@ -5,6 +5,14 @@ from blockproof.fuzz.faults import CATALOGUED
 
 pytest_plugins = ["pytester"]
 REAL = ("--blockproof-traces", "real-bugs")
+CORE_AND_ARITHMETIC = """
+from blockproof.fuzz.opening.targets import open_calculator, open_target
+
+def make():
+    target = open_target("impl")
+    target.ask = open_calculator("fault:hash-of-the-common-multiple").ask
+    return target
+"""
 A_FEW = "V13 or V42 or V47"
 
 
@@ -20,7 +28,8 @@ def test_a_core_that_has_one_fails_its_trace(project):
 
 
 def test_an_arithmetic_that_has_one_fails_its_question(project):
-    done = project.run(*REAL, "-k", "V42", target="fault:hash-of-the-common-multiple")
+    (project.path / "both.py").write_text(CORE_AND_ARITHMETIC, encoding="utf-8")
+    done = project.run(*REAL, "-k", "V42", target="both:make")
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(["*resolve_block_sizes*"])
 
