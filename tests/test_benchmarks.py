@@ -17,6 +17,7 @@ from blockproof.model.ops import Group
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "benchmarks"))
 tricks, tricks_list = import_module("tricks"), import_module("tricks_list")
+real_bugs = import_module("real_bugs")
 EVIDENCE = ROOT / "docs" / "evidence"
 ROW = re.compile(r"\| (.+) \| [\d,]+ \| [\d,]+ to [\d,]+ \| \d+\.\d\d \|")
 
@@ -50,6 +51,28 @@ def test_a_short_run_of_slot_mappings_writes_what_the_page_has(tmp_path):
     kept = row.findall((EVIDENCE / "slot-mapping.md").read_text(encoding="utf-8"))
     assert len(kept) == 3 * (1 + 4)
     assert row.findall(written.read_text(encoding="utf-8")) == kept
+
+
+def test_the_page_of_real_bugs_says_what_was_measured():
+    kept = json.loads((EVIDENCE / "real-bugs.json").read_text(encoding="utf-8"))
+    page = real_bugs.page_of(kept["rows"], kept["command"], kept["processor"])
+    assert page == (EVIDENCE / "real-bugs.md").read_text(encoding="utf-8")
+
+
+def test_one_real_bug_is_measured_anew_and_the_others_stay(tmp_path):
+    page, traces = tmp_path / "page.md", tmp_path / "traces"
+    page.with_suffix(".json").write_text((EVIDENCE / "real-bugs.json").read_text(encoding="utf-8"), encoding="utf-8")
+    words = [sys.executable, "benchmarks/real_bugs.py", "--only", "claimed-hit-reset", "--seeds", "1"]
+    words += ["--operations", "400", "--write", str(page), "--traces", str(traces)]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "1 of 1 found"
+    assert [path.name for path in traces.iterdir()] == ["V13-claimed-hit-reset.json"]
+    before = json.loads((EVIDENCE / "real-bugs.json").read_text(encoding="utf-8"))["rows"]
+    after = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["rows"]
+    assert [row["fault"] for row in after] == [row["fault"] for row in before]
+    assert [row["fault"] for old, row in zip(before, after, strict=True) if row != old] == ["claimed-hit-reset"]
+    assert page.read_text(encoding="utf-8").startswith("# Real bugs\n")
 
 
 def replayed(folder, layout, block):
