@@ -18,8 +18,11 @@ from . import (
     liveness,
     pool,
     real_hits,
+    real_others,
     real_pool,
     real_registration,
+    real_sizing,
+    real_steps,
     registration,
     reporting,
     steps,
@@ -35,7 +38,7 @@ MODULES = (pool, tables, registration, identities, allocation, steps, reporting,
 MODULES += (asked,)
 """Where those are written that were made up, or made after a report before there was a catalogue."""
 
-REAL_MODULES = (real_hits, real_pool, real_registration)
+REAL_MODULES = (real_hits, real_others, real_pool, real_registration, real_sizing, real_steps)
 """Where those are written that the catalogue of real bugs asks for (`real_bugs`)."""
 
 LIST = "see blockproof mutants --list"
