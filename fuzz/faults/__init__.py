@@ -34,8 +34,10 @@ from .registry import Fault, Part
 
 __all__ = ["CATALOGUED", "FAULTS", "MADE_UP", "MODULES", "REAL_MODULES", "Fault", "Part", "fault_named", "faults_in"]
 
-MODULES = (pool, tables, registration, identities, allocation, steps, reporting, liveness, tensors, configuration)
-MODULES += (asked,)
+MODULES = (
+    *(pool, tables, registration, identities, allocation, steps, reporting, liveness, tensors, configuration),
+    asked,
+)
 """Where those are written that were made up, or made after a report before there was a catalogue."""
 
 REAL_MODULES = (real_hits, real_others, real_pool, real_registration, real_sizing, real_steps)

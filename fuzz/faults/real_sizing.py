@@ -8,7 +8,7 @@ from functools import wraps
 from typing import Any, TypeAlias
 
 from ..findings.oracle_names import LOCKSTEP
-from .configuration import Inputs, answer_fault
+from .configuration import Inputs, fault_in_answer
 from .registry import Fault, Part, fault, wrap
 
 Answer: TypeAlias = Mapping[str, Any]
@@ -96,7 +96,7 @@ def _window_in_stored_entries(ask: Ask, op: str, inputs: Inputs) -> Answer:
     return ask(op, {**inputs, "spec": {**spec, "block_size": stored, "compress_ratio": 1}})
 
 
-@answer_fault("admission_cap", "a window that is longer than a request may be is not cut to it")
+@fault_in_answer("admission_cap", "a window that is longer than a request may be is not cut to it")
 def _window_longer_than_the_model(inputs: Inputs, output: Any) -> Any:
     window, size = inputs["spec"].get("sliding_window", 0), inputs["spec"]["block_size"]
     return [
@@ -190,7 +190,7 @@ def _blocks_of_states_enlarged(ask: Ask, op: str, inputs: Inputs) -> Answer:
     return answer
 
 
-@answer_fault("unify_page_size", "a smaller page is filled up, its block stays as it is", "I3")
+@fault_in_answer("unify_page_size", "a smaller page is filled up, its block stays as it is", "I3")
 def _page_filled_up(inputs: Inputs, output: Any) -> Any:
     given = {
         place: inputs["specs"][spec] for (_, place), (_, spec) in zip(output["layers"], inputs["layers"], strict=True)
@@ -201,7 +201,7 @@ def _page_filled_up(inputs: Inputs, output: Any) -> Any:
     return output
 
 
-@answer_fault("groups", "layers of one kind are cut into runs, not dealt out in turns")
+@fault_in_answer("groups", "layers of one kind are cut into runs, not dealt out in turns")
 def _groups_of_runs(inputs: Inputs, output: Any) -> Any:
     names = [name for name, _ in inputs["layers"]]
     alike: dict[int, list[Any]] = {}
