@@ -125,7 +125,8 @@ class Lookup(OnRequest):
 
 @dataclass(frozen=True)
 class Allocate(OnRequest):
-    """Reserve room for the next step. Done(new block ids per group), or Refused."""
+    """Reserve room for the next step. Done(new block ids per group), or Refused. The ids are asked for in the form that
+    a scheduler uses, in which no new block in any group is None (`snapshot.new_ids_value`)."""
 
     new_tokens: int
     hit: bool = False  #: hand over the blocks of the `Lookup` just made

@@ -42,6 +42,19 @@ class Snapshot(NamedTuple):
     stats: tuple[int, ...] | None  #: prefix-cache statistics not drained yet (`TakeStats`), None with statistics off
 
 
+def new_ids_value(ids: Sequence[Sequence[int]] | None, num_groups: int) -> Value:
+    """What `Allocate` returns: the new block ids per group, from the form in which a scheduler asks for them in each
+    step. None stands there for "none in any group", and nothing else does; else what was told is marked.
+
+    >>> new_ids_value(None, 2), new_ids_value([[], [7]], 2), new_ids_value([[], []], 2)
+    (((), ()), ((), (7,)), ('not None', (), ()))
+    """
+    if ids is None:
+        return ((),) * num_groups
+    rows = tuple([tuple(row) for row in ids])
+    return rows if any(rows) else ("not None", *rows)
+
+
 class Labels:
     """Numbers identities in the order in which they are first shown."""
 

@@ -10,12 +10,36 @@ from collections.abc import Mapping
 
 from ..findings.oracle_names import CONTRACT, EVERY
 from ..findings.words import did_you_mean
-from . import allocation, configuration, identities, liveness, pool, registration, reporting, steps, tables, tensors
+from . import (
+    allocation,
+    configuration,
+    identities,
+    liveness,
+    observed,
+    pool,
+    registration,
+    reporting,
+    steps,
+    tables,
+    tensors,
+)
 from .registry import Fault, Part
 
 __all__ = ["FAULTS", "MODULES", "Fault", "Part", "fault_named", "faults_in"]
 
-MODULES = (pool, tables, registration, identities, allocation, steps, reporting, liveness, tensors, configuration)
+MODULES = (
+    pool,
+    tables,
+    registration,
+    identities,
+    allocation,
+    steps,
+    reporting,
+    observed,
+    liveness,
+    tensors,
+    configuration,
+)
 """Where they are written."""
 
 LIST = "see blockproof mutants --list"

@@ -9,7 +9,7 @@ from typing import Any
 
 from ....model import ops
 from ....model.ops import Operation, Outcome, Shape
-from ....model.snapshot import Snapshot
+from ....model.snapshot import Snapshot, new_ids_value
 from ...findings.cause import cause_of, failed
 from ...targets.base import TargetLostError
 from .binding import Binding
@@ -182,7 +182,7 @@ class VllmStyleTarget:
         request.num_computed_tokens += hit_tokens + op.external
         live.scheduled = op.new_tokens
         live.settle()
-        outcome = ops.Done(_ids_per_group(new))
+        outcome = ops.Done(new_ids_value(new.get_block_ids(allow_none=True), len(self._shape.groups)))
         self._end_scheduling()
         return outcome
 

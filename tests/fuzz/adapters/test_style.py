@@ -241,3 +241,21 @@ def test_a_free_queue_of_links_that_runs_in_a_circle_is_not_read_for_ever() -> N
     blocks[2].next_free_block = blocks[1]
     with pytest.raises(RuntimeError, match=r"runs in a circle: \[1, 2, 1\]"):
         observer.holders()
+
+
+@pytest.mark.parametrize(("told", "value"), [(None, ((),)), ([[3]], ((3,),)), ([[]], ("not None", ()))])
+def test_new_block_ids_are_asked_for_as_a_scheduler_does(
+    target: VllmStyleTarget, told: list[list[int]] | None, value: ops.Value, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target.start(shape())
+    target.step(ops.Submit("a", (0, 1)))
+    asked: list[bool] = []
+
+    def get_block_ids(allow_none: bool = False) -> list[list[int]] | None:
+        asked.append(allow_none)
+        return told
+
+    blocks = SimpleNamespace(blocks=((),), get_block_ids=get_block_ids)
+    monkeypatch.setattr(target._manager, "allocate_slots", lambda *given, **named: blocks)
+    assert target.step(ops.Allocate("a", 1))[0] == ops.Done(value)
+    assert asked == [True]
