@@ -58,6 +58,7 @@ class Model(Core):
     def apply(self, operation: Operation) -> Outcome:
         """Apply one operation. Returns its outcome."""
         self.refusal = ""
+        self.state.metrics.now += type(operation) is not ops.Landed  # which is no call
         try:
             demand(not (error := legal.error_of(self, operation)), error or "")
             outcome: Outcome = Done(getattr(self, _METHODS[type(operation)])(operation))
@@ -91,7 +92,7 @@ class Model(Core):
             num_identities=len(earliest),
             events=tuple(self._shown),
             new_block_ids=[ids.copy() for ids in self.new_block_ids],
-            stats=tuple(self.stats) if shape.stats else None,
+            stats=self.shown_stats(),
         )
 
     # Requests.
@@ -201,12 +202,14 @@ class Model(Core):
         """The blocks lose their identity, in use or not."""
         for block in set(op.blocks):
             self.state.forget(block)
+            self.state.metrics.evicted(block)
 
     def reset(self, op: ops.Reset) -> Value:
         """Forget every identity, unless a block is in use."""
         if self.state.num_free() != self.shape.num_blocks - 1:
             return False
         self.state.identity.clear()
+        self.state.metrics.reset()
         self.state.events.append(Cleared())
         self.stats[0] = 1
         return True
@@ -240,9 +243,16 @@ class Model(Core):
         return ids
 
     def take_stats(self, op: ops.TakeStats) -> Value:
-        """Requests, queried and hit tokens since the last call; separately for requests that had been preempted."""
-        stats, self.stats = self.stats, [0] * 7
-        return (bool(stats[0]), *stats[1:]) if self.shape.stats else None
+        """Requests, queried and hit tokens since the last call; separately for requests that had been preempted. With
+        sampling, also what became of the blocks that were followed."""
+        counted, self.stats = self.stats, [0] * 7
+        stats = (bool(counted[0]), *counted[1:]) if self.shape.stats else None
+        return (stats, self.state.metrics.drain()) if self.shape.sampling else stats
+
+    def shown_stats(self) -> tuple[Value, ...] | None:
+        """What was not drained yet; with sampling, also the blocks that are followed."""
+        stats, metrics = tuple(self.stats) if self.shape.stats else None, self.state.metrics
+        return (stats, metrics.followed(), tuple(metrics.gone)) if self.shape.sampling else stats
 
     # Holders outside the tables.
 
@@ -254,6 +264,7 @@ class Model(Core):
 
     def touch(self, op: ops.Touch) -> None:
         """One more reference each."""
+        self.state.metrics.touched(op.blocks)
         self.state.outside += (block for block in op.blocks if block != NULL)
 
     def release(self, op: ops.Release) -> None:

@@ -73,6 +73,7 @@ class Shape(_Brief):
     retention_interval: int | None = None
     decode_parallel: int = 1
     prefill_parallel: int = 1
+    sampling: int = 0  #: metrics follow the first of so many blocks that are handed out; 0: there is no collector
 
     @property
     def parallel(self) -> int:
@@ -206,7 +207,8 @@ class TakeNewBlockIds(Operation):
 
 
 class TakeStats(Operation):
-    """Done(prefix-cache statistics since the last call), None with statistics off."""
+    """Done(prefix-cache statistics since the last call), None with statistics off; with sampling, a pair of these and
+    of what became of followed blocks: seconds of life, since the last use, between the last uses."""
 
 
 @dataclass(frozen=True)

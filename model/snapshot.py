@@ -39,7 +39,9 @@ class Snapshot(NamedTuple):
     num_identities: int  #: distinct identities that a lookup can find
     events: tuple[Value, ...]  #: not drained yet
     new_block_ids: list[list[int]]  #: per group, not drained yet
-    stats: tuple[int, ...] | None  #: prefix-cache statistics not drained yet (`TakeStats`), None with statistics off
+    stats: tuple[Value, ...] | None
+    """Prefix-cache statistics not drained yet (`TakeStats`), None with statistics off; with sampling these, the blocks
+    that are followed, and what has become of others."""
 
 
 def new_ids_value(ids: Sequence[Sequence[int]] | None, num_groups: int) -> Value:

@@ -40,3 +40,35 @@ def _no_new_blocks_not_none(manager: Any) -> None:
 @fault("a step is told None if only its first group gets no block", "outcome")
 def _none_hides_new_blocks(manager: Any) -> None:
     _with_new_blocks(manager, _NoneTooOften)
+
+
+@fault("metrics do not notice that a block is used by another request", "stats")
+def _metrics_without_uses(manager: Any) -> None:
+    if manager.block_pool.metrics_collector is not None:
+        wrap(manager.block_pool.metrics_collector, "on_block_accessed", lambda original, block: None)
+
+
+@fault("metrics of a block whose identity is evicted by name go on", "stats", "outcome")
+def _metrics_outlive_eviction(manager: Any) -> None:
+    collector = manager.block_pool.metrics_collector
+
+    def evict(original: Callable[..., Any], blocks: Any) -> None:
+        lives = dict(collector.block_metrics)
+        original(blocks)
+        collector.block_metrics.update(lives)
+
+    if collector is not None:
+        wrap(manager, "evict_blocks", evict)
+
+
+@fault("metrics go on over a reset of the prefix cache", "stats", "outcome")
+def _metrics_outlive_reset(manager: Any) -> None:
+    if manager.block_pool.metrics_collector is not None:
+        wrap(manager.block_pool.metrics_collector, "reset", lambda original: None)
+
+
+@fault("one block too many is followed by metrics", "stats", "outcome")
+def _metrics_follow_too_many(manager: Any) -> None:
+    collector = manager.block_pool.metrics_collector
+    if collector is not None:
+        wrap(collector, "should_sample_block", lambda original: original() or not collector.block_metrics)

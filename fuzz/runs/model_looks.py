@@ -68,6 +68,6 @@ class ModelLooks(Looks):
         """Per group, those not drained yet."""
         return [ids.copy() for ids in self._model.new_block_ids]
 
-    def stats(self) -> tuple[int, ...] | None:
+    def stats(self) -> tuple[Value, ...] | None:
         """Those not drained yet."""
-        return tuple(self._model.stats) if self._model.shape.stats else None
+        return self._model.shown_stats()

@@ -7,10 +7,26 @@ from collections import Counter
 from functools import partial
 from itertools import compress, takewhile
 from operator import ne
+from typing import cast
 
 from ...model import lookup
 from ...model.core import Model
-from ...model.ops import NULL, Advance, Allocate, Done, Landed, Lookup, Operation, Outcome, Preempt, Refused, Reset
+from ...model.metrics import Gone
+from ...model.ops import (
+    NULL,
+    Advance,
+    Allocate,
+    Done,
+    Landed,
+    Lookup,
+    Operation,
+    Outcome,
+    Preempt,
+    Refused,
+    Reset,
+    TakeStats,
+    Value,
+)
 from ...model.snapshot import Snapshot
 from ...model.state import Request
 
@@ -52,6 +68,10 @@ class Situations:
         elif isinstance(operation, Landed):
             request = self.model.requests.get(operation.request)
             self.reached["landed"] += request is None or request.scheduled > 0 or request.lead > 0
+        elif isinstance(operation, TakeStats) and self.model.shape.sampling:
+            _, gone = cast(tuple[Value, tuple[Gone, ...]], outcome.value)
+            self.reached["life of a block told"] += len(gone)
+            self.reached["life of a block told with its uses"] += sum(life != idle for life, idle, _ in gone)
         elif isinstance(operation, Reset):
             if outcome.value is False:
                 self.reached["reset refused"] += 1

@@ -115,6 +115,7 @@ _SHAPES: Mapping[str, str] = {
     "Shape.eagle": "No shape uses EAGLE, nor does any of its groups.",
     "Shape.events": "Every core is built with events off; they are not drained.",
     "Shape.stats": "Every core is built with statistics off; they are not drained.",
+    "Shape.sampling": "No core is built with a collector of metrics.",
     "Shape.retention_interval": "No shape has a retention interval.",
     "Shape.decode_parallel": "One rank of decode context parallelism.",
     "Shape.prefill_parallel": "One rank of prefill context parallelism.",

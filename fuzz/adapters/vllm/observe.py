@@ -12,6 +12,7 @@ from ....model.ops import NULL, Value
 from ....model.snapshot import Snapshot
 from ...targets.glance import Holders, Identities, Looks
 from .binding import ADAPTERS
+from .surroundings import followed, lives
 
 _STATS = attrgetter("reset", "requests", "queries", "hits", "preempted_requests", "preempted_queries", "preempted_hits")
 
@@ -41,6 +42,7 @@ class Observer(Looks):
         self._manager = manager
         self._adapters = adapters
         self._pool = manager.block_pool
+        self._collector = getattr(manager.block_pool, "metrics_collector", None)
         self._managers: Sequence[Any] = manager.coordinator.single_type_managers
         self._label = _Numbers()
         self._keys: list[Any] = []  # of each block: few operations change any
@@ -125,14 +127,16 @@ class Observer(Looks):
         """Per group, those not drained yet."""
         return [list(manager.new_block_ids) for manager in self._managers]
 
-    def stats(self) -> tuple[int, ...] | None:
+    def stats(self) -> tuple[Value, ...] | None:
         """Those not drained yet."""
-        stats = self._manager.prefix_cache_stats
-        return None if stats is None else tuple(map(int, _STATS(stats)))
+        stats, collector = self._manager.prefix_cache_stats, self._collector
+        shown = None if stats is None else tuple(map(int, _STATS(stats)))
+        return shown if collector is None else (shown, followed(collector), lives(collector._eviction_events))
 
     def stats_values(self, stats: Any) -> Value:
-        """Prefix-cache statistics in the form of `TakeStats`."""
-        return None if stats is None else _STATS(stats)
+        """Prefix-cache statistics in the form of `TakeStats`; what was collected is drained with them."""
+        values = None if stats is None else _STATS(stats)
+        return values if self._collector is None else (values, lives(self._collector.drain_events()))
 
     def event_values(self, events: Iterable[Any]) -> tuple[Value, ...]:
         """Events as plain tuples, with labels in place of hashes. KeyError for an event of an unknown class."""

@@ -16,6 +16,7 @@ from .binding import Binding
 from .calculator import answer
 from .driver import VllmStyleDriver
 from .observe import Observer
+from .surroundings import Surroundings
 
 _DONE, _REFUSED = ops.Done(), ops.Refused()
 
@@ -82,9 +83,11 @@ class VllmStyleTarget:
         self._requests = {}
         self._shape = shape
         self.copies = ()
+        self._around = Surroundings(shape)
         try:
             with redirect_stdout(sys.stderr):
-                self._manager = self._binding.manager(shape)
+                with self._around:
+                    self._manager = self._binding.manager(shape)
                 self._hasher = self._binding.block_hasher(shape) if shape.caching else None
         except Exception as error:
             return failed(error), None
@@ -122,7 +125,10 @@ class VllmStyleTarget:
     def _apply(self, operation: Operation) -> Outcome:
         self.copies = ()
         try:
-            return _HANDLERS[type(operation)](self, operation)
+            if not self._around.needed:
+                return _HANDLERS[type(operation)](self, operation)
+            with self._around:
+                return _HANDLERS[type(operation)](self, operation)
         except Exception as error:
             return failed(error)
 

@@ -1,3 +1,5 @@
+import random
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -259,3 +261,22 @@ def test_new_block_ids_are_asked_for_as_a_scheduler_does(
     monkeypatch.setattr(target._manager, "allocate_slots", lambda *given, **named: blocks)
     assert target.step(ops.Allocate("a", 1))[0] == ops.Done(value)
     assert asked == [True]
+
+
+def test_metrics_count_operations_and_leave_the_clock_of_others_alone(target: VllmStyleTarget) -> None:
+    clock, chance = time.monotonic_ns, random.random
+    assert target.start(shape(sampling=2))[0] == ops.Done()
+    prompt = (0, 1, 2, 3)
+    run(target, ops.Submit("a", prompt), ops.Allocate("a", 4), ops.Advance("a", (0,)), ops.Free("a"))
+    _, shown = run(target, ops.Submit("b", prompt), ops.Lookup("b"))
+    assert shown.stats == (None, ((1, 2, 2, ()),), ())  # the first of two blocks, since the second operation
+    outcome, shown = run(target, ops.Allocate("b", 2, hit=True), ops.Evict((1,)), ops.TakeStats())
+    assert outcome == ops.Done((None, ((6.0, 1.0, ()),)))
+    assert shown.stats == (None, ((3, 7, 7, ()),), ())
+    assert (time.monotonic_ns, random.random) == (clock, chance)
+
+
+def test_a_shape_without_metrics_has_no_collector(target: VllmStyleTarget) -> None:
+    target.start(shape(stats=True))
+    assert target._manager.block_pool.metrics_collector is None
+    assert target.look().stats == (0,) * 7
