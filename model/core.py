@@ -6,13 +6,14 @@ method below; the rules of the attention types are in `attention`, hits in `look
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 from . import arith, legal, lookup, ops
 from .attention import CoreError, demand, rules_for
 from .identity import Identities
-from .ops import NULL, OPERATIONS, Done, Failed, Operation, Outcome, Refused, Shape, Value
+from .ops import NULL, OPERATIONS, Done, Failed, Group, Operation, Outcome, Refused, Shape, Value
 from .snapshot import Labels, Snapshot, event_value
-from .state import Cleared, Request
+from .state import Cleared, Event, Request
 from .tables import BlockIds, Core, Plan, Policy, settled
 
 _METHODS = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name, kind in OPERATIONS.items()}
@@ -79,7 +80,7 @@ class Model(Core):
         free = state.queue(counts)
         keys = [state.identity.get(block) for block in range(shape.num_blocks)]
         labels = [None if key is None else self.labels(key) for key in keys]  # of blocks first, then of events
-        self._shown += [event_value(event, self.labels) for event in state.events[len(self._shown) :]]
+        self._shown += [self.event_value(event) for event in state.events[len(self._shown) :]]
         return Snapshot(
             free=free,
             num_free=len(free),
@@ -232,9 +233,14 @@ class Model(Core):
 
     def take_events(self, op: ops.TakeEvents) -> Value:
         """Events since the last call, each with its group's kind and window."""
-        events = tuple(event_value(event, self.labels, self.shape.groups) for event in self.state.events)
+        events = tuple(self.event_value(event, self.shape.groups) for event in self.state.events)
         self.state.events, self._shown = [], []
         return events
+
+    def event_value(self, event: Event, groups: Sequence[Group] = ()) -> Value:
+        """What is shown of an event, with its kind and window if there are groups."""
+        sizes = [rule.b for rule in self.rules] if self.shape.event_digests else ()
+        return event_value(event, self.labels, groups, sizes)
 
     def take_new_block_ids(self, op: ops.TakeNewBlockIds) -> Value:
         """Ids of blocks handed to full-attention groups since the last call."""

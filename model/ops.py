@@ -73,6 +73,7 @@ class Shape(_Brief):
     retention_interval: int | None = None
     decode_parallel: int = 1
     prefill_parallel: int = 1
+    event_digests: bool = False  #: events name a block by its whole digest, not by a number of 64 bits
     sampling: int = 0  #: metrics follow the first of so many blocks that are handed out; 0: there is no collector
 
     @property

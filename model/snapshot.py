@@ -68,14 +68,19 @@ class Labels:
         return self._label_of.setdefault(identity, len(self._label_of))
 
 
-def event_value(event: Event, labels: Labels, groups: Sequence[Group] = ()) -> Value:
-    """An event as a plain tuple (core.md §5). Drained events also have their group's kind and window, from `groups`."""
+def event_value(event: Event, labels: Labels, groups: Sequence[Group] = (), sizes: Sequence[int] = ()) -> Value:
+    """An event as a plain tuple (core.md §5). Drained events also have their group's kind and window, from `groups`.
+
+    `sizes`: tokens of a block of each group, where events name blocks by digests: a block of another size is then named
+    otherwise. As a number, a block has the name of the last small one in it (T22.events.coarse).
+    """
     if isinstance(event, Cleared):
         return ("cleared",)
+    size = sizes[event.group] if sizes else 0
     if isinstance(event, Removed):
-        return ("removed", (labels(("event", event.identity)),), event.group)
-    stored = tuple(labels(("event", identity)) for identity in event.identities)
-    parent = labels(("event", event.parent)) if event.parent else None
+        return ("removed", (labels(("event", event.identity, size)),), event.group)
+    stored = tuple(labels(("event", identity, size)) for identity in event.identities)
+    parent = labels(("event", event.parent, size)) if event.parent else None
     keys = tuple(_plain_keys(keys, labels) for keys in event.keys) if event.keys is not None else None
     kind = KIND_NAMES[groups[event.group].kind] if groups else None
     window = groups[event.group].window if groups and groups[event.group].kind in SLIDING_FAMILY else None

@@ -72,3 +72,25 @@ def _metrics_follow_too_many(manager: Any) -> None:
     collector = manager.block_pool.metrics_collector
     if collector is not None:
         wrap(collector, "should_sample_block", lambda original: original() or not collector.block_metrics)
+
+
+def _renaming_events(manager: Any, rename: Callable[[Any], Any]) -> None:
+    pool = manager.block_pool
+
+    def cache(original: Callable[..., Any], *args: Any) -> None:
+        events = len(pool.kv_event_queue)
+        original(*args)
+        for event in pool.kv_event_queue[events:]:
+            event.block_hashes = [rename(name) for name in event.block_hashes]
+
+    wrap(pool, "cache_full_blocks", cache)
+
+
+@fault("events name blocks by the wrong 64 bits of their hash", "events")
+def _event_number_of_other_bits(manager: Any) -> None:
+    _renaming_events(manager, lambda name: name >> 1 if isinstance(name, int) else name)
+
+
+@fault("events name blocks by numbers where digests were asked for", "events")
+def _event_number_for_digest(manager: Any) -> None:
+    _renaming_events(manager, lambda name: int.from_bytes(name[-8:], "big") if isinstance(name, bytes) else name)

@@ -34,8 +34,7 @@ ATTENTION: Mapping[str, tuple[Kind, ...]] = {
 }
 """The choices of `--attention`, each with the kinds of its groups."""
 SAMPLINGS = (0, 1, 0, 0, 2, 0, 0, 3)
-"""One block in how many is followed by metrics, none for 0. It follows from the sizes, so that it costs no choice: what
-else is drawn does not depend on it."""
+"""One block in how many is followed by metrics, none for 0."""
 MAMBA_MODES: tuple[MambaMode, ...] = ("none", "all", "align", "align")
 
 
@@ -83,7 +82,7 @@ def draw_shape(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = (
     max_model_len = draw.choose((unit + 1, 2 * unit, 4 * unit + 1, *others))
     windows = any(kind in SLIDING_FAMILY for kind in kinds)
     num_blocks = _num_blocks(draw, groups)
-    return Shape(
+    shape = Shape(
         groups=tuple(groups),
         num_blocks=num_blocks,
         max_model_len=max_model_len,
@@ -97,8 +96,16 @@ def draw_shape(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = (
         retention_interval=draw.choose((None, None, 0, scheduler, 2 * scheduler)) if windows else None,
         decode_parallel=parallel[0],
         prefill_parallel=parallel[1],
-        sampling=SAMPLINGS[(num_blocks + max_model_len) % len(SAMPLINGS)],
     )
+    return _with_looks(shape)
+
+
+def _with_looks(shape: Shape) -> Shape:
+    """The shape with what is looked at besides: metrics, and digests in events. It follows from the sizes, so that it
+    costs no choice: what else is drawn does not depend on it."""
+    sizes = shape.num_blocks + shape.max_model_len
+    sampling = SAMPLINGS[sizes % len(SAMPLINGS)]
+    return replace(shape, sampling=sampling, event_digests=shape.events and sizes % 3 == 0)
 
 
 def _group(draw: Draw, kind: Kind, size: int) -> Group:

@@ -28,8 +28,11 @@ class _Numbers(dict[Hashable, int]):
 class Observer(Looks):
     """Takes the snapshots of one manager, from its construction to its end."""
 
-    def __init__(self, manager: Any, adapters: Mapping[str, int], hides: frozenset[str] = frozenset()) -> None:
-        """`adapters`: name to number of each adapter in use. Fields in `hides` stay empty."""
+    def __init__(
+        self, manager: Any, adapters: Mapping[str, int], hides: frozenset[str] = frozenset(), *, digests: bool = False
+    ) -> None:
+        """`adapters`: name to number of each adapter in use. Fields in `hides` stay empty. `digests`: events name
+        blocks by whole digests."""
         blocks, groups = len(manager.block_pool.blocks), len(manager.coordinator.single_type_managers)
         empty = {
             "labels": [None] * blocks,
@@ -50,7 +53,13 @@ class Observer(Looks):
         self._earliest: list[int | None] = []  # the block that a lookup of each yields
         self._seen_events: list[object] = []
         self._event_values: list[Value] = []
+        self._digests = digests
+        self._names: set[object] = set()  # in events, of blocks as small as their hashes
         self._read_in_bulk()
+
+    def hashes_are(self, hashes: Iterable[bytes]) -> None:
+        """Full blocks of requests have these hashes, from which the names in events are made (core.md §3)."""
+        self._names.update(hashes if self._digests else [int.from_bytes(digest[-8:], "big") for digest in hashes])
 
     def _read_in_bulk(self) -> None:
         """Take what the pool gives in bulk from there, the rest from the attributes of its blocks."""
@@ -176,7 +185,18 @@ class Observer(Looks):
             getattr(event, "kv_cache_spec_sliding_window", None),
             *_odd_medium(event),
             *self._odd_adapter(event),
+            *self._odd_names(event.block_hashes if parent is None else [parent, *event.block_hashes]),
         )
+
+    def _odd_names(self, names: Sequence[Any]) -> tuple[Value, ...]:
+        """How many of the names in an event are made of no hash of a full block, or in the other form; if any are. The
+        digest of a larger block ends with that of the last small one in it."""
+        known = self._names
+        odd = [name for name in names if name not in known]
+        if odd and self._digests:
+            size = len(next(iter(known), b"")) or 1
+            odd = [name for name in odd if not isinstance(name, bytes) or name[-size:] not in known or len(name) % size]
+        return (("odd names", len(odd)),) if odd else ()
 
     def _odd_adapter(self, event: Any) -> tuple[Value, ...]:
         """The adapter's number in the event, if it is not the number of the adapter that the event names."""
@@ -202,7 +222,8 @@ class Observer(Looks):
 
     def _removed(self, event: Any) -> Value:
         hashes = tuple([self._label["event", value] for value in event.block_hashes])
-        return ("removed", hashes, getattr(event, "group_idx", 0), *_odd_medium(event))
+        group = getattr(event, "group_idx", 0)
+        return ("removed", hashes, group, *_odd_medium(event), *self._odd_names(event.block_hashes))
 
     def _cleared(self, event: Any) -> Value:
         return ("cleared",)

@@ -24,7 +24,7 @@ _DONE, _REFUSED = ops.Done(), ops.Refused()
 class _Live:
     """What the scheduler knows of a request."""
 
-    __slots__ = ("hit", "hit_tokens", "in_flight", "request", "scheduled", "settled")
+    __slots__ = ("hit", "hit_tokens", "in_flight", "named", "request", "scheduled", "settled")
 
     def __init__(self, request: Any, in_flight: bool) -> None:
         self.request = request
@@ -36,6 +36,8 @@ class _Live:
         """Tokens of the hit that the last lookup found."""
         self.hit: Any = None
         """Blocks of that hit, as the core returned them."""
+        self.named = 0
+        """Hashes of full blocks that the observer knows, so that it can tell whether an event names a block right."""
         self.settled = 0
         """Tokens of all steps whose outcome is known."""
 
@@ -93,7 +95,7 @@ class VllmStyleTarget:
             return failed(error), None
         self._pool = self._manager.block_pool
         self.hides = self._called.hides(self._manager)
-        self._observer = Observer(self._manager, self._adapters, self.hides)
+        self._observer = Observer(self._manager, self._adapters, self.hides, digests=shape.event_digests)
         return _DONE, self.look()
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
@@ -145,8 +147,8 @@ class VllmStyleTarget:
 
     def _submit(self, op: ops.Submit) -> Outcome:
         request = self._new_request(op)
-        self._requests[op.request] = _Live(request, self._called.in_flight)
-        return ops.Done(len(request.block_hashes))
+        self._requests[op.request] = live = _Live(request, self._called.in_flight)
+        return self._named(live)
 
     def _lookup(self, op: ops.Lookup) -> Outcome:
         live = self._live(op.request)
@@ -210,7 +212,15 @@ class VllmStyleTarget:
         if op.sampled:
             request.append_output_token_ids(list(op.sampled))
         live.settle()
-        return ops.Done(len(request.block_hashes))
+        return self._named(live)
+
+    def _named(self, live: _Live) -> Outcome:
+        """How many full blocks of the request have a hash; the observer is told the new ones."""
+        hashes = live.request.block_hashes
+        if self._shape.events and len(hashes) > live.named:
+            self._observer.hashes_are(hashes[live.named :])
+            live.named = len(hashes)
+        return ops.Done(len(hashes))
 
     def _reject(self, op: ops.Reject) -> Outcome:
         live = self._live(op.request)

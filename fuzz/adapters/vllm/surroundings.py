@@ -1,9 +1,11 @@
-"""What a core finds around it while it is called: the clock and the chance of its metrics collector.
+"""What a core finds around it while it is called: the clock and the chance of its metrics collector, and what the
+environment says of events.
 
-Both are the harness's own, so that what is collected follows from the operations alone: each of them takes a second,
-and of every so many blocks the first is followed. They are in place during a call only.
+Clock and chance are the harness's own, so that what is collected follows from the operations alone: each of them takes
+a second, and of every so many blocks the first is followed. All of it is in place during a call only.
 """
 
+import os
 import random
 import time
 from collections.abc import Iterable
@@ -14,6 +16,8 @@ from ....model.ops import Shape, Value
 
 SECOND = 1_000_000_000
 """In nanoseconds."""
+NUMBERS_VARIABLE = "VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES"
+"""The environment variable that says whether events name blocks by numbers; they do where it is not set."""
 
 
 class Surroundings:
@@ -21,7 +25,8 @@ class Surroundings:
 
     def __init__(self, shape: Shape) -> None:
         self._every = shape.sampling
-        self.needed = bool(shape.sampling)
+        self._digests = shape.event_digests
+        self.needed = bool(shape.sampling) or shape.event_digests
         """True if a core of this shape would notice others."""
         self._now = -SECOND
         self._drawn = 0
@@ -33,10 +38,17 @@ class Surroundings:
         self._now += SECOND
         for owner, name, ours in self._ours:
             setattr(owner, name, ours)
+        if self._digests:
+            self._environment = os.environ.get(NUMBERS_VARIABLE)
+            os.environ[NUMBERS_VARIABLE] = "0"
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         for owner, name, other in self._others:
             setattr(owner, name, other)
+        if self._digests:
+            os.environ.pop(NUMBERS_VARIABLE, None)
+            if self._environment is not None:
+                os.environ[NUMBERS_VARIABLE] = self._environment
 
     def _tell_time(self) -> int:
         return self._now

@@ -1,5 +1,7 @@
+import os
 import random
 import time
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 from blockproof.fuzz.adapters.impl import bind_impl
 from blockproof.fuzz.adapters.vllm.observe import Observer
 from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
+from blockproof.fuzz.adapters.vllm.surroundings import NUMBERS_VARIABLE
 from blockproof.fuzz.targets.base import TargetLostError
 from blockproof.model import ops
 from blockproof.model.ops import Group, Operation, Outcome, Shape
@@ -280,3 +283,26 @@ def test_a_shape_without_metrics_has_no_collector(target: VllmStyleTarget) -> No
     target.start(shape(stats=True))
     assert target._manager.block_pool.metrics_collector is None
     assert target.look().stats == (0,) * 7
+
+
+@pytest.mark.parametrize("digests", [False, True])
+def test_the_form_of_names_in_events_is_looked_at(
+    target: VllmStyleTarget, digests: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two groups, one with larger blocks: a number is that of the last small block, a digest one of its own."""
+    monkeypatch.setenv(NUMBERS_VARIABLE, "1")
+    of_shape = shape(Group("full", 2), Group("sliding", 4, window=9), scheduler_block_size=4, events=True)
+    of_shape = replace(of_shape, event_digests=digests)
+    assert target.start(of_shape)[0] == ops.Done()
+    _, shown = run(target, ops.Submit("a", (0, 1, 2, 3)), ops.Allocate("a", 4))
+    small, large = (event[1] for event in shown.events)
+    assert len(small) == 2
+    assert (small[1] == large[0]) == (not digests)
+    assert not [event for event in shown.events if "odd names" in str(event)]
+    for event in target._pool.kv_event_queue:
+        assert {type(name) for name in event.block_hashes} == {bytes if digests else int}
+        event.block_hashes = [name[:-8] if digests else name + 1 for name in event.block_hashes]
+    target._observer._seen_events.clear()
+    target._observer._event_values.clear()
+    assert [event[-1] for event in target.look().events] == [("odd names", 2), ("odd names", 1)]
+    assert os.environ[NUMBERS_VARIABLE] == "1"
