@@ -60,8 +60,14 @@ class Model(Core):
         """Apply one operation. Returns its outcome."""
         self.refusal = ""
         self.state.metrics.now += type(operation) is not ops.Landed  # which is no call
+        error = legal.error_of(self, operation)
+        outcome = Failed(error) if error else self.carry_out(operation)
+        self.last = (operation, outcome)
+        return outcome
+
+    def carry_out(self, operation: Operation) -> Outcome:
+        """Do it, whatever its preconditions are. Returns the outcome."""
         try:
-            demand(not (error := legal.error_of(self, operation)), error or "")
             outcome: Outcome = Done(getattr(self, _METHODS[type(operation)])(operation))
         except Refusal as refusal:
             self.refusal = str(refusal)
@@ -70,7 +76,6 @@ class Model(Core):
             outcome = Failed(str(wrong))
         if not self.shape.events:
             self.state.events, self._shown = [], []
-        self.last = (operation, outcome)
         return outcome
 
     def snapshot(self) -> Snapshot:
@@ -101,14 +106,14 @@ class Model(Core):
     def submit(self, op: ops.Submit) -> Value:
         """A request arrives (core.md §3)."""
         self.requests[op.request] = request = Request(op, list(op.prompt))
-        return self._name_content(request)
+        return self.name_content(request)
 
     def advance(self, op: ops.Advance) -> Value:
         """The allocated step has run."""
         request = self.requests[op.request]
         request.computed, request.scheduled = request.computed + request.scheduled - op.rejected, 0
         request.tokens += op.sampled
-        return self._name_content(request)
+        return self.name_content(request)
 
     def reject(self, op: ops.Reject) -> None:
         """Drafts counted as computed are taken back."""
@@ -117,7 +122,7 @@ class Model(Core):
     def landed(self, op: ops.Landed) -> None:
         """Nothing changes: which blocks a core may hand out does not depend on the device here (contract.md, S13)."""
 
-    def _name_content(self, request: Request) -> Value:
+    def name_content(self, request: Request) -> Value:
         """Give every hash block that has become full its identity. Returns how many are full now."""
         size, chain = self.shape.hash_block_size, request.chain.copy()
         for start in range(len(chain) * size, len(request.tokens) - size + 1 if self.shape.caching else 0, size):
@@ -160,7 +165,7 @@ class Model(Core):
         predicted, free = self.predicted(plan, counts), counts.count(0) - 1
         if predicted > free - op.reserved:
             raise Refusal("refused by free count" if predicted > free else "refused by reservation")
-        if any(hit) or op.external:
+        if any(hit) or op.external > 0:
             self.policy.attach(self, plan)
         new = [self.extend(group, plan) for group in groups]
         if self.shape.caching and not op.delay:

@@ -70,7 +70,7 @@ class Core:
         """The table before the step, with the hit, and how many blocks the external tokens still need."""
         name, rule = plan.op.request, self.rules[group]
         table = self.state.tables[group].get(name, [])
-        if name in self.registered[group] or not rule.cacheable or not (any(plan.hit) or plan.op.external):
+        if name in self.registered[group] or not rule.cacheable or not (any(plan.hit) or plan.op.external > 0):
             return table, 0
         demand(not table)
         skipped, external = rule.first(plan.settled), plan.op.external

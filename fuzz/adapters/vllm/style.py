@@ -136,7 +136,11 @@ class VllmStyleTarget:
 
     def _live(self, name: str) -> _Live:
         """The request of this name; for an unknown name a new one, which is not kept."""
-        return self._requests.get(name) or _Live(self._new_request(ops.Submit(name, (0,))), self._called.in_flight)
+        live = self._requests.get(name)
+        if live is None:
+            live = _Live(self._new_request(ops.Submit(name, (0,))), self._called.in_flight)
+            self._named(live)
+        return live
 
     def _new_request(self, op: ops.Submit) -> Any:
         return self._binding.request(
