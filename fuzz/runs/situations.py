@@ -4,8 +4,9 @@ They are read off the model from outside: from its operations, its outcomes and 
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
-from itertools import compress, takewhile
+from itertools import combinations, compress, takewhile
 from operator import ne
 from typing import cast
 
@@ -17,6 +18,7 @@ from ...model.ops import (
     Advance,
     Allocate,
     Done,
+    Item,
     Landed,
     Lookup,
     Operation,
@@ -24,6 +26,7 @@ from ...model.ops import (
     Preempt,
     Refused,
     Reset,
+    Submit,
     TakeStats,
     Value,
 )
@@ -63,6 +66,9 @@ class Situations:
             self._see_lookup(operation.request)
         elif isinstance(operation, Advance):
             self.reached["draft rejected"] += operation.rejected > 0
+        elif isinstance(operation, Submit):
+            if len(operation.items) > 1:
+                self.reached["items on the same tokens"] += _overlap(operation.items)
         elif isinstance(operation, Preempt):
             self.reached["preemption"] += 1
         elif isinstance(operation, Landed):
@@ -169,6 +175,14 @@ class Situations:
                     moved += any(places.get(block, place) != place for place, block in enumerate(table))
         self.reached["null entries made"] += nulls
         self.reached["mamba speculative block moved"] += moved
+
+
+def _overlap(items: Sequence[Item]) -> bool:
+    """True if two of the items have a token in common."""
+    return any(
+        one.offset < other.offset + other.length and other.offset < one.offset + one.length
+        for one, other in combinations(items, 2)
+    )
 
 
 def _all_there(there: list[bool], first: int, end: int) -> bool:

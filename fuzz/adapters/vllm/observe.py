@@ -12,6 +12,7 @@ from ....model.ops import NULL, Value
 from ....model.snapshot import Snapshot
 from ...targets.glance import Holders, Identities, Looks
 from .binding import ADAPTERS
+from .event_names import EventNames
 from .surroundings import followed, lives
 
 _STATS = attrgetter("reset", "requests", "queries", "hits", "preempted_requests", "preempted_queries", "preempted_hits")
@@ -29,10 +30,14 @@ class Observer(Looks):
     """Takes the snapshots of one manager, from its construction to its end."""
 
     def __init__(
-        self, manager: Any, adapters: Mapping[str, int], hides: frozenset[str] = frozenset(), *, digests: bool = False
+        self,
+        manager: Any,
+        adapters: Mapping[str, int],
+        hides: frozenset[str] = frozenset(),
+        names: EventNames | None = None,
     ) -> None:
-        """`adapters`: name to number of each adapter in use. Fields in `hides` stay empty. `digests`: events name
-        blocks by whole digests."""
+        """`adapters`: name to number of each adapter in use. Fields in `hides` stay empty. `names` are those that
+        events may use; None if that is not looked at."""
         blocks, groups = len(manager.block_pool.blocks), len(manager.coordinator.single_type_managers)
         empty = {
             "labels": [None] * blocks,
@@ -53,13 +58,8 @@ class Observer(Looks):
         self._earliest: list[int | None] = []  # the block that a lookup of each yields
         self._seen_events: list[object] = []
         self._event_values: list[Value] = []
-        self._digests = digests
-        self._names: set[object] = set()  # in events, of blocks as small as their hashes
+        self._names = names
         self._read_in_bulk()
-
-    def hashes_are(self, hashes: Iterable[bytes]) -> None:
-        """Full blocks of requests have these hashes, from which the names in events are made (core.md §3)."""
-        self._names.update(hashes if self._digests else [int.from_bytes(digest[-8:], "big") for digest in hashes])
 
     def _read_in_bulk(self) -> None:
         """Take what the pool gives in bulk from there, the rest from the attributes of its blocks."""
@@ -188,15 +188,9 @@ class Observer(Looks):
             *self._odd_names(event.block_hashes if parent is None else [parent, *event.block_hashes]),
         )
 
-    def _odd_names(self, names: Sequence[Any]) -> tuple[Value, ...]:
-        """How many of the names in an event are made of no hash of a full block, or in the other form; if any are. The
-        digest of a larger block ends with that of the last small one in it."""
-        known = self._names
-        odd = [name for name in names if name not in known]
-        if odd and self._digests:
-            size = len(next(iter(known), b"")) or 1
-            odd = [name for name in odd if not isinstance(name, bytes) or name[-size:] not in known or len(name) % size]
-        return (("odd names", len(odd)),) if odd else ()
+    def _odd_names(self, names: Sequence[object]) -> tuple[Value, ...]:
+        """What is wrong with the names of blocks in an event, if anything is."""
+        return () if self._names is None else self._names.odd(names)
 
     def _odd_adapter(self, event: Any) -> tuple[Value, ...]:
         """The adapter's number in the event, if it is not the number of the adapter that the event names."""

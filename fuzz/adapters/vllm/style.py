@@ -3,7 +3,7 @@ would."""
 
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from typing import Any
 
@@ -15,6 +15,7 @@ from ...targets.base import TargetLostError
 from .binding import Binding
 from .calculator import answer
 from .driver import VllmStyleDriver
+from .event_names import EventNames
 from .observe import Observer
 from .surroundings import Surroundings
 
@@ -37,7 +38,7 @@ class _Live:
         self.hit: Any = None
         """Blocks of that hit, as the core returned them."""
         self.named = 0
-        """Hashes of full blocks that the observer knows, so that it can tell whether an event names a block right."""
+        """Hashes of full blocks that are known as what names in events are made of."""
         self.settled = 0
         """Tokens of all steps whose outcome is known."""
 
@@ -95,7 +96,8 @@ class VllmStyleTarget:
             return failed(error), None
         self._pool = self._manager.block_pool
         self.hides = self._called.hides(self._manager)
-        self._observer = Observer(self._manager, self._adapters, self.hides, digests=shape.event_digests)
+        self._names = EventNames(shape.event_digests, self._hashes) if shape.events else None
+        self._observer = Observer(self._manager, self._adapters, self.hides, self._names)
         return _DONE, self.look()
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
@@ -218,11 +220,15 @@ class VllmStyleTarget:
         live.settle()
         return self._named(live)
 
+    def _hashes(self) -> Iterator[bytes]:
+        """Those of the full blocks of all requests."""
+        return (digest for live in self._requests.values() for digest in live.request.block_hashes)
+
     def _named(self, live: _Live) -> Outcome:
-        """How many full blocks of the request have a hash; the observer is told the new ones."""
+        """How many full blocks of the request have a hash; the names in events are made of them."""
         hashes = live.request.block_hashes
-        if self._shape.events and len(hashes) > live.named:
-            self._observer.hashes_are(hashes[live.named :])
+        if self._names is not None and len(hashes) > live.named:
+            self._names.add(hashes[live.named :])
             live.named = len(hashes)
         return ops.Done(len(hashes))
 

@@ -19,7 +19,7 @@ LONG = 600.0
 def test_all_faults_but_those_of_configuration_answers_are_hunted() -> None:
     assert {fault.part for fault in MUTANTS.values()} == {Part.CORE, Part.TENSORS}
     assert FAULTS.keys() - MUTANTS.keys() == {name for name in FAULTS if FAULTS[name].part == Part.CONFIGURATION}
-    assert len(MUTANTS) == 92
+    assert len(MUTANTS) == 93
 
 
 @pytest.mark.parametrize(
