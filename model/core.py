@@ -39,11 +39,12 @@ class Model(Core):
         try:
             demand(shape.num_blocks > 0)
             self.rules = rules_for(shape)
-            lookup.check(shape, self.rules)
-            self.alignment = lookup.alignment(shape, self.rules)
+            lookup.check_sizes(shape, self.rules)
             for rule in self.rules:
                 if rule.group.kind == "sink":
                     self.policy.set_aside(self, rule)
+            lookup.check(shape, self.rules)
+            self.alignment = lookup.alignment(shape, self.rules)
         except CoreError as error:
             self.construction = Failed(str(error))
 

@@ -138,6 +138,7 @@ _FEATURES: Mapping[str, str] = {
     "drafts": "No speculative decoding: behind the known tokens comes one token at a time, and none is rejected.",
     "hybrids": "One group only: no shape with several.",
     "overlapping_items": "Multimodal items stand one after the other, in this order, on tokens of their own.",
+    "refused_shapes": "No core is asked for that must be refused, as with a retention interval below 0.",
     "mixed_prompts": "A prompt consists of tokens or of embeddings, never of both.",
 }
 LACKS: Mapping[str, str] = {
