@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ...model.ops import Shape
 from ..findings.finding import LOST, Finding, Trace
 from ..findings.oracle_names import EVERY, LIVENESS, LOCKSTEP
 from ..oracles.liveness import judge
@@ -83,8 +82,8 @@ def _run_all(
         if LIVENESS in plan.oracles and (alone or turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1):
             found = judge(run, drawn_script(run, draw, attention))
         else:
-            shape = drawn_shape(run, draw, attention)
-            found = _refused(run, shape, index, summary) or _run(run, draw, shape, plan.chaos)
+            found = None if index % REFUSED_EVERY else _refused(run, plan, index, summary)
+            found = found or _run(run, draw, attention, plan.chaos)
         summary.seconds = time.monotonic() - start - (run.launch_s or 0.0)
         summary.add_run(attention, run, None, None)
         for one in came_up(run, found, attention, summary.seed):
@@ -114,11 +113,12 @@ def is_given_up(summary: Summary) -> bool:
     return sum(one.times for one in summary.found.values() if one.finding.observable in LOST) >= LOST_LIMIT
 
 
-def _refused(run: Run, shape: Shape, index: int, summary: Summary) -> tuple[Finding, Trace] | None:
-    """Before every few runs: the same shape with something wrong about it, of which no core may be built."""
-    if LOCKSTEP not in run.oracles or index % REFUSED_EVERY or "refused_shapes" in run.lacks:
+def _refused(run: Run, plan: Plan, index: int, summary: Summary) -> tuple[Finding, Trace] | None:
+    """The shape of run `index` with something wrong about it, of which no core may be built."""
+    if LOCKSTEP not in run.oracles or "refused_shapes" in run.lacks:
         return None
-    every = refused_shapes(shape)
+    attention = plan.attention[index % len(plan.attention)]
+    every = refused_shapes(drawn_shape(run, SeededDraw(f"{plan.seed}/{index}"), attention))
     wrong = {what: one for what, one in every.items() if adapted_shape(one, run.lacks) == one}
     if not wrong:
         return None
@@ -128,8 +128,9 @@ def _refused(run: Run, shape: Shape, index: int, summary: Summary) -> tuple[Find
     return None if finding is None else (finding, run.trace)
 
 
-def _run(run: Run, draw: SeededDraw, shape: Shape, chaos: bool) -> tuple[Finding, Trace] | None:
+def _run(run: Run, draw: SeededDraw, attention: str, chaos: bool) -> tuple[Finding, Trace] | None:
     """Operations of a workload until something is found, then everything is given back."""
+    shape = drawn_shape(run, draw, attention)
     finding = run.start(shape)
     if run.built and finding is None:
         finding = _drive(run, workload_of(run, draw, shape, chaos=chaos)) or run.finish()

@@ -31,7 +31,7 @@ def test_uses_that_lie_far_back_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize(("caching", "told"), [(True, ((2, 2, ()),)), (False, ())])
-def test_without_a_cache_no_life_is_told(caching: bool, told: tuple[object, ...]) -> None:
+def test_without_a_cache_no_life_is_told(caching: bool, told: tuple[ops.Value, ...]) -> None:
     shape = Shape((Group("full", 1),), 2, 4, 1, 1, 4, caching=caching, sampling=1)
     model = Model(shape)
     for operation in (ops.Take(1), ops.Release((1,)), ops.Take(1)):

@@ -71,7 +71,9 @@ class Release:
         self._without = without
 
     def start(self, shape):
-        self._model = model_for(RELEASE, shape, self._without)
+        model = model_for(RELEASE, shape, self._without)
+        assert isinstance(model, DeviatingModel)
+        self._model = model
         built = self._model.construction
         return built, self._model.snapshot() if built == Done() else None
 
@@ -348,6 +350,7 @@ def test_what_islinked_twice_loses_what_stands_between(queue, blocks, front, rea
 def test_the_release_links_as_is_declared_and_counts_below_zero():
     shape = Shape((Group("full", 2),), 5, 8, 2, 2, 8)
     model = model_for(RELEASE, shape)
+    assert isinstance(model, DeviatingModel)
     model.apply(Take(2))
     model.apply(Touch((1,)))
     before = model.snapshot()

@@ -3,7 +3,7 @@ import random
 import time
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from blockproof.fuzz.adapters.impl import bind_impl
@@ -295,7 +295,7 @@ def test_the_form_of_names_in_events_is_looked_at(
     of_shape = replace(of_shape, event_digests=digests)
     assert target.start(of_shape)[0] == ops.Done()
     _, shown = run(target, ops.Submit("a", (0, 1, 2, 3)), ops.Allocate("a", 4))
-    small, large = (event[1] for event in shown.events)
+    small, large = (cast(tuple[Any, ...], event)[1] for event in shown.events)
     assert len(small) == 2
     assert (small[1] == large[0]) == (not digests)
     assert not [event for event in shown.events if "odd names" in str(event)]
@@ -304,5 +304,5 @@ def test_the_form_of_names_in_events_is_looked_at(
         event.block_hashes = [name[:-8] if digests else name + 1 for name in event.block_hashes]
     target._observer._seen_events.clear()
     target._observer._event_values.clear()
-    assert [event[-1] for event in target.look().events] == [("odd names", 2), ("odd names", 1)]
+    assert [cast(tuple[Any, ...], event)[-1] for event in target.look().events] == [("odd names", 2), ("odd names", 1)]
     assert os.environ[NUMBERS_VARIABLE] == "1"

@@ -44,7 +44,8 @@ def watched(monkeypatch):
     class Watching(LockstepRun):
         def start(self, shape):
             finding = super().start(shape)
-            runs.append({"shape": shape, "steps": [], "misuse": Counter(), "model": self.model})
+            if self.built:  # nothing is applied to a core that must be refused
+                runs.append({"shape": shape, "steps": [], "misuse": Counter(), "model": self.model})
             return finding
 
         def step(self, operation):
