@@ -27,7 +27,7 @@ LOST_LIMIT = 5
 SCRIPTS_EVERY = 4
 """Under the liveness oracle every Nth round over the attention types is one of scripts for its scheduler."""
 
-REFUSED_EVERY = 3
+REFUSED_EVERY = 7
 """Before every Nth run a core is asked for that must be refused; prime to the number of attention types."""
 
 FULL_LOOK_EVERY = 32

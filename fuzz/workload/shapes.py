@@ -33,7 +33,7 @@ ATTENTION: Mapping[str, tuple[Kind, ...]] = {
     "full+mamba+mamba": ("full", "mamba", "mamba"),
 }
 """The choices of `--attention`, each with the kinds of its groups."""
-SAMPLINGS = (0, 1, 0, 0, 2, 0, 0, 3)
+SAMPLINGS = (0, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 3, 0, 0)
 """One block in how many is followed by metrics, none for 0."""
 MAMBA_MODES: tuple[MambaMode, ...] = ("none", "all", "align", "align")
 

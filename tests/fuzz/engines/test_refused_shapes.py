@@ -43,7 +43,7 @@ def test_model_and_core_refuse_each_with_the_same_error(name: str) -> None:
 
 
 def test_every_kind_is_asked_for_and_no_run_is_lost_by_it() -> None:
-    done = fuzzed(open_target("impl"), operations=10_000)
+    done = fuzzed(open_target("impl"), operations=20_000)
     assert done.finding is None
     assert {what.removeprefix("shape refused: ") for what in done.reached if what.startswith("shape")} == KINDS
     assert not +done.unbuilt
