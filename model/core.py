@@ -6,13 +6,14 @@ method below; the rules of the attention types are in `attention`, hits in `look
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 from . import arith, legal, lookup, ops
 from .attention import CoreError, demand, rules_for
 from .identity import Identities
-from .ops import NULL, OPERATIONS, Done, Failed, Operation, Outcome, Refused, Shape, Value
+from .ops import NULL, OPERATIONS, Done, Failed, Group, Operation, Outcome, Refused, Shape, Value
 from .snapshot import Labels, Snapshot, event_value
-from .state import Cleared, Request
+from .state import Cleared, Event, Request
 from .tables import BlockIds, Core, Plan, Policy, settled
 
 _METHODS = {kind: re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower() for name, kind in OPERATIONS.items()}
@@ -38,11 +39,12 @@ class Model(Core):
         try:
             demand(shape.num_blocks > 0)
             self.rules = rules_for(shape)
-            lookup.check(shape, self.rules)
-            self.alignment = lookup.alignment(shape, self.rules)
+            lookup.check_sizes(shape, self.rules)
             for rule in self.rules:
                 if rule.group.kind == "sink":
                     self.policy.set_aside(self, rule)
+            lookup.check(shape, self.rules)
+            self.alignment = lookup.alignment(shape, self.rules)
         except CoreError as error:
             self.construction = Failed(str(error))
 
@@ -58,8 +60,15 @@ class Model(Core):
     def apply(self, operation: Operation) -> Outcome:
         """Apply one operation. Returns its outcome."""
         self.refusal = ""
+        self.state.metrics.now += type(operation) is not ops.Landed  # which is no call
+        error = legal.error_of(self, operation)
+        outcome = Failed(error) if error else self.carry_out(operation)
+        self.last = (operation, outcome)
+        return outcome
+
+    def carry_out(self, operation: Operation) -> Outcome:
+        """Do it, whatever its preconditions are. Returns the outcome."""
         try:
-            demand(not (error := legal.error_of(self, operation)), error or "")
             outcome: Outcome = Done(getattr(self, _METHODS[type(operation)])(operation))
         except Refusal as refusal:
             self.refusal = str(refusal)
@@ -68,7 +77,6 @@ class Model(Core):
             outcome = Failed(str(wrong))
         if not self.shape.events:
             self.state.events, self._shown = [], []
-        self.last = (operation, outcome)
         return outcome
 
     def snapshot(self) -> Snapshot:
@@ -78,7 +86,7 @@ class Model(Core):
         free = state.queue(counts)
         keys = [state.identity.get(block) for block in range(shape.num_blocks)]
         labels = [None if key is None else self.labels(key) for key in keys]  # of blocks first, then of events
-        self._shown += [event_value(event, self.labels) for event in state.events[len(self._shown) :]]
+        self._shown += [self.event_value(event) for event in state.events[len(self._shown) :]]
         return Snapshot(
             free=free,
             num_free=len(free),
@@ -91,7 +99,7 @@ class Model(Core):
             num_identities=len(earliest),
             events=tuple(self._shown),
             new_block_ids=[ids.copy() for ids in self.new_block_ids],
-            stats=tuple(self.stats) if shape.stats else None,
+            stats=self.shown_stats(),
         )
 
     # Requests.
@@ -99,14 +107,14 @@ class Model(Core):
     def submit(self, op: ops.Submit) -> Value:
         """A request arrives (core.md §3)."""
         self.requests[op.request] = request = Request(op, list(op.prompt))
-        return self._name_content(request)
+        return self.name_content(request)
 
     def advance(self, op: ops.Advance) -> Value:
         """The allocated step has run."""
         request = self.requests[op.request]
         request.computed, request.scheduled = request.computed + request.scheduled - op.rejected, 0
         request.tokens += op.sampled
-        return self._name_content(request)
+        return self.name_content(request)
 
     def reject(self, op: ops.Reject) -> None:
         """Drafts counted as computed are taken back."""
@@ -115,7 +123,7 @@ class Model(Core):
     def landed(self, op: ops.Landed) -> None:
         """Nothing changes: which blocks a core may hand out does not depend on the device here (contract.md, S13)."""
 
-    def _name_content(self, request: Request) -> Value:
+    def name_content(self, request: Request) -> Value:
         """Give every hash block that has become full its identity. Returns how many are full now."""
         size, chain = self.shape.hash_block_size, request.chain.copy()
         for start in range(len(chain) * size, len(request.tokens) - size + 1 if self.shape.caching else 0, size):
@@ -158,7 +166,7 @@ class Model(Core):
         predicted, free = self.predicted(plan, counts), counts.count(0) - 1
         if predicted > free - op.reserved:
             raise Refusal("refused by free count" if predicted > free else "refused by reservation")
-        if any(hit) or op.external:
+        if any(hit) or op.external > 0:
             self.policy.attach(self, plan)
         new = [self.extend(group, plan) for group in groups]
         if self.shape.caching and not op.delay:
@@ -201,12 +209,14 @@ class Model(Core):
         """The blocks lose their identity, in use or not."""
         for block in set(op.blocks):
             self.state.forget(block)
+            self.state.metrics.evicted(block)
 
     def reset(self, op: ops.Reset) -> Value:
         """Forget every identity, unless a block is in use."""
         if self.state.num_free() != self.shape.num_blocks - 1:
             return False
         self.state.identity.clear()
+        self.state.metrics.reset()
         self.state.events.append(Cleared())
         self.stats[0] = 1
         return True
@@ -229,9 +239,14 @@ class Model(Core):
 
     def take_events(self, op: ops.TakeEvents) -> Value:
         """Events since the last call, each with its group's kind and window."""
-        events = tuple(event_value(event, self.labels, self.shape.groups) for event in self.state.events)
+        events = tuple(self.event_value(event, self.shape.groups) for event in self.state.events)
         self.state.events, self._shown = [], []
         return events
+
+    def event_value(self, event: Event, groups: Sequence[Group] = ()) -> Value:
+        """What is shown of an event, with its kind and window if there are groups."""
+        sizes = [rule.b for rule in self.rules] if self.shape.event_digests else ()
+        return event_value(event, self.labels, groups, sizes)
 
     def take_new_block_ids(self, op: ops.TakeNewBlockIds) -> Value:
         """Ids of blocks handed to full-attention groups since the last call."""
@@ -240,9 +255,16 @@ class Model(Core):
         return ids
 
     def take_stats(self, op: ops.TakeStats) -> Value:
-        """Requests, queried and hit tokens since the last call; separately for requests that had been preempted."""
-        stats, self.stats = self.stats, [0] * 7
-        return (bool(stats[0]), *stats[1:]) if self.shape.stats else None
+        """Requests, queried and hit tokens since the last call; separately for requests that had been preempted. With
+        sampling, also what became of the blocks that were followed."""
+        counted, self.stats = self.stats, [0] * 7
+        stats = (bool(counted[0]), *counted[1:]) if self.shape.stats else None
+        return (stats, self.state.metrics.drain()) if self.shape.sampling else stats
+
+    def shown_stats(self) -> tuple[Value, ...] | None:
+        """What was not drained yet; with sampling, also the blocks that are followed."""
+        stats, metrics = tuple(self.stats) if self.shape.stats else None, self.state.metrics
+        return (stats, metrics.followed(), tuple(metrics.gone)) if self.shape.sampling else stats
 
     # Holders outside the tables.
 
@@ -254,6 +276,7 @@ class Model(Core):
 
     def touch(self, op: ops.Touch) -> None:
         """One more reference each."""
+        self.state.metrics.touched(op.blocks)
         self.state.outside += (block for block in op.blocks if block != NULL)
 
     def release(self, op: ops.Release) -> None:

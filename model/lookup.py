@@ -11,10 +11,15 @@ from .attention import Rule, demand
 from .ops import SLIDING_FAMILY, Shape
 
 
-def check(shape: Shape, rules: Sequence[Rule]) -> None:
-    """CoreError unless the block sizes and the retention interval of the shape go together (core.md §9)."""
+def check_sizes(shape: Shape, rules: Sequence[Rule]) -> None:
+    """CoreError unless the scheduler block is whole blocks of every group (core.md §9)."""
     unit = shape.scheduler_block_size
     demand(unit % shape.hash_block_size == 0 and all(unit % rule.b == 0 for rule in rules))
+
+
+def check(shape: Shape, rules: Sequence[Rule]) -> None:
+    """CoreError unless the retention interval and the groups of the shape go together (core.md §§8, 9)."""
+    unit = shape.scheduler_block_size
     retention = shape.retention_interval
     if retention is not None:
         windows = any(group.kind in SLIDING_FAMILY for group in shape.groups)

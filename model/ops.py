@@ -73,6 +73,8 @@ class Shape(_Brief):
     retention_interval: int | None = None
     decode_parallel: int = 1
     prefill_parallel: int = 1
+    event_digests: bool = False  #: events name a block by its whole digest, not by a number of 64 bits
+    sampling: int = 0  #: metrics follow the first of so many blocks that are handed out; 0: there is no collector
 
     @property
     def parallel(self) -> int:
@@ -125,7 +127,8 @@ class Lookup(OnRequest):
 
 @dataclass(frozen=True)
 class Allocate(OnRequest):
-    """Reserve room for the next step. Done(new block ids per group), or Refused."""
+    """Reserve room for the next step. Done(new block ids per group), or Refused. The ids are asked for in the form that
+    a scheduler uses, in which no new block in any group is None (`snapshot.new_ids_value`)."""
 
     new_tokens: int
     hit: bool = False  #: hand over the blocks of the `Lookup` just made
@@ -205,7 +208,8 @@ class TakeNewBlockIds(Operation):
 
 
 class TakeStats(Operation):
-    """Done(prefix-cache statistics since the last call), None with statistics off."""
+    """Done(prefix-cache statistics since the last call), None with statistics off; with sampling, a pair of these and
+    of what became of followed blocks: seconds of life, since the last use, between the last uses."""
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,22 @@ class Snapshot(NamedTuple):
     num_identities: int  #: distinct identities that a lookup can find
     events: tuple[Value, ...]  #: not drained yet
     new_block_ids: list[list[int]]  #: per group, not drained yet
-    stats: tuple[int, ...] | None  #: prefix-cache statistics not drained yet (`TakeStats`), None with statistics off
+    stats: tuple[Value, ...] | None
+    """Prefix-cache statistics not drained yet (`TakeStats`), None with statistics off; with sampling these, the blocks
+    that are followed, and what has become of others."""
+
+
+def new_ids_value(ids: Sequence[Sequence[int]] | None, num_groups: int) -> Value:
+    """What `Allocate` returns: the new block ids per group, from the form in which a scheduler asks for them in each
+    step. None stands there for "none in any group", and nothing else does; else what was told is marked.
+
+    >>> new_ids_value(None, 2), new_ids_value([[], [7]], 2), new_ids_value([[], []], 2)
+    (((), ()), ((), (7,)), ('not None', (), ()))
+    """
+    if ids is None:
+        return ((),) * num_groups
+    rows = tuple([tuple(row) for row in ids])
+    return rows if any(rows) else ("not None", *rows)
 
 
 class Labels:
@@ -53,14 +68,19 @@ class Labels:
         return self._label_of.setdefault(identity, len(self._label_of))
 
 
-def event_value(event: Event, labels: Labels, groups: Sequence[Group] = ()) -> Value:
-    """An event as a plain tuple (core.md §5). Drained events also have their group's kind and window, from `groups`."""
+def event_value(event: Event, labels: Labels, groups: Sequence[Group] = (), sizes: Sequence[int] = ()) -> Value:
+    """An event as a plain tuple (core.md §5). Drained events also have their group's kind and window, from `groups`.
+
+    `sizes`: tokens of a block of each group, where events name blocks by digests: a block of another size is then named
+    otherwise. As a number, a block has the name of the last small one in it (T22.events.coarse).
+    """
     if isinstance(event, Cleared):
         return ("cleared",)
+    size = sizes[event.group] if sizes else 0
     if isinstance(event, Removed):
-        return ("removed", (labels(("event", event.identity)),), event.group)
-    stored = tuple(labels(("event", identity)) for identity in event.identities)
-    parent = labels(("event", event.parent)) if event.parent else None
+        return ("removed", (labels(("event", event.identity, size)),), event.group)
+    stored = tuple(labels(("event", identity, size)) for identity in event.identities)
+    parent = labels(("event", event.parent, size)) if event.parent else None
     keys = tuple(_plain_keys(keys, labels) for keys in event.keys) if event.keys is not None else None
     kind = KIND_NAMES[groups[event.group].kind] if groups else None
     window = groups[event.group].window if groups and groups[event.group].kind in SLIDING_FAMILY else None

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from .attention import demand
 from .identity import ExtraKey, Identity
+from .metrics import Metrics
 from .ops import NULL, Submit
 
 Key: TypeAlias = tuple[int, Identity]  # a group and the content of a block: what a lookup asks for
@@ -69,13 +70,14 @@ Event: TypeAlias = Stored | Removed | Cleared
 class State:
     """Tables, outside holders, identities and the order of the free queue, for a pool of `num_blocks` blocks."""
 
-    def __init__(self, num_blocks: int, num_groups: int) -> None:
+    def __init__(self, num_blocks: int, num_groups: int, metrics: Metrics | None = None) -> None:
         self.num_blocks = num_blocks
         self.tables: list[dict[str, list[int]]] = [{} for _ in range(num_groups)]
         self.outside: list[int] = []  # held by outside holders (connectors), once per reference
         self.sinks: list[int] = []  # set aside for ever (core.md §7, sink)
         self.identity: dict[int, Key] = {}  # of registered blocks, in the order in which they were registered
         self.events: list[Event] = []  # what happened to identities and was not drained yet, in order (core.md §5)
+        self.metrics = metrics or Metrics(0, caching=False)
         self._order = list(range(1, num_blocks))  # the blocks that are free are in the order of the free queue
 
     def references(self) -> list[int]:
@@ -105,6 +107,7 @@ class State:
         demand(0 <= count <= len(queue), "ValueError")
         for block in queue[:count]:
             self.forget(block)
+        self.metrics.taken(queue[:count])
         return queue[:count]
 
     def forget(self, block: int) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 from . import arith, lookup, ops
 from .attention import Arrangement, Mamba, Rule, arrangement, demand, most_states
 from .identity import ExtraKey, Identity, extra_keys
+from .metrics import Metrics
 from .ops import FULL_FAMILY, NULL, SLIDING_FAMILY, Shape
 from .state import Key, Request, State, Stored
 
@@ -39,7 +40,7 @@ class Core:
     def __init__(self, shape: Shape, policy: "Policy") -> None:
         self.shape, self.policy = shape, policy
         self.requests: dict[str, Request] = {}
-        self.state = State(shape.num_blocks, len(shape.groups))
+        self.state = State(shape.num_blocks, len(shape.groups), Metrics(shape.sampling, shape.caching))
         self.registered: list[dict[str, int]] = [{} for _ in shape.groups]
         """Per group: how many leading table entries of a request count as registered; its keys are the running ones."""
         self.registered_this_step: set[Key] = set()
@@ -69,7 +70,7 @@ class Core:
         """The table before the step, with the hit, and how many blocks the external tokens still need."""
         name, rule = plan.op.request, self.rules[group]
         table = self.state.tables[group].get(name, [])
-        if name in self.registered[group] or not rule.cacheable or not (any(plan.hit) or plan.op.external):
+        if name in self.registered[group] or not rule.cacheable or not (any(plan.hit) or plan.op.external > 0):
             return table, 0
         demand(not table)
         skipped, external = rule.first(plan.settled), plan.op.external
@@ -85,6 +86,7 @@ class Core:
             return 0
         self.state.tables[group][name], missing = self.begun(group, plan)
         self.registered[group][name] = len(self.state.tables[group][name])
+        self.state.metrics.touched(self.state.tables[group][name])
         return missing
 
     def extend(self, group: int, plan: Plan) -> tuple[int, ...]:

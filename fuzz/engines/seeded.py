@@ -13,10 +13,11 @@ from ..oracles.liveness import judge
 from ..reports.summary import Found, Summary
 from ..runs.open_run import drawn_script, drawn_shape, open_run, usable, workload_of
 from ..runs.run import Run
-from ..targets.base import Target
+from ..targets.base import Target, adapted_shape
 from ..traces.replay import replay
 from ..workload.draw import SeededDraw
 from ..workload.operations import Workload
+from ..workload.refused import refused_shapes
 from .knowing import Knowing
 from .plan import RUN_OPERATIONS, OnProgress, Plan
 from .root_causes import RootCauses
@@ -26,6 +27,8 @@ LOST_LIMIT = 5
 SCRIPTS_EVERY = 4
 """Under the liveness oracle every Nth round over the attention types is one of scripts for its scheduler."""
 
+REFUSED_EVERY = 7
+"""Before every Nth run a core is asked for that must be refused; prime to the number of attention types."""
 
 FULL_LOOK_EVERY = 32
 """Operations between two comparisons of the whole state, see `Judging.full_look_every`."""
@@ -81,7 +84,8 @@ def _run_all(
         if LIVENESS in plan.oracles and (alone or turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1):
             found = judge(run, drawn_script(run, draw, attention))
         else:
-            found = _run(run, draw, attention, plan.chaos)
+            found = None if index % REFUSED_EVERY else _refused(run, plan, index, summary)
+            found = found or _run(run, draw, attention, plan.chaos)
         summary.seconds = time.monotonic() - start - (run.launch_s or 0.0)
         summary.add_run(attention, run, None, None)
         for one in came_up(run, found, attention, summary.seed):
@@ -109,6 +113,21 @@ def came_up(run: Run, last: tuple[Finding, Trace] | None, attention: str, seed: 
 def is_given_up(summary: Summary) -> bool:
     """True once the target was lost too often to go on with it."""
     return sum(one.times for one in summary.found.values() if one.finding.observable in LOST) >= LOST_LIMIT
+
+
+def _refused(run: Run, plan: Plan, index: int, summary: Summary) -> tuple[Finding, Trace] | None:
+    """The shape of run `index` with something wrong about it, of which no core may be built."""
+    if LOCKSTEP not in run.oracles or "refused_shapes" in run.lacks:
+        return None
+    attention = plan.attention[index % len(plan.attention)]
+    every = refused_shapes(drawn_shape(run, SeededDraw(f"{plan.seed}/{index}"), attention))
+    wrong = {what: one for what, one in every.items() if adapted_shape(one, run.lacks) == one}
+    if not wrong:
+        return None
+    what = sorted(wrong)[index // REFUSED_EVERY % len(wrong)]
+    finding = run.start(wrong[what])
+    summary.reached[f"shape refused: {what}"] += finding is None and not run.built
+    return None if finding is None else (finding, run.trace)
 
 
 def _run(run: Run, draw: SeededDraw, attention: str, chaos: bool) -> tuple[Finding, Trace] | None:

@@ -16,6 +16,7 @@ from . import (
     configuration,
     identities,
     liveness,
+    observed,
     pool,
     real_hits,
     real_others,
@@ -35,7 +36,7 @@ from .registry import Fault, Part
 __all__ = ["CATALOGUED", "FAULTS", "MADE_UP", "MODULES", "REAL_MODULES", "Fault", "Part", "fault_named", "faults_in"]
 
 MODULES = (
-    *(pool, tables, registration, identities, allocation, steps, reporting, liveness, tensors, configuration),
+    *(pool, tables, registration, identities, allocation, steps, reporting, observed, liveness, tensors, configuration),
     asked,
 )
 """Where those are written that were made up, or made after a report before there was a catalogue."""

@@ -79,3 +79,15 @@ def _kinds_of_keys_lost(manager: Any) -> None:
 @fault("embeddings do not name the blocks that they fill", "labels", "outcome")
 def _embeddings_lost(manager: Any) -> None:
     named_by(manager, lambda keys: [key for key in keys if key[0] != "prompt_embeds"])
+
+
+@fault("of items on the same tokens, those behind one that goes on do not name a block", "labels", "outcome")
+def _overlapping_items_lost(manager: Any) -> None:
+    size = manager.block_pool.hash_block_size
+
+    def left(keys: Keys) -> Keys:
+        items = [key for key in keys if key[0] == "mm"]
+        going_on = next((i for i, (_, _, offset, length) in enumerate(items) if offset + length > size), len(items))
+        return [key for key in keys if key not in items[going_on + 1 :]]
+
+    named_by(manager, left)

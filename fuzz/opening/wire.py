@@ -157,7 +157,7 @@ def _snapshot_of(fields: object) -> Snapshot:
     snapshot = Snapshot(*fields)
     return snapshot._replace(
         events=cast(tuple[Value, ...], frozen(snapshot.events)),
-        stats=cast(tuple[int, ...] | None, frozen(snapshot.stats)),
+        stats=cast(tuple[Value, ...] | None, frozen(snapshot.stats)),
     )
 
 

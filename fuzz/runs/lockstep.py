@@ -110,7 +110,7 @@ class LockstepRun(Run):
             before = self._theirs
             finding = self._compare(operation, expected, actual, ours, theirs)
             if finding is not None and misused:
-                finding = self._excuse_misuse(operation, finding)
+                finding = self._excuse_misuse(operation, finding, theirs)
         except TargetLostError as lost:
             return self._lost(lost, operation, expected)
         if finding is not None:
@@ -176,9 +176,13 @@ class LockstepRun(Run):
         self.found = finding
         return finding
 
-    def _excuse_misuse(self, operation: Operation, finding: Finding) -> Finding | None:
-        """The finding at a misuse. If the target is known not to check misuse, it is counted and the run ends."""
-        if self._deviating is None or MISUSE_UNCHECKED not in self._deviating.declared:
+    def _excuse_misuse(self, operation: Operation, finding: Finding, theirs: Snapshot | None) -> Finding | None:
+        """The finding at a misuse. If the target is known not to check misuse, and does what is declared of it, that is
+        counted and the run ends."""
+        if self._deviating is None or MISUSE_UNCHECKED not in self._deviating.declared or self._theirs is None:
+            return finding
+        declared = self._deviating.reaction_to(self._deviating, operation, self._theirs)
+        if declared is not None and declared != (finding.actual, theirs):
             return finding
         results = [getattr(side, "error", type(side).__name__) for side in (finding.actual, finding.expected)]
         what = f"{type(operation).__name__}: {finding.observable} differs, {results[0]} instead of {results[1]}"

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ...model.arith import usage
 from ...model.core import Model
 from ...model.ops import Value
-from ...model.snapshot import Snapshot, event_value
+from ...model.snapshot import Snapshot
 from ...model.state import Event, Key
 from ..targets.glance import Holders, Identities, Looks
 
@@ -61,13 +61,13 @@ class ModelLooks(Looks):
         model, events = self._model, self._model.state.events
         if events is not self._source:
             self._source, self._events = events, []
-        self._events += [event_value(event, model.labels) for event in events[len(self._events) :]]
+        self._events += [model.event_value(event) for event in events[len(self._events) :]]
         return tuple(self._events)
 
     def new_block_ids(self) -> list[list[int]]:
         """Per group, those not drained yet."""
         return [ids.copy() for ids in self._model.new_block_ids]
 
-    def stats(self) -> tuple[int, ...] | None:
+    def stats(self) -> tuple[Value, ...] | None:
         """Those not drained yet."""
-        return tuple(self._model.stats) if self._model.shape.stats else None
+        return self._model.shown_stats()

@@ -4,13 +4,32 @@ They are read off the model from outside: from its operations, its outcomes and 
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
-from itertools import compress, takewhile
+from itertools import combinations, compress, takewhile
 from operator import ne
+from typing import cast
 
 from ...model import lookup
 from ...model.core import Model
-from ...model.ops import NULL, Advance, Allocate, Done, Landed, Lookup, Operation, Outcome, Preempt, Refused, Reset
+from ...model.metrics import Gone
+from ...model.ops import (
+    NULL,
+    Advance,
+    Allocate,
+    Done,
+    Item,
+    Landed,
+    Lookup,
+    Operation,
+    Outcome,
+    Preempt,
+    Refused,
+    Reset,
+    Submit,
+    TakeStats,
+    Value,
+)
 from ...model.snapshot import Snapshot
 from ...model.state import Request
 
@@ -47,11 +66,18 @@ class Situations:
             self._see_lookup(operation.request)
         elif isinstance(operation, Advance):
             self.reached["draft rejected"] += operation.rejected > 0
+        elif isinstance(operation, Submit):
+            if len(operation.items) > 1:
+                self.reached["items on the same tokens"] += _overlap(operation.items)
         elif isinstance(operation, Preempt):
             self.reached["preemption"] += 1
         elif isinstance(operation, Landed):
             request = self.model.requests.get(operation.request)
             self.reached["landed"] += request is None or request.scheduled > 0 or request.lead > 0
+        elif isinstance(operation, TakeStats) and self.model.shape.sampling:
+            _, gone = cast(tuple[Value, tuple[Gone, ...]], outcome.value)
+            self.reached["life of a block told"] += len(gone)
+            self.reached["life of a block told with its uses"] += sum(life != idle for life, idle, _ in gone)
         elif isinstance(operation, Reset):
             if outcome.value is False:
                 self.reached["reset refused"] += 1
@@ -149,6 +175,14 @@ class Situations:
                     moved += any(places.get(block, place) != place for place, block in enumerate(table))
         self.reached["null entries made"] += nulls
         self.reached["mamba speculative block moved"] += moved
+
+
+def _overlap(items: Sequence[Item]) -> bool:
+    """True if two of the items have a token in common."""
+    return any(
+        one.offset < other.offset + other.length and other.offset < one.offset + one.length
+        for one, other in combinations(items, 2)
+    )
 
 
 def _all_there(there: list[bool], first: int, end: int) -> bool:

@@ -37,6 +37,8 @@ def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
         eagle=shape.eagle and "Shape.eagle" not in lacks,
         events=shape.events and "Shape.events" not in lacks,
         stats=shape.stats and "Shape.stats" not in lacks,
+        event_digests=shape.event_digests and "Shape.event_digests" not in lacks,
+        sampling=0 if "Shape.sampling" in lacks else shape.sampling,
     )
     groups = [_adapted_group(group, shape.caching, lacks) for group in shape.groups]
     return replace(shape, groups=tuple(_told_apart(groups, lacks) if shape.caching else groups))

@@ -115,6 +115,8 @@ _SHAPES: Mapping[str, str] = {
     "Shape.eagle": "No shape uses EAGLE, nor does any of its groups.",
     "Shape.events": "Every core is built with events off; they are not drained.",
     "Shape.stats": "Every core is built with statistics off; they are not drained.",
+    "Shape.event_digests": "Events name blocks by numbers only.",
+    "Shape.sampling": "No core is built with a collector of metrics.",
     "Shape.retention_interval": "No shape has a retention interval.",
     "Shape.decode_parallel": "One rank of decode context parallelism.",
     "Shape.prefill_parallel": "One rank of prefill context parallelism.",
@@ -136,6 +138,7 @@ _FEATURES: Mapping[str, str] = {
     "drafts": "No speculative decoding: behind the known tokens comes one token at a time, and none is rejected.",
     "hybrids": "One group only: no shape with several.",
     "overlapping_items": "Multimodal items stand one after the other, in this order, on tokens of their own.",
+    "refused_shapes": "No core is asked for that must be refused, as with a retention interval below 0.",
     "mixed_prompts": "A prompt consists of tokens or of embeddings, never of both.",
 }
 LACKS: Mapping[str, str] = {
@@ -162,7 +165,7 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = {
     "Shape.caching": ("Lookup", "Allocate.hit"),
     "Shape.caching=False": ("Group.kind=cross",),
     "Shape.eagle": ("Group.eagle",),
-    "Shape.events": ("TakeEvents",),
+    "Shape.events": ("TakeEvents", "Shape.event_digests"),
     "Shape.stats": ("TakeStats",),
     "Shape.hash_block_size": ("Group.block_size",),
     "Group.window": ("Group.kind=sliding", "Group.kind=sliding_mla"),

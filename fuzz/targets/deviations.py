@@ -17,6 +17,7 @@ from ...model.config_json import Json
 from ...model.core import Model
 from ...model.legal import misuse
 from ...model.ops import Allocate, Done, Failed, Operation, Outcome, Shape
+from ...model.snapshot import Snapshot
 from ...model.tables import Policy
 
 T = TypeVar("T")
@@ -94,11 +95,26 @@ def _same(one: object, other: object) -> bool:
     return one == other
 
 
+Reaction: TypeAlias = tuple[Outcome, Snapshot]
+"""What a release answers to misuse, and what it shows then."""
+ReactionTo: TypeAlias = "Callable[[DeviatingModel, Operation, Snapshot], Reaction | None]"
+"""The declared reaction to this misuse, of a model that has just answered it, from what was shown before; None where
+none is declared."""
+
+
 class DeviatingModel(Model):
     """The model with declared deviations."""
 
-    def __init__(self, shape: Shape, deviations: Sequence[Deviation], policy_of: PolicyOf) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        deviations: Sequence[Deviation],
+        policy_of: PolicyOf,
+        reaction_to: ReactionTo = lambda model, operation, before: None,
+    ) -> None:
         self.declared = tuple(deviations)
+        self.reaction_to = reaction_to
+        """What the target does where a precondition is broken."""
         self.deviated: Counter[str] = Counter()
         """Occurrences in this run, by id."""
         self.harmful: Counter[str] = Counter()
@@ -137,7 +153,7 @@ MISUSE_UNCHECKED = Deviation(
     source="Found by lockstep; vllm-project/vllm#42571, vllm-project/vllm#52707, ai-dynamo/dynamo#13398.",
     chaos_only=True,
 )
-"""Lockstep excuses what follows a broken precondition: no entry is replaced."""
+"""Lockstep holds the target to the reaction that is declared for it, and ends the run: no entry is replaced."""
 
 
 def corrupting(model: Model) -> list[Deviation]:

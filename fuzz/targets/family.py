@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from .base import Calculator, Target
 
 if TYPE_CHECKING:
-    from .deviations import DeviatingRules, Deviation, PolicyOf
+    from .deviations import DeviatingRules, Deviation, PolicyOf, ReactionTo
 
 _VERSION = r"\d+(?:\.\d+)+(?:(?:a|b|rc|\.post|\.dev)\d+)?"
 
@@ -36,6 +36,8 @@ class Known:
     elsewhere: "tuple[Deviation, ...]" = ()
     """Deviations of other releases than the reference, which `policy_of` knows as well: what findings are put down
     to there (`engines.root_causes`). Lockstep takes none of them into account."""
+    reaction_to: "ReactionTo" = lambda model, operation, before: None
+    """What the reference does where a precondition is broken."""
 
 
 @dataclass(frozen=True)

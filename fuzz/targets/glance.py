@@ -148,7 +148,7 @@ class Looks(ABC):
         """Per group, the new block ids that were not drained yet."""
 
     @abstractmethod
-    def stats(self) -> tuple[int, ...] | None:
+    def stats(self) -> tuple[Value, ...] | None:
         """Statistics that were not drained yet; None with statistics off."""
 
 

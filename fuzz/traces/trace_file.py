@@ -43,6 +43,7 @@ SHAPE_LIMITS: Mapping[str, tuple[int, int]] = {
     "max_num_batched_tokens": _SIZE,
     "decode_parallel": (1, MAX_RANKS),
     "prefill_parallel": (1, MAX_RANKS),
+    "sampling": _COUNT,
 }
 """Least and most of the fields of a shape."""
 GROUP_LIMITS: Mapping[str, tuple[int, int]] = {

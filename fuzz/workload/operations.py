@@ -206,12 +206,14 @@ class Workload:
         """(offset, length) of each item. Some are direct neighbours, some overlap, some are not in order; some reach
         from one hash block into the next."""
         block = self.shape.hash_block_size
-        gaps = (0, 0, 1, 5, -2, -block - 1, -2 * block) if self.has("overlapping_items") else (0, 0, 1, 5)
+        apart, overlap = (0, 0, 1, 5), self.has("overlapping_items")
         places: list[tuple[int, int]] = []
         start = self.draw.integer(0, self.shape.max_model_len - 1) // 2
         for _ in range(self.draw.choose((1, 2, 2, 3))):
             places.append((start, self.draw.choose((1, 2, 6, block + 1, 2 * block))))
-            start = max(0, start + places[-1][1] + self.draw.choose(gaps))
+            length = places[-1][1]  # to its beginning: as a video and its sound
+            gaps = (0, -length, 1, 5, -2, -block - 1, -2 * block) if overlap else apart
+            start = max(0, start + length + self.draw.choose(gaps))
         return places
 
     def _items(self, places: list[tuple[int, int]], length: int) -> tuple[ops.Item, ...]:

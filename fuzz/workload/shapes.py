@@ -33,6 +33,8 @@ ATTENTION: Mapping[str, tuple[Kind, ...]] = {
     "full+mamba+mamba": ("full", "mamba", "mamba"),
 }
 """The choices of `--attention`, each with the kinds of its groups."""
+SAMPLINGS = (0, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 3, 0, 0)
+"""One block in how many is followed by metrics, none for 0."""
 MAMBA_MODES: tuple[MambaMode, ...] = ("none", "all", "align", "align")
 
 
@@ -79,9 +81,10 @@ def draw_shape(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = (
     others = (3 * unit - 1, 3 * unit, 4 * unit) if block_sizes else (24, 40, 64)
     max_model_len = draw.choose((unit + 1, 2 * unit, 4 * unit + 1, *others))
     windows = any(kind in SLIDING_FAMILY for kind in kinds)
-    return Shape(
+    num_blocks = _num_blocks(draw, groups)
+    shape = Shape(
         groups=tuple(groups),
-        num_blocks=_num_blocks(draw, groups),
+        num_blocks=num_blocks,
         max_model_len=max_model_len,
         hash_block_size=hash_block_size,
         scheduler_block_size=scheduler,
@@ -94,6 +97,15 @@ def draw_shape(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = (
         decode_parallel=parallel[0],
         prefill_parallel=parallel[1],
     )
+    return _with_looks(shape)
+
+
+def _with_looks(shape: Shape) -> Shape:
+    """The shape with what is looked at besides: metrics, and digests in events. It follows from the sizes, so that it
+    costs no choice: what else is drawn does not depend on it."""
+    sizes = shape.num_blocks + shape.max_model_len
+    sampling = SAMPLINGS[sizes % len(SAMPLINGS)]
+    return replace(shape, sampling=sampling, event_digests=shape.events and sizes % 3 == 0)
 
 
 def _group(draw: Draw, kind: Kind, size: int) -> Group:

@@ -173,7 +173,7 @@ class BlockPool:
             queue.num_free_blocks -= 1
         else:
             (block,) = queue.take(1)
-        if block.content is not None or self.metrics_collector is not None:
+        if block.content is not None or (self.metrics_collector is not None and self.enable_caching):
             self._forget_identity(block)
         block.state = 1
         if self.metrics_collector is not None:

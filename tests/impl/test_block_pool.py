@@ -330,6 +330,17 @@ def test_metrics_follow_a_block_from_allocation_to_eviction() -> None:
     assert metrics.drain_events() == []
 
 
+@pytest.mark.parametrize("caching", [True, False])
+def test_one_block_and_several_are_told_to_the_metrics_in_the_same_way(caching: bool) -> None:
+    """Without a cache nobody is told what was in a block before, however it is taken."""
+    for take in (lambda pool: pool.get_new_blocks(1), lambda pool: [pool.get_new_block()]):
+        metrics = KVCacheMetricsCollector(1.0)
+        pool = BlockPool(2, caching, 2, metrics_collector=metrics)
+        pool.free_blocks(take(pool))
+        take(pool)
+        assert len(metrics.drain_events()) == caching
+
+
 @pytest.mark.parametrize("rate", [0, -0.5, 1.01])
 def test_a_sample_rate_is_a_share(rate: float) -> None:
     with pytest.raises(AssertionError, match=str(rate)):

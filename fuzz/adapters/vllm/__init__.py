@@ -26,8 +26,9 @@ def _open_calculator() -> Calculator:
 def _known() -> Known:
     from .configuration_deviations import CONFIGURATION_DEVIATIONS, Reference0230
     from .deviations import DEVIATIONS, ELSEWHERE, policy_of
+    from .misuse import reaction_to
 
-    return Known(DEVIATIONS, policy_of, CONFIGURATION_DEVIATIONS, Reference0230, ELSEWHERE)
+    return Known(DEVIATIONS, policy_of, CONFIGURATION_DEVIATIONS, Reference0230, ELSEWHERE, reaction_to)
 
 
 def _own_tests() -> OwnTests:

@@ -128,6 +128,8 @@ class Binding:
             keywords["scheduler_block_size"] = shape.scheduler_block_size
         if release.retention == "keyword":
             keywords["retention_interval"] = shape.retention_interval
+        if shape.sampling:
+            keywords["metrics_collector"] = self.names("KVCacheMetricsCollector")(1 / shape.sampling)
         return keywords
 
     def _hash_lookahead(self, shape: Shape) -> int:
@@ -221,6 +223,7 @@ def bind_vllm() -> Binding:
     names = names_of(
         "vllm.v1.core.kv_cache_manager",
         "vllm.v1.core.kv_cache_utils",
+        "vllm.v1.core.kv_cache_metrics",
         "vllm.v1.core.single_type_kv_cache_manager",
         "vllm.v1.kv_cache_interface",
         "vllm.v1.metrics.stats",

@@ -12,6 +12,8 @@ from ....model.ops import NULL, Value
 from ....model.snapshot import Snapshot
 from ...targets.glance import Holders, Identities, Looks
 from .binding import ADAPTERS
+from .event_names import EventNames
+from .surroundings import followed, lives
 
 _STATS = attrgetter("reset", "requests", "queries", "hits", "preempted_requests", "preempted_queries", "preempted_hits")
 
@@ -27,8 +29,15 @@ class _Numbers(dict[Hashable, int]):
 class Observer(Looks):
     """Takes the snapshots of one manager, from its construction to its end."""
 
-    def __init__(self, manager: Any, adapters: Mapping[str, int], hides: frozenset[str] = frozenset()) -> None:
-        """`adapters`: name to number of each adapter in use. Fields in `hides` stay empty."""
+    def __init__(
+        self,
+        manager: Any,
+        adapters: Mapping[str, int],
+        hides: frozenset[str] = frozenset(),
+        names: EventNames | None = None,
+    ) -> None:
+        """`adapters`: name to number of each adapter in use. Fields in `hides` stay empty. `names` are those that
+        events may use; None if that is not looked at."""
         blocks, groups = len(manager.block_pool.blocks), len(manager.coordinator.single_type_managers)
         empty = {
             "labels": [None] * blocks,
@@ -41,6 +50,7 @@ class Observer(Looks):
         self._manager = manager
         self._adapters = adapters
         self._pool = manager.block_pool
+        self._collector = getattr(manager.block_pool, "metrics_collector", None)
         self._managers: Sequence[Any] = manager.coordinator.single_type_managers
         self._label = _Numbers()
         self._keys: list[Any] = []  # of each block: few operations change any
@@ -48,6 +58,7 @@ class Observer(Looks):
         self._earliest: list[int | None] = []  # the block that a lookup of each yields
         self._seen_events: list[object] = []
         self._event_values: list[Value] = []
+        self._names = names
         self._read_in_bulk()
 
     def _read_in_bulk(self) -> None:
@@ -125,14 +136,16 @@ class Observer(Looks):
         """Per group, those not drained yet."""
         return [list(manager.new_block_ids) for manager in self._managers]
 
-    def stats(self) -> tuple[int, ...] | None:
+    def stats(self) -> tuple[Value, ...] | None:
         """Those not drained yet."""
-        stats = self._manager.prefix_cache_stats
-        return None if stats is None else tuple(map(int, _STATS(stats)))
+        stats, collector = self._manager.prefix_cache_stats, self._collector
+        shown = None if stats is None else tuple(map(int, _STATS(stats)))
+        return shown if collector is None else (shown, followed(collector), lives(collector._eviction_events))
 
     def stats_values(self, stats: Any) -> Value:
-        """Prefix-cache statistics in the form of `TakeStats`."""
-        return None if stats is None else _STATS(stats)
+        """Prefix-cache statistics in the form of `TakeStats`; what was collected is drained with them."""
+        values = None if stats is None else _STATS(stats)
+        return values if self._collector is None else (values, lives(self._collector.drain_events()))
 
     def event_values(self, events: Iterable[Any]) -> tuple[Value, ...]:
         """Events as plain tuples, with labels in place of hashes. KeyError for an event of an unknown class."""
@@ -172,7 +185,12 @@ class Observer(Looks):
             getattr(event, "kv_cache_spec_sliding_window", None),
             *_odd_medium(event),
             *self._odd_adapter(event),
+            *self._odd_names(event.block_hashes if parent is None else [parent, *event.block_hashes]),
         )
+
+    def _odd_names(self, names: Sequence[object]) -> tuple[Value, ...]:
+        """What is wrong with the names of blocks in an event, if anything is."""
+        return () if self._names is None else self._names.odd(names)
 
     def _odd_adapter(self, event: Any) -> tuple[Value, ...]:
         """The adapter's number in the event, if it is not the number of the adapter that the event names."""
@@ -198,7 +216,8 @@ class Observer(Looks):
 
     def _removed(self, event: Any) -> Value:
         hashes = tuple([self._label["event", value] for value in event.block_hashes])
-        return ("removed", hashes, getattr(event, "group_idx", 0), *_odd_medium(event))
+        group = getattr(event, "group_idx", 0)
+        return ("removed", hashes, group, *_odd_medium(event), *self._odd_names(event.block_hashes))
 
     def _cleared(self, event: Any) -> Value:
         return ("cleared",)

@@ -3,20 +3,22 @@ would."""
 
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from typing import Any
 
 from ....model import ops
 from ....model.ops import Operation, Outcome, Shape
-from ....model.snapshot import Snapshot
+from ....model.snapshot import Snapshot, new_ids_value
 from ...findings.cause import cause_of, failed
 from ...findings.ops_json import shape_from_json
 from ...targets.base import TargetLostError
 from .binding import Binding
 from .calculator import answer
 from .driver import VllmStyleDriver
+from .event_names import EventNames
 from .observe import Observer
+from .surroundings import Surroundings
 
 _DONE, _REFUSED = ops.Done(), ops.Refused()
 
@@ -24,7 +26,7 @@ _DONE, _REFUSED = ops.Done(), ops.Refused()
 class _Live:
     """What the scheduler knows of a request."""
 
-    __slots__ = ("hit", "hit_tokens", "in_flight", "request", "scheduled", "settled")
+    __slots__ = ("hit", "hit_tokens", "in_flight", "named", "request", "scheduled", "settled")
 
     def __init__(self, request: Any, in_flight: bool) -> None:
         self.request = request
@@ -36,6 +38,8 @@ class _Live:
         """Tokens of the hit that the last lookup found."""
         self.hit: Any = None
         """Blocks of that hit, as the core returned them."""
+        self.named = 0
+        """Hashes of full blocks that are known as what names in events are made of."""
         self.settled = 0
         """Tokens of all steps whose outcome is known."""
 
@@ -83,15 +87,18 @@ class VllmStyleTarget:
         self._requests = {}
         self._shape = shape
         self.copies = ()
+        self._around = Surroundings(shape)
         try:
             with redirect_stdout(sys.stderr):
-                self._manager = self._binding.manager(shape)
+                with self._around:
+                    self._manager = self._binding.manager(shape)
                 self._hasher = self._binding.block_hasher(shape) if shape.caching else None
         except Exception as error:
             return failed(error), None
         self._pool = self._manager.block_pool
         self.hides = self._called.hides(self._manager)
-        self._observer = Observer(self._manager, self._adapters, self.hides)
+        self._names = EventNames(shape.event_digests, self._hashes) if shape.events else None
+        self._observer = Observer(self._manager, self._adapters, self.hides, self._names)
         return _DONE, self.look()
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
@@ -127,13 +134,20 @@ class VllmStyleTarget:
     def _apply(self, operation: Operation) -> Outcome:
         self.copies = ()
         try:
-            return _HANDLERS[type(operation)](self, operation)
+            if not self._around.needed:
+                return _HANDLERS[type(operation)](self, operation)
+            with self._around:
+                return _HANDLERS[type(operation)](self, operation)
         except Exception as error:
             return failed(error)
 
     def _live(self, name: str) -> _Live:
         """The request of this name; for an unknown name a new one, which is not kept."""
-        return self._requests.get(name) or _Live(self._new_request(ops.Submit(name, (0,))), self._called.in_flight)
+        live = self._requests.get(name)
+        if live is None:
+            live = _Live(self._new_request(ops.Submit(name, (0,))), self._called.in_flight)
+            self._named(live)
+        return live
 
     def _new_request(self, op: ops.Submit) -> Any:
         return self._binding.request(
@@ -144,8 +158,8 @@ class VllmStyleTarget:
 
     def _submit(self, op: ops.Submit) -> Outcome:
         request = self._new_request(op)
-        self._requests[op.request] = _Live(request, self._called.in_flight)
-        return ops.Done(len(request.block_hashes))
+        self._requests[op.request] = live = _Live(request, self._called.in_flight)
+        return self._named(live)
 
     def _lookup(self, op: ops.Lookup) -> Outcome:
         live = self._live(op.request)
@@ -187,7 +201,7 @@ class VllmStyleTarget:
         request.num_computed_tokens += hit_tokens + op.external
         live.scheduled = op.new_tokens
         live.settle()
-        outcome = ops.Done(_ids_per_group(new))
+        outcome = ops.Done(new_ids_value(new.get_block_ids(allow_none=True), len(self._shape.groups)))
         self._end_scheduling()
         return outcome
 
@@ -209,7 +223,19 @@ class VllmStyleTarget:
         if op.sampled:
             request.append_output_token_ids(list(op.sampled))
         live.settle()
-        return ops.Done(len(request.block_hashes))
+        return self._named(live)
+
+    def _hashes(self) -> Iterator[bytes]:
+        """Those of the full blocks of all requests."""
+        return (digest for live in self._requests.values() for digest in live.request.block_hashes)
+
+    def _named(self, live: _Live) -> Outcome:
+        """How many full blocks of the request have a hash; the names in events are made of them."""
+        hashes = live.request.block_hashes
+        if self._names is not None and len(hashes) > live.named:
+            self._names.add(hashes[live.named :])
+            live.named = len(hashes)
+        return ops.Done(len(hashes))
 
     def _reject(self, op: ops.Reject) -> Outcome:
         live = self._live(op.request)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.adapters.vllm.configuration_deviations import CONFIGURATION_DEVIATIONS
+from blockproof.fuzz.adapters.vllm.misuse import linked
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
@@ -27,7 +28,8 @@ from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.core import Model
 from blockproof.model.legal import misuse
-from blockproof.model.ops import Allocate, CommonPrefix, Done, Failed, Group, Lookup, Shape, Submit
+from blockproof.model.ops import Allocate, CommonPrefix, Done, Evict, Failed, Group, Lookup, Shape, Submit, Take, Touch
+from blockproof.model.ops import Release as Release_
 from blockproof.model.tables import Policy
 
 RELEASE = "vllm==0.23.0"
@@ -69,14 +71,17 @@ class Release:
         self._without = without
 
     def start(self, shape):
-        self._model = model_for(RELEASE, shape, self._without)
+        model = model_for(RELEASE, shape, self._without)
+        assert isinstance(model, DeviatingModel)
+        self._model = model
         built = self._model.construction
         return built, self._model.snapshot() if built == Done() else None
 
     def step(self, operation):
         unchecked = MISUSE_UNCHECKED.id not in self._without and misuse(self._model, operation)
-        outcome, snapshot = self._model.step(operation)
-        return (Done() if unchecked else outcome), snapshot
+        before = self._model.snapshot()
+        answer = self._model.step(operation)
+        return (unchecked and self._model.reaction_to(self._model, operation, before)) or answer
 
     def close(self):
         pass
@@ -307,3 +312,48 @@ def test_unchecked_misuse_is_counted_and_ends_the_run_only_where_it_is_declared(
     strict = Summary(RELEASE, "random", 0)
     run_random(Release(), Plan(0, operations=3_000, chaos=True, without=(MISUSE_UNCHECKED.id,)), strict)
     assert strict.finding.kind[0] == "outcome"
+
+
+@pytest.mark.parametrize("kind", [Take, Evict, Release_, Allocate])
+def test_a_reaction_to_misuse_that_has_changed_is_found(kind, monkeypatch):
+    """Where the release no longer does what is declared, also if it does nothing wrong by another measure."""
+    right = Release.step
+
+    def changed(self, operation):
+        outcome, snapshot = right(self, operation)
+        if isinstance(operation, kind) and misuse(self._model, operation):
+            snapshot = snapshot._replace(ref_cnt=[count + (count < 0) for count in snapshot.ref_cnt])
+            snapshot = snapshot._replace(num_free=snapshot.num_free + 1)
+        return outcome, snapshot
+
+    monkeypatch.setattr(Release, "step", changed)
+    summary = Summary(RELEASE, "random", 0)
+    run_random(Release(), Plan(0, operations=6_000, chaos=True), summary)
+    assert summary.finding is not None
+    assert isinstance(summary.finding.operation, kind)
+
+
+@pytest.mark.parametrize(
+    ("queue", "blocks", "front", "read"),
+    [
+        ([1, 2], [3, 4], False, [1, 2, 3, 4]),
+        ([1, 2], [3, 4], True, [3, 4, 1, 2]),
+        ([1, 2], [3, 3], False, [1, 2, 3]),
+        ([1, 2], [3, 4, 3], False, [1, 2, 3]),
+        ([], [3, 4, 3], True, [3]),
+    ],
+)
+def test_what_islinked_twice_loses_what_stands_between(queue, blocks, front, read):
+    assert linked(queue, blocks, front=front) == read
+
+
+def test_the_release_links_as_is_declared_and_counts_below_zero():
+    shape = Shape((Group("full", 2),), 5, 8, 2, 2, 8)
+    model = model_for(RELEASE, shape)
+    assert isinstance(model, DeviatingModel)
+    model.apply(Take(2))
+    model.apply(Touch((1,)))
+    before = model.snapshot()
+    outcome, shown = model.reaction_to(model, Release_((1, 1, 2, 2)), before)
+    assert outcome == Done()
+    assert (shown.ref_cnt[1:3], shown.free, shown.num_free) == ([0, -1], [3, 4, 1], 4)

@@ -1,10 +1,15 @@
+import os
+import random
+import time
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from blockproof.fuzz.adapters.impl import bind_impl
 from blockproof.fuzz.adapters.vllm.observe import Observer
 from blockproof.fuzz.adapters.vllm.style import VllmStyleTarget
+from blockproof.fuzz.adapters.vllm.surroundings import NUMBERS_VARIABLE
 from blockproof.fuzz.targets.base import TargetLostError
 from blockproof.model import ops
 from blockproof.model.ops import Group, Operation, Outcome, Shape
@@ -241,3 +246,63 @@ def test_a_free_queue_of_links_that_runs_in_a_circle_is_not_read_for_ever() -> N
     blocks[2].next_free_block = blocks[1]
     with pytest.raises(RuntimeError, match=r"runs in a circle: \[1, 2, 1\]"):
         observer.holders()
+
+
+@pytest.mark.parametrize(("told", "value"), [(None, ((),)), ([[3]], ((3,),)), ([[]], ("not None", ()))])
+def test_new_block_ids_are_asked_for_as_a_scheduler_does(
+    target: VllmStyleTarget, told: list[list[int]] | None, value: ops.Value, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target.start(shape())
+    target.step(ops.Submit("a", (0, 1)))
+    asked: list[bool] = []
+
+    def get_block_ids(allow_none: bool = False) -> list[list[int]] | None:
+        asked.append(allow_none)
+        return told
+
+    blocks = SimpleNamespace(blocks=((),), get_block_ids=get_block_ids)
+    monkeypatch.setattr(target._manager, "allocate_slots", lambda *given, **named: blocks)
+    assert target.step(ops.Allocate("a", 1))[0] == ops.Done(value)
+    assert asked == [True]
+
+
+def test_metrics_count_operations_and_leave_the_clock_of_others_alone(target: VllmStyleTarget) -> None:
+    clock, chance = time.monotonic_ns, random.random
+    assert target.start(shape(sampling=2))[0] == ops.Done()
+    prompt = (0, 1, 2, 3)
+    run(target, ops.Submit("a", prompt), ops.Allocate("a", 4), ops.Advance("a", (0,)), ops.Free("a"))
+    _, shown = run(target, ops.Submit("b", prompt), ops.Lookup("b"))
+    assert shown.stats == (None, ((1, 2, 2, ()),), ())  # the first of two blocks, since the second operation
+    outcome, shown = run(target, ops.Allocate("b", 2, hit=True), ops.Evict((1,)), ops.TakeStats())
+    assert outcome == ops.Done((None, ((6.0, 1.0, ()),)))
+    assert shown.stats == (None, ((3, 7, 7, ()),), ())
+    assert (time.monotonic_ns, random.random) == (clock, chance)
+
+
+def test_a_shape_without_metrics_has_no_collector(target: VllmStyleTarget) -> None:
+    target.start(shape(stats=True))
+    assert target._manager.block_pool.metrics_collector is None
+    assert target.look().stats == (0,) * 7
+
+
+@pytest.mark.parametrize("digests", [False, True])
+def test_the_form_of_names_in_events_is_looked_at(
+    target: VllmStyleTarget, digests: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two groups, one with larger blocks: a number is that of the last small block, a digest one of its own."""
+    monkeypatch.setenv(NUMBERS_VARIABLE, "1")
+    of_shape = shape(Group("full", 2), Group("sliding", 4, window=9), scheduler_block_size=4, events=True)
+    of_shape = replace(of_shape, event_digests=digests)
+    assert target.start(of_shape)[0] == ops.Done()
+    _, shown = run(target, ops.Submit("a", (0, 1, 2, 3)), ops.Allocate("a", 4))
+    small, large = (cast(tuple[Any, ...], event)[1] for event in shown.events)
+    assert len(small) == 2
+    assert (small[1] == large[0]) == (not digests)
+    assert not [event for event in shown.events if "odd names" in str(event)]
+    for event in target._pool.kv_event_queue:
+        assert {type(name) for name in event.block_hashes} == {bytes if digests else int}
+        event.block_hashes = [name[:-8] if digests else name + 1 for name in event.block_hashes]
+    target._observer._seen_events.clear()
+    target._observer._event_values.clear()
+    assert [cast(tuple[Any, ...], event)[-1] for event in target.look().events] == [("odd names", 2), ("odd names", 1)]
+    assert os.environ[NUMBERS_VARIABLE] == "1"

@@ -1,0 +1,96 @@
+"""What the reference release does where a precondition is broken: exactly, so that a reaction that changes is seen.
+
+It asks for hardly any of them (core.md §5). So what it does to the pool follows from how it counts and links blocks,
+and an allocation with negative numbers is what the same steps make of them.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from ....model import arith, ops
+from ....model.ops import NULL, Done, Operation, Outcome
+from ....model.snapshot import Snapshot
+from ....model.state import Request
+from ...targets.deviations import DeviatingModel, Reaction, UndefinedStateError
+
+HEAD, TAIL = -1, -2
+"""The ends of the free queue, for `linked`."""
+
+
+def reaction_to(model: DeviatingModel, operation: Operation, before: Snapshot) -> Reaction | None:
+    """What the release answers to this misuse, and what it shows then. None where that is not declared (`UNDECLARED`).
+
+    `model` has answered the operation; `before` is what was shown before it.
+    """
+    match operation:
+        case ops.Take(count):
+            return Done(()), _with_free(before, before.free, before.num_free - count)
+        case ops.Evict(blocks) if min(blocks) < 0:
+            last = tuple(block % model.shape.num_blocks for block in blocks)
+            return model.carry_out(ops.Evict(last)), model.snapshot()
+        case ops.Release():
+            return Done(), _released(before, operation)
+        case ops.Allocate():
+            return _allocated(model, operation)
+    return None
+
+
+UNDECLARED = (
+    "an allocation with negative numbers where states are kept in mode align: they stand where arithmetic puts them",
+    "one whose lookahead below zero leaves a full block without an entry in the table",
+    "one in several groups after which the free count is undefined (hit-not-cut)",
+)
+"""Reactions that are not declared, each with what is undefined about it: no rule speaks of such lengths."""
+
+
+def _with_free(before: Snapshot, free: list[int], num_free: int) -> Snapshot:
+    """The same with this free queue and this count of it, which need not agree."""
+    return before._replace(free=free, num_free=num_free, usage=arith.usage(num_free, len(before.ref_cnt)))
+
+
+def _released(before: Snapshot, op: ops.Release) -> Snapshot:
+    """All references are counted down first, also below zero. Then each listed block that has come to zero is linked
+    into the queue, as often as it is listed."""
+    counts = before.ref_cnt.copy()
+    for block in op.blocks:
+        counts[block] -= block != NULL
+    freed = [block for block in op.blocks if block != NULL and counts[block] == 0]
+    free = linked(before.free, freed, front=op.prepend)
+    return _with_free(before, free, before.num_free + len(freed))._replace(ref_cnt=counts)
+
+
+def linked(queue: Sequence[int], blocks: Sequence[int], *, front: bool) -> list[int]:
+    """The queue as it reads from its front once these blocks were linked to one of its ends, each behind the one
+    before: where a block is listed twice, what stands between is lost."""
+    order = [HEAD, *queue, TAIL]
+    behind = dict(pairwise(order))
+    at = HEAD if front else order[-2]
+    end = behind[at]
+    for block in blocks:
+        behind[at] = at = block
+    behind[at] = end
+    read: list[int] = []
+    block = behind[HEAD]
+    while block != TAIL and len(read) <= len(queue) + len(blocks):
+        read.append(block)
+        block = behind[block]
+    return read
+
+
+def _allocated(model: DeviatingModel, op: ops.Allocate) -> Reaction | None:
+    """The steps of an allocation, with numbers that no scheduler gives. An unknown request has one token."""
+    if any(group.mamba_mode == "align" for group in model.shape.groups):
+        return None
+    known = op.request in model.requests
+    if not known:
+        submit = ops.Submit(op.request, (0,))
+        model.requests[op.request] = Request(submit, [0])
+        model.name_content(model.requests[op.request])
+    try:
+        outcome: Outcome = model.carry_out(op)
+    except (UndefinedStateError, IndexError):
+        return None  # full blocks that have no entry in the table, since it was shortened
+    finally:
+        if not known:
+            del model.requests[op.request]
+    return (outcome, model.snapshot())

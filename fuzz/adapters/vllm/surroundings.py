@@ -1,0 +1,78 @@
+"""What a core finds around it while it is called: the clock and the chance of its metrics collector, and what the
+environment says of events.
+
+Clock and chance are the harness's own, so that what is collected follows from the operations alone: each of them takes
+a second, and of every so many blocks the first is followed. All of it is in place during a call only.
+"""
+
+import os
+import random
+import time
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Any
+
+from ....model.ops import Shape, Value
+
+SECOND = 1_000_000_000
+"""In nanoseconds."""
+NUMBERS_VARIABLE = "VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES"
+"""The environment variable that says whether events name blocks by numbers; they do where it is not set."""
+
+
+class Surroundings:
+    """A context manager around each call on one core, its construction included."""
+
+    def __init__(self, shape: Shape) -> None:
+        self._every = shape.sampling
+        self._digests = shape.event_digests
+        self.needed = bool(shape.sampling) or shape.event_digests
+        """True if a core of this shape would notice others."""
+        self._now = -SECOND
+        self._drawn = 0
+        places = ((time, "monotonic_ns", self._tell_time), (random, "random", self._draw))
+        self._ours = places if shape.sampling else ()
+        self._others = [(owner, name, getattr(owner, name)) for owner, name, _ in self._ours]
+
+    def __enter__(self) -> None:
+        self._now += SECOND
+        for owner, name, ours in self._ours:
+            setattr(owner, name, ours)
+        if self._digests:
+            self._environment = os.environ.get(NUMBERS_VARIABLE)
+            os.environ[NUMBERS_VARIABLE] = "0"
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for owner, name, other in self._others:
+            setattr(owner, name, other)
+        if self._digests:
+            os.environ.pop(NUMBERS_VARIABLE, None)
+            if self._environment is not None:
+                os.environ[NUMBERS_VARIABLE] = self._environment
+
+    def _tell_time(self) -> int:
+        return self._now
+
+    def _draw(self) -> float:
+        """0, and every so many times again; otherwise at least the share of blocks that are followed."""
+        number, self._drawn = self._drawn % self._every, self._drawn + 1
+        return number / self._every
+
+
+def followed(collector: Any) -> Value:
+    """The blocks that a collector follows, as `model.metrics.Metrics.followed`."""
+    return tuple(
+        [
+            (block, life.birth_time_ns // SECOND, life.last_access_ns // SECOND, _seconds(life.access_history))
+            for block, life in sorted(collector.block_metrics.items())
+        ]
+    )
+
+
+def _seconds(times: Iterable[int]) -> tuple[int, ...]:
+    return tuple([time // SECOND for time in times])
+
+
+def lives(events: Iterable[Any]) -> Value:
+    """What has become of blocks that were followed, as `model.metrics.Gone`."""
+    return tuple([(event.lifetime_seconds, event.idle_seconds, tuple(event.reuse_gaps_seconds)) for event in events])

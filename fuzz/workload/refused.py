@@ -1,0 +1,38 @@
+"""Shapes that no core may be built of: a legal one with one thing wrong about it (core.md §§8, 9)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ...model.ops import SLIDING_FAMILY, Shape
+
+
+def refused_shapes(shape: Shape) -> Mapping[str, Shape]:
+    """What can be wrong about this legal shape, in words, and the shape with it. None of them is legal.
+
+    >>> from ...model.ops import Group
+    >>> sorted(refused_shapes(Shape((Group("full", 1),), 9, 9, 1, 1, 9)))
+    ['hash block size of one group', 'retention without windows']
+    """
+    hash_size, unit, shapes = shape.hash_block_size, shape.scheduler_block_size, {}
+    if any(group.kind in SLIDING_FAMILY for group in shape.groups):
+        shapes["retention below 0"] = replace(shape, retention_interval=-unit)
+        if unit > 1:
+            shapes["retention astride boundaries"] = replace(shape, retention_interval=unit + 1)
+    else:
+        shapes["retention without windows"] = replace(shape, retention_interval=unit)
+    if shape.least_scheduler_block_size > 1:
+        shapes["scheduler block astride blocks"] = replace(shape, scheduler_block_size=unit + 1)
+    if not shape.caching:
+        return shapes
+    if len(shape.groups) == 1:
+        shapes["hash block size of one group"] = replace(
+            shape, hash_block_size=2 * hash_size, scheduler_block_size=2 * unit, retention_interval=None
+        )
+    else:
+        larger = 2 * shape.scheduler_block_size
+        shapes["hash block larger than blocks"] = replace(
+            shape, hash_block_size=larger, scheduler_block_size=larger, retention_interval=None
+        )
+        alike = tuple(replace(shape.groups[-1], eagle=group.eagle) for group in shape.groups)
+        shapes["all groups alike"] = replace(shape, groups=alike, retention_interval=None)
+    return shapes
