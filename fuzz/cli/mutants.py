@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SECONDS = 20.0
 """How long each fault is looked for, where nothing is said."""
-OPERATIONS = 16_000
+OPERATIONS = 12_000
 """How many operations each random mutant is looked for in lockstep, where nothing is said."""
 
 

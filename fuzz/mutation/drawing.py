@@ -24,6 +24,8 @@ class Mutant:
     """The lines that are changed, as one."""
     after: str
     """The same, changed."""
+    lines: tuple[int, int]
+    """First and last line of the statement: unless one of them runs, nothing is changed."""
     text: bool
     """Only a text for people depends on it."""
     source: str
@@ -71,6 +73,7 @@ def _changed(module: str, source: Source, place: Place, random: Random) -> Mutan
             change.operator.removeprefix("core/"),
             before,
             after,
+            source.lines_of(place.line),
             place.text,
             changed,
         )

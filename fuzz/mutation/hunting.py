@@ -64,7 +64,7 @@ class Hunters(Process):
     def hunt(self, mutant: Mutant) -> Hunted:
         """What becomes of a mutant. TargetLostError if the process is lost over it."""
         about = f"a mutant of {mutant.function}"
-        line = line_of(["hunt", mutant.module, mutant.source])
+        line = line_of(["hunt", mutant.module, mutant.source, mutant.lines])
         return self.exchange(line, about, LIMITS.operation_s, lambda raw: _hunted(mutant, message_of(raw)))
 
     def end(self) -> None:
@@ -122,10 +122,8 @@ def _end(started: list[Hunters]) -> None:
 def _hunted(mutant: Mutant, message: list[Any]) -> Hunted:
     """ValueError if the message is malformed."""
     match message:
-        case [
-            "fate",
-            str(status),
-            {"by": str(by), "finding": str(finding), "seconds": int() | float() as seconds, **more},
-        ]:
-            return Hunted(mutant, status, by, finding, int(more["operations"]), int(more["cases"]), float(seconds))
+        case ["fate", dict(fate)]:
+            return Hunted(
+                mutant, *(fate[name] for name in ("status", "by", "finding", "operations", "cases", "seconds"))
+            )
     raise ValueError("no fate of a mutant")

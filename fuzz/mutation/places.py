@@ -60,11 +60,16 @@ class Source:
         self._left_out = [_span(node) for node in _left_out(self.tree)]
         self._texts = [_span(node) for node in _texts(self.tree)]
         self._names = list(_names(self.tree, ""))
+        self._heads = list(_heads(self.tree))
 
     def function_at(self, line: int) -> str:
         """The innermost function or class around a line, with what it stands in; `<module>` outside of all."""
         around = [(first, name) for first, last, name in self._names if first <= line <= last]
         return max(around, default=(0, "<module>"))[1]
+
+    def lines_of(self, line: int) -> tuple[int, int]:
+        """First and last line of the statement that a line belongs to; of one with a body, those of its head."""
+        return max((lines for lines in self._heads if lines[0] <= line <= lines[1]), default=(line, line))
 
     def places(self) -> list[Place]:
         """All places, in the order in which they stand."""
@@ -220,6 +225,16 @@ def _texts(tree: ast.Module) -> Iterator[ast.expr]:
                 yield from arguments
             case ast.Assert(msg=ast.expr() as message):
                 yield message
+
+
+def _heads(tree: ast.Module) -> Iterator[tuple[int, int]]:
+    """First and last line of each statement, decorators counted, bodies not."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.stmt | ast.ExceptHandler):
+            body = [one.lineno for one in getattr(node, "body", [])]
+            first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", []))])
+            last = max(node.lineno, min(body) - 1) if body else node.end_lineno or node.lineno
+            yield first, last
 
 
 def _names(node: ast.AST, outer: str) -> Iterator[tuple[int, int, str]]:

@@ -14,10 +14,10 @@ from types import CodeType, ModuleType
 
 
 def dependents(modules: Iterable[str], package: str) -> list[str]:
-    """The loaded modules of these names, and those below the package that hold one of them, or a class or function of
+    """The loaded modules of these names, and those of the package that hold one of them, or a class or function of
     one, or that of one of these in turn; in the order in which they were loaded."""
     found = {name for name in modules if name in sys.modules}
-    loaded = {name: module for name, module in sys.modules.items() if name.startswith(f"{package}.")}
+    loaded = {name: module for name, module in sys.modules.items() if f"{name}.".startswith(f"{package}.")}
     while more := {name for name, module in loaded.items() if name not in found and _holds(name, module, found)}:
         found |= more
     return [name for name in sys.modules if name in found]

@@ -96,7 +96,7 @@ class Told:
         """The result for a person."""
         width = max(map(len, self.subject.mutable.modules))
         yield ""
-        for module in self.subject.mutable.modules:
+        for module in (one for one in self.subject.mutable.modules if self.counts([one])["mutants"]):
             yield f"{module.ljust(width)}  {_beside(self.counts([module]), self.subject.mutable.own_tests.get(module))}"
         yield f"{'all'.ljust(width)}  {_beside(self.counts(self.subject.mutable.modules), None)}"
         for one, kind in self.survivors:

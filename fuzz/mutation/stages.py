@@ -5,7 +5,7 @@ the core as it stands does not show over the same seeds.
 """
 
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType, TracebackType
@@ -37,13 +37,14 @@ CALLS = frozenset({"start", "step", "glance", "look", "ask"})
 class Budget:
     """How much is tried on each mutant at most."""
 
-    operations: int = 16_000
+    operations: int = 12_000
     """In lockstep, over all attention types."""
-    cases: int = 300
+    cases: int = 600
     """Configurations."""
 
-    def stages(self, attention: Sequence[str]) -> "Iterator[Stage]":
-        """What is tried, in order: a little of everything, which finds most, then the whole."""
+    def stages(self, target: Target) -> "Iterator[Stage]":
+        """What is tried on this target, in order: a little of everything, which finds most, then the whole."""
+        attention = possible_attention(tuple(ATTENTION), lacking(target))
         yield Stage("lockstep", min(500, self.operations), attention)
         yield Stage(CONFIGURATIONS, min(20, self.cases))
         yield Stage("lockstep", self.operations, attention)
@@ -174,18 +175,22 @@ def _answer(calculator: Calculator, op: str, inputs: Mapping[str, object]) -> di
 
 
 def hunt(
-    target: Target, calculator: Calculator, answers: Answers, budget: Budget, before: Mapping[str, Kinds] | None
+    target: Target,
+    calculator: Calculator,
+    answers: Answers,
+    stages: Iterable[Stage],
+    before: Mapping[str, Kinds] | None,
 ) -> Fate:
-    """Try one stage after the other until something is found that is not in `before`, the kinds of the core as it
-    stands. Without these every stage is run to its end, and all that is found is noted."""
+    """Run one stage after the other until something is found that is not in `before`, the kinds of the core as it
+    stands. Without these, which is how they are learned, all that a stage without a model finds is noted."""
     fate = Fate()
     bounded, asked = Bounded(target), Bounded(calculator)
-    for stage in budget.stages(possible_attention(tuple(ATTENTION), lacking(target))):
+    for stage in stages:
         if stage.name == CONFIGURATIONS:
             answers.hunt(asked, stage, fate)
         else:
             _run(bounded, answers.seed, stage, fate, None if before is None else before[stage.name])
-        if fate.by and before is not None:
+        if fate.by:
             break
     return fate
 
