@@ -34,7 +34,7 @@ def mutants(
     target: Annotated[str, typer.Option(help="Our core: impl, or impl-compiled.")] = "impl",
     of: Annotated[str | None, typer.Option(help="Random mutants of this release's own modules instead.")] = None,
     random: Annotated[int, typer.Option(min=1, help="With --of: how many.")] = 160,
-    cases: Annotated[int, typer.Option(min=0, help="With --of: how many configurations to try for each.")] = 300,
+    cases: Annotated[int, typer.Option(min=0, help="With --of: how many configurations to try for each.")] = 600,
     jobs: Annotated[int, typer.Option(min=1, help="With --of: processes.")] = 1,
     keep: Annotated[Path | None, typer.Option(help="With --of: keep the result here, and go on from it.")] = None,
     as_json: JsonOption = False,
