@@ -33,7 +33,7 @@ def random_mutants(asked: "Asked", jobs: int, keep: Path | None, as_json: bool) 
     told = Told(asked, subject, mutants)
     _go_on(told, keep)
     interrupted = ""
-    left = [mutant for mutant in mutants if mutant.key not in {one.mutant.key for one in told.hunted}]
+    left = [mutant for mutant in mutants if mutant.place not in {one.mutant.place for one in told.hunted}]
     with steps(len(mutants), "mutant") as show:
         show(len(told.hunted), "")
         try:

@@ -33,8 +33,13 @@ class Mutant:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What names it, whatever the seed."""
+        """What names it, whatever the seed: the same line may stand in a function twice."""
         return (self.module, self.function, self.before, self.after)
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """What tells it from all others of the same sources."""
+        return (self.module, self.line, self.after)
 
 
 def draw_mutants(sources: Mapping[str, str], count: int, seed: int) -> list[Mutant]:

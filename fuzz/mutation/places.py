@@ -8,6 +8,7 @@ checkers are left alone. Needs cosmic-ray; everything else here runs without.
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 TEXT_CALLS = ("logger", "warnings")
 """Calls on objects of these names only tell people something."""
@@ -57,7 +58,7 @@ class Source:
         self.text = text
         self.lines = text.splitlines(keepends=True)
         self.tree = ast.parse(text)
-        self._left_out = [_span(node) for node in _left_out(self.tree)]
+        self._left_out = [*(_span(node) for node in _left_out(self.tree)), *_overloads(self.tree)]
         self._texts = [_span(node) for node in _texts(self.tree)]
         self._names = list(_names(self.tree, ""))
         self._heads = list(_heads(self.tree))
@@ -175,7 +176,8 @@ def changed_lines(before: str, after: str) -> tuple[str, str]:
     return one, other
 
 
-def _span(node: ast.expr | ast.stmt) -> _Span:
+def _span(node: Any) -> _Span:
+    """Where an expression or a statement stands."""
     return _Span(
         (node.lineno, node.col_offset), (node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
     )
@@ -210,9 +212,14 @@ def _left_out(tree: ast.Module) -> Iterator[ast.expr | ast.stmt]:
                 yield node
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from filter(None, [node.returns])
-            if any(isinstance(one, ast.Name) and one.id == "overload" for one in node.decorator_list):
-                yield node
-                yield from node.decorator_list
+
+
+def _overloads(tree: ast.Module) -> Iterator[_Span]:
+    """Functions that only type checkers read, from their decorators on."""
+    for node in ast.walk(tree):
+        for decorator in getattr(node, "decorator_list", []):
+            if isinstance(decorator, ast.Name) and decorator.id == "overload":
+                yield _Span((decorator.lineno, 0), _span(node).end)
 
 
 def _texts(tree: ast.Module) -> Iterator[ast.expr]:

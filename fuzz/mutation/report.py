@@ -82,14 +82,14 @@ class Told:
     def as_json(self) -> dict[str, Any]:
         """The result, JSON-ready."""
         modules = self.subject.mutable.modules
-        kinds = {one.mutant.key: kind for one, kind in self.survivors}
+        kinds = {one.mutant.place: kind for one, kind in self.survivors}
         return {
             **asdict(self.asked),
             "total": self.counts(modules),
             "modules": {module: self.counts([module]) for module in modules},
             "own_tests": {name: list(figures) for name, figures in self.subject.mutable.own_tests.items()},
             "stale": [asdict(entry) for entry in self.stale],
-            "hunted": [{**as_document(one), "class": kinds.get(one.mutant.key, "")} for one in self.hunted],
+            "hunted": [{**as_document(one), "class": kinds.get(one.mutant.place, "")} for one in self.hunted],
         }
 
     def lines(self) -> Iterator[str]:
@@ -167,10 +167,10 @@ def from_kept(text: str, asked: Asked, mutants: Sequence[Mutant]) -> list[Hunted
     document = json.loads(text)
     if not isinstance(document, dict) or {name: document.get(name) for name in asdict(asked)} != asdict(asked):
         raise ValueError("it is not of the same run; name another file, or remove it")
-    by_key = {mutant.key: mutant for mutant in mutants}
+    by_place = {mutant.place: mutant for mutant in mutants}
     fates = []
     for raw in document["hunted"]:
-        mutant = by_key.get((raw["module"], raw["function"], raw["before"], raw["after"]))
+        mutant = by_place.get((raw["module"], raw["line"], raw["after"]))
         if mutant is not None:
             names = ("status", "by", "finding", "operations", "cases", "seconds")
             fates.append(Hunted(mutant, *(raw[name] for name in names)))
