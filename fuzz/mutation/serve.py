@@ -42,10 +42,9 @@ class Hunter:
         self._opened, self._pipes = opened, (requests, answers)
         self._mutable: Mutable = mutable_here(opened)
         self._stages = tuple(budget.stages(open_here(opened)))
-        try:
-            self._answers = Answers(open_calculator_here(opened), seed, budget.cases)
-        except RuntimeError as error:
-            raise TargetUnavailableError(f"{opened} as it stands is found already: {error}") from None
+        self._answers = Answers(open_calculator_here(opened), seed, budget.cases)
+        for found in self._answers.left_out:
+            print(f"left out, since {opened} as it stands is found already: {found}", file=sys.stderr)
         self._names = dependents(self._mutable.modules, self._mutable.package)
         gc.collect()
         gc.freeze()  # children share what is there now
