@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from statistics import median
 from typing import Any
 
@@ -162,16 +162,27 @@ def kept_text(told: Told) -> str:
     return json.dumps(told.as_json(), indent=1) + "\n"
 
 
+def read_kept(text: str) -> tuple[Asked, list[Hunted]]:
+    """What was asked for and what became of the mutants, in such a file, their sources left out. ValueError if it is no
+    such file."""
+    try:
+        document = json.loads(text)
+        asked = Asked(**{one.name: document[one.name] for one in fields(Asked)})
+        return asked, [_hunted(raw) for raw in document["hunted"]]
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"it is no result of such a run ({type(error).__name__}: {error})") from None
+
+
+def _hunted(raw: Mapping[str, Any]) -> Hunted:
+    own = {one.name: raw[one.name] for one in fields(Mutant) if one.name not in ("source", "lines")}
+    mutant = Mutant(**own, lines=(raw["lines"][0], raw["lines"][1]), source="")
+    return Hunted(mutant, **{one.name: raw[one.name] for one in fields(Hunted) if one.name != "mutant"})
+
+
 def from_kept(text: str, asked: Asked, mutants: Sequence[Mutant]) -> list[Hunted]:
     """The fates in such a file, of these mutants. ValueError if it is another run's, or no such file."""
-    document = json.loads(text)
-    if not isinstance(document, dict) or {name: document.get(name) for name in asdict(asked)} != asdict(asked):
+    theirs, fates = read_kept(text)
+    if theirs != asked:
         raise ValueError("it is not of the same run; name another file, or remove it")
-    by_place = {mutant.place: mutant for mutant in mutants}
-    fates = []
-    for raw in document["hunted"]:
-        mutant = by_place.get((raw["module"], raw["line"], raw["after"]))
-        if mutant is not None:
-            names = ("status", "by", "finding", "operations", "cases", "seconds")
-            fates.append(Hunted(mutant, *(raw[name] for name in names)))
-    return fates
+    known = {one.mutant.place: one for one in fates}
+    return [replace(known[mutant.place], mutant=mutant) for mutant in mutants if mutant.place in known]

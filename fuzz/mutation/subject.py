@@ -47,6 +47,11 @@ def subject_of(spec: str) -> Subject:
     return Subject(name, family.name, family.mutable(), place)
 
 
+def changed_of(spec: str) -> Subject:
+    """The same for somebody who only reads results: the release need not be installed, and no source can be read."""
+    return Subject(spec, spec, mutable_here(spec), None)
+
+
 def mutable_here(opened: str) -> Mutable:
     """What may be changed of the core that this interpreter opens under this name."""
     family = family_of(opened)
