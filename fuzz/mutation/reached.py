@@ -10,7 +10,7 @@ Line: TypeAlias = tuple[str, int]
 
 
 class Reached:
-    """Context manager: `lines` has the lines of these files that have run in the block, in this thread.
+    """Context manager, as often as one likes: `lines` has the lines of these files that have run in it, in this thread.
 
     `modules`: by file, the module that it is.
     """

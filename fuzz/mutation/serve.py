@@ -15,6 +15,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -76,21 +77,27 @@ class Hunter:
     def _as_it_stands(self, stage: Stage) -> dict[str, Any]:
         first = self._mutable.modules[0]
         source = Path(path_of(first)).read_text(encoding="utf-8")
-        with Reached({path_of(module): module for module in self._mutable.modules}) as reached:
-            fate = self._fate(first, source, [stage], None)
+        reached = Reached({path_of(module): module for module in self._mutable.modules})
+        fate = self._fate(first, source, [stage], None, reached)
         return {**fate, "reached": sorted(reached.lines)}
 
     def _fate(
-        self, module: str, source: str, stages: Sequence[Stage], before: Mapping[str, Kinds] | None
+        self,
+        module: str,
+        source: str,
+        stages: Sequence[Stage],
+        before: Mapping[str, Kinds] | None,
+        watched: AbstractContextManager[object] | None = None,
     ) -> dict[str, Any]:
         """What becomes of the core with this source of a module, in this process."""
         try:
-            read_again(self._names, module, source)
-            self._mutable.forget()
-            target, calculator = open_here(self._opened), open_calculator_here(self._opened)
+            with watched or nullcontext():
+                read_again(self._names, module, source)
+                self._mutable.forget()
+                target, calculator = open_here(self._opened), open_calculator_here(self._opened)
         except Exception as error:
             return _shown("import", Fate(by="import", finding=f"{type(error).__name__}: {str(error)[:200]}"))
-        fate = hunt(target, calculator, self._answers, stages, before)
+        fate = hunt(target, calculator, self._answers, stages, before, watched)
         return _shown("killed" if fate.by else "survived", fate)
 
     def _in_child(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

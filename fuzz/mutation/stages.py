@@ -6,6 +6,7 @@ the core as it stands does not show over the same seeds.
 
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from types import FrameType, TracebackType
@@ -90,17 +91,16 @@ class OverdueError(BaseException):
 class Bounded:
     """A target or a calculator whose calls are lost as a hang after `OPERATION_S`. All else is the core's own."""
 
-    def __init__(self, core: Any) -> None:
-        self._core = core
+    def __init__(self, core: Any, around: AbstractContextManager[object]) -> None:
+        self._core, self._around = core, around
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._core, name)
-        return partial(_timed, value) if name in CALLS else value
+        return partial(self._timed, value) if name in CALLS else value
 
-
-def _timed(call: Callable[..., Any], *arguments: Any) -> Any:
-    with _Clock():
-        return call(*arguments)
+    def _timed(self, call: Callable[..., Any], *arguments: Any) -> Any:
+        with _Clock(), self._around:
+            return call(*arguments)
 
 
 class _Clock:
@@ -183,11 +183,14 @@ def hunt(
     answers: Answers,
     stages: Iterable[Stage],
     before: Mapping[str, Kinds] | None,
+    watched: AbstractContextManager[object] | None = None,
 ) -> Fate:
     """Run one stage after the other until something is found that is not in `before`, the kinds of the core as it
-    stands. Without these, which is how they are learned, all that a stage without a model finds is noted."""
+    stands. Without these, which is how they are learned, all that a stage without a model finds is noted. `watched` is
+    entered around each call of the core."""
     fate = Fate()
-    bounded, asked = Bounded(target), Bounded(calculator)
+    around = watched or nullcontext()
+    bounded, asked = Bounded(target, around), Bounded(calculator, around)
     for stage in stages:
         if stage.name == CONFIGURATIONS:
             answers.hunt(asked, stage, fate)

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from contextlib import nullcontext
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -175,7 +176,7 @@ def test_a_call_without_end_is_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
             except Exception:
                 continue
 
-    core = stages.Bounded(SimpleNamespace(step=forever, name="endless"))
+    core = stages.Bounded(SimpleNamespace(step=forever, name="endless"), nullcontext())
     assert core.name == "endless"
     with pytest.raises(stages.TargetLostError, match=r"hang: no answer within 0.05 s"):
         core.step(None)
