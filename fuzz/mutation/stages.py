@@ -4,6 +4,7 @@ All limits are operations and configurations, so that the result is the same on 
 the core as it stands does not show over the same seeds.
 """
 
+import json
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -103,6 +104,22 @@ class Bounded:
             return call(*arguments)
 
 
+class Apart:
+    """A calculator that is asked as over a pipe: no part of a question is an object that it has seen before."""
+
+    def __init__(self, core: Calculator) -> None:
+        self.name = core.name
+        self._core = core
+
+    def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
+        """See `Calculator.ask`."""
+        return self._core.ask(op, json.loads(json.dumps(inputs)))
+
+    def close(self) -> None:
+        """See `Calculator.close`."""
+        self._core.close()
+
+
 class _Clock:
     """Context manager: TargetLostError once the block has taken `OPERATION_S` seconds of processor time."""
 
@@ -134,7 +151,7 @@ class Answers:
         """What was found in which configuration."""
         self._asked: list[list[tuple[str, Mapping[str, object], dict[str, object]]]] = []
         self.name = calculator.name
-        self._core = calculator
+        self._core = Apart(calculator)
         judge = Judge(self, Reach(calculator.name, seed))
         for index in range(cases):
             self._asked.append([])
@@ -190,7 +207,7 @@ def hunt(
     entered around each call of the core."""
     fate = Fate()
     around = watched or nullcontext()
-    bounded, asked = Bounded(target, around), Bounded(calculator, around)
+    bounded, asked = Bounded(target, around), Apart(Bounded(calculator, around))
     for stage in stages:
         if stage.name == CONFIGURATIONS:
             answers.hunt(asked, stage, fate)
