@@ -39,9 +39,10 @@ def _head(runs: Sequence[Told], hunted: Sequence[Hunted]) -> Iterator[str]:
     found = [one for one in hunted if one.status == "killed"]
     yield "# Random mutants of a release"
     yield ""
-    yield f"`blockproof mutants --of {asked.of} --random {asked.random} --seed {runs[0].asked.seed} --keep FILE`,"
+    command = f"blockproof mutants --of {asked.of} --random {asked.random} --seed {runs[0].asked.seed}"
+    yield f"`{command} --operations {asked.operations} --cases {asked.cases} --keep FILE`,"
     yield "and the same for each other seed; `python benchmarks/random_mutants.py FILE ... --write PAGE` has written"
-    yield f"this page, {date.today()}. Seeds {seeds}; for each mutant at most {asked.operations:,} operations in"
+    yield f"this page, {date.today()}. Seeds {seeds}. For each mutant at most {asked.operations:,} operations in"
     yield "lockstep over all attention types, an eighth of that over each one alone, a quarter each with misuse and"
     yield f"without a model, and {asked.cases:,} configurations."
     yield ""
@@ -125,7 +126,7 @@ def _survivors(runs: Sequence[Told]) -> Iterator[str]:
 def _code(text: str) -> str:
     """In a table a bar ends a cell, in code as well."""
     cut = text if len(text) <= 90 else f"{text[:87]}..."
-    return f"`{cut.replace('|', '¦')}`" if cut else "nothing"
+    return f"`` {cut.replace('|', '¦')} ``" if cut else "nothing"
 
 
 def _counts(runs: Sequence[Told], module: str | None) -> Counter[str]:

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,6 +23,8 @@ from blockproof.fuzz.mutation.subject import Subject, subject_of
 from blockproof.fuzz.mutation.survivors import Survivors
 from blockproof.fuzz.opening import environments
 from blockproof.fuzz.opening.targets import open_calculator_here, open_here
+from blockproof.fuzz.targets.base import TargetLostError
+from blockproof.fuzz.targets.family import Mutable
 
 RELEASE = "vllm==0.23.0"
 needs_tool = pytest.mark.skipif(find_spec("cosmic_ray") is None, reason="pip install 'blockproof[mutation]'")
@@ -87,7 +90,7 @@ def test_what_is_drawn_depends_on_the_seed_alone() -> None:
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Three modules: one that is changed, one that has something of it, one that has nothing of it."""
     folder = tmp_path / "changeable"
     folder.mkdir()
@@ -178,7 +181,7 @@ def test_a_call_without_end_is_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
 
     core = stages.Bounded(SimpleNamespace(step=forever, name="endless"), nullcontext())
     assert core.name == "endless"
-    with pytest.raises(stages.TargetLostError, match=r"hang: no answer within 0.05 s"):
+    with pytest.raises(TargetLostError, match=r"hang: no answer within 0.05 s"):
         core.step(None)
 
 
@@ -226,10 +229,10 @@ def test_a_wrong_file_of_survivors_says_what_is_wrong(text: str, problem: str) -
 
 
 def told(*fates: tuple[Mutant, str], survivors: str = "") -> Told:
-    mutable = SimpleNamespace(modules=("engine.pool",), own_tests={"engine.pool": (7, 9)}, survivors=survivors)
+    mutable = Mutable(("engine.pool",), "engine", lambda: None, {"engine.pool": (7, 9)}, survivors)
     asked = Asked("engine==1.0", len(fates), 1, 100, 10)
     done = [Hunted(one, status, "lockstep" if status == "killed" else "", "", 30, 2, 0.5) for one, status in fates]
-    return Told(asked, SimpleNamespace(mutable=mutable), [one for one, _ in fates], done)
+    return Told(asked, Subject(asked.of, "engine", mutable, None), [one for one, _ in fates], done)
 
 
 def test_the_report_names_each_survivor_and_fails_for_one_that_nobody_has_judged() -> None:
