@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import date
+from html import escape
 from pathlib import Path
 from statistics import median
 from textwrap import wrap
@@ -124,9 +125,9 @@ def _survivors(runs: Sequence[Told]) -> Iterator[str]:
 
 
 def _code(text: str) -> str:
-    """In a table a bar ends a cell, in code as well."""
+    """As HTML: in a table a bar ends a cell, in code as well."""
     cut = text if len(text) <= 90 else f"{text[:87]}..."
-    return f"`` {cut.replace('|', '¦')} ``" if cut else "nothing"
+    return f"<code>{escape(cut).replace('|', '&#124;')}</code>" if cut else "nothing"
 
 
 def _counts(runs: Sequence[Told], module: str | None) -> Counter[str]:
