@@ -11,11 +11,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
+from pkgutil import walk_packages
 from types import SimpleNamespace
 from typing import Any
 
 from ...model.ops import Shape
 from ..targets.base import Calculator, Target
+from ..targets.family import Mutable
 from .vllm.binding import Binding, names_of
 from .vllm.question_json import spec_from_json
 from .vllm.releases import REFERENCE, release_of
@@ -25,6 +27,7 @@ __all__ = [
     "CORES",
     "bind_impl",
     "compile_impl",
+    "mutable_impl",
     "open_changed_impl",
     "open_impl",
     "open_impl_calculator",
@@ -121,3 +124,12 @@ def bind_impl(core: str = "impl") -> Binding:
         hasher_options={},
         release=replace(release_of(REFERENCE), retention="keyword", loses=frozenset()),
     )
+
+
+def mutable_impl() -> Mutable:
+    """The modules of our core that random mutants change: those in its folders, compiling and tensors left out."""
+    package = import_module(_PACKAGE)
+    folders = ("configuration", "hashing", "managers", "pool", "specs")
+    modules = [found.name for found in walk_packages(package.__path__, f"{_PACKAGE}.") if not found.ispkg]
+    own = tuple(name for name in modules if name.removeprefix(f"{_PACKAGE}.").partition(".")[0] in folders)
+    return Mutable(own, _PACKAGE, bind_impl.cache_clear)

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 SECONDS, REAL_SECONDS = 20.0, 60.0
 """How long each fault is looked for, where nothing is said."""
+OPERATIONS = 12_000
+"""How many operations each random mutant is looked for in lockstep, where nothing is said."""
 
 
 def mutants(
@@ -35,13 +38,29 @@ def mutants(
     matrix: Annotated[bool, typer.Option("--matrix", help="Ask every detector about each fault.")] = False,
     oracle: Annotated[str, typer.Option(help="Judged by these instead of those that each is meant for.")] = "auto",
     target: Annotated[str, typer.Option(help="Our core: impl, or impl-compiled.")] = "impl",
+    of: Annotated[str | None, typer.Option(help="Random mutants of this release's own modules instead.")] = None,
+    random: Annotated[int, typer.Option(min=1, help="With --of: how many.")] = 160,
+    cases: Annotated[int, typer.Option(min=0, help="With --of: how many configurations to try for each.")] = 600,
+    jobs: Annotated[int, typer.Option(min=1, help="With --of: processes.")] = 1,
+    keep: Annotated[Path | None, typer.Option(help="With --of: keep the result here, and go on from it.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plant one fault after the other into our core, and find and shrink each.
 
+    With --of it draws random mutants of the modules of a release, or of our core (extra mutation), and hunts each by
+    lockstep, by configurations and without a model; nothing of it is written to the installed release.
+
     Exits with 0 if every fault was found, with several seeds by most of them; with 1 if one was not, 130 if Ctrl-C
-    ended it before all were tried.
+    ended it before all were tried. Of random mutants it exits with 1 if one was neither found nor is written up with a
+    reason.
     """
+    if of is not None:
+        from ..mutation.report import Asked
+        from .random_mutants import random_mutants
+
+        if only or list_only or real or matrix or seeds > 1 or seconds is not None or oracle != "auto":
+            raise typer.BadParameter("--of: takes no --list, --only, --real, --matrix, --seeds, --seconds or --oracle")
+        random_mutants(Asked(of, random, seed, operations or OPERATIONS, cases), jobs, keep, as_json)
     from ..adapters.impl import CORES
     from ..engines.mutant_matrix import Result, results
     from ..engines.mutants import Search, can_be_tried, known_faults, missed

@@ -69,6 +69,22 @@ class OwnTests:
 
 
 @dataclass(frozen=True)
+class Mutable:
+    """What random mutants of the reference release change (`mutation`)."""
+
+    modules: tuple[str, ...]
+    """Import names of the modules that may be changed."""
+    package: str
+    """The package below which other modules may hold what comes from these."""
+    forget: Callable[[], None]
+    """Makes the adapter bind the release anew when it is opened next."""
+    own_tests: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """How many mutants of a module the release's own tests kill, and of how many; of other mutants than these."""
+    survivors: str = ""
+    """Those that nothing finds, and why: the text of a file as `mutation.survivors` reads it."""
+
+
+@dataclass(frozen=True)
 class Family:
     """Releases of one engine that one adapter serves. Users write `NAME`, or `NAME==VERSION` for one release."""
 
@@ -107,6 +123,8 @@ class Family:
     batches: str = ""
     """Module that runs random requests through the release's scheduler in batches, in its interpreter
     (`compat.batched`); empty for none."""
+    mutable: "Callable[[], Mutable] | None" = None
+    """What random mutants of the reference release change; None if they cannot be made."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Environment variables to set before a process imports the engine."""
 

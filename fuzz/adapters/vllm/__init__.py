@@ -3,7 +3,7 @@
 from importlib.resources import files
 
 from ...targets.base import Calculator, Target
-from ...targets.family import Family, Known, OwnTests
+from ...targets.family import Family, Known, Mutable, OwnTests
 from .releases import KNOWN, REFERENCE
 
 
@@ -37,6 +37,12 @@ def _own_tests() -> OwnTests:
     return OWN_TESTS
 
 
+def _mutable() -> Mutable:
+    from .mutable import MUTABLE
+
+    return MUTABLE
+
+
 FAMILY = Family(
     name="vllm",
     open_target=_open_target,
@@ -47,6 +53,7 @@ FAMILY = Family(
     scheduler=f"{__name__}.scheduler",
     known=_known,
     own_tests=_own_tests,
+    mutable=_mutable,
     mixes=f"{__name__}.scheduler_mixes",
     stories=f"{__name__}.scheduler_stories",
     environment={"VLLM_LOGGING_LEVEL": "ERROR", "VLLM_NO_USAGE_STATS": "1"},
