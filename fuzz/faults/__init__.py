@@ -10,12 +10,24 @@ from collections.abc import Mapping
 
 from ..findings.oracle_names import CONTRACT, EVERY
 from ..findings.words import did_you_mean
-from . import allocation, configuration, identities, liveness, pool, registration, reporting, steps, tables, tensors
+from . import (
+    allocation,
+    configuration,
+    identities,
+    liveness,
+    pool,
+    registration,
+    reporting,
+    search,
+    steps,
+    tables,
+    tensors,
+)
 from .registry import Fault, Part
 
 __all__ = ["FAULTS", "MODULES", "Fault", "Part", "fault_named", "faults_in"]
 
-MODULES = (pool, tables, registration, identities, allocation, steps, reporting, liveness, tensors, configuration)
+MODULES = (pool, tables, registration, identities, allocation, search, steps, reporting, liveness, tensors, configuration)
 """Where they are written."""
 
 LIST = "see blockproof mutants --list"
