@@ -23,7 +23,7 @@ from ..reports.floors import FloorsError
 from ..reports.screen import guarded
 from ..targets.base import TargetUnavailableError
 from ..traces.files import TraceError
-from .bench import bench
+from .bench import app as bench_app
 from .bisect import bisect
 from .campaign import campaign
 from .ci import ci
@@ -73,7 +73,7 @@ app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")
 app.command(epilog="Example: blockproof verify --git main..HEAD --target my_target.py:make_target")(verify)
 app.command(epilog=f"Example: blockproof campaign --releases {FAMILY} --jobs 2")(campaign)
 app.command(epilog=f"Example: blockproof watch {FAMILY} --write page.md")(watch)
-app.command(epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")(bench)
+app.add_typer(bench_app, name="bench")
 app.command(epilog=f"Example: blockproof findings docs/evidence/findings --releases {FAMILY}")(findings)
 app.add_typer(targets_app, name="targets")
 app.add_typer(compat_app, name="compat")

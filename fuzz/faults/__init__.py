@@ -27,7 +27,19 @@ from .registry import Fault, Part
 
 __all__ = ["FAULTS", "MODULES", "Fault", "Part", "fault_named", "faults_in"]
 
-MODULES = (pool, tables, registration, identities, allocation, search, steps, reporting, liveness, tensors, configuration)
+MODULES = (
+    pool,
+    tables,
+    registration,
+    identities,
+    allocation,
+    search,
+    steps,
+    reporting,
+    liveness,
+    tensors,
+    configuration,
+)
 """Where they are written."""
 
 LIST = "see blockproof mutants --list"

@@ -26,7 +26,9 @@ from .bounds import (
     without_rows,
 )
 from .draw import Draw, made
+from .past import Former, Past, items_within, registered_blocks, with_another_item, with_another_row
 from .scene import Scene
+from .tuning import USUAL_TUNING, Tuning
 
 Action: TypeAlias = Callable[[Scene], Operation | None]
 
@@ -47,10 +49,6 @@ READS: tuple[type[Operation], ...] = (
     ops.TakeStats,
 )
 """Calls that read or drain something, by weight."""
-SWARM_WEIGHTS = (0, 0, 1, 1, 4)
-"""Swarm testing: for a whole run an action is off, as frequent as usual, or much more frequent."""
-
-
 TRIES = 20
 """How many actions are tried that are not possible in the present state, before one that always is (`observe`)."""
 
@@ -64,21 +62,30 @@ class Workload:
         shape: Shape,
         *,
         chaos: bool = False,
-        realistic: bool = False,
         landings: bool = False,
         lacks: Collection[str] = (),
+        tuning: Tuning = USUAL_TUNING,
     ) -> None:
-        """`chaos` adds misuse: broken preconditions. `realistic` leaves out what no scheduler does and what no oracle
-        can judge without a model. `landings`: say when steps have landed, where they run ahead of their news. `lacks`:
-        what the target has no equivalent of (`targets.base.lacking`)."""
+        """`chaos` adds misuse: broken preconditions. `landings`: say when steps have landed, where they run ahead of
+        their news. `lacks`: what the target has no equivalent of (`targets.base.lacking`)."""
         self.draw = draw
         self.shape = shape
+        self._tuning = tuning
         self._lacks = frozenset(lacks)
         self._submitted = 0
         self._max_live = draw.choose((1, 2, 3, 5, 8))
         self._alphabet = draw.choose((1, 2, 3))
         self._families = [self._tokens(shape.max_model_len) for _ in range(3)]
         """Prefixes that requests share; the first is used most often."""
+        self._past, self._again = Past(), draw.choose(tuning.again)
+        self._next: Former | None = None
+        """The request of which blocks were just evicted: the next one that is sent again."""
+        self._look: str | None = None
+        """That request, until it is looked up."""
+        self._peels = draw.choose(tuning.peels) * self.has("Evict")
+        self._peeled = ("", 0)
+        """The request whose hit is taken away block by block, and the group of which."""
+        self._preempting = draw.choose(tuning.preempting)
         self._features = draw.integer(0, 3) == 0 and shape.caching
         self._said = draw.choose(SAID) if self._features else ()
         self._layouts = [self._layout() for _ in range(2)] if self._says("items") else []
@@ -107,12 +114,22 @@ class Workload:
     def next(self, scene: Scene) -> Operation:
         """An operation that is allowed in the present state."""
         looked_up = scene.just_looked_up
-        if looked_up is not None and looked_up in scene.requests and self.draw.integer(0, 9):
-            return self._allocate(scene, scene.requests[looked_up])
+        if looked_up is not None and looked_up in scene.requests:
+            request = scene.requests[looked_up]
+            peeled = self._peel(request) if self._peels and self.draw.integer(0, 7) < self._peels else None
+            if peeled is not None:
+                return peeled
+            if self.draw.integer(0, 9):
+                return self._allocate(scene, request)
         last = scene.last
         if last and isinstance(last[1], ops.Refused) and self.draw.integer(0, 2):
             name = self.draw.choose(list(scene.requests))
-            return ops.Preempt(name) if self.draw.integer(0, 2) == 0 and self._preempts else ops.Free(name)
+            back = self.draw.integer(0, 2) < self._preempting and self._preempts
+            return ops.Preempt(name) if back else self._free(scene, name)
+        if self._next is not None or self._look is not None:
+            probe = self._probe(scene)
+            if probe is not None:
+                return probe
         choose, actions = self.draw.choose, self._actions
         for _ in range(TRIES):
             operation = choose(actions)(scene)
@@ -130,6 +147,7 @@ class Workload:
         optional: dict[Action, int] = {
             self.preempt: 1,
             self.evict: 1,
+            self.cut: self._tuning.cuts * self.shape.caching,
             self.observe: 4,
             self.step_start: 2,
             self.reset: 1,
@@ -137,10 +155,12 @@ class Workload:
             self.outside: 1,
             self.free_unknown: 1,
         }
+        if self._tuning.reads_only:
+            return [self.observe]
         lacking = {action for action, kind in self._kinds().items() if not self.has(kind)}
         weights: dict[Action, int] = {self.submit: 6, self.work: 30, self.finish: 2, self.observe: 1}
         for action, weight in optional.items():
-            more = weight * self.draw.choose(SWARM_WEIGHTS)
+            more = weight * self.draw.choose(self._tuning.swarm)
             weights[action] = weights.get(action, 0) + (0 if action in lacking else more)
         weights[self.misuse] = 4 if chaos else 0
         weights[self.landed] = 2 if self._lands else 0
@@ -151,6 +171,7 @@ class Workload:
         return {
             self.preempt: "Preempt",
             self.evict: "Evict",
+            self.cut: "Evict",
             self.step_start: "StepStart",
             self.reset: "Reset",
             self.remove_skipped: "RemoveSkipped",
@@ -168,16 +189,21 @@ class Workload:
         if len(scene.requests) >= self._max_live:
             return None
         draw, max_len = self.draw, self.shape.max_model_len
-        length = max_len if draw.integer(0, 15) == 0 else draw.integer(1, max_len)
+        if self._next is not None or draw.integer(0, 7) < self._again:
+            former = self._next or self._past.one(draw, scene)
+            if former is not None:
+                self._look = f"r{self._submitted}" if self._next or draw.integer(0, 1) else None
+                self._next = None
+                return self._sent_again(former)
+        length = self._length()
         places = draw.choose(self._layouts) if self._layouts else []
         if places and draw.integer(0, 1):
             length = min(max_len, max(map(sum, places)) + draw.integer(0, 2))  # just behind the last item
-        family = self._families[0] if draw.integer(0, 2) else draw.choose(self._families)
         fork = length if draw.integer(0, 2) else draw.integer(0, length)
+        fork *= self._tuning.hot_prefixes
+        family = self._families[0] if draw.integer(0, 2) else draw.choose(self._families)
         prompt = family[:fork] + self._tokens(length - fork)
-        name = f"r{self._submitted}"
-        self._submitted += 1
-        skip = draw.integer(0, 15) == 0 and self.has("Submit.skip_lookup")
+        name, skip = self._new_name(), draw.integer(0, 15) == 0 and self.has("Submit.skip_lookup")
         if not self._features:
             return made(ops.Submit, request=name, prompt=prompt, skip_lookup=skip)
         embeds = self._embedded(prompt) if self._says("embeds") else None
@@ -192,6 +218,52 @@ class Workload:
             items=items,
             embeds=embeds,
             skip_lookup=skip,
+        )
+
+    def _new_name(self) -> str:
+        self._submitted += 1
+        return f"r{self._submitted - 1}"
+
+    def _length(self) -> int:
+        """Tokens of a prompt: any number, or so many that a hit may end just before the last ones."""
+        draw, max_len, sizes = self.draw, self.shape.max_model_len, [group.block_size for group in self.shape.groups]
+        if draw.integer(0, 7) >= self._tuning.boundaries:
+            return max_len if draw.integer(0, 15) == 0 else draw.integer(1, max_len)
+        unit = self.shape.scheduler_block_size if len(sizes) > 1 else self.shape.hash_block_size
+        behind = draw.choose((1, 1, sizes[-1], max(sizes) + 1))
+        return min(max_len, unit * draw.integer(1, max(1, max_len // unit)) + behind)
+
+    def _sent_again(self, former: Former) -> Operation:
+        """A request with the prompt of an earlier one, its answer, or a part of it; in what both say of themselves they
+        may differ in one thing."""
+        draw, was, max_len = self.draw, former.submit, self.shape.max_model_len
+        base = was.prompt if draw.integer(0, 2) == 0 else former.tokens
+        length = len(base) if draw.integer(0, 1) else min(max_len, self._length())
+        prompt = base[:length] + self._tokens(length - len(base[:length]))
+        if draw.integer(0, 1) and length < max_len:
+            prompt += self._tokens(draw.integer(1, min(max_len - length, 4)))
+        length = len(prompt)
+        if not self._features:
+            return made(ops.Submit, request=self._new_name(), prompt=prompt)
+        other = draw.choose(self._said) if draw.integer(0, 1) else ""
+        rows = was.embeds and (*was.embeds[:length], *(None,) * (length - len(was.embeds)))
+        items, adapter, salt = items_within(was.items, length), (was.adapter, was.adapter_version), was.salt
+        if other == "items":
+            items = with_another_item(draw, items)
+        elif other == "embeds" and rows:
+            rows = with_another_row(draw, rows, self._alphabet)
+        elif other == "adapter" and self.has("Submit.adapter"):
+            adapter = draw.choose(ADAPTERS)
+        elif other == "salt" and self.has("Submit.salt"):
+            salt = draw.choose((None, *SALTS))
+        return ops.Submit(
+            self._new_name(),
+            without_rows(prompt, rows),
+            adapter=adapter[0],
+            adapter_version=adapter[1] if self.has("Submit.adapter_version") else "",
+            salt=salt,
+            items=items,
+            embeds=rows,
         )
 
     def _embedded(self, prompt: tuple[int, ...]) -> tuple[int | None, ...] | None:
@@ -263,7 +335,7 @@ class Workload:
         else:
             new = min(room, 1 + draw.integer(0, self._drafts))
         if not new and not external:
-            return ops.Free(name)
+            return self._free(scene, name)
         if new and not delay and start + external + new >= tokens:
             drafts = max(0, self._drafts + 1 - new) if self._states else self._drafts
             new = min(room, new + draw.integer(0, drafts))
@@ -305,7 +377,11 @@ class Workload:
 
     def finish(self, scene: Scene) -> Operation | None:
         """A request ends, or is aborted."""
-        return ops.Free(self.draw.choose(list(scene.requests))) if scene.requests else None
+        return self._free(scene, self.draw.choose(list(scene.requests))) if scene.requests else None
+
+    def _free(self, scene: Scene, name: str) -> Operation:
+        self._past.ends(scene, name)
+        return ops.Free(name)
 
     def free_unknown(self, scene: Scene) -> Operation:
         """Free a request that was never submitted (S12)."""
@@ -335,6 +411,31 @@ class Workload:
         if registered and self.draw.integer(0, 3):
             return ops.Evict((self.draw.choose(registered),))
         return ops.Evict(tuple(dict.fromkeys(self.draw.integer(0, self.shape.num_blocks - 1) for _ in range(2))))
+
+    def cut(self, scene: Scene) -> Operation | None:
+        """Evict blocks that an earlier request has had, of one group or of two; then that request is sent again."""
+        former = self._past.one(self.draw, scene)
+        blocks = () if former is None else registered_blocks(self.draw, scene, former)
+        self._next = former if blocks else None
+        return ops.Evict(blocks) if blocks else None
+
+    def _peel(self, request: Request) -> Operation | None:
+        """Evict a block of the hit that was just found, mostly the last one of a group; then it is looked up again."""
+        name, rows = request.submit.request, [[block for block in row if block] for row in (request.hit or (0, []))[1]]
+        if not any(rows):
+            return None
+        if self._peeled[0] != name:
+            self._peeled = name, self.draw.integer(0, len(rows) - 1)
+        row = rows[self._peeled[1]] or next(row for row in rows if row)
+        self._look = name
+        return ops.Evict((row[-1] if self.draw.integer(0, 3) else self.draw.choose(row),))
+
+    def _probe(self, scene: Scene) -> Operation | None:
+        """After a cut, the request that is to see it, if there is room for one more, and its lookup; mostly at once."""
+        name, self._look = self._look, None
+        if name is not None and name in scene.requests and holds_nothing(scene, name) and self._looks_up:
+            return ops.Lookup(name)
+        return self.submit(scene) if self._next is not None and self.draw.integer(0, 3) else None
 
     def reset(self, scene: Scene) -> Operation:
         """Reset the prefix cache."""
