@@ -66,7 +66,7 @@ def draw_shape(
     if block_sizes:
         sizes = [draw.choose(block_sizes)] * len(kinds) if same_size else [draw.choose(block_sizes) for _ in kinds]
         hash_block_size = gcd(*sizes)
-    eagle = draw.integer(0, 2) == 0
+    eagle = draw.integer(0, 1 if is_deep else 2) == 0
     groups = [_group(draw, kind, size) for kind, size in zip(kinds, sizes, strict=True)]
     groups = _with_repeated_specs(draw, groups)
     groups = _with_distinct_specs(groups) if caching else groups
@@ -110,7 +110,7 @@ def _group(draw: Draw, kind: Kind, size: int) -> Group:
         return Group(kind, size, chunk=draw.choose((1, 2, size, 2 * size, 3 * size, 2 * size + 1, 5, 100)))
     if kind == "mamba":
         mode = draw.choose(MAMBA_MODES)
-        return Group(kind, size, mamba_mode=mode, speculative_blocks=draw.choose((0, 0, 1, 2)))
+        return Group(kind, size, mamba_mode=mode, speculative_blocks=draw.choose((0, 1, 2, 2)))
     if kind == "sink":
         return Group(kind, size, sink_len=size * draw.choose((1, 2)))
     return Group(kind, size)

@@ -17,9 +17,11 @@ class Tuning:
     """Prompts share prefixes, one more often than others; without, only what is sent again does."""
     again: Sequence[int] = (0, 3, 6)
     """How many of 8 prompts are those of an earlier request, or begin with them."""
+    features: int = 3
+    """In how many of 8 runs requests have adapters, salts, items or embeddings."""
     boundaries: int = 4
     """How many of 8 other prompts end just behind a place where hits can end."""
-    cuts: int = 2
+    cuts: int = 4
     """Weight of evicting blocks of an earlier request, which is then sent again and looked up."""
     peels: Sequence[int] = (0, 0, 3, 6)
     """How many of 8 hits lose a block of one group before they are used, and are looked up again."""
