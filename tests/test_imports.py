@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("model", "impl", "fuzz", "proofs")
 FLOORS = [
     *("findings", "workload", "targets", "adapters", "oracles", "planning", "faults", "opening", "runs", "reports"),
-    *("traces", "page", "configuration", "engines", "testing", "releases", "bench", "compat", "cli"),
+    *("traces", "page", "configuration", "engines", "detection", "testing", "releases", "bench", "compat", "cli"),
 ]
 """Folders of `fuzz`: each may import from those before it, never from those behind it."""
 

@@ -152,6 +152,7 @@ def commands() -> set[str]:
     """Functions of the command line, as PATH:NAME; an option is a parameter there."""
     groups = [app, *(group.typer_instance for group in app.registered_groups if group.typer_instance)]
     calls = [command.callback for group in groups for command in group.registered_commands]
+    calls += [group.registered_callback.callback for group in groups if group.registered_callback]
     return {f"{Path(*call.__module__.split('.')[1:])}.py:{call.__name__}" for call in calls if call is not None}
 
 

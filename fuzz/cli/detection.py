@@ -81,19 +81,18 @@ def detection(
         except TrialError as error:
             print(f"blockproof: {error}", file=sys.stderr)
             raise typer.Exit(3) from None
-    raise typer.Exit(_tell(results, write, f"{as_called(context).replace('blockproof ', 'blockproof bench ', 1)}"))
+    raise typer.Exit(_tell(results, write, as_called(context).replace("blockproof ", "blockproof bench ", 1)))
 
 
 def _faults(only: Sequence[str]) -> "list[Fault]":
-    """The faults that are asked for and can be tried. BadParameter if a pattern fits none."""
+    """The faults that are asked for, without those that need torch where it is missing. BadParameter if a pattern fits
+    none."""
     from ..engines.mutants import MUTANTS, can_be_tried
     from ..faults import LIST
 
     plain = [pattern for pattern in only if not any(fnmatch(name, pattern) for name in MUTANTS)]
     known_or_usage("--only: no fault", plain, MUTANTS, LIST)
     chosen = [one for name, one in MUTANTS.items() if not only or any(fnmatch(name, pattern) for pattern in only)]
-    if untried := [fault.name for fault in chosen if not can_be_tried(fault)]:
-        print(f"not tried without torch: {', '.join(untried)}", file=sys.stderr)
     return [fault for fault in chosen if can_be_tried(fault)]
 
 
@@ -110,7 +109,7 @@ def _base(against: str | None, against_git: str | None, folder: Path) -> "Settin
 
 
 def _run(bench: "Bench", kept: Path | None, jobs: int) -> "Results":
-    """Make the trials that are missing, and keep all. Ctrl-C keeps what there is and goes on upward."""
+    """Make the trials that are missing, and keep all of them, also where Ctrl-C or an error ends it."""
     from ..detection.report import Results
     from ..detection.runs import run_all
     from ..reports.progress import steps

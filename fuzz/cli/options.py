@@ -239,7 +239,8 @@ def as_called(context: typer.Context) -> str:
         source, value = context.get_parameter_source(name), context.params.get(name)
         if source is not None and source.name == "COMMANDLINE":
             option = [] if parameter.param_type_name == "argument" else [parameter.opts[0]]
-            words += [*option, *([] if value is True else [str(value)])]
+            values = value if isinstance(value, list | tuple) else [value]
+            words += [word for one in values for word in [*option, *([] if one is True else [str(one)])]]
     return shlex.join(words)
 
 
