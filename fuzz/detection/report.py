@@ -183,7 +183,7 @@ def lines(results: Results) -> list[str]:
 def markdown(results: Results, command: str) -> str:
     """The page."""
     base = results.base
-    parts = [PAGE_HEAD.format(command=command, head=results.head()), "## The settings\n"]
+    parts = [PAGE_HEAD.format(command=command.replace(" --", " \\\n  --"), head=results.head()), "## The settings\n"]
     parts.append("\n".join(f"- `{side.setting.name}`: {side.setting.describe}" for side in results.sides) + "\n")
     parts += ["## Overall\n", READING if base else "", _table(SUMMARY, results.summary_rows())]
     if base is None:
@@ -200,18 +200,24 @@ def markdown(results: Results, command: str) -> str:
 PAGE_HEAD = """\
 # How soon planted faults are found
 
-Written by `{command}`.
+Written by
 
-{head}. A trial ends when the fault is found, or at that budget: its time is then censored. The mean is the
-restricted mean of the Kaplan-Meier curve, the area below it up to the budget. `blockproof report` draws the curves of
-the JSON. All statistics are SciPy's, as FuzzBench, Magma and Klees et al. (*Evaluating Fuzz Testing*) recommend: many
-seeds, a test that assumes no distribution, an effect size.
+```
+{command}
+```
+
+{head}. A trial ends when the fault is found, or at that
+budget: its time is then censored. The mean is the restricted mean of the Kaplan-Meier curve, the area below
+it up to the budget. `blockproof report` draws the curves of the JSON. All statistics are SciPy's, as
+FuzzBench, Magma and Klees et al. (*Evaluating Fuzz Testing*) recommend: many seeds, a test that assumes no
+distribution, an effect size. How to read it: [the guide](../guide/detection.md).
 """
 READING = """\
-`ratio` is the geometric mean over all faults of the means, below 1 the setting is sooner; A12 (Vargha and Delaney) is
-how often a trial of it is sooner than one of the last setting, 0.5 is no difference. p over seeds: Mann-Whitney U of
-the mean logarithm of the times of each seed, which decides the verdict (p < 0.01); p over faults: Wilcoxon's test of
-the A12 of all faults. `hits` are of all lookups; `op/s` operations a processor second, on a machine that others use.
+`ratio` is the geometric mean over all faults of the means, below 1 the setting is sooner; A12 (Vargha and
+Delaney) is how often a trial of it is sooner than one of the last setting, 0.5 is no difference. p over
+seeds: Mann-Whitney U of the mean logarithm of the times of each seed, which decides the verdict (p < 0.01);
+p over faults: Wilcoxon's test of the A12 of all faults. `hits` are of all lookups; `op/s` operations a
+processor second, on a machine that others used too.
 """
 
 

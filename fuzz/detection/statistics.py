@@ -102,7 +102,8 @@ def overall(ours: Mapping[str, Sequence[Trial]], theirs: Mapping[str, Sequence[T
     """All faults, each by two settings."""
     stats = require_scipy()
     effects = [compared(ours[fault], theirs[fault], budget).effect for fault in ours]
-    ratios = [curve_of(ours[fault], budget).mean / curve_of(theirs[fault], budget).mean for fault in ours]
+    means = [[max(budget.least, curve_of(of[fault], budget).mean) for fault in ours] for of in (ours, theirs)]
+    ratios = [one / other for one, other in zip(*means, strict=True)]
     apart = [effect - 0.5 for effect in effects if effect != 0.5]
     p_faults = _number(stats.wilcoxon(apart).pvalue) if apart else 1.0
     a, b = _by_seed(ours, budget), _by_seed(theirs, budget)
@@ -116,7 +117,7 @@ def _by_seed(trials: Mapping[str, Sequence[Trial]], budget: Budget) -> list[floa
     times: dict[int, list[float]] = {}
     for of_fault in trials.values():
         for trial in of_fault:
-            times.setdefault(trial.seed, []).append(log(max(trial.spent(budget)[1], 1e-3)))
+            times.setdefault(trial.seed, []).append(log(max(trial.spent(budget)[1], budget.least)))
     return [round(sum(ours) / len(ours), 12) for ours in times.values()]
 
 

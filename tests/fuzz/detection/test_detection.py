@@ -67,6 +67,12 @@ def test_the_effect_is_how_often_a_trial_is_sooner():
     assert (nothing.effect, nothing.p, nothing.log_rank) == (0.5, 1.0, 1.0)
 
 
+def test_faults_that_show_when_a_core_is_built_count_as_one_operation():
+    both = {"at once": trials([0, 0, 0], 100), "later": trials([2, 4, 100], 100)}
+    result = overall(both, dict.fromkeys(both, both["later"]), Budget(100))
+    assert (result.ratio, result.verdict) == (pytest.approx((1 / (106 / 3)) ** 0.5), "no difference")
+
+
 def test_what_was_known_is_used_again_only_while_the_code_and_the_budget_allow():
     usual = SETTINGS["usual"]
     bench = Bench(FAULTS[:1], [usual], range(2), Budget(100))
