@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from textwrap import fill
 from typing import Any
 
 import msgspec
@@ -183,7 +184,8 @@ def lines(results: Results) -> list[str]:
 def markdown(results: Results, command: str) -> str:
     """The page."""
     base = results.base
-    parts = [PAGE_HEAD.format(command=command.replace(" --", " \\\n  --"), head=results.head()), "## The settings\n"]
+    written = fill(f"Written by `{command}`.", 108, break_long_words=False, break_on_hyphens=False)
+    parts = [PAGE_HEAD.format(written=written, head=results.head()), "## The settings\n"]
     parts.append("\n".join(f"- `{side.setting.name}`: {side.setting.describe}" for side in results.sides) + "\n")
     parts += ["## Overall\n", READING if base else "", _table(SUMMARY, results.summary_rows())]
     if base is None:
@@ -200,11 +202,7 @@ def markdown(results: Results, command: str) -> str:
 PAGE_HEAD = """\
 # How soon planted faults are found
 
-Written by
-
-```
-{command}
-```
+{written}
 
 {head}. A trial ends when the fault is found, or at that
 budget: its time is then censored. The mean is the restricted mean of the Kaplan-Meier curve, the area below
