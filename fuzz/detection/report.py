@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from textwrap import fill
 from typing import Any
 
 import msgspec
@@ -184,8 +183,7 @@ def lines(results: Results) -> list[str]:
 def markdown(results: Results, command: str) -> str:
     """The page."""
     base = results.base
-    written = fill(f"Written by `{command}`.", 108, break_long_words=False, break_on_hyphens=False)
-    parts = [PAGE_HEAD.format(written=written, head=results.head()), "## The settings\n"]
+    parts = [PAGE_HEAD.format(command=command, head=results.head()), "## The settings\n"]
     parts.append("\n".join(f"- `{side.setting.name}`: {side.setting.describe}" for side in results.sides) + "\n")
     parts += ["## Overall\n", READING if base else "", _table(SUMMARY, results.summary_rows())]
     if base is None:
@@ -202,7 +200,9 @@ def markdown(results: Results, command: str) -> str:
 PAGE_HEAD = """\
 # How soon planted faults are found
 
-{written}
+Written by
+
+`{command}`.
 
 {head}. A trial ends when the fault is found, or at that
 budget: its time is then censored. The mean is the restricted mean of the Kaplan-Meier curve, the area below
