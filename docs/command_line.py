@@ -49,12 +49,12 @@ def page() -> str:
 def _commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
     """The commands of a group, those of groups in it included, by their full names."""
     for part, inner in command.commands.items():
+        if not hasattr(inner, "commands") or inner.invoke_without_command:
+            yield f"{name} {part}", inner
         if hasattr(inner, "commands"):
             if inner.invoke_without_command:
                 yield f"{name} {part}", inner
             yield from _commands(inner, f"{name} {part}")
-        else:
-            yield f"{name} {part}", inner
 
 
 def _section(name: str, command: Any) -> str:

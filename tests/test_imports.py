@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("model", "impl", "fuzz", "proofs")
 FLOORS = [
     *("findings", "workload", "targets", "adapters", "oracles", "planning", "faults", "opening", "runs", "reports"),
-    *("traces", "page", "configuration", "engines", "campaign", "mutation", "testing", "traffic", "releases"),
-    *("bench", "compat", "cli"),
+    *("traces", "page", "configuration", "engines", "campaign", "detection", "mutation", "testing", "traffic"),
+    *("releases", "bench", "compat", "cli"),
 ]
 """Folders of `fuzz`: each may import from those before it, never from those behind it."""
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..adapters import references
 from .completion import target_names
+from .detection import detection
 from .options import TargetOption, known_or_usage, timed_teller, usage
 
 if TYPE_CHECKING:
@@ -17,7 +19,16 @@ if TYPE_CHECKING:
     from ..bench.measure import Bench
 
 
+RELEASE = references()[0]
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+app.command("detection", epilog="Example: blockproof bench detection --setting usual --against no-swarm --seeds 10")(
+    detection
+)
+
+
+@app.callback(invoke_without_command=True, epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")
 def bench(
+    context: typer.Context,
     target: TargetOption = "impl",
     against: Annotated[
         list[str] | None,
@@ -46,6 +57,8 @@ def bench(
     Exits with 1 if --check finds a ratio more than 10 % worse than kept, measured twice; 2 if no such ratio is kept; 3
     if a core cannot be started or does other work than the target. Times are never compared with kept ones.
     """
+    if context.invoked_subcommand is not None:
+        return
     from ..bench.measure import opened
     from ..bench.plots import require_matplotlib
     from ..bench.side import BenchError
@@ -132,7 +145,6 @@ def _scale(bench: "Bench", rounds: int | None, outputs: Outputs, say: Callable[[
 
 def _others(target: str, against: list[str] | None) -> list[str]:
     """The cores to compare with. BadParameter for a wrong name, or for a core with itself."""
-    from ..adapters import references
     from ..opening.targets import check_spec
 
     others = list(dict.fromkeys(against or references()))

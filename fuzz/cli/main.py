@@ -23,7 +23,7 @@ from ..reports.floors import FloorsError
 from ..reports.screen import guarded
 from ..targets.base import TargetUnavailableError
 from ..traces.files import TraceError
-from .bench import bench
+from .bench import app as bench_app
 from .bisect import bisect
 from .campaign import app as campaign_app
 from .campaign_store import export, minimise, status
@@ -77,7 +77,7 @@ app.command(epilog="Example: blockproof fast && blockproof fuzz --target impl-co
 app.command(epilog=f"Example: blockproof diff --target {RELEASE} --target impl")(diff)
 app.command(epilog="Example: blockproof verify --git main..HEAD --target my_target.py:make_target")(verify)
 app.command(epilog=f"Example: blockproof watch {FAMILY} --write page.md")(watch)
-app.command(epilog=f"Example: blockproof bench --against {RELEASE} --only 'decode*'")(bench)
+app.add_typer(bench_app, name="bench")
 app.command(epilog=f"Example: blockproof findings docs/evidence/findings --releases {FAMILY}")(findings)
 campaign_app.command(epilog="Example: blockproof campaign status campaign.sqlite --watch")(status)
 campaign_app.command(epilog="Example: blockproof campaign minimise campaign.sqlite")(minimise)

@@ -12,8 +12,9 @@ from ..runs.canary import Canary, check_oracles
 from ..runs.judging import Judging
 from ..targets.base import Target, lacking
 from ..workload.shapes import ATTENTION, possible_attention
+from ..workload.tuning import USUAL_TUNING, Tuning
 
-RUN_OPERATIONS = 200
+RUN_OPERATIONS = USUAL_TUNING.operations
 """Operations of one run before its pool is drained."""
 SHRINK_SECONDS = 60.0
 """How long the finding of a run is shrunk at most."""
@@ -49,6 +50,8 @@ class Plan:
     """How long a finding is shrunk at most."""
     allow_vacuous: bool = False
     """Take it if the runs test nothing (`reports.vacuity`)."""
+    tuning: Tuning = USUAL_TUNING
+    """How the generator draws."""
     tensors: str | None = None
     """Where the shadow memory keeps its tags: as `opening.memories.open_tensor_memory` takes it; None for lists."""
 

@@ -18,8 +18,9 @@ from ..traces.replay import replay
 from ..workload.draw import SeededDraw
 from ..workload.operations import Workload
 from ..workload.refused import refused_shapes
+from ..workload.tuning import Tuning
 from .knowing import Knowing
-from .plan import RUN_OPERATIONS, OnProgress, Plan
+from .plan import OnProgress, Plan
 from .root_causes import RootCauses
 
 LOST_LIMIT = 5
@@ -85,7 +86,7 @@ def _run_all(
             found = judge(run, drawn_script(run, draw, attention))
         else:
             found = None if index % REFUSED_EVERY else _refused(run, plan, index, summary)
-            found = found or _run(run, draw, attention, plan.chaos)
+            found = found or _run(run, draw, attention, plan)
         summary.seconds = time.monotonic() - start - (run.launch_s or 0.0)
         summary.add_run(attention, run, None, None)
         for one in came_up(run, found, attention, summary.seed):
@@ -130,12 +131,13 @@ def _refused(run: Run, plan: Plan, index: int, summary: Summary) -> tuple[Findin
     return None if finding is None else (finding, run.trace)
 
 
-def _run(run: Run, draw: SeededDraw, attention: str, chaos: bool) -> tuple[Finding, Trace] | None:
+def _run(run: Run, draw: SeededDraw, attention: str, plan: Plan) -> tuple[Finding, Trace] | None:
     """Operations of a workload until something is found, then everything is given back."""
-    shape = drawn_shape(run, draw, attention)
+    shape = drawn_shape(run, draw, attention, plan.tuning)
     finding = run.start(shape)
     if run.built and finding is None:
-        finding = _drive(run, workload_of(run, draw, shape, chaos=chaos)) or run.finish()
+        workload = workload_of(run, draw, shape, chaos=plan.chaos, tuning=plan.tuning)
+        finding = _drive(run, workload, plan.tuning) or run.finish()
     return None if finding is None else _located(run, finding)
 
 
@@ -146,15 +148,15 @@ def _located(run: Run, late: Finding) -> tuple[Finding, Trace]:
     return (late, run.trace) if finding is None else (finding, trace)
 
 
-def _drive(run: Run, workload: Workload) -> Finding | None:
+def _drive(run: Run, workload: Workload, tuning: Tuning) -> Finding | None:
     scene, step, has_all = run.scene, run.step, not run.lacks
-    for _ in range(RUN_OPERATIONS):
+    for _ in range(tuning.operations):
         drawn = workload.next(scene)
         operation = drawn if has_all else usable(run, drawn)
         finding = None if operation is None else step(operation)
         if finding is not None or run.dead:
             return finding
-    for last in workload.drain(run.scene):
+    for last in workload.drain(run.scene) if tuning.drain else ():
         operation = usable(run, last)
         finding = None if operation is None else run.step(operation)
         if finding is not None or run.dead:

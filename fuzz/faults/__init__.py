@@ -26,6 +26,7 @@ from . import (
     real_steps,
     registration,
     reporting,
+    search,
     steps,
     tables,
     tensors,
@@ -36,8 +37,8 @@ from .registry import Fault, Part
 __all__ = ["CATALOGUED", "FAULTS", "MADE_UP", "MODULES", "REAL_MODULES", "Fault", "Part", "fault_named", "faults_in"]
 
 MODULES = (
-    *(pool, tables, registration, identities, allocation, steps, reporting, observed, liveness, tensors, configuration),
-    asked,
+    *(pool, tables, registration, identities, allocation, search, steps, reporting, observed, liveness, tensors),
+    *(configuration, asked),
 )
 """Where those are written that were made up, or made after a report before there was a catalogue."""
 

@@ -21,6 +21,7 @@ from ..traces.judges import judges_for
 from ..traces.reproduction import replay_command
 from ..traces.trace_file import TraceFile, load_trace, read_trace
 from .campaign_document import CampaignRow, campaign_document
+from .detection_document import DetectionFile, detection_document
 from .document import MOST_TRACES, Document, FoundCard, ReportDocument, TraceDocument
 from .explore_document import ExploreFile, explore_document
 from .mutants_document import HuntRow, mutants_document
@@ -191,6 +192,8 @@ def document_of(path: Path, wanted: Wanted, floors: Floors | None = None, before
     if isinstance(raw, dict) and isinstance(raw.get("scopes"), list):
         explored = decode(data, ExploreFile, FORM, str(path))
         return _with_traces(explore_document(explored, path.name), explored.traces(), path.parent, wanted)
+    if isinstance(raw, dict) and "detection" in raw:
+        return detection_document(decode(data, DetectionFile, FORM, str(path)), path.name)
     if isinstance(raw, dict) and "results" in raw:
         return prove_document(decode(data, ProveFile, FORM, str(path)), path.name)
     return trace_page(load_trace(data, str(path)), path, wanted)

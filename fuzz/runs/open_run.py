@@ -11,6 +11,7 @@ from ..targets.base import Target, adapted, adapted_shape
 from ..workload.draw import Draw
 from ..workload.operations import Workload
 from ..workload.shapes import ATTENTION, draw_shape
+from ..workload.tuning import USUAL_TUNING, Tuning
 from .judging import USUAL, Judging
 from .lockstep import LockstepRun
 from .model_free import ModelFreeRun
@@ -28,9 +29,11 @@ def open_run(target: Target, judging: Judging = USUAL) -> Run:
     return LockstepRun(target, judging) if LOCKSTEP in judging.oracles else ModelFreeRun(target, judging)
 
 
-def drawn_shape(run: Run, draw: Draw, attention: str) -> Shape:
+def drawn_shape(run: Run, draw: Draw, attention: str, tuning: Tuning = USUAL_TUNING) -> Shape:
     """A shape with the groups of this name in `shapes.ATTENTION`, as far as the target can have such a core."""
-    return adapted_shape(draw_shape(draw, ATTENTION[attention], run.block_sizes), run.lacks)
+    deep = {} if tuning is USUAL_TUNING else {"deep": tuning.deep}
+    drawn = draw_shape(draw, ATTENTION[attention], run.block_sizes, **deep)
+    return adapted_shape(tuning.sized(drawn), run.lacks)
 
 
 def drawn_script(run: Run, draw: Draw, attention: str) -> Trace:
@@ -39,10 +42,10 @@ def drawn_script(run: Run, draw: Draw, attention: str) -> Trace:
     return replace(script, shape=adapted_shape(script.shape, run.lacks))
 
 
-def workload_of(run: Run, draw: Draw, shape: Shape, *, chaos: bool = False) -> Workload:
+def workload_of(run: Run, draw: Draw, shape: Shape, *, chaos: bool = False, tuning: Tuning = USUAL_TUNING) -> Workload:
     """What draws the operations of the run: such as the target has, and its oracles can judge."""
-    realistic = LOCKSTEP not in run.oracles
-    return Workload(draw, shape, chaos=chaos, realistic=realistic, landings=True, lacks=run.lacks)
+    tuned = {} if tuning is USUAL_TUNING else {"tuning": tuning}  # the generator of an earlier commit may know of none
+    return Workload(draw, shape, chaos=chaos, landings=True, lacks=run.lacks, **tuned)
 
 
 def usable(run: Run, operation: Operation) -> Operation | None:

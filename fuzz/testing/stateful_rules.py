@@ -18,7 +18,8 @@ from ..workload.bounds import (
     sampled_late,
     without_rows,
 )
-from ..workload.operations import NO_ADAPTER, UNKNOWN_REQUEST
+from ..workload.operations import UNKNOWN_REQUEST
+from ..workload.prompts import NO_ADAPTER
 from .stateful_draws import evictable, items_of, prompts_of, touchable
 from .stateful_phases import (
     MOST_OUTSIDE,

@@ -9,7 +9,7 @@ from hypothesis.strategies import DrawFn, SearchStrategy
 from ...model.ops import Item, Shape
 from ..targets.base import adapted_shape
 from ..workload.bounds import ITEMS, item_named, tokens_of
-from ..workload.operations import ADAPTERS, SALTS
+from ..workload.prompts import ADAPTERS, SALTS
 from ..workload.shapes import ATTENTION, draw_shape, possible_attention
 
 T = TypeVar("T")

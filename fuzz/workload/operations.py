@@ -12,31 +12,15 @@ from typing import TypeAlias
 from ...model import ops
 from ...model.ops import Operation, Shape
 from ...model.state import Request
-from .bounds import (
-    FIRST_ITEMS,
-    ITEMS,
-    draftable,
-    holds_nothing,
-    item_named,
-    keeps_states,
-    most_rejected,
-    sampled_by_step,
-    sampled_late,
-    tokens_of,
-    without_rows,
-)
+from .bounds import draftable, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
 from .draw import Draw, made
+from .past import cut_blocks
+from .prompts import Prompts
 from .scene import Scene
+from .tuning import USUAL_TUNING, Tuning
 
 Action: TypeAlias = Callable[[Scene], Operation | None]
 
-NO_ADAPTER: tuple[str | None, str] = (None, "")
-ADAPTERS: tuple[tuple[str | None, str], ...] = (NO_ADAPTER, NO_ADAPTER, ("x", ""), ("y", ""), ("x", "1"))
-"""Name, and what it says of its weights: one was loaded twice under its name."""
-SALTS = ("x", "z")
-"""One name is an adapter and a salt, so that identities which confuse the two collide (vllm-project/vllm#44701)."""
-SAID = (("adapter", "salt", "items", "embeds"), ("items",), ("items",), ("adapter", "salt"), ("embeds",))
-"""What requests of one run say of themselves: mostly one thing, so that two often agree in all the others."""
 UNKNOWN_REQUEST = "nobody"
 READS: tuple[type[Operation], ...] = (
     ops.CommonPrefix,
@@ -47,15 +31,11 @@ READS: tuple[type[Operation], ...] = (
     ops.TakeStats,
 )
 """Calls that read or drain something, by weight."""
-SWARM_WEIGHTS = (0, 0, 1, 1, 4)
-"""Swarm testing: for a whole run an action is off, as frequent as usual, or much more frequent."""
-
-
 TRIES = 20
 """How many actions are tried that are not possible in the present state, before one that always is (`observe`)."""
 
 
-class Workload:
+class Workload(Prompts):
     """Draws the operations of one run over a core of the given shape."""
 
     def __init__(
@@ -64,30 +44,22 @@ class Workload:
         shape: Shape,
         *,
         chaos: bool = False,
-        realistic: bool = False,
         landings: bool = False,
         lacks: Collection[str] = (),
+        tuning: Tuning = USUAL_TUNING,
     ) -> None:
-        """`chaos` adds misuse: broken preconditions. `realistic` leaves out what no scheduler does and what no oracle
-        can judge without a model. `landings`: say when steps have landed, where they run ahead of their news. `lacks`:
-        what the target has no equivalent of (`targets.base.lacking`)."""
-        self.draw = draw
-        self.shape = shape
-        self._lacks = frozenset(lacks)
-        self._submitted = 0
-        self._max_live = draw.choose((1, 2, 3, 5, 8))
-        self._alphabet = draw.choose((1, 2, 3))
-        self._families = [self._tokens(shape.max_model_len) for _ in range(3)]
-        """Prefixes that requests share; the first is used most often."""
-        self._features = draw.integer(0, 3) == 0 and shape.caching
-        self._said = draw.choose(SAID) if self._features else ()
-        self._layouts = [self._layout() for _ in range(2)] if self._says("items") else []
-        """Places of multimodal items. Prompts have different items in the same places, so identities collide if a core
-        loses the key of an item."""
+        """`chaos` adds misuse: broken preconditions. `landings`: say when steps have landed, where they run ahead of
+        their news. `lacks`: what the target has no equivalent of (`targets.base.lacking`)."""
+        super().__init__(draw, shape, lacks, tuning)
+        self._remembers = bool(self._again or tuning.cuts)
+        self._peels = draw.choose(tuning.peels) * self.has("Evict")
+        self._peeled = ("", 0)
+        """The request whose hit is taken away block by block, and the group of which."""
+        self._preempting = draw.choose(tuning.preempting)
         self._drafts = draftable(shape, draw.choose((0, 1, 2, 3))) * self.has("drafts")
         self._states = keeps_states(shape)
         self._cross = any(group.kind == "cross" for group in shape.groups) and self.has("Allocate.encoder_tokens")
-        self._externals = draw.integer(0, 3) == 0 and self.has("Allocate.external")
+        self._externals = draw.integer(0, 3 if shape.caching else 1) == 0 and self.has("Allocate.external")
         self._lookahead = draw.choose((0, 0, 1, 4)) * self.has("Allocate.lookahead")
         self._gates = draw.choose((0, 1, 2)) * self.has("Allocate.gate")
         self._preempts, self._looks_up, self._takes_hits = map(self.has, ("Preempt", "Lookup", "Allocate.hit"))
@@ -96,23 +68,25 @@ class Workload:
         self._lands = landings and self._drafts > 0 and self.has("Landed")
         self._actions = self._swarm(chaos)
 
-    def _says(self, what: str) -> bool:
-        """True if requests of this run say this of themselves (a field of `Submit`)."""
-        return what in self._said and self.has(f"Submit.{what}")
-
-    def has(self, name: str) -> bool:
-        """True if the target has this (a name of `declarations.LACKS`)."""
-        return name not in self._lacks
-
     def next(self, scene: Scene) -> Operation:
         """An operation that is allowed in the present state."""
         looked_up = scene.just_looked_up
-        if looked_up is not None and looked_up in scene.requests and self.draw.integer(0, 9):
-            return self._allocate(scene, scene.requests[looked_up])
+        if looked_up is not None and looked_up in scene.requests:
+            request = scene.requests[looked_up]
+            peeled = self._peel(request) if self._peels and self.draw.integer(0, 7) < self._peels else None
+            if peeled is not None:
+                return peeled
+            if self.draw.integer(0, 9):
+                return self._allocate(scene, request)
         last = scene.last
         if last and isinstance(last[1], ops.Refused) and self.draw.integer(0, 2):
             name = self.draw.choose(list(scene.requests))
-            return ops.Preempt(name) if self.draw.integer(0, 2) == 0 and self._preempts else ops.Free(name)
+            back = self.draw.integer(0, 2) < self._preempting and self._preempts
+            return ops.Preempt(name) if back else self._free(scene, name)
+        if self._next is not None or self._look is not None:
+            probe = self._probe(scene)
+            if probe is not None:
+                return probe
         choose, actions = self.draw.choose, self._actions
         for _ in range(TRIES):
             operation = choose(actions)(scene)
@@ -130,6 +104,7 @@ class Workload:
         optional: dict[Action, int] = {
             self.preempt: 1,
             self.evict: 1,
+            self.cut: self._tuning.cuts * self.shape.caching,
             self.observe: 4,
             self.step_start: 2,
             self.reset: 1,
@@ -137,10 +112,12 @@ class Workload:
             self.outside: 1,
             self.free_unknown: 1,
         }
+        if self._tuning.reads_only:
+            return [self.observe]
         lacking = {action for action, kind in self._kinds().items() if not self.has(kind)}
         weights: dict[Action, int] = {self.submit: 6, self.work: 30, self.finish: 2, self.observe: 1}
         for action, weight in optional.items():
-            more = weight * self.draw.choose(SWARM_WEIGHTS)
+            more = weight * self.draw.choose(self._tuning.swarm)
             weights[action] = weights.get(action, 0) + (0 if action in lacking else more)
         weights[self.misuse] = 4 if chaos else 0
         weights[self.landed] = 2 if self._lands else 0
@@ -151,80 +128,14 @@ class Workload:
         return {
             self.preempt: "Preempt",
             self.evict: "Evict",
+            self.cut: "Evict",
             self.step_start: "StepStart",
             self.reset: "Reset",
             self.remove_skipped: "RemoveSkipped",
             self.outside: "Release",
         }
 
-    # Requests.
-
-    def _tokens(self, count: int) -> tuple[int, ...]:
-        """Tokens made of one drawn number: one draw per token would take most of the time under Hypothesis."""
-        return tokens_of(self.draw.integer(0, self._alphabet**count - 1), count, self._alphabet)
-
-    def submit(self, scene: Scene) -> Operation | None:
-        """A new request, mostly with the most used prefix or a part of it."""
-        if len(scene.requests) >= self._max_live:
-            return None
-        draw, max_len = self.draw, self.shape.max_model_len
-        length = max_len if draw.integer(0, 15) == 0 else draw.integer(1, max_len)
-        places = draw.choose(self._layouts) if self._layouts else []
-        if places and draw.integer(0, 1):
-            length = min(max_len, max(map(sum, places)) + draw.integer(0, 2))  # just behind the last item
-        family = self._families[0] if draw.integer(0, 2) else draw.choose(self._families)
-        fork = length if draw.integer(0, 2) else draw.integer(0, length)
-        prompt = family[:fork] + self._tokens(length - fork)
-        name = f"r{self._submitted}"
-        self._submitted += 1
-        skip = draw.integer(0, 15) == 0 and self.has("Submit.skip_lookup")
-        if not self._features:
-            return made(ops.Submit, request=name, prompt=prompt, skip_lookup=skip)
-        embeds = self._embedded(prompt) if self._says("embeds") else None
-        adapter, version = draw.choose(ADAPTERS) if self._says("adapter") else NO_ADAPTER
-        items = () if embeds else self._items(places, length)
-        return ops.Submit(
-            name,
-            without_rows(prompt, embeds),
-            adapter=adapter,
-            adapter_version=version if self.has("Submit.adapter_version") else "",
-            salt=draw.choose((None, None, *SALTS)) if self._says("salt") else None,
-            items=items,
-            embeds=embeds,
-            skip_lookup=skip,
-        )
-
-    def _embedded(self, prompt: tuple[int, ...]) -> tuple[int | None, ...] | None:
-        """Rows of embeddings in place of the prompt, or of a part of it; mostly none."""
-        kind = self.draw.integer(0, 5)
-        if kind != 1 or not self.has("mixed_prompts"):
-            return None if kind else prompt
-        bits = self.draw.integer(0, 2 ** len(prompt) - 1)
-        return tuple(row if bits >> at & 1 else None for at, row in enumerate(prompt))
-
-    def _layout(self) -> list[tuple[int, int]]:
-        """(offset, length) of each item. Some are direct neighbours, some overlap, some are not in order; some reach
-        from one hash block into the next."""
-        block = self.shape.hash_block_size
-        apart, overlap = (0, 0, 1, 5), self.has("overlapping_items")
-        places: list[tuple[int, int]] = []
-        start = self.draw.integer(0, self.shape.max_model_len - 1) // 2
-        for _ in range(self.draw.choose((1, 2, 2, 3))):
-            places.append((start, self.draw.choose((1, 2, 6, block + 1, 2 * block))))
-            length = places[-1][1]  # to its beginning: as a video and its sound
-            gaps = (0, -length, 1, 5, -2, -block - 1, -2 * block) if overlap else apart
-            start = max(0, start + length + self.draw.choose(gaps))
-        return places
-
-    def _items(self, places: list[tuple[int, int]], length: int) -> tuple[ops.Item, ...]:
-        if self.draw.integer(0, 3) == 0:
-            return ()
-        letters = [FIRST_ITEMS, ITEMS, ITEMS]
-        return tuple(
-            item_named(self.draw.choose(names), offset, size)
-            for names, (offset, size) in zip(letters, places, strict=False)
-            if offset + size <= length
-        )
+    # Work on requests.
 
     def work(self, scene: Scene) -> Operation | None:
         """The next operation in the life of some request."""
@@ -235,7 +146,9 @@ class Workload:
         if request.arriving:
             return ops.Arrive(name)
         if request.scheduled:
-            unknown = self._states and self.has("Reject") and request.drafts and draw.integer(0, 1)
+            unknown = self._states and self.has("Reject") and request.drafts and draw.integer(0, 2)
+            if self._remembers:
+                self._past.steps(scene, name)
             return ops.Reject(name, draw.integer(1, request.drafts)) if unknown else self._advance(request)
         if request.lead and self.draw.integer(0, 1):
             return self._late_news(request)
@@ -265,7 +178,7 @@ class Workload:
         else:
             new = min(room, 1 + draw.integer(0, self._drafts))
         if not new and not external:
-            return ops.Free(name)
+            return self._free(scene, name)
         if new and not delay and start + external + new >= tokens:
             drafts = max(0, self._drafts + 1 - new) if self._states else self._drafts
             new = min(room, new + draw.integer(0, drafts))
@@ -294,7 +207,8 @@ class Workload:
         late = not (self._states and request.lead)  # with states, at most one step is ahead of the news
         if late and end > len(request.tokens) and draw.integer(0, 1) == 0 and self.has("Reject"):
             return ops.Advance(name)  # asynchronous: the news comes later
-        rejected = draw.integer(0, most_rejected(request))
+        most = most_rejected(request)
+        rejected = draw.integer(0, most) if draw.integer(0, 2) else most
         sampled = self._tokens(sampled_by_step(request, rejected, self.shape.max_model_len))
         return made(ops.Advance, request=name, sampled=sampled, rejected=rejected)
 
@@ -307,7 +221,11 @@ class Workload:
 
     def finish(self, scene: Scene) -> Operation | None:
         """A request ends, or is aborted."""
-        return ops.Free(self.draw.choose(list(scene.requests))) if scene.requests else None
+        return self._free(scene, self.draw.choose(list(scene.requests))) if scene.requests else None
+
+    def _free(self, scene: Scene, name: str) -> Operation:
+        self._past.ends(scene, name)
+        return ops.Free(name)
 
     def free_unknown(self, scene: Scene) -> Operation:
         """Free a request that was never submitted (S12)."""
@@ -337,6 +255,33 @@ class Workload:
         if registered and self.draw.integer(0, 3):
             return ops.Evict((self.draw.choose(registered),))
         return ops.Evict(tuple(dict.fromkeys(self.draw.integer(0, self.shape.num_blocks - 1) for _ in range(2))))
+
+    def cut(self, scene: Scene) -> Operation | None:
+        """Evict blocks that an earlier request has had, other ones in each group; then that request is sent again."""
+        former = self._past.one(self.draw, scene)
+        blocks = () if former is None else cut_blocks(self.draw, scene, former, self._unit)
+        self._next = former if blocks else None
+        return ops.Evict(blocks) if blocks else None
+
+    def _peel(self, request: Request) -> Operation | None:
+        """Evict a block of the hit that was just found, mostly the last one of a group; then it is looked up again."""
+        name, rows = request.submit.request, [[block for block in row if block] for row in (request.hit or (0, []))[1]]
+        if not any(rows):
+            return None
+        if self._peeled[0] != name:
+            self._peeled = name, self.draw.integer(0, len(rows) - 1)
+        row = rows[self._peeled[1]] or next(row for row in rows if row)
+        self._look = name
+        return ops.Evict((row[-1] if self.draw.integer(0, 3) else self.draw.choose(row),))
+
+    def _probe(self, scene: Scene) -> Operation | None:
+        """After a cut, the request that is to see it, if there is room for one more, and its lookup; mostly at once."""
+        name, self._look = self._look, None
+        if name is not None and name in scene.requests and holds_nothing(scene, name) and self._looks_up:
+            return ops.Lookup(name)
+        if self._next is None or not self.draw.integer(0, 3):
+            return None
+        return self.submit(scene) or self.finish(scene)
 
     def reset(self, scene: Scene) -> Operation:
         """Reset the prefix cache."""

@@ -6,6 +6,7 @@ from math import gcd, lcm
 
 from ...model.ops import FULL_FAMILY, SLIDING_FAMILY, Group, Kind, MambaMode, Shape
 from .draw import Draw
+from .tuning import USUAL_TUNING
 
 ATTENTION: Mapping[str, tuple[Kind, ...]] = {
     "full": ("full",),
@@ -52,16 +53,22 @@ def possible_attention(names: Sequence[str], lacks: Collection[str]) -> tuple[st
     )
 
 
-def draw_shape(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = ()) -> Shape:
-    """A shape with groups of these kinds, of these block sizes only if there are any. Every correct core accepts it."""
+def draw_shape(
+    draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = (), deep: int = USUAL_TUNING.deep
+) -> Shape:
+    """A shape with groups of these kinds, of these block sizes only if there are any. Every correct core accepts it.
+
+    Of 8 hybrids `deep` have many places where a hit may end, and room for some requests.
+    """
+    is_deep = len(kinds) > 1 and not block_sizes and draw.integer(0, 7) < deep
     caching = "cross" not in kinds and draw.integer(0, 9) > 0
     same_size = draw.integer(0, 1) == 0
     hash_block_size = draw.choose((1, 2, 3, 4)) if len(kinds) > 1 else draw.choose((1, 2, 3, 4, 5, 8))
-    sizes = [hash_block_size * (1 if same_size else draw.choose((1, 2, 3, 4))) for _ in kinds]
+    sizes = [hash_block_size * (1 if same_size else draw.choose((1, 1, 2) if is_deep else (1, 2, 3, 4))) for _ in kinds]
     if block_sizes:
         sizes = [draw.choose(block_sizes)] * len(kinds) if same_size else [draw.choose(block_sizes) for _ in kinds]
         hash_block_size = gcd(*sizes)
-    eagle = draw.integer(0, 2) == 0
+    eagle = draw.integer(0, 1 if is_deep else 2) == 0
     groups = [_group(draw, kind, size) for kind, size in zip(kinds, sizes, strict=True)]
     groups = _with_repeated_specs(draw, groups)
     groups = _with_distinct_specs(groups) if caching else groups
@@ -77,11 +84,11 @@ def draw_shape(draw: Draw, kinds: Sequence[Kind], block_sizes: Sequence[int] = (
         hash_block_size = unit
     elif same_size and draw.integer(0, 1):
         hash_block_size = gcd(*sizes)
-    scheduler = unit * draw.choose((1, 1, 2))
+    scheduler = unit * (1 if is_deep else draw.choose((1, 1, 2)))
     others = (3 * unit - 1, 3 * unit, 4 * unit) if block_sizes else (24, 40, 64)
-    max_model_len = draw.choose((unit + 1, 2 * unit, 4 * unit + 1, *others))
+    max_model_len = draw.choose((6 * unit, 8 * unit + 1) if is_deep else (unit + 1, 2 * unit, 4 * unit + 1, *others))
     windows = any(kind in SLIDING_FAMILY for kind in kinds)
-    num_blocks = _num_blocks(draw, groups)
+    num_blocks = _num_blocks(draw, groups, max_model_len if is_deep else 0)
     shape = Shape(
         groups=tuple(groups),
         num_blocks=num_blocks,
@@ -115,7 +122,7 @@ def _group(draw: Draw, kind: Kind, size: int) -> Group:
         return Group(kind, size, chunk=draw.choose((1, 2, size, 2 * size, 3 * size, 2 * size + 1, 5, 100)))
     if kind == "mamba":
         mode = draw.choose(MAMBA_MODES)
-        return Group(kind, size, mamba_mode=mode, speculative_blocks=draw.choose((0, 0, 1, 2)))
+        return Group(kind, size, mamba_mode=mode, speculative_blocks=draw.choose((0, 1, 2, 2)))
     if kind == "sink":
         return Group(kind, size, sink_len=size * draw.choose((1, 2)))
     return Group(kind, size)
@@ -143,7 +150,10 @@ def _parallel(draw: Draw, kinds: Sequence[Kind]) -> tuple[int, int]:
     return (1, 1)
 
 
-def _num_blocks(draw: Draw, groups: Sequence[Group]) -> int:
-    """Blocks of the pool: from nearly none to enough for everything, plus those of the sinks."""
+def _num_blocks(draw: Draw, groups: Sequence[Group], tokens: int) -> int:
+    """Blocks of the pool: from nearly none to enough for everything, plus those of the sinks; enough for one to three
+    requests of so many tokens, if any are given."""
     sinks = sum(group.sink_len // group.block_size for group in groups if group.kind == "sink")
+    if tokens:
+        return 2 + sinks + draw.choose((1, 2, 3)) * sum(-(-tokens // group.block_size) for group in groups)
     return sinks + draw.choose((draw.integer(2, 6), draw.integer(4, 14), draw.integer(8, 30), 64))

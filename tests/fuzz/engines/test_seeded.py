@@ -104,7 +104,7 @@ def test_a_run_is_the_same_whatever_was_run_before_it(watched):
         watched.clear()
         lockstep = runs_of.open_run(open_target("impl"))
         attention = ("full", "full+mamba")[index % 2]
-        engines._run(lockstep, SeededDraw(f"0/{index}"), attention, False)
+        engines._run(lockstep, SeededDraw(f"0/{index}"), attention, Plan(0))
         alone.append((watched[0]["shape"], watched[0]["steps"]))
     assert alone == [together[index] for index in (3, 11, 14)]
 

@@ -1,0 +1,120 @@
+"""All trials of a benchmark: what is known already is not tried again, the rest is shared among processes."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, Queue
+
+import msgspec
+
+from ..faults import Fault
+from .settings import Setting
+from .trials import Budget, Task, Trial, key_of, run_trial
+
+
+class TrialError(Exception):
+    """A process that makes trials failed; the text is one line."""
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What is tried."""
+
+    faults: Sequence[Fault]
+    settings: Sequence[Setting]
+    seeds: Sequence[int]
+    budget: Budget
+
+    def known(self, trials: Collection[Trial]) -> dict[tuple[str, int, str], Trial]:
+        """Those of the trials that belong to it and were decided by the code as it is now."""
+        keys = {(fault.name, one.name): key_of(fault, one) for fault in self.faults for one in self.settings}
+        return {
+            (trial.fault, trial.seed, trial.setting): trial
+            for trial in trials
+            if keys.get((trial.fault, trial.setting)) == trial.key
+            and trial.seed in self.seeds
+            and trial.settles(self.budget)
+        }
+
+    def of(self, trials: Collection[Trial], setting: str, fault: str) -> list[Trial]:
+        """The trials of one fault by one setting, by their seeds."""
+        return sorted((t for t in trials if (t.setting, t.fault) == (setting, fault)), key=lambda trial: trial.seed)
+
+
+def run_all(bench: Bench, known: Collection[Trial], jobs: int, done: Callable[[Trial], None]) -> None:
+    """Make the trials that are missing; `done` is told each, in this thread. TrialError if a process fails."""
+    there = bench.known(known)
+    for setting in bench.settings:
+        keys = {fault.name: key_of(fault, setting) for fault in bench.faults}
+        tasks = [
+            Task(fault.name, seed, setting.name, bench.budget.operations, bench.budget.seconds)
+            for seed in bench.seeds
+            for fault in bench.faults
+            if (fault.name, seed, setting.name) not in there
+        ]
+
+        def tell(trial: Trial, keys: dict[str, str] = keys) -> None:
+            trial.key = keys[trial.fault]
+            done(trial)
+
+        if jobs == 1 and setting.generator is None:
+            for task in tasks:
+                tell(run_trial(task))
+        else:
+            _shared(tasks, jobs, setting, tell)
+
+
+def _shared(tasks: Sequence[Task], jobs: int, setting: Setting, tell: Callable[[Trial], None]) -> None:
+    """The tasks among so many processes, which are ended whatever happens."""
+    asked: Queue[Task] = Queue()
+    for task in tasks:
+        asked.put(task)
+    answers: Queue[Trial | TrialError] = Queue()
+    processes = [_start(setting.generator) for _ in range(min(jobs, len(tasks)))]
+    threads = [threading.Thread(target=_feed, args=(one, asked, answers, setting), daemon=True) for one in processes]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in tasks:
+            answer = answers.get()
+            if isinstance(answer, TrialError):
+                raise answer
+            tell(answer)
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def _start(generator: Path | None) -> "subprocess.Popen[bytes]":
+    folder = [] if generator is None else [str(generator)]
+    command = [sys.executable, "-m", f"{__package__}.worker", *folder]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def _feed(
+    process: "subprocess.Popen[bytes]", asked: "Queue[Task]", answers: "Queue[Trial | TrialError]", setting: Setting
+) -> None:
+    """Give one process a task after the other."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    while True:
+        try:
+            task = asked.get_nowait()
+        except Empty:
+            return
+        name = "usual" if setting.generator is not None else task.setting  # there it draws as usual
+        try:
+            process.stdin.write(msgspec.json.encode(msgspec.structs.replace(task, setting=name)) + b"\n")
+            process.stdin.flush()
+            trial = msgspec.json.decode(process.stdout.readline(), type=Trial)
+        except (OSError, msgspec.DecodeError):
+            said = process.stderr.read().decode(errors="replace").strip().splitlines()
+            answers.put(TrialError(f"{setting.name}: {said[-1] if said else 'a process ended without a word'}"))
+            return
+        trial.setting = setting.name
+        answers.put(trial)

@@ -1,0 +1,153 @@
+"""One trial: a planted fault is hunted from one seed, by one setting, up to a budget."""
+
+import time
+from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from ..engines.choice import run_engine
+from ..engines.mutants import MUTANTS, own_mistake
+from ..engines.plan import Plan
+from ..faults import Fault, Part
+from ..opening.targets import open_target
+from ..reports.summary import Summary
+from .settings import SETTINGS, Setting
+
+_PACKAGE = Path(__file__).resolve().parents[2]
+_DECIDES = ("model", "impl", *(f"fuzz/{name}" for name in ("adapters", "oracles", "runs", "targets", "engines")))
+"""Folders that decide when a fault is found, besides the generator and the fault's own module."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How long a fault is looked for; one of them is set."""
+
+    operations: int | None = None
+    seconds: float | None = None
+    """Of processor time."""
+
+    @property
+    def unit(self) -> str:
+        """What it is counted in."""
+        return "seconds" if self.operations is None else "operations"
+
+    @property
+    def least(self) -> float:
+        """A shorter time counts as this one where logarithms are taken: some faults show when a core is built."""
+        return 0.001 if self.operations is None else 1.0
+
+    @property
+    def size(self) -> float:
+        """How much that is."""
+        return float(self.operations or self.seconds or 0)
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What is to be tried."""
+
+    fault: str
+    seed: int
+    setting: str
+    operations: int | None = None
+    seconds: float | None = None
+
+
+class Trial(msgspec.Struct):
+    """What became of it."""
+
+    fault: str
+    seed: int
+    setting: str
+    found: bool
+    operations: int
+    """Until it was found, or that were made in vain."""
+    seconds: float
+    """The same in processor time."""
+    lookups: int = 0
+    hits: int = 0
+    key: str = ""
+    """Of the code that decided it (`key_of`)."""
+
+    def spent(self, budget: Budget) -> tuple[bool, float]:
+        """Whether it was found within the budget, and how much of that was spent."""
+        spent = float(getattr(self, budget.unit))
+        return (True, spent) if self.found and spent <= budget.size else (False, budget.size)
+
+    def settles(self, budget: Budget) -> bool:
+        """True if it says all that a trial with this budget would."""
+        return self.found or float(getattr(self, budget.unit)) >= budget.size
+
+
+class _OverError(Exception):
+    """The processor time is spent."""
+
+
+def run_trial(task: Task) -> Trial:
+    """Hunt the fault of `MUTANTS`. What it finds, and after how many operations, is the same on every machine.
+
+    An error of the code that plants the fault counts as not found.
+    """
+    fault, setting, begin = MUTANTS[task.fault], SETTINGS[task.setting], time.process_time()
+    named = f"fault:{fault.name}"
+    target = open_target(named if fault.part == Part.CORE else "impl")
+    plan = Plan(
+        task.seed + setting.seeds_from,
+        None,
+        task.operations,
+        attention=setting.attention,
+        chaos=setting.chaos,
+        oracles=fault.oracles,
+        tuning=setting.tuning,
+        tensors=None if fault.part == Part.CORE else named,
+    )
+    done = Summary(target.name, setting.engine, plan.seed)
+
+    def watch(_: Summary) -> None:
+        if task.seconds is not None and time.process_time() - begin >= task.seconds:
+            raise _OverError
+
+    try:
+        run_engine(target, plan, done, watch)
+    except _OverError:
+        pass
+    finally:
+        target.close()
+    found = done.finding is not None and not own_mistake(fault, done.finding)
+    seconds = round(time.process_time() - begin, 3)
+    reached = done.hits["lookups"], done.hits["hits"]
+    return Trial(task.fault, task.seed, task.setting, found, done.operations, seconds, *reached)
+
+
+def key_of(fault: Fault, setting: Setting) -> str:
+    """A digest of all code that decides how a trial ends, of the oracles that judge and of the setting."""
+    generator = setting.generator or _PACKAGE / "fuzz" / "workload"
+    digest = sha256(_digest(generator).encode())
+    for name in _DECIDES:
+        digest.update(_digest(_PACKAGE / name).encode())
+    digest.update(_PACKAGE.joinpath("fuzz", "faults", _module_of(fault)).read_bytes())
+    what = (
+        sorted(setting.changed.items()),
+        setting.engine,
+        setting.chaos,
+        setting.attention,
+        setting.seeds_from,
+        fault.oracles,
+    )
+    digest.update(repr(what).encode())
+    return digest.hexdigest()[:16]
+
+
+def _module_of(fault: Fault) -> str:
+    return fault.plant.__module__.rpartition(".")[2] + ".py"
+
+
+@cache
+def _digest(folder: Path) -> str:
+    digest = sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(str(path.relative_to(folder)).encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

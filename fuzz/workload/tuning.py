@@ -1,0 +1,51 @@
+"""How the generator draws: the numbers in it that the detection benchmark is about (docs/evidence/detection.md)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ...model.ops import Shape
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The odds of a run. Those of a sequence are drawn for a whole run, each number in it as likely as another."""
+
+    swarm: Sequence[int] = (0, 0, 1, 1, 4)
+    """Swarm testing: how much more often an action is drawn in a whole run; with 0 it is off."""
+    hot_prefixes: bool = True
+    """Prompts share prefixes, one more often than others; without, only what is sent again does."""
+    again: Sequence[int] = (0, 3, 6)
+    """How many of 8 prompts are those of an earlier request, or begin with them."""
+    features: int = 3
+    """In how many of 8 runs requests have adapters, salts, items or embeddings."""
+    boundaries: int = 4
+    """How many of 8 other prompts end just behind a place where hits can end."""
+    cuts: int = 4
+    """Weight of evicting blocks of an earlier request, which is then sent again and looked up."""
+    peels: Sequence[int] = (0, 0, 3, 6)
+    """How many of 8 hits lose a block of one group before they are used, and are looked up again."""
+    preempting: Sequence[int] = (1, 1, 2)
+    """How many of 3 requests that make room after a refusal are preempted and not freed."""
+    deep: int = 4
+    """How many of 8 hybrids have many places where a hit may end, and room for some requests."""
+    pools: Literal["any", "small", "large"] = "any"
+    """Blocks: from nearly none to enough for everything, only few, or always enough."""
+    drain: bool = True
+    """A run ends with everything given back."""
+    operations: int = 200
+    """Of one run, before its pool is drained."""
+    reads_only: bool = False
+    """Calls that only read: nothing can be found so. The check of the benchmark itself."""
+
+    def sized(self, shape: Shape) -> Shape:
+        """The shape with a pool as wanted."""
+        if self.pools == "any":
+            return shape
+        sinks = sum(group.sink_len // group.block_size for group in shape.groups if group.kind == "sink")
+        few = 4 + 2 * len(shape.groups)
+        return replace(shape, num_blocks=sinks + (few if self.pools == "small" else 64))
+
+
+USUAL_TUNING = Tuning()
+"""What every run draws by, unless something else is asked for."""
