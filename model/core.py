@@ -12,7 +12,7 @@ from . import arith, legal, lookup, ops
 from .attention import CoreError, demand, rules_for
 from .identity import Identities
 from .ops import NULL, OPERATIONS, Done, Failed, Group, Operation, Outcome, Refused, Shape, Value
-from .snapshot import Labels, Snapshot, event_value
+from .shown.snapshot import Labels, Snapshot, event_value
 from .state import Cleared, Event, Request
 from .tables import BlockIds, Core, Plan, Policy, settled
 

@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeAlias
 from . import arith, lookup, ops
 from .attention import Arrangement, Mamba, Rule, arrangement, demand, most_states
 from .identity import ExtraKey, Identity, extra_keys
-from .metrics import Metrics
 from .ops import FULL_FAMILY, NULL, SLIDING_FAMILY, Shape
+from .shown.metrics import Metrics
 from .state import Key, Request, State, Stored
 
 BlockIds: TypeAlias = list[list[int]]  # per group

@@ -92,15 +92,20 @@ def mutants(
     if untried := [fault.name for fault in chosen if not can_be_tried(fault)]:
         print(f"not tried without torch: {', '.join(untried)}", file=sys.stderr)
     lost = missed(result.median for result in done)
-    if as_json:
-        print(json.dumps([result.as_json(matrix) for result in done], indent=2))
-    else:
-        if matrix:
-            _print_matrix(done)
-        print(f"{len(done) - len(lost)} of {len(done)} found" + (f"; missed: {', '.join(lost)}" if lost else ""))
+    _print_all(done, lost, matrix, as_json)
     if interrupted:
         print(f"interrupted: {plural(len(tried) - len(done), 'fault')} not tried", file=sys.stderr)
     raise typer.Exit(1 if lost else 130 if interrupted else 0)
+
+
+def _print_all(done: "Sequence[Result]", lost: Sequence[str], matrix: bool, as_json: bool) -> None:
+    """What came of all faults together."""
+    if as_json:
+        print(json.dumps([result.as_json(matrix) for result in done], indent=2))
+        return
+    if matrix:
+        _print_matrix(done)
+    print(f"{len(done) - len(lost)} of {len(done)} found" + (f"; missed: {', '.join(lost)}" if lost else ""))
 
 
 def _print_list(faults: "Sequence[Fault]", as_json: bool) -> None:

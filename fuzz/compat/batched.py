@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from ...model.ops import Done, Operation, Outcome, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..adapters import families
 from ..findings.oracle_names import CONTRACT, SHADOW
 from ..runs.judging import Judging

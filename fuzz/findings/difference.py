@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import zip_longest
 
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from .visible import visible_name
 
 

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Generic, NamedTuple, TypeVar, cast
 
 from ...model.ops import Operation, Outcome, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.ops_json import to_json
 from ..targets.base import TargetLostError, TargetUnavailableError
 from .process import Launch, Limits, Process

@@ -10,7 +10,7 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from .document import Change
 
 Numbers = npt.NDArray[np.int64]

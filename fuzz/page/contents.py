@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from ...model.attention import Rule
 from ...model.identity import Identities, Identity, extra_keys
 from ...model.ops import Allocate, Done, Lookup, OnRequest, Operation, Outcome, Preempt, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ...model.state import Request
 from ..targets.answers import hit_of
 from .changes import Names, cut

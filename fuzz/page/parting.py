@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
 from ...model.ops import NULL, Allocate, Done, Failed, Lookup, Operation, Outcome, Refused
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.difference import first_difference
 from ..findings.words import outcome_text, plural
 from ..targets.answers import hit_of

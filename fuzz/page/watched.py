@@ -10,7 +10,7 @@ from ...model.attention import rules_for
 from ...model.core import Model
 from ...model.legal import allows, misuse
 from ...model.ops import Done, Failed, OnRequest, Operation, Outcome, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.oracle_names import TARGET
 from ..findings.words import operation_text, outcome_text
 from ..opening.known_deviations import model_for

@@ -9,7 +9,7 @@ from itertools import pairwise, zip_longest
 from typing import Any
 
 from ...model.ops import Failed, Operation, Outcome, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.finding import CORRUPTION, LOST, Finding, Trace
 from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, ORACLES, SHADOW
 from ..findings.words import operation_text, outcome_text

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any, Self
 
 from ...model.ops import Operation, Outcome, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..opening.child import ChildTarget, Place
 from ..opening.targets import open_here
 from ..targets.base import Target, TargetUnavailableError, lacking

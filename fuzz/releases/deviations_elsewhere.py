@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...model.ops import Advance, Done, Operation, Outcome, Shape, Submit
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import SHADOW, STRICT
 from ..opening.known_deviations import model_for

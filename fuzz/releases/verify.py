@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from ...model.ops import Operation, Outcome, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..engines.knowing import judging_of, smallest
 from ..engines.plan import Plan
 from ..engines.seeded import run_random

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...model.ops import Failed, Operation, Outcome, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.oracle_names import LOCKSTEP, MODEL_FREE
 from ..opening.oracles import suited_to
 from ..opening.targets import open_target

@@ -12,7 +12,7 @@ from typing import cast
 from ...model.core import Model
 from ...model.legal import misuse
 from ...model.ops import Done, Failed, Operation, Outcome, Shape, StepStart, TakeEvents, TakeNewBlockIds, TakeStats
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.difference import difference, first_difference
 from ..findings.finding import Finding
 from ..findings.oracle_names import CONTRACT, SHADOW

@@ -9,7 +9,7 @@ from itertools import chain
 
 from ...model.legal import misuse
 from ...model.ops import NULL, Done, Failed, Operation, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.finding import Finding
 from ..targets.answers import problem_with_answer
 from ..targets.base import TargetLostError, is_told

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ...model.arith import usage
 from ...model.core import Model
 from ...model.ops import Value
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ...model.state import Event, Key
 from ..targets.glance import Holders, Identities, Looks
 
@@ -21,7 +21,7 @@ class ModelLooks(Looks):
     def look(self) -> Snapshot:
         """Everything."""
         self._identity: dict[int, Key] = self._model.state.identity.copy()
-        return self._model.snapshot()
+        return self._model.shown.snapshot()
 
     def tables_of(self, request: str) -> Sequence[list[int] | None]:
         """Per group, a copy of the request's table."""

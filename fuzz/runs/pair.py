@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from ...model import ops
 from ...model.ops import NULL, Done, Failed, Operation, Outcome, Refused, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.difference import difference
 from ..findings.finding import Finding
 from ..findings.oracle_names import DIFFERENCE

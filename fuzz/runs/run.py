@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...model.ops import Done, Failed, Operation, Outcome, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.cause import cause_of
 from ..findings.difference import difference
 from ..findings.finding import CORRUPTION, Finding, Trace

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from ...model.ops import Operation, Outcome
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.oracle_names import CONTRACT, LIVENESS, PASSABLE, SHADOW
 from ..oracles.contract import Contract, Violation
 

@@ -12,7 +12,6 @@ from typing import cast
 
 from ...model import lookup
 from ...model.core import Model
-from ...model.metrics import Gone
 from ...model.ops import (
     NULL,
     Advance,
@@ -30,7 +29,8 @@ from ...model.ops import (
     TakeStats,
     Value,
 )
-from ...model.snapshot import Snapshot
+from ...model.shown.metrics import Gone
+from ...model.shown.snapshot import Snapshot
 from ...model.state import Request
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from ...model import ops
 from ...model.core import Model
 from ...model.ops import Done, Group, Operation, Outcome, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.oracle_names import CONTRACT, LIVENESS, SHADOW
 from .canary import Canary, check_plants
 from .scheduler_story import RAISED, StoryRun
@@ -47,7 +47,7 @@ class _Player:
     def __init__(self, mistake: "Callable[[_Player, Operation, Outcome], Outcome]") -> None:
         self.model, self._mistake = Model(SHAPE), mistake
         self.observed, self.expected = _Observed(), {"a", "b"}
-        self.shown = self.model.snapshot()
+        self.shown = self.model.shown.snapshot()
 
     @property
     def over(self) -> bool:
@@ -57,7 +57,7 @@ class _Player:
         operation, before = _OPERATIONS[self.observed.steps], self.shown
         self.observed.steps += 1
         outcome = self._mistake(self, operation, self.model.apply(operation))
-        self.shown = self.model.snapshot()
+        self.shown = self.model.shown.snapshot()
         if isinstance(operation, ops.Free):
             self.observed.finished.append(operation.request)
         self.judge(operation, outcome, before, self.shown)

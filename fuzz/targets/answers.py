@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
 from ...model.ops import Done, Failed, Outcome, Refused
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.cause import cause_of
 from .base import TargetLostError
 

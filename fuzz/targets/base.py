@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from ...model.ops import Landed, Operation, Outcome, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.cause import Cause
 from ..findings.cause import failed as failed
 from .adapting import adapted as adapted

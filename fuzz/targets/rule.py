@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 
 from ...model.core import Model
 from ...model.ops import Operation, Outcome, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from .deviations import DeviatingModel
 
 
@@ -21,7 +21,7 @@ class Rule:
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """See `Target.start`."""
         self.model = self._made(shape)
-        return self.model.construction, self.model.snapshot()
+        return self.model.construction, self.model.shown.snapshot()
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """See `Target.step`."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model.ops import Done, Operation, Outcome, Shape
-from ...model.snapshot import Snapshot
+from ...model.shown.snapshot import Snapshot
 from ..findings.difference import difference
 from ..targets.base import Target, is_told
 

@@ -7,7 +7,7 @@ from blockproof.fuzz.workload.operations import Workload
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model.core import Model
 from blockproof.model.ops import Done, Operation, Outcome, Refused, Shape
-from blockproof.model.snapshot import Snapshot
+from blockproof.model.shown.snapshot import Snapshot
 
 
 def runs(
@@ -26,7 +26,7 @@ def steps(
     model: Model, workload: Workload, count: int = 120
 ) -> Iterator[tuple[Operation, Snapshot, Outcome, Snapshot]]:
     """Operations with the views before and after."""
-    before = model.snapshot()
+    before = model.shown.snapshot()
     for _ in range(count):
         operation = workload.next(model)
         outcome, after = model.step(operation)

@@ -3,8 +3,8 @@
 import pytest
 from blockproof.model import ops
 from blockproof.model.core import Model
-from blockproof.model.metrics import KEPT_ACCESSES, Life, Metrics
 from blockproof.model.ops import Done, Group, Shape
+from blockproof.model.shown.metrics import KEPT_ACCESSES, Life, Metrics
 
 
 def test_one_block_in_so_many_is_followed() -> None:
@@ -36,7 +36,7 @@ def test_without_a_cache_no_life_is_told(caching: bool, told: tuple[ops.Value, .
     model = Model(shape)
     for operation in (ops.Take(1), ops.Release((1,)), ops.Take(1)):
         model.apply(operation)
-    assert model.snapshot().stats == (None, ((1, 3, 3, ()),), told)
+    assert model.shown.snapshot().stats == (None, ((1, 3, 3, ()),), told)
     assert model.apply(ops.TakeStats()) == Done((None, told))
     assert model.apply(ops.TakeStats()) == Done((None, ()))
 

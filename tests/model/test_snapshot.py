@@ -2,7 +2,7 @@
 
 from blockproof.fuzz.findings.difference import difference, first_difference
 from blockproof.model.ops import Allocate, Group, StepStart, Submit, TakeEvents
-from blockproof.model.snapshot import Labels, Snapshot
+from blockproof.model.shown.snapshot import Labels, Snapshot
 
 from .running import core, done, runs, steps
 
@@ -48,19 +48,19 @@ def test_a_difference_names_every_field_that_changed_and_no_other():
 def test_a_snapshot_does_not_change_when_the_model_does():
     model = core(Group("full", 2), events=True, stats=True)
     done(model, Submit("a", (1, 2, 3)))
-    before = model.snapshot()
+    before = model.shown.snapshot()
     copy = eval(repr(before), {"Snapshot": Snapshot})
     done(model, Allocate("a", 3))
     assert before == copy
-    assert before != model.snapshot()
+    assert before != model.shown.snapshot()
 
 
 def test_looking_changes_nothing():
     model = core(Group("full", 2), events=True)
     done(model, Submit("a", (1, 2, 3)))
     done(model, Allocate("a", 3))
-    assert model.snapshot() == model.snapshot()
-    assert model.step(StepStart())[1] == model.snapshot()
+    assert model.shown.snapshot() == model.shown.snapshot()
+    assert model.step(StepStart())[1] == model.shown.snapshot()
 
 
 def test_labels_are_given_in_the_order_in_which_identities_are_shown():

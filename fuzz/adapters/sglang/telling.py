@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from ....model import ops
 from ....model.ops import NULL, Done, Operation, Outcome, Shape, Value
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from .engine import Cache, Engine
 from .observe import Observer
 from .states import States

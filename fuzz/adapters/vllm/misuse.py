@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from ....model import arith, ops
 from ....model.ops import NULL, Done, Operation, Outcome
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from ....model.state import Request
 from ...targets.deviations import DeviatingModel, Reaction, UndefinedStateError
 
@@ -27,7 +27,7 @@ def reaction_to(model: DeviatingModel, operation: Operation, before: Snapshot) -
             return Done(()), _with_free(before, before.free, before.num_free - count)
         case ops.Evict(blocks) if min(blocks) < 0:
             last = tuple(block % model.shape.num_blocks for block in blocks)
-            return model.carry_out(ops.Evict(last)), model.snapshot()
+            return model.carry_out(ops.Evict(last)), model.shown.snapshot()
         case ops.Release():
             return Done(), _released(before, operation)
         case ops.Allocate():
@@ -93,4 +93,4 @@ def _allocated(model: DeviatingModel, op: ops.Allocate) -> Reaction | None:
     finally:
         if not known:
             del model.requests[op.request]
-    return (outcome, model.snapshot())
+    return (outcome, model.shown.snapshot())

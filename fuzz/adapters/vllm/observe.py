@@ -9,7 +9,7 @@ from operator import attrgetter, is_
 from typing import Any
 
 from ....model.ops import NULL, Value
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from ...targets.glance import Holders, Identities, Looks
 from .binding import ADAPTERS
 from .event_names import EventNames
@@ -19,7 +19,7 @@ _STATS = attrgetter("reset", "requests", "queries", "hits", "preempted_requests"
 
 
 class _Numbers(dict[Hashable, int]):
-    """As `model.snapshot.Labels`, but a dictionary, because `map(numbers.__getitem__, keys)` is faster than calls."""
+    """As `model.shown.snapshot.Labels`, but a dictionary: `map(numbers.__getitem__, keys)` is faster than calls."""
 
     def __missing__(self, identity: Hashable) -> int:
         number = self[identity] = len(self)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ....model.ops import NULL, Operation, Outcome, Refused, Shape
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from .releases import release_of
 from .scheduler_config import module
 from .scheduler_connectors import MINIMAL

@@ -10,7 +10,7 @@ from typing import Any
 
 from ....model import ops
 from ....model.ops import NULL, Done, Failed, Operation, Outcome, Refused, error_kind
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from .observe import Observer
 from .scheduler_device import Job
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from ....model import ops
 from ....model.ops import Operation, Outcome, Shape
-from ....model.snapshot import Snapshot, new_ids_value
+from ....model.shown.snapshot import Snapshot, new_ids_value
 from ...findings.cause import cause_of, failed
 from ...findings.ops_json import shape_from_json
 from ...targets.base import TargetLostError

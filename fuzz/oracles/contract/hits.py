@@ -7,7 +7,7 @@ from ....model import lookup
 from ....model.arith import cdiv
 from ....model.attention import Chunked, Cross, Mamba, Sliding
 from ....model.ops import NULL, Done
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from ...targets.answers import hit_of
 from .moves import Move, hit_row
 from .properties import Break

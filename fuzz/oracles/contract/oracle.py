@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection
 
 from ....model import ops
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from ...findings.difference import difference
 from ...targets.declarations import HOLDS_BACK
 from ...workload.scene import Scene

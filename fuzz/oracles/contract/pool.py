@@ -8,7 +8,7 @@ from ....model.arith import cdiv
 from ....model.attention import Chunked
 from ....model.lookup import alignment
 from ....model.ops import NULL, Done, Failed, Operation, Shape
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from ...findings.difference import difference
 from ...findings.words import plural
 from .moves import Move, hit_row

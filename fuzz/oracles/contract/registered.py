@@ -6,7 +6,7 @@ from typing import Any
 
 from ....model import ops
 from ....model.ops import Done
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from .moves import Move
 from .properties import Break
 from .run_record import UNFILLED, RunRecord

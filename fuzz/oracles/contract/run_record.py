@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ....model import ops
 from ....model.attention import Cross, rules_for
 from ....model.ops import NULL, Done, Operation, Shape
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from .properties import Break, Violation
 
 UNFILLED = -1

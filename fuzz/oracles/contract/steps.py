@@ -7,7 +7,7 @@ from ....model import ops
 from ....model.arith import cdiv
 from ....model.attention import Chunked, Cross, Mamba
 from ....model.ops import NULL
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from .moves import Move
 from .properties import Break
 from .run_record import RunRecord, Tracked

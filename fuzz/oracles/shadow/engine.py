@@ -24,7 +24,7 @@ from ....model import ops
 from ....model.arith import cdiv
 from ....model.attention import Chunked, Cross, Mamba, Rule
 from ....model.ops import NULL, Done, Operation, Outcome
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from .engine_state import EngineRequest, table_text
 from .mamba import States
 from .memory import Corruption

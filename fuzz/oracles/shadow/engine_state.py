@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ....model import ops
 from ....model.attention import Cross, Mamba, rule_for
 from ....model.ops import Shape
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from .memory import GARBAGE, POISON, ListMemory, Memory
 
 

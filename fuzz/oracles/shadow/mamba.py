@@ -3,7 +3,7 @@
 from ....model.arith import cdiv
 from ....model.attention import Mamba
 from ....model.ops import NULL
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from .engine_state import EngineRequest, EngineState, StateStep, first_draft
 from .memory import Corruption
 

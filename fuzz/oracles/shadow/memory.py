@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ....model.ops import Shape
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 
 POISON = 0
 """The tag of a slot that was never written."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from ....model.arith import cdiv
 from ....model.ops import NULL, Group, Shape
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from ...adapters.impl import bind_impl
 from . import GARBAGE, Corruption
 

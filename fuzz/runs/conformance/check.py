@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from ....model import ops
-from ....model.snapshot import Snapshot
+from ....model.shown.snapshot import Snapshot
 from ...targets.base import Target, TargetLostError, block_sizes_of, hidden_fields, lacking
 from ..run import ask
 from .driving import Driver, End, came, in_words

@@ -8,7 +8,7 @@ from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.targets.base import Target, TargetUnavailableError
 from blockproof.fuzz.targets.family import Family
 from blockproof.model.ops import Done, Operation, Shape
-from blockproof.model.snapshot import Snapshot
+from blockproof.model.shown.snapshot import Snapshot
 
 
 def opened(family: Family, shape: Shape) -> Iterator[Target]:

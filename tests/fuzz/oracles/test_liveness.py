@@ -23,7 +23,7 @@ from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model import ops
 from blockproof.model.attention import Cross, Mamba, Rule
-from blockproof.model.snapshot import Snapshot
+from blockproof.model.shown.snapshot import Snapshot
 
 DEADLOCK = Path(__file__).parents[3] / "docs" / "evidence" / "findings" / "admission-deadlock.json"
 

@@ -35,7 +35,7 @@ from blockproof.model.ops import (
     Shape,
     Submit,
 )
-from blockproof.model.snapshot import Snapshot
+from blockproof.model.shown.snapshot import Snapshot
 
 EVERY = 4
 SHAPE = Shape((Group("full", 2),), 10, 12, 2, 2, 12)
@@ -82,7 +82,7 @@ def test_glances_at_model_and_core_show_what_full_looks_show():
         before = looks.look()
         for operation in trace.operations:
             outcome = model.apply(operation)
-            full, shown = model.snapshot(), looks.glance(operation, before)
+            full, shown = model.shown.snapshot(), looks.glance(operation, before)
             assert shown == full, operation
             assert glanced.glance(operation, before) == looked.step(operation) == (outcome, full), operation
             shared += shown is before

@@ -9,7 +9,7 @@ from blockproof.fuzz.adapters.vllm.scheduler_run import Observed
 from blockproof.fuzz.runs.scheduler_story import PATIENCE, StoryRun
 from blockproof.model.core import Model
 from blockproof.model.ops import Advance, Allocate, Free, Group, Lookup, Operation, Shape, Submit
-from blockproof.model.snapshot import Snapshot
+from blockproof.model.shown.snapshot import Snapshot
 
 SHAPE = Shape((Group("full", 4),), 8, 32, 4, 4, 32)
 LIFE: tuple[Operation, ...] = (
@@ -39,7 +39,7 @@ class FakeEngine:
     def __post_init__(self) -> None:
         self._model = Model(self.shape)
         self._left = list(self.life)
-        self.shown = self._model.snapshot()
+        self.shown = self._model.shown.snapshot()
 
     @property
     def over(self) -> bool:
@@ -50,7 +50,7 @@ class FakeEngine:
         if self._left:
             operation, before = self._left.pop(0), self.shown
             outcome = self._model.apply(operation)
-            self.shown = self.spoil(self._model.snapshot())
+            self.shown = self.spoil(self._model.shown.snapshot())
             self.judge(operation, outcome, before, self.shown)
             if isinstance(operation, Free):
                 self.observed.finished.append(operation.request)

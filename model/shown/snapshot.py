@@ -8,9 +8,9 @@ identity. Both sides are read in the same order, so if all labels agree, content
 from collections.abc import Hashable, Mapping, Sequence
 from typing import NamedTuple
 
-from .identity import ExtraKey
-from .ops import SLIDING_FAMILY, Group, Kind, Value
-from .state import Cleared, Event, Removed
+from ..identity import ExtraKey
+from ..ops import SLIDING_FAMILY, Group, Kind, Value
+from ..state import Cleared, Event, Removed
 
 KIND_NAMES: Mapping[Kind, str] = {
     "full": "full_attention",
