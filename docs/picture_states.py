@@ -89,7 +89,7 @@ def panels(scene: Scene) -> list[Panel]:
     """The parts of a picture. ValueError if an operation makes no sense where it stands."""
     model, drawn = Model(scene.shape), []
     prompts: dict[str, tuple[int, ...]] = {}
-    snapshot = model.shown.snapshot()
+    snapshot = model.snapshot()
     for frame in scene.frames:
         before, said = snapshot, []
         for operation in frame.operations:
@@ -118,7 +118,7 @@ def _of_the_target(scene: Scene, model: Model) -> list[Panel]:
     """The same for the target of a scene, behind the last operation."""
     if not scene.target:
         return []
-    target, right = open_target(scene.target), model.shown.snapshot()
+    target, right = open_target(scene.target), model.snapshot()
     target.start(scene.shape)
     for operation in scene.operations:
         _, snapshot = target.step(operation)

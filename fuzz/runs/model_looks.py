@@ -21,7 +21,7 @@ class ModelLooks(Looks):
     def look(self) -> Snapshot:
         """Everything."""
         self._identity: dict[int, Key] = self._model.state.identity.copy()
-        return self._model.shown.snapshot()
+        return self._model.snapshot()
 
     def tables_of(self, request: str) -> Sequence[list[int] | None]:
         """Per group, a copy of the request's table."""

@@ -47,7 +47,7 @@ class _Player:
     def __init__(self, mistake: "Callable[[_Player, Operation, Outcome], Outcome]") -> None:
         self.model, self._mistake = Model(SHAPE), mistake
         self.observed, self.expected = _Observed(), {"a", "b"}
-        self.shown = self.model.shown.snapshot()
+        self.shown = self.model.snapshot()
 
     @property
     def over(self) -> bool:
@@ -57,7 +57,7 @@ class _Player:
         operation, before = _OPERATIONS[self.observed.steps], self.shown
         self.observed.steps += 1
         outcome = self._mistake(self, operation, self.model.apply(operation))
-        self.shown = self.model.shown.snapshot()
+        self.shown = self.model.snapshot()
         if isinstance(operation, ops.Free):
             self.observed.finished.append(operation.request)
         self.judge(operation, outcome, before, self.shown)

@@ -21,7 +21,7 @@ class Rule:
     def start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """See `Target.start`."""
         self.model = self._made(shape)
-        return self.model.construction, self.model.shown.snapshot()
+        return self.model.construction, self.model.snapshot()
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         """See `Target.step`."""

@@ -20,7 +20,7 @@ def model_steps(trace: Trace, target_name: str) -> Iterator[Step]:
     """Apply a trace to the model that this target is held against, which must have a core of its shape. Every operation
     must be allowed where it stands."""
     model = model_for(target_name, trace.shape)
-    before = model.shown.snapshot()
+    before = model.snapshot()
     for number, operation in enumerate(trace.operations):
         outcome, after = model.step(operation)
         yield Step(number, operation, outcome, tuple(difference(before, after)))

@@ -27,7 +27,7 @@ def check_runs() -> int:
         size = max(group.block_size for group in groups)
         shape = Shape(groups, 14, 16, size, size, 8)
         rng, model = random.Random(number), Model(shape)
-        run = Replayed(shape, model.shown.snapshot())
+        run = Replayed(shape, model.snapshot())
         while run.steps < STEPS:
             op = rng.choice(_DRAWN)(rng, model)
             if legal.allows(model, op) and not legal.misuse(model, op):

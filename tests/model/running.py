@@ -26,7 +26,7 @@ def steps(
     model: Model, workload: Workload, count: int = 120
 ) -> Iterator[tuple[Operation, Snapshot, Outcome, Snapshot]]:
     """Operations with the views before and after."""
-    before = model.shown.snapshot()
+    before = model.snapshot()
     for _ in range(count):
         operation = workload.next(model)
         outcome, after = model.step(operation)

@@ -78,7 +78,7 @@ def test_a_refusal_that_changes_more_is_noticed():
 def test_an_error_changes_nothing():
     failures = 0
     for model, workload, where in runs(seeds=69, chaos=True):
-        before = model.shown.snapshot()
+        before = model.snapshot()
         for _ in range(120):
             operation = workload.next(model)
             outcome, after = model.step(operation)
@@ -108,7 +108,7 @@ def test_after_the_drain_the_pool_is_whole(name):
         for operation in workload.drain(model):
             _, last = model.step(operation)
             assert len(set(last.free)) == len(last.free), where
-        after = model.shown.snapshot()
+        after = model.snapshot()
         assert sorted(after.free + model.state.sinks) == list(range(1, model.shape.num_blocks)), where
         assert not any([*after.tables, *after.registered]), where
 
@@ -166,7 +166,7 @@ def test_freeing_twice_or_an_unknown_request_changes_nothing():
     done(model, Submit("a", (1, 2, 3)))
     done(model, Allocate("a", 3))
     done(model, Free("a"))
-    before = model.shown.snapshot()
+    before = model.snapshot()
     for name in ("a", "nobody"):
         assert model.step(Free(name)) == (Done(), before)
 
@@ -175,12 +175,12 @@ def test_a_reset_is_refused_while_a_block_is_in_use():
     model = core(Group("full", 2))
     done(model, Submit("a", (1, 2, 3)))
     done(model, Allocate("a", 3))
-    before = model.shown.snapshot()
+    before = model.snapshot()
     assert done(model, Reset()) is False
-    assert model.shown.snapshot() == before
+    assert model.snapshot() == before
     done(model, Free("a"))
     assert done(model, Reset()) is True
-    assert model.shown.snapshot().num_identities == 0
+    assert model.snapshot().num_identities == 0
 
 
 def test_an_align_mode_table_holds_the_running_states_and_one_more_at_most():

@@ -169,7 +169,7 @@ def test_what_a_trace_may_contain(state, operation, verdict):
 @pytest.mark.parametrize(("state", "operation", "verdict"), [row for row in TABLE if row[2] == MISUSE])
 def test_misuse_is_answered_with_an_error_or_ignored_and_changes_nothing_that_matters(state, operation, verdict):
     model = in_state(state)
-    before = model.shown.snapshot()
+    before = model.snapshot()
     outcome, after = model.step(operation)
     assert after == before or not isinstance(outcome, Failed)
     if not isinstance(operation, Release | Touch):

@@ -36,7 +36,7 @@ def test_without_a_cache_no_life_is_told(caching: bool, told: tuple[ops.Value, .
     model = Model(shape)
     for operation in (ops.Take(1), ops.Release((1,)), ops.Take(1)):
         model.apply(operation)
-    assert model.shown.snapshot().stats == (None, ((1, 3, 3, ()),), told)
+    assert model.snapshot().stats == (None, ((1, 3, 3, ()),), told)
     assert model.apply(ops.TakeStats()) == Done((None, told))
     assert model.apply(ops.TakeStats()) == Done((None, ()))
 

@@ -48,19 +48,19 @@ def test_a_difference_names_every_field_that_changed_and_no_other():
 def test_a_snapshot_does_not_change_when_the_model_does():
     model = core(Group("full", 2), events=True, stats=True)
     done(model, Submit("a", (1, 2, 3)))
-    before = model.shown.snapshot()
+    before = model.snapshot()
     copy = eval(repr(before), {"Snapshot": Snapshot})
     done(model, Allocate("a", 3))
     assert before == copy
-    assert before != model.shown.snapshot()
+    assert before != model.snapshot()
 
 
 def test_looking_changes_nothing():
     model = core(Group("full", 2), events=True)
     done(model, Submit("a", (1, 2, 3)))
     done(model, Allocate("a", 3))
-    assert model.shown.snapshot() == model.shown.snapshot()
-    assert model.step(StepStart())[1] == model.shown.snapshot()
+    assert model.snapshot() == model.snapshot()
+    assert model.step(StepStart())[1] == model.snapshot()
 
 
 def test_labels_are_given_in_the_order_in_which_identities_are_shown():

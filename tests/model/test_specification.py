@@ -65,9 +65,9 @@ def test_step_4_lookahead_is_cut_at_the_model_length():
 def test_step_5_skipped_blocks_are_given_back_even_if_step_6_refuses():
     model = running(Group("sliding", 2, window=3), num_blocks=5, max_model_len=64)
     done(model, Advance("a", tuple(range(20))))
-    before = model.shown.snapshot()
+    before = model.snapshot()
     assert refused(model, Allocate("a", 20))
-    after = model.shown.snapshot()
+    after = model.snapshot()
     assert before.tables == [{"a": [1, 2, 3]}]
     assert after.tables == [{"a": [NULL, NULL, 3]}]
     assert after.labels == before.labels
@@ -82,16 +82,16 @@ def test_step_6_reserved_blocks_are_not_for_this_request():
 
 def test_step_8_registers_no_draft():
     model = running(Group("full", 2), prompt=(1, 2, 3), new=6)
-    assert model.shown.snapshot().registered == [{"a": 1}]
+    assert model.snapshot().registered == [{"a": 1}]
 
 
 def test_step_8_delayed_tokens_are_registered_when_they_arrive():
     model = core(Group("full", 2))
     done(model, Submit("a", (1, 2, 3, 4)))
     assert done(model, Allocate("a", 0, external=4, delay=True)) == ((),)
-    assert model.shown.snapshot().num_identities == 0
+    assert model.snapshot().num_identities == 0
     done(model, Arrive("a"))
-    assert model.shown.snapshot().num_identities == 2
+    assert model.snapshot().num_identities == 2
     assert model.requests["a"].computed == 3  # the last token of a fully loaded prompt is computed again
 
 
@@ -137,11 +137,11 @@ def test_cross_attention_is_sized_by_the_encoder_s_tokens():
 
 def test_sinks_are_set_aside_for_good():
     model = core(Group("sink", 2, sink_len=4), num_blocks=6)
-    assert model.shown.snapshot().free == [3, 4, 5]
+    assert model.snapshot().free == [3, 4, 5]
     done(model, Submit("a", (1, 2, 3)))
     done(model, Allocate("a", 3))
     done(model, Free("a"))
-    assert 1 not in model.shown.snapshot().free
+    assert 1 not in model.snapshot().free
 
 
 def test_new_block_ids_are_collected_for_full_attention_only():
@@ -181,7 +181,7 @@ def test_deviation_3_the_chunked_cap_counts_the_block_that_a_chunk_drags_along()
 def test_deviation_5_asking_for_the_common_prefix_of_an_unknown_request_changes_nothing():
     model = running(Group("full", 2))
     assert done(model, CommonPrefix("a")) == (3,)
-    before = model.shown.snapshot()
+    before = model.snapshot()
     assert model.step(CommonPrefix("nobody")) == (Done((0,)), before)
     assert done(model, CommonPrefix("a")) == (3,)
 
@@ -190,10 +190,10 @@ def test_deviation_6_misuse_of_the_pool_is_an_error_that_changes_nothing():
     model = running(Group("full", 2))
     done(model, Take(1))
     done(model, Touch((1,)))
-    before = model.shown.snapshot()
+    before = model.snapshot()
     for operation in (Release((5,)), Release((4, 4)), Release((1, 1, 4)), Take(-1), Evict((99,)), Evict((-1,))):
         outcome, after = model.step(operation)
         assert isinstance(outcome, Failed)
         assert after == before
     done(model, Release((4, 1)))
-    assert model.shown.snapshot().free[-1] == 4
+    assert model.snapshot().free[-1] == 4

@@ -143,10 +143,10 @@ def same_content_twice():
 
 def test_a_lookup_yields_the_block_that_was_registered_first_and_is_still_there():
     model = same_content_twice()
-    assert model.shown.snapshot().earliest[:5] == [None, 1, None, 1, None]
+    assert model.snapshot().earliest[:5] == [None, 1, None, 1, None]
     done(model, Evict((1,)))
-    assert model.shown.snapshot().earliest[:5] == [None, None, None, 3, None]
-    assert model.shown.snapshot().num_identities == 1
+    assert model.snapshot().earliest[:5] == [None, None, None, 3, None]
+    assert model.snapshot().num_identities == 1
 
 
 def test_a_block_keeps_its_identity_until_it_is_handed_out_again():
@@ -154,11 +154,11 @@ def test_a_block_keeps_its_identity_until_it_is_handed_out_again():
     done(model, Submit("a", (1, 2, 3)))
     done(model, Allocate("a", 3))
     done(model, Free("a"))
-    assert model.shown.snapshot().labels == [None, 0, None, None]
+    assert model.snapshot().labels == [None, 0, None, None]
     assert done(model, Take(2)) == (3, 2)
-    assert model.shown.snapshot().labels == [None, 0, None, None]
+    assert model.snapshot().labels == [None, 0, None, None]
     assert done(model, Take(1)) == (1,)
-    assert model.shown.snapshot().labels == [None] * 4
+    assert model.snapshot().labels == [None] * 4
 
 
 def test_registering_over_an_identity_is_an_error():
@@ -172,7 +172,7 @@ def test_outside_holders_count_once_for_each_reference():
     model = core(Group("full", 2), num_blocks=4)
     done(model, Take(1))
     done(model, Touch((1, 1)))
-    assert model.shown.snapshot().ref_cnt == [0, 3, 0, 0]
+    assert model.snapshot().ref_cnt == [0, 3, 0, 0]
     done(model, Release((1, 1)))
     assert model.state.queue() == [2, 3]
     done(model, Release((1,), prepend=True))

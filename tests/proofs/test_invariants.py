@@ -89,7 +89,7 @@ def one_run(spec, seed, attention, made=None):
     draw = SeededDraw(seed)
     shape = draw_shape(draw, ATTENTION[attention])
     model = Model(shape)
-    first = model.shown.snapshot()
+    first = model.snapshot()
     target = None if spec == "model" else open_here(spec)
     if target is not None:
         started, first = target.start(shape)
@@ -168,7 +168,7 @@ def _shown():
     """A model with a request that holds two blocks, one of them registered; and the run so far."""
     shape = Shape((Group("full", 2),), 6, 16, 2, 2, 8)
     model = Model(shape)
-    run = Replayed(shape, model.shown.snapshot())
+    run = Replayed(shape, model.snapshot())
     for operation in (ops.Submit("a", (1, 2, 3)), ops.Lookup("a"), ops.Allocate("a", 3)):
         run.step(operation, *model.step(operation))
     return model, run

@@ -27,7 +27,7 @@ def reaction_to(model: DeviatingModel, operation: Operation, before: Snapshot) -
             return Done(()), _with_free(before, before.free, before.num_free - count)
         case ops.Evict(blocks) if min(blocks) < 0:
             last = tuple(block % model.shape.num_blocks for block in blocks)
-            return model.carry_out(ops.Evict(last)), model.shown.snapshot()
+            return model.carry_out(ops.Evict(last)), model.snapshot()
         case ops.Release():
             return Done(), _released(before, operation)
         case ops.Allocate():
@@ -93,4 +93,4 @@ def _allocated(model: DeviatingModel, op: ops.Allocate) -> Reaction | None:
     finally:
         if not known:
             del model.requests[op.request]
-    return (outcome, model.shown.snapshot())
+    return (outcome, model.snapshot())

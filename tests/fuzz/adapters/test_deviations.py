@@ -60,7 +60,7 @@ def views(model: Model, trace: Trace) -> list[Any]:
     """All that can be seen of a model while it follows a trace, its construction first."""
     if model.construction != Done():
         return [model.construction]
-    return [(model.construction, model.shown.snapshot()), *(model.step(operation) for operation in trace.operations)]
+    return [(model.construction, model.snapshot()), *(model.step(operation) for operation in trace.operations)]
 
 
 class Release:
@@ -75,11 +75,11 @@ class Release:
         assert isinstance(model, DeviatingModel)
         self._model = model
         built = self._model.construction
-        return built, self._model.shown.snapshot() if built == Done() else None
+        return built, self._model.snapshot() if built == Done() else None
 
     def step(self, operation):
         unchecked = MISUSE_UNCHECKED.id not in self._without and misuse(self._model, operation)
-        before = self._model.shown.snapshot()
+        before = self._model.snapshot()
         answer = self._model.step(operation)
         return (unchecked and self._model.reaction_to(self._model, operation, before)) or answer
 
@@ -353,7 +353,7 @@ def test_the_release_links_as_is_declared_and_counts_below_zero():
     assert isinstance(model, DeviatingModel)
     model.apply(Take(2))
     model.apply(Touch((1,)))
-    before = model.shown.snapshot()
+    before = model.snapshot()
     outcome, shown = model.reaction_to(model, Release_((1, 1, 2, 2)), before)
     assert outcome == Done()
     assert (shown.ref_cnt[1:3], shown.free, shown.num_free) == ([0, -1], [3, 4, 1], 4)

@@ -249,7 +249,7 @@ def test_reports_count_what_happened(watched):
     again: Counter[str] = Counter()
     for run in watched:
         model = Model(run["shape"])
-        situations, before = Situations(model), model.shown.snapshot()
+        situations, before = Situations(model), model.snapshot()
         for operation, outcome in run["steps"]:
             answer, after = model.step(operation)
             assert answer == outcome
@@ -362,7 +362,7 @@ def test_every_shape_can_be_built_by_the_model_and_by_our_core():
         seen.add(shape)
         model = Model(shape)
         assert model.construction == Done(), shape
-        assert core.start(shape) == (Done(), model.shown.snapshot()), shape
+        assert core.start(shape) == (Done(), model.snapshot()), shape
     assert len(seen) > 1_900
 
 

@@ -300,7 +300,7 @@ def test_a_block_that_the_core_has_copied_is_read_as_its_source():
     def copied(copies):
         play = Story(FULL)
         play(A, Allocate("a", 5))
-        snapshot = play.model.shown.snapshot()
+        snapshot = play.model.snapshot()
         first, *rest = snapshot.tables[0]["a"]
         moved = snapshot._replace(tables=[{"a": [9, *rest]}])
         play.shadow.step(Advance("a", (0,)), Done(), moved, [pair for pair in copies if pair[0] == first])

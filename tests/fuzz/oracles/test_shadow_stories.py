@@ -174,7 +174,7 @@ def test_a_state_at_the_end_of_a_block_is_there_for_others_though_its_request_ha
 
 def test_a_mamba_state_of_this_very_step_is_no_start():
     story = Story(shape(Group("mamba", 2, mamba_mode="all")))(A, Allocate("a", 5), Submit("b", (1, 2, 3, 4, 5)))
-    snapshot = story.model.shown.snapshot()
+    snapshot = story.model.snapshot()
     snapshot.tables[0]["b"] = [NULL, snapshot.tables[0]["a"][1], 9]
     story.shadow.step(Lookup("b"), Done((4, ((NULL, 2),))), snapshot)
     with pytest.raises(Corruption, match="whose state is computed in this very step"):

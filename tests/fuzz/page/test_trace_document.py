@@ -50,7 +50,7 @@ def test_the_changes_are_those_of_the_model(attention, seed):
     number = {name: place for place, name in enumerate(document.requests)}
     for side in document.sides:
         model = Model(trace.shape)
-        snapshots = [model.shown.snapshot(), *(model.step(operation)[1] for operation in trace.operations)]
+        snapshots = [model.snapshot(), *(model.step(operation)[1] for operation in trace.operations)]
         for state, snapshot in zip(states(document, side), snapshots, strict=True):
             assert state.as_state() == expected_state(snapshot, number)
 

@@ -82,7 +82,7 @@ def test_glances_at_model_and_core_show_what_full_looks_show():
         before = looks.look()
         for operation in trace.operations:
             outcome = model.apply(operation)
-            full, shown = model.shown.snapshot(), looks.glance(operation, before)
+            full, shown = model.snapshot(), looks.glance(operation, before)
             assert shown == full, operation
             assert glanced.glance(operation, before) == looked.step(operation) == (outcome, full), operation
             shared += shown is before

@@ -39,7 +39,7 @@ class FakeEngine:
     def __post_init__(self) -> None:
         self._model = Model(self.shape)
         self._left = list(self.life)
-        self.shown = self._model.shown.snapshot()
+        self.shown = self._model.snapshot()
 
     @property
     def over(self) -> bool:
@@ -50,7 +50,7 @@ class FakeEngine:
         if self._left:
             operation, before = self._left.pop(0), self.shown
             outcome = self._model.apply(operation)
-            self.shown = self.spoil(self._model.shown.snapshot())
+            self.shown = self.spoil(self._model.snapshot())
             self.judge(operation, outcome, before, self.shown)
             if isinstance(operation, Free):
                 self.observed.finished.append(operation.request)

@@ -51,7 +51,7 @@ class ModelTarget:
             raise KeyboardInterrupt
         self.model = self.kind(shape)
         built = isinstance(self.model.construction, Done)
-        return self.model.construction, self.model.shown.snapshot() if built else None
+        return self.model.construction, self.model.snapshot() if built else None
 
     def step(self, operation: Operation) -> tuple[Outcome, Snapshot]:
         return self.model.step(operation)
