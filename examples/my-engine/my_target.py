@@ -5,7 +5,7 @@ from typing import get_args
 from blockproof.fuzz.targets.base import failed
 from blockproof.model import ops
 from blockproof.model.ops import Done, Failed, Kind, Refused
-from blockproof.model.shown.snapshot import Labels, Snapshot
+from blockproof.model.snapshot import Labels, Snapshot
 from my_engine import KVCache
 
 

@@ -10,6 +10,7 @@ import typer
 
 from .completion import mutant_names
 from .options import JsonOption, known_or_usage, oracles_or_usage
+from .random_mutants import random_mutants
 
 if TYPE_CHECKING:
     from ..engines.mutant_matrix import Result
@@ -55,12 +56,9 @@ def mutants(
     reason.
     """
     if of is not None:
-        from ..mutation.report import Asked
-        from .random_mutants import random_mutants
-
         if only or list_only or real or matrix or seeds > 1 or seconds is not None or oracle != "auto":
             raise typer.BadParameter("--of: takes no --list, --only, --real, --matrix, --seeds, --seconds or --oracle")
-        random_mutants(Asked(of, random, seed, operations or OPERATIONS, cases), jobs, keep, as_json)
+        random_mutants(of, (random, seed, operations or OPERATIONS, cases), jobs, keep, as_json)
     from ..adapters.impl import CORES
     from ..engines.mutant_matrix import Result, results
     from ..engines.mutants import Search, can_be_tried, known_faults, missed
@@ -73,8 +71,7 @@ def mutants(
     known_or_usage("--target: no core of ours", [target], CORES, "write impl or impl-compiled")
     chosen = [fault for name, fault in known.items() if only in (None, name)]
     if list_only:
-        _print_list(chosen, as_json)
-        return
+        return _print_list(chosen, as_json)
     judges = None if oracle == "auto" else oracles_or_usage(oracle, "impl")
     if seconds is None and operations is None:
         seconds = REAL_SECONDS if real else SECONDS

@@ -11,19 +11,21 @@ from .options import usage
 
 if TYPE_CHECKING:
     from ..mutation.hunting import Hunted
-    from ..mutation.report import Asked, Told
+    from ..mutation.report import Told
 
 
-def random_mutants(asked: "Asked", jobs: int, keep: Path | None, as_json: bool) -> None:
-    """Draw, hunt and report; ends the program with its exit code."""
+def random_mutants(of: str, drawn: tuple[int, int, int, int], jobs: int, keep: Path | None, as_json: bool) -> None:
+    """Draw, hunt and report; ends the program with its exit code. `drawn`: how many, of which seed, and for each how
+    many operations and configurations."""
     from ..findings.words import plural
     from ..mutation.drawing import draw_mutants
     from ..mutation.hunting import hunt_all
-    from ..mutation.report import Told, kept_text
+    from ..mutation.report import Asked, Told, kept_text
     from ..mutation.subject import subject_of
     from ..reports.progress import steps
     from ..targets.base import TargetLostError
 
+    asked = Asked(of, *drawn)
     with usage("--of"):
         subject = subject_of(asked.of)
     try:

@@ -28,14 +28,15 @@ class Change(Flag):
     """`labels`, `num_identities`, `events`; `earliest` where a label has changed."""
     NEW_BLOCK_IDS = auto()
     STATS = auto()
+    """`stats`, to which the blocks belong that a metrics collector follows."""
 
 
 _NOTHING = Change(0)
-_ROWS, _HOLDERS, _IDENTITIES = Change.ROWS, Change.HOLDERS, Change.IDENTITIES
+_ROWS, _HOLDERS, _IDENTITIES, _STATS = Change.ROWS, Change.HOLDERS, Change.IDENTITIES, Change.STATS
 CHANGES: Mapping[type[Operation], Change] = {
     ops.Submit: _NOTHING,
-    ops.Lookup: Change.STATS,
-    ops.Allocate: _ROWS | _HOLDERS | _IDENTITIES | Change.NEW_BLOCK_IDS,
+    ops.Lookup: _STATS,
+    ops.Allocate: _ROWS | _HOLDERS | _IDENTITIES | Change.NEW_BLOCK_IDS | _STATS,
     ops.Advance: _NOTHING,
     ops.Reject: _NOTHING,
     ops.Arrive: _ROWS | _IDENTITIES,
@@ -45,14 +46,14 @@ CHANGES: Mapping[type[Operation], Change] = {
     ops.RemoveSkipped: _ROWS | _HOLDERS,
     ops.CommonPrefix: _NOTHING,
     ops.ReadTable: _NOTHING,
-    ops.Evict: _IDENTITIES,
-    ops.Reset: _IDENTITIES | Change.STATS,
+    ops.Evict: _IDENTITIES | _STATS,
+    ops.Reset: _IDENTITIES | _STATS,
     ops.StepStart: _NOTHING,
     ops.TakeEvents: _IDENTITIES,
     ops.TakeNewBlockIds: Change.NEW_BLOCK_IDS,
-    ops.TakeStats: Change.STATS,
-    ops.Take: _HOLDERS | _IDENTITIES,
-    ops.Touch: _HOLDERS,
+    ops.TakeStats: _STATS,
+    ops.Take: _HOLDERS | _IDENTITIES | _STATS,
+    ops.Touch: _HOLDERS | _STATS,
     ops.Release: _HOLDERS,
 }
 """What each kind of operation can change by the specification. Where it has rows, holders and identities change with

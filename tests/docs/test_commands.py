@@ -26,7 +26,7 @@ HOW = {
     "compiled": ("needs the compiled core; tests/impl/test_compiled.py", r"blockproof fast\b|.*impl-compiled"),
     "reader's": (
         "names a file, a target or commits of the reader's own",
-        r".*\b(trace\.json|my_\w+[.:]|my\.adapter|MODEL\.json|target\.jar|test_my_core)",
+        r".*\b(trace\.json|requests\.jsonl|lengths\.csv|my_\w+[.:]|my\.adapter|MODEL\.json|target\.jar|test_my_core)",
     ),
     RUN: (
         "run by a test below, with the files that it names, and compared with what the page shows",

@@ -130,7 +130,9 @@ class ReleaseStates:
             block, table[last] = table[last], NULL
             core.state.let_go([block])
             self.note(PILE_UP, block not in core.state.identity)
-        self.note(PILE_UP, any(table[: rule.first(computed)]))
+        unneeded = table[end : rule.first(settled)] if rule.align else []
+        stays = any(block in core.state.identity for block in unneeded)
+        self.note(PILE_UP, stays or any(table[: rule.first(computed)]))
 
 
 def _run_before(table: list[int], end: int) -> int:

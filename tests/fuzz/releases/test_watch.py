@@ -150,7 +150,7 @@ def test_our_own_core_against_a_broken_one_through_the_real_commands(tmp_path, c
         words = list(part.words)
         if "--seconds" in words:
             place = words.index("--seconds")
-            words[place : place + 2] = ["--operations", "300", "--attention", "full"]
+            words[place : place + 2] = ["--operations", "600", "--attention", "full"]
         status = main(words)
         return Ended(status, *capsys.readouterr())
 
