@@ -49,8 +49,10 @@ def longest_hit(rules: Sequence[Rule], unit: int, num_tokens: int, found: Callab
 
     It is a multiple of `unit`, and `found(group, i)` is true for every block `i` that it needs in any group.
     """
-    lengths = range(replay_boundary(rules, unit, num_tokens), 0, -unit)
-    return next((length for length in lengths if served(rules, length, found)), 0)
+    length = replay_boundary(rules, unit, num_tokens)
+    while length > 0 and not served(rules, length, found):
+        length -= unit
+    return max(0, length)
 
 
 def served(rules: Sequence[Rule], length: int, found: Callable[[int, int], int]) -> bool:

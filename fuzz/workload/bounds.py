@@ -21,10 +21,11 @@ FIRST_ITEMS = ("p", "p", "p", "*", "+")
 
 
 def item_named(letter: str, offset: int, length: int) -> Item:
-    """The item of a letter at a place of at most `length` tokens. Most identifiers hold their length."""
+    """The item of a letter at a place of at most `length` tokens. Most identifiers hold their length, and end
+    as those of other items do."""
     if letter in ("*", "+"):
         return Item("*", offset, length if letter == "*" else max(1, length - 1))
-    return Item(f"{letter}{length}", offset, length)
+    return Item(f"{letter}{length:03}", offset, length)
 
 
 def without_rows(prompt: tuple[int, ...], embeds: tuple[int | None, ...] | None) -> tuple[int, ...]:

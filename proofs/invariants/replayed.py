@@ -52,7 +52,7 @@ class Known:
         submit = self.submit
         items = tuple(sorted((item.offset, item.length, item.identifier) for item in submit.items if item.offset < end))
         rows = submit.embeds[:end] if submit.embeds is not None else ()
-        embeds = rows if any(row is not None for row in rows) else None
+        embeds = tuple((place, row) for place, row in enumerate(rows) if row is not None)
         rest = tuple(
             getattr(submit, name)
             for name in submit.__dataclass_fields__

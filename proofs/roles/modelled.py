@@ -6,6 +6,7 @@ from typing import Any
 
 from ...model import attention, core, tables
 from ...model.ops import NULL, Allocate, Group, Kind, Shape
+from ...model.shown.metrics import Metrics
 from ...model.state import State
 from ..claims import some
 from ..solver import ProofError
@@ -35,6 +36,7 @@ class _Counting(State):
         self.taken: Any = 0
         self.returned: list[Any] = []
         self.identity: Any = _Identities(step.registered)
+        self.metrics = Metrics(0, caching=False)
 
     def num_free(self) -> Any:
         """Blocks still in the queue."""

@@ -125,7 +125,7 @@ def test_what_most_seeds_miss_is_missed() -> None:
 
 
 def test_each_detector_is_asked_or_shown_as_not_run() -> None:
-    (result,) = results([FAULTS["negative-pop"]], replace(QUICK, operations=600), matrix=True)
+    (result,) = results([FAULTS["negative-pop"]], replace(QUICK, operations=2_000), matrix=True)
     cells = result.as_json(matrix=True)["detectors"]
     assert list(cells) == [*DETECTORS, *NOT_RUN]
     assert {name for name, cell in cells.items() if cell is None} == {FUZZ_CONFIG, *NOT_RUN}

@@ -77,11 +77,11 @@ def test_nothing_is_asked_unless_the_plan_says_so():
 
 
 def plan(operations, **more):
-    return Plan(5, operations=operations, oracles=(SHADOW, CONTRACT), keep_going=True, roots=ROOTS, **more)
+    return Plan(1, operations=operations, oracles=(SHADOW, CONTRACT), keep_going=True, roots=ROOTS, **more)
 
 
 def found_on(target, operations, attention):
-    summary = run_random(target, plan(operations, attention=attention), Summary(target.name, "random", 5))
+    summary = run_random(target, plan(operations, attention=attention), Summary(target.name, "random", 1))
     assert summary.found
     return {found.root for found in summary.found.values()}, summary
 

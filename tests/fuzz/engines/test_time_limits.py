@@ -45,7 +45,8 @@ def test_the_launch_of_a_target_does_not_count(engine, monkeypatch):
     clock = Clock()
     monkeypatch.setattr(time, "monotonic", clock)
     summary = run_engine(Slow(clock), Plan(1, seconds=30.0), Summary("impl", engine, 1))
-    assert summary.seconds == summary.operations >= 30
+    asked = summary.operations - summary.operation_counts["Landed"]  # of which our core is not told
+    assert summary.seconds == asked >= 30
 
 
 @pytest.mark.parametrize(("operations", "seconds", "said"), [(49, 1.0, 0), (99, 2.0, 1), (101, 2.0, 0), (0, 9.0, 0)])

@@ -151,7 +151,7 @@ def test_a_core_without_a_mistake_survives_every_stage(answers: Answers) -> None
 
 def test_a_wrong_core_and_wrong_arithmetic_are_found(answers: Answers) -> None:
     fate = hunted(answers, target="fault:free-order-reversed")
-    assert (fate.by, fate.finding) == ("lockstep", "lockstep: free at Free")
+    assert (fate.by, fate.finding) == ("lockstep", "lockstep: free at Preempt")
     assert 0 < fate.operations < 400
     fault = next(name for name, fault in FAULTS.items() if fault.part == Part.CONFIGURATION)
     fate = hunted(answers, calculator=f"fault:{fault}")
@@ -160,7 +160,7 @@ def test_a_wrong_core_and_wrong_arithmetic_are_found(answers: Answers) -> None:
 
 def test_what_the_core_shows_as_it_stands_is_no_finding(answers: Answers) -> None:
     core = open_here("fault:eviction-does-nothing")
-    stage = Stage("contract", 400, ("full",), oracles=("contract",))
+    stage = Stage("contract", 2_000, ("full",), oracles=("contract",))
     learned = hunt(core, open_calculator_here("impl"), answers, [stage], {"contract": frozenset()})
     assert learned.by == "contract"
     known = {"contract": learned.kinds["contract"]}

@@ -218,7 +218,7 @@ def test_the_hunt_for_planted_faults_has_a_page(capsys, tmp_path):
     faults, seen = document["tables"]
     assert faults["marks"] == ["bad", ""]
     assert faults["rows"][0] == ["another", "not found", "free", "9", ""]
-    assert faults["rows"][1][1] == "free at Free"
+    assert faults["rows"][1][1] == "free at Preempt"
     assert seen["rows"] == [["free", "1", "free-order-reversed"]]
 
 

@@ -139,7 +139,7 @@ def test_every_step_is_one_that_a_scheduler_may_take():
                 seen["external"] += operation.external > 0
             return bool(super().ask(operation))
 
-    assert run(Legal, max_examples=60).wasSuccessful()
+    assert run(Legal, max_examples=120).wasSuccessful()
     assert seen["drafts"]
     assert seen["external"]
 
