@@ -7,7 +7,7 @@ from pathlib import Path
 from ...import_graph import import_graph
 
 ROOT = Path(__file__).parents[3]
-SHARED = {"options", "completion", "stored"}
+SHARED = {"options", "completion", "stored", "random_mutants", "detection"}
 
 
 def test_no_command_imports_another():
