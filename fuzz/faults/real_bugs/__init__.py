@@ -54,8 +54,9 @@ def real_bugs() -> Mapping[str, RealBug]:
 
 def bug_of(entry: Mapping[str, Any]) -> RealBug:
     """An entry as a record. Only the standard library is used: children of other environments read this, too."""
+    fields: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in entry.items()}
     try:
-        return RealBug(**{name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()})
+        return RealBug(**fields)
     except TypeError as error:
         raise ValueError(f"an entry of the catalogue is wrong: {error}") from None
 
