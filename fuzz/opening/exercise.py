@@ -12,7 +12,7 @@ def exercise(target: Target) -> str:
     TargetUnavailableError if the target cannot be started or an operation does not succeed.
     """
     group = Group("full", 4)
-    shape = Shape((group,), 8, 24, hash_block_size=4, scheduler_block_size=4, max_num_batched_tokens=24)
+    shape = Shape((group,), 32, 24, hash_block_size=4, scheduler_block_size=4, max_num_batched_tokens=24)
     operations = (Submit("a", (1, 2, 3, 4, 5)), Lookup("a"), Allocate("a", 5, hit=True), Free("a"))
     try:
         started, _ = target.start(shape)
