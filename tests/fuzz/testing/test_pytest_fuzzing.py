@@ -84,12 +84,12 @@ def test_a_seed_that_was_given_is_taken(project):
 def test_a_known_finding_is_counted_and_not_failed(project):
     project.break_engine()
     command = [sys.executable, "-m", "blockproof.fuzz.cli", "fuzz", "--target", "my_target:make_target"]
-    command += ["--oracle", "contract", "--seed", "5", "--operations", "3000", "--out", "elsewhere"]
+    command += ["--oracle", "contract", "--seed", "6", "--operations", "3000", "--out", "elsewhere"]
     subprocess.run([*command, "--write-known", "known.toml"], cwd=project.path, capture_output=True, check=False)
     known = project.path / "known.toml"
     text = known.read_text(encoding="utf-8")
     known.write_text(re.sub(r'^reason = ".*"$', 'reason = "to be lived with"', text, flags=re.MULTILINE))
-    judged = ("--blockproof-oracle", "contract", "--blockproof-seed", "5")  # runs in which nothing else comes up
+    judged = ("--blockproof-oracle", "contract", "--blockproof-seed", "6")  # runs in which nothing else comes up
     tests = ("test_other.py", *FUZZ, *judged)  # not those that the command above has written
     project.run(*tests).assert_outcomes(passed=1, failed=1)
     project.run(*tests, "--blockproof-known", "known.toml").assert_outcomes(passed=2)
