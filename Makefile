@@ -64,7 +64,7 @@ $(VENV)/docs: $(VENV)/ready
 
 # What .ci/run needs beside, in one go.
 extras: $(VENV)/ready
-	$(PIP) -e '.[docs,fast,tensors]' $(PLAYWRIGHT)
+	$(PIP) -e '.[docs,fast,mutation,tensors]' $(PLAYWRIGHT)
 	touch $(VENV)/docs
 
 # The links let mypy see the four folders under their package name; the installed package does not need them.
