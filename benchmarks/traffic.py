@@ -71,9 +71,9 @@ class Case(NamedTuple):
 
 
 def cases(logs: Sequence[str], blocks: Sequence[int], targets: Sequence[str]) -> list[Case]:
-    """All runs, the short ones first."""
+    """All runs, those of each log with all oracles last."""
     whole = [Case(log, block, target, True) for block, log, target in product(blocks, logs, targets)]
-    return [Case(log, 512 // DIVISOR, target, False) for log, target in product(logs, targets)] + whole
+    return whole + [Case(log, 512 // DIVISOR, target, False) for log, target in product(logs, targets)]
 
 
 def run(case: Case, folder: Path, requests: int | None) -> dict[str, Any]:

@@ -8,12 +8,27 @@ served the clock goes on to the next arrival; while `WAITING` requests wait, nob
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ...model.ops import Advance, Allocate, Done, Group, Kind, Lookup, Operation, Preempt, Shape, StepStart, Submit
+from ...model.ops import (
+    Advance,
+    Allocate,
+    Done,
+    Group,
+    Kind,
+    Lookup,
+    Operation,
+    Preempt,
+    Shape,
+    StepStart,
+    Submit,
+    TakeNewBlockIds,
+    TakeStats,
+)
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import LIVENESS
 from ..oracles.liveness.bounds import Bounds
 from ..oracles.liveness.rules import Excused, Violated, Watch
 from ..oracles.liveness.scheduler import Scheduler, Stopped
+from ..runs.open_run import usable
 from ..runs.run import Run
 from .logs import Log, Logged
 
@@ -155,10 +170,19 @@ class Service:
                 self._arrive(scheduler, requests[served.arrived])
             self._script.append(StepStart())
             scheduler.step()
+            self._drain()
             served.steps += 1
             served.clock += STEP_S + TOKEN_S * self._count()
             on_step(served)
         scheduler.end()
+
+    def _drain(self) -> None:
+        """Take what has piled up in the step, as a scheduler does at the end of each."""
+        for operation in (TakeNewBlockIds(), TakeStats()):
+            wanted = usable(self.run, operation)
+            finding = None if wanted is None else self.run.step(wanted)
+            if finding is not None or self.run.dead:
+                raise Stopped(finding)
 
     def _arrive(self, scheduler: Scheduler, one: Logged) -> None:
         number = self.served.arrived
