@@ -218,6 +218,25 @@ def _over_ranks(shape: Shape, ranks: int) -> Shape:
     return replace(changed, scheduler_block_size=times * unit, retention_interval=kept)
 
 
+def _block_names(draw: Draw, configuration: Configuration) -> Asked:
+    """A prompt, and tokens behind it one after the other, so that blocks fill up late. No two items have tokens in one
+    block: vLLM 0.23.0 forgets one of them where it fills up late (items-lost-on-restart)."""
+    size = draw.choose((2, 3, 4, 5))
+    items: list[Json] = []
+    end = 0
+    for index in range(draw.choose((1, 2, 0, 3))):
+        offset = end + draw.choose((0, 1, 2, size))
+        length = draw.choose((1, 2, size, 2 * size + 1))
+        if items and offset // size == (end - 1) // size:
+            offset += size
+        items.append([f"item {index % 2}", offset, length])
+        end = offset + length
+    prompt = max(1, end + draw.choose((0, 1, 2, size)))
+    parts: list[Json] = [prompt, *[draw.choose((1, 1, size)) for _ in range(draw.choose((0, 2, 6)))]]
+    about = {"block_size": size, "items": items, "salt": draw.choose((None, "salt")), "parts": parts}
+    return "block_names", about
+
+
 def _left_out(draw: Draw, configuration: Configuration) -> Asked:
     """Arguments of a call that may be left out, in any number."""
     call = draw.choose(tuple(UNSAID))
@@ -237,6 +256,7 @@ PARTS = (
     _block_map,
     _block_lives,
     _cold,
+    _block_names,
     _left_out,
 )
 """One question each."""

@@ -24,6 +24,9 @@ UNSERVED = ("KVCacheSpec", "UniformTypeKVCacheSpecs")
 CLASSES = (*PARENTS, *OTHER_PARENTS, *UNSERVED)
 ALONE = (*PARENTS, *OTHER_PARENTS, *["KVCacheSpec"] * 4)
 """Classes of a spec for itself: of the one that all are derived from no layer can be."""
+MANAGED_ALONE = tuple(name for name in (*PARENTS, *OTHER_PARENTS, "KVCacheSpec") if name[:5] not in ("SinkF", "Cross"))
+"""Classes of which a group's manager is asked by itself: not of sinks, of which vLLM 0.23.0 has none (S-18), nor of
+cross attention, whose requests never count as running."""
 ATTENTION_CLASSES = tuple(name for name in (*PARENTS, *OTHER_PARENTS) if name != "MambaSpec")
 MANAGERS = ("OwnManager", "FullAttentionManager", "SlidingWindowManager", None)
 
@@ -185,6 +188,14 @@ def _alone(draw: Draw, configuration: Configuration) -> Asked:
     return "max_memory", {"spec": spec, "vllm_config": dict(configuration.vllm_config), "max_model_lens": [64]}
 
 
+def _manager(draw: Draw, configuration: Configuration) -> Asked:
+    """A group's manager by itself; of a class, too, that nobody serves."""
+    spec = dict(_of_class(draw.choose(MANAGED_ALONE)))
+    if spec["type"] == "MambaSpec":
+        spec |= {"mamba_cache_mode": draw.choose(("all", "none")), "num_speculative_blocks": draw.integer(0, 1)}
+    return "manager", {"spec": spec, "ranks": [draw.integer(1, 2), draw.integer(1, 2)], "length": draw.integer(1, 40)}
+
+
 def _parallel_memory(draw: Draw, configuration: Configuration) -> Asked:
     """What a request needs under several ranks, and in each mode of states."""
     settings = dict(configuration.vllm_config)
@@ -261,6 +272,7 @@ MAKERS = (
     _uniform_pages,
     _copy,
     _alone,
+    _manager,
     _parallel_memory,
     _kinds,
     _class_fields,

@@ -208,6 +208,19 @@ def _uncached_found_nothing(inputs: Inputs, output: Any) -> Any:
     return output
 
 
+@fault_in_answer("manager", "a request that runs is given blocks of a hit again")
+def _hit_given_again(inputs: Inputs, output: Any) -> Any:
+    return {**output, "again": [output["again"][0], None]}
+
+
+@fault_in_answer("block_names", "an item in a block that fills up behind the prompt does not name it")
+def _late_item_lost(inputs: Inputs, output: Any) -> Any:
+    for number, (_, _, keys) in enumerate(output):
+        if (number + 1) * inputs["block_size"] > inputs["parts"][0]:
+            keys[:] = [key for key in keys if isinstance(key, str)]
+    return output
+
+
 @fault_in_answer("left_out", "caching is off unless a call says otherwise")
 def _caching_unsaid_is_off(inputs: Inputs, output: Any) -> Any:
     return [[name, False if name == "enable_caching" else default] for name, default in output]

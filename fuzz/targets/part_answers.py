@@ -9,7 +9,9 @@ from ...model.attention import demand
 from ...model.config.capacity import Rules
 from ...model.config_json import Json
 from ...model.core import Model
-from ...model.ops import NULL, Lookup, Submit
+from ...model.identity import extra_keys
+from ...model.ops import NULL, Item, Lookup, Submit
+from ...model.pieces.classes import Registry
 from ...model.shown.metrics import Metrics
 from ..findings.ops_json import shape_from_json
 from .configuration_question import Question, attempt, outcome_as_json
@@ -92,6 +94,32 @@ def cold(rules: Rules, q: Question) -> Json:
     return {"free": free, "usage": usage(free, shape.num_blocks), "found": found}
 
 
+def manager(rules: Rules, q: Question) -> Json:
+    """§6, core.md §6: who serves a spec, the tokens of a block over all ranks, and that a request that runs already is
+    given no blocks of a hit."""
+    x, (decode, prefill) = q.spec, q.given.ranks
+    served, _ = Registry().find(x.type.value)
+    demand(served is not None)
+    refused = {"raises": "AssertionError"}
+    return {"class": served, "block_size": x.block_size * decode * prefill, "again": [refused, refused]}
+
+
+def block_names(rules: Rules, q: Question) -> Json:
+    """core.md §3: of each full block the one before, its tokens and what else it contains, in whatever parts they come;
+    of an item who it is and where it begins."""
+    size, length = q.given.block_size, sum(q.given.parts)
+    submit = Submit("r", (), salt=q.given.salt, items=tuple(Item(*item) for item in q.given.items))
+
+    def shown(tag: str, value: Any) -> Any:
+        return value[:2] if tag == "item" else value
+
+    blocks = [(end - size, end) for end in range(size, length + 1, size)]
+    return [
+        [start // size, list(range(start, end)), [shown(*key) for key in extra_keys(submit, start, end)]]
+        for start, end in blocks
+    ]
+
+
 def left_out(rules: Rules, q: Question) -> Json:
     """What each of these arguments of a call is where it is not named."""
     return [[name, UNSAID[q.given.call][name]] for name in q.given.arguments]
@@ -102,5 +130,7 @@ PARTS: Mapping[str, Callable[[Rules, Question], Json]] = {
     "block_map": block_map,
     "block_lives": block_lives,
     "cold": cold,
+    "manager": manager,
+    "block_names": block_names,
     "left_out": left_out,
 }

@@ -268,3 +268,17 @@ def test_a_core_that_nobody_has_used_is_free_and_finds_nothing_unless_a_layer_ca
 def test_what_a_call_leaves_out_changes_nothing():
     found = ask("left_out", {"call": "KVCacheManager.allocate_slots", "arguments": ["num_external_computed_tokens"]})
     assert found == [["num_external_computed_tokens", 0]]
+
+
+def test_a_manager_serves_the_ranks_together_and_gives_no_hit_to_a_request_that_runs():
+    found = ask("manager", {"spec": window(5, block_size=4), "ranks": [2, 3], "length": 4})
+    assert found == {"class": "SlidingWindowManager", "block_size": 24, "again": [REFUSED, REFUSED]}
+    assert ask("manager", {"spec": {"type": "KVCacheSpec", "block_size": 4}, "ranks": [1, 1], "length": 4}) == (
+        "AssertionError"
+    )
+
+
+def test_a_block_is_named_by_the_one_before_its_tokens_its_items_and_in_front_the_salt():
+    items = [["image", 1, 1], ["sound", 3, 4]]
+    found = ask("block_names", {"block_size": 2, "items": items, "salt": "pepper", "parts": [5, 1, 1]})
+    assert found == [[0, [0, 1], [["image", 1], "pepper"]], [1, [2, 3], [["sound", 1]]], [2, [4, 5], [["sound", -1]]]]

@@ -1,5 +1,6 @@
 """Answers questions about what a core hands to others or keeps behind its manager: blocks of a request, the map of
-registered blocks, the lives of blocks, and what may be left out of a call. `piece_calculator` has the other pieces.
+registered blocks, the lives of blocks, the manager of a group, what names the blocks of a request, and what may be left
+out of a call. `piece_calculator` has the other pieces.
 
 This module runs in the Python environment of the target, where only the standard library and the target itself are
 installed.
@@ -7,9 +8,10 @@ installed.
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
-from .question_json import Inputs, Names
+from .question_json import Inputs, Names, spec_from_json
 from .surroundings import SECOND, at_once, followed, lives
 
 
@@ -97,6 +99,67 @@ def _block_lives(names: Names, inputs: Inputs) -> Any:
     return [step(*one) for one in inputs["steps"]]
 
 
+def _manager(names: Names, inputs: Inputs) -> Any:
+    """One for a spec; and what it says to a request that runs already and is given blocks of a hit once more."""
+    spec, (decode, prefill) = spec_from_json(names, inputs["spec"]), inputs["ranks"]
+    size = spec.block_size * decode * prefill
+    pool = names("BlockPool")(8, True, size)
+    manager = names("get_manager_for_kv_cache_spec")(
+        spec,
+        max_num_batched_tokens=64,
+        max_model_len=256,
+        block_pool=pool,
+        enable_caching=True,
+        kv_cache_group_id=0,
+        scheduler_block_size=size,
+        dcp_world_size=decode,
+        pcp_world_size=prefill,
+    )
+    manager.allocate_new_computed_blocks("r", [], 0, 0)
+    hit, length = pool.get_new_blocks(1), inputs["length"]
+    again = [
+        _tried(manager.get_num_blocks_to_allocate, "r", length, hit, length, length),
+        _tried(manager.allocate_new_computed_blocks, "r", hit, length, 0),
+    ]
+    return {"class": type(manager).__name__, "block_size": manager.block_size, "again": again}
+
+
+def _block_names(names: Names, inputs: Inputs) -> Any:
+    """What the hash of each full block of a request is made of; its tokens come in parts. A hash is the block's number.
+
+    Of an item what all cores name: who it is, and where it begins relative to the block.
+    """
+    told: list[Any] = []
+    places = [SimpleNamespace(offset=offset, length=length) for _, offset, length in inputs["items"]]
+    items = [
+        SimpleNamespace(identifier=identifier, mm_position=place)
+        for (identifier, *_), place in zip(inputs["items"], places, strict=True)
+    ]
+    request = SimpleNamespace(request_id="r", block_hashes=[], all_token_ids=[], num_tokens=0, mm_features=items)
+    vars(request).update(lora_request=None, cache_salt=inputs["salt"], prompt_embeds=None, num_prompt_tokens=0)
+
+    def tell(value: Any) -> bytes:
+        told.append(value)
+        return str(len(told)).encode()
+
+    def key(value: Any) -> Any:
+        if isinstance(value, str):
+            return value
+        kind, *rest = value
+        return rest[0] if kind == "cache_salt" else rest[:2] if kind == "mm" else list(value)
+
+    hasher = names("get_request_block_hasher")(inputs["block_size"], tell)
+    for count in inputs["parts"]:
+        request.all_token_ids += range(request.num_tokens, request.num_tokens + count)
+        request.num_tokens += count
+        request.block_hashes += hasher(request)
+    parents = [b"", *request.block_hashes]
+    return [
+        [parents.index(above) if number else 0, list(tokens), [key(value) for value in keys or ()]]
+        for number, (above, tokens, keys) in enumerate(told)
+    ]
+
+
 def _left_out(names: Names, inputs: Inputs) -> Any:
     """What each of these arguments is if a call does not name it."""
     owner, _, method = inputs["call"].partition(".")
@@ -109,5 +172,7 @@ PARTS: Mapping[str, Callable[[Names, Inputs], Any]] = {
     "blocks": _blocks,
     "block_map": _block_map,
     "block_lives": _block_lives,
+    "manager": _manager,
+    "block_names": _block_names,
     "left_out": _left_out,
 }
