@@ -24,6 +24,7 @@ UNSERVED = ("KVCacheSpec", "UniformTypeKVCacheSpecs")
 CLASSES = (*PARENTS, *OTHER_PARENTS, *UNSERVED)
 ALONE = (*PARENTS, *OTHER_PARENTS, *["KVCacheSpec"] * 4)
 """Classes of a spec for itself: of the one that all are derived from no layer can be."""
+NARROW = (*["SlidingWindowSpec", "ChunkedLocalAttentionSpec"] * 2, "SlidingWindowMLASpec", "FullAttentionSpec")
 MANAGED_ALONE = tuple(name for name in (*PARENTS, *OTHER_PARENTS, "KVCacheSpec") if name[:5] not in ("SinkF", "Cross"))
 """Classes of which a group's manager is asked by itself: not of sinks, of which vLLM 0.23.0 has none (S-18), nor of
 cross attention, whose requests never count as running."""
@@ -165,6 +166,12 @@ def _uniformity(draw: Draw, configuration: Configuration) -> Asked:
     return op, {name: value for name, value in about.items() if name != "vllm_config" or op != "uniformity"}
 
 
+def _without_full(draw: Draw, configuration: Configuration) -> Asked:
+    """Layers of like sizes, most of them with a window or a chunk, to be made one kind: there may be no full one."""
+    specs = {f"s{index}": _of_class(draw.choose(NARROW)) for index in range(draw.integer(2, 3))}
+    return "unify_hybrid", {"specs": specs, "layers": listed(tuple((f"l{name}", name) for name in specs))}
+
+
 def _uniform_pages(draw: Draw, configuration: Configuration) -> Asked:
     """A uniform type made by hand, of members that need not agree in how many blocks they need."""
     specs = [*alike(draw, _specs(configuration)), _of_class(draw.choose((*PARENTS, *OTHER_PARENTS)))]
@@ -269,6 +276,7 @@ MAKERS = (
     _uniformity,
     _uniformity,
     _uniformity,
+    _without_full,
     _uniform_pages,
     _copy,
     _alone,

@@ -14,7 +14,7 @@ from .pieces import MAKERS
 from .specs import Spec
 
 UNIFORM_MEMBERS = 4
-PIECES = 14
+PIECES = 15
 """Questions about pieces that are put with each configuration."""
 
 

@@ -210,7 +210,16 @@ def _uncached_found_nothing(inputs: Inputs, output: Any) -> Any:
 
 @fault_in_answer("manager", "a request that runs is given blocks of a hit again")
 def _hit_given_again(inputs: Inputs, output: Any) -> Any:
-    return {**output, "again": [output["again"][0], None]}
+    return {**output, "again": [output["again"][0], None, output["again"][2]]}
+
+
+@fault_in_answer(
+    "unify_hybrid", "windows and chunks are told to be one kind where there is no full attention", raised=True
+)
+def _windows_without_full(inputs: Inputs, output: Any) -> Any:
+    kinds = {inputs["specs"][name]["type"] for _, name in inputs["layers"]}
+    alone = kinds == {"SlidingWindowSpec", "ChunkedLocalAttentionSpec"}
+    return {"output": {"specs": [], "page_sizes": [], "layers": []}} if alone else output
 
 
 @fault_in_answer("block_names", "an item in a block that fills up behind the prompt does not name it")

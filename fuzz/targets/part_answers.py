@@ -96,12 +96,12 @@ def cold(rules: Rules, q: Question) -> Json:
 
 def manager(rules: Rules, q: Question) -> Json:
     """§6, core.md §6: who serves a spec, the tokens of a block over all ranks, and that a request that runs already is
-    given no blocks of a hit."""
+    given no blocks of a hit, nor one that has blocks."""
     x, (decode, prefill) = q.spec, q.given.ranks
     served, _ = Registry().find(x.type.value)
     demand(served is not None)
     refused = {"raises": "AssertionError"}
-    return {"class": served, "block_size": x.block_size * decode * prefill, "again": [refused, refused]}
+    return {"class": served, "block_size": x.block_size * decode * prefill, "again": [refused] * 3}
 
 
 def block_names(rules: Rules, q: Question) -> Json:

@@ -272,7 +272,7 @@ def test_what_a_call_leaves_out_changes_nothing():
 
 def test_a_manager_serves_the_ranks_together_and_gives_no_hit_to_a_request_that_runs():
     found = ask("manager", {"spec": window(5, block_size=4), "ranks": [2, 3], "length": 4})
-    assert found == {"class": "SlidingWindowManager", "block_size": 24, "again": [REFUSED, REFUSED]}
+    assert found == {"class": "SlidingWindowManager", "block_size": 24, "again": [REFUSED] * 3}
     assert ask("manager", {"spec": {"type": "KVCacheSpec", "block_size": 4}, "ranks": [1, 1], "length": 4}) == (
         "AssertionError"
     )

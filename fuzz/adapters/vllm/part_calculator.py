@@ -100,7 +100,8 @@ def _block_lives(names: Names, inputs: Inputs) -> Any:
 
 
 def _manager(names: Names, inputs: Inputs) -> Any:
-    """One for a spec; and what it says to a request that runs already and is given blocks of a hit once more."""
+    """One for a spec; what it says to a request that runs already and is given blocks of a hit once more, and to one
+    that has blocks before it is given any."""
     spec, (decode, prefill) = spec_from_json(names, inputs["spec"]), inputs["ranks"]
     size = spec.block_size * decode * prefill
     pool = names("BlockPool")(8, True, size)
@@ -116,10 +117,12 @@ def _manager(names: Names, inputs: Inputs) -> Any:
         pcp_world_size=prefill,
     )
     manager.allocate_new_computed_blocks("r", [], 0, 0)
+    manager.allocate_new_blocks("s", 1, 1)
     hit, length = pool.get_new_blocks(1), inputs["length"]
     again = [
         _tried(manager.get_num_blocks_to_allocate, "r", length, hit, length, length),
         _tried(manager.allocate_new_computed_blocks, "r", hit, length, 0),
+        _tried(manager.allocate_new_computed_blocks, "s", [], 0, 0),
     ]
     return {"class": type(manager).__name__, "block_size": manager.block_size, "again": again}
 
