@@ -5,7 +5,7 @@ configuration uses a few features only, so that these meet often.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from ..workload.draw import Draw
@@ -33,6 +33,8 @@ class Configuration:
     vllm_config: Mapping[str, object]
     available_memory: tuple[int, ...]
     shared_objects: bool = False
+    least: tuple[int, ...] = field(default=(), compare=False)
+    """What a request of one token needs, by groups with the null block and without it, and by layers; for questions."""
 
     @property
     def layers(self) -> Layers:
@@ -99,7 +101,8 @@ def draw_configuration(draw: Draw, ask: Ask) -> Configuration:
     if draw.integer(0, 5) == 5:
         pages = needs[0][1] if needs else 8
         settings["num_gpu_blocks_override"] = draw.choose((pages, max(pages - 1, 0), pages * 2, 1, 51, 0))
-    return Configuration(specs, workers, settings, _draw_memory(draw, needs, len(workers)), shared)
+    memory = _draw_memory(draw, needs, len(workers))
+    return replace(configuration, available_memory=memory, least=_least(configuration, ask))
 
 
 def _draw_model(draw: Draw, style: Style) -> tuple[dict[str, Spec], Layers]:
@@ -218,6 +221,16 @@ def _needs(configuration: Configuration, ask: Ask) -> list[tuple[int, int]]:
     if not configs:
         return [(answer["pool_bytes_per_block"], pages)] * len(configuration.workers)
     return [(_bytes_per_block(configs["workers"], worker), pages) for worker in configs["workers"]]
+
+
+def _least(configuration: Configuration, ask: Ask) -> tuple[int, ...]:
+    """See `Configuration.least`; empty where the model refuses."""
+    settings = {**configuration.vllm_config, "max_model_len": 1}
+    answer = ask("needed", configuration.about_layers(vllm_config=settings)).get("output")
+    if not answer:
+        return ()
+    by_groups = answer["from_groups"]
+    return by_groups, by_groups - answer["pool_bytes_per_block"], answer["sum_over_layers"]
 
 
 def _bytes_per_block(workers: Sequence[Mapping[str, Any]], worker: Mapping[str, Any]) -> int:

@@ -145,7 +145,7 @@ def lengths_that_fit(configuration: Configuration, ask: Ask) -> Iterator[str]:
         null_block = sum(page["page_size_bytes"] for page in pages if page)
         yield from _largest("estimate", answer["estimate"], "sum_over_layers", about, memory - null_block, ask)
     length = ask("estimate_from_groups", {**about, "available_memory": memory}).get("output")
-    if length is not None:
+    if isinstance(length, int):
         yield from _largest("grouped estimate", length, "from_groups", about, memory, ask)
     for spec in list(configuration.specs.values())[:2]:
         lengths = sorted({1, 2, 16, 17, 100, _number(configuration.vllm_config, "max_model_len")})

@@ -1,26 +1,19 @@
 """Questions about the pieces that a core is made of, each by itself: classes of specs and what can be done with them,
-the registry, hashes, the free queue, statistics; and shapes of which no core may be built.
+and the registry. `parts` has those that are about no spec.
 
 `questions` asks about layers and workers. What is about specs takes those of the configuration, often two that differ
 in one field only: a comparison that forgets a field shows there.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TypeAlias
 
 from ...model.config_json import Json
-from ...model.ops import Shape
 from ...model.pieces.classes import QUANT_MODES, RECORDS
-from ..findings.ops_json import to_json
 from ..workload.draw import Draw
-from ..workload.shapes import ATTENTION, draw_shape
 from .draw import LENGTHS, Configuration, listed
+from .parts import Asked
 from .specs import ALIGNMENTS, BLOCK_SIZES, CHUNKS, WINDOWS, Spec
 from .specs import QUANT_MODES as DRAWN_MODES
-
-Asked: TypeAlias = tuple[str, Mapping[str, object]]
-"""An op and its inputs."""
 
 DTYPES = ("auto", None, "fp8", "fp8_e4m3", "fp8_ds_mla", "int8_per_token_head", "fp8_per_token_head", "nvfp4")
 ODD_DTYPES = ("", "FP8", "xfp8", "int8", "nvfp4x", "int8_per_token_head_x", "fp8_per_token_head_x", "bfloat16", "fp4")
@@ -29,9 +22,13 @@ PARENTS = (*FULL_SPECS, "HiddenStateCacheSpec", "SlidingWindowSpec", "SlidingWin
 OTHER_PARENTS = ("ChunkedLocalAttentionSpec", "CrossAttentionSpec", "EncoderOnlyAttentionSpec", "AttentionSpec")
 UNSERVED = ("KVCacheSpec", "UniformTypeKVCacheSpecs")
 CLASSES = (*PARENTS, *OTHER_PARENTS, *UNSERVED)
+ALONE = (*PARENTS, *OTHER_PARENTS, *["KVCacheSpec"] * 4)
+"""Classes of a spec for itself: of the one that all are derived from no layer can be."""
+NARROW = (*["SlidingWindowSpec", "ChunkedLocalAttentionSpec"] * 2, "SlidingWindowMLASpec", "FullAttentionSpec")
+MANAGED_ALONE = tuple(name for name in (*PARENTS, *OTHER_PARENTS, "KVCacheSpec") if name[:5] not in ("SinkF", "Cross"))
+"""Classes of which a group's manager is asked by itself: not of sinks, of which vLLM 0.23.0 has none (S-18), nor of
+cross attention, whose requests never count as running."""
 ATTENTION_CLASSES = tuple(name for name in (*PARENTS, *OTHER_PARENTS) if name != "MambaSpec")
-KINDS = tuple(kinds for kinds in ATTENTION.values() if "sink" not in kinds)
-"""Groups of shapes: all but sinks, of which vLLM 0.23.0 cannot build a core (S-18)."""
 MANAGERS = ("OwnManager", "FullAttentionManager", "SlidingWindowManager", None)
 
 _COMMON = ("block_size", "num_kv_heads", "head_size", "dtype", "kv_quant_mode")
@@ -81,7 +78,8 @@ def changed(draw: Draw, spec: Spec) -> Spec:
             full = part == "Full" and name in (*FULL_SPECS, "HiddenStateCacheSpec")
             if name.startswith(part) or full or (part == "MLA" and ("MLA" in name or name.startswith("Hidden"))):
                 choices |= own
-    field = draw.choose(tuple(choices))
+    apart = tuple(field for field in choices if field not in _OTHERS)  # what tells its class from all others
+    field = draw.choose(apart if apart and draw.integer(0, 1) else tuple(choices))
     return {**spec, field: draw.choose([one for one in choices[field] if one != spec.get(field)])}
 
 
@@ -168,6 +166,12 @@ def _uniformity(draw: Draw, configuration: Configuration) -> Asked:
     return op, {name: value for name, value in about.items() if name != "vllm_config" or op != "uniformity"}
 
 
+def _without_full(draw: Draw, configuration: Configuration) -> Asked:
+    """Layers of like sizes, most of them with a window or a chunk, to be made one kind: there may be no full one."""
+    specs = {f"s{index}": _of_class(draw.choose(NARROW)) for index in range(draw.integer(2, 3))}
+    return "unify_hybrid", {"specs": specs, "layers": listed(tuple((f"l{name}", name) for name in specs))}
+
+
 def _uniform_pages(draw: Draw, configuration: Configuration) -> Asked:
     """A uniform type made by hand, of members that need not agree in how many blocks they need."""
     specs = [*alike(draw, _specs(configuration)), _of_class(draw.choose((*PARENTS, *OTHER_PARENTS)))]
@@ -181,6 +185,22 @@ def _copy(draw: Draw, configuration: Configuration) -> Asked:
     if draw.integer(0, 1):
         return "page", {"spec": spec}
     return "copy", {"spec": spec, "block_size": draw.choose((32, 64, 16, 128, 4))}
+
+
+def _alone(draw: Draw, configuration: Configuration) -> Asked:
+    """Page and need of a spec of any class with nothing but what it has to have."""
+    spec = _of_class(draw.choose(ALONE))
+    if draw.integer(0, 1):
+        return "page", {"spec": spec}
+    return "max_memory", {"spec": spec, "vllm_config": dict(configuration.vllm_config), "max_model_lens": [64]}
+
+
+def _manager(draw: Draw, configuration: Configuration) -> Asked:
+    """A group's manager by itself; of a class, too, that nobody serves."""
+    spec = dict(_of_class(draw.choose(MANAGED_ALONE)))
+    if spec["type"] == "MambaSpec":
+        spec |= {"mamba_cache_mode": draw.choose(("all", "none")), "num_speculative_blocks": draw.integer(0, 1)}
+    return "manager", {"spec": spec, "ranks": [draw.integer(1, 2), draw.integer(1, 2)], "length": draw.integer(1, 40)}
 
 
 def _parallel_memory(draw: Draw, configuration: Configuration) -> Asked:
@@ -199,7 +219,9 @@ def _parallel_memory(draw: Draw, configuration: Configuration) -> Asked:
 def _kinds(draw: Draw, configuration: Configuration) -> Asked:
     specs = _specs(configuration)
     others = [_of_class(draw.choose(CLASSES)) for _ in range(3)]
-    return draw.choose(("kinds", "registry")), {"specs": [*alike(draw, specs), _uniform(draw, specs), *others]}
+    asked: dict[str, object] = {"specs": [*alike(draw, specs), _uniform(draw, specs), *others]}
+    op = draw.choose(("kinds", "registry"))
+    return op, asked | ({"first": True} if op == "registry" and draw.integer(0, 1) else {})
 
 
 def _class_fields(draw: Draw, configuration: Configuration) -> Asked:
@@ -247,136 +269,6 @@ def _register(draw: Draw, configuration: Configuration) -> Asked:
     return "register", {"classes": classes, "steps": steps}
 
 
-def _hashes(draw: Draw, most: int) -> list[str]:
-    return [f"{draw.integer(0, (1 << 96) - 1):024x}" for _ in range(draw.integer(0, most))]
-
-
-def _hash_list(draw: Draw, configuration: Configuration) -> Asked:
-    """A view, slices of it, and one index last, which may lead out of it."""
-    size = draw.choose((4, 1, 16))
-    target = size * draw.choose((2, 3, 1, 4)) + (draw.integer(0, 29) == 29)
-    hashes = [f"{index:02x}" for index in range(draw.integer(0, 9))]
-    places = (None, 0, 1, -1, 2, -2, 9)
-    indices: list[Json] = []
-    for _ in range(draw.integer(0, 3)):
-        step = draw.choose((None, 1, 2, -1, -2, None if draw.integer(0, 9) else 0))
-        indices.append([draw.choose(places), draw.choose(places), step])
-    length = len(hashes) * size // target
-    if draw.integer(0, 2):
-        inside = draw.integer(0, max(0, length - 1))
-        outside: tuple[Json, ...] = (-1, -length, length, -length - 1, length + 2, {"index": inside}, "1", 1.5)
-        indices.append(inside if length and draw.integer(0, 1) else draw.choose(outside))
-    grown = [f"{index:02x}" for index in range(100, 100 + draw.integer(0, 5))]
-    about = {"hashes": hashes, "hash_block_size": size, "target_block_size": target, "indices": indices}
-    return "hash_list", {**about, "grown": grown}
-
-
-def _hash_keys(draw: Draw, configuration: Configuration) -> Asked:
-    if draw.integer(0, 1):
-        return "external_hashes", {"hashes": _hashes(draw, 3), "as_int": draw.choose((None, 1, 0))}
-    groups = (0, 1, 255, 256, 65_536, (1 << 32) - 1, draw.integer(0, (1 << 32) - 1))
-    odd = (-1, 1 << 32)
-    return "hash_keys", {"draws": [[one, draw.choose((*groups, *odd))] for one in ["", *_hashes(draw, 3)]]}
-
-
-def _none_hash(draw: Draw, configuration: Configuration) -> Asked:
-    parents = [draw.choose((None, "", "above")) for _ in range(2)]
-    tokens = [draw.integer(0, 99) for _ in range(draw.integer(1, 4))]
-    return "none_hash", {"seed": draw.choose((None, "0", "7", "")), "tokens": tokens, "parents": parents}
-
-
-def _block(draw: Draw, configuration: Configuration) -> Asked:
-    steps = [["set", [hashed, draw.integer(0, 3)]] if draw.integer(0, 1) else ["reset"] for hashed in _hashes(draw, 5)]
-    return "block", {"steps": steps}
-
-
-def _free_queue(draw: Draw, configuration: Configuration) -> Asked:
-    """Blocks that are taken and given back in all ways; only what is not there is given back."""
-    blocks = draw.choose((4, 1, 8, 12))
-    free = _some_of(draw, list(range(blocks))) if draw.integer(0, 3) else []
-    queue, steps = list(free), list[Json]()
-    for _ in range(draw.integer(1, 10)):
-        held = [block for block in range(blocks) if block not in queue]
-        way = draw.choose(("popleft", "popleft_n", "remove", "append", "append_n", "prepend_n"))
-        if way == "popleft":
-            queue = queue[1:]
-            steps.append([way])
-        elif way == "popleft_n":
-            count = draw.integer(0, len(queue) + (draw.integer(0, 4) == 4))
-            queue = queue[count:] if count <= len(queue) else queue
-            steps.append([way, count])
-        elif way == "remove":
-            block = draw.choose(queue) if queue and draw.integer(0, 4) else draw.integer(0, blocks - 1)
-            queue = [one for one in queue if one != block]
-            steps.append([way, block])
-        elif way != "append" or held:
-            given = [draw.choose(held)] if way == "append" else _some_of(draw, held)
-            queue = [*given, *queue] if way == "prepend_n" else [*queue, *given]
-            steps.append([way, given[0] if way == "append" else list[Json](given)])
-    return "free_queue", {"blocks": blocks, "free": free, "steps": steps}
-
-
-def _some_of(draw: Draw, numbers: Sequence[int]) -> list[int]:
-    """Some of them, in any order."""
-    left, some = list(numbers), []
-    for _ in range(draw.integer(0, len(left))):
-        some.append(left.pop(draw.integer(0, len(left) - 1)))
-    return some
-
-
-def _caching_metrics(draw: Draw, configuration: Configuration) -> Asked:
-    """Updates around the limit; some without requests, some larger than it, some that begin anew."""
-    if draw.integer(0, 4) == 4:
-        records = [
-            [draw.integer(0, 99), draw.integer(0, 9), bool(draw.integer(0, 1))] for _ in range(draw.integer(0, 4))
-        ]
-        return "cache_stats", {"records": records}
-    most = draw.choose((5, 1, 10, None))
-    updates = []
-    for _ in range(draw.integer(1, 8)):
-        requests = draw.choose((1, 2, 0, 3, most or 400, (most or 400) + 1, draw.integer(0, 1500)))
-        queries = draw.choose((0, 10, draw.integer(0, 1 << 40)))
-        update: dict[str, object] = {"requests": requests, "queries": queries, "hits": draw.integer(0, queries)}
-        updates.append(update | ({"reset": True} if draw.integer(0, 7) == 7 else {}))
-    return "caching_metrics", {"max_recent_requests": most, "updates": updates}
-
-
-def _build(draw: Draw, configuration: Configuration) -> Asked:
-    """A shape of which a core can be built; most often with one or two things in it that do not go together."""
-    shape = draw_shape(draw, draw.choose(KINDS))
-    for _ in range(draw.choose((1, 2, 0))):
-        shape = spoiled(draw, shape)
-    return "build", {"shape": to_json(shape)}
-
-
-def spoiled(draw: Draw, shape: Shape) -> Shape:
-    """The shape with another value in something that has to fit the rest; it may still fit."""
-    unit, groups = shape.scheduler_block_size, shape.groups
-    match draw.integer(0, 7):
-        case 0 | 1:
-            intervals = (0, unit, 2 * unit, unit - 1, unit + 1, 1, -unit, -1)
-            return replace(shape, retention_interval=draw.choose(intervals))
-        case 2:
-            size = shape.hash_block_size
-            return replace(shape, hash_block_size=draw.choose((size * 2, 1, size + 1, max(1, size // 2), unit)))
-        case 3:
-            return replace(
-                shape, scheduler_block_size=draw.choose((unit + 1, unit * 2, max(1, unit // 2), unit * 3, 1))
-            )
-        case 4:
-            decode, prefill = draw.choose(((2, 1), (1, 2), (3, 1)))
-            return replace(shape, decode_parallel=decode, prefill_parallel=prefill)
-        case 5:
-            return replace(shape, num_blocks=draw.choose((0, 1, 2, -1)))
-        case 6:
-            return replace(shape, caching=not shape.caching)
-    repeated = draw.choose(groups)
-    way = draw.integer(0, 2)
-    if way == 0:
-        return replace(shape, groups=(*groups, repeated))
-    return replace(shape, groups=(repeated, repeated) if way == 1 else (repeated,))
-
-
 MAKERS = (
     _compare,
     _merge,
@@ -384,20 +276,16 @@ MAKERS = (
     _uniformity,
     _uniformity,
     _uniformity,
+    _without_full,
     _uniform_pages,
     _copy,
+    _alone,
+    _manager,
     _parallel_memory,
     _kinds,
     _class_fields,
     _quantisation,
     _window_sizes,
     _register,
-    _hash_list,
-    _hash_keys,
-    _none_hash,
-    _block,
-    _free_queue,
-    _caching_metrics,
-    _build,
 )
 """One question each."""

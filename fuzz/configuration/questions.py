@@ -9,11 +9,12 @@ from typing import NamedTuple, TypeAlias
 
 from ..workload.draw import Draw
 from .draw import LENGTHS, Configuration, Layers, listed
+from .parts import PARTS
 from .pieces import MAKERS
 from .specs import Spec
 
 UNIFORM_MEMBERS = 4
-PIECES = 10
+PIECES = 15
 """Questions about pieces that are put with each configuration."""
 
 
@@ -36,7 +37,7 @@ def draw_questions(draw: Draw, configuration: Configuration) -> list[Question]:
         specs[1] = _uniform(draw, configuration)
     for spec in specs:
         questions += _about_spec(draw, configuration, spec)
-    pieces = (draw.choose(MAKERS)(draw, configuration) for _ in range(PIECES))
+    pieces = (draw.choose((*MAKERS, *PARTS))(draw, configuration) for _ in range(PIECES))
     return questions + [Question(op, inputs) for op, inputs in pieces]
 
 
@@ -100,10 +101,12 @@ def _uniform_info(draw: Draw, configuration: Configuration) -> Question:
 
 
 def _ask_model(op: str, memory: bool = False) -> Maker:
-    """About all layers under the configuration's settings, on one worker with its memory where that counts."""
+    """About all layers under the configuration's settings, on one worker with its memory where that counts, or with
+    what one token needs."""
 
     def make(draw: Draw, configuration: Configuration) -> Question:
-        more = {"available_memory": configuration.one_memory} if memory else {}
+        figures = (configuration.one_memory, configuration.one_memory, *configuration.least)
+        more = {"available_memory": draw.choose(figures)} if memory else {}
         return Question(op, configuration.about_layers(vllm_config=dict(configuration.vllm_config), **more))
 
     return make

@@ -18,7 +18,8 @@ Inputs: TypeAlias = dict[str, Any]
 Pass: TypeAlias = Callable[[Inputs], Iterator[Inputs]]
 SmallerFinding: TypeAlias = Reduced[ConfigurationFinding]
 ASKED = ("steps", "updates", "records", "sets", "hashes", "indices", "grown", "kv_cache_dtypes", "modes", "parents")
-LISTS = ("layers", "worker", "groups", "draws", "max_model_lens", *ASKED, "tokens", "classes")
+PARTS = ("tokens", "classes", "hashed", "arguments", "prompt", "items", "parts")
+LISTS = ("layers", "worker", "groups", "draws", "max_model_lens", *ASKED, *PARTS)
 NO_QUESTION = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError)
 """What a model may raise for inputs that do not fit the op."""
 SIZES = ("block_size", "decode_context_parallel_size", "prefill_context_parallel_size")

@@ -1,4 +1,5 @@
-"""Planted faults in the pieces of our core that questions are about: classes, registry, hashes, free queue, rates.
+"""Planted faults in the pieces of our core that questions are about: classes, registry, hashes, free queue, rates, what
+is handed to others, and cores that nobody has used.
 
 Each is made in the answer to one op, as `configuration` makes those of the arithmetic; lockstep must see it.
 """
@@ -82,6 +83,11 @@ def _hidden_states_unserved(inputs: Inputs, output: Any) -> Any:
     return [[None, None] if odd else found for odd, found in zip(hidden, output, strict=True)]
 
 
+@fault_in_answer("registry", "whoever asks first is told that nobody serves a class")
+def _first_asked_in_vain(inputs: Inputs, output: Any) -> Any:
+    return [[None, None] for _ in output] if inputs.get("first") else output
+
+
 @fault_in_answer("register", "a second registration that says otherwise is taken")
 def _conflict_accepted(inputs: Inputs, output: Any) -> Any:
     return [None if one == {"raises": "AssertionError"} else one for one in output]
@@ -139,3 +145,91 @@ def _preempted_twice(inputs: Inputs, output: Any) -> Any:
 def _negative_retention_taken(inputs: Inputs, output: Any) -> Any:
     interval = inputs["shape"].get("retention_interval")
     return {"output": None} if interval is not None and interval < 0 else output
+
+
+@fault_in_answer("page", "the spec that every other one is derived from has a page of no bytes", raised=True)
+def _page_of_no_spec(inputs: Inputs, output: Any) -> Any:
+    plain = {"page_size_bytes": 0, "storage_block_size": inputs["spec"]["block_size"]}
+    return {"output": plain} if inputs["spec"]["type"] == "KVCacheSpec" else output
+
+
+@fault_in_answer("estimate_from_groups", "the configuration keeps the last length that was tried")
+def _length_not_restored(inputs: Inputs, output: Any) -> Any:
+    return {"estimate": output, "max_model_len_after": output + 1}
+
+
+@fault_in_answer("blocks", "null blocks count among the blocks without identity of all groups")
+def _null_blocks_to_fill(inputs: Inputs, output: Any) -> Any:
+    hashed = inputs["hashed"]
+    return {**output, "unhashed_all": [[block for block in row if block not in hashed] for row in inputs["groups"]]}
+
+
+@fault_in_answer("blocks", "the blocks of a group that have an identity are told in place of those that have none")
+def _hashed_for_unhashed(inputs: Inputs, output: Any) -> Any:
+    if isinstance(output["unhashed"], list):
+        output["unhashed"] = [block for block in inputs["groups"][0] if block in inputs["hashed"]]
+    return output
+
+
+@fault_in_answer("blocks", "added blocks stand in front")
+def _added_in_front(inputs: Inputs, output: Any) -> Any:
+    both = [[*more, *row] for row, more in zip(inputs["groups"], inputs["others"], strict=True)]
+    return {**output, "both": both}
+
+
+@fault_in_answer("block_map", "a block is taken out under a key that it is not under")
+def _taken_out_anyway(inputs: Inputs, output: Any) -> Any:
+    steps = zip(inputs["steps"], output, strict=True)
+    return [[step[2], known] if step[0] == "pop" else [got, known] for step, (got, known) in steps]
+
+
+@fault_in_answer("block_lives", "the last gap between uses of a block is not told")
+def _last_gap_lost(inputs: Inputs, output: Any) -> Any:
+    for step, shown in zip(inputs["steps"], output, strict=True):
+        if step[0] == "drain":
+            shown[0] = [[life, idle, gaps[:-1]] for life, idle, gaps in shown[0]]
+    return output
+
+
+@fault_in_answer("block_lives", "metrics of no block at all are taken", raised=True)
+def _share_of_none_taken(inputs: Inputs, output: Any) -> Any:
+    return {"output": [[None, []] for _ in inputs["steps"]]} if inputs["rate"] == 0 else output
+
+
+@fault_in_answer("cold", "a pool of the null block alone counts as full")
+def _null_block_alone_is_full(inputs: Inputs, output: Any) -> Any:
+    return output | {"usage": 1.0} if inputs["shape"]["num_blocks"] == 1 else output
+
+
+@fault_in_answer("cold", "a lookup among layers that cannot be cached finds nothing instead of failing")
+def _uncached_found_nothing(inputs: Inputs, output: Any) -> Any:
+    if output["found"] == {"raises": "NotImplementedError"}:
+        output["found"] = [0, [[] for _ in inputs["shape"]["groups"]]]
+    return output
+
+
+@fault_in_answer("manager", "a request that runs is given blocks of a hit again")
+def _hit_given_again(inputs: Inputs, output: Any) -> Any:
+    return {**output, "again": [output["again"][0], None, output["again"][2]]}
+
+
+@fault_in_answer(
+    "unify_hybrid", "windows and chunks are told to be one kind where there is no full attention", raised=True
+)
+def _windows_without_full(inputs: Inputs, output: Any) -> Any:
+    kinds = {inputs["specs"][name]["type"] for _, name in inputs["layers"]}
+    alone = kinds == {"SlidingWindowSpec", "ChunkedLocalAttentionSpec"}
+    return {"output": {"specs": [], "page_sizes": [], "layers": []}} if alone else output
+
+
+@fault_in_answer("block_names", "an item in a block that fills up behind the prompt does not name it")
+def _late_item_lost(inputs: Inputs, output: Any) -> Any:
+    for number, (_, _, keys) in enumerate(output):
+        if (number + 1) * inputs["block_size"] > inputs["parts"][0]:
+            keys[:] = [key for key in keys if isinstance(key, str)]
+    return output
+
+
+@fault_in_answer("left_out", "caching is off unless a call says otherwise")
+def _caching_unsaid_is_off(inputs: Inputs, output: Any) -> Any:
+    return [[name, False if name == "enable_caching" else default] for name, default in output]

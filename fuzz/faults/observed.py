@@ -94,3 +94,11 @@ def _event_number_of_other_bits(manager: Any) -> None:
 @fault("events name blocks by numbers where digests were asked for", "events")
 def _event_number_for_digest(manager: Any) -> None:
     _renaming_events(manager, lambda name: int.from_bytes(name[-8:], "big") if isinstance(name, bytes) else name)
+
+
+@fault("a step that says nothing of tokens from outside has one", "outcome", "free", "tables", "ref_cnt")
+def _unsaid_token_from_outside(manager: Any) -> None:
+    def allocate(original: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        return original(*args, **{"num_external_computed_tokens": 1, **named})
+
+    wrap(manager, "allocate_slots", allocate)

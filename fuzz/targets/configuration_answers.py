@@ -24,6 +24,7 @@ from ...model.config_json import (
     show_spec,
 )
 from .configuration_question import Question, attempt
+from .part_answers import PARTS
 from .piece_answers import PIECES
 
 RIGHT = Rules()
@@ -190,4 +191,5 @@ QUESTIONS: Mapping[str, Callable[[Rules, Question], Json]] = {
     "num_blocks": num_blocks,
     "approximate_gcd": lambda rules, q: [rules.depth(*draw) for draw in q.given.draws],
     **PIECES,
+    **PARTS,
 }

@@ -7,7 +7,8 @@ from typing import TypeVar
 
 from ...model.attention import CoreError
 from ...model.config.capacity import Rules
-from ...model.config_json import Config, Json, Layer, LayerGroup, Layers, read_layer, record
+from ...model.config_json import Config, Json, Layer, LayerGroup, Layers, plain, read_layer, record
+from ...model.ops import Failed, Outcome
 
 T = TypeVar("T")
 
@@ -18,6 +19,11 @@ def attempt(work: Callable[[], T]) -> T | dict[str, Json]:
         return work()
     except CoreError as error:
         return {"raises": str(error)}
+
+
+def outcome_as_json(outcome: Outcome) -> Json:
+    """What an operation came to: its value, or `{"raises": ...}`; None if it was refused."""
+    return {"raises": outcome.error} if isinstance(outcome, Failed) else plain(getattr(outcome, "value", None))
 
 
 class Question:

@@ -214,3 +214,71 @@ SHAPE = {
 )
 def test_a_core_is_built_only_of_what_goes_together(change, error):
     assert ask("build", {"shape": {**SHAPE, **change}}) == error
+
+
+def blocks(groups, others=None, hashed=()):
+    return ask("blocks", {"groups": groups, "others": others or [[] for _ in groups], "hashed": hashed})
+
+
+def test_blocks_without_identity_are_told_of_one_group_with_null_blocks_and_of_all_without():
+    one = blocks([[0, 1, 2]], [[3]], [1])
+    assert (one["unhashed"], one["unhashed_all"]) == ([0, 2], [[2]])
+    assert (one["both"], one["after"]) == ([[0, 1, 2, 3]], [[[0, 1, 2]], [[3]]])
+    two = blocks([[1], [2, 0]], hashed=[1])
+    assert (two["unhashed"], two["unhashed_all"]) == (REFUSED, [[], [2]])
+    assert (two["or_none"], two["empty"]) == ([[1], [2, 0]], [[], []])
+    assert blocks([[], []])["or_none"] is None
+
+
+def test_a_lookup_yields_the_block_that_was_registered_first_and_is_still_there():
+    key = ["aa", 0]
+    steps = [["insert", key, 2], ["insert", key, 1], ["insert", key, 2], ["get", key], ["pop", key, 3], ["pop", key, 2]]
+    steps += [["get", key], ["get", ["aa", 1]], ["pop", key, 1], ["get", key]]
+    assert ask("block_map", {"blocks": 4, "steps": steps})[3:] == [
+        [2, 1], [None, 1], [2, 1], [1, 1], [None, 1], [1, 0], [None, 0],
+    ]  # fmt: skip
+
+
+def lives(rate, *steps):
+    return ask("block_lives", {"rate": rate, "steps": [list(step) for step in steps]})
+
+
+def test_a_life_is_told_with_the_gaps_between_its_uses():
+    used = [("accessed", second, 0.0, 1) for second in (3, 4, 8)]
+    found = lives(1.0, ("allocated", 1, 0.5, 1), *used, ("evicted", 9, 0.0, 1), ("drain", 9, 0.0))
+    assert found[3] == [None, [[1, 1, 8, [3, 4, 8]]]]
+    assert found[-1] == [[[8, 1, [1, 4]]], []]
+
+
+def test_chance_below_the_share_follows_a_block_and_a_share_is_more_than_none():
+    followed = [bool(lives(rate, ("allocated", 0, 0.01, 1))[0][1]) for rate in (None, 0.5, 0.02, 0.01)]
+    assert followed == [False, True, True, False]
+    assert [lives(rate) for rate in (0, -0.5, 1.5, 1)] == ["AssertionError"] * 3 + [[]]
+
+
+def test_a_core_that_nobody_has_used_is_free_and_finds_nothing_unless_a_layer_cannot_be_cached():
+    alone = {"kind": "full", "block_size": 4}
+    lone = {**SHAPE, "groups": [alone], "num_blocks": 1}
+    assert ask("cold", {"shape": lone, "prompt": [1]}) == {"free": 0, "usage": 0.0, "found": [0, [[]]]}
+    encoder = {**SHAPE, "groups": [alone, {"kind": "cross", "block_size": 4}]}
+    assert ask("cold", {"shape": encoder, "prompt": [1]})["found"] == {"raises": "NotImplementedError"}
+    assert ask("cold", {"shape": {**encoder, "caching": False}, "prompt": [1]})["found"] == [0, [[], []]]
+
+
+def test_what_a_call_leaves_out_changes_nothing():
+    found = ask("left_out", {"call": "KVCacheManager.allocate_slots", "arguments": ["num_external_computed_tokens"]})
+    assert found == [["num_external_computed_tokens", 0]]
+
+
+def test_a_manager_serves_the_ranks_together_and_gives_no_hit_to_a_request_that_runs():
+    found = ask("manager", {"spec": window(5, block_size=4), "ranks": [2, 3], "length": 4})
+    assert found == {"class": "SlidingWindowManager", "block_size": 24, "again": [REFUSED] * 3}
+    assert ask("manager", {"spec": {"type": "KVCacheSpec", "block_size": 4}, "ranks": [1, 1], "length": 4}) == (
+        "AssertionError"
+    )
+
+
+def test_a_block_is_named_by_the_one_before_its_tokens_its_items_and_in_front_the_salt():
+    items = [["image", 1, 1], ["sound", 3, 4]]
+    found = ask("block_names", {"block_size": 2, "items": items, "salt": "pepper", "parts": [5, 1, 1]})
+    assert found == [[0, [0, 1], [["image", 1], "pepper"]], [1, [2, 3], [["sound", 1]]], [2, [4, 5], [["sound", -1]]]]

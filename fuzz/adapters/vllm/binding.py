@@ -224,6 +224,7 @@ def bind_vllm() -> Binding:
         "vllm.v1.core.kv_cache_manager",
         "vllm.v1.core.kv_cache_utils",
         "vllm.v1.core.kv_cache_metrics",
+        "vllm.v1.core.block_pool",
         "vllm.v1.core.single_type_kv_cache_manager",
         "vllm.v1.kv_cache_interface",
         "vllm.v1.metrics.stats",

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from .part_calculator import PARTS
 from .piece_calculator import PIECES
 from .question_json import (
     Inputs,
@@ -162,8 +163,12 @@ def _estimate(names: Names, inputs: Inputs) -> Any:
 
 
 def _estimate_from_groups(names: Names, inputs: Inputs) -> Any:
+    """The length alone where the configuration is as before, which it has to be."""
     config, _, groups = _grouped_model(names, inputs)
-    return names("_estimate_max_model_len_from_groups")(config, groups, inputs["available_memory"])
+    before = config.model_config.max_model_len
+    estimate = names("_estimate_max_model_len_from_groups")(config, groups, inputs["available_memory"])
+    after = config.model_config.max_model_len
+    return estimate if after == before else {"estimate": estimate, "max_model_len_after": after}
 
 
 def _check_memory(names: Names, inputs: Inputs) -> Any:
@@ -242,4 +247,5 @@ _OPS: Mapping[str, Callable[[Names, Inputs], Any]] = {
     "num_blocks": _num_blocks,
     "approximate_gcd": _approximate_gcd,
     **PIECES,
+    **PARTS,
 }

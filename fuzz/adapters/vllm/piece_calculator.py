@@ -8,6 +8,7 @@ installed.
 import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from itertools import combinations
 from typing import Any
 
@@ -125,12 +126,26 @@ def _name(found: Any) -> Any:
     return getattr(found, "__name__", None)
 
 
+@contextmanager
+def _nothing_registered(registry: Any) -> Iterator[None]:
+    """Context manager: nobody has asked the registry for anything yet. What it has afterwards is what it had before."""
+    entries = getattr(sys.modules[registry.__module__], "_REGISTRY_KVCACHESPEC_LIST", {})
+    before = dict(entries)
+    entries.clear()
+    try:
+        yield
+    finally:
+        entries.clear()
+        entries.update(before)
+
+
 def _registry(names: Names, inputs: Inputs) -> Any:
-    registry = names("KVCacheSpecRegistry")
-    found = [
-        (registry.get_manager_class(spec), registry.get_uniform_type_base_spec(spec)) for spec in _specs(names, inputs)
-    ]
-    return [[_name(kind) for kind in pair] for pair in found]
+    registry, specs = names("KVCacheSpecRegistry"), _specs(names, inputs)
+    found = []
+    for ask in (registry.get_manager_class, registry.get_uniform_type_base_spec):
+        with _nothing_registered(registry) if inputs.get("first") else nullcontext():
+            found.append([_name(ask(spec)) for spec in specs])
+    return [list(pair) for pair in zip(*found, strict=True)]
 
 
 def _register(names: Names, inputs: Inputs) -> Any:

@@ -13,6 +13,8 @@ from ....model.shown.snapshot import Snapshot, new_ids_value
 from ...findings.cause import cause_of, failed
 from ...findings.ops_json import shape_from_json
 from ...targets.base import TargetLostError
+from ...targets.configuration_question import outcome_as_json
+from ...targets.unsaid import UNSAID
 from .binding import Binding
 from .calculator import answer
 from .driver import VllmStyleDriver
@@ -21,6 +23,8 @@ from .observe import Observer
 from .surroundings import Surroundings
 
 _DONE, _REFUSED = ops.Done(), ops.Refused()
+_UNSAID = UNSAID["KVCacheManager.allocate_slots"]
+"""A scheduler leaves these out for a request that runs already; for one that it admits it names every argument."""
 
 
 class _Live:
@@ -186,14 +190,10 @@ class VllmStyleTarget:
             more["full_sequence_must_fit"] = op.gate
         elif op.gate and not self._manager.can_fit_full_sequence(request, **start):
             return _REFUSED
-        new = self._manager.allocate_slots(
-            request,
-            op.new_tokens,
-            num_lookahead_tokens=op.lookahead,
-            delay_cache_blocks=op.delay,
-            **start,
-            **more,
-        )
+        named = {"num_lookahead_tokens": op.lookahead, "delay_cache_blocks": op.delay, **start, **more}
+        if not op.hit:
+            named = {name: value for name, value in named.items() if value != _UNSAID[name]}
+        new = self._manager.allocate_slots(request, op.new_tokens, **named)
         if new is None:
             return _REFUSED
         if release.records_lookups and op.hit:
@@ -336,11 +336,18 @@ class CoreCalculator:
         self._target = VllmStyleTarget(name, binding)
 
     def ask(self, op: str, inputs: Mapping[str, object]) -> dict[str, object]:
-        """The answer; see `calculator.answer`. Whether a core can be built of a shape is asked of the target."""
-        if op != "build":
+        """The answer; see `calculator.answer`. What is about a whole core of some shape is asked of the target."""
+        if op not in ("build", "cold"):
             return answer(self._names, op, inputs)
-        outcome, _ = self._target.start(shape_from_json(inputs["shape"]))
-        return {"raises": outcome.error} if isinstance(outcome, ops.Failed) else {"output": None}
+        outcome, shown = self._target.start(shape_from_json(inputs["shape"]))
+        if isinstance(outcome, ops.Failed):
+            return {"raises": outcome.error}
+        if op == "build" or shown is None:
+            return {"output": None}
+        prompt: Any = inputs["prompt"]
+        self._target.step(ops.Submit("r", tuple(prompt)))
+        found, _ = self._target.step(ops.Lookup("r"))
+        return {"output": {"free": shown.num_free, "usage": shown.usage, "found": outcome_as_json(found)}}
 
     def close(self) -> None:
         """Nothing to do."""

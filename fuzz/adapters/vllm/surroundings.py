@@ -8,7 +8,8 @@ a second, and of every so many blocks the first is followed. All of it is in pla
 import os
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -57,6 +58,20 @@ class Surroundings:
         """0, and every so many times again; otherwise at least the share of blocks that are followed."""
         number, self._drawn = self._drawn % self._every, self._drawn + 1
         return number / self._every
+
+
+@contextmanager
+def at_once(now: int, chance: float) -> Iterator[None]:
+    """Context manager: a moment, in nanoseconds, at which nothing passes, and what chance has to say in it."""
+    places = ((time, "monotonic_ns", lambda: now), (random, "random", lambda: chance))
+    others = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
+    try:
+        for owner, name, ours in places:
+            setattr(owner, name, ours)
+        yield
+    finally:
+        for owner, name, other in others:
+            setattr(owner, name, other)
 
 
 def followed(collector: Any) -> Value:

@@ -82,7 +82,7 @@ def test_every_kind_of_spec_setting_and_op_comes_up_and_ends_in_outputs_and_in_e
         "EncoderOnlyAttentionSpec", "AttentionSpec", "NVFP4", "INT8_PER_TOKEN_HEAD", "FP8_PER_TENSOR",
     }  # fmt: skip
     assert {op for op in reach.ops if reach.answers[f"{op}: output"] == 0} == set()
-    assert len(reach.ops) == len(QUESTIONS) == 42
+    assert len(reach.ops) == len(QUESTIONS) == 49
     ways = ("none", "one spec", "one type", "two", "three to five", "more", "several types", "padded", "hidden states")
     assert {way for way in ways if not reach.situations[f"groups: {way}"]} == set()
     assert reach.situations["groups: eagle mark"]

@@ -1,0 +1,136 @@
+"""What the model answers to questions about what a core hands to others or keeps behind its manager, about a core that
+nobody has used, and about what may be left out of a call. `piece_answers` answers those about the other pieces."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ...model.arith import usage
+from ...model.attention import demand
+from ...model.config.capacity import Rules
+from ...model.config_json import Json
+from ...model.core import Model
+from ...model.identity import extra_keys
+from ...model.ops import NULL, Item, Lookup, Submit
+from ...model.pieces.classes import Registry
+from ...model.shown.metrics import Metrics
+from ..findings.ops_json import shape_from_json
+from .configuration_question import Question, attempt, outcome_as_json
+from .unsaid import UNSAID
+
+
+def blocks(rules: Rules, q: Question) -> Json:
+    """core.md §10: the blocks of a request in each form in which they are asked for. A connector fills those without
+    identity; null blocks are left out where all groups are asked for."""
+    groups, others, hashed = q.given.groups, q.given.others, q.given.hashed
+    unhashed = [[block for block in row if block not in hashed] for row in groups]
+
+    def of_one_group() -> Json:
+        demand(len(groups) == 1)
+        return unhashed[0]
+
+    return {
+        "or_none": groups if any(groups) else None,
+        "unhashed": attempt(of_one_group),
+        "unhashed_all": [[block for block in row if block != NULL] for row in unhashed],
+        "both": [[*row, *more] for row, more in zip(groups, others, strict=True)],
+        "empty": [[] for _ in groups],
+        "after": [groups, others],
+    }
+
+
+def block_map(rules: Rules, q: Question) -> Json:
+    """core.md §4: under each key the blocks in the order in which they were registered; a lookup yields the first one
+    that is still there. What each step gives, and the number of keys behind it."""
+    known: dict[tuple[str, int], list[int]] = {}
+
+    def insert(key: tuple[str, int], block: int) -> None:
+        row = known.setdefault(key, [])
+        row += [block] if block not in row else []
+
+    def pop(key: tuple[str, int], block: int) -> int | None:
+        if block not in known.get(key, ()):
+            return None
+        known[key].remove(block)
+        if not known[key]:
+            del known[key]
+        return block
+
+    todo: Mapping[str, Callable[..., Json]] = {
+        "insert": insert,
+        "get": lambda key: known[key][0] if key in known else None,
+        "pop": pop,
+    }
+    return [[todo[name](tuple(key), *given), len(known)] for name, key, *given in q.given.steps]
+
+
+def block_lives(rules: Rules, q: Question) -> Json:
+    """core.md §5: the blocks that are followed after each step, and what has become of others, where it is drained. A
+    block is followed if chance is below the share, which is more than none and at most all."""
+    share = UNSAID["KVCacheMetricsCollector"]["sample_rate"] if q.given.rate is None else q.given.rate
+    demand(0 < share <= 1)
+    metrics = Metrics(1, caching=False)
+
+    def step(name: str, second: int, chance: float, *blocks: int) -> Json:
+        metrics.now = second
+        todo: Mapping[str, Callable[[], Any]] = {
+            "allocated": lambda: metrics.taken(blocks) if chance < share else None,
+            "accessed": lambda: metrics.touched(blocks),
+            "evicted": lambda: metrics.evicted(*blocks),
+            "reset": metrics.reset,
+            "drain": metrics.drain,
+        }
+        return [todo[name](), metrics.followed()]
+
+    return [step(*given) for given in q.given.steps]
+
+
+def cold(rules: Rules, q: Question) -> Json:
+    """core.md §§2, 7: free blocks and usage of a core that nobody has used, and what a lookup of a prompt comes to."""
+    shape = shape_from_json(q.given.shape)
+    rules.build(shape)
+    free, model = shape.num_blocks - 1, Model(shape)
+    model.apply(Submit("r", tuple(q.given.prompt)))
+    found = outcome_as_json(model.apply(Lookup("r")))
+    return {"free": free, "usage": usage(free, shape.num_blocks), "found": found}
+
+
+def manager(rules: Rules, q: Question) -> Json:
+    """§6, core.md §6: who serves a spec, the tokens of a block over all ranks, and that a request that runs already is
+    given no blocks of a hit, nor one that has blocks."""
+    x, (decode, prefill) = q.spec, q.given.ranks
+    served, _ = Registry().find(x.type.value)
+    demand(served is not None)
+    refused = {"raises": "AssertionError"}
+    return {"class": served, "block_size": x.block_size * decode * prefill, "again": [refused] * 3}
+
+
+def block_names(rules: Rules, q: Question) -> Json:
+    """core.md §3: of each full block the one before, its tokens and what else it contains, in whatever parts they come;
+    of an item who it is and where it begins."""
+    size, length = q.given.block_size, sum(q.given.parts)
+    submit = Submit("r", (), salt=q.given.salt, items=tuple(Item(*item) for item in q.given.items))
+
+    def shown(tag: str, value: Any) -> Any:
+        return value[:2] if tag == "item" else value
+
+    blocks = [(end - size, end) for end in range(size, length + 1, size)]
+    return [
+        [start // size, list(range(start, end)), [shown(*key) for key in extra_keys(submit, start, end)]]
+        for start, end in blocks
+    ]
+
+
+def left_out(rules: Rules, q: Question) -> Json:
+    """What each of these arguments of a call is where it is not named."""
+    return [[name, UNSAID[q.given.call][name]] for name in q.given.arguments]
+
+
+PARTS: Mapping[str, Callable[[Rules, Question], Json]] = {
+    "blocks": blocks,
+    "block_map": block_map,
+    "block_lives": block_lives,
+    "cold": cold,
+    "manager": manager,
+    "block_names": block_names,
+    "left_out": left_out,
+}
