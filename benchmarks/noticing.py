@@ -5,9 +5,12 @@ The child reads everything of ours again that may hold something of the changed 
 has imported a name from it. Tests that start processes of their own see it only in this one.
 """
 
+import hashlib
+import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,19 +19,25 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import hypothesis.strategies  # noqa: F401  # children share it
 import pytest
+from blockproof.fuzz.findings.writing import write_file
 from blockproof.fuzz.mutation.drawing import Mutant
 from blockproof.fuzz.mutation.forked import in_child
 from blockproof.fuzz.mutation.hunting import Hunted
 from blockproof.fuzz.mutation.planting import path_of, read_again
-from blockproof.fuzz.mutation.reached import Line, Reached
+from blockproof.fuzz.mutation.reached import Line
+from coverage import Coverage
 
 ROOT = Path(__file__).resolve().parent.parent
 LEARN_S = 3600
 """Processor time for running all tests once."""
 LEAST_S, FACTOR = 30, 5
 """A mutant counts as one without end after so many seconds and so many times what its tests take."""
-OPTIONS = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:timeout", "-W", "ignore")
+_IMPORTED = "imported"
+_WITHOUT = [word for plugin in ("cacheprovider", "xdist") for word in ("-p", f"no:{plugin}")]
+OPTIONS = ("-q", "-x", "-m", "not slow", "--assert=plain", "-W", "ignore", *_WITHOUT)
+"""Asserts as they are: to explain them costs more than most tests do."""
 FAILED, NONE = (1, 2, 3, 4), 5
 """Exit codes of pytest: where a mutant cannot be imported it is no failed test that says so."""
 
@@ -40,34 +49,61 @@ class Known:
     name: str
     """Its node id."""
     seconds: float
-    """Processor time, watched."""
+    """Processor time, measured by coverage."""
     lines: frozenset[Line]
 
 
 class Noticing:
     """The tests of some folders, and which lines of some modules each of them runs."""
 
-    def __init__(self, modules: Sequence[str], tests: Sequence[str], kept: Sequence[str]) -> None:
-        """Run all tests once. `kept`: packages that have nothing of these modules, and are not read again.
+    def __init__(
+        self, modules: Sequence[str], tests: Sequence[str], kept: Sequence[str], learned: Path | None = None
+    ) -> None:
+        """Run all tests once. `kept`: packages that have nothing of these modules, and are not read again. `learned`: a
+        file that keeps what was learned; tests in files that have not changed since are not run for it again.
 
         RuntimeError if nothing passes.
         """
         self._modules = {path_of(module): module for module in modules}
-        self._tests, self._kept = list(tests), tuple(kept)
+        self._tests, self._kept = _files(tests), tuple(kept)
         for module in modules:
             import_module(module)
-        first = modules[0]
-        said = in_child(lambda: self._learned(first, Path(path_of(first)).read_text(encoding="utf-8")), LEARN_S)
-        if said.said is None or not said.said["tests"]:
-            raise RuntimeError(f"no test passes: {said.how or said.said}")
-        self.failed: list[str] = said.said["failed"]
+        known = self._read(learned)
+        self.seconds = 0.0
+        """Processor time that learning has taken."""
+        if new := [path for path, digest in self._tests.items() if known["files"].get(path, {}).get("of") != digest]:
+            first = modules[0]
+            source = Path(path_of(first)).read_text(encoding="utf-8")
+            ended = in_child(lambda: self._learned(first, source, new), LEARN_S)
+            if ended.said is None:
+                raise RuntimeError(f"the tests were not learned: {ended.how}")
+            self.seconds = ended.seconds
+            known["imported"] = ended.said["imported"]
+            for path in new:
+                mine = [test for test in ended.said["tests"] if test[0].partition("::")[0] == path]
+                failed = [name for name in ended.said["failed"] if name.partition("::")[0] == path]
+                known["files"][path] = {"of": self._tests[path], "tests": mine, "failed": failed}
+            if learned:
+                write_file(learned, json.dumps(known))
+        self._use([known["files"][path] for path in self._tests], known["imported"])
+
+    def _use(self, files: Sequence[dict[str, Any]], imported: Sequence[Sequence[Any]]) -> None:
+        self.failed: list[str] = [name for file in files for name in file["failed"]]
         """Tests that do not pass as it stands; they are left out."""
-        self.seconds = said.seconds
-        self._imported = _lines(said.said["imported"])
-        self.known = sorted(
-            (Known(name, seconds, _lines(lines)) for name, seconds, lines in said.said["tests"]),
-            key=lambda test: (test.seconds, test.name),
-        )
+        self._imported = _lines(imported)
+        tests = [Known(name, seconds, _lines(lines)) for file in files for name, seconds, lines in file["tests"]]
+        if not tests:
+            raise RuntimeError("no test passes")
+        self.known = sorted(tests, key=lambda test: (test.seconds, test.name))
+
+    def _read(self, learned: Path | None) -> dict[str, Any]:
+        """What is known from an earlier time; nothing if a module has changed since."""
+        now = {module: _digest(Path(path)) for path, module in self._modules.items()}
+        if learned is not None and learned.exists():
+            known: dict[str, Any] = json.loads(learned.read_text(encoding="utf-8"))
+            if known["modules"] == now:
+                return known
+        return {"modules": now, "imported": [], "files": {}}
 
     def chosen(self, mutant: Mutant) -> list[Known]:
         """The tests that may notice, quick ones first.
@@ -113,14 +149,21 @@ class Noticing:
             raise RuntimeError("the tests that were chosen are not there")
         return {"status": "killed" if code in FAILED else "survived", "by": run.by, "finding": run.finding}
 
-    def _learned(self, module: str, source: str) -> dict[str, Any]:
+    def _learned(self, module: str, source: str, tests: Sequence[str]) -> dict[str, Any]:
         with _silence():
-            imported = Reached(self._modules)
-            with imported:
-                self._again(module, source)
-            watch = _Watch(self._modules)
-            _pytest(self._tests, watch)
-        return {"imported": sorted(imported.lines), "tests": watch.tests(), "failed": sorted(watch.failed)}
+            coverage = Coverage(data_file=None, config_file=False, include=list(self._modules), messages=False)
+            coverage.start()
+            coverage.switch_context(_IMPORTED)
+            self._again(module, source)
+            watch = _Watch(coverage)
+            _pytest(tests, watch)
+            coverage.stop()
+        ran: dict[str, list[Line]] = {}
+        for path, name in self._modules.items():
+            for line, contexts in coverage.get_data().contexts_by_lineno(path).items():
+                for told in contexts:
+                    ran.setdefault(told, []).append((name, line))
+        return {"imported": ran.get(_IMPORTED, []), "tests": watch.tests(ran), "failed": sorted(watch.failed)}
 
 
 class _Run:
@@ -149,25 +192,25 @@ class _Run:
 
 
 class _Watch:
-    """Plugin: which lines each test runs, what others have run for it in a fixture among them."""
+    """Plugin: tells coverage which test runs, and notes how long each takes and which fail."""
 
-    def __init__(self, modules: Mapping[str, str]) -> None:
-        self._modules = modules
-        self._ran: dict[str, tuple[float, set[Line]]] = {}
+    def __init__(self, coverage: Coverage) -> None:
+        self._coverage = coverage
+        self._seconds: dict[str, float] = {}
         self._wanted: dict[str, tuple[str, ...]] = {}
         """Per test, the names of its fixtures."""
-        self._shared: list[tuple[str, str, set[Line]]] = []
-        """Where a fixture holds, its name, and the lines that it has run."""
+        self._shared: list[tuple[str, str, str]] = []
+        """Where a fixture holds that several tests share, its name, and what coverage is told while it is made."""
         self.failed: set[str] = set()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         """See pytest."""
         self._wanted[item.nodeid] = tuple(getattr(item, "fixturenames", ()))
-        begin, reached = time.process_time(), Reached(self._modules)
-        with reached:
-            result = yield
-        self._ran[item.nodeid] = (time.process_time() - begin, reached.lines)
+        begin, self._now = time.process_time(), item.nodeid
+        self._coverage.switch_context(item.nodeid)
+        result = yield
+        self._seconds[item.nodeid] = time.process_time() - begin
         return result
 
     @pytest.hookimpl(wrapper=True)
@@ -175,29 +218,31 @@ class _Watch:
         """See pytest."""
         if fixturedef.scope == "function":
             return (yield)
-        reached = Reached(self._modules)
-        with reached:
-            result = yield
-        self._shared.append((fixturedef.baseid, fixturedef.argname, reached.lines))
-        return result
+        name = f"{fixturedef.baseid} {fixturedef.argname}"
+        self._shared.append((fixturedef.baseid, fixturedef.argname, name))
+        self._coverage.switch_context(name)
+        try:
+            return (yield)
+        finally:
+            self._coverage.switch_context(self._now)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """See pytest."""
         if not report.passed:
             self.failed.add(report.nodeid)
 
-    def tests(self) -> list[tuple[str, float, list[Line]]]:
-        """What was learned of each test that has passed."""
+    def tests(self, ran: Mapping[str, list[Line]]) -> list[tuple[str, float, list[Line]]]:
+        """What was learned of each test that has passed. `ran`: by what coverage was told, the lines that have run."""
         return [
-            (name, seconds, sorted(lines.union(*self._of_fixtures(name))))
-            for name, (seconds, lines) in self._ran.items()
+            (name, seconds, sorted({line for told in (name, *self._fixtures(name)) for line in ran.get(told, ())}))
+            for name, seconds in self._seconds.items()
             if name not in self.failed
         ]
 
-    def _of_fixtures(self, name: str) -> Iterator[set[Line]]:
-        for base, fixture, lines in self._shared:
-            if name.startswith(base) and fixture in self._wanted[name]:
-                yield lines
+    def _fixtures(self, test: str) -> Iterator[str]:
+        for base, fixture, told in self._shared:
+            if test.startswith(base) and fixture in self._wanted[test]:
+                yield told
 
 
 def _pytest(paths: Sequence[str], plugin: object) -> int:
@@ -217,12 +262,23 @@ def _silence() -> Iterator[None]:
     yield
 
 
+def _files(tests: Sequence[str]) -> dict[str, str]:
+    """The files with tests of these files and folders, each with its digest; helpers are not counted."""
+    paths = [path for name in tests for path in ([ROOT / name] if name.endswith(".py") else (ROOT / name).glob("*.py"))]
+    found = sorted(path for path in paths if path.name.startswith("test_"))
+    return {str(path.relative_to(ROOT)): _digest(path) for path in found}
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
 def _lines(listed: Sequence[Sequence[Any]]) -> frozenset[Line]:
     return frozenset((str(module), int(line)) for module, line in listed)
 
 
 def told(noticing: Noticing, say: Callable[[str], None]) -> None:
     """What was learned, for a person."""
-    say(f"{len(noticing.known)} tests learned in {noticing.seconds:.0f} s of processor time")
-    for name in noticing.failed:
-        say(f"left out, as it does not pass here: {name}")
+    say(f"{len(noticing.known)} tests, learned in {noticing.seconds:.0f} s of processor time")
+    for path, times in Counter(name.partition("::")[0] for name in noticing.failed).items():
+        say(f"left out, as they do not pass here: {times} of {path}")

@@ -51,11 +51,11 @@ PARTS = {
             *_in("oracles.shadow", "engine engine_state mamba memory"),
             *_in("runs", "judging lockstep model_looks pair run"),
         ),
-        ("tests/fuzz/oracles", "tests/fuzz/runs", "tests/fuzz/traces"),
+        ("tests/fuzz/oracles", "tests/fuzz/runs"),
     ),
     "reducer": Part(
         tuple(_in("traces", "reducer shrink simplify simplify_shape simplify_story")),
-        ("tests/fuzz/traces", "tests/fuzz/runs", "tests/fuzz/oracles"),
+        tuple(f"tests/fuzz/traces/test_{name}.py" for name in ("reducer", "shrink", "promises", "replayed")),
     ),
 }
 """What can be hunted here. The memory on tensors is left out: where torch is missing nothing runs it."""
@@ -77,9 +77,9 @@ def read(path: Path) -> Told:
     return Told(asked, subject(asked.of), [one.mutant for one in hunted], hunted)
 
 
-def hunt(name: str, random: int, seed: int, keep: Path, again: bool) -> int:
-    """Hunt the mutants of a part that the file has no fate of; 1 if a survivor is not judged."""
-    asked = read(keep).asked if keep.exists() else Asked(name, random, seed, 0, 0)
+def hunt(name: str, drawn: tuple[int, int], keep: Path, again: bool, learned: Path | None) -> int:
+    """Hunt the mutants of a part of which the file has no fate, `drawn` so many from a seed; 1 if one is not judged."""
+    asked = read(keep).asked if keep.exists() else Asked(name, *drawn, 0, 0)
     if asked.of != name:
         raise ValueError(f"{keep} is of {asked.of}")
     result = Told(asked, subject(name), [])
@@ -92,7 +92,7 @@ def hunt(name: str, random: int, seed: int, keep: Path, again: bool) -> int:
     done = {one.mutant.place for one in result.hunted}
     left = [mutant for mutant in result.mutants if mutant.place not in done]
     part = PARTS[name]
-    noticing = Noticing(result.subject.mutable.modules, part.tests, part.kept)
+    noticing = Noticing(result.subject.mutable.modules, part.tests, part.kept, learned)
     told(noticing, lambda text: print(text, flush=True))
     for number, mutant in enumerate(left, 1):
         one = noticing.hunt(mutant)
@@ -113,13 +113,15 @@ def main() -> int:
     hunting.add_argument("--seed", type=int, default=1)
     hunting.add_argument("--keep", type=Path, required=True, help="Keep the result here, and go on from it.")
     hunting.add_argument("--again", action="store_true", help="Hunt those that have survived once more.")
+    hunting.add_argument("--learned", type=Path, help="Keep here which lines each test runs.")
     writing = commands.add_parser("page", help="Write the page of some results.")
     writing.add_argument("files", nargs="+", type=Path, metavar="FILE")
     writing.add_argument("--before", nargs="*", type=Path, default=[], help="The same before tests were sharpened.")
     writing.add_argument("--write", type=Path, help="Write the page here.")
     arguments = parser.parse_args()
     if arguments.command == "hunt":
-        return hunt(arguments.part, arguments.random, arguments.seed, arguments.keep, arguments.again)
+        drawn = (arguments.random, arguments.seed)
+        return hunt(arguments.part, drawn, arguments.keep, arguments.again, arguments.learned)
     return write(arguments.files, arguments.before, arguments.write)
 
 
