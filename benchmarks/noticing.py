@@ -71,18 +71,17 @@ class Noticing:
         known = self._read(learned)
         self.seconds = 0.0
         """Processor time that learning has taken."""
-        if new := [path for path, digest in self._tests.items() if known["files"].get(path, {}).get("of") != digest]:
-            first = modules[0]
-            source = Path(path_of(first)).read_text(encoding="utf-8")
-            ended = in_child(lambda: self._learned(first, source, new), LEARN_S)
+        first = modules[0]
+        source = Path(path_of(first)).read_text(encoding="utf-8")
+        for path, digest in self._tests.items():
+            if known["files"].get(path, {}).get("of") == digest:
+                continue
+            ended = in_child(lambda path=path: self._learned(first, source, [path]), LEARN_S)  # type: ignore[misc]
             if ended.said is None:
-                raise RuntimeError(f"the tests were not learned: {ended.how}")
-            self.seconds = ended.seconds
-            known["imported"] = ended.said["imported"]
-            for path in new:
-                mine = [test for test in ended.said["tests"] if test[0].partition("::")[0] == path]
-                failed = [name for name in ended.said["failed"] if name.partition("::")[0] == path]
-                known["files"][path] = {"of": self._tests[path], "tests": mine, "failed": failed}
+                raise RuntimeError(f"{path} was not learned: {ended.how}")
+            self.seconds += ended.seconds
+            known["imported"] = ended.said.pop("imported")
+            known["files"][path] = {"of": digest, **ended.said}
             if learned:
                 write_file(learned, json.dumps(known))
         self._use([known["files"][path] for path in self._tests], known["imported"])

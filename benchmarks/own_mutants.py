@@ -1,6 +1,6 @@
 """Random mutants of this project itself: does the harness, or do its tests, notice them?
 
-python benchmarks/own_mutants.py hunt {oracles,reducer,impl} --keep FILE [--random 150] [--seed 1] [--again]
+python benchmarks/own_mutants.py hunt PART --keep FILE [--random 150] [--seed 1] [--again]
 python benchmarks/own_mutants.py page FILE ... [--before FILE ...] [--write docs/evidence/own-mutants.md]
 
 Mutants of the oracles and of the reducer are hunted by their tests. Those of our core are hunted by `blockproof mutants
@@ -38,24 +38,33 @@ class Part:
     """What has nothing of these modules."""
 
 
-def _in(folder: str, names: str) -> list[str]:
-    return [f"{folder}.{name}" for name in names.split()]
+def _in(folder: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{folder}.{name}" for name in names.split())
+
+
+def _tests(folder: str, names: str) -> tuple[str, ...]:
+    return tuple(f"tests/fuzz/{folder}/test_{name}.py" for name in names.split())
 
 
 PARTS = {
     "impl": Part((), ("tests/impl",), ("blockproof.model",)),
-    "oracles": Part(
-        (
-            *_in("oracles.contract", "hits landing moves oracle pool properties registered run_record steps"),
-            *_in("oracles.liveness", "bounds driven judge rules scheduler script"),
-            *_in("oracles.shadow", "engine engine_state mamba memory"),
-            *_in("runs", "judging lockstep model_looks pair run"),
-        ),
-        ("tests/fuzz/oracles", "tests/fuzz/runs"),
+    "contract": Part(
+        _in("oracles.contract", "hits landing moves oracle pool properties registered run_record steps"),
+        _tests("oracles", "contract contract_events contract_faults contract_pool landing"),
+    ),
+    "liveness": Part(
+        _in("oracles.liveness", "bounds driven judge rules scheduler script"), _tests("oracles", "liveness")
+    ),
+    "shadow": Part(
+        _in("oracles.shadow", "engine engine_state mamba memory"), _tests("oracles", "shadow shadow_stories")
+    ),
+    "lockstep": Part(
+        _in("runs", "judging lockstep model_looks pair run"),
+        _tests("runs", "canary conformance glance hidden model_free pair"),
     ),
     "reducer": Part(
-        tuple(_in("traces", "reducer shrink simplify simplify_shape simplify_story")),
-        tuple(f"tests/fuzz/traces/test_{name}.py" for name in ("reducer", "shrink", "promises", "replayed")),
+        _in("traces", "reducer shrink simplify simplify_shape simplify_story"),
+        _tests("traces", "reducer shrink promises replayed"),
     ),
 }
 """What can be hunted here. The memory on tensors is left out: where torch is missing nothing runs it."""
@@ -66,7 +75,8 @@ def subject(name: str) -> Subject:
     part = PARTS[name]
     if not part.modules:
         return subject_of(name)
-    survivors = (HERE / "own_survivors" / f"{name}.toml").read_text(encoding="utf-8")
+    judged = HERE / "own_survivors" / f"{name}.toml"
+    survivors = judged.read_text(encoding="utf-8") if judged.exists() else ""
     modules = tuple(f"{FUZZ}.{module}" for module in part.modules)
     return Subject(name, name, Mutable(modules, FUZZ, lambda: None, {}, survivors), None)
 
@@ -86,17 +96,17 @@ def hunt(name: str, drawn: tuple[int, int], keep: Path, again: bool, learned: Pa
     result.mutants = draw_mutants(result.subject.sources(), asked.random, asked.seed)
     if keep.exists():
         result.hunted = from_kept(keep.read_text(encoding="utf-8"), asked, result.mutants)
-    if again or not PARTS[name].modules:
-        alive = {one.mutant.place for one, kind in result.survivors if kind not in NO_MISTAKE}
-        result.hunted = [one for one in result.hunted if one.mutant.place not in alive]
-    done = {one.mutant.place for one in result.hunted}
-    left = [mutant for mutant in result.mutants if mutant.place not in done]
     part = PARTS[name]
+    alive = {one.mutant.place for one, kind in result.survivors if kind not in NO_MISTAKE}
+    done = {one.mutant.place for one in result.hunted}
+    left = [one for one in result.mutants if one.place not in done] if part.modules else []
+    if again or not part.modules:
+        left += [one for one in result.mutants if one.place in alive]
     noticing = Noticing(result.subject.mutable.modules, part.tests, part.kept, learned)
     told(noticing, lambda text: print(text, flush=True))
     for number, mutant in enumerate(left, 1):
         one = noticing.hunt(mutant)
-        result.hunted.append(one)
+        result.hunted = [*(other for other in result.hunted if other.mutant.place != mutant.place), one]
         write_file(keep, kept_text(result))
         print(f"{number}/{len(left)} {one.status:8} {one.seconds:6.1f} s  {place(mutant)}  {one.by}", flush=True)
     print("\n".join(result.lines()))

@@ -16,12 +16,14 @@ HEADS = {
         " without a model; configurations), then by the core's tests. The *core* is its pool, managers, hashing and"
         " requests.",
     ),
-    "oracles": (
-        "The oracles",
-        "The contract, the shadow memory, liveness, and the comparison of runs, hunted by their tests: every planted"
-        " fault is to be reported by its own property, and a core without one by none. The shadow memory on tensors is"
-        " left out.",
+    "contract": (
+        "The contract",
+        "Hunted by its tests: every planted fault is to be reported by its own property, and a core without one by"
+        " none.",
     ),
+    "liveness": ("Liveness", "Hunted by its tests."),
+    "shadow": ("The shadow memory", "Hunted by its tests. That on tensors is left out."),
+    "lockstep": ("Lockstep and pairs", "The comparison, hunted by the tests of runs."),
     "reducer": ("The reducer", "What makes traces smaller, hunted by its tests."),
 }
 CORE = ("pool", "managers", "hashing", "request")
@@ -52,10 +54,12 @@ def _head() -> Iterator[str]:
 def _part(part: str, runs: Sequence[Told], before: Sequence[Told]) -> Iterator[str]:
     title, told = HEADS[part]
     yield from ("", f"## {title}", "")
-    seeds = ", ".join(f"{run.asked.seed} ({run.asked.random})" for run in runs)
+    seeds = ", ".join(f"{run.asked.seed} ({len(run.hunted)} of {run.asked.random})" for run in runs)
     limits = runs[0].asked
     budget = f" At most {limits.operations:,} operations and {limits.cases:,} configurations each."
-    yield from wrap(f"{told}{budget if limits.operations else ''} Seeds (mutants): {seeds}.", 110)
+    yield from wrap(
+        f"{told}{budget if limits.operations else ''} Seeds (mutants hunted, of those drawn): {seeds}.", 110
+    )
     yield ""
     heads = ("module", "found", "of", "not wrong", "gaps", "found of those that are wrong", "before")
     yield f"| {' | '.join(heads)} |"

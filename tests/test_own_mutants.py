@@ -24,7 +24,7 @@ def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     sys.modules.pop("own_mutants", None)
 
 
-@pytest.mark.parametrize("part", ["impl", "oracles", "reducer"])
+@pytest.mark.parametrize("part", ["impl", "contract", "liveness", "shadow", "lockstep", "reducer"])
 def test_every_entry_about_a_survivor_stands_in_the_sources(part: str, benchmarks: Any) -> None:
     subject = benchmarks.subject(part)
     judged = Survivors(subject.mutable.survivors)
