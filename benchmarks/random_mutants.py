@@ -28,14 +28,14 @@ OWN_TESTS = (105, 160)
 def page(runs: Sequence[Told]) -> str:
     """The result of all runs as Markdown."""
     hunted = [one for run in runs for one in run.hunted]
-    lines = [*_head(runs, hunted), *_modules(runs, hunted), *_seeds(runs), *_killers(hunted), *_survivors(runs)]
+    lines = [*_head(runs, hunted), *_modules(runs, hunted), *_seeds(runs), *_killers(hunted), *survivors(runs)]
     return "\n".join(lines) + "\n"
 
 
 def _head(runs: Sequence[Told], hunted: Sequence[Hunted]) -> Iterator[str]:
     asked = runs[0].asked
     seeds = ", ".join(str(run.asked.seed) for run in runs)
-    counts = _counts(runs, None)
+    counts = counts_of(runs, None)
     wrong = counts["mutants"] - sum(counts[kind] for kind in NO_MISTAKE)
     found = [one for one in hunted if one.status == "killed"]
     yield "# Random mutants of a release"
@@ -75,7 +75,7 @@ def _modules(runs: Sequence[Told], hunted: Sequence[Hunted]) -> Iterator[str]:
     yield f"| {' | '.join(heads)} | by the release's own tests, of other mutants |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     for module in (*mutable.modules, None):
-        counts = _counts(runs, module)
+        counts = counts_of(runs, module)
         wrong = counts["mutants"] - sum(counts[kind] for kind in NO_MISTAKE)
         own = OWN_TESTS if module is None else mutable.own_tests.get(module)
         cells = [
@@ -111,7 +111,8 @@ def _killers(hunted: Sequence[Hunted]) -> Iterator[str]:
         yield f"| {stage} | {times} |"
 
 
-def _survivors(runs: Sequence[Told]) -> Iterator[str]:
+def survivors(runs: Sequence[Told]) -> Iterator[str]:
+    """All that have survived, as a table."""
     yield from ("", "## Survivors", "")
     for kind, meaning in CLASSES.items():
         yield f"* {kind}: {meaning}"
@@ -130,7 +131,8 @@ def _code(text: str) -> str:
     return f"<code>{escape(cut).replace('|', '&#124;')}</code>" if cut else "nothing"
 
 
-def _counts(runs: Sequence[Told], module: str | None) -> Counter[str]:
+def counts_of(runs: Sequence[Told], module: str | None) -> Counter[str]:
+    """Mutants of one module, or of all, over these runs: see `Told.counts`."""
     total: Counter[str] = Counter()
     for run in runs:
         total.update(run.counts(run.subject.mutable.modules if module is None else [module]))

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module, metadata
+from importlib.resources import files
 from pathlib import Path
 from pkgutil import walk_packages
 from types import SimpleNamespace
@@ -35,6 +36,8 @@ __all__ = [
 ]
 
 _PACKAGE = f"{__name__.split('.')[0]}.impl"
+_DECIDING = frozenset({"configuration", "hashing", "managers", "pool", "request", "specs"})
+"""Folders and modules of our core in which something is decided."""
 
 
 def module_of_impl(name: str) -> Any:
@@ -127,9 +130,10 @@ def bind_impl(core: str = "impl") -> Binding:
 
 
 def mutable_impl() -> Mutable:
-    """The modules of our core that random mutants change: those in its folders, compiling and tensors left out."""
+    """The modules of our core that random mutants change: those that decide. Compiling, tensors and the modules that
+    only give names are left out."""
     package = import_module(_PACKAGE)
-    folders = ("configuration", "hashing", "managers", "pool", "specs")
     modules = [found.name for found in walk_packages(package.__path__, f"{_PACKAGE}.") if not found.ispkg]
-    own = tuple(name for name in modules if name.removeprefix(f"{_PACKAGE}.").partition(".")[0] in folders)
-    return Mutable(own, _PACKAGE, bind_impl.cache_clear)
+    own = tuple(name for name in modules if name.removeprefix(f"{_PACKAGE}.").partition(".")[0] in _DECIDING)
+    judged = files(__package__) / "impl_survivors.toml"
+    return Mutable(own, _PACKAGE, bind_impl.cache_clear, survivors=judged.read_text(encoding="utf-8"))

@@ -8,22 +8,19 @@ child. It runs in the core's interpreter, where only the standard library and th
 """
 
 import gc
-import json
 import os
-import resource
-import signal
 import sys
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from ..opening.serve import begin_child, send
 from ..opening.targets import open_calculator_here, open_here
 from ..opening.wire import line_of, message_of
 from ..targets.base import TargetUnavailableError
 from ..targets.family import Mutable
+from .forked import in_child
 from .planting import dependents, path_of, read_again
 from .reached import Line, Reached
 from .stages import FREE, Answers, Budget, Fate, Kinds, Stage, hunt
@@ -31,8 +28,6 @@ from .subject import mutable_here
 
 CHILD_S = 600
 """Processor time of one child, beyond all that its stages take, in which no single call is overdue."""
-GROWTH_BYTES = 4 << 30
-"""How much the address space of a child may grow."""
 
 
 class Hunter:
@@ -102,56 +97,19 @@ class Hunter:
 
     def _in_child(self, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         """What a child has to say, with its processor time; how it ended if it said nothing."""
-        ours, theirs = os.pipe()
-        child = os.fork()
-        if child == 0:
-            os.close(ours)
-            self._say(theirs, work)
-        os.close(theirs)
-        with os.fdopen(ours, "rb") as said:
-            text = said.read()
-        _, ended, used = os.wait4(child, 0)
-        document: dict[str, Any] = (
-            json.loads(text) if text else _shown("killed", Fate(by="its end", finding=_end(ended)))
-        )
-        return document | {"seconds": round(used.ru_utime + used.ru_stime, 2)}
 
-    def _say(self, answer: int, work: Callable[[], dict[str, Any]]) -> NoReturn:
-        """Do the work, send what it returns, and end this process."""
-        code = 1
-        try:
+        def begun() -> dict[str, Any]:
             begin_child(*self._pipes)
-            resource.setrlimit(resource.RLIMIT_CPU, (CHILD_S, CHILD_S))
-            limit = _address_space() + GROWTH_BYTES
-            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-            send(answer, json.dumps(work()).encode())
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
+            return work()
+
+        ended = in_child(begun, CHILD_S)
+        said = _shown("killed", Fate(by="its end", finding=ended.how)) if ended.said is None else ended.said
+        return said | {"seconds": ended.seconds}
 
 
 def _shown(status: str, fate: Fate) -> dict[str, Any]:
     kinds = {stage: sorted(found) for stage, found in fate.kinds.items()}
     return {**vars(fate), "kinds": kinds, "status": status}
-
-
-def _end(status: int) -> str:
-    """How a child ended that said nothing."""
-    if os.WIFSIGNALED(status):
-        number = os.WTERMSIG(status)
-        return f"no end within {CHILD_S} s" if number == signal.SIGXCPU else signal.Signals(number).name
-    return f"exit status {os.WEXITSTATUS(status)}"
-
-
-def _address_space() -> int:
-    """Of this process, in bytes; unlimited on systems without /proc."""
-    try:
-        with open("/proc/self/statm", "rb") as statm:
-            return int(statm.read().split()[0]) * resource.getpagesize()
-    except OSError:
-        return sys.maxsize - GROWTH_BYTES
 
 
 def main(arguments: list[str]) -> None:

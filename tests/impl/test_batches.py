@@ -82,6 +82,25 @@ def test_a_batch_is_a_loop(core: Any, layers: str, seed: int) -> None:
     assert empty
 
 
+@pytest.mark.parametrize("layers", ["full", "full+sliding"])
+def test_a_request_in_between_that_goes_the_long_way_gets_its_own_answer(core: Any, layers: str) -> None:
+    core.init_none_hash(core.sha256)
+    sides = [manager(core, layers, 20) for _ in range(2)]
+    hasher = core.get_request_block_hasher(4, core.sha256)
+    rows = [[core.Request(name, [1, 2, 3, 4], block_hasher=hasher) for name in "abc"] for _ in sides]
+    for made, requests in zip(sides, rows, strict=True):
+        for request in requests:
+            assert made.allocate_slots(request, 4) is not None
+            request.num_computed_tokens = 4
+        made.coordinator.free("b")  # from now on nothing is known of it
+        requests[1].num_computed_tokens = 0
+        requests[0].append_output_token_ids([7])
+        requests[2].append_output_token_ids([7])
+    one = [sides[0].allocate_slots(request, 1).get_block_ids() for request in rows[0]]
+    assert [answer.get_block_ids() for answer in sides[1].allocate_slots_batch(rows[1])] == one
+    assert tables(sides[0], rows[0]) == tables(sides[1], rows[1])
+
+
 def test_counts_that_are_wrong_are_refused_as_in_a_loop(core: Any) -> None:
     made = manager(core, "full", 10)
     request = core.Request("a", [1, 2, 3])

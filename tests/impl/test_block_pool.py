@@ -345,3 +345,24 @@ def test_one_block_and_several_are_told_to_the_metrics_in_the_same_way(caching: 
 def test_a_sample_rate_is_a_share(rate: float) -> None:
     with pytest.raises(AssertionError, match=str(rate)):
         KVCacheMetricsCollector(rate)
+
+
+def test_blocks_of_a_large_pool_are_taken_in_order_and_counted() -> None:
+    pool = BlockPool(10_000, True, 2)
+    assert [block.block_id for block in pool.get_new_blocks(3)] == [1, 2, 3]
+    assert pool.get_num_free_blocks() == 9_996
+    assert [block.block_id for block in pool.get_new_blocks(5_000)] == list(range(4, 5_004))
+    assert pool.get_num_free_blocks() == 4_996
+
+
+@pytest.mark.parametrize("taken", [20, 32, 40])
+def test_what_was_registered_together_is_forgotten_as_far_as_it_is_taken(taken: int) -> None:
+    pool = BlockPool(41, True, 2)
+    names = [BlockHash(bytes([i]) * 32) for i in range(40)]
+    blocks = pool.get_new_blocks(40)
+    pool.cache_full_blocks(request(block_hashes=names), blocks, 0, 40, 2, 0)
+    pool.free_blocks(reversed(blocks))
+    assert pool.get_new_blocks(taken) == blocks[::-1][:taken]
+    pool.check()
+    found = [pool.get_cached_block(name, [0]) for name in names]
+    assert found == [[block] for block in blocks[: 40 - taken]] + [None] * taken

@@ -286,6 +286,9 @@ def test_given_configurations_must_have_the_same_groups() -> None:
     uniform = [impl.UniformTypeKVCacheSpecs(16, {spec.__class__.__name__: spec}) for spec in (full(), sliding())]
     with pytest.raises(AssertionError, match="group 0 is UniformTypeKVCacheSpecs"):
         kv_cache_utils.unify_kv_cache_configs([config_with(9, spec) for spec in uniform])
+    for specs in ((uniform[0], full()), (full(), uniform[0])):
+        with pytest.raises(AssertionError, match="group 0 is"):
+            kv_cache_utils.unify_kv_cache_configs([config_with(9, spec) for spec in specs])
 
 
 def test_given_configurations_may_have_their_own_layers_of_a_uniform_group() -> None:

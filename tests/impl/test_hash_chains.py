@@ -102,6 +102,14 @@ def test_long_prompts_have_them(function: HashFunction, size: int, blocks: int) 
     assert impl.Request("r", prompt, block_hasher=hasher).block_hashes == one_by_one(function, None, prompt, size)
 
 
+@every_function
+def test_narrow_tokens_behind_more_wide_ones_than_a_frame_of_pickle_holds_have_them(function: HashFunction) -> None:
+    wide = (1 << 16) // (5 * 16)  # blocks of tokens of five bytes each, which fill a frame nearly
+    tokens = [2**31 - 1] * (16 * (wide - 40)) + [0] * (16 * 400)
+    parent = parent_of(function)
+    assert usable(function, 16)(parent, tokens) == one_by_one(function, parent, tokens, 16)
+
+
 def test_what_is_hashed_is_the_pickle_byte_for_byte() -> None:
     hashed: list[bytes] = []
 

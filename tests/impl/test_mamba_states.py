@@ -124,3 +124,22 @@ def test_it_finds_them_too_if_each_step_is_allocated_before_the_drafts_of_the_la
             accepted = draw.randint(0, flying)
             start += 1 + accepted
             run.request.append_output_token_ids([7] * (1 + accepted))
+
+
+def test_a_step_that_does_not_say_where_it_begins_begins_in_the_block_before_its_last_one(core: Any) -> None:
+    """As vLLM's coordinator asks."""
+    manager = core.manager(core.mamba("align"))
+    (single,) = manager.coordinator.single_type_managers
+    single.allocate_new_blocks("a", 4, 4)
+    single.allocate_new_blocks("a", 8, 8)
+    assert [block.block_id for block in single.req_to_blocks["a"]] == [1, 2]  # the state that it continues from stays
+
+
+def test_of_a_request_that_has_gone_nothing_is_kept(core: Any) -> None:
+    manager = core.manager(core.mamba("align"), core.full())
+    request = core.request("a", 6)
+    core.run(manager, request)
+    steps = manager.coordinator.steps
+    assert steps.horizons.keys() == steps.firsts.keys() == {"a"}
+    manager.free(request)
+    assert steps.horizons == steps.firsts == {}

@@ -4,6 +4,7 @@ from typing import Any
 
 import blockproof.impl as impl
 import pytest
+from blockproof.impl.managers.by_spec import get_manager_for_kv_cache_spec
 
 
 def tables(manager: impl.KVCacheManager, name: str) -> Any:
@@ -296,3 +297,26 @@ def test_a_manager_called_by_itself_attaches_the_hit_and_makes_room_for_external
     assert (single.num_cached_block["b"], hit[0].ref_cnt) == (1, 2)
     single.allocate_new_computed_blocks("b", [], 4, 5)
     assert len(single.req_to_blocks["b"]) == 3
+
+
+def test_a_manager_that_is_told_of_no_ranks_has_the_blocks_of_its_spec(core: Any) -> None:
+    pool = impl.BlockPool(4, True, 4)
+    manager = get_manager_for_kv_cache_spec(
+        core.full(), 64, 64, block_pool=pool, enable_caching=True, kv_cache_group_id=0, scheduler_block_size=4
+    )
+    assert manager.block_size == core.BLOCK
+
+
+def test_a_window_of_one_token_reads_nothing_that_comes_from_outside(core: Any) -> None:
+    manager = core.manager(core.sliding(1))
+    request = core.request("a", 12)
+    new = manager.allocate_slots(request, 4, num_external_computed_tokens=6)
+    assert new is not None
+    assert new.get_block_ids() == ([1, 2],)  # both are for the step, none for the six tokens
+    assert tables(manager, "a") == ([0, 1, 2],)
+
+
+@pytest.mark.parametrize(("window", "blocks"), [(1, 0), (2, 1), (5, 1), (6, 2)])
+def test_a_hit_needs_the_blocks_of_its_window_and_with_drafts_the_one_behind(window: int, blocks: int) -> None:
+    need = impl.single_type_kv_cache_manager.SlidingWindowManager._contiguous_blocks_for_hit
+    assert [need(window, 4, drafts) for drafts in (False, True)] == [blocks, blocks + 1]

@@ -74,3 +74,8 @@ def test_tokens_changed_by_other_means_are_hashed_when_asked() -> None:
     request.update_block_hashes()
     request.append_output_token_ids([13, 14, 15])
     assert request.block_hashes == impl.Request("r", list(range(16)), block_hasher=Counting(4)).block_hashes
+
+
+def test_tokens_that_are_said_to_be_none_are_0() -> None:
+    request = impl.Request("a", [5, 6, 7], prompt_is_token_ids=[True, False, True])
+    assert request.all_token_ids[:] == [5, 0, 7]

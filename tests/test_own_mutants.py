@@ -1,0 +1,84 @@
+"""Mutants of this project itself: tests that run a changed line notice it; what is written up stands in the sources."""
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blockproof.fuzz.mutation.drawing import Mutant
+from blockproof.fuzz.mutation.hunting import Hunted
+from blockproof.fuzz.mutation.planting import path_of
+from blockproof.fuzz.mutation.report import Asked, Told
+from blockproof.fuzz.mutation.survivors import Survivors
+
+ROOT = Path(__file__).parents[1]
+REDUCER = "blockproof.fuzz.traces.reducer"
+
+
+@pytest.fixture
+def benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    yield import_module("own_mutants")
+    sys.modules.pop("own_mutants", None)
+
+
+@pytest.mark.parametrize("part", ["impl", "contract", "liveness", "shadow", "lockstep", "reducer"])
+def test_every_entry_about_a_survivor_stands_in_the_sources(part: str, benchmarks: Any) -> None:
+    subject = benchmarks.subject(part)
+    judged = Survivors(subject.mutable.survivors)
+    assert [(one.function, one.line) for one in judged.gone(subject.sources())] == []
+
+
+def changed(old: str, new: str) -> Mutant:
+    """The reducer with one line changed."""
+    source = Path(path_of(REDUCER)).read_text(encoding="utf-8")
+    assert source.count(old) == 1
+    line = source[: source.index(old)].count("\n") + 1
+    return Mutant(REDUCER, "", line, "", old, new, (line, line), False, source.replace(old, new))
+
+
+def test_a_mutant_is_noticed_by_a_test_that_runs_it(benchmarks: Any) -> None:
+    tests = "tests/fuzz/traces/test_reducer.py"
+    noticing = benchmarks.Noticing([REDUCER], [tests], ["blockproof.model", "blockproof.impl"])
+    assert noticing.known
+    assert noticing.failed == []
+    harmless = changed("self._candidates += 1", "self._candidates += 2 - 1")
+    wrong = changed("self.best, self.finding = shown", "self.finding = shown[1]")
+    broken = changed("MAX_CANDIDATES = 100_000", "MAX_CANDIDATES = 1 // 0")
+    fates = [noticing.hunt(one) for one in (harmless, wrong, broken)]
+    assert [one.status for one in fates] == ["survived", "killed", "import"]
+    assert fates[1].by.startswith(f"{tests}::")
+    assert fates[2].finding.startswith("ZeroDivisionError")
+    assert 0 < len(noticing.chosen(wrong)) <= len(noticing.known)
+
+
+def told(benchmarks: Any, part: str, *statuses: str) -> Told:
+    """A run of mutants with these fates, one in a line."""
+    subject = benchmarks.subject(part)
+    module = subject.mutable.modules[0]
+    mutants = [Mutant(module, "f", line, "", "a", "b", (line, line), False, "") for line in range(len(statuses))]
+    hunted = [
+        Hunted(one, status, "tests/test_it.py::test" if status == "killed" else "", "", 0, 0, 1.0)
+        for one, status in zip(mutants, statuses, strict=True)
+    ]
+    return Told(Asked(part, len(mutants), 1, 0, 0), subject, mutants, hunted)
+
+
+def test_the_page_says_what_was_found_before_and_after(benchmarks: Any) -> None:
+    before = told(benchmarks, "reducer", "killed", "survived", "survived", "survived")
+    after = told(benchmarks, "reducer", "killed", "killed", "killed", "survived")
+    text = benchmarks.page(list(benchmarks.PARTS), [after], [before])
+    assert "| `fuzz.traces.reducer` | 3 | 4 | 0 | 1 | 75.0 % | 25.0 % |" in text.splitlines()
+    assert "| tests/test_it.py | 3 |" in text
+    assert "## Our core" not in text
+    assert "**not judged**" in text
+
+
+def test_our_core_is_more_than_its_arithmetic(benchmarks: Any) -> None:
+    page = import_module("own_mutants_page")
+    modules = benchmarks.subject("impl").mutable.modules
+    core = {name.removeprefix("blockproof.impl.") for name in modules if page.is_core(name)}
+    assert {"request", "pool.block_pool", "managers.coordinator", "hashing.chains"} <= core
+    assert not [name for name in core if name.startswith(("configuration", "specs"))]
