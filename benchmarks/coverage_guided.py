@@ -345,10 +345,10 @@ class Led:
 
 PAGE = """# Led by coverage
 
-Whether planted faults are found sooner by runs that are led by what earlier runs have reached. Each section is what
-`python benchmarks/coverage_guided.py` printed, below its command; with `--write docs/evidence/coverage-guidance.md` it
-writes it anew. How to read the tables is in [detection](../guide/detection.md#how-to-read-it), what the settings are
-and why none of them is offered, in [benchmarks](../../benchmarks/README.md#led-by-coverage)."""
+Whether planted faults are found sooner by runs that are led by what earlier runs have reached. Each section
+is what `python benchmarks/coverage_guided.py` printed, below its command. How to read the tables, and why
+none of this is offered, is in [detection](../guide/detection.md#how-to-read-it); what the settings are, in
+[benchmarks](../../benchmarks/README.md#led-by-coverage)."""
 WAYS: dict[str, tuple[str, Leading]] = {
     "led-states": ("led by abstract states", Leading((States,))),
     "led-edges": ("led by edges of model and core", Leading((Edges,))),
