@@ -40,7 +40,7 @@ def _tuned(name: str, describe: str, **changed: object) -> Setting:
     return Setting(name, describe, changed)
 
 
-SETTINGS: Mapping[str, Setting] = {
+SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting("usual", "as every run draws"),
@@ -65,4 +65,4 @@ SETTINGS: Mapping[str, Setting] = {
         _tuned("reads-only", "calls that only read, so nothing can be found: checks the benchmark", reads_only=True),
     )
 }
-"""All of them by name."""
+"""All of them by name; a script may add its own."""

@@ -1,6 +1,6 @@
 """The engines by name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from ..reports.summary import Summary
 from ..targets.base import Target
@@ -8,10 +8,11 @@ from .batches import run_hypothesis
 from .plan import OnProgress, Plan
 from .seeded import run_random
 
-ENGINES: Mapping[str, Callable[[Target, Plan, Summary, OnProgress | None], Summary]] = {
+ENGINES: dict[str, Callable[[Target, Plan, Summary, OnProgress | None], Summary]] = {
     "random": run_random,
     "hypothesis": run_hypothesis,
 }
+"""A script may add one of its own, for the benchmark of detection."""
 
 
 def run_engine(target: Target, plan: Plan, summary: Summary, on_progress: OnProgress | None = None) -> Summary:

@@ -85,7 +85,7 @@ def _run_all(
         if LIVENESS in plan.oracles and (alone or turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1):
             found = judge(run, drawn_script(run, draw, attention))
         else:
-            found = None if index % REFUSED_EVERY else _refused(run, plan, index, summary)
+            found = None if index % REFUSED_EVERY else refused_run(run, plan, index, summary)
             found = found or _run(run, draw, attention, plan)
         summary.seconds = time.monotonic() - start - (run.launch_s or 0.0)
         summary.add_run(attention, run, None, None)
@@ -116,7 +116,7 @@ def is_given_up(summary: Summary) -> bool:
     return sum(one.times for one in summary.found.values() if one.finding.observable in LOST) >= LOST_LIMIT
 
 
-def _refused(run: Run, plan: Plan, index: int, summary: Summary) -> tuple[Finding, Trace] | None:
+def refused_run(run: Run, plan: Plan, index: int, summary: Summary) -> tuple[Finding, Trace] | None:
     """The shape of run `index` with something wrong about it, of which no core may be built."""
     if LOCKSTEP not in run.oracles or "refused_shapes" in run.lacks:
         return None
@@ -138,10 +138,10 @@ def _run(run: Run, draw: SeededDraw, attention: str, plan: Plan) -> tuple[Findin
     if run.built and finding is None:
         workload = workload_of(run, draw, shape, chaos=plan.chaos, tuning=plan.tuning)
         finding = _drive(run, workload, plan.tuning) or run.finish()
-    return None if finding is None else _located(run, finding)
+    return None if finding is None else located(run, finding)
 
 
-def _located(run: Run, late: Finding) -> tuple[Finding, Trace]:
+def located(run: Run, late: Finding) -> tuple[Finding, Trace]:
     """The finding where it begins: the same trace again, now with a full look after every operation."""
     judging = replace(run.judging, full_look_every=1)
     finding, trace = (None, run.trace) if LOCKSTEP not in judging.oracles else replay(run.trace, run.target, judging)
