@@ -50,7 +50,7 @@ PARTS = {
     "impl": Part((), ("tests/impl",), ("blockproof.model",)),
     "contract": Part(
         _in("oracles.contract", "hits landing moves oracle pool properties registered run_record steps"),
-        _tests("oracles", "contract contract_events contract_faults contract_pool landing"),
+        _tests("oracles", "contract contract_details contract_events contract_faults contract_pool landing"),
     ),
     "liveness": Part(
         _in("oracles.liveness", "bounds driven judge rules scheduler script"), _tests("oracles", "liveness")
