@@ -44,7 +44,7 @@ def _head() -> Iterator[str]:
     yield from wrap(
         "A mutant is one random change of the syntax, as in [random mutants of a release](random-mutants.md)."
         f" `python benchmarks/own_mutants.py` has hunted them and written this page, {date.today()}."
-        " *Before* is the same mutants with the tests and the generators as they were first."
+        " *Before* is the same mutants before tests were sharpened; of our core, by the harness alone."
         " *Not wrong* are survivors in which nobody can see a difference, or only in a text for people; each is argued"
         " below.",
         110,

@@ -48,10 +48,11 @@ def test_a_hit_has_exactly_the_blocks_of_its_tokens_in_every_group(rows):
     assert Story(Changed(lambda rows: rows), FULL).tell(*FOUND) == [None] * len(FOUND)
 
 
-def test_a_replay_hits_up_to_its_boundary_whatever_was_allocated_meanwhile_where_labels_are_shown():
+@pytest.mark.parametrize("tokens", [2, 4])
+def test_a_replay_hits_up_to_its_boundary_whatever_was_allocated_meanwhile_where_labels_are_shown(tokens):
     in_shape = shape(Group("sliding", 1, window=2), retention_interval=0)
     between = (Submit("c", (5,)), Allocate("c", 1))
-    operations = (*computed("a", *ZEROS[:4]), *between, Submit("b", ZEROS[:4]), Lookup("b"))
+    operations = (*computed("a", *ZEROS[:tokens]), *between, Submit("b", ZEROS[:tokens]), Lookup("b"))
     assert Story(open_target("impl"), in_shape).tell(*operations) == [None] * len(operations)
     *quiet, last = Story(open_target("fault:replay-boundary-lost"), in_shape).tell(*operations)
     assert quiet == [None] * len(quiet)

@@ -101,3 +101,10 @@ def test_a_lookup_that_raises_is_told():
     story = (*STORED, Submit("b", (0, 1, 2)), Lookup("b"))
     said = last_said(story[-1], lambda outcome, shown: (Failed("IndexError"), shown), story)
     assert (said.id, said.what[:24]) == ("S8", "Lookup raised IndexError")
+
+
+@pytest.mark.parametrize("tables", [{"a": [1]}, {"b": [3]}])
+def test_a_refusal_changes_no_table(tables):
+    said = last_said(BIG[-1], showing(tables=lambda shown: [shown[0] | tables]), (*STORED, *BIG))
+    assert said is not None
+    assert said.id == "S8"
