@@ -90,9 +90,10 @@ def settings() -> Iterator[None]:
     engines, known = dict(ENGINES), dict(SETTINGS)
     guided.add_settings()
     yield
-    for now, before in ((ENGINES, engines), (SETTINGS, known)):
-        now.clear()
-        now.update(before)
+    ENGINES.clear()
+    ENGINES.update(engines)
+    SETTINGS.clear()
+    SETTINGS.update(known)
 
 
 @pytest.mark.parametrize("name", ["led-states", "led-late"])

@@ -1,10 +1,8 @@
 """Checks of the contract that a fault planted into our core does not show alone: each is told a wrong answer."""
 
-from dataclasses import replace
-
 import pytest
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.model.ops import Advance, Allocate, Free, Group, Lookup, Submit
+from blockproof.model.ops import Advance, Allocate, Done, Free, Group, Lookup, Submit
 
 from ..adapters.test_deviations import Release
 from .contract_stories import computed
@@ -24,8 +22,9 @@ class Changed:
 
     def step(self, operation):
         outcome, snapshot = self._core.step(operation)
-        if isinstance(operation, Lookup):
-            outcome = replace(outcome, value=(outcome.value[0], self._rows(outcome.value[1])))
+        match operation, outcome:
+            case Lookup(), Done((tokens, rows)):
+                return Done((tokens, self._rows(rows))), snapshot
         return outcome, snapshot
 
 
