@@ -100,6 +100,8 @@ def _typed(hint: object, raw: object, where: str) -> object:
     if origin is tuple:
         if not isinstance(raw, list):
             raise _wrong(where, "an array", raw)
+        if {*map(type, raw)} <= {choices[0]}:  # such as the tokens of a prompt, of which there may be many thousand
+            return tuple(raw)
         return tuple(_typed(choices[0], element, f"{where}[{i}]") for i, element in enumerate(raw))
     if isinstance(hint, type) and hint in _HINTS:
         return _record(hint, raw, where)
