@@ -56,13 +56,8 @@ def longest_hit(rules: Sequence[Rule], unit: int, num_tokens: int, found: Callab
 
 
 def served(rules: Sequence[Rule], length: int, found: Callable[[int, int], int]) -> bool:
-    """True if every group has every block that a hit of so many tokens needs. The last ones are given up first, so they
-    are asked for first."""
-    return all(
-        found(group, i)
-        for group, rule in enumerate(rules)
-        for i in reversed(range(rule.first(length), rule.end(length)))
-    )
+    """True if every group has every block that a hit of so many tokens needs."""
+    return all(found(group, i) for group, rule in enumerate(rules) for i in range(rule.first(length), rule.end(length)))
 
 
 def worth_registering(rule: Rule, i: int, interval: int, replay: int) -> bool:
