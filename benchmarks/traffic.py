@@ -32,9 +32,9 @@ Written by `{command}`;
 [how a log is served](../guide/traffic.md).
 
 {day}, {machine}, Python {python} on {system}. A request samples {stride} tokens in a step;
-the pool holds 5 % more than the longest request. In lockstep all outcomes are compared, and the whole state once in {look:,} operations.
-Seconds are those of the processor, of the harness and of the release's process; counts are the same on every
-machine.
+the pool holds 5 % more than the longest request. In lockstep all outcomes are compared, and the whole state once
+in {look:,} operations. Seconds are those of the processor, of the harness and of the release's process; counts are the
+same on every machine.
 
 | log | block | target | judged by | requests | operations | preempted | found | hit | without end | seconds |
 | --- | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |

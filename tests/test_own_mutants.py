@@ -1,5 +1,8 @@
 """Mutants of this project itself: tests that run a changed line notice it; what is written up stands in the sources."""
 
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -15,6 +18,7 @@ from blockproof.fuzz.mutation.survivors import Survivors
 
 ROOT = Path(__file__).parents[1]
 REDUCER = "blockproof.fuzz.traces.reducer"
+REDUCER_TESTS = "tests/fuzz/traces/test_reducer.py"
 
 
 @pytest.fixture
@@ -39,19 +43,32 @@ def changed(old: str, new: str) -> Mutant:
     return Mutant(REDUCER, "", line, "", old, new, (line, line), False, source.replace(old, new))
 
 
-def test_a_mutant_is_noticed_by_a_test_that_runs_it(benchmarks: Any) -> None:
-    tests = "tests/fuzz/traces/test_reducer.py"
-    noticing = benchmarks.Noticing([REDUCER], [tests], ["blockproof.model", "blockproof.impl"])
-    assert noticing.known
-    assert noticing.failed == []
+def hunt() -> None:
+    """Prints what becomes of three mutants."""
+    benchmarks: Any = import_module("own_mutants")
+    noticing = benchmarks.Noticing([REDUCER], [REDUCER_TESTS], ["blockproof.model", "blockproof.impl"])
     harmless = changed("self._candidates += 1", "self._candidates += 2 - 1")
     wrong = changed("self.best, self.finding = shown", "self.finding = shown[1]")
     broken = changed("MAX_CANDIDATES = 100_000", "MAX_CANDIDATES = 1 // 0")
     fates = [noticing.hunt(one) for one in (harmless, wrong, broken)]
-    assert [one.status for one in fates] == ["survived", "killed", "import"]
-    assert fates[1].by.startswith(f"{tests}::")
-    assert fates[2].finding.startswith("ZeroDivisionError")
-    assert 0 < len(noticing.chosen(wrong)) <= len(noticing.known)
+    told = [[one.status, one.by, one.finding] for one in fates]
+    counts = [len(noticing.failed), len(noticing.chosen(wrong)), len(noticing.known)]
+    print(json.dumps([told, counts]))
+
+
+def test_a_mutant_is_noticed_by_a_test_that_runs_it() -> None:
+    """In a process of its own: one that has run other tests, or is measured itself, holds modules of its own."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST_"))}
+    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])
+    words = [sys.executable, "-c", "from tests.test_own_mutants import hunt; hunt()"]
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    (harmless, wrong, broken), (failed, chosen, known) = json.loads(done.stdout.splitlines()[-1])
+    assert [one[0] for one in (harmless, wrong, broken)] == ["survived", "killed", "import"]
+    assert wrong[1].startswith(f"{REDUCER_TESTS}::")
+    assert broken[2].startswith("ZeroDivisionError")
+    assert failed == 0
+    assert 0 < chosen <= known
 
 
 def told(benchmarks: Any, part: str, *statuses: str) -> Told:
