@@ -1,14 +1,14 @@
 """What the reference release does where a precondition is broken: exactly, so that a reaction that changes is seen.
 
 It asks for hardly any of them (core.md §5). So what it does to the pool follows from how it counts and links blocks,
-and an allocation with negative numbers is what the same steps make of them.
+and an allocation with negative numbers is what the same steps make of them. A step of no tokens it refuses.
 """
 
 from collections.abc import Sequence
 from itertools import pairwise
 
 from ....model import arith, ops
-from ....model.ops import NULL, Done, Operation, Outcome
+from ....model.ops import NULL, Done, Failed, Operation, Outcome
 from ....model.shown.snapshot import Snapshot
 from ....model.state import Request
 from ...targets.deviations import DeviatingModel, Reaction, UndefinedStateError
@@ -30,6 +30,8 @@ def reaction_to(model: DeviatingModel, operation: Operation, before: Snapshot) -
             return model.carry_out(ops.Evict(last)), model.snapshot()
         case ops.Release():
             return Done(), _released(before, operation)
+        case ops.Allocate(new_tokens=0, external=0):
+            return Failed("ValueError"), before
         case ops.Allocate():
             return _allocated(model, operation)
     return None

@@ -335,6 +335,22 @@ def test_a_reaction_to_misuse_that_has_changed_is_found(kind, monkeypatch):
     assert isinstance(summary.finding.operation, kind)
 
 
+def test_a_step_of_no_tokens_that_is_carried_out_is_found():
+    """The release refuses it, and does what negative numbers come to: this one takes no tokens for such a number."""
+    shape = Shape((Group("full", 2),), 5, 8, 2, 2, 8)
+    story = (Submit("a", (0, 0)), Allocate("a", 0))
+
+    class CarriedOut(Release):
+        def step(self, operation):
+            outcome, snapshot = super().step(operation)
+            return (Done(((),)) if isinstance(operation, Allocate) else outcome), snapshot
+
+    assert replay(Trace(shape, story), Release())[0] is None
+    finding = replay(Trace(shape, story), CarriedOut())[0]
+    assert finding is not None
+    assert (finding.kind, finding.expected) == (("outcome", "Allocate"), Failed("ValueError"))
+
+
 @pytest.mark.parametrize(
     ("queue", "blocks", "front", "read"),
     [
