@@ -76,7 +76,8 @@ def _name_real_page(r: Rules, wanted: object, actual: object, x: Layer) -> str:
 
 def scales(r: Rules, x: Layer) -> int:
     """Two for each token and head, also of layers that store one vector, and also for tokens that are compressed."""
-    return 8 * x.block_size * x.num_kv_heads if Rules.scales(r, replace(x, compress_ratio=1)) else 0
+    whole = x if x.compress_ratio == 1 else replace(x, compress_ratio=1)
+    return 8 * x.block_size * x.num_kv_heads if Rules.scales(r, whole) else 0
 
 
 def cap(r: Rules, x: Layer, max_batched: int, max_len: int) -> int:
