@@ -81,6 +81,7 @@ def seen(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     return json.loads(lines[-1])
 
 
+@pytest.mark.slow
 def test_every_name_of_the_eight_modules_is_ours(seen: Any) -> None:
     assert seen["missing"] == []
     assert seen["passed_on"] == ["vllm.v1.request", "vllm.v1.utils"]
@@ -108,6 +109,7 @@ def test_the_retention_interval_is_that_of_the_environment(seen: Any) -> None:
 
 
 @needs_release
+@pytest.mark.slow
 def test_a_core_that_is_loaded_already_is_not_replaced(tmp_path: Path) -> None:
     code = "import vllm.v1.core.block_pool; from blockproof.impl import compat; compat.install()"
     done = in_the_release(tmp_path, "-c", code)

@@ -133,6 +133,7 @@ def test_the_page_of_the_exploration_has_every_scope_property_and_fault():
         assert part in page
 
 
+@pytest.mark.slow
 def test_the_counts_on_the_page_of_the_exploration_are_those_of_a_run(tmp_path):
     written = tmp_path / "exploration.md"
     words = [sys.executable, "benchmarks/exploration.py", "--scopes", "sink,full-eagle", "--write", str(written)]

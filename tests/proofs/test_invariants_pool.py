@@ -246,6 +246,7 @@ def test_a_small_pool_that_is_not_as_it_should_be_is_noticed(break_it):
         require(pool, state.counts, state.named, "something")
 
 
+@pytest.mark.slow
 def test_what_is_assumed_of_all_states_together_holds_of_every_small_batch():
     """No batch of real blocks is left out by it: one state, if there is one, is that of each."""
     functions = Functions(roles.impl().find, {})

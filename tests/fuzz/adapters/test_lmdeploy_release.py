@@ -213,6 +213,7 @@ def test_a_fault_planted_into_lmdeploy_is_found(fault, group, tmp_path, monkeypa
 
 
 @pytest.mark.usefixtures("target")
+@pytest.mark.slow
 def test_the_defects_show_with_lmdeploys_own_scheduler():
     _, place = interpreter_of(FAMILY.example)
     if place is None:

@@ -136,6 +136,7 @@ def test_what_it_has_no_core_for_cannot_be_built(opened, shape):
     assert shown is None
 
 
+@pytest.mark.slow
 def test_the_wrong_content_of_one_commit_is_found_and_fixed_in_the_next(checkout, monkeypatch, tmp_path, capfd):
     command = ["fuzz", "--target", NAME, "--attention", "full", "--oracle", "shadow", "--seed", "1", "--isolate"]
     command += ["--operations", "2000", "--out", str(tmp_path)]

@@ -74,6 +74,7 @@ def test_a_configuration_is_plain_json_and_survives_the_way_there_and_back():
         assert configuration_of(json.loads(json.dumps(configuration.about_workers()))) == configuration
 
 
+@pytest.mark.slow
 def test_every_kind_of_spec_setting_and_op_comes_up_and_ends_in_outputs_and_in_errors():
     reach = checked(modelled(), 800, "lockstep")
     assert reach.specs.keys() >= {
@@ -135,6 +136,7 @@ def test_every_invariant_is_alone_in_seeing_some_fault():
     assert {fault.observables for fault in CONFIGURATION_FAULTS.values()} >= {(name,) for name in INVARIANTS}
 
 
+@pytest.mark.slow
 def test_our_core_agrees_with_the_model_and_keeps_every_invariant():
     reach = checked(open_calculator("impl"), 400, seed=7)
     assert not reach.findings, f"{finding_text(reach.findings[0])}\nblockproof fuzz-config --seed 7 --cases 400"
@@ -165,6 +167,7 @@ def cases(draw):
     return draw_case(HypothesisDraw(draw))
 
 
+@pytest.mark.slow
 def test_hypothesis_shrinks_a_configuration_that_shows_a_fault():
     judge = Judge(open_calculator("fault:layer-dropped"), oracle="lockstep")
     quick = settings(max_examples=500, deadline=None, database=None, suppress_health_check=list(HealthCheck))
@@ -176,6 +179,7 @@ def test_hypothesis_shrinks_a_configuration_that_shows_a_fault():
 # A release that is known to deviate
 
 
+@pytest.mark.slow
 def test_answers_of_the_deviating_model_are_no_findings_and_the_deviations_are_counted():
     reach = checked(modelled(Reference0230(), REFERENCE), 250, "lockstep")
     assert not reach.findings, finding_text(reach.findings[0])

@@ -235,6 +235,7 @@ def test_the_core_in_c_is_fuzzed_and_nothing_is_found(compiled, tmp_path, monkey
     assert all(f"contract: {situation}" in out for situation in ("hit", "S2 checked", "S7 checked", "S8 checked"))
 
 
+@pytest.mark.slow
 def test_a_mistake_in_c_is_found_and_its_command_and_test_repeat_it(compiled, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert fuzzed(compiled("c_bug", "-DBUG"), 20_000) == 1

@@ -44,6 +44,7 @@ def fuzz(tensors, operations=3_000, oracles=("lockstep", SHADOW), seed=2):
 
 
 @needs_torch
+@pytest.mark.slow
 def test_right_tensors_show_nothing_in_all_attention_types():
     summary = fuzz("cpu", operations=20_000)
     assert summary.finding is None, summary.finding

@@ -247,6 +247,7 @@ broken = st.dictionaries(st.sampled_from(FIELDS), values)
 
 
 @given(runs | st.lists(rows, max_size=3) | runs.flatmap(lambda run: broken.map(lambda more: {**run, **more})) | values)
+@pytest.mark.slow
 def test_a_malformed_report_is_shown_or_refused_in_one_line(document):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.json"

@@ -89,6 +89,7 @@ def everything(repo):
     return contents, [git(repo, "--no-optional-locks", *command) for command in commands]
 
 
+@pytest.mark.slow
 def test_names_the_first_bad_commit_and_leaves_the_checkout_alone(history, trace, tmp_path, capsys):
     repo, hashes = history(GOOD, GOOD, BROKEN, GOOD, BAD, BAD, BAD)
     (repo / "src" / "engine" / "rule.py").write_text("NUMBER = 1  # somebody's work\n")
@@ -112,6 +113,7 @@ def test_names_the_first_bad_commit_and_leaves_the_checkout_alone(history, trace
 
 
 @pytest.mark.parametrize("span", ["HEAD~4..HEAD", "HEAD..HEAD~4"])
+@pytest.mark.slow
 def test_names_the_first_commit_that_fixes_it_whichever_end_is_named_first(history, trace, capsys, span):
     repo, hashes = history(BAD, BAD, BAD, GOOD, GOOD)
     assert cli.main(arguments_for(trace, repo, span)) == 0
@@ -134,6 +136,7 @@ def make():
 @pytest.mark.parametrize(
     "kind", ["file outside", "file inside", "named file", "named file inside", "folder", "package"]
 )
+@pytest.mark.slow
 def test_every_commit_uses_the_adapter_that_is_named(history, trace, tmp_path, monkeypatch, capsys, kind):
     repo, hashes = history(GOOD, GOOD, BAD, BAD)
     (repo / "src" / "engine" / "target.py").write_text("nothing of this may be imported!")

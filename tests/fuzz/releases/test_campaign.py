@@ -65,6 +65,7 @@ def test_targets_that_die_hang_or_eat_memory_end_nobody_else_and_what_they_did_i
     assert not rows["fakes:cannot_be_made"].done
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_from_outside_loses_only_what_it_had_not_told(monkeypatch, tmp_path):
     monkeypatch.setenv(RUNNING, str(tmp_path))
     plan = Plan(3, operations=14_000, attention=("full", "sliding"), oracles=(SHADOW,))
@@ -83,6 +84,7 @@ def test_a_process_that_is_killed_from_outside_loses_only_what_it_had_not_told(m
     assert list(second.cells) == ["full", "sliding"]
 
 
+@pytest.mark.slow
 def test_each_finding_is_shrunk_on_its_target_and_replays():
     rows = run(["fault:touch-ignores-used-blocks"], operations=12_000)
     (row,) = rows.values()
@@ -93,6 +95,7 @@ def test_each_finding_is_shrunk_on_its_target_and_replays():
         assert kept.attention == "full"
 
 
+@pytest.mark.slow
 def test_the_command_writes_tables_and_traces(tmp_path, capsys):
     words = ["campaign", "--target", "impl", "--target", "fault:touch-ignores-used-blocks", "--operations", "8000"]
     words += ["--attention", "full,sliding", "--oracle", "shadow,contract", "--seed", "3", "--shrink-seconds", "2"]

@@ -35,6 +35,7 @@ def test_each_strictness_has_its_share_of_the_limits(monkeypatch, seconds, opera
     assert plans == [(strictness, share) for strictness in Strictness]
 
 
+@pytest.mark.slow
 def test_lines_and_json_say_the_same(found):
     exact, shape = found.comparisons
     assert (exact.strictness, shape.strictness) == (Strictness.EXACT, Strictness.SHAPE)

@@ -103,6 +103,7 @@ def test_our_core_shows_none_of_the_traces_and_can_run_all_of_each_that_it_can_b
 @pytest.mark.parametrize(
     "spec", [environment.name for environment in environments.installed(families()["vllm"])][:1] or [None]
 )
+@pytest.mark.slow
 def test_an_installed_release_shows_what_was_recorded(spec):
     if spec is None:
         pytest.skip("no release is installed")

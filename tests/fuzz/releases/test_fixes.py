@@ -63,6 +63,7 @@ def test_a_change_of_the_engine_stands_in_the_file_of_the_fix_only(name):
 # Whether a fix holds.
 
 
+@pytest.mark.slow
 def test_a_fix_that_mends_holds_and_one_that_breaks_more_does_not(folder, monkeypatch):
     said(monkeypatch)
     tried = {}

@@ -104,6 +104,7 @@ def test_another_order_of_reuse_is_a_change_and_none_once_it_is_listed(tmp_path)
     assert any(line.startswith("intended, but did not come up") for line in report.lines(same))
 
 
+@pytest.mark.slow
 def test_what_the_change_breaks_is_told_from_what_it_fixes_and_from_what_both_have():
     broken = verified("impl", BROKEN, operations=4_000)
     assert broken.code == 1
@@ -282,6 +283,7 @@ def run(repo, *words, target="core:make"):
     return cli.main(["verify", "--git", "HEAD~1..HEAD", "--repo", str(repo), "--target", target, *limits, *words])
 
 
+@pytest.mark.slow
 def test_two_commits_are_compared_in_worktrees_of_their_own(history, tmp_path, capsys):
     repo = history("impl", REORDERED)
     before = git(repo, "status", "--porcelain"), git(repo, "worktree", "list"), git(repo, "for-each-ref")

@@ -154,6 +154,7 @@ def test_a_core_that_corrupts_is_found_without_a_model_and_the_trace_replays():
     assert (again.kind, trace) == (done.finding.kind, done.trace)
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_keeps_the_shortest_trace_of_each_kind():
     target = open_target("fault:touch-ignores-used-blocks")
     done = led(target, (SHADOW, CONTRACT), operations=40_000, keep_going=True)

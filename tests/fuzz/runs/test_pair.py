@@ -36,6 +36,7 @@ def test_equals_are_alike(strictness):
     assert comparison.summary.operations >= 6_000
 
 
+@pytest.mark.slow
 def test_another_order_of_eviction_is_seen_exactly_and_its_consequences_by_shape():
     plan = Plan(1, operations=2_000, attention=("full",))
     exact = compare(pair("fault:free-order-reversed"), Strictness.EXACT, plan)
@@ -99,6 +100,7 @@ def test_what_one_side_hides_is_not_compared():
     assert not {"events", "statistics"} & {one.finding.observable for one in comparison.situations}
 
 
+@pytest.mark.slow
 def test_the_command_tells_the_situations_and_keeps_a_trace_of_each(tmp_path, capsys):
     words = ["diff", "--target", "impl", "--target", "fault:free-order-reversed", "--attention", "full", "--seed", "1"]
     words += ["--out", str(tmp_path)]

@@ -40,6 +40,7 @@ def test_what_the_target_does_not_build_is_skipped_and_the_rest_is_fuzzed(projec
 
 
 @pytest.mark.parametrize("workers", ALONE_AND_SHARED)
+@pytest.mark.slow
 def test_a_finding_is_told_in_steps_and_can_be_repeated(project, workers):
     project.break_engine()
     words = ("--blockproof-seconds", "60", "--blockproof-attention", "full", "--blockproof-seed", "1")

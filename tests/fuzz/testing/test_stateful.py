@@ -198,6 +198,7 @@ def test_a_target_without_any_core_of_this_attention_says_so():
 # What fails, and what is printed of it.
 
 
+@pytest.mark.slow
 def test_a_failure_reads_as_steps_and_its_command_repeats_it():
     text = text_of_failure(kv_cache_machine(FAULT, shapes=st.just(SMALL)))
     first, *steps, last = steps_in(text)
@@ -236,6 +237,7 @@ def written(text: str) -> TraceFile:
 @pytest.mark.parametrize(
     ("name", "longest"), [("usage-counts-null-block", 0), ("table-entries-swapped", 3), ("reset-while-in-use", 4)]
 )
+@pytest.mark.slow
 def test_a_planted_fault_is_found_and_shrunk(name, longest):
     error = raised_by(kv_cache_machine(f"fault:{name}", shapes=st.just(SMALL)), max_examples=300)
     assert len(error.trace.operations) <= longest
@@ -259,6 +261,7 @@ def test_causes_are_told_apart_by_class():
     assert [type(error).__name__ for error in errors] == ["usage_at_start", "tables_at_Allocate"]
 
 
+@pytest.mark.slow
 def test_a_saved_failure_comes_first_the_next_time(tmp_path):
     database = DirectoryBasedExampleDatabase(tmp_path / "examples")
     machine = kv_cache_machine("fault:table-entries-swapped", shapes=st.just(SMALL))

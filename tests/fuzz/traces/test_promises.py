@@ -35,6 +35,7 @@ def kept_by(names, seeds, folder):
     return left
 
 
+@pytest.mark.slow
 def test_findings_replay_are_shown_and_fail_from_any_folder(tmp_path):
     left = kept_by(NAMES[::2], [0], tmp_path)
     assert len(left) == 7
