@@ -1,7 +1,7 @@
 """Serves recorded traffic in full on our core and on a release, in lockstep, and writes down what it comes to.
 
 python benchmarks/traffic.py [--traces ../shared/traces] [--target impl --target vllm==0.23.0] [--block-size 512]
-    [--requests N] [--kept traffic.json] [--write docs/evidence/traffic.md]
+    [--requests N] [--kept docs/evidence/traffic.json] [--write docs/evidence/traffic.md]
 
 Each case is one run of `blockproof fuzz-traffic`, and is kept in a file as soon as it is done (`--kept`): what is there
 is not run again. A last case of each log has all lengths divided and all oracles on.
@@ -31,19 +31,19 @@ HEAD = """\
 Written by `{command}`;
 [how a log is served](../guide/traffic.md).
 
-{day}, {machine}, Python {python} on {system}. A request samples {stride} tokens in a step;
-the pool holds 5 % more than the longest request. In lockstep all outcomes are compared, and the whole state once
-in {look:,} operations. Seconds are those of the processor, of the harness and of the release's process; counts are the
-same on every machine.
+Python {python} on {system}. A request samples {stride} tokens in a step; the pool holds 5 % more than the longest
+request. In lockstep all outcomes are compared, and the whole state once in {look:,} operations. Seconds are
+those of the processor, of the harness and of the release's process; counts are the same on every machine.
 
-| log | block | target | judged by | requests | operations | preempted | found | hit | without end | seconds |
-| --- | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
+| log | block | target | judged by | requests | operations | preempted | found | hit | without end | seconds | of |
+| --- | ---: | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |
 """
 TAIL = """
 **Hit**: tokens of prompts found at the first admission. **Without end**: what a cache that never evicts would
-find, in tokens; in brackets in numbers of the log, as such logs are usually quoted. **All oracles**: lockstep,
-shadow memory, contract and liveness after every operation, all lengths divided by {divisor}, so that blocks of {small}
-tokens share prefixes as blocks of 512 do.
+find, in tokens; in brackets in numbers of the log, as such logs are usually quoted. **All oracles**:
+lockstep, shadow memory, contract and liveness after every operation, all lengths divided by {divisor}, so that blocks of {small}
+tokens share prefixes as blocks of 512 do. **Of**: day, commit and processor, without which seconds cannot be
+compared.
 """
 
 
@@ -86,7 +86,13 @@ def run(case: Case, folder: Path, requests: int | None) -> dict[str, Any]:
         sys.exit(f"{case.name}: exit code {done.returncode}")
     document = json.loads(done.stdout)
     kept = {name: document[name] for name in ("operations", "served", "ideal", "blocks", "finding")}
-    return {**kept, "seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime}
+    return {**kept, "seconds": after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, "of": made()}
+
+
+def made() -> str:
+    """The day, the commit of this checkout, and the processor."""
+    asked = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=Path(__file__).parent, stdout=subprocess.PIPE)
+    return f"{date.today()}, {asked.stdout.decode().strip() or 'no checkout'}, {processor()}"
 
 
 def row(case: Case, done: dict[str, Any]) -> str:
@@ -96,13 +102,13 @@ def row(case: Case, done: dict[str, Any]) -> str:
     cells = [case.log.removeprefix("mooncake_").removesuffix("_trace"), str(case.block), case.target, judged]
     cells += [f"{count:,}" for count in (served["arrived"], done["operations"], served["preemptions"])]
     cells += [done["finding"]["observable"] if done["finding"] else "nothing", f"{served['hit_ratio']:.2%}"]
-    cells += [f"{best['ratio']:.2%} ({best['ratio_of_entries']:.2%})", f"{done['seconds']:,.0f}"]
+    cells += [f"{best['ratio']:.2%} ({best['ratio_of_entries']:.2%})", f"{done['seconds']:,.0f}", done["of"]]
     return f"| {' | '.join(cells)} |"
 
 
 def lines(every: Sequence[Case], kept: dict[str, Any]) -> Iterator[str]:
     """The page."""
-    head = {"command": command(), "day": date.today(), "machine": processor(), "python": platform.python_version()}
+    head = {"command": command(), "python": platform.python_version()}
     yield HEAD.format(**head, system=platform.system(), stride=STRIDE, look=LOOK_EVERY)
     for case in every:
         if case.name in kept:
