@@ -41,9 +41,9 @@ those of the processor, of the harness and of the release's process; counts are 
 TAIL = """
 **Hit**: tokens of prompts found at the first admission. **Without end**: what a cache that never evicts would
 find, in tokens; in brackets in numbers of the log, as such logs are usually quoted. **All oracles**:
-lockstep, shadow memory, contract and liveness after every operation, all lengths divided by {divisor}, so that blocks of {small}
-tokens share prefixes as blocks of 512 do. **Of**: day, commit and processor, without which seconds cannot be
-compared.
+lockstep, shadow memory, contract and liveness after every operation, all lengths divided by {divisor}, so that
+blocks of {small} tokens share prefixes as blocks of 512 do. **Of**: day, commit and processor, without which
+seconds cannot be compared.
 """
 
 
