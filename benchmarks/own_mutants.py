@@ -63,11 +63,17 @@ PARTS = {
     ),
     "lockstep": Part(
         _in("runs", "judging lockstep model_looks pair run"),
-        _tests("runs", "canary conformance glance hidden model_free pair"),
+        (
+            *_tests("runs", "canary conformance glance hidden lockstep model_free pair"),
+            *_tests("adapters", "deviations"),
+            *_tests("oracles", "landing shadow"),
+            *_tests("targets", "answers"),
+            *_tests("traffic", "fuzz_traffic"),
+        ),
     ),
     "reducer": Part(
         _in("traces", "reducer shrink simplify simplify_shape simplify_story"),
-        _tests("traces", "reducer shrink promises replayed"),
+        _tests("traces", "reducer shrink simplify promises replayed"),
     ),
 }
 """What can be hunted here. The memory on tensors is left out: where torch is missing nothing runs it."""
