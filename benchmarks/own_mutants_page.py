@@ -53,7 +53,9 @@ def _head() -> Iterator[str]:
     yield from wrap(
         "A mutant is one random change of the syntax, as in [random mutants of a release](random-mutants.md)."
         " `python benchmarks/own_mutants.py` has hunted them and written this page, a section at a time."
-        " *Before* is the same mutants before tests were sharpened; of our core, by the harness alone."
+        " *Before* is the same mutants before tests were sharpened, and those whose code was removed then; of our core,"
+        " by the harness alone. Tests were sharpened by the survivors of the first seed of a part: a second one says"
+        " what they do to mutants that nobody has seen before."
         " *Not wrong* are survivors in which nobody can see a difference, or only in a text for people; each is argued"
         " below.",
         110,
@@ -80,6 +82,9 @@ def _part(part: str, runs: Sequence[Told], before: Sequence[Told]) -> Iterator[s
         yield _row(f"`{module.removeprefix('blockproof.')}`", runs, before, lambda name, one=module: name == one)  # type: ignore[misc]
     if part == "impl":
         yield _row("**the core**", runs, before, is_core)
+    for run in runs if len(runs) > 1 else ():
+        same = [other for other in before if other.asked.seed == run.asked.seed]
+        yield _row(f"seed {run.asked.seed}", [run], same, lambda name: True)
     yield _row("all", runs, before, lambda name: True)
     yield from _killers(runs)
     yield from (f"#{line}" if line.startswith("#") else line for line in survivors(runs))

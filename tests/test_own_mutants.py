@@ -93,6 +93,12 @@ def test_the_page_says_what_was_found_before_and_after(benchmarks: Any) -> None:
     assert "| tests/test_it.py | 3 |" in text
     assert "## Our core" not in text
     assert "**not judged**" in text
+    assert "| seed 1 |" not in text
+    again = told(benchmarks, "reducer", "killed", "killed")
+    again.asked = replace(again.asked, seed=2)
+    lines = benchmarks.page(list(benchmarks.PARTS), [after, again], [before]).splitlines()
+    assert "| seed 1 | 3 | 4 | 0 | 1 | 75.0 % | 25.0 % |" in lines
+    assert "| seed 2 | 2 | 2 | 0 | 0 | 100.0 % |  |" in lines
 
 
 def test_a_part_without_a_run_keeps_its_section_of_the_page(benchmarks: Any) -> None:
