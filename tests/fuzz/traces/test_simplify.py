@@ -159,6 +159,14 @@ def test_prompts_lose_tokens_at_either_end_and_allocations_as_many():
     assert (Submit("a", (0,), embeds=(1,)),) in proposed(simplify.shorter_prompts, rows)
 
 
+@pytest.mark.parametrize(
+    ("length", "cuts"), [(40, [20, 10, 8, 4, 2, 1]), (9, [8, 4, 2, 1]), (8, [4, 2, 1]), (2, [1]), (1, [])]
+)
+def test_prompts_are_cut_by_parts_of_the_longest_and_by_blocks(length, cuts):
+    made = proposed(simplify.shorter_prompts, Submit("a", (0,) * length))
+    assert list(dict.fromkeys(length - len(operations[0].prompt) for operations in made)) == cuts
+
+
 def test_two_quantities_become_lower_together():
     operations = (Submit("a", (0, 1, 2)), Allocate("a", 3), Take(3))
     made = list(simplify.lowered_together(Trace(SHAPE, operations)))
