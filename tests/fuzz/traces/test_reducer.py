@@ -40,6 +40,7 @@ def test_what_still_fails_takes_the_place_of_the_best_until_nothing_smaller_does
 
 @pytest.mark.parametrize("missing", ["search", "shows"])
 def test_a_search_says_itself_what_it_proposes_and_what_that_shows(missing):
+    assert digits("7").best == "7"
     incomplete = type("Incomplete", (Digits,), {missing: getattr(Reducer, missing)})
     with pytest.raises(TypeError, match=f"abstract method '?{missing}"):
         incomplete("7", "number 7", Limits())
