@@ -54,8 +54,8 @@ def _head() -> Iterator[str]:
         "A mutant is one random change of the syntax, as in [random mutants of a release](random-mutants.md)."
         " `python benchmarks/own_mutants.py` has hunted them and written this page, a section at a time."
         " *Before* is the same mutants before tests were sharpened, and those whose code was removed then; of our core,"
-        " by the harness alone. Tests were sharpened by the survivors of the first seed of a part: a second one says"
-        " what they do to mutants that nobody has seen before."
+        " by the harness alone. Of a second seed it is what the tests do that were sharpened by the first: mutants that"
+        " nobody had seen before."
         " *Not wrong* are survivors in which nobody can see a difference, or only in a text for people; each is argued"
         " below.",
         110,

@@ -182,7 +182,35 @@ def test_what_is_removed_by_a_count_that_is_taken_back_is_a_known_loss_of_some(l
         assert play.step(Reject("a", 2)) == rejected
 
 
+@pytest.mark.parametrize(("table", "id"), [([0, 0, 3, 4], None), ([0, 0, 0, 4], "S13")])
+def test_a_window_cut_by_an_optimistic_count_excuses_no_entry_that_it_still_holds(table, id):
+    play = Play(shape(Group("sliding", 2, window=2), num_blocks=8), losses=["skipped-on-optimistic-count"])
+    play.step(Submit("a", (0, 1)))
+    assert play.step(Allocate("a", 6), {"a": [1, 2, 3]}) is None
+    assert play.step(Advance("a")) is None
+    assert play.step(RemoveSkipped("a"), {"a": [0, 0, 3]}) is None
+    assert play.step(Allocate("a", 2), {"a": [0, 0, 3, 4]}) is None
+    assert play.step(RemoveSkipped("a"), {"a": table}) == id
+
+
+@pytest.mark.parametrize("chunk", [4, 5])
+def test_a_loss_of_chunks_astride_blocks_excuses_nothing_behind_the_hit(chunk):
+    play = Play(shape(Group("chunked", 2, chunk=chunk), num_blocks=8), losses=["chunk-astride-block"])
+    play.step(Submit("a", (0, 1, 2)))
+    assert play.step(Allocate("a", 3), {"a": [0, 2]}) == "S15"
+
+
 # The pool.
+
+
+@pytest.mark.parametrize(("free", "id"), [([5, 6, 7], None), ([6, 7, 5], "S9")])
+def test_where_no_hit_ends_inside_a_block_no_free_block_is_copied_to(free, id):
+    alike = shape(Group("full", 2), Group("full", 2, num_heads=2), num_blocks=8)
+    play = Play(alike, BUT_TABLES - {"free"}, free=range(1, 8))
+    play.step(Submit("a", (0,)))
+    assert play.step(Allocate("a", 1), {"a": [1]}, {"a": [2]}, free=[3, 4, 5, 6, 7]) is None
+    play.step(Submit("b", (1,)))
+    assert play.step(Allocate("b", 1), {"a": [1], "b": [3]}, {"a": [2], "b": [4]}, free=free) == id
 
 
 @pytest.mark.parametrize(

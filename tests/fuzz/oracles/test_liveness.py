@@ -13,7 +13,7 @@ from blockproof.fuzz.findings.oracle_names import LIVENESS, SHADOW, STRICT
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.liveness import PROPERTIES, draw_script, is_script, judge, simpler_scripts
 from blockproof.fuzz.oracles.liveness.bounds import Bounds
-from blockproof.fuzz.oracles.liveness.rules import Watch
+from blockproof.fuzz.oracles.liveness.rules import Excused, Violated, Watch
 from blockproof.fuzz.oracles.liveness.scheduler import Scheduler
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
@@ -357,6 +357,44 @@ def test_who_cannot_reach_the_end_of_a_block_of_states_waits_for_a_larger_budget
     counts = [operation.new_tokens for operation in run.operations if isinstance(operation, ops.Allocate)]
     assert counts[:4] == [2, 2, 2, 2]
     assert min(counts) > 0
+
+
+def test_who_holds_more_than_its_bound_breaks_l2() -> None:
+    watch = Watch(Bounds(_shape(FULL, usable=8, budget=4)), Counter())
+    watch.arrives("a", 3, 2)
+    watch.holds("a", 4)
+    with pytest.raises(Violated) as caught:
+        watch.holds("a", 5)
+    assert (caught.value.observable, caught.value.request) == ("L2", "a")
+
+
+@pytest.mark.parametrize(
+    ("chunks", "call", "known"),
+    [
+        ((ops.Group("chunked", 2, chunk=4),), "Lookup", False),
+        ((ops.Group("chunked", 2, chunk=4, eagle=True),), "Lookup", True),
+        ((ops.Group("chunked", 2, chunk=4), ops.Group("full", 4)), "Lookup", True),
+        ((ops.Group("chunked", 2, chunk=4), ops.Group("full", 4)), "Allocate", False),
+        ((ops.Group("sliding", 2, window=4, eagle=True),), "Lookup", False),
+    ],
+)
+def test_a_lookup_that_raises_is_known_where_chunks_are_hard_for_a_core(
+    chunks: tuple[ops.Group, ...], call: str, known: bool
+) -> None:
+    size = max(group.block_size for group in chunks)
+    shape = ops.Shape(chunks, 9, 8, 2, size, 8)
+    watch = Watch(Bounds(shape, frozenset({"chunked-refuses"})), Counter())
+    with pytest.raises(Excused if known else Violated):
+        watch.fails("a", call, "ValueError")
+
+
+def test_a_script_becomes_simpler_by_a_group_a_prompt_or_what_is_sampled() -> None:
+    shape = ops.Shape((ops.Group("full", 2), ops.Group("sliding", 2, window=3)), 9, 8, 2, 2, 8)
+    made = list(simpler_scripts(_script(shape, _request("a", 4, 3))))
+    groups = [trace.shape.groups for trace in made]
+    assert groups[:2] == [shape.groups[1:], shape.groups[:1]]
+    sizes = [(len(_prompt(trace, "a")), len(trace.operations[1].sampled)) for trace in made[2:]]  # type: ignore[attr-defined]
+    assert sizes == [(1, 3), (2, 3), (3, 3), (4, 1), (4, 2)]
 
 
 def test_who_can_never_fit_comes_at_any_place_in_a_drawn_script() -> None:

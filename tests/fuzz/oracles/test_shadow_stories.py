@@ -62,6 +62,16 @@ def test_two_requests_in_one_block_are_noticed_at_the_write():
     assert text == "b, group 0, position 0: is written into block 1, which a holds with another content"
 
 
+def test_a_block_that_others_hold_may_be_written_with_what_it_holds():
+    """The last token of a prompt that was loaded from outside as a whole is computed again."""
+    story = Story(shape(Group("full", 1)))(Submit("a", (5, 6)), Allocate("a", 0, external=2, delay=True), Arrive("a"))
+    story(Submit("b", (5, 6, 7)), Lookup("b"), Allocate("b", 1, hit=True))
+    _, snapshot = story.model.step(Allocate("a", 1))
+    assert snapshot.tables[0]["a"][1] == snapshot.tables[0]["b"][1]
+    story.shadow.step(Allocate("a", 1), Done(((),)), snapshot)
+    assert story.shadow.reached["shadow: tokens written"] == 2 + 1 + 1
+
+
 def test_a_hit_on_other_content_is_read_wrong():
     story = Story(FULL)(A, Allocate("a", 5), Advance("a"), Submit("b", (1, 9, 3, 4, 5)))
     _, snapshot = story.model.step(Allocate("b", 5))
