@@ -5,18 +5,19 @@ python benchmarks/own_mutants.py page FILE ... [--before FILE ...] [--write docs
 
 Mutants of the oracles and of the reducer are hunted by their tests. Those of our core are hunted by `blockproof mutants
 --of impl --keep FILE`; this goes on with the tests of the core where the harness has found nothing. `--again` hunts
-those that have survived once more, as after a test was sharpened. Exits with 1 if a survivor is not judged.
+those that have survived once more, as after a test was sharpened. A part without a FILE keeps its section of the page.
+Exits with 1 if a survivor is not judged.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from blockproof.fuzz.findings.writing import write_file
-from blockproof.fuzz.mutation.drawing import draw_mutants
-from blockproof.fuzz.mutation.report import NO_MISTAKE, Asked, Told, from_kept, kept_text, place, read_kept
+from blockproof.fuzz.mutation.drawing import draw_mutants, drawn_again
+from blockproof.fuzz.mutation.report import NO_MISTAKE, Asked, Told, kept_text, place, read_kept
 from blockproof.fuzz.mutation.subject import Subject, subject_of
 from blockproof.fuzz.targets.family import Mutable
 from noticing import Noticing, told
@@ -50,7 +51,9 @@ PARTS = {
     "impl": Part((), ("tests/impl",), ("blockproof.model",)),
     "contract": Part(
         _in("oracles.contract", "hits landing moves oracle pool properties registered run_record steps"),
-        _tests("oracles", "contract contract_details contract_events contract_faults contract_pool landing"),
+        _tests(
+            "oracles", "contract contract_details contract_events contract_faults contract_played contract_pool landing"
+        ),
     ),
     "liveness": Part(
         _in("oracles.liveness", "bounds driven judge rules scheduler script"), _tests("oracles", "liveness")
@@ -60,11 +63,17 @@ PARTS = {
     ),
     "lockstep": Part(
         _in("runs", "judging lockstep model_looks pair run"),
-        _tests("runs", "canary conformance glance hidden model_free pair"),
+        (
+            *_tests("runs", "canary conformance glance hidden lockstep model_free pair"),
+            *_tests("adapters", "deviations"),
+            *_tests("oracles", "landing shadow"),
+            *_tests("targets", "answers"),
+            *_tests("traffic", "fuzz_traffic"),
+        ),
     ),
     "reducer": Part(
         _in("traces", "reducer shrink simplify simplify_shape simplify_story"),
-        _tests("traces", "reducer shrink promises replayed"),
+        _tests("traces", "reducer shrink simplify promises replayed"),
     ),
 }
 """What can be hunted here. The memory on tensors is left out: where torch is missing nothing runs it."""
@@ -87,16 +96,25 @@ def read(path: Path) -> Told:
     return Told(asked, subject(asked.of), [one.mutant for one in hunted], hunted)
 
 
+def go_on(result: Told) -> None:
+    """Draw what is left of a run. If the sources were edited since, it is those mutants alone that were hunted already,
+    as they stand now."""
+    sources, kept = result.subject.sources(), {one.mutant.place: one for one in result.hunted}
+    drawn = draw_mutants(sources, result.asked.random, result.asked.seed)
+    pairs = [(one, one) for one in drawn if one.place in kept]
+    if len(pairs) < len(kept):
+        pairs = drawn_again(sources, [one.mutant for one in result.hunted])
+        drawn = [now for _, now in pairs]
+    result.mutants = drawn
+    result.hunted = [replace(kept[before.place], mutant=now) for before, now in pairs]
+
+
 def hunt(name: str, drawn: tuple[int, int], keep: Path, again: bool, learned: Path | None) -> int:
     """Hunt the mutants of a part of which the file has no fate, `drawn` so many from a seed; 1 if one is not judged."""
-    asked = read(keep).asked if keep.exists() else Asked(name, *drawn, 0, 0)
-    if asked.of != name:
-        raise ValueError(f"{keep} is of {asked.of}")
-    result = Told(asked, subject(name), [])
-    result.mutants = draw_mutants(result.subject.sources(), asked.random, asked.seed)
-    if keep.exists():
-        result.hunted = from_kept(keep.read_text(encoding="utf-8"), asked, result.mutants)
-    part = PARTS[name]
+    part, result = PARTS[name], read(keep) if keep.exists() else Told(Asked(name, *drawn, 0, 0), subject(name), [])
+    if result.asked.of != name:
+        raise ValueError(f"{keep} is of {result.asked.of}")
+    go_on(result)
     alive = {one.mutant.place for one, kind in result.survivors if kind not in NO_MISTAKE}
     done = {one.mutant.place for one in result.hunted}
     left = [one for one in result.mutants if one.place not in done] if part.modules else []
@@ -138,7 +156,8 @@ def main() -> int:
 def write(files: Sequence[Path], before: Sequence[Path], to: Path | None) -> int:
     """Write the page; 1 if a survivor is not judged."""
     runs = [read(path) for path in files]
-    text = page(list(PARTS), runs, [read(path) for path in before])
+    old = to.read_text(encoding="utf-8") if to and to.exists() else ""
+    text = page(list(PARTS), runs, [read(path) for path in before], old)
     if to:
         write_file(to, text)
     print(text, end="")

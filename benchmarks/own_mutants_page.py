@@ -1,7 +1,8 @@
 """The page of random mutants of this project itself (`own_mutants.py`)."""
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date
 from textwrap import wrap
 
@@ -30,21 +31,31 @@ CORE = ("pool", "managers", "hashing", "request")
 """Folders and modules of our core that the bar is about."""
 
 
-def page(parts: Sequence[str], runs: Sequence[Told], before: Sequence[Told]) -> str:
-    """The result of all runs as Markdown."""
-    lines = ["# Random mutants of this project", "", *_head()]
+def page(parts: Sequence[str], runs: Sequence[Told], before: Sequence[Told], old: str = "") -> str:
+    """The result of all runs as Markdown. A part without a run keeps the section that it has on the `old` page."""
+    lines, sections = ["# Random mutants of this project", "", *_head()], _sections(old)
     for part in parts:
         own, earlier = ([run for run in some if run.asked.of == part] for some in (runs, before))
-        if own:
-            lines += _part(part, own, earlier)
+        lines += _part(part, own, earlier) if own else sections.get(HEADS[part][0], [])
     return "\n".join(lines) + "\n"
+
+
+def _sections(text: str) -> Mapping[str, Sequence[str]]:
+    """The sections of a page by their titles, each with the empty line before it."""
+    found = re.split(r"^## (.*)\n", text, flags=re.MULTILINE)
+    return {
+        title: ["", f"## {title}", *body.rstrip().splitlines()]
+        for title, body in zip(found[1::2], found[2::2], strict=True)
+    }
 
 
 def _head() -> Iterator[str]:
     yield from wrap(
         "A mutant is one random change of the syntax, as in [random mutants of a release](random-mutants.md)."
-        f" `python benchmarks/own_mutants.py` has hunted them and written this page, {date.today()}."
-        " *Before* is the same mutants before tests were sharpened; of our core, by the harness alone."
+        " `python benchmarks/own_mutants.py` has hunted them and written this page, a section at a time."
+        " *Before* is the same mutants before tests were sharpened, and those whose code was removed then; of our core,"
+        " by the harness alone. Of a second seed it is what the tests do that were sharpened by the first: mutants that"
+        " nobody had seen before."
         " *Not wrong* are survivors in which nobody can see a difference, or only in a text for people; each is argued"
         " below.",
         110,
@@ -58,7 +69,9 @@ def _part(part: str, runs: Sequence[Told], before: Sequence[Told]) -> Iterator[s
     limits = runs[0].asked
     budget = f" At most {limits.operations:,} operations and {limits.cases:,} configurations each."
     yield from wrap(
-        f"{told}{budget if limits.operations else ''} Seeds (mutants hunted, of those drawn): {seeds}.", 110
+        f"{told}{budget if limits.operations else ''} Seeds (mutants hunted, of those drawn): {seeds}."
+        f" Written {date.today()}.",
+        110,
     )
     yield ""
     heads = ("module", "found", "of", "not wrong", "gaps", "found of those that are wrong", "before")
@@ -69,6 +82,9 @@ def _part(part: str, runs: Sequence[Told], before: Sequence[Told]) -> Iterator[s
         yield _row(f"`{module.removeprefix('blockproof.')}`", runs, before, lambda name, one=module: name == one)  # type: ignore[misc]
     if part == "impl":
         yield _row("**the core**", runs, before, is_core)
+    for run in runs if len(runs) > 1 else ():
+        same = [other for other in before if other.asked.seed == run.asked.seed]
+        yield _row(f"seed {run.asked.seed}", [run], same, lambda name: True)
     yield _row("all", runs, before, lambda name: True)
     yield from _killers(runs)
     yield from (f"#{line}" if line.startswith("#") else line for line in survivors(runs))

@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +93,42 @@ def test_the_page_says_what_was_found_before_and_after(benchmarks: Any) -> None:
     assert "| tests/test_it.py | 3 |" in text
     assert "## Our core" not in text
     assert "**not judged**" in text
+    assert "| seed 1 |" not in text
+    again = told(benchmarks, "reducer", "killed", "killed")
+    again.asked = replace(again.asked, seed=2)
+    lines = benchmarks.page(list(benchmarks.PARTS), [after, again], [before]).splitlines()
+    assert "| seed 1 | 3 | 4 | 0 | 1 | 75.0 % | 25.0 % |" in lines
+    assert "| seed 2 | 2 | 2 | 0 | 0 | 100.0 % |  |" in lines
+
+
+def test_a_part_without_a_run_keeps_its_section_of_the_page(benchmarks: Any) -> None:
+    parts = list(benchmarks.PARTS)
+    runs = {part: told(benchmarks, part, "killed", "survived") for part in ("contract", "shadow", "reducer")}
+    old = benchmarks.page(parts, list(runs.values()), [])
+    assert benchmarks.page(parts, [], [], old) == old
+    again = told(benchmarks, "shadow", "killed", "killed")
+    new = benchmarks.page(parts, [again], [], old)
+    assert new == benchmarks.page(parts, [runs["contract"], again, runs["reducer"]], [])
+    assert new != old
+    assert "## The contract" not in benchmarks.page(parts, [again], [])
+
+
+@pytest.mark.skipif(find_spec("cosmic_ray") is None, reason="pip install 'blockproof[mutation]'")
+def test_a_hunt_goes_on_with_the_same_mutants_after_an_edit(benchmarks: Any) -> None:
+    run = Told(Asked("reducer", 12, 1, 0, 0), benchmarks.subject("reducer"), [])
+    benchmarks.go_on(run)
+    drawn = run.mutants
+    assert len(drawn) == 12
+    assert not run.hunted
+    run.hunted = [Hunted(one, "killed", "test", "", 0, 0, 1.0) for one in drawn[:2]]
+    benchmarks.go_on(run)
+    assert run.mutants == drawn
+    assert [one.mutant for one in run.hunted] == list(drawn[:2])
+    run.hunted = [replace(one, mutant=replace(one.mutant, line=one.mutant.line + 1)) for one in run.hunted]
+    benchmarks.go_on(run)
+    assert (
+        {one.place for one in run.mutants} == {one.mutant.place for one in run.hunted} == {m.place for m in drawn[:2]}
+    )
 
 
 def test_our_core_is_more_than_its_arithmetic(benchmarks: Any) -> None:

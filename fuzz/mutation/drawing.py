@@ -1,11 +1,11 @@
 """Draws random mutants of some modules from a seed."""
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 
-from .places import Place, Source, changed_lines
+from .places import Change, Place, Source, changed_lines
 
 
 @dataclass(frozen=True)
@@ -64,25 +64,58 @@ def number_of_places(sources: Mapping[str, str]) -> dict[str, int]:
     return {module: len(Source(text).places()) for module, text in sources.items()}
 
 
+def drawn_again(sources: Mapping[str, str], mutants: Iterable[Mutant]) -> list[tuple[Mutant, Mutant]]:
+    """Each mutant, and the same one in sources that have been edited since; without those whose lines are gone.
+
+    A mutant is known by its `key`; where a line stands more than once, it is the nearest one.
+    """
+    old = sorted(mutants, key=lambda one: one.line)
+    new: dict[tuple[str, str, str, str], dict[int, Mutant]] = {one.key: {} for one in old}
+    for module in sources.keys() & {one.module for one in old}:
+        functions = {one.function for one in old if one.module == module}
+        for mutant in _every(module, Source(sources[module]), functions):
+            if mutant.key in new:
+                new[mutant.key].setdefault(mutant.line, mutant)
+    pairs = []
+    for one in old:
+        there = new[one.key]
+        if there:
+            pairs.append((one, there.pop(min(there, key=lambda line: abs(line - one.line)))))
+    return pairs
+
+
+def _every(module: str, source: Source, functions: Collection[str]) -> Iterator[Mutant]:
+    """All mutants of some functions, in the order of their lines."""
+    for place in source.places():
+        if source.function_at(place.line) in functions:
+            for change in place.changes:
+                if (mutant := _mutant(module, source, place, change)) is not None:
+                    yield mutant
+
+
 def _changed(module: str, source: Source, place: Place, random: Random) -> Mutant | None:
     """One of the changes of a place that is another program; None if there is none."""
-    for change in random.sample(place.changes, len(place.changes)):
-        changed = change.changed()
-        if changed is None or not _differs(source.tree, changed):
-            continue
-        before, after = changed_lines(source.text, changed)
-        return Mutant(
-            module,
-            source.function_at(place.line),
-            place.line,
-            change.operator.removeprefix("core/"),
-            before,
-            after,
-            source.lines_of(place.line),
-            place.text,
-            changed,
-        )
-    return None
+    changes = random.sample(place.changes, len(place.changes))
+    return next(filter(None, (_mutant(module, source, place, change) for change in changes)), None)
+
+
+def _mutant(module: str, source: Source, place: Place, change: Change) -> Mutant | None:
+    """The module with this change; None if that is no other program."""
+    changed = change.changed()
+    if changed is None or not _differs(source.tree, changed):
+        return None
+    before, after = changed_lines(source.text, changed)
+    return Mutant(
+        module,
+        source.function_at(place.line),
+        place.line,
+        change.operator.removeprefix("core/"),
+        before,
+        after,
+        source.lines_of(place.line),
+        place.text,
+        changed,
+    )
 
 
 def _differs(tree: ast.Module, changed: str) -> bool:

@@ -174,7 +174,7 @@ class Contract:
             self.hits.check_used(move)
             record.attach(request, after.tables)
         check_same_content(record, move, held, start)
-        if operation.new_tokens and not operation.delay:
+        if operation.new_tokens:
             check_written_alone(record, move, held, start, start + operation.new_tokens)
         record.follow(operation, Done(), after.tables)
         if operation.delay:

@@ -142,7 +142,6 @@ class Scheduler:
                 if suspect and self._start(name, self._tokens_for(name, 0, budget)):
                     self.watch.admitted_without_hit(name)
                 return
-            self.watch.deferred.discard(name)
             if self.gated and self.shows_tables:
                 self.watch.admitted(name, len(request.tokens), tokens, free, shared)
             self.running.append(self.waiting.popleft())

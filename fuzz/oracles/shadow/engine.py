@@ -74,7 +74,7 @@ class Shadow(States):
                 del self._requests[name]
             case ops.Submit(name):
                 groups = range(len(self.rules))
-                self._requests[name] = request = EngineRequest(operation, [], 0, 0, 0)
+                self._requests[name] = request = EngineRequest(operation, [])
                 request.drafts, request.states = [{} for _ in groups], [{} for _ in groups]
                 self._learn(request, operation.prompt)
             case ops.StepStart():

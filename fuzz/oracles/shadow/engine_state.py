@@ -108,8 +108,6 @@ class EngineState:
         return self._number(("encoder", request.submit.request, position)) * len(self.rules) + group
 
     def _expected(self, request: EngineRequest, group: int, position: int) -> int | None:
-        if isinstance(self.rules[group], Cross):
-            return self._encoder_tag(request, group, position)
         tag = self._tag(request, group, position)
         return request.drafts[group].get(position) if tag is None else tag
 

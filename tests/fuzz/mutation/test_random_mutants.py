@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from blockproof.fuzz.faults import FAULTS, Part
 from blockproof.fuzz.mutation import stages
-from blockproof.fuzz.mutation.drawing import Mutant, draw_mutants, number_of_places
+from blockproof.fuzz.mutation.drawing import Mutant, draw_mutants, drawn_again, number_of_places
 from blockproof.fuzz.mutation.hunting import Hunted, hunt_all
 from blockproof.fuzz.mutation.places import Source, changed_lines
 from blockproof.fuzz.mutation.planting import dependents, read_again
@@ -87,6 +87,22 @@ def test_what_is_drawn_depends_on_the_seed_alone() -> None:
         assert one.source.count("\n") == sources[one.module].count("\n")  # lines keep their numbers
         assert (one.before, one.after) == changed_lines(sources[one.module], one.source)
         assert one.before != one.after
+
+
+@needs_tool
+def test_a_mutant_is_found_again_where_its_line_stands_after_an_edit() -> None:
+    sources = {"one": TEXT, "other": TEXT.replace("pick", "choose")}
+    drawn = draw_mutants(sources, 30, 1)
+    assert sorted(drawn_again(sources, drawn), key=lambda pair: drawn.index(pair[0])) == [(one, one) for one in drawn]
+    edited = TEXT.replace("    if a > LIMIT:", "    a += 0\n    if a > LIMIT:").replace("min(a, b or 2)", "b")
+    pairs = dict(drawn_again({**sources, "one": edited}, drawn))
+    assert {one for one in drawn if one not in pairs} == {
+        one for one in drawn if one.module == "one" and one.before == "total = min(a, b or 2)"
+    }
+    for one, now in pairs.items():
+        assert one.key == now.key
+        assert now.line == one.line + (one.module == "one" and one.line > 12)
+        assert changed_lines(edited if one.module == "one" else sources["other"], now.source) == (one.before, one.after)
 
 
 @pytest.fixture

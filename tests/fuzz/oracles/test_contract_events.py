@@ -95,6 +95,7 @@ def test_pending_events_stay_as_they_are():
     ("operation", "labels", "part"),
     [
         (Free("a"), {1: None}, "block 1, registered with label 0, lost its identity by Free"),
+        (Free("a"), {1: 7}, "block 1, registered with label 0, lost its identity by Free"),
         (Free("a"), {3: 0}, "block 3 is registered with label 0 before its tokens are in it"),
         (Evict((1,)), {1: 0}, "Evict leaves blocks [1] registered"),
     ],

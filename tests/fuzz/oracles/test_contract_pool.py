@@ -44,6 +44,7 @@ def test_our_core_is_right_in_each_of_these_stories(operations):
     [
         ("S4", "the null block 0 is in the free list", showing(free=lambda free: [0, *free[1:]])),
         ("S4", "the null block 0 is registered, with label 7", showing(labels=lambda labels: [7, *labels[1:]])),
+        ("S9", "free blocks changed places: [3, 4, 5] -> ", showing(free=lambda free: [free[1], free[0], *free[2:]])),
         ("S1", "stand twice in the free list", showing(free=lambda free: [*free[1:], free[1]])),
         ("S1", "neither free nor held: [3]", showing(free=lambda free: [one for one in free if one != 3])),
         ("S1", "the free count is 4, but 5 blocks are free", showing(num_free=lambda count: count - 1)),

@@ -161,6 +161,13 @@ def test_a_sampled_token_says_that_its_step_has_landed(news):
     assert told(open_target("impl"), FULL, unknown, STRICTLY)[0] is not None
 
 
+@pytest.mark.parametrize(("sampled", "lands"), [((7, 8), True), ((), False)])
+def test_a_step_with_drafts_has_landed_with_the_first_token_behind_those_known_when_it_began(sampled, lands):
+    """Of two drafts one was right: the step has told two tokens at once."""
+    operations = (Submit("a", (0,)), Allocate("a", 3), Advance("a", sampled, rejected=1), Free("a"), Take(4))
+    assert (told(open_target("impl"), FULL, operations, STRICTLY)[0] is None) == lands
+
+
 def test_a_step_without_its_news_runs_on_and_only_what_it_writes_matters():
     first = (Submit("a", (0,)), Allocate("a", 1), Advance("a", (1,)), Allocate("a", 3))
     ahead = (*first, Advance("a"), Free("a"))

@@ -13,6 +13,8 @@ from blockproof.fuzz.findings.oracle_names import LIVENESS, SHADOW, STRICT
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.liveness import PROPERTIES, draw_script, is_script, judge, simpler_scripts
 from blockproof.fuzz.oracles.liveness.bounds import Bounds
+from blockproof.fuzz.oracles.liveness.rules import Excused, Violated, Watch
+from blockproof.fuzz.oracles.liveness.scheduler import Scheduler
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.runs.model_free import ModelFreeRun
@@ -306,6 +308,105 @@ def test_all_scheduled_tokens_of_a_step_are_within_the_budget() -> None:
                 assert in_step <= script.shape.max_num_batched_tokens
 
 
+def _steps(run: Run) -> Iterable[tuple[ops.Allocate, ops.Advance]]:
+    """Each step that has run, in the order of their ends."""
+    allocated: dict[str, ops.Allocate] = {}
+    for operation in run.operations:
+        if isinstance(operation, ops.Allocate):
+            allocated[operation.request] = operation
+        elif isinstance(operation, ops.Advance):
+            yield allocated[operation.request], operation
+
+
+def test_drafts_follow_the_last_sampled_token_alone_and_all_that_is_not_sampled_is_rejected() -> None:
+    """The last sampled token is never computed, nor is a draft behind it kept."""
+    shape = replace(_shape(FULL, usable=16, budget=8, length=16), eagle=True)
+    _, run = _judge(open_impl(), _script(shape, _request("a", 1, 6)))
+    assert [(step.new_tokens, len(end.sampled), end.rejected) for step, end in _steps(run)] == [
+        (1, 1, 0),
+        (3, 3, 0),
+        (3, 2, 1),
+    ]
+    prompt, known = 2, 2
+    _, run = _judge(open_impl(), _script(shape, _request("a", prompt, 9)))
+    for step, end in _steps(run):
+        assert step.new_tokens == (prompt if known == prompt else 3)
+        assert end.rejected == (0 if known == prompt else 3 - len(end.sampled))
+        known += len(end.sampled)
+
+
+def test_a_block_of_states_that_is_more_than_the_budget_does_not_keep_a_prompt_from_being_split() -> None:
+    shape = _shape(ops.Group("mamba", 4, mamba_mode="align"), usable=8, budget=3, length=16)
+    assert (Bounds(shape).unit, Bounds(replace(shape, max_num_batched_tokens=4)).unit) == (1, 4)
+    finding, run = _judge(open_impl(), _script(shape, _request("a", 7, 1)))
+    assert finding is None
+    assert [step.new_tokens for step, _ in _steps(run)] == [3, 3, 1]
+
+
+def test_who_cannot_reach_the_end_of_a_block_of_states_waits_for_a_larger_budget() -> None:
+    """Each samples three tokens at once; the first leaves one token of the budget to the other."""
+    shape = _shape(ops.Group("mamba", 4, mamba_mode="align"), usable=12, budget=4, length=32)
+    run = ModelFreeRun(open_impl(), Judging(()))
+    assert run.start(shape) is None
+    bounds = Bounds(shape)
+    scheduler = Scheduler(run, bounds, Watch(bounds, run.seen), stride=3)
+    for name in ("first", "other"):
+        scheduler.arrive(ops.Submit(name, (0,) * 2), (0,) * 12)
+    while scheduler.live:
+        scheduler.step()
+    counts = [operation.new_tokens for operation in run.operations if isinstance(operation, ops.Allocate)]
+    assert counts[:4] == [2, 2, 2, 2]
+    assert min(counts) > 0
+
+
+def test_who_holds_more_than_its_bound_breaks_l2() -> None:
+    watch = Watch(Bounds(_shape(FULL, usable=8, budget=4)), Counter())
+    watch.arrives("a", 3, 2)
+    watch.holds("a", 4)
+    with pytest.raises(Violated) as caught:
+        watch.holds("a", 5)
+    assert (caught.value.observable, caught.value.request) == ("L2", "a")
+
+
+@pytest.mark.parametrize(
+    ("chunks", "call", "known"),
+    [
+        ((ops.Group("chunked", 2, chunk=4),), "Lookup", False),
+        ((ops.Group("chunked", 2, chunk=4, eagle=True),), "Lookup", True),
+        ((ops.Group("chunked", 2, chunk=4), ops.Group("full", 4)), "Lookup", True),
+        ((ops.Group("chunked", 2, chunk=4), ops.Group("full", 4)), "Allocate", False),
+        ((ops.Group("sliding", 2, window=4, eagle=True),), "Lookup", False),
+    ],
+)
+def test_a_lookup_that_raises_is_known_where_chunks_are_hard_for_a_core(
+    chunks: tuple[ops.Group, ...], call: str, known: bool
+) -> None:
+    size = max(group.block_size for group in chunks)
+    shape = ops.Shape(chunks, 9, 8, 2, size, 8)
+    watch = Watch(Bounds(shape, frozenset({"chunked-refuses"})), Counter())
+    with pytest.raises(Excused if known else Violated):
+        watch.fails("a", call, "ValueError")
+
+
+def test_a_script_becomes_simpler_by_a_group_a_prompt_or_what_is_sampled() -> None:
+    shape = ops.Shape((ops.Group("full", 2), ops.Group("sliding", 2, window=3)), 9, 8, 2, 2, 8)
+    made = list(simpler_scripts(_script(shape, _request("a", 4, 3))))
+    groups = [trace.shape.groups for trace in made]
+    assert groups[:2] == [shape.groups[1:], shape.groups[:1]]
+    sizes = [(len(_prompt(trace, "a")), len(trace.operations[1].sampled)) for trace in made[2:]]  # type: ignore[attr-defined]
+    assert sizes == [(1, 3), (2, 3), (3, 3), (4, 1), (4, 2)]
+
+
+def test_who_can_never_fit_comes_at_any_place_in_a_drawn_script() -> None:
+    places = set()
+    for script in _drawn(230):
+        names, bounds = _names(script), Bounds(script.shape)
+        for place, name in enumerate(names):
+            if bounds.hopeless(len(_prompt(script, name))):
+                places |= {place, place - len(names)}
+    assert {0, -1} <= places
+
+
 def _names(script: Trace) -> list[str]:
     return [operation.request for operation in script.operations if isinstance(operation, ops.Submit)]
 
@@ -398,6 +499,7 @@ def test_drawn_scripts_are_scripts_and_those_made_simpler_are_as_tight() -> None
         assert is_script(script)
         for simpler in simpler_scripts(script):
             assert is_script(simpler)
+            assert simpler.shape.groups
             assert slack(simpler) == slack(script) or simpler.shape.num_blocks == 1
 
 

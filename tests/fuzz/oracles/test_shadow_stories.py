@@ -62,6 +62,16 @@ def test_two_requests_in_one_block_are_noticed_at_the_write():
     assert text == "b, group 0, position 0: is written into block 1, which a holds with another content"
 
 
+def test_a_block_that_others_hold_may_be_written_with_what_it_holds():
+    """The last token of a prompt that was loaded from outside as a whole is computed again."""
+    story = Story(shape(Group("full", 1)))(Submit("a", (5, 6)), Allocate("a", 0, external=2, delay=True), Arrive("a"))
+    story(Submit("b", (5, 6, 7)), Lookup("b"), Allocate("b", 1, hit=True))
+    _, snapshot = story.model.step(Allocate("a", 1))
+    assert snapshot.tables[0]["a"][1] == snapshot.tables[0]["b"][1]
+    story.shadow.step(Allocate("a", 1), Done(((),)), snapshot)
+    assert story.shadow.reached["shadow: tokens written"] == 2 + 1 + 1
+
+
 def test_a_hit_on_other_content_is_read_wrong():
     story = Story(FULL)(A, Allocate("a", 5), Advance("a"), Submit("b", (1, 9, 3, 4, 5)))
     _, snapshot = story.model.step(Allocate("b", 5))
@@ -181,6 +191,26 @@ def test_a_mamba_state_of_this_very_step_is_no_start():
         story.shadow.step(Allocate("b", 1, hit=True), Done(((9,),)), snapshot)
 
 
+def test_a_state_of_a_draft_that_was_rejected_is_not_content():
+    story = Story(MAMBA)(A, Allocate("a", 5), Advance("a", (6,)), Allocate("a", 3), Advance("a", (7,), rejected=2))
+    story(Allocate("a", 1), Advance("a", (8,)))
+    assert story.shadow.reached["shadow: drafts accepted"] == 0
+    story(Allocate("a", 3), Advance("a", (9, 9, 9)))
+    assert story.shadow.reached["shadow: drafts accepted"] == 2
+
+
+@pytest.mark.parametrize("tokens", [2, 4])
+def test_every_position_of_the_encoder_has_content_of_its_own(tokens):
+    def exchange(operation, snapshot):
+        if isinstance(operation, Advance):
+            snapshot.tables[0]["a"].reverse()
+
+    of = shape(Group("cross", tokens // 2), caching=False)
+    story = Story(of, tamper=exchange)(A, Allocate("a", 5, encoder_tokens=tokens))
+    assert "position 0: reads another content" in story.corruption(Advance("a", (6,)))
+    Story(of)(A, Allocate("a", 5, encoder_tokens=tokens), Advance("a", (6,)))
+
+
 def test_cross_attention_reads_what_the_encoder_wrote():
     story = Story(shape(Group("cross", 2), caching=False))(A, Allocate("a", 5, encoder_tokens=3))
     story.shadow.memory.overwrite(story.model.state.tables[0]["a"][1:], 99)
@@ -267,8 +297,11 @@ def test_where_a_block_lies_astride_chunks_only_what_a_hit_has_begun_with_may_be
     def null(operation, snapshot):
         snapshot.tables[0].get("a", [0])[-1] = NULL
 
-    story = Story(shape(Group("chunked", 2, chunk=5)), tamper=null, losses=LOSES)
-    assert "position 2: is written, but has no block" in story.corruption(A, Allocate("a", 3))
+    of = shape(Group("chunked", 2, chunk=5))
+    for position in (2, 0):
+        story = Story(of, tamper=null, losses=LOSES)
+        said = story.corruption(A, Allocate("a", position + 1))
+        assert f"position {position}: is written, but has no block" in said
 
 
 @pytest.mark.parametrize("mode", ["align", "all"])

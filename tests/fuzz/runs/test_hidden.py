@@ -61,6 +61,13 @@ def test_what_is_hidden_is_not_compared_and_the_rest_is():
     assert lockstep(Hiding(order=sorted)).finding.observable == "free"
 
 
+def test_where_the_order_of_free_blocks_is_hidden_any_order_of_a_list_will_do():
+    hides = {*HIDDEN, "free_order"}
+    assert lockstep(Hiding(hides=hides, order=lambda free: free[::-1])).finding is None
+    assert lockstep(Hiding(hides=hides, order=lambda free: free[1:])).finding.observable == "free"
+    assert lockstep(Hiding(hides=hides, order=tuple)).finding.observable == "protocol"
+
+
 def test_without_saying_so_it_is_a_difference():
     shown = Hiding()
     shown.hides = frozenset({"usage"})

@@ -38,6 +38,14 @@ def test_what_still_fails_takes_the_place_of_the_best_until_nothing_smaller_does
     assert reduced.candidates == 5, "273, 73, 3, 7, and 0; the empty one does not count"
 
 
+@pytest.mark.parametrize("missing", ["search", "shows"])
+def test_a_search_says_itself_what_it_proposes_and_what_that_shows(missing):
+    assert digits("7").best == "7"
+    incomplete = type("Incomplete", (Digits,), {missing: getattr(Reducer, missing)})
+    with pytest.raises(TypeError, match=f"abstract method '?{missing}"):
+        incomplete("7", "number 7", Limits())
+
+
 def test_a_candidate_that_is_not_smaller_is_tried_and_not_taken():
     class Growing(Digits):
         def search(self):
