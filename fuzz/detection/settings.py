@@ -64,6 +64,7 @@ SETTINGS: dict[str, Setting] = {
         _tuned("large-pools", "pools with room for everything", pools="large"),
         _tuned("no-drain", "runs end without giving back what is held", drain=False),
         _tuned("short-runs", "runs of 50 operations", operations=50),
+        _tuned("runs-of-200", "runs of 200 operations", operations=200),
         _tuned("long-runs", "runs of 800 operations", operations=800),
         _tuned("reads-only", "calls that only read, so nothing can be found: checks the benchmark", reads_only=True),
     )

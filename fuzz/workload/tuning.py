@@ -39,8 +39,8 @@ class Tuning:
     """Blocks: from nearly none to enough for everything, only few, or always enough."""
     drain: bool = True
     """A run ends with everything given back."""
-    operations: int = 200
-    """Of one run, before its pool is drained."""
+    operations: int = 80
+    """Of one run, before its pool is drained: few, so that many cores are tried."""
     reads_only: bool = False
     """Calls that only read: nothing can be found so. The check of the benchmark itself."""
 
