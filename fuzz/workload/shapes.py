@@ -158,5 +158,5 @@ def _num_blocks(draw: Draw, groups: Sequence[Group], tokens: int) -> int:
     requests of so many tokens, if any are given."""
     sinks = sum(group.sink_len // group.block_size for group in groups if group.kind == "sink")
     if tokens:
-        return 2 + sinks + draw.choose((1, 2, 3)) * sum(-(-tokens // group.block_size) for group in groups)
-    return sinks + draw.choose((draw.integer(2, 6), draw.integer(4, 14), draw.integer(8, 30), 64))
+        return 2 + sinks + draw.choose((1, 1, 2, 3)) * sum(-(-tokens // group.block_size) for group in groups)
+    return sinks + draw.choose((draw.integer(2, 6), draw.integer(4, 14), draw.integer(4, 14), draw.integer(8, 30), 64))
