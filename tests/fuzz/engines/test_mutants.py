@@ -35,7 +35,11 @@ def test_all_faults_but_those_of_configuration_answers_are_hunted() -> None:
 
 @pytest.mark.parametrize(
     ("name", "observable", "shrunk_to"),
-    [("free-order-reversed", "free", 4), ("eviction-does-nothing", "S10", 3), ("same-step-rule-never-forgets", "L3", 4)],
+    [
+        ("free-order-reversed", "free", 4),
+        ("eviction-does-nothing", "S10", 3),
+        ("same-step-rule-never-forgets", "L3", 4),
+    ],
 )
 def test_a_fault_is_found_by_the_oracles_it_is_meant_for_and_shrunk(name: str, observable: str, shrunk_to: int) -> None:
     found = hunt(MUTANTS[name], LONG, 0)
