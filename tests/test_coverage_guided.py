@@ -47,7 +47,7 @@ def test_the_same_seed_makes_the_same_runs():
 
 def test_what_was_reached_is_reached_again_by_the_same_choices():
     engine = led(5)
-    for _ in range(12):
+    for _ in range(30):
         engine.one_run()
     marks = engine.corpus.first
     assert len(marks) > 500
@@ -65,7 +65,7 @@ def test_other_runs_keep_the_core(move):
     shape, operations = engine.run.shape, engine.run.operations
     one, step = engine.corpus.rare()
     changed = 0
-    for number in range(8):
+    for number in range(20):
         assert engine.drive(getattr(guided, move)(Random(number), one, step, 200)) is None
         assert engine.run.shape == shape
         changed += engine.run.operations != operations

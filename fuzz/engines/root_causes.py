@@ -102,8 +102,9 @@ class RootCauses:
             return NEW
         again = explain.experiment(small.finding, small.trace, judging)
         causes = again.smallest() if again is not None else None
-        # the smallest trace may have slipped to another cause: the causes must do in the whole one, too
-        return explain.name(causes) if causes is not None and experiment.still(causes) else NEW
+        if causes is not None and not experiment.still(causes):  # the smallest trace has slipped to another cause
+            causes = experiment.smallest()
+        return NEW if causes is None else explain.name(causes)
 
 
 @lru_cache(maxsize=2)

@@ -38,6 +38,7 @@ PASSES: tuple[Pass, ...] = (
     simplify_shape.simpler_shapes,
     simplify.shorter_prompts,
     simplify_shape.smaller_blocks,
+    simplify_shape.one_rank,
     simplify.plain_tokens,
     simplify.simpler_operations,
     simpler_scripts,

@@ -66,6 +66,22 @@ def smaller_blocks(trace: Trace) -> Iterator[Trace]:
             yield Trace(shape, tuple(_scaled(op, scale, common, new) for op in trace.operations))
 
 
+def one_rank(trace: Trace) -> Iterator[Trace]:
+    """One rank instead of several, with everything that is counted in tokens of all ranks in proportion."""
+    shape, ranks = trace.shape, trace.shape.parallel
+    for ceil in (0, ranks - 1) if ranks > 1 else ():
+
+        def scale(tokens: int, ceil: int = ceil) -> int:
+            return (tokens + ceil) // ranks
+
+        alone = _scaled_shape(replace(shape, decode_parallel=1, prefill_parallel=1), scale)
+        sizes = zip(alone.groups, shape.groups, strict=True)
+        groups = tuple(replace(group, block_size=was.block_size) for group, was in sizes)
+        yield Trace(
+            fitted(replace(alone, groups=groups)), tuple(_scaled(op, scale, ranks, 1) for op in trace.operations)
+        )
+
+
 def _scaled_shape(shape: Shape, scale: Callable[[int], int]) -> Shape:
     groups = tuple(
         replace(

@@ -13,9 +13,8 @@ from ...model import ops
 from ...model.ops import Operation, Shape
 from ...model.state import Request
 from .bounds import draftable, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
+from .cuts import Cuts
 from .draw import Draw, made
-from .past import cut_blocks
-from .prompts import Prompts
 from .scene import Scene
 from .tuning import USUAL_TUNING, Tuning
 
@@ -35,7 +34,7 @@ TRIES = 20
 """How many actions are tried that are not possible in the present state, before one that always is (`observe`)."""
 
 
-class Workload(Prompts):
+class Workload(Cuts):
     """Draws the operations of one run over a core of the given shape."""
 
     def __init__(
@@ -51,18 +50,14 @@ class Workload(Prompts):
         """`chaos` adds misuse: broken preconditions. `landings`: say when steps have landed, where they run ahead of
         their news. `lacks`: what the target has no equivalent of (`targets.base.lacking`)."""
         super().__init__(draw, shape, lacks, tuning)
-        self._remembers = bool(self._again or tuning.cuts)
-        self._peels = draw.choose(tuning.peels) * self.has("Evict")
-        self._peeled = ("", 0)
-        """The request whose hit is taken away block by block, and the group of which."""
         self._preempting = draw.choose(tuning.preempting)
-        self._drafts = draftable(shape, draw.choose((0, 1, 2, 3))) * self.has("drafts")
+        self._drafts = draftable(shape, draw.choose((0, 1, 2, 3, 3))) * self.has("drafts")
         self._states = keeps_states(shape)
         self._cross = any(group.kind == "cross" for group in shape.groups) and self.has("Allocate.encoder_tokens")
         self._externals = draw.integer(0, 3 if shape.caching else 1) == 0 and self.has("Allocate.external")
         self._lookahead = draw.choose((0, 0, 1, 4)) * self.has("Allocate.lookahead")
         self._gates = draw.choose((0, 1, 2)) * self.has("Allocate.gate")
-        self._preempts, self._looks_up, self._takes_hits = map(self.has, ("Preempt", "Lookup", "Allocate.hit"))
+        self._preempts, self._takes_hits = map(self.has, ("Preempt", "Allocate.hit"))
         self._delays, self._reserves = map(self.has, ("Allocate.delay", "Allocate.reserved"))
         self._reads = [kind for kind in READS if self.has(kind.__name__)]
         self._lands = landings and self._drafts > 0 and self.has("Landed")
@@ -73,9 +68,9 @@ class Workload(Prompts):
         looked_up = scene.just_looked_up
         if looked_up is not None and looked_up in scene.requests:
             request = scene.requests[looked_up]
-            peeled = self._peel(request) if self._peels and self.draw.integer(0, 7) < self._peels else None
-            if peeled is not None:
-                return peeled
+            loss = self._loses(scene, request) if self._peels else None
+            if loss is not None:
+                return loss
             if self.draw.integer(0, 9):
                 return self._allocate(scene, request)
         last = scene.last
@@ -119,6 +114,8 @@ class Workload(Prompts):
         for action, weight in optional.items():
             more = weight * self.draw.choose(self._tuning.swarm)
             weights[action] = weights.get(action, 0) + (0 if action in lacking else more)
+        if len(self.shape.groups) > 1 and self.cut not in lacking and self.shape.caching:
+            weights[self.cut] += self._tuning.cuts  # what groups find apart from each other is what hybrids are about
         weights[self.misuse] = 4 if chaos else 0
         weights[self.landed] = 2 if self._lands else 0
         return [action for action, weight in weights.items() for _ in range(weight)]
@@ -150,7 +147,7 @@ class Workload(Prompts):
             if self._remembers:
                 self._past.steps(scene, name)
             return ops.Reject(name, draw.integer(1, request.drafts)) if unknown else self._advance(request)
-        if request.lead and self.draw.integer(0, 1):
+        if request.lead and self.draw.integer(0, 2):
             return self._late_news(request)
         if not request.computed and holds_nothing(scene, name):
             lookup = draw.integer(0, 9) > 0 and self._looks_up
@@ -176,12 +173,12 @@ class Workload(Prompts):
             remaining = tokens - start - external
             new = remaining if draw.integer(0, 1) else draw.integer(1, remaining)
         else:
-            new = min(room, 1 + draw.integer(0, self._drafts))
+            new = min(room, 1 + self._drafted(self._drafts))
         if not new and not external:
             return self._free(scene, name)
         if new and not delay and start + external + new >= tokens:
             drafts = max(0, self._drafts + 1 - new) if self._states else self._drafts
-            new = min(room, new + draw.integer(0, drafts))
+            new = min(room, new + self._drafted(drafts))
         return made(
             ops.Allocate,
             request=name,
@@ -192,8 +189,20 @@ class Workload(Prompts):
             delay=delay,
             encoder_tokens=self._encoder_tokens(fresh),
             gate=draw.integer(0, 2) < self._gates,
-            reserved=draw.integer(1, 4) if draw.integer(0, 15) == 0 and self._reserves else 0,
+            reserved=self._reserved(scene, start + external + new) if draw.integer(0, 7) == 0 and self._reserves else 0,
         )
+
+    def _reserved(self, scene: Scene, end: int) -> int:
+        """Few blocks, or so many that about as many are left as a request of so many tokens needs."""
+        draw = self.draw
+        if draw.integer(0, 7) >= self._tuning.tight:
+            return draw.integer(1, 4)
+        most = sum(-(-end // size) for size in self._sizes)
+        return max(0, scene.state.references().count(0) - 1 - draw.integer(0, most))
+
+    def _drafted(self, most: int) -> int:
+        """Drafts of a step: often none or as many as there may be."""
+        return self.draw.choose((0, most, most, self.draw.integer(0, most))) if most else 0
 
     def _encoder_tokens(self, fresh: bool) -> int:
         return self.draw.integer(1, self.shape.max_model_len) if self._cross and fresh else 0
@@ -205,27 +214,19 @@ class Workload(Prompts):
         if end < len(request.tokens):
             return made(ops.Advance, request=name)
         late = not (self._states and request.lead)  # with states, at most one step is ahead of the news
-        if late and end > len(request.tokens) and draw.integer(0, 1) == 0 and self.has("Reject"):
+        if late and end > len(request.tokens) and draw.integer(0, 2) and self.has("Reject"):
             return ops.Advance(name)  # asynchronous: the news comes later
         most = most_rejected(request)
         rejected = draw.integer(0, most) if draw.integer(0, 2) else most
-        sampled = self._tokens(sampled_by_step(request, rejected, self.shape.max_model_len))
+        sampled = self._sampled(request, sampled_by_step(request, rejected, self.shape.max_model_len))
         return made(ops.Advance, request=name, sampled=sampled, rejected=rejected)
 
     def _late_news(self, request: Request) -> Operation:
         name = request.submit.request
         sampled = sampled_late(request, self.shape.max_model_len)
         if not request.drafts or (sampled and self.draw.integer(0, 2) == 0):
-            return ops.Advance(name, self._tokens(sampled)) if sampled else ops.Free(name)
+            return ops.Advance(name, self._sampled(request, sampled)) if sampled else ops.Free(name)
         return ops.Reject(name, self.draw.integer(1, request.drafts))
-
-    def finish(self, scene: Scene) -> Operation | None:
-        """A request ends, or is aborted."""
-        return self._free(scene, self.draw.choose(list(scene.requests))) if scene.requests else None
-
-    def _free(self, scene: Scene, name: str) -> Operation:
-        self._past.ends(scene, name)
-        return ops.Free(name)
 
     def free_unknown(self, scene: Scene) -> Operation:
         """Free a request that was never submitted (S12)."""
@@ -255,33 +256,6 @@ class Workload(Prompts):
         if registered and self.draw.integer(0, 3):
             return ops.Evict((self.draw.choose(registered),))
         return ops.Evict(tuple(dict.fromkeys(self.draw.integer(0, self.shape.num_blocks - 1) for _ in range(2))))
-
-    def cut(self, scene: Scene) -> Operation | None:
-        """Evict blocks that an earlier request has had, other ones in each group; then that request is sent again."""
-        former = self._past.one(self.draw, scene)
-        blocks = () if former is None else cut_blocks(self.draw, scene, former, self._unit)
-        self._next = former if blocks else None
-        return ops.Evict(blocks) if blocks else None
-
-    def _peel(self, request: Request) -> Operation | None:
-        """Evict a block of the hit that was just found, mostly the last one of a group; then it is looked up again."""
-        name, rows = request.submit.request, [[block for block in row if block] for row in (request.hit or (0, []))[1]]
-        if not any(rows):
-            return None
-        if self._peeled[0] != name:
-            self._peeled = name, self.draw.integer(0, len(rows) - 1)
-        row = rows[self._peeled[1]] or next(row for row in rows if row)
-        self._look = name
-        return ops.Evict((row[-1] if self.draw.integer(0, 3) else self.draw.choose(row),))
-
-    def _probe(self, scene: Scene) -> Operation | None:
-        """After a cut, the request that is to see it, if there is room for one more, and its lookup; mostly at once."""
-        name, self._look = self._look, None
-        if name is not None and name in scene.requests and holds_nothing(scene, name) and self._looks_up:
-            return ops.Lookup(name)
-        if self._next is None or not self.draw.integer(0, 3):
-            return None
-        return self.submit(scene) or self.finish(scene)
 
     def reset(self, scene: Scene) -> Operation:
         """Reset the prefix cache."""

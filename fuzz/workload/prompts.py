@@ -4,6 +4,7 @@ from collections.abc import Collection
 
 from ...model import ops
 from ...model.ops import Operation, Shape
+from ...model.state import Request
 from .bounds import FIRST_ITEMS, ITEMS, item_named, tokens_of, without_rows
 from .draw import Draw, made
 from .past import Former, Past, items_within, with_another_item, with_another_row
@@ -35,13 +36,16 @@ class Prompts:
         self._unit = shape.scheduler_block_size if len(shape.groups) > 1 else shape.hash_block_size
         """Hits end at multiples of so many tokens."""
         self._past, self._again = Past(), draw.choose(tuning.again)
+        self._remembers = bool(self._again or tuning.cuts)
+        self._answers: dict[str, tuple[int, ...]] = {}
+        """Of requests that were sent again all tokens of the earlier one: what is sampled is mostly the same again."""
         self._next: Former | None = None
         """The request of which blocks were just evicted: the next one that is sent again."""
         self._look: str | None = None
         """A request that was sent again, until it is looked up."""
         self._features = draw.integer(0, 7) < tuning.features and shape.caching
         self._said = draw.choose(SAID) if self._features else ()
-        self._layouts = [self._layout() for _ in range(2)] if self._says("items") else []
+        self._layouts = [self._layout(crowded) for crowded in (False, True)] if self._says("items") else []
         """Places of multimodal items. Prompts have different items in the same places, so identities collide if a core
         loses the key of an item."""
 
@@ -110,27 +114,30 @@ class Prompts:
         """A request with the prompt of an earlier one, its answer, or a part of it; in what both say of themselves they
         may differ in one thing."""
         draw, was, max_len = self.draw, former.submit, self.shape.max_model_len
-        base = was.prompt if not whole and draw.integer(0, 2) == 0 else former.tokens
-        length = len(base) if whole or draw.integer(0, 1) else min(max_len, self._length())
+        same = not whole and draw.integer(0, 3) == 0
+        base = was.prompt if same or (not whole and draw.integer(0, 2) == 0) else former.tokens
+        length = len(base) if whole or same or draw.integer(0, 1) else min(max_len, self._length())
         prompt = base[:length] + self._tokens(length - len(base[:length]))
-        if draw.integer(0, 1) and length < max_len:
+        if not same and draw.integer(0, 1) and length < max_len:
             prompt += self._tokens(draw.integer(1, min(max_len - length, 4)))
-        length = len(prompt)
+        length, name = len(prompt), self._new_name()
+        if draw.integer(0, 7) < self._tuning.answers and length < len(former.tokens):
+            self._answers[name] = former.tokens
         if not self._features:
-            return made(ops.Submit, request=self._new_name(), prompt=prompt)
-        other = draw.choose(self._said) if draw.integer(0, 1) else ""
+            return made(ops.Submit, request=name, prompt=prompt)
+        other = draw.choose(self._said) if draw.integer(0, 2) else ""
         rows = was.embeds and (*was.embeds[:length], *(None,) * (length - len(was.embeds)))
         items, adapter, salt = items_within(was.items, length), (was.adapter, was.adapter_version), was.salt
         if other == "items":
-            items = with_another_item(draw, items)
+            items = with_another_item(draw, items, length, self.has("overlapping_items"))
         elif other == "embeds" and rows:
             rows = with_another_row(draw, rows, self._alphabet)
         elif other == "adapter" and self.has("Submit.adapter"):
-            adapter = draw.choose(ADAPTERS)
+            adapter = draw.choose([one for one in ADAPTERS if one != adapter])
         elif other == "salt" and self.has("Submit.salt"):
-            salt = draw.choose((None, *SALTS))
+            salt = draw.choose([one for one in (None, *SALTS) if one != salt])
         return ops.Submit(
-            self._new_name(),
+            name,
             without_rows(prompt, rows),
             adapter=adapter[0],
             adapter_version=adapter[1] if self.has("Submit.adapter_version") else "",
@@ -139,26 +146,44 @@ class Prompts:
             embeds=rows,
         )
 
+    def _sampled(self, request: Request, count: int) -> tuple[int, ...]:
+        """So many tokens that come next."""
+        known = len(request.tokens)
+        again = self._answers.get(request.submit.request, ())[known : known + count]
+        return again + self._tokens(count - len(again)) if again else self._tokens(count)
+
+    def finish(self, scene: Scene) -> Operation | None:
+        """A request ends, or is aborted."""
+        return self._free(scene, self.draw.choose(list(scene.requests))) if scene.requests else None
+
+    def _free(self, scene: Scene, name: str) -> Operation:
+        self._past.ends(scene, name)
+        self._answers.pop(name, None)
+        return ops.Free(name)
+
     def _embedded(self, prompt: tuple[int, ...]) -> tuple[int | None, ...] | None:
         """Rows of embeddings in place of the prompt, or of a part of it; mostly none."""
-        kind = self.draw.integer(0, 5)
+        kind = self.draw.integer(0, 3)
         if kind != 1 or not self.has("mixed_prompts"):
             return None if kind else prompt
         bits = self.draw.integer(0, 2 ** len(prompt) - 1)
         return tuple(row if bits >> at & 1 else None for at, row in enumerate(prompt))
 
-    def _layout(self) -> list[tuple[int, int]]:
+    def _layout(self, crowded: bool) -> list[tuple[int, int]]:
         """(offset, length) of each item. Some are direct neighbours, some overlap, some are not in order; some reach
-        from one hash block into the next."""
-        block = self.shape.hash_block_size
-        apart, overlap = (0, 0, 1, 5), self.has("overlapping_items")
+        from one hash block into the next. Crowded ones lie mostly together in one block, from its beginning or its
+        edge on."""
+        draw, block = self.draw, self.shape.hash_block_size
+        overlap, lengths = self.has("overlapping_items"), (1, 1, 2) if crowded else (1, 2, 6, block + 1, 2 * block)
+        apart = (0, 0, 1) if crowded else (0, 0, 1, 5)
+        gaps = (*apart, -2, -block - 1, -2 * block) if overlap and not crowded else apart
+        start = draw.integer(0, self.shape.max_model_len - 1) // 2
+        start = max(0, start // block * block + draw.choose((-1, 0, 0, 1))) if crowded else start
         places: list[tuple[int, int]] = []
-        start = self.draw.integer(0, self.shape.max_model_len - 1) // 2
-        for _ in range(self.draw.choose((1, 2, 2, 3))):
-            places.append((start, self.draw.choose((1, 2, 6, block + 1, 2 * block))))
+        for _ in range(draw.choose((2, 2, 3) if crowded else (1, 2, 2, 3))):
+            places.append((start, draw.choose(lengths)))
             length = places[-1][1]  # to its beginning: as a video and its sound
-            gaps = (0, -length, 1, 5, -2, -block - 1, -2 * block) if overlap else apart
-            start = max(0, start + length + self.draw.choose(gaps))
+            start = max(0, start + length + draw.choose((*gaps, -length) if overlap else gaps))
         return places
 
     def _items(self, places: list[tuple[int, int]], length: int) -> tuple[ops.Item, ...]:

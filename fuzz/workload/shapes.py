@@ -68,11 +68,12 @@ def draw_shape(
     if block_sizes:
         sizes = [draw.choose(block_sizes)] * len(kinds) if same_size else [draw.choose(block_sizes) for _ in kinds]
         hash_block_size = gcd(*sizes)
-    eagle = draw.integer(0, 1 if is_deep else 2) == 0
-    groups = [_group(draw, kind, size) for kind, size in zip(kinds, sizes, strict=True)]
+    eagle = draw.integer(0, 3) > 0 if is_deep else draw.integer(0, 2) == 0
+    wide = 7 if is_deep else 100
+    groups = [_group(draw, kind, size, wide) for kind, size in zip(kinds, sizes, strict=True)]
     groups = _with_repeated_specs(draw, groups)
     groups = _with_distinct_specs(groups) if caching else groups
-    if eagle and draw.integer(0, 1):
+    if eagle and draw.integer(0, 2):
         for flagged in {draw.integer(0, len(groups) - 1) for _ in range(draw.choose((1, 1, 2)))}:
             groups[flagged] = replace(groups[flagged], eagle=True)
     sizes = [group.block_size for group in groups]
@@ -84,9 +85,10 @@ def draw_shape(
         hash_block_size = unit
     elif same_size and draw.integer(0, 1):
         hash_block_size = gcd(*sizes)
-    scheduler = unit * (1 if is_deep else draw.choose((1, 1, 2)))
+    scheduler = unit * draw.choose((1, 1, 2))
     others = (3 * unit - 1, 3 * unit, 4 * unit) if block_sizes else (24, 40, 64)
-    max_model_len = draw.choose((6 * unit, 8 * unit + 1) if is_deep else (unit + 1, 2 * unit, 4 * unit + 1, *others))
+    lengths = (6 * scheduler, 8 * scheduler + 1) if is_deep else (unit + 1, 2 * unit, 4 * unit + 1, *others)
+    max_model_len = draw.choose(lengths)
     windows = any(kind in SLIDING_FAMILY for kind in kinds)
     num_blocks = _num_blocks(draw, groups, max_model_len if is_deep else 0)
     shape = Shape(
@@ -115,11 +117,12 @@ def _with_looks(shape: Shape) -> Shape:
     return replace(shape, sampling=sampling, event_digests=shape.events and sizes % 3 == 0)
 
 
-def _group(draw: Draw, kind: Kind, size: int) -> Group:
+def _group(draw: Draw, kind: Kind, size: int, wide: int) -> Group:
+    """`wide`: the widest window or chunk, if no more blocks are wider."""
     if kind in SLIDING_FAMILY:
-        return Group(kind, size, window=draw.choose((1, 2, size, size + 1, 2 * size + 1, 3 * size, 7, 100)))
+        return Group(kind, size, window=draw.choose((1, 2, size, size + 1, 2 * size + 1, 3 * size, 7, wide)))
     if kind == "chunked":
-        return Group(kind, size, chunk=draw.choose((1, 2, size, 2 * size, 3 * size, 2 * size + 1, 5, 100)))
+        return Group(kind, size, chunk=draw.choose((1, 2, size, 2 * size, 3 * size, 2 * size + 1, 5, wide)))
     if kind == "mamba":
         mode = draw.choose(MAMBA_MODES)
         return Group(kind, size, mamba_mode=mode, speculative_blocks=draw.choose((0, 1, 2, 2)))
@@ -155,5 +158,5 @@ def _num_blocks(draw: Draw, groups: Sequence[Group], tokens: int) -> int:
     requests of so many tokens, if any are given."""
     sinks = sum(group.sink_len // group.block_size for group in groups if group.kind == "sink")
     if tokens:
-        return 2 + sinks + draw.choose((1, 2, 3)) * sum(-(-tokens // group.block_size) for group in groups)
-    return sinks + draw.choose((draw.integer(2, 6), draw.integer(4, 14), draw.integer(8, 30), 64))
+        return 2 + sinks + draw.choose((1, 1, 2, 3)) * sum(-(-tokens // group.block_size) for group in groups)
+    return sinks + draw.choose((draw.integer(2, 6), draw.integer(4, 14), draw.integer(4, 14), draw.integer(8, 30), 64))

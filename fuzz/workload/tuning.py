@@ -15,26 +15,32 @@ class Tuning:
     """Swarm testing: how much more often an action is drawn in a whole run; with 0 it is off."""
     hot_prefixes: bool = True
     """Prompts share prefixes, one more often than others; without, only what is sent again does."""
-    again: Sequence[int] = (0, 3, 6)
+    again: Sequence[int] = (0, 3, 6, 6)
     """How many of 8 prompts are those of an earlier request, or begin with them."""
     features: int = 3
     """In how many of 8 runs requests have adapters, salts, items or embeddings."""
     boundaries: int = 4
     """How many of 8 other prompts end just behind a place where hits can end."""
-    cuts: int = 4
+    cuts: int = 3
     """Weight of evicting blocks of an earlier request, which is then sent again and looked up."""
-    peels: Sequence[int] = (0, 0, 3, 6)
+    peels: Sequence[int] = (0, 3, 3, 6)
     """How many of 8 hits lose a block of one group before they are used, and are looked up again."""
+    ladder: int = 7
+    """How many of 8 further hits of such a request lose one more block."""
+    answers: int = 6
+    """How many of 8 requests that are sent again are answered as they were before."""
+    tight: int = 4
+    """How many of 8 reservations leave about as much as is asked for."""
     preempting: Sequence[int] = (1, 1, 2)
     """How many of 3 requests that make room after a refusal are preempted and not freed."""
-    deep: int = 4
+    deep: int = 6
     """How many of 8 hybrids have many places where a hit may end, and room for some requests."""
     pools: Literal["any", "small", "large"] = "any"
     """Blocks: from nearly none to enough for everything, only few, or always enough."""
     drain: bool = True
     """A run ends with everything given back."""
-    operations: int = 200
-    """Of one run, before its pool is drained."""
+    operations: int = 80
+    """Of one run, before its pool is drained: few, so that many cores are tried."""
     reads_only: bool = False
     """Calls that only read: nothing can be found so. The check of the benchmark itself."""
 

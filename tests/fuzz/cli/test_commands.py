@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -194,7 +195,7 @@ def test_mutants_hunts_the_catalogue_with_several_seeds_and_every_detector(capsy
     assert cli.main(words) == 0
     out = capsys.readouterr().out
     assert "V13   https://github.com/ROCm/ATOM/pull/902" in out
-    assert "median of 2 seeds: 12, " in out
+    assert re.search(r"median of 2 seeds: \d+, \d+ operations", out)
     assert cli.main([*words, "--matrix"]) == 0
     out = capsys.readouterr().out
     assert "not run" in out
@@ -248,7 +249,10 @@ def test_a_target_that_crashes_in_this_process_shows_where(tmp_path):
 
 
 def test_ctrl_c_in_the_middle_keeps_what_was_done(monkeypatch, capsys):
+    made = []
+
     def interrupted(target, plan, summary, on_progress):
+        made.append(summary)
         run_random(target, replace(plan, seconds=None, operations=500), summary, on_progress)
         raise KeyboardInterrupt
 
@@ -256,7 +260,8 @@ def test_ctrl_c_in_the_middle_keeps_what_was_done(monkeypatch, capsys):
     assert cli.main(["fuzz", "--seconds", "600"]) == 130
     text = capsys.readouterr().out
     assert "ended by Ctrl-C" in text
-    assert ": 3 runs, " in text
+    assert made[0].runs > 2
+    assert f": {made[0].runs} runs, {made[0].operations} operations" in text
 
 
 def test_help_of_every_command_has_an_example(capsys):

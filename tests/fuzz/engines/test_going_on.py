@@ -155,13 +155,12 @@ def test_only_some_of_a_frequent_known_finding_are_shrunk_and_compared(spec, eve
 
 def test_another_shape_or_another_exception_is_not_known(spec, everything):
     _, kept = everything
-    entries = {one.found.finding.observable: replace(one.entry()[0], reason="known") for one in kept}
-    other = replace(entries["S10"], uses=(("Advance", "Allocate", "Evict", "Submit"),))
-    for wrong in (other, replace(entries["S10"], exception="KeyError"), replace(entries["S10"], attention=("mla",))):
-        known = (wrong, entries["S7"], entries["S14"])
-        plan = Plan(1, operations=6_000, attention=("full",), oracles=("contract",), known=known)
+    lost = next(replace(one.entry()[0], reason="known") for one in kept if one.found.finding.observable == "S10")
+    other = replace(lost, uses=(("Advance", "Allocate", "Evict", "Submit"),))
+    for wrong in (other, replace(lost, exception="KeyError"), replace(lost, attention=("mla",))):
+        plan = Plan(1, operations=1_000, attention=("full",), oracles=("contract",), known=(wrong,), keep_going=True)
         done = run_random(open_target(spec), plan, Summary(spec, "random", 1))
-        assert done.finding.observable == "S10"
+        assert "S10" in {one.finding.observable for one in done.found.values()}
         assert not done.known[wrong.id]
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from blockproof.fuzz.engines import root_causes
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.root_causes import NEW, RootCauses, agree
 from blockproof.fuzz.engines.seeded import run_random
@@ -59,6 +60,15 @@ def test_a_written_up_finding_is_named_whichever_release_it_is(name, spec):
     named = root_of(name, release(spec), oracles).split(" and ")
     assert name in named
     assert not set(named) & {*OF_ONE_RULE} - {name}
+
+
+def test_where_the_smallest_trace_slips_to_another_cause_the_whole_one_is_explained(monkeypatch):
+    other, target = read_trace(FOLDER / "items-lost-on-restart.json").trace, release()
+    slipped = Found(*replay(other, target, Judging(MODEL_FREE)))
+    monkeypatch.setattr(root_causes, "smallest", lambda *given, **named: slipped)
+    monkeypatch.setattr(root_causes._Experiment, "certain", lambda experiment: None)
+    assert root_of("items-lost-on-restart", target) == "items-lost-on-restart"
+    assert root_of("hit-not-cut", target) == "hit-not-cut"
 
 
 @pytest.mark.parametrize("name", WRITTEN_UP)

@@ -167,7 +167,8 @@ def test_a_core_without_a_mistake_survives_every_stage(answers: Answers) -> None
 
 def test_a_wrong_core_and_wrong_arithmetic_are_found(answers: Answers) -> None:
     fate = hunted(answers, target="fault:free-order-reversed")
-    assert (fate.by, fate.finding) == ("lockstep", "lockstep: free at Preempt")
+    assert fate.by == "lockstep"
+    assert fate.finding.startswith("lockstep: free at ")
     assert 0 < fate.operations < 400
     fault = next(name for name, fault in FAULTS.items() if fault.part == Part.CONFIGURATION)
     fate = hunted(answers, calculator=f"fault:{fault}")

@@ -150,12 +150,12 @@ def test_our_own_core_against_a_broken_one_through_the_real_commands(tmp_path, c
         words = list(part.words)
         if "--seconds" in words:
             place = words.index("--seconds")
-            words[place : place + 2] = ["--operations", "600", "--attention", "full"]
+            words[place : place + 2] = ["--operations", "300", "--attention", "full"]
         status = main(words)
         return Ended(status, *capsys.readouterr())
 
     monkeypatch.chdir(tmp_path)
-    sides = Sides.of("fault:touch-ignores-used-blocks", "impl", tmp_path / "out", 60.0)
+    sides = Sides.of("fault:held-block-handed-out", "impl", tmp_path / "out", 60.0)
     done = watch(sides, parts_of(sides), lambda line: None, lambda so_far: None, inline)
     assert done.open == []
     assert done.code == 1
