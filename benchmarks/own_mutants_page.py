@@ -51,8 +51,8 @@ def _sections(text: str) -> Mapping[str, Sequence[str]]:
 
 def _head() -> Iterator[str]:
     yield from wrap(
-        "A mutant is one random change of the syntax, as in [random mutants of a release](random-mutants.md)."
-        " `python benchmarks/own_mutants.py` has hunted them and written this page, a section at a time."
+        "`python benchmarks/own_mutants.py` has hunted them and written this page, a section at a time. A mutant is"
+        " one random change of the syntax, as in [random mutants of a release](random-mutants.md)."
         " *Before* is the same mutants before tests were sharpened, and those whose code was removed then; of our core,"
         " by the harness alone. Of a second seed it is what the tests do that were sharpened by the first: mutants that"
         " nobody had seen before."
