@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ...model.legal import misuse
-from ...model.ops import Operation, Shape
+from ...model.ops import Advance, Operation, Shape
 from ..findings.finding import Trace
 from ..findings.oracle_names import LOCKSTEP
 from ..oracles.liveness import draw_script
@@ -53,10 +53,18 @@ def usable(run: Run, operation: Operation) -> Operation | None:
 
     What is left out is counted (`Run.impossible`).
     """
-    wanted = adapted(operation, run.lacks)
+    wanted = None if _is_late_news(run, operation) else adapted(operation, run.lacks)
     if wanted is operation:
         return wanted
     if wanted is None or (misuse(run.scene, wanted) and not misuse(run.scene, operation)):
         run.impossible[type(operation).__name__] += 1
         return None
     return wanted
+
+
+def _is_late_news(run: Run, operation: Operation) -> bool:
+    """True for tokens that no running step has sampled, where all news of a step comes with it: no `Reject`."""
+    if "Reject" not in run.lacks or not isinstance(operation, Advance):
+        return False
+    request = run.scene.requests.get(operation.request)
+    return request is not None and not request.scheduled

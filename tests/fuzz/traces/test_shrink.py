@@ -247,6 +247,22 @@ def test_an_answer_of_the_wrong_form_is_not_shrunk_to_one_that_is_wrong_elsewher
     assert len(shrunk.trace.operations) == 6
 
 
+class HearsAllAtOnce(ModelTarget):
+    """Of a step it hears what was sampled when it ends, and nothing later."""
+
+    lacks = frozenset({"Reject"})
+
+
+def test_tokens_that_no_step_has_sampled_are_left_out_for_a_target_that_hears_all_with_the_step():
+    shape = Shape((Group("full", 4),), 30, 40, hash_block_size=4, scheduler_block_size=4, max_num_batched_tokens=40)
+    step, late = (Submit("a", (0, 1, 2)), Allocate("a", 3), Advance("a", (7,))), Advance("a", (8,))
+    finding, applied = replay(Trace(shape, (*step, late)), HearsAllAtOnce(Model))
+    assert finding is None
+    assert applied.operations == step
+    _, applied = replay(Trace(shape, (*step, late)), ModelTarget(Model))
+    assert applied.operations == (*step, late)
+
+
 class Choosy(ModelTarget):
     """Remembers the shapes that were tried, and has blocks of some sizes and no events."""
 
