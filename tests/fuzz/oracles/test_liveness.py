@@ -294,6 +294,15 @@ def test_a_state_registered_once_more_in_this_step_may_defer_who_hits_the_older_
     assert run.seen["liveness: deferred by a state of the same step"] == 1
 
 
+def test_who_is_refused_with_an_older_state_is_asked_again_for_the_whole_prompt_without_it() -> None:
+    script = _script(_shape(STATES, usable=4, budget=4), _request("first", 1, 1), _request("next", 3, 1))
+    finding, run = _judge(open_target("fault:same-step-rule-never-forgets"), script)
+    assert finding is not None
+    assert finding.observable == "L3"
+    asked = [step for step in run.operations if isinstance(step, ops.Allocate) and step.request == "next"]
+    assert [(step.new_tokens, step.hit) for step in asked[-2:]] == [(2, True), (3, False)]
+
+
 def test_all_scheduled_tokens_of_a_step_are_within_the_budget() -> None:
     for script in _drawn(69, seed="budget"):
         _, run = _judge(open_impl(), script)

@@ -92,6 +92,23 @@ def test_a_core_that_only_one_can_build_is_a_situation_and_one_that_neither_can_
     assert replay(Trace(SHAPE, ()), Pair(cannot, cannot))[0] is None
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "both"), [((), (), ()), ((4, 8), (), (4, 8)), ((), (4, 8), (4, 8)), ((4, 8, 16), (8, 2), (8,))]
+)
+def test_a_pair_builds_the_block_sizes_that_both_build_and_who_names_none_builds_all(first, second, both):
+    assert Pair(Changed(block_sizes=first), Changed(block_sizes=second)).block_sizes == both
+
+
+def test_a_difference_shows_what_the_operation_changed_on_either_side():
+    keeps = Changed(lambda op, outcome, shown: (outcome, shown._replace(num_free=7) if op == HIT[1] else shown))
+    finding, _ = replay(Trace(SHAPE, HIT[:2]), pair(keeps))
+    assert finding.kind == ("number of free blocks", "Allocate")
+    assert "num_free: 7 -> 4" in finding.expected_changes
+    assert "tables: group 0, a: None -> [1, 2, 3]" in finding.expected_changes
+    assert not any(change.startswith("num_free") for change in finding.actual_changes)
+    assert "tables: group 0, a: None -> [1, 2, 3]" in finding.actual_changes
+
+
 def test_what_one_side_hides_is_not_compared():
     hidden = frozenset({"events", "stats"})
     other = Changed(lambda op, outcome, shown: (outcome, shown._replace(events=(), stats=None)), hides=hidden)
