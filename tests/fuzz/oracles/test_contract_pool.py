@@ -1,10 +1,12 @@
 """S1, S4 and S8, mistake by mistake: what a core shows of its pool is changed on its way, and this is noticed."""
 
 import pytest
+from blockproof.fuzz.opening.targets import open_target
 from blockproof.model.ops import Allocate, Done, Failed, Free, Group, Lookup, Refused, Submit, Take
 
 from ..runs.test_model_free import Changed
 from .contract_stories import _shape, computed
+from .test_contract import Story
 from .test_contract_faults import verdicts
 
 SHAPE = _shape(Group("full", 2), num_blocks=6)
@@ -14,14 +16,14 @@ BIG = (Submit("b", (9,) * 12), Allocate("b", 12))
 """The pool has room for ten of its tokens."""
 
 
-def last_said(operation, change, operations, hides=()):
+def last_said(operation, change, operations, hides=(), shape=SHAPE):
     """What is said at the last of the operations, the only one at which answer and snapshot are changed."""
 
     def changed(applied, outcome, shown):
         return change(outcome, shown) if applied == operation else (outcome, shown)
 
     core = Changed(changed)
-    *quiet, last = verdicts(core, SHAPE, operations, hides)
+    *quiet, last = verdicts(core, shape, operations, hides)
     assert quiet == [None] * (len(operations) - 1)
     return last
 
@@ -109,3 +111,36 @@ def test_a_refusal_changes_no_table(tables):
     said = last_said(BIG[-1], showing(tables=lambda shown: [shown[0] | tables]), (*STORED, *BIG))
     assert said is not None
     assert said.id == "S8"
+
+
+WINDOW = _shape(Group("sliding", 1, window=2), num_blocks=6)
+STUCK = (*computed("a", 0, 1, 2, 3), Allocate("a", 12))
+"""The step that may still run reads entries 2 and 3, the next query entry 3. The others may be given back."""
+
+
+@pytest.mark.parametrize(
+    ("table", "right"), [([0, 0, 3, 4], True), ([1, 2, 3, 4], True), ([0, 0, 3, 0], False), ([0, 5, 3, 4], False)]
+)
+def test_a_refusal_gives_back_no_more_than_what_no_query_reads_and_puts_nothing_in_its_place(table, right):
+    def shown(outcome, snapshot):
+        free = [block for block in range(1, 6) if block not in table]
+        counts = [int(block in table and block > 0) for block in range(6)]
+        shown = snapshot._replace(tables=[{"a": table}], free=free, num_free=len(free), ref_cnt=counts)
+        assert isinstance(outcome, Refused)
+        return outcome, shown
+
+    said = last_said(STUCK[-1], shown, STUCK, shape=WINDOW)
+    assert (said is None) == right
+    assert right or said.id == "S8"
+
+
+def test_one_block_is_not_handed_out_twice_at_once():
+    twice = (*STORED, Take(2))
+    said = last_said(twice[-1], lambda outcome, shown: (Done((3, 3)), shown), twice)
+    assert (said.id, said.what) == ("S2", "one block was handed out twice: [3, 3]")
+
+
+def test_each_check_is_counted_once():
+    story = Story(open_target("impl"), SHAPE)
+    story.tell(*STORED)
+    assert [story.contract.reached[f"contract: {id} checked"] for id in ("S5", "S15")] == [1, 1], "at the allocation"

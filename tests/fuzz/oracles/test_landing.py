@@ -21,6 +21,7 @@ from blockproof.model.ops import (
     Free,
     Group,
     Landed,
+    Lookup,
     Preempt,
     Reject,
     Release,
@@ -30,6 +31,8 @@ from blockproof.model.ops import (
     Take,
     Touch,
 )
+
+from ..runs.test_model_free import Changed
 
 STRICTLY = Judging((CONTRACT, LANDED))
 FULL = Shape((Group("full", 1),), 5, 8, 1, 1, 8)
@@ -176,6 +179,26 @@ def test_a_step_without_its_news_runs_on_and_only_what_it_writes_matters():
     assert "block 2 was freed" in finding.detail, "block 1 is read only, by a step whose output nobody uses"
     rejected = (*first, Advance("a"), Reject("a", 2), Advance("a", (7,)), Free("a"), Take(4))
     assert told(open_target("impl"), FULL, rejected, STRICTLY)[0] is None
+
+
+def test_blocks_in_place_of_a_hit_are_not_said_to_be_loaded_into():
+    """A connector loads behind the hit. Who is given another block for a part of the hit is accused of that alone."""
+
+    def exchanged(operation, outcome, shown):
+        if operation == loads:
+            shown = shown._replace(tables=[{"b": [1, running, *shown.tables[0]["b"][2:]]}])
+        return outcome, shown and shown._replace(free=[], ref_cnt=[])
+
+    running, loads = 4, Allocate("b", 1, hit=True, external=1)
+    stored = (Submit("c", (0, 1, 2)), Allocate("c", 3), Advance("c", (3,)), Free("c"))
+    freed = (Submit("a", (9,)), Allocate("a", 1), Free("a"))
+    operations = (*stored, *freed, Submit("b", (0, 1, 5, 6)), Lookup("b"), loads)
+    shape = Shape((Group("full", 1),), 9, 8, 1, 1, 8)
+    target = Changed(exchanged, hides=frozenset({"free", "num_free", "ref_cnt"}))
+    finding, run = told(target, shape, operations, STRICTLY)
+    assert finding is not None
+    assert finding.kind == ("S7", "Allocate")
+    assert run.reached()["contract: freed and handed out to a later step before landing"] == 1
 
 
 def noted(target):

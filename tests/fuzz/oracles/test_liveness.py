@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from blockproof.fuzz.workload.draw import SeededDraw
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model import ops
 from blockproof.model.attention import Cross, Mamba, Rule
+from blockproof.model.core import Model
 from blockproof.model.shown.snapshot import Snapshot
 
 DEADLOCK = Path(__file__).parents[3] / "docs" / "evidence" / "findings" / "admission-deadlock.json"
@@ -294,6 +296,15 @@ def test_a_state_registered_once_more_in_this_step_may_defer_who_hits_the_older_
     assert run.seen["liveness: deferred by a state of the same step"] == 1
 
 
+def test_who_is_refused_with_an_older_state_is_asked_again_for_the_whole_prompt_without_it() -> None:
+    script = _script(_shape(STATES, usable=4, budget=4), _request("first", 1, 1), _request("next", 3, 1))
+    finding, run = _judge(open_target("fault:same-step-rule-never-forgets"), script)
+    assert finding is not None
+    assert finding.observable == "L3"
+    asked = [step for step in run.operations if isinstance(step, ops.Allocate) and step.request == "next"]
+    assert [(step.new_tokens, step.hit) for step in asked[-2:]] == [(2, True), (3, False)]
+
+
 def test_all_scheduled_tokens_of_a_step_are_within_the_budget() -> None:
     for script in _drawn(69, seed="budget"):
         _, run = _judge(open_impl(), script)
@@ -368,6 +379,32 @@ def test_who_holds_more_than_its_bound_breaks_l2() -> None:
     assert (caught.value.observable, caught.value.request) == ("L2", "a")
 
 
+def test_a_gate_that_is_known_to_count_too_little_behind_a_hit_is_excused_there_alone() -> None:
+    watch = Watch(Bounds(_shape(WINDOW, usable=8, budget=4), frozenset({"gate-behind-hit"})), Counter())
+    watch.admitted("a", 6, hit_tokens=3, free=1, shared=0)
+    assert watch.seen == {"liveness: known loss gate-behind-hit": 1}
+    with pytest.raises(Violated) as caught:
+        watch.admitted("a", 6, hit_tokens=0, free=1, shared=0)
+    assert caught.value.observable == "L2"
+
+
+def test_a_hit_of_a_block_that_holds_no_state_is_no_older_state() -> None:
+    """Such a hit is for the contract to judge."""
+    shape = _shape(STATES, usable=8, budget=4)
+    watch = Watch(Bounds(shape), Counter())
+    watch.arrives("a", 3, 1)
+    assert not watch.waiting_refused(Model(shape), "a", [[ops.NULL, 3]], free=8)
+
+
+def test_no_more_than_eight_requests_run_at_once() -> None:
+    script = _script(_shape(FULL, usable=30, budget=30), *(_request(f"r{i}", 1, 2, token=i) for i in range(10)))
+    finding, run = _judge(open_impl(), script)
+    assert finding is None
+    begins = [i for i, operation in enumerate(run.operations) if isinstance(operation, ops.StepStart)]
+    allocated = [sum(isinstance(one, ops.Allocate) for one in run.operations[i:j]) for i, j in pairwise(begins)]
+    assert max(allocated) == allocated[0] == 8
+
+
 @pytest.mark.parametrize(
     ("chunks", "call", "known"),
     [
@@ -405,6 +442,32 @@ def test_who_can_never_fit_comes_at_any_place_in_a_drawn_script() -> None:
             if bounds.hopeless(len(_prompt(script, name))):
                 places |= {place, place - len(names)}
     assert {0, -1} <= places
+
+
+def test_drawn_scripts_are_of_all_kinds_and_each_in_its_share() -> None:
+    """Some requests look nothing up, some arrive steps apart, and a third of prompts are at most half as long."""
+    skipping: list[bool] = []
+    short: list[bool] = []
+    apart: set[int] = set()
+    for script in _drawn(920, seed="kinds"):
+        half = (script.shape.max_model_len - 1) // 2
+        submits = [(i, one) for i, one in enumerate(script.operations) if isinstance(one, ops.Submit)]
+        skipping += [submit.skip_lookup for _, submit in submits]
+        short += [len(submit.prompt) <= half for _, submit in submits]
+        apart |= {later - earlier - 2 for (earlier, _), (later, _) in pairwise(submits)}
+    assert apart == {0, 1, 3}
+    assert 0.07 < sum(skipping) / len(skipping) < 0.13
+    assert 0.6 < sum(short) / len(short) < 0.7, "all of the third, and half of the others"
+
+
+def test_a_quarter_of_drawn_scripts_has_a_request_that_can_never_fit_if_one_is_short_enough() -> None:
+    there: list[bool] = []
+    for script in _drawn(8_000, seed="hopeless", names=["full"]):
+        bounds = Bounds(script.shape)
+        if bounds.hopeless(script.shape.max_model_len - 1):
+            there.append(any(bounds.hopeless(len(_prompt(script, name))) for name in _names(script)))
+    assert len(there) > 1_000
+    assert 0.22 < sum(there) / len(there) < 0.28
 
 
 def _names(script: Trace) -> list[str]:

@@ -13,6 +13,7 @@ from blockproof.model.ops import (
     Group,
     Item,
     Lookup,
+    Preempt,
     Refused,
     Reject,
     StepStart,
@@ -302,6 +303,16 @@ def test_where_a_block_lies_astride_chunks_only_what_a_hit_has_begun_with_may_be
         story = Story(of, tamper=null, losses=LOSES)
         said = story.corruption(A, Allocate("a", position + 1))
         assert f"position {position}: is written, but has no block" in said
+
+
+def test_who_begins_without_a_hit_after_a_preemption_has_none_that_excuses_a_missing_block():
+    def null(operation, snapshot):
+        if operation == Allocate("a", 1):
+            snapshot.tables[0]["a"][-1] = NULL
+
+    story = Story(shape(Group("chunked", 2, chunk=5)), tamper=null, losses=LOSES)
+    said = story.corruption(A, Allocate("a", 5), Preempt("a"), Allocate("a", 1))
+    assert "position 0: is written, but has no block" in said
 
 
 @pytest.mark.parametrize("mode", ["align", "all"])

@@ -5,7 +5,7 @@ from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.runs.model_free import ModelFreeRun
-from blockproof.model.ops import Allocate, Done, Evict, Free, Lookup, Submit
+from blockproof.model.ops import Allocate, Done, Evict, Failed, Free, Lookup, Submit, Take
 
 from .test_model_free import FULL, Changed
 
@@ -53,3 +53,12 @@ def test_a_property_that_is_passed_is_noted_once_though_it_is_violated_twice_at_
     for operation in (*STORED, Evict((1, 2)), Submit("b", prompt), Lookup("b")):
         assert run.step(operation) is None
     assert [(finding.observable, finding.operation) for finding in run.noted] == [("S10", Lookup("b"))]
+
+
+def test_no_oracle_judges_a_misuse_that_a_core_answers_as_it_must():
+    """To the contract an error of a call that makes sense is a violation; this call makes none."""
+    run = LockstepRun(open_target("impl"), Judging((LOCKSTEP, CONTRACT)))
+    assert run.start(FULL) is None
+    assert run.step(Take(-1)) is None
+    assert run.outcomes == [Failed("ValueError")]
+    assert not run.dead

@@ -8,7 +8,7 @@ from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.releases.diff import compare
-from blockproof.fuzz.runs.pair import Pair, Strictness
+from blockproof.fuzz.runs.pair import Pair, PairRun, Strictness
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.trace_file import read_trace
 from blockproof.model.ops import Allocate, Done, Failed, Free, Group, Lookup, Refused, Shape, Submit, Take
@@ -90,6 +90,31 @@ def test_a_core_that_only_one_can_build_is_a_situation_and_one_that_neither_can_
     cannot = Changed(lambda operation, outcome, shown: (Failed("TypeError"), None))
     assert replay(Trace(SHAPE, ()), pair(cannot))[0].kind == ("constructible for one only", "start")
     assert replay(Trace(SHAPE, ()), Pair(cannot, cannot))[0] is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "both"), [((), (), ()), ((4, 8), (), (4, 8)), ((), (4, 8), (4, 8)), ((4, 8, 16), (8, 2), (8,))]
+)
+def test_a_pair_builds_the_block_sizes_that_both_build_and_who_names_none_builds_all(first, second, both):
+    assert Pair(Changed(block_sizes=first), Changed(block_sizes=second)).block_sizes == both
+
+
+def test_a_difference_shows_what_the_operation_changed_on_either_side():
+    keeps = Changed(lambda op, outcome, shown: (outcome, shown._replace(num_free=7) if op == HIT[1] else shown))
+    finding, _ = replay(Trace(SHAPE, HIT[:2]), pair(keeps))
+    assert finding.kind == ("number of free blocks", "Allocate")
+    assert "num_free: 7 -> 4" in finding.expected_changes
+    assert "tables: group 0, a: None -> [1, 2, 3]" in finding.expected_changes
+    assert not any(change.startswith("num_free") for change in finding.actual_changes)
+    assert "tables: group 0, a: None -> [1, 2, 3]" in finding.actual_changes
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_core_of_which_one_target_shows_nothing_counts_as_not_built(turned):
+    shows, blind = open_target("impl"), Changed(lambda operation, outcome, shown: (outcome, None))
+    run = PairRun(Pair(blind, shows) if turned else Pair(shows, blind))
+    assert run.start(SHAPE) is None
+    assert not run.built
 
 
 def test_what_one_side_hides_is_not_compared():

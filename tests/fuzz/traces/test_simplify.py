@@ -347,6 +347,19 @@ def test_blocks_become_smaller_alone_or_with_all_that_is_counted_in_tokens():
     )
 
 
+def test_a_token_beyond_whole_blocks_is_left_out_or_counts_as_one_of_the_smaller_blocks():
+    for size in (2, 4):
+        shape = Shape((Group("full", size),), 9, 16, size, size, 16)
+        story = (Submit("a", (0,) * (size + 1)),)
+        lengths = [
+            len(operation.prompt)
+            for trace in simplify_shape.smaller_blocks(Trace(shape, story))
+            for operation in trace.operations
+            if trace.shape.groups[0].block_size == 1 and operation != story[0] and isinstance(operation, Submit)
+        ]
+        assert lengths == [1, 2]
+
+
 def test_what_is_counted_in_tokens_does_not_vanish_and_large_blocks_are_halved_as_well():
     tiny = Shape((Group("sliding", 4, window=1), Group("chunked", 4, chunk=2), Group("full", 4)), 9, 2, 4, 4, 3)
     least = list(simplify_shape.smaller_blocks(Trace(tiny, ())))[1].shape
