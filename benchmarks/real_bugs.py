@@ -240,6 +240,7 @@ def _matrix(rows: Sequence[Row]) -> Iterator[str]:
     yield f"anew, as it compares names. `{DASH}`: not run. Never run: `prove`, as"
     yield f"{NOT_RUN['prove']};"
     yield "our unit tests, which would take 37 processor seconds for each fault that they do not see."
+    yield "Only the finders are of the generator with runs of 80 operations; the other columns are of the one before."
     yield ""
     names = [*DETECTORS, "explore"]
     yield f"| fault | {' | '.join(names)} |"

@@ -1,7 +1,6 @@
 """Makes tests the same wherever and however often they run, and says at the end how many slow ones were left out.
 
-Where coverage is measured, it is that of the quick tests, whether slow ones run beside them or not; and of a test with
-many cases only that of the first ones, as measuring makes a test three times as slow. So the figure is a lower bound.
+Where coverage is measured, it is that of the quick tests, whether slow ones run beside them or not.
 """
 
 import os
@@ -9,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,10 +24,7 @@ CHROMIUM = os.environ.get("BLOCKPROOF_CHROMIUM") or shutil.which("chromium") or 
 LEFT_OUT = "slow_tests_left_out"
 LISTENS_S = 2.0
 """How long a child that is asked to end is waited for."""
-MEASURED_CASES = 3
-"""So many cases of a test with parameters are measured."""
 left_out = pytest.StashKey[int]()
-measured = pytest.StashKey[bool]()
 
 
 def pytest_configure() -> None:
@@ -102,18 +97,13 @@ def _asked_first(kill: Callable[[Any], None], attribute: str) -> Callable[[Any],
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("markexpr") == "not slow":
         config.stash[left_out] = sum(item.get_closest_marker("slow") is not None for item in items)
-    cases = Counter[str]()
-    for item in items:
-        name = item.nodeid.partition("[")[0]
-        cases[name] += 1
-        item.stash[measured] = cases[name] <= MEASURED_CASES and item.get_closest_marker("slow") is None
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measure neither a slow test nor a further case of another one, nor the child processes that they start."""
+    """Measure no slow test, nor the child processes that it starts: tests that need not be run twice for coverage."""
     coverage = sys.modules.get("coverage")
-    measuring = coverage.Coverage.current() if coverage and not item.stash[measured] else None
+    measuring = coverage.Coverage.current() if coverage and item.get_closest_marker("slow") else None
     if measuring is None:
         return (yield)
     children = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("COVERAGE_PROCESS_")}

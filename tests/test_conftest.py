@@ -1,4 +1,4 @@
-"""What is measured: the quick tests, the same when slow ones run beside them, and the first cases of each."""
+"""Coverage of the quick tests stays the same when slow ones run beside them."""
 
 import json
 import os
@@ -28,20 +28,12 @@ def test_slow():
     measured = False
 
 
-@pytest.mark.parametrize("case", range(4))
-def test_cases(case):
-    if case == 2:
-        of_the_third_case = True
-    if case == 3:
-        of_the_fourth_case = True
-
-
 def test_behind():
     measured = True
 """
 
 
-def test_slow_tests_and_their_children_and_many_cases_are_not_measured_and_all_others_are(tmp_path):
+def test_slow_tests_and_their_children_are_not_measured_and_all_others_are(tmp_path):
     """In a process of its own: what is measured here is not to be disturbed."""
     shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
     (tmp_path / "test_it.py").write_text(TESTS)
@@ -58,7 +50,7 @@ def test_slow_tests_and_their_children_and_many_cases_are_not_measured_and_all_o
     lines = TESTS.splitlines()
     run = {lines[number - 1].strip() for number in files["test_it.py"]["executed_lines"]}
     assert 'run("of_a_quick_one")' in run
-    assert {"measured = True", "of_the_third_case = True"} <= run
-    assert not run & {'run("of_a_slow_one")', "measured = False", "of_the_fourth_case = True"}
+    assert "measured = True" in run
+    assert not run & {'run("of_a_slow_one")', "measured = False"}
     assert files["of_a_quick_one.py"]["executed_lines"] == [1]
     assert files["of_a_slow_one.py"]["executed_lines"] == []

@@ -75,7 +75,7 @@ other it is a finding."""
 
 _OPERATIONS: Mapping[str, str] = {
     "Lookup": "Requests are allocated without a lookup, so nothing is ever hit.",
-    "Reject": "Which drafts were rejected (`Advance.rejected`) and what was sampled is told with the step, never later.",
+    "Reject": "Which drafts were rejected (`Advance.rejected`) and what was sampled comes with the step, never later.",
     "Arrive": "External tokens are there at once: no allocation with `delay`.",
     "Landed": "Nobody says when a step has left the device.",
     "Preempt": "A request that is refused is freed instead of preempted.",
