@@ -1,6 +1,7 @@
 """Makes tests the same wherever and however often they run, and says at the end how many slow ones were left out.
 
-Where coverage is measured, it is that of the quick tests, whether slow ones run beside them or not.
+Where coverage is measured, it is that of the quick tests, whether slow ones run beside them or not; those that take
+seconds and run what shorter ones run are not measured, since a measured test takes two to five times as long.
 """
 
 import os
@@ -101,9 +102,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measure no slow test, nor the child processes that it starts: tests that need not be run twice for coverage."""
+    """Measure no test that is marked slow or unmeasured, nor the child processes that it starts."""
     coverage = sys.modules.get("coverage")
-    measuring = coverage.Coverage.current() if coverage and item.get_closest_marker("slow") else None
+    marked = item.get_closest_marker("slow") or item.get_closest_marker("unmeasured")
+    measuring = coverage.Coverage.current() if coverage and marked else None
     if measuring is None:
         return (yield)
     children = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("COVERAGE_PROCESS_")}

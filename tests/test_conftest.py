@@ -1,4 +1,4 @@
-"""Coverage of the quick tests stays the same when slow ones run beside them."""
+"""Coverage counts neither slow tests nor those marked unmeasured, whether they run beside the others or not."""
 
 import json
 import os
@@ -6,6 +6,8 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 TESTS = """
 import subprocess
@@ -22,9 +24,9 @@ def test_before():
     run("of_a_quick_one")
 
 
-@pytest.mark.slow
-def test_slow():
-    run("of_a_slow_one")
+@pytest.mark.MARK
+def test_marked():
+    run("of_a_marked_one")
     measured = False
 
 
@@ -33,11 +35,13 @@ def test_behind():
 """
 
 
-def test_slow_tests_and_their_children_are_not_measured_and_all_others_are(tmp_path):
+@pytest.mark.parametrize("mark", ["slow", "unmeasured"])
+def test_marked_tests_and_their_children_are_not_measured_and_all_others_are(tmp_path, mark):
     """In a process of its own: what is measured here is not to be disturbed."""
     shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
-    (tmp_path / "test_it.py").write_text(TESTS)
-    for name in ("of_a_quick_one", "of_a_slow_one"):
+    tests = TESTS.replace("MARK", mark)
+    (tmp_path / "test_it.py").write_text(tests)
+    for name in ("of_a_quick_one", "of_a_marked_one"):
         (tmp_path / f"{name}.py").write_text("measured = True\n")
     (tmp_path / ".coveragerc").write_text("[run]\nsource_dirs = .\nparallel = true\npatch = subprocess\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))}
@@ -47,10 +51,10 @@ def test_slow_tests_and_their_children_are_not_measured_and_all_others_are(tmp_p
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
     files = json.loads((tmp_path / "coverage.json").read_text())["files"]
-    lines = TESTS.splitlines()
+    lines = tests.splitlines()
     run = {lines[number - 1].strip() for number in files["test_it.py"]["executed_lines"]}
     assert 'run("of_a_quick_one")' in run
     assert "measured = True" in run
-    assert not run & {'run("of_a_slow_one")', "measured = False"}
+    assert not run & {'run("of_a_marked_one")', "measured = False"}
     assert files["of_a_quick_one.py"]["executed_lines"] == [1]
-    assert files["of_a_slow_one.py"]["executed_lines"] == []
+    assert files["of_a_marked_one.py"]["executed_lines"] == []

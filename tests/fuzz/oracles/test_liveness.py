@@ -94,6 +94,7 @@ def _drawn(count: int, seed: str = "drawn", names: Sequence[str] = tuple(ATTENTI
     return (draw_script(SeededDraw(f"{seed}/{i}"), ATTENTION[names[i % len(names)]]) for i in range(count))
 
 
+@pytest.mark.unmeasured
 def test_our_core_lets_nobody_starve_and_the_scripts_reach_what_is_judged() -> None:
     seen: Counter[str] = Counter()
     for script in _drawn(460):
@@ -170,6 +171,7 @@ def test_a_state_registered_once_more_in_its_own_old_block_defers_who_hits_anoth
     assert run.seen["liveness: deferred by a state of the same step"]
 
 
+@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", LIVENESS_FAULTS)
 def test_drawn_scripts_find_a_planted_fault_and_only_by_properties_it_breaks(name: str) -> None:
     target, found = open_target(f"fault:{name}"), Counter[str]()
