@@ -54,7 +54,7 @@ def shorter(trace: Trace, count: int) -> Iterator[Trace]:
 
 
 @pytest.mark.unmeasured
-@pytest.mark.parametrize("name", BY_LOCKSTEP)
+@pytest.mark.parametrize("name", BY_LOCKSTEP, scope="module")
 def test_a_planted_fault_is_found_where_it_is_expected(name):
     summary, result = hunt(name)
     assert result is not None, f"not found in {summary.operations} operations of seed 0"
@@ -63,7 +63,7 @@ def test_a_planted_fault_is_found_where_it_is_expected(name):
     assert result.finding.kind == summary.finding.kind
 
 
-@pytest.mark.parametrize("name", BY_LOCKSTEP)
+@pytest.mark.parametrize("name", BY_LOCKSTEP, scope="module")
 def test_the_short_trace_shows_the_fault_and_nothing_on_the_clean_core(name):
     result = shrunk(name)
     finding, applied = replay(result.trace, faulty(name))
@@ -71,7 +71,7 @@ def test_the_short_trace_shows_the_fault_and_nothing_on_the_clean_core(name):
     assert replay(result.trace, open_target("impl")) == (None, result.trace)
 
 
-@pytest.mark.parametrize("name", BY_LOCKSTEP)
+@pytest.mark.parametrize("name", BY_LOCKSTEP, scope="module")
 def test_the_short_trace_cannot_be_shortened_by_hand(name):
     result, target = shrunk(name), faulty(name)
     assert result.complete
