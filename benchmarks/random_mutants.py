@@ -1,8 +1,9 @@
 """Writes the page of random mutants from what `blockproof mutants --of ... --keep FILE` has kept, a file for each seed.
 
-python benchmarks/random_mutants.py FILE ... [--write docs/evidence/random-mutants.md]
+python benchmarks/random_mutants.py FILE ... [--note TEXT] [--write docs/evidence/random-mutants.md]
 
-Survivors are judged anew by what is written up of them now. Exits with 1 if one is not.
+Survivors are judged anew by what is written up of them now. Exits with 1 if one is not. A note stands below the
+figures; it is for those of other runs.
 """
 
 import argparse
@@ -25,14 +26,14 @@ OWN_TESTS = (105, 160)
 """What the tests of the release itself kill, of one set of other mutants."""
 
 
-def page(runs: Sequence[Told]) -> str:
+def page(runs: Sequence[Told], note: str = "") -> str:
     """The result of all runs as Markdown."""
     hunted = [one for run in runs for one in run.hunted]
-    lines = [*_head(runs, hunted), *_modules(runs, hunted), *_seeds(runs), *_killers(hunted), *survivors(runs)]
+    lines = [*_head(runs, hunted, note), *_modules(runs, hunted), *_seeds(runs), *_killers(hunted), *survivors(runs)]
     return "\n".join(lines) + "\n"
 
 
-def _head(runs: Sequence[Told], hunted: Sequence[Hunted]) -> Iterator[str]:
+def _head(runs: Sequence[Told], hunted: Sequence[Hunted], note: str) -> Iterator[str]:
     asked = runs[0].asked
     seeds = ", ".join(str(run.asked.seed) for run in runs)
     counts = counts_of(runs, None)
@@ -58,6 +59,8 @@ def _head(runs: Sequence[Told], hunted: Sequence[Hunted]) -> Iterator[str]:
     )
     yield from wrap(told, 110)
     yield ""
+    if note:
+        yield from (*wrap(note, 110), "")
     yield from wrap(
         "A mutant is one random change of the syntax, such as a condition negated, a statement removed, a constant, a "
         "comparison or an operator exchanged. Every place of every module is as likely as any other; annotations, "
@@ -153,12 +156,13 @@ def main() -> int:
     """Write the page; 1 if a survivor is not judged."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="Results, one for each seed.")
+    parser.add_argument("--note", default="", metavar="TEXT", help="What to say below the figures.")
     parser.add_argument("--write", type=Path, help="Write the page here.")
     arguments = parser.parse_args()
     runs = [_read(path) for path in arguments.files]
     if not all(same(run.asked, runs[0].asked) for run in runs):
         parser.error("the files are of different runs: all but the seed must be the same")
-    text = page(runs)
+    text = page(runs, arguments.note)
     if arguments.write:
         write_file(arguments.write, text)
     print(text, end="")
