@@ -51,8 +51,8 @@ def _head(runs: Sequence[Told], hunted: Sequence[Hunted], note: str) -> Iterator
     told = (
         f"Of {counts['mutants']} mutants {counts['killed']} were found ({counts['import']} of them when imported). "
         f"{counts[EQUIVALENT] + counts[TEXT]} of the others are not wrong. Of the {wrong} that are, "
-        f"**{share(counts['killed'], wrong)}** were found; {counts[OUTSIDE]} survivors concern what is not modelled, "
-        f"and {counts[OPEN]} are gaps. The median of those found took {median(one.operations for one in found):,.0f} "
+        f"**{share(counts['killed'], wrong)}** were found; survivors that concern what is not modelled: "
+        f"{counts[OUTSIDE]}, gaps: {counts[OPEN]}. The median of those found took {median(one.operations for one in found):,.0f} "
         f"operations, {median(one.cases for one in found):,.0f} configurations and "
         f"{median(one.seconds for one in found):.1f} s of processor time; all of it took "
         f"{sum(one.seconds for one in hunted):,.0f} s, imports and the runs of the release as it stands not counted."
