@@ -52,7 +52,8 @@ def _head(runs: Sequence[Told], hunted: Sequence[Hunted], note: str) -> Iterator
         f"Of {counts['mutants']} mutants {counts['killed']} were found ({counts['import']} of them when imported). "
         f"{counts[EQUIVALENT] + counts[TEXT]} of the others are not wrong. Of the {wrong} that are, "
         f"**{share(counts['killed'], wrong)}** were found; survivors that concern what is not modelled: "
-        f"{counts[OUTSIDE]}, gaps: {counts[OPEN]}. The median of those found took {median(one.operations for one in found):,.0f} "
+        f"{counts[OUTSIDE]}, gaps: {counts[OPEN]}. "
+        f"The median of those found took {median(one.operations for one in found):,.0f} "
         f"operations, {median(one.cases for one in found):,.0f} configurations and "
         f"{median(one.seconds for one in found):.1f} s of processor time; all of it took "
         f"{sum(one.seconds for one in hunted):,.0f} s, imports and the runs of the release as it stands not counted."
@@ -131,7 +132,7 @@ def survivors(runs: Sequence[Told]) -> Iterator[str]:
 def _code(text: str) -> str:
     """As HTML: in a table a bar ends a cell, in code as well."""
     cut = text if len(text) <= 90 else f"{text[:87]}..."
-    return f"<code>{escape(cut).replace('|', '&#124;')}</code>" if cut else "nothing"
+    return f"<code>{escape(cut).replace('|', '&vert;')}</code>" if cut else "nothing"
 
 
 def counts_of(runs: Sequence[Told], module: str | None) -> Counter[str]:
