@@ -1,8 +1,9 @@
 """Writes the page of random mutants from what `blockproof mutants --of ... --keep FILE` has kept, a file for each seed.
 
-python benchmarks/random_mutants.py FILE ... [--write docs/evidence/random-mutants.md]
+python benchmarks/random_mutants.py FILE ... [--note TEXT] [--write docs/evidence/random-mutants.md]
 
-Survivors are judged anew by what is written up of them now. Exits with 1 if one is not.
+Survivors are judged anew by what is written up of them now. Exits with 1 if one is not. A note stands below the
+figures; it is for those of other runs.
 """
 
 import argparse
@@ -25,14 +26,14 @@ OWN_TESTS = (105, 160)
 """What the tests of the release itself kill, of one set of other mutants."""
 
 
-def page(runs: Sequence[Told]) -> str:
+def page(runs: Sequence[Told], note: str = "") -> str:
     """The result of all runs as Markdown."""
     hunted = [one for run in runs for one in run.hunted]
-    lines = [*_head(runs, hunted), *_modules(runs, hunted), *_seeds(runs), *_killers(hunted), *survivors(runs)]
+    lines = [*_head(runs, hunted, note), *_modules(runs, hunted), *_seeds(runs), *_killers(hunted), *survivors(runs)]
     return "\n".join(lines) + "\n"
 
 
-def _head(runs: Sequence[Told], hunted: Sequence[Hunted]) -> Iterator[str]:
+def _head(runs: Sequence[Told], hunted: Sequence[Hunted], note: str) -> Iterator[str]:
     asked = runs[0].asked
     seeds = ", ".join(str(run.asked.seed) for run in runs)
     counts = counts_of(runs, None)
@@ -50,14 +51,17 @@ def _head(runs: Sequence[Told], hunted: Sequence[Hunted]) -> Iterator[str]:
     told = (
         f"Of {counts['mutants']} mutants {counts['killed']} were found ({counts['import']} of them when imported). "
         f"{counts[EQUIVALENT] + counts[TEXT]} of the others are not wrong. Of the {wrong} that are, "
-        f"**{share(counts['killed'], wrong)}** were found; {counts[OUTSIDE]} survivors concern what is not modelled, "
-        f"and {counts[OPEN]} are gaps. The median of those found took {median(one.operations for one in found):,.0f} "
+        f"**{share(counts['killed'], wrong)}** were found; survivors that concern what is not modelled: "
+        f"{counts[OUTSIDE]}, gaps: {counts[OPEN]}. "
+        f"The median of those found took {median(one.operations for one in found):,.0f} "
         f"operations, {median(one.cases for one in found):,.0f} configurations and "
         f"{median(one.seconds for one in found):.1f} s of processor time; all of it took "
         f"{sum(one.seconds for one in hunted):,.0f} s, imports and the runs of the release as it stands not counted."
     )
     yield from wrap(told, 110)
     yield ""
+    if note:
+        yield from (*wrap(note, 110), "")
     yield from wrap(
         "A mutant is one random change of the syntax, such as a condition negated, a statement removed, a constant, a "
         "comparison or an operator exchanged. Every place of every module is as likely as any other; annotations, "
@@ -128,7 +132,7 @@ def survivors(runs: Sequence[Told]) -> Iterator[str]:
 def _code(text: str) -> str:
     """As HTML: in a table a bar ends a cell, in code as well."""
     cut = text if len(text) <= 90 else f"{text[:87]}..."
-    return f"<code>{escape(cut).replace('|', '&#124;')}</code>" if cut else "nothing"
+    return f"<code>{escape(cut).replace('|', '&vert;')}</code>" if cut else "nothing"
 
 
 def counts_of(runs: Sequence[Told], module: str | None) -> Counter[str]:
@@ -153,12 +157,13 @@ def main() -> int:
     """Write the page; 1 if a survivor is not judged."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="Results, one for each seed.")
+    parser.add_argument("--note", default="", metavar="TEXT", help="What to say below the figures.")
     parser.add_argument("--write", type=Path, help="Write the page here.")
     arguments = parser.parse_args()
     runs = [_read(path) for path in arguments.files]
     if not all(same(run.asked, runs[0].asked) for run in runs):
         parser.error("the files are of different runs: all but the seed must be the same")
-    text = page(runs)
+    text = page(runs, arguments.note)
     if arguments.write:
         write_file(arguments.write, text)
     print(text, end="")

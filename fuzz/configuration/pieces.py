@@ -196,7 +196,8 @@ def _alone(draw: Draw, configuration: Configuration) -> Asked:
 
 
 def _manager(draw: Draw, configuration: Configuration) -> Asked:
-    """A group's manager by itself; of a class, too, that nobody serves."""
+    """A group's manager by itself; of a class, too, that nobody serves. Its lookups and masks are in small blocks, see
+    `targets.small_blocks`."""
     spec = dict(_of_class(draw.choose(MANAGED_ALONE)))
     if spec["type"] == "MambaSpec":
         spec |= {"mamba_cache_mode": draw.choose(("all", "none")), "num_speculative_blocks": draw.integer(0, 1)}
@@ -265,7 +266,7 @@ def _register(draw: Draw, configuration: Configuration) -> Asked:
             steps.append(["check", [draw.choose((*names, *PARENTS[:3])) for _ in range(2)]])
         steps.append(["find", draw.choose((*names, *names, draw.choose(CLASSES)))])
     if draw.integer(0, 7) == 7:  # a built-in entry is nobody's to change
-        steps.append(["register", "FullAttentionSpec", "SlidingWindowManager", None, "call"])
+        steps += [["register", name, "SlidingWindowManager", None, "call"] for name in (*PARENTS, *OTHER_PARENTS[:2])]
     return "register", {"classes": classes, "steps": steps}
 
 

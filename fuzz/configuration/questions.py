@@ -4,7 +4,7 @@ A question is an op and its inputs, plain JSON; which ops there are and what the
 the model's `Rules.answer` understand.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from ..workload.draw import Draw
@@ -38,7 +38,19 @@ def draw_questions(draw: Draw, configuration: Configuration) -> list[Question]:
     for spec in specs:
         questions += _about_spec(draw, configuration, spec)
     pieces = (draw.choose((*MAKERS, *PARTS))(draw, configuration) for _ in range(PIECES))
-    return questions + [Question(op, inputs) for op, inputs in pieces]
+    return [*questions, *[Question(op, inputs) for op, inputs in pieces], *_besides(questions)]
+
+
+def _besides(questions: Sequence[Question]) -> Iterator[Question]:
+    """Questions that follow from these, without a draw: pages of packed numbers, and whether a model fits into less
+    than nothing, also one whose need cannot be said."""
+    for op, inputs in questions:
+        spec, settings = inputs.get("spec"), inputs.get("vllm_config")
+        if op == "page" and isinstance(spec, Mapping) and "num_kv_heads" in spec:
+            yield Question(op, {"spec": {**spec, "kv_quant_mode": "NVFP4"}})
+        if op == "check_memory" and isinstance(settings, Mapping):
+            ranks = {**settings, "decode_context_parallel_size": 2}
+            yield Question(op, {**inputs, "vllm_config": ranks, "available_memory": -1})
 
 
 def _about_spec(draw: Draw, configuration: Configuration, spec: Spec) -> list[Question]:

@@ -210,7 +210,7 @@ def _uncached_found_nothing(inputs: Inputs, output: Any) -> Any:
 
 @fault_in_answer("manager", "a request that runs is given blocks of a hit again")
 def _hit_given_again(inputs: Inputs, output: Any) -> Any:
-    return {**output, "again": [output["again"][0], None, output["again"][2]]}
+    return {**output, "again": [output["again"][0], None, *output["again"][2:]]}
 
 
 @fault_in_answer(

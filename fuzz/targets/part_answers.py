@@ -2,19 +2,22 @@
 nobody has used, and about what may be left out of a call. `piece_answers` answers those about the other pieces."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
-from ...model.arith import usage
-from ...model.attention import demand
+from ...model.arith import cdiv, down, usage
+from ...model.attention import Rule, demand, rule_for
 from ...model.config.capacity import Rules
-from ...model.config_json import Json
+from ...model.config_json import MANAGED, WINDOWS, Json, Layer
 from ...model.core import Model
 from ...model.identity import extra_keys
-from ...model.ops import NULL, Item, Lookup, Submit
+from ...model.lookup import replay_boundary, served, worth_registering
+from ...model.ops import NULL, Group, Item, Lookup, Shape, Submit
 from ...model.pieces.classes import Registry
 from ...model.shown.metrics import Metrics
 from ..findings.ops_json import shape_from_json
 from .configuration_question import Question, attempt, outcome_as_json
+from .small_blocks import BLOCK, MASKED, UNIT, lookups, masks
 from .unsaid import UNSAID
 
 
@@ -96,12 +99,44 @@ def cold(rules: Rules, q: Question) -> Json:
 
 def manager(rules: Rules, q: Question) -> Json:
     """§6, core.md §6: who serves a spec, the tokens of a block over all ranks, and that a request that runs already is
-    given no blocks of a hit, nor one that has blocks."""
-    x, (decode, prefill) = q.spec, q.given.ranks
-    served, _ = Registry().find(x.type.value)
-    demand(served is not None)
-    refused = {"raises": "AssertionError"}
-    return {"class": served, "block_size": x.block_size * decode * prefill, "again": [refused] * 3}
+    given no blocks of a hit, nor one that has blocks: two blocks of a hit leave the free queue, and what more it needs.
+    core.md §8: what is found in small blocks, and of windows what is worth registering."""
+    x, (decode, prefill), length = q.spec, q.given.ranks, q.given.length
+    by, _ = Registry().find(x.type.value)
+    demand(by is not None)
+    refused, size = {"raises": "AssertionError"}, x.block_size * decode * prefill
+    return {
+        "class": by,
+        "block_size": size,
+        "again": [refused, refused, refused, max(0, cdiv(length, size) - 3) + 2],
+        "found": [attempt(partial(_found, x, *lookup)) for lookup in lookups(length, q.given.ranks)],
+        "masks": [_mask(x, *mask) for mask in masks(length)] if x.type in WINDOWS else None,
+    }
+
+
+def _small(x: Layer, ranks: tuple[int, int] = (1, 1), eagle: bool = False) -> Rule:
+    """The rule of a group of this spec, in small blocks."""
+    kind = MANAGED[x.type]
+    group = Group(kind, BLOCK, x.sliding_window or 0 if x.type in WINDOWS else 0, x.attention_chunk_size or 0)
+    unit = BLOCK * ranks[0] * ranks[1]
+    return rule_for(
+        group, Shape((group,), 2, 1, unit, unit, 1, decode_parallel=ranks[0], prefill_parallel=ranks[1]), eagle
+    )
+
+
+def _found(x: Layer, tokens: int, there: range, ranks: tuple[int, int]) -> Json:
+    rule = _small(x, ranks)
+    demand(rule.parallel or ranks == (1, 1))
+    length = down(tokens, rule.b)
+    while not served([rule], length, lambda group, i: i in there):
+        length -= rule.b
+    return [i + 1 if i >= rule.first(length) else 0 for i in range(length // rule.b)]
+
+
+def _mask(x: Layer, eagle: bool, interval: int | None, prompt: int) -> Json:
+    rule = _small(x, eagle=eagle)
+    every, replay = (UNIT, 0) if interval is None else (interval, replay_boundary([rule], UNIT, prompt))
+    return [worth_registering(rule, i, every, replay) for i in range(MASKED)]
 
 
 def block_names(rules: Rules, q: Question) -> Json:

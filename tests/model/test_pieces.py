@@ -2,7 +2,7 @@
 
 import pytest
 
-from .questions import ask, cross, full, mamba, mla, model, sink, window
+from .questions import ask, chunk, cross, full, mamba, mla, model, sink, window
 from .questions import hidden as hidden_states
 
 UNIFORM = {"type": "UniformTypeKVCacheSpecs", "block_size": 16}
@@ -272,10 +272,30 @@ def test_what_a_call_leaves_out_changes_nothing():
 
 def test_a_manager_serves_the_ranks_together_and_gives_no_hit_to_a_request_that_runs():
     found = ask("manager", {"spec": window(5, block_size=4), "ranks": [2, 3], "length": 4})
-    assert found == {"class": "SlidingWindowManager", "block_size": 24, "again": [REFUSED] * 3}
+    assert (found["class"], found["block_size"], found["again"]) == ("SlidingWindowManager", 24, [REFUSED] * 3 + [2])
     assert ask("manager", {"spec": {"type": "KVCacheSpec", "block_size": 4}, "ranks": [1, 1], "length": 4}) == (
         "AssertionError"
     )
+
+
+def test_a_lookup_ends_before_a_block_that_is_missing_and_leaves_out_what_nobody_reads():
+    ranked = ask("manager", {"spec": window(5, block_size=4), "ranks": [2, 3], "length": 4})["found"]
+    assert ranked[:3] == [[1, 2], [1], []]  # of all blocks, of those with even and with odd numbers
+    assert ranked[3:6] == [[0, 2, 3], [1], []]
+    assert ranked[6:] == [[0, 0, 3, 4], [1], [], *[REFUSED] * 9]
+    found = ask("manager", {"spec": chunk(6), "ranks": [1, 1], "length": 16})["found"]
+    assert found[:3] == [[*[0] * 6, 7, 8], [*[0] * 6, 7], [0] * 6]
+    over_ranks = ask("manager", {"spec": full(), "ranks": [2, 1], "length": 8})["found"]
+    assert (over_ranks[0], over_ranks[9]) == ([1, 2, 3, 4], [1, 2])
+
+
+def test_of_a_window_the_blocks_at_boundaries_are_masked_in_and_behind_them_those_for_drafts():
+    masks = ask("manager", {"spec": window(5), "ranks": [1, 1], "length": 17})["masks"]
+    chosen = [[block for block, wanted in enumerate(mask) if wanted] for mask in masks]
+    assert chosen[:2] == [[2, 3, 6, 7, 10, 11], [2, 3, 4, 6, 7, 8, 10, 11]]
+    assert chosen[2:4] == [[6, 7], [6, 7]]  # a prompt of 17 tokens is replayed up to 16
+    assert chosen[4:] == [*chosen[:2], [], [6, 7]]  # one of 2 tokens is not replayed
+    assert ask("manager", {"spec": full(), "ranks": [1, 1], "length": 17})["masks"] is None
 
 
 def test_a_block_is_named_by_the_one_before_its_tokens_its_items_and_in_front_the_salt():

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from ...targets.small_blocks import BLOCK, BLOCKS, MASKED, UNIT, lookups, masks
 from .question_json import Inputs, Names, spec_from_json
 from .surroundings import SECOND, at_once, followed, lives
 
@@ -99,9 +100,45 @@ def _block_lives(names: Names, inputs: Inputs) -> Any:
     return [step(*one) for one in inputs["steps"]]
 
 
+class _Registered:
+    """A pool as a lookup sees it: some blocks are registered, under their numbers."""
+
+    def __init__(self, block: Callable[[int], Any], there: Iterable[int]) -> None:
+        self.null_block = block(0)
+        self.null_block.is_null = True
+        self._blocks = {bytes([number]): block(number + 1) for number in there}
+
+    def get_cached_block(self, block_hash: bytes, kv_cache_group_ids: Sequence[int]) -> list[Any] | None:
+        """The block under this hash in each of the groups; None if there is none."""
+        found = self._blocks.get(block_hash)
+        return None if found is None else [found for _ in kv_cache_group_ids]
+
+
+def _found(names: Names, manager: Any, small: Any, length: int, ranks: Sequence[int]) -> list[Any]:
+    """What each lookup finds: numbers of blocks, 0 where none is needed."""
+    hashes = [bytes([number]) for number in range(BLOCKS)]
+
+    def found(tokens: int, there: range, each: tuple[int, int]) -> list[int]:
+        pool, unit = _Registered(names("KVCacheBlock"), there), BLOCK * each[0] * each[1]
+        (row,) = manager.find_longest_cache_hit(hashes, tokens, [0], pool, small, False, unit, *each)
+        return [block.block_id for block in row]
+
+    return [_tried(found, *lookup) for lookup in lookups(length, ranks)]
+
+
+def _masks(manager: Any, small: Any, length: int) -> list[Any]:
+    """Of windows, which blocks are worth registering."""
+
+    def mask(eagle: bool, interval: int | None, prompt: int) -> list[bool]:
+        told = manager.reachable_block_mask(0, MASKED, UNIT, small, eagle, interval, prompt)
+        return [True] * MASKED if told is None else told
+
+    return [_tried(mask, *one) for one in masks(length)]
+
+
 def _manager(names: Names, inputs: Inputs) -> Any:
     """One for a spec; what it says to a request that runs already and is given blocks of a hit once more, and to one
-    that has blocks before it is given any."""
+    that has blocks before it is given any; and its lookups and masks."""
     spec, (decode, prefill) = spec_from_json(names, inputs["spec"]), inputs["ranks"]
     size = spec.block_size * decode * prefill
     pool = names("BlockPool")(8, True, size)
@@ -123,8 +160,18 @@ def _manager(names: Names, inputs: Inputs) -> Any:
         _tried(manager.get_num_blocks_to_allocate, "r", length, hit, length, length),
         _tried(manager.allocate_new_computed_blocks, "r", hit, length, 0),
         _tried(manager.allocate_new_computed_blocks, "s", [], 0, 0),
+        _tried(
+            manager.get_num_blocks_to_allocate, "s", length, [names("KVCacheBlock")(90 + i) for i in (0, 1)], 0, length
+        ),
     ]
-    return {"class": type(manager).__name__, "block_size": manager.block_size, "again": again}
+    small = spec.copy_with_new_block_size(BLOCK)
+    return {
+        "class": type(manager).__name__,
+        "block_size": manager.block_size,
+        "again": again,
+        "found": _found(names, manager, small, length, inputs["ranks"]),
+        "masks": _masks(manager, small, length) if inputs["spec"]["type"].startswith("SlidingWindow") else None,
+    }
 
 
 def _block_names(names: Names, inputs: Inputs) -> Any:

@@ -15,6 +15,7 @@ from blockproof.fuzz.configuration.check import Judge, Limits, draw_case, run
 from blockproof.fuzz.configuration.draw import configuration_of
 from blockproof.fuzz.configuration.findings import finding_text, read_finding, write_finding
 from blockproof.fuzz.configuration.invariants import INVARIANTS
+from blockproof.fuzz.configuration.pieces import PARENTS
 from blockproof.fuzz.configuration.questions import Question
 from blockproof.fuzz.configuration.reach import Reach
 from blockproof.fuzz.configuration.shrink import ask_again, shrink_finding
@@ -101,6 +102,22 @@ def test_memory_is_drawn_on_both_sides_of_what_is_needed():
             spare = configuration.one_memory - needed["from_groups"]
             counts[{0: "exactly", -1: "a byte short"}.get(spare, "more" if spare > 0 else "less")] += 1
     assert min(counts[spare] for spare in ("exactly", "a byte short", "more", "less")) > 5, counts
+
+
+def test_pages_are_asked_about_packed_as_well_and_a_model_without_memory_over_ranks():
+    packed, checks, conflicts = set(), [], set()
+    for index in range(200):
+        for op, asked in draw_case(SeededDraw(f"besides/{index}"))[1]:
+            inputs: Any = asked
+            if op == "page" and inputs["spec"].get("kv_quant_mode") == "NVFP4":
+                packed.add(inputs["spec"]["type"])
+            elif op == "check_memory" and inputs["available_memory"] == -1:
+                checks.append(inputs["vllm_config"].get("decode_context_parallel_size"))
+            elif op == "register":
+                conflicts |= {step[1] for step in inputs["steps"] if step[0] == "register" and step[1] in PARENTS}
+    assert packed >= {"FullAttentionSpec", "SlidingWindowSpec", "SlidingWindowMLASpec", "ChunkedLocalAttentionSpec"}
+    assert checks.count(2) > 50
+    assert conflicts == set(PARENTS)
 
 
 def test_no_bytes_draw_the_simplest_configuration():
