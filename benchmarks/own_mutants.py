@@ -57,7 +57,7 @@ PARTS = {
     ),
     "liveness": Part(
         _in("oracles.liveness", "bounds driven judge rules scheduler script"),
-        _tests("oracles", "liveness liveness_scripts"),
+        _tests("oracles", "liveness liveness_bounds liveness_scripts"),
     ),
     "shadow": Part(
         _in("oracles.shadow", "engine engine_state mamba memory"), _tests("oracles", "shadow shadow_stories")

@@ -25,7 +25,7 @@ def request_of(name: str, prompt: int, outputs: int, token: int = 0) -> list[ops
     return [ops.Submit(name, (token,) * prompt), ops.Advance(name, (token,) * outputs)]
 
 
-def script_of(shape: ops.Shape, *parts: list[ops.Operation]) -> Trace:
+def script_of(shape: ops.Shape, *parts: Sequence[ops.Operation]) -> Trace:
     return Trace(shape, tuple(operation for part in parts for operation in part))
 
 

@@ -1,6 +1,5 @@
 """Liveness: a correct core never lets anybody starve; each planted fault is caught by its own property."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
@@ -8,30 +7,27 @@ from pathlib import Path
 
 import pytest
 from blockproof.fuzz.adapters.impl import open_impl
+from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.findings.oracle_names import LIVENESS, STRICT
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.oracles.liveness import PROPERTIES, judge
 from blockproof.fuzz.oracles.liveness.bounds import Bounds
-from blockproof.fuzz.oracles.liveness.rules import Excused, Violated, Watch
+from blockproof.fuzz.oracles.liveness.rules import Watch
 from blockproof.fuzz.oracles.liveness.scheduler import Scheduler
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.runs.model_free import ModelFreeRun
 from blockproof.fuzz.runs.run import Run
 from blockproof.fuzz.traces.trace_file import read_trace
-from blockproof.fuzz.workload.draw import SeededDraw
-from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.model import ops
-from blockproof.model.attention import Cross, Mamba, Rule
-from blockproof.model.core import Model
 from blockproof.model.shown.snapshot import Snapshot
 
+from ..runs.test_model_free import Changed
 from .liveness_stories import (
     FULL,
     LIVENESS_FAULTS,
     STATES,
     STORIES,
-    WINDOW,
     Limited,
     judged,
     prompt_of,
@@ -76,13 +72,6 @@ def test_a_loss_is_counted_for_a_target_that_declares_it_and_a_finding_for_any_o
     assert judge(strict, STORIES[name]) is not None
 
 
-def test_what_a_target_is_known_to_hold_widens_the_bounds() -> None:
-    states = shape_of(ops.Group("mamba", 4, mamba_mode="align", speculative_blocks=2), usable=20, budget=4, length=40)
-    assert (Bounds(states).most(30), Bounds(states, frozenset({"mamba-states-pile-up"})).most(30)) == (4, 11)
-    full = shape_of(FULL, usable=20, budget=4)
-    assert (Bounds(full).most(5), Bounds(full, frozenset({"room-ahead"})).most(5)) == (5, 11)
-
-
 def test_a_state_registered_once_more_in_its_own_old_block_defers_who_hits_another() -> None:
     """The block that is taken, and registered as what it was before, counts as registered in this step."""
     shape = ops.Shape((ops.Group("mamba", 3),), 4, 5, 3, 3, max_num_batched_tokens=4)
@@ -99,20 +88,6 @@ def test_a_state_registered_once_more_in_its_own_old_block_defers_who_hits_anoth
     finding, run = judged(open_impl(), script)
     assert finding is None
     assert run.seen["liveness: deferred by a state of the same step"]
-
-
-def test_what_must_be_held_is_what_some_query_reads() -> None:
-    def read(bounds: Bounds, rule: Rule, query: int) -> int:
-        if isinstance(rule, Mamba | Cross):
-            return 1 if isinstance(rule, Mamba) else rule.required(bounds.encoder_tokens)
-        return len({token // rule.b for token in range(query + 1) if rule.attends(query, token)})
-
-    for i, kinds in enumerate(ATTENTION.values()):
-        bounds = Bounds(draw_shape(SeededDraw(f"least/{i}"), kinds))
-        for tokens in range(1, bounds.shape.max_model_len):
-            each = [sum(read(bounds, rule, query) for rule in bounds.rules) for query in range(tokens)]
-            assert bounds.least(tokens) == max(each)
-            assert bounds.least(tokens) <= bounds.ahead(0, tokens) <= bounds.most(tokens)
 
 
 class _Failing:
@@ -234,32 +209,6 @@ def test_who_cannot_reach_the_end_of_a_block_of_states_waits_for_a_larger_budget
     assert min(counts) > 0
 
 
-def test_who_holds_more_than_its_bound_breaks_l2() -> None:
-    watch = Watch(Bounds(shape_of(FULL, usable=8, budget=4)), Counter())
-    watch.arrives("a", 3, 2)
-    watch.holds("a", 4)
-    with pytest.raises(Violated) as caught:
-        watch.holds("a", 5)
-    assert (caught.value.observable, caught.value.request) == ("L2", "a")
-
-
-def test_a_gate_that_is_known_to_count_too_little_behind_a_hit_is_excused_there_alone() -> None:
-    watch = Watch(Bounds(shape_of(WINDOW, usable=8, budget=4), frozenset({"gate-behind-hit"})), Counter())
-    watch.admitted("a", 6, hit_tokens=3, free=1, shared=0)
-    assert watch.seen == {"liveness: known loss gate-behind-hit": 1}
-    with pytest.raises(Violated) as caught:
-        watch.admitted("a", 6, hit_tokens=0, free=1, shared=0)
-    assert caught.value.observable == "L2"
-
-
-def test_a_hit_of_a_block_that_holds_no_state_is_no_older_state() -> None:
-    """Such a hit is for the contract to judge."""
-    shape = shape_of(STATES, usable=8, budget=4)
-    watch = Watch(Bounds(shape), Counter())
-    watch.arrives("a", 3, 1)
-    assert not watch.waiting_refused(Model(shape), "a", [[ops.NULL, 3]], free=8)
-
-
 def test_no_more_than_eight_requests_run_at_once() -> None:
     script = script_of(shape_of(FULL, usable=30, budget=30), *(request_of(f"r{i}", 1, 2, token=i) for i in range(10)))
     finding, run = judged(open_impl(), script)
@@ -267,26 +216,6 @@ def test_no_more_than_eight_requests_run_at_once() -> None:
     begins = [i for i, operation in enumerate(run.operations) if isinstance(operation, ops.StepStart)]
     allocated = [sum(isinstance(one, ops.Allocate) for one in run.operations[i:j]) for i, j in pairwise(begins)]
     assert max(allocated) == allocated[0] == 8
-
-
-@pytest.mark.parametrize(
-    ("chunks", "call", "known"),
-    [
-        ((ops.Group("chunked", 2, chunk=4),), "Lookup", False),
-        ((ops.Group("chunked", 2, chunk=4, eagle=True),), "Lookup", True),
-        ((ops.Group("chunked", 2, chunk=4), ops.Group("full", 4)), "Lookup", True),
-        ((ops.Group("chunked", 2, chunk=4), ops.Group("full", 4)), "Allocate", False),
-        ((ops.Group("sliding", 2, window=4, eagle=True),), "Lookup", False),
-    ],
-)
-def test_a_lookup_that_raises_is_known_where_chunks_are_hard_for_a_core(
-    chunks: tuple[ops.Group, ...], call: str, known: bool
-) -> None:
-    size = max(group.block_size for group in chunks)
-    shape = ops.Shape(chunks, 9, 8, 2, size, 8)
-    watch = Watch(Bounds(shape, frozenset({"chunked-refuses"})), Counter())
-    with pytest.raises(Excused if known else Violated):
-        watch.fails("a", call, "ValueError")
 
 
 def test_what_only_tables_can_show_is_not_observed_where_they_are_hidden() -> None:
@@ -317,3 +246,95 @@ def test_the_admission_deadlock_of_report_39734_starves_only_with_the_old_gate()
     assert "long starves" in finding.detail
     assert not any(run.scene.state.tables), "usage is 0"
     assert run.scene.requests.keys() == {"long", "short"}, "who arrived later waits behind it"
+
+
+def _told(run: Run) -> str:
+    """What the scheduler asked for, in short; `|` begins a step."""
+    said = []
+    for operation, outcome in zip(run.operations, run.outcomes, strict=True):
+        match operation:
+            case ops.StepStart():
+                said.append("|")
+            case ops.Allocate(name, count, hit, lookahead):
+                drafts = f" ahead {lookahead}" if lookahead else ""
+                encoder = f" encoder {operation.encoder_tokens}" if operation.encoder_tokens else ""
+                said.append(f"{name}+{count}{' hit' * hit}{drafts}{encoder}{' gate' * operation.gate}")
+            case ops.Advance(name, sampled, rejected):
+                said.append(f"{name}:{''.join(map(str, sampled))}{f' -{rejected}' if rejected else ''}")
+            case ops.Lookup(name) | ops.Submit(name):
+                said.append(f"{name}{'?' if isinstance(operation, ops.Lookup) else '!'}")
+            case ops.Preempt(name) | ops.Free(name):
+                said.append(f"{name} {'preempted' if isinstance(operation, ops.Preempt) else 'freed'}")
+        if isinstance(outcome, ops.Refused):
+            said[-1] += " no"
+    return ", ".join(said)
+
+
+@pytest.mark.parametrize(
+    ("script", "told"),
+    [
+        (
+            script_of(
+                shape_of(FULL, usable=5, budget=3),
+                *(request_of("a", 4, 2), request_of("b", 2, 3, token=1)),
+                *([ops.StepStart(), ops.StepStart()], request_of("c", 2, 1, token=2)),
+            ),
+            "a!, b!, |, a?, a+3 gate, a:, |, a+1, b?, b+2 gate no, a:0, c!, |, a+1, b?, b+2 gate no, a:0, a freed, "
+            "|, b?, b+2 gate, c?, c+1 gate, b:1, c:, |, b+1, c+1, b:1, c:2, c freed, |, b+1, b:1, b freed",
+        ),
+        (
+            script_of(
+                replace(shape_of(FULL, usable=12, budget=4, length=9), eagle=True),
+                *(request_of("a", 3, 6), request_of("b", 3, 2, token=1)),
+            ),
+            "a!, b!, |, a?, a+3 ahead 2 gate, b?, b+1 ahead 2 gate, a:0, b:, |, a+3 ahead 2, b+1 ahead 2, a:000, b:, "
+            "|, a+2 ahead 2 no, b preempted, a+2 ahead 2, a:0 -1, |, a+1 ahead 2, b?, b+2 hit ahead 2 gate no, "
+            "a:0, a freed, |, b?, b+2 hit ahead 2 gate, b:1, |, b+3 ahead 2, b:1 -2, b freed",
+        ),
+        (
+            script_of(
+                shape_of(ops.Group("mamba", 2, mamba_mode="align"), usable=9, budget=3, length=12),
+                *(request_of("a", 5, 1), request_of("b", 7, 1)),
+            ),
+            "a!, b!, |, a?, a+2 gate, b?, a:, |, a+2, b?, a:, |, a+1, b?, b+2 hit gate, a:0, a freed, b:, "
+            "|, b+1, b:0, b freed",
+        ),
+        (
+            script_of(
+                ops.Shape((FULL, ops.Group("cross", 2)), 12, 8, 1, 2, 4, caching=False),
+                *(request_of("a", 5, 2), request_of("b", 7, 1)),
+            ),
+            "a!, b!, |, a?, a+4 encoder 5 gate, a:, |, a+1, b?, b+3 encoder 5 gate no, a:0, "
+            "|, a+1, b?, b+3 encoder 5 gate no, a:0, a freed, |, b?, b+4 encoder 5 gate, b:, |, b+3, b:0, b freed",
+        ),
+        (
+            script_of(
+                shape_of(FULL, usable=3, budget=4),
+                *(request_of("never", 5, 1), request_of("perhaps", 2, 3), request_of("a", 3, 1)),
+            ),
+            "never!, a!, |, a?, a+3 gate, never+4 gate no, a:0, a freed, never+4 gate no, never freed",
+        ),
+    ],
+    ids=["queue", "drafts", "states", "encoder", "hopeless"],
+)
+def test_what_the_scheduler_asks_for_step_by_step(script: Trace, told: str) -> None:
+    finding, run = judged(open_impl(), script)
+    assert finding is None
+    assert _told(run) == told
+    assert run.seen["liveness: script finished"] == 1
+    if "never" in told:
+        assert run.seen["liveness: turned away, neither sure to fit nor sure not to"] == 1
+    else:
+        assert run.seen["liveness: request finished"] == told.count(" freed")
+
+
+def test_a_core_that_cannot_be_built_is_played_nothing() -> None:
+    def unbuilt(operation: ops.Operation | None, outcome: ops.Outcome, shown: Snapshot) -> tuple[object, object]:
+        assert operation is None, "it was not built"
+        return ops.Failed("NotImplementedError"), None
+
+    script = STORIES["running-step-wants-spare-block"]
+    found = judge(LockstepRun(Changed(unbuilt)), script)
+    assert found is not None, "the model can be built"
+    assert found[1] == Trace(script.shape, ())
+    assert judge(ModelFreeRun(Changed(unbuilt), Judging(())), script) is None
