@@ -33,8 +33,8 @@ STATES_AND_NARROW = shape(Group("mamba", 4, mamba_mode="align"), Group("full", 2
 class Play:
     """A run of a core that plays."""
 
-    def __init__(self, in_shape, hides=BUT_TABLES, losses=(), free=()):
-        self.view, self.contract = SchedulerView(in_shape), Contract(in_shape, hides, losses)
+    def __init__(self, in_shape, hides=BUT_TABLES, losses=(), free=(), **judged):
+        self.view, self.contract = SchedulerView(in_shape), Contract(in_shape, hides, losses, **judged)
         self.before = shown(*({} for _ in in_shape.groups))._replace(free=list(free))
         self.view.start(self.before)
         self.contract.start(self.before)
