@@ -52,7 +52,9 @@ PARTS = {
     "contract": Part(
         _in("oracles.contract", "hits landing moves oracle pool properties registered run_record steps"),
         _tests(
-            "oracles", "contract contract_details contract_events contract_faults contract_played contract_pool landing"
+            "oracles",
+            "contract contract_details contract_events contract_faults contract_hits contract_played contract_pool"
+            " contract_tables landing",
         ),
     ),
     "liveness": Part(
