@@ -338,3 +338,37 @@ def test_a_core_that_cannot_be_built_is_played_nothing() -> None:
     assert found is not None, "the model can be built"
     assert found[1] == Trace(script.shape, ())
     assert judge(ModelFreeRun(Changed(unbuilt), Judging(())), script) is None
+
+
+def _holding(extra: int, of: type[ops.Operation]) -> Changed:
+    """Our core, whose tables show so many blocks more of each request after operations of this kind."""
+
+    def change(operation: ops.Operation | None, outcome: ops.Outcome, shown: Snapshot) -> tuple[object, object]:
+        if isinstance(operation, of) and isinstance(outcome, ops.Done):
+            tables = [{name: [*row, *range(31 - extra, 31)] for name, row in rows.items()} for rows in shown.tables]
+            shown = shown._replace(tables=tables)
+        return outcome, shown
+
+    return Changed(change)
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"), [(0, None), (1, "a holds 4 blocks, and no request of its length needs more")]
+)
+def test_what_a_request_holds_is_counted_after_each_of_its_steps(extra: int, said: str | None) -> None:
+    script = script_of(shape_of(FULL, usable=30, budget=2, length=40), request_of("a", 2, 2))
+    finding, _ = judged(_holding(extra, ops.Allocate), script)
+    assert (finding and finding.detail.partition(" than")[0]) == said
+    assert finding is None or finding.observable == "L2"
+
+
+@pytest.mark.parametrize(("free", "found"), [(3, False), (2, True)])
+def test_the_gate_has_what_is_in_no_table_before_the_request_begins(free: int, found: bool) -> None:
+    """Another request runs, whose blocks are in use; so are those that a wrong core shows in its table."""
+    script = script_of(
+        shape_of(FULL, usable=30, budget=30, length=40),
+        *(request_of("first", 7, 3), [ops.StepStart()], request_of("next", 3, 1, token=1)),
+    )
+    finding, _ = judged(_holding(30 - 8 - free, ops.Lookup), script)
+    assert (finding is not None) == found
+    assert finding is None or (finding.observable, finding.operation) == ("L2", ops.Submit("next", (1, 1, 1)))
