@@ -13,6 +13,7 @@ from blockproof.model.ops import (
     Group,
     Landed,
     Preempt,
+    Refused,
     RemoveSkipped,
     Reset,
     Submit,
@@ -192,6 +193,130 @@ def test_only_who_takes_more_than_is_free_may_fail(hides, count, id):
     play.before = play.before._replace(num_free=0 if hides == "num_free" else 5)
     assert play.step(Take(count), outcome=Failed("ValueError")) == id
     assert "Take raised ValueError, although it makes sense here (5 blocks free)" in (play.what or "") or not id
+
+
+NEXT_TO_IT = shape(WINDOW, Group("sliding", 1, window=2, num_heads=2), num_blocks=16)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "id"),
+    [
+        ({"a": [1, 2, 3, 4]}, {"a": [5, 6, 7, 8]}, None),
+        ({"a": [0, 0, 0, 4]}, {"a": [5, 6, 7, 8]}, None),
+        ({"a": [0, 2, 3, 4]}, {"a": [0, 0, 0, 8]}, None),
+        ({"a": [0, 0, 0, 0]}, {"a": [5, 6, 7, 8]}, "S8"),
+        ({"a": [1, 2, 3, 4]}, {"a": [0, 0, 0, 0]}, "S8"),
+        ({"a": [1, 2, 3]}, {"a": [5, 6, 7, 8]}, "S8"),
+        ({"a": [1, 2, 3, 4, 9]}, {"a": [5, 6, 7, 8]}, "S8"),
+        ({"a": [1, 2, 3, 4]}, {"a": [5, 6, 9, 8]}, "S8"),
+        ({"a": [1, 2, 3, 4]}, {"a": [5, 6, 7, 8], "b": []}, "S8"),
+        ({}, {"a": [5, 6, 7, 8]}, "S8"),
+    ],
+)
+def test_a_refusal_gives_back_what_no_query_reads_any_more_and_nothing_else(first, second, id):
+    play = Play(NEXT_TO_IT)
+    play.compute("a", (0, 1, 2, 3), [1, 2, 3, 4], [5, 6, 7, 8], known=(7,))
+    assert play.step(Allocate("a", 1), first, second, outcome=Refused()) == id
+    assert play.contract.reached["contract: S8 checked"] == (id is None)
+
+
+@pytest.mark.parametrize(
+    "shows",
+    [
+        {"earliest": [None, 1, *[None] * 6]},
+        {"num_identities": 1},
+        {"registered": [{"a": 1}]},
+        {"events": (("cleared",),)},
+        {"new_block_ids": [[1]]},
+        {"stats": (1,)},
+        {"labels": [None, 1, *[None] * 6]},
+        {"free": [3, 4]},
+    ],
+)
+def test_a_refusal_changes_nothing_else_that_is_shown(shows):
+    play = Play(PAIRS, BUT_TABLES - {"free"}, free=range(1, 8))
+    play.step(Submit("a", (0, 1, 2)))
+    assert play.step(Allocate("a", 3), outcome=Refused(), **shows) == "S8"
+    (name,) = shows
+    assert name in play.what or play.what == "the allocation was refused, yet blocks [1, 2, 5, 6, 7] are free no more"
+
+
+SINKS = shape(Group("sink", 2, sink_len=3), num_blocks=8)
+
+
+@pytest.mark.parametrize(
+    ("free", "taken", "left", "id"),
+    [
+        ([3, 4, 5, 6, 7], [3], [4, 5, 6, 7], None),
+        ([3, 4, 5, 6, 7], [1], [3, 4, 5, 6, 7], "S2"),
+        ([3, 4, 5, 6, 7], [3], [1, 4, 5, 6, 7], "S1"),
+        ([3, 4, 5, 6, 7], [3], [4, 5, 6], "S1"),
+        ([3, 4, 5, 6, 7], [3], [3, 4, 5, 6, 7], "S1"),
+        ([3, 4, 5, 6, 7], [3], [4, 5, 6, 7, 7], "S1"),
+        ([3, 4, 5, 6, 7], [4], [3, 5, 6, 7], "S9"),
+        ([2, 3, 4, 5, 6, 7], [2], [3, 4, 5, 6, 7], "S1"),
+        ([4, 5, 6, 7], [4], [5, 6, 7], "S1"),
+    ],
+)
+def test_each_block_is_free_or_held_or_set_aside_for_sinks(free, taken, left, id):
+    play = Play(SINKS, BUT_TABLES - {"free"}, free=free)
+    told = play.step(Submit("a", (0, 1)))
+    assert (told == "S1") == (len(free) != 5)
+    if told is None:
+        assert play.step(Allocate("a", 2), {"a": taken}, free=left) == id
+
+
+@pytest.mark.parametrize(("count", "id"), [(4, None), (5, "S1"), (3, "S1")])
+def test_the_number_of_free_blocks_is_that_of_those_that_nobody_holds_and_nobody_set_aside(count, id):
+    play = Play(SINKS, BUT_TABLES - {"num_free"})
+    play.before = play.before._replace(num_free=5)
+    assert play.step(Submit("a", (0, 1))) is None
+    assert play.step(Allocate("a", 2), {"a": [3]}, num_free=count) == id
+    listed = Play(SINKS, BUT_TABLES - {"num_free", "free"}, free=range(3, 8))
+    listed.before = listed.before._replace(num_free=5)
+    assert listed.step(Submit("a", (0, 1))) is None
+    assert listed.step(Allocate("a", 2), {"a": [3]}, num_free=count, free=[4, 5, 6, 7]) == id
+
+
+@pytest.mark.parametrize(
+    ("references", "id"),
+    [([0, 1, 2, 1, 1], None), ([0, 1, 1, 1, 1], "S1"), ([0, 0, 2, 1, 1], "S1"), ([0, 1, 2, 1, 2], "S1")],
+)
+def test_references_are_counted_by_table_entry_and_outside_holder(references, id):
+    play = Play(PAIRS, BUT_TABLES - {"free", "ref_cnt"}, free=range(1, 8))
+    nobody = [0] * 3
+    counts = [0, 1, 0, 0, 0, *nobody]
+    assert play.step(Take(1), outcome=Done((1,)), free=[2, 3, 4, 5, 6, 7], ref_cnt=counts) is None
+    assert play.step(Submit("a", (0, 1, 2))) is None
+    counts = [0, 1, 1, 1, 0, *nobody]
+    assert play.step(Allocate("a", 3), {"a": [2, 3]}, free=[4, 5, 6, 7], ref_cnt=counts) is None
+    assert play.look_up("b", (0, 1, 9), (2, ((2,),))) is None
+    tables = {"a": [2, 3], "b": [2, 4]}
+    assert play.step(Allocate("b", 1, hit=True), tables, free=[5, 6, 7], ref_cnt=[*references, *nobody]) == id
+
+
+@pytest.mark.parametrize(
+    ("operation", "value", "labels", "id"),
+    [
+        (Reset(), True, [None, None, None], None),
+        (Reset(), True, [None, 5, None], "S10"),
+        (Reset(), False, [None, None, None], "S10"),
+        (Reset(), False, [None, 5, 6], None),
+        (Evict((1,)), None, [None, None, 6], None),
+        (Evict((1,)), None, [None, 5, 6], "S10"),
+        (Evict((1,)), None, [None, None, None], "S10"),
+        (Take(1), (1,), [None, None, 6], None),
+        (Take(1), (1,), [None, 5, 6], "S10"),
+        (Take(1), (2,), [None, None, 6], "S10"),
+    ],
+)
+def test_blocks_stay_registered_until_they_are_evicted_or_used(operation, value, labels, id):
+    play = Play(PAIRS, BUT_TABLES - {"labels"})
+    play.before = play.before._replace(labels=[None] * 8)
+    play.step(Submit("a", (0, 1, 2, 3)))
+    assert play.step(Allocate("a", 4), {"a": [1, 2]}, labels=[None, 5, 6, *[None] * 5]) is None
+    assert play.step(Free("a"), {}) is None
+    assert play.step(operation, outcome=Done(value), labels=[*labels, *[None] * 5]) == id
 
 
 @pytest.mark.parametrize("hits", [True, False])
