@@ -3,7 +3,7 @@
 import pytest
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.targets.declarations import LOSES
-from blockproof.model.ops import Allocate, Done, Evict, Free, Group, Lookup, Submit, Take
+from blockproof.model.ops import Allocate, Done, Evict, Free, Group, Lookup, StepStart, Submit, Take
 
 from .contract_stories import computed
 from .test_contract import WINDOW, Story, shape
@@ -256,3 +256,42 @@ def test_who_looks_nothing_up_misses_nothing(more, skip):
     assert play.step(Submit("b", FIVE, skip_lookup=skip)) is None
     assert play.step(Lookup("b"), outcome=Done((0, ((),)))) is None
     assert play.contract.reached["contract: S14 checked"] == 0
+
+
+@pytest.mark.parametrize(
+    ("registered", "prompt", "id"),
+    [
+        ((1, 2), (0, 1, 2, 3, 9), "S14"),
+        ((1, 2), (0, 1, 2, 3), "S14"),
+        ((1, 2), (0, 1, 2), None),  # not all tokens of the block behind the hit are known
+        ((1, 2), (0, 1, 7, 8, 9), None),
+        ((1, 4, 5), (0, 1, 7, 8, 9), "S14"),
+        ((4, 2), (0, 1, 2, 3, 9), None),  # block 4 is in front of another token
+        ((6, 2), (0, 1, 2, 3, 9), None),  # what comes behind block 6 is not known
+        ((1, 4, 6, 2), (0, 1, 2, 3, 9), "S14"),
+        ((1,), (0, 1, 2, 3, 9), None),
+    ],
+)
+def test_drafts_find_the_blocks_in_front_of_the_same_token_and_need_the_one_behind(registered, prompt, id):
+    play = Play(shape(Group("full", 2), num_blocks=8, eagle=True), BUT_TABLES - {"labels"})
+    play.before = play.before._replace(labels=[None] * 8)
+    tables = {}
+    for name, of, row in (("a", (0, 1, 2, 3, 4), [1, 2, 3]), ("c", (0, 1, 7, 8), [4, 5]), ("d", (0, 1), [6])):
+        tables = tables | {name: row}
+        labels = [block if block in registered and block <= row[-1] else None for block in range(8)]
+        assert play.step(Submit(name, of)) is None
+        assert play.step(Allocate(name, len(of)), tables, labels=labels) is None
+    assert play.look_up("b", prompt, (0, ((),))) == id
+
+
+@pytest.mark.parametrize(("steps", "id"), [(0, "S7"), (1, None)])
+def test_a_state_of_this_very_step_is_not_continued_from(steps, id):
+    play = Play(shape(Group("full", 1), Group("mamba", 1, mamba_mode="all"), num_blocks=12))
+    tables = {"a": [1, 2]}, {"a": [3, 4]}
+    assert play.step(Submit("a", (0, 1))) is None
+    assert play.step(Allocate("a", 2), *tables) is None
+    for _ in range(steps):
+        assert play.step(StepStart()) is None
+    assert play.look_up("b", (0, 1, 9), (2, ((1, 2), (0, 4)))) is None
+    tables = {"a": [1, 2], "b": [1, 2, 5]}, {"a": [3, 4], "b": [0, 4, 6]}
+    assert play.step(Allocate("b", 1, hit=True), *tables) == id
