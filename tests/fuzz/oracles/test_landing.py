@@ -253,6 +253,16 @@ def test_each_group_has_blocks_of_its_own_that_a_step_uses():
     assert waits_for(PAIR_AND_WINDOW, steps, range(1, 7)) == [2, 5, 6]
 
 
+def test_what_a_step_reads_of_the_encoder_matters_to_nobody_once_its_request_is_freed():
+    shape = Shape((Group("full", 2), Group("cross", 2)), 8, 16, 2, 2, 16)
+    steps = [
+        (Submit("a", (0, 1)),),
+        (Allocate("a", 2, encoder_tokens=4), {"a": [1]}, {"a": [4, 5]}),
+        (Free("a"), {}, {}),
+    ]
+    assert waits_for(shape, steps, (1, 4, 5)) == [1]
+
+
 @pytest.mark.parametrize(("length", "waiting"), [(15, [1]), (16, [])])
 def test_a_step_up_to_the_longest_length_tells_no_token_and_counts_as_landed(length, waiting):
     steps = [(Submit("a", (0,) * length),), (Allocate("a", length), {"a": list(range(1, length + 1))}), (Advance("a"),)]

@@ -278,6 +278,23 @@ def test_the_pool_of_a_drawn_script_holds_each_request_that_can_fit(name: str, l
     assert min(slack) == 0
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [request_of("a", 1, 1)],
+        [request_of("a", 7, 1), request_of("b", 1, 7)],
+        [request_of("a", 1, 1), [ops.StepStart(), ops.StepStart()], request_of("b", 1, 1), [ops.StepStart()]],
+        [[ops.StepStart()], request_of("a", 1, 1)],
+    ],
+)
+def test_requests_and_steps_between_them_are_a_script(parts: Sequence[Sequence[ops.Operation]]) -> None:
+    script = script_of(shape_of(FULL, usable=8, budget=4), *parts)
+    assert is_script(script)
+    finding, run = judged(open_impl(), script)
+    assert finding is None
+    assert run.seen["liveness: request finished"] == len(names_of(script))
+
+
 def test_drawn_scripts_are_scripts_and_those_made_simpler_are_as_tight() -> None:
     def slack(script: Trace) -> int:
         pairs = zip(script.operations, script.operations[1:], strict=False)
