@@ -272,7 +272,10 @@ def test_only_a_state_of_this_step_is_a_reason_to_wait() -> None:
     assert not watch.waiting_refused(scene, "b", [[]], free=8), "no hit is no reason"
     told = _detail(lambda: watch.admitted_without_hit("b"), "L3", "b")
     assert told.startswith("b is refused because it would go on from a state")
-    watch.takes(ops.Done(((states[-1],),)))
+    for other in (None, 7, (), (7,), (("one",),), ((7, 8),)):
+        watch.takes(ops.Done(other))
+    assert watch.waiting_refused(scene, "b", hit, free=8), "other blocks were taken, or none"
+    watch.takes(ops.Done(((7, states[-1]),)))
     assert not watch.waiting_refused(scene, "b", hit, free=8), "its block has been taken, and is registered once more"
 
 

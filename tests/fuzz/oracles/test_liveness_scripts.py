@@ -137,6 +137,18 @@ def test_a_target_without_gate_and_drafts_is_not_asked_for_them() -> None:
             assert not (isinstance(operation, ops.Advance) and operation.rejected)
 
 
+def test_a_target_that_looks_nothing_up_is_not_asked_to() -> None:
+    seen = Counter[str]()
+    for script in drawn(40, seed="no lookup"):
+        finding, run = judged(Limited(open_impl(), lacks=("Lookup",)), script)
+        assert finding is None, f"{finding}\n{script}"
+        assert not run.scene.requests
+        seen.update(type(operation).__name__ for operation in run.operations)
+        assert not any(isinstance(operation, ops.Allocate) and operation.hit for operation in run.operations)
+    assert seen["Allocate"]
+    assert not seen["Lookup"]
+
+
 def test_what_another_oracle_finds_is_replayed_by_the_operations_of_the_run() -> None:
     run = ModelFreeRun(open_target("fault:skipped-off-by-one"), Judging((SHADOW,)))
     for script in drawn(230):
