@@ -69,12 +69,15 @@ def test_tokens_that_are_sampled_go_on_with_what_is_before_them():
     assert play.look_up("c", (0, 1, 2, 4, 9), (4, ((1, 2),))) == "S7"
 
 
-@pytest.mark.parametrize(("known", "id"), [((3,), "S7"), ((3, 4), None)])
-def test_a_block_is_full_once_its_tokens_are_known(known, id):
+@pytest.mark.parametrize(
+    ("known", "rejected", "id"), [((3,), 1, "S7"), ((3, 4), 0, None), ((3, 4), 1, "S7"), ((3, 4, 5), 0, None)]
+)
+def test_a_block_is_full_once_its_tokens_are_known_and_computed(known, rejected, id):
+    """Of a step with two drafts. In place of a rejected one, the token that was sampled is not computed yet."""
     play = Play(PAIRS)
     play.step(Submit("a", (0, 1)))
     assert play.step(Allocate("a", 4), {"a": [1, 2]}) is None
-    assert play.step(Advance("a", known, rejected=2 - len(known))) is None
+    assert play.step(Advance("a", known, rejected=rejected)) is None
     assert play.look_up("b", (0, 1, 3, 4, 9), (4, ((1, 2),))) == id
 
 
@@ -128,6 +131,17 @@ def test_what_was_evicted_need_not_be_found(operation, value, id):
     assert play.step(Free("a"), {}) is None
     assert play.step(operation, outcome=Done(value)) is None
     assert play.look_up("b", (0, 1, 2, 3, 4), (0, ((),))) == id
+
+
+def test_of_two_who_have_computed_a_prompt_the_later_one_holds_what_a_replay_hits():
+    play = Play(PAIRS, BUT_TABLES - {"labels"})
+    play.before = play.before._replace(labels=[None] * 8)
+    play.compute("a", (0, 1, 2), [1, 2], known=(7,))
+    play.compute("b", (0, 1, 2), [3, 4])
+    assert play.step(Evict((1, 2))) is None
+    assert play.step(Allocate("a", 1)) is None
+    assert play.step(Advance("a", (8,))) is None
+    assert play.look_up("c", (0, 1, 2), (0, ((),))) == "S14"
 
 
 # Who starts over.

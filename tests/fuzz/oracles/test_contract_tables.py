@@ -16,6 +16,7 @@ from blockproof.model.ops import (
     Refused,
     RemoveSkipped,
     Reset,
+    StepStart,
     Submit,
     Take,
 )
@@ -180,6 +181,17 @@ def test_what_may_be_read_or_written_again_stays(group, known, table, id):
     play = Play(shape(group, num_blocks=8))
     play.compute("a", (0, 1, 2, 3), [1, 2, 3, 4][: len(table)], known=(7,) * known)
     assert play.step(RemoveSkipped("a"), {"a": table}) == id
+
+
+def test_a_step_is_over_with_the_first_token_that_it_samples():
+    """Of a step over a known token and a draft: both count as computed, and one token is known behind the first."""
+    play = Play(shape(WINDOW, num_blocks=8))
+    play.step(Submit("a", (0, 1, 2, 3)))
+    assert play.step(Allocate("a", 3), {"a": [1, 2, 3]}) is None
+    assert play.step(Advance("a")) is None
+    assert play.step(Allocate("a", 2), {"a": [1, 2, 3, 4, 5]}) is None
+    assert play.step(Advance("a", (7,))) is None
+    assert play.step(RemoveSkipped("a"), {"a": [0, 0, 0, 0, 5]}) is None
 
 
 # S1, S4 and S8.
@@ -397,6 +409,13 @@ def test_a_removal_is_told_of_each_copy_or_of_the_last_one(first, second, third,
         if said[-1]:
             break
     assert said == ids
+
+
+@pytest.mark.parametrize(("event", "id"), [(removed("hash 1"), "S11"), (("cleared",), "S11"), (None, None)])
+def test_nothing_is_told_where_nothing_has_changed(event, id):
+    play = Telling(shape(Group("full", 2), num_blocks=8, events=True))
+    play.copies()
+    assert play.tell(StepStart(), *[event] * (event is not None)) == id
 
 
 def test_once_all_is_cleared_all_may_be_stored_again():

@@ -244,6 +244,16 @@ def test_what_a_running_step_reads_matters_while_its_request_goes_on(landed, ski
     assert waits_for(WIDE_WINDOW, [*steps, (Free("a"), {})], range(1, 7)) == freed
 
 
+@pytest.mark.parametrize(("sampled", "waiting"), [((), [1, 2, 3]), ((7,), [3]), ((7, 8), [])])
+def test_each_of_two_steps_lands_with_its_own_token(sampled, waiting):
+    """Both count as computed before the first token is known."""
+    steps = [
+        *((Submit("a", (0, 1, 2, 3)),), (Allocate("a", 4), {"a": [1, 2]}), (Advance("a"),)),
+        *((Allocate("a", 1), {"a": [1, 2, 3]}), (Advance("a"),), *[(Advance("a", (token,)),) for token in sampled]),
+    ]
+    assert waits_for(PAIRS, [*steps, (Free("a"), {})], range(1, 4)) == waiting
+
+
 def test_each_group_has_blocks_of_its_own_that_a_step_uses():
     rows = {"a": [1, 2]}, {"a": [3, 4, 5, 6]}
     steps = [
