@@ -173,7 +173,7 @@ SHORT_HITS = [
 for a request that goes on behind the prompt, where it is seen what is registered."""
 
 
-def _explaining(in_shape, hides, operations, told):
+def _explaining(in_shape, hides, operations, told, limit):
     """The losses of S14 that each explain alone that the last lookup finds nothing."""
     explaining = []
     for loss in (name for name, text in LOSES.items() if text.startswith("S14")):
@@ -183,6 +183,7 @@ def _explaining(in_shape, hides, operations, told):
         explaining += [] if last else [loss]
     *_, last = Story(Missing(), in_shape, hides).tell(*operations)
     assert last.what.startswith(f"b: hit of 0 tokens, but {told}")
+    assert f" (limit {limit}, alignment " in last.what
     return explaining
 
 
@@ -192,10 +193,10 @@ def test_which_losses_explain_that_a_hit_is_too_short(in_shape, tokens, boundary
     replay = (*computed("a", *prompt), Free("a"), Submit("b", prompt), Lookup("b"))
     hides = {"labels", "earliest", "registered"}
     told = f"the same prompt was computed up to {tokens}, and the blocks up to the replay boundary {boundary} still"
-    assert sorted(_explaining(in_shape, hides, replay, told)) == sorted(of_replay.split())
+    assert sorted(_explaining(in_shape, hides, replay, told, tokens - 1)) == sorted(of_replay.split())
     longer = (*computed("a", *prompt), Submit("b", (*prompt, 77)), Lookup("b"))
     told = f"{longest} are registered in every group"
-    assert sorted(_explaining(in_shape, (), longer, told)) == sorted(of_longer.split())
+    assert sorted(_explaining(in_shape, (), longer, told, tokens)) == sorted(of_longer.split())
 
 
 FIVE = (0, 1, 2, 3, 4)

@@ -2,6 +2,8 @@
 asked about exactly the core that it is there for, and about the right core beside it.
 """
 
+from dataclasses import replace
+
 import pytest
 from blockproof.fuzz.oracles.contract import Contract
 from blockproof.fuzz.runs.scheduler_view import SchedulerView
@@ -11,6 +13,7 @@ from blockproof.model.ops import (
     Allocate,
     Arrive,
     Done,
+    Failed,
     Free,
     Group,
     Lookup,
@@ -232,9 +235,42 @@ def test_a_free_block_that_was_copied_to_may_go_to_the_end_and_hides_no_block_th
     assert play.step(Allocate("b", 1), *tables, free=list(free)) == id
 
 
-@pytest.mark.parametrize(("tokens", "id"), [(1, "S10"), (2, None), (3, None)])
+@pytest.mark.parametrize(
+    ("tokens", "id"), [(1, "S10"), (2, None), (3, None), (5, "S10"), (6, None), (7, None), (8, None)]
+)
 def test_a_block_gets_an_identity_with_its_first_full_hash_block(tokens, id):
+    """Here each last block of the first group."""
     play = Play(WIDE_AND_NARROW, BUT_TABLES - {"labels"})
-    play.step(Submit("a", (0, 1, 2)))
-    tables = ({"a": [1]}, {"a": [2, 3]})
-    assert play.step(Allocate("a", tokens), *tables, labels=[None, 0, *[None] * 6]) == id
+    play.step(Submit("a", tuple(range(8))))
+    tables = ({"a": [1, 2]}, {"a": [3, 4, 5, 6]})
+    last = (tokens - 1) // 4 + 1
+    labels = [block if block == last else None for block in range(8)]
+    assert play.step(Allocate("a", tokens), *tables, labels=labels) == id
+
+
+def test_what_arrives_without_a_block_is_missed_by_who_reads_it():
+    play = Play(WIDE_AND_NARROW)
+    play.step(Submit("a", (0, 1, 2, 3, 4, 5)))
+    assert play.step(Allocate("a", 0, external=5, delay=True), {"a": []}, {"a": [3, 4, 5]}) is None
+    assert play.step(Arrive("a")) == "S6"
+
+
+CHUNKS = Group("chunked", 2, chunk=4)
+
+
+@pytest.mark.parametrize(
+    ("groups", "known"),
+    [
+        ((CHUNKS,), False),
+        ((replace(CHUNKS, eagle=True),), True),
+        ((CHUNKS, Group("full", 4)), True),
+        ((CHUNKS, Group("full", 2)), False),
+        ((Group("full", 2, eagle=True),), False),
+        ((Group("full", 2), Group("full", 4)), False),
+    ],
+)
+def test_a_lookup_may_fail_where_chunks_are_hard_for_a_core(groups, known):
+    for losses in (["chunked-refuses"], []):
+        play = Play(shape(*groups, hash_block_size=2), losses=losses)
+        play.step(Submit("a", (0, 1)))
+        assert play.step(Lookup("a"), outcome=Failed("ValueError")) == (None if known and losses else "S8")
