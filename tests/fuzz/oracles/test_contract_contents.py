@@ -12,6 +12,7 @@ from blockproof.model.ops import (
     Item,
     Lookup,
     Preempt,
+    Reject,
     Reset,
     Submit,
 )
@@ -131,6 +132,16 @@ def test_what_was_evicted_need_not_be_found(operation, value, id):
     assert play.step(Free("a"), {}) is None
     assert play.step(operation, outcome=Done(value)) is None
     assert play.look_up("b", (0, 1, 2, 3, 4), (0, ((),))) == id
+
+
+def test_rejected_drafts_are_in_no_block_when_other_tokens_become_known():
+    play = Play(PAIRS)
+    play.step(Submit("a", (0, 1)))
+    assert play.step(Allocate("a", 4), {"a": [1, 2]}) is None
+    assert play.step(Advance("a")) is None
+    assert play.step(Reject("a", 2)) is None
+    assert play.step(Advance("a", (3, 4))) is None
+    assert play.look_up("b", (0, 1, 3, 4, 9), (4, ((1, 2),))) == "S7"
 
 
 def test_of_two_who_have_computed_a_prompt_the_later_one_holds_what_a_replay_hits():

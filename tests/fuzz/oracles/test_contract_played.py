@@ -203,6 +203,14 @@ def test_a_loss_of_chunks_astride_blocks_excuses_nothing_behind_the_hit(chunk):
     assert play.step(Allocate("a", 3), {"a": [0, 2]}) == "S15"
 
 
+@pytest.mark.parametrize(("chunk", "id"), [(4, "S6"), (5, None)])
+def test_a_hit_in_chunks_astride_blocks_is_excused_where_they_are_astride(chunk, id):
+    play = Play(shape(Group("chunked", 2, chunk=chunk), num_blocks=8), losses=["chunk-astride-block"])
+    play.compute("a", (0, 1, 2), [1, 2])
+    assert play.look_up("b", (0, 1, 9), (2, ((1,),))) is None
+    assert play.step(Allocate("b", 1, hit=True), {"a": [1, 2], "b": [0, 3]}) == id
+
+
 # The pool.
 
 
@@ -233,6 +241,16 @@ def test_a_free_block_that_was_copied_to_may_go_to_the_end_and_hides_no_block_th
     play.step(Submit("b", (1,)))
     tables = ({"a": [1], "b": [taken[0]]}, {"a": [2], "b": [taken[1]]})
     assert play.step(Allocate("b", 1), *tables, free=list(free)) == id
+
+
+def test_the_block_that_a_hit_was_copied_from_may_be_all_that_is_left():
+    play = Play(WIDE_AND_NARROW, BUT_TABLES - {"free"}, free=range(1, 8))
+    play.step(Submit("a", (0, 1)))
+    assert play.step(Allocate("a", 2), {"a": [1]}, {"a": [2]}, free=[3, 4, 5, 6, 7]) is None
+    assert play.step(Take(3), outcome=Done((3, 4, 5)), free=[6, 7]) is None
+    assert play.step(Free("a"), {}, {}, free=[1, 6, 7, 2]) is None
+    assert play.look_up("b", (0, 1, 9, 9), (2, ((1,), (2,)))) is None
+    assert play.step(Allocate("b", 2, hit=True), {"b": [6]}, {"b": [2, 7]}, free=[1]) is None
 
 
 @pytest.mark.parametrize(
