@@ -150,8 +150,9 @@ def test_of_two_who_have_computed_a_prompt_the_later_one_holds_what_a_replay_hit
     play.compute("a", (0, 1, 2), [1, 2], known=(7,))
     play.compute("b", (0, 1, 2), [3, 4])
     assert play.step(Evict((1, 2))) is None
-    assert play.step(Allocate("a", 1)) is None
-    assert play.step(Advance("a", (8,))) is None
+    for row in ([1, 2], [1, 2, 5]):
+        assert play.step(Allocate("a", 1), {"a": row, "b": [3, 4]}) is None
+        assert play.step(Advance("a", (8,))) is None
     assert play.look_up("c", (0, 1, 2), (0, ((),))) == "S14"
 
 

@@ -245,11 +245,13 @@ def test_what_a_running_step_reads_matters_while_its_request_goes_on(landed, ski
 
 
 @pytest.mark.parametrize(("sampled", "waiting"), [((), [1, 2, 3]), ((7,), [3]), ((7, 8), [])])
-def test_each_of_two_steps_lands_with_its_own_token(sampled, waiting):
+@pytest.mark.parametrize("at_once", [True, False])
+def test_each_of_two_steps_lands_with_its_own_token(sampled, waiting, at_once):
     """Both count as computed before the first token is known."""
     steps = [
         *((Submit("a", (0, 1, 2, 3)),), (Allocate("a", 4), {"a": [1, 2]}), (Advance("a"),)),
-        *((Allocate("a", 1), {"a": [1, 2, 3]}), (Advance("a"),), *[(Advance("a", (token,)),) for token in sampled]),
+        *((Allocate("a", 1), {"a": [1, 2, 3]}), (Advance("a"),)),
+        *((Advance("a", tokens),) for tokens in ([sampled] if at_once and sampled else [(one,) for one in sampled])),
     ]
     assert waits_for(PAIRS, [*steps, (Free("a"), {})], range(1, 4)) == waiting
 
