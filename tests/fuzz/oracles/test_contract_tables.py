@@ -14,6 +14,7 @@ from blockproof.model.ops import (
     Landed,
     Preempt,
     Refused,
+    Reject,
     RemoveSkipped,
     Reset,
     StepStart,
@@ -197,6 +198,70 @@ def test_a_step_is_over_with_the_first_token_that_it_samples():
     assert play.step(RemoveSkipped("a"), {"a": [0, 0, 0, 0, 5]}) is None
 
 
+@pytest.mark.parametrize(
+    ("told", "table", "id"),
+    [
+        ([()], [0, 0, 3, 4, 5], None),
+        ([()], [0, 0, 0, 4, 5], "S13"),
+        ([(7,)], [0, 0, 0, 4, 5], None),
+        ([(7,)], [0, 0, 0, 0, 5], "S13"),
+        ([(), (7,)], [0, 0, 0, 0, 5], "S13"),
+        ([(7,), (8,)], [0, 0, 0, 0, 5], None),
+    ],
+)
+def test_a_step_ahead_of_the_known_tokens_waits_for_its_own(told, table, id):
+    """Two steps behind one another: with one token that becomes known the first is over, with the next the second."""
+    play = Play(shape(WINDOW, num_blocks=8))
+    play.compute("a", (0, 1, 2, 3), [1, 2, 3, 4])
+    assert play.step(Allocate("a", 1), {"a": [1, 2, 3, 4, 5]}) is None
+    for tokens in told:
+        assert play.step(Advance("a", tokens)) is None
+    assert play.step(RemoveSkipped("a"), {"a": table}) == id
+
+
+@pytest.mark.parametrize(("entry", "id"), [(5, None), (0, "S13")])
+def test_a_step_that_began_behind_rejected_drafts_is_forgotten(entry, id):
+    play = Play(shape(WINDOW, num_blocks=12))
+    play.compute("a", (0, 1, 2), [1, 2, 3], known=(7,))
+    assert play.step(Allocate("a", 3), {"a": [1, 2, 3, 4, 5, 6]}) is None
+    assert play.step(Advance("a")) is None
+    assert play.step(Allocate("a", 1), {"a": [1, 2, 3, 4, 5, 6, 7]}) is None
+    assert play.step(Advance("a")) is None
+    assert play.step(Advance("a", (8,))) is None
+    assert play.step(Reject("a", 2)) is None
+    assert play.step(Allocate("a", 3), {"a": [1, 2, 3, 4, 5, 6, 7, 8]}) is None
+    assert play.step(Advance("a")) is None
+    assert play.step(RemoveSkipped("a"), {"a": [0, 0, 0, 0, entry, 6, 7, 8]}) == id
+
+
+STATES = Group("mamba", 4, mamba_mode="align")
+
+
+@pytest.mark.parametrize(
+    ("groups", "id"),
+    [
+        ((STATES, Group("full", 2)), None),
+        ((STATES, Group("full", 4)), "S5"),
+        ((Group("mamba", 4, mamba_mode="all"), Group("full", 2)), "S5"),
+        ((Group("full", 4), Group("full", 2)), "S5"),
+    ],
+)
+def test_only_a_running_state_may_move_where_parts_of_blocks_are_registered(groups, id):
+    play = Play(shape(*groups, num_blocks=12))
+    rows = [2, 3] if groups[1].block_size == 2 else [2]
+    play.compute("a", (0, 1, 2), [1], rows, known=(9,))
+    assert play.step(Allocate("a", 1), {"a": [7]}, {"a": rows}) == id
+
+
+@pytest.mark.parametrize(("prompt", "id"), [((0, 1), None), ((5, 1), "S5")])
+def test_a_block_is_exchanged_for_one_of_equal_content_however_much_came_before(prompt, id):
+    play = Play(shape(Group("full", 2), num_blocks=8, max_model_len=400), BUT_TABLES | {"append_only"})
+    play.step(Submit("long", tuple(range(300))))
+    play.compute("a", (0, 1), [1])
+    play.compute("b", prompt, [2], known=(9,))
+    assert play.step(Allocate("b", 1), {"a": [1], "b": [1, 3]}) == id
+
+
 # S1, S4 and S8.
 
 
@@ -287,6 +352,7 @@ def test_the_number_of_free_blocks_is_that_of_those_that_nobody_holds_and_nobody
     play.before = play.before._replace(num_free=5)
     assert play.step(Submit("a", (0, 1))) is None
     assert play.step(Allocate("a", 2), {"a": [3]}, num_free=count) == id
+    assert play.contract.reached["contract: S1 checked"] == 1 + (id is None)
     listed = Play(SINKS, BUT_TABLES - {"num_free", "free"}, free=range(3, 8))
     listed.before = listed.before._replace(num_free=5)
     assert listed.step(Submit("a", (0, 1))) is None
