@@ -314,8 +314,16 @@ def _told(run: Run) -> str:
             ),
             "never!, a!, |, a?, a+3 gate, never+4 gate no, a:0, a freed, never+4 gate no, never freed",
         ),
+        (
+            script_of(
+                shape_of(ops.Group("full", 2), usable=3, budget=8),
+                *(request_of("a", 2, 2), request_of("b", 2, 2, token=1)),
+            ),
+            "a!, b!, |, a?, a+2 gate, b?, b+2 gate, a:0, b:1, |, a+1, b+1 no, b preempted, a:0, a freed, "
+            "|, b?, b+1 hit gate, b:1, b freed",
+        ),
     ],
-    ids=["queue", "drafts", "states", "encoder", "hopeless"],
+    ids=["queue", "drafts", "states", "encoder", "hopeless", "itself"],
 )
 def test_what_the_scheduler_asks_for_step_by_step(script: Trace, told: str) -> None:
     finding, run = judged(open_impl(), script)
@@ -360,6 +368,15 @@ def test_what_a_request_holds_is_counted_after_each_of_its_steps(extra: int, sai
     finding, _ = judged(_holding(extra, ops.Allocate), script)
     assert (finding and finding.detail.partition(" than")[0]) == said
     assert finding is None or finding.observable == "L2"
+
+
+def test_a_preemption_is_judged_by_the_blocks_that_nobody_else_holds() -> None:
+    """Two blocks of the one who gives way are those of the other's prompt."""
+    script = script_of(shape_of(FULL, usable=5, budget=8), request_of("a", 3, 3), request_of("b", 3, 2))
+    assert judged(open_impl(), script)[0] is None
+    finding, _ = judged(open_target("fault:preempted-keeps-blocks"), script)
+    assert finding is not None
+    assert finding.detail.startswith("b was preempted, but none of the 1 blocks that only b held is free")
 
 
 @pytest.mark.parametrize(("free", "found"), [(3, False), (2, True)])
