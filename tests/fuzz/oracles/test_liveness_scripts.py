@@ -207,7 +207,8 @@ def test_drawn_scripts_are_of_all_sizes_and_each_in_its_share(many: list[_Asked]
     assert _shares(shape.max_num_batched_tokens == 2 * shape.max_model_len for shape in shapes) == _evenly(_0=4, _1=2)
     tokens = [token for one in many[:1000] for op, end in one.requests for token in (*op.prompt, *end.sampled)]
     assert _shares(tokens) == _evenly(_0=2, _1=2, _2=2)
-    assert _shares(op.skip_lookup for one in many for op, _ in one.requests) == _evenly(_0=5.4, _1=0.6)
+    skipping = _shares(op.skip_lookup for one in many for op, _ in one.requests)
+    assert skipping[True] == pytest.approx(0.1, abs=0.005), "one of ten looks nothing up"
 
 
 def test_the_pool_of_a_drawn_script_has_room_for_little_more_than_its_largest_request(many: list[_Asked]) -> None:
