@@ -225,6 +225,24 @@ def test_a_replay_hits_what_is_still_there(between, hit, id):
     assert play.contract.reached["contract: S14 checked"] == (not between or between == (Evict((3,)),))
 
 
+def test_a_prompt_of_one_token_has_nothing_to_hit():
+    play = Play(PAIRS)
+    play.compute("a", (0,), [1])
+    assert play.step(Free("a"), {}) is None
+    assert play.look_up("b", (0,), (0, ((),))) is None
+    assert play.contract.reached["contract: replay of a prompt that is still there"] == 0
+
+
+@pytest.mark.parametrize(("taken", "id"), [((5,), "S14"), ((2,), None)])
+def test_what_was_handed_out_since_need_not_be_found(taken, id):
+    play = Play(PAIRS, BUT_TABLES - {"labels"})
+    play.before = play.before._replace(labels=[None] * 8)
+    play.compute("a", FIVE, [1, 2, 3])
+    assert play.step(Free("a"), {}) is None
+    assert play.step(Take(1), outcome=Done(taken)) is None
+    assert play.look_up("b", FIVE, (0, ((),))) == id
+
+
 @pytest.mark.parametrize(
     ("labels", "prompt", "hit", "id"),
     [

@@ -75,6 +75,9 @@ def test_a_state_inside_a_block_is_left_to_the_shadow_memory_but_must_be_a_block
     assert play.look_up("b", (0, 1, 9), (2, ((block,), (2,)))) == id
     left = play.contract.reached["contract: S7 of a state inside a block, left to the shadow memory"]
     assert left == (id is None)
+    if id is None:
+        tables = {"a": [1], "b": [4]}, {"a": [2, 3], "b": [2, 5]}
+        assert play.step(Allocate("b", 1, hit=True), *tables) is None
 
 
 @pytest.mark.parametrize(("taken", "id"), [((), None), ((1,), "S7")])
@@ -115,6 +118,18 @@ def test_what_comes_from_outside_is_not_loaded_into_a_block_that_another_holds(f
     assert play.look_up("b", (0, 1, 9, 9, 9), (2, ((1,), (2,)))) is None
     tables = ({"a": [1], "b": [first, 5]}, {"a": [2, 3], "b": [2, 6, 7]})
     assert play.step(Allocate("b", 1, hit=True, external=2), *tables) == id
+
+
+def test_nor_into_one_that_two_others_hold():
+    play = Play(replace(WIDE_AND_NARROW, num_blocks=12))
+    play.before = play.before._replace(labels=[None] * 12)
+    play.compute("a", (0, 1, 2, 3), [1], [2, 3])
+    assert play.look_up("c", (0, 1, 2, 3, 9), (4, ((1,), (2, 3)))) is None
+    held = {"a": [1], "c": [1, 8]}, {"a": [2, 3], "c": [2, 3, 4]}
+    assert play.step(Allocate("c", 1, hit=True), *held) is None
+    assert play.look_up("b", (0, 1, 9, 9, 9), (2, ((1,), (2,)))) is None
+    tables = held[0] | {"b": [1, 5]}, held[1] | {"b": [2, 6, 7]}
+    assert play.step(Allocate("b", 1, hit=True, external=2), *tables) == "S2"
 
 
 @pytest.mark.parametrize(("block", "id"), [(7, None), (4, "S2")])
@@ -175,12 +190,14 @@ def test_a_step_that_waits_for_tokens_has_a_block_to_write_to_at_once(table, id)
         (("skipped-on-optimistic-count", "computed-taken-back"), None, None),
     ],
 )
-def test_what_is_removed_by_a_count_that_is_taken_back_is_a_known_loss_of_some(losses, removed, rejected):
+@pytest.mark.parametrize("refused", [True, False])
+def test_what_is_removed_by_a_count_that_is_taken_back_is_a_known_loss_of_some(losses, removed, rejected, refused):
     play = Play(shape(WINDOW, num_blocks=8), losses=losses)
     play.step(Submit("a", (0, 1)))
     assert play.step(Allocate("a", 4), {"a": [1, 2, 3, 4]}) is None
     assert play.step(Advance("a")) is None
-    assert play.step(RemoveSkipped("a"), {"a": [0, 0, 0, 4]}) == removed
+    table, outcome = {"a": [0, 0, 0, 4]}, Refused() if refused else Done()
+    assert play.step(Allocate("a", 1) if refused else RemoveSkipped("a"), table, outcome=outcome) == removed
     if removed is None:
         assert play.step(Reject("a", 2)) == rejected
 
@@ -241,6 +258,8 @@ def test_a_free_block_that_was_copied_to_may_go_to_the_end_and_hides_no_block_th
     play.step(Submit("b", (1,)))
     tables = ({"a": [1], "b": [taken[0]]}, {"a": [2], "b": [taken[1]]})
     assert play.step(Allocate("b", 1), *tables, free=list(free)) == id
+    copied = play.contract.reached["contract: free block copied and put back"]
+    assert copied == (list(free) != sorted(free))
 
 
 def test_the_block_that_a_hit_was_copied_from_may_be_all_that_is_left():

@@ -232,6 +232,15 @@ def test_steps_land_one_after_the_other_and_each_frees_what_no_later_one_writes(
     assert waits_for(PAIRS, [*steps, (Free("a"), {}), *[(Landed("a"),)] * landed], range(1, 4)) == waiting
 
 
+def test_a_step_of_a_request_that_has_gone_does_not_land_with_the_tokens_of_its_successor():
+    """Another request of the same name knows more tokens at once."""
+    steps = [
+        *((Submit("a", (0, 1, 2, 3)),), (Allocate("a", 4), {"a": [1, 2]}), (Advance("a"),), (Free("a"), {})),
+        *((Submit("a", (0, 1, 2, 3, 4, 5)),), (RemoveSkipped("a"),)),
+    ]
+    assert waits_for(PAIRS, steps, range(1, 3)) == [1, 2]
+
+
 @pytest.mark.parametrize(("landed", "skipped", "freed"), [(0, [2, 3], [4, 5, 6]), (1, [], [])])
 def test_what_a_running_step_reads_matters_while_its_request_goes_on(landed, skipped, freed):
     """The chunk before it is over at once. It begins at token 3, whose window begins at token 1. What it has read
