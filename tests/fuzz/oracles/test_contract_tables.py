@@ -182,6 +182,8 @@ def test_what_may_be_read_or_written_again_stays(group, known, table, id):
     play = Play(shape(group, num_blocks=8))
     play.compute("a", (0, 1, 2, 3), [1, 2, 3, 4][: len(table)], known=(7,) * known)
     assert play.step(RemoveSkipped("a"), {"a": table}) == id
+    if table == [0, 0, 0, 0] and id:
+        assert "the query at 4 reads entry 3 (tokens 3 ..) of [0, 0, 0, 0]" in play.what
     if id == "S13":
         what = f"of {table} is null while the tokens 3 .. 3 are computed; 4 tokens count as computed"
         assert play.what.endswith(what)
