@@ -100,6 +100,8 @@ def test_what_fails_changes_nothing():
     said = last_said(TOO_MANY, showing(ref_cnt=lambda counts: [*counts[:-1], 1]), (*STORED, TOO_MANY))
     assert said.id == "S8"
     assert said.what == "Take failed with 3 blocks free, and changed: ref_cnt: block 5: 0 -> 1"
+    said = last_said(TOO_MANY, showing(num_free=lambda count: count - 1), (*STORED, TOO_MANY))
+    assert said.what == "Take failed with 3 blocks free, and changed: num_free: 3 -> 2"
 
 
 @pytest.mark.parametrize(
