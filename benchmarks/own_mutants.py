@@ -52,11 +52,14 @@ PARTS = {
     "contract": Part(
         _in("oracles.contract", "hits landing moves oracle pool properties registered run_record steps"),
         _tests(
-            "oracles", "contract contract_details contract_events contract_faults contract_played contract_pool landing"
+            "oracles",
+            "contract contract_contents contract_details contract_events contract_faults contract_hits contract_played"
+            " contract_pool contract_tables landing",
         ),
     ),
     "liveness": Part(
-        _in("oracles.liveness", "bounds driven judge rules scheduler script"), _tests("oracles", "liveness")
+        _in("oracles.liveness", "bounds driven judge rules scheduler script"),
+        _tests("oracles", "liveness liveness_bounds liveness_scripts"),
     ),
     "shadow": Part(
         _in("oracles.shadow", "engine engine_state mamba memory"), _tests("oracles", "shadow shadow_stories")

@@ -149,7 +149,7 @@ def check_order(record: RunRecord, move: Move) -> None:
     now = [block for block in move.after.free if block in known]
     if copies and now != staying:  # the same happens to blocks to which a state is copied for later hits
         record.reached["contract: free block copied and put back"] += 1
-        staying = now = _left_in_place(staying, now)
+        staying = now = now[:1]  # the one in front is still in its place
     if now != staying:
         raise Break("S9", f"free blocks changed places: {queue} -> {move.after.free}")
     if not staying or not move.taken:
@@ -157,15 +157,3 @@ def check_order(record: RunRecord, move: Move) -> None:
     place = queue.index(staying[0])
     if late := [block for block in move.taken if block in queue and queue.index(block) > place]:
         raise Break("S9", f"block {late[0]} was reused while {staying[0]}, before it in {queue}, stays free")
-
-
-def _left_in_place(before: list[int], now: list[int]) -> list[int]:
-    """The blocks of `now` without those that a block behind them in `before` has overtaken."""
-    place = {block: index for index, block in enumerate(before)}
-    kept, last = [], -1
-    for block in now:
-        if place[block] < last:
-            continue
-        kept.append(block)
-        last = place[block]
-    return kept

@@ -31,7 +31,6 @@ class Tracked:
     """Per known token, the content of the prefix that ends with it."""
     computed: int = 0
     scheduled: int = 0
-    lookahead: int = 0
     written: int = 0
     """Leading tokens that are in the cache, including those of the step in flight."""
     arriving: bool = False
@@ -50,7 +49,7 @@ class Tracked:
 
     def start_over(self) -> None:
         """The request has given all its blocks back."""
-        self.computed = self.scheduled = self.lookahead = self.written = 0
+        self.computed = self.scheduled = self.written = 0
         self.attached = self.cut = 0
         self.arriving = self.drafted = False
         self.pending.clear()
@@ -344,7 +343,7 @@ class RunRecord:
         if op.hit:
             request.attached = hit
         request.cut = max(request.cut, total)
-        request.computed, request.scheduled, request.lookahead = total, op.new_tokens, op.lookahead
+        request.computed, request.scheduled = total, op.new_tokens
         request.arriving = op.delay
         request.written = local if op.delay else total + op.new_tokens
         if total + op.new_tokens > len(request.contents):

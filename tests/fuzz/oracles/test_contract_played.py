@@ -2,6 +2,8 @@
 asked about exactly the core that it is there for, and about the right core beside it.
 """
 
+from dataclasses import replace
+
 import pytest
 from blockproof.fuzz.oracles.contract import Contract
 from blockproof.fuzz.runs.scheduler_view import SchedulerView
@@ -11,6 +13,7 @@ from blockproof.model.ops import (
     Allocate,
     Arrive,
     Done,
+    Failed,
     Free,
     Group,
     Lookup,
@@ -33,8 +36,8 @@ STATES_AND_NARROW = shape(Group("mamba", 4, mamba_mode="align"), Group("full", 2
 class Play:
     """A run of a core that plays."""
 
-    def __init__(self, in_shape, hides=BUT_TABLES, losses=(), free=()):
-        self.view, self.contract = SchedulerView(in_shape), Contract(in_shape, hides, losses)
+    def __init__(self, in_shape, hides=BUT_TABLES, losses=(), free=(), **judged):
+        self.view, self.contract = SchedulerView(in_shape), Contract(in_shape, hides, losses, **judged)
         self.before = shown(*({} for _ in in_shape.groups))._replace(free=list(free))
         self.view.start(self.before)
         self.contract.start(self.before)
@@ -72,6 +75,9 @@ def test_a_state_inside_a_block_is_left_to_the_shadow_memory_but_must_be_a_block
     assert play.look_up("b", (0, 1, 9), (2, ((block,), (2,)))) == id
     left = play.contract.reached["contract: S7 of a state inside a block, left to the shadow memory"]
     assert left == (id is None)
+    if id is None:
+        tables = {"a": [1], "b": [4]}, {"a": [2, 3], "b": [2, 5]}
+        assert play.step(Allocate("b", 1, hit=True), *tables) is None
 
 
 @pytest.mark.parametrize(("taken", "id"), [((), None), ((1,), "S7")])
@@ -112,6 +118,18 @@ def test_what_comes_from_outside_is_not_loaded_into_a_block_that_another_holds(f
     assert play.look_up("b", (0, 1, 9, 9, 9), (2, ((1,), (2,)))) is None
     tables = ({"a": [1], "b": [first, 5]}, {"a": [2, 3], "b": [2, 6, 7]})
     assert play.step(Allocate("b", 1, hit=True, external=2), *tables) == id
+
+
+def test_nor_into_one_that_two_others_hold():
+    play = Play(replace(WIDE_AND_NARROW, num_blocks=12))
+    play.before = play.before._replace(labels=[None] * 12)
+    play.compute("a", (0, 1, 2, 3), [1], [2, 3])
+    assert play.look_up("c", (0, 1, 2, 3, 9), (4, ((1,), (2, 3)))) is None
+    held = {"a": [1], "c": [1, 8]}, {"a": [2, 3], "c": [2, 3, 4]}
+    assert play.step(Allocate("c", 1, hit=True), *held) is None
+    assert play.look_up("b", (0, 1, 9, 9, 9), (2, ((1,), (2,)))) is None
+    tables = held[0] | {"b": [1, 5]}, held[1] | {"b": [2, 6, 7]}
+    assert play.step(Allocate("b", 1, hit=True, external=2), *tables) == "S2"
 
 
 @pytest.mark.parametrize(("block", "id"), [(7, None), (4, "S2")])
@@ -172,12 +190,14 @@ def test_a_step_that_waits_for_tokens_has_a_block_to_write_to_at_once(table, id)
         (("skipped-on-optimistic-count", "computed-taken-back"), None, None),
     ],
 )
-def test_what_is_removed_by_a_count_that_is_taken_back_is_a_known_loss_of_some(losses, removed, rejected):
+@pytest.mark.parametrize("refused", [True, False])
+def test_what_is_removed_by_a_count_that_is_taken_back_is_a_known_loss_of_some(losses, removed, rejected, refused):
     play = Play(shape(WINDOW, num_blocks=8), losses=losses)
     play.step(Submit("a", (0, 1)))
     assert play.step(Allocate("a", 4), {"a": [1, 2, 3, 4]}) is None
     assert play.step(Advance("a")) is None
-    assert play.step(RemoveSkipped("a"), {"a": [0, 0, 0, 4]}) == removed
+    table, outcome = {"a": [0, 0, 0, 4]}, Refused() if refused else Done()
+    assert play.step(Allocate("a", 1) if refused else RemoveSkipped("a"), table, outcome=outcome) == removed
     if removed is None:
         assert play.step(Reject("a", 2)) == rejected
 
@@ -198,6 +218,14 @@ def test_a_loss_of_chunks_astride_blocks_excuses_nothing_behind_the_hit(chunk):
     play = Play(shape(Group("chunked", 2, chunk=chunk), num_blocks=8), losses=["chunk-astride-block"])
     play.step(Submit("a", (0, 1, 2)))
     assert play.step(Allocate("a", 3), {"a": [0, 2]}) == "S15"
+
+
+@pytest.mark.parametrize(("chunk", "id"), [(4, "S6"), (5, None)])
+def test_a_hit_in_chunks_astride_blocks_is_excused_where_they_are_astride(chunk, id):
+    play = Play(shape(Group("chunked", 2, chunk=chunk), num_blocks=8), losses=["chunk-astride-block"])
+    play.compute("a", (0, 1, 2), [1, 2])
+    assert play.look_up("b", (0, 1, 9), (2, ((1,),))) is None
+    assert play.step(Allocate("b", 1, hit=True), {"a": [1, 2], "b": [0, 3]}) == id
 
 
 # The pool.
@@ -230,11 +258,56 @@ def test_a_free_block_that_was_copied_to_may_go_to_the_end_and_hides_no_block_th
     play.step(Submit("b", (1,)))
     tables = ({"a": [1], "b": [taken[0]]}, {"a": [2], "b": [taken[1]]})
     assert play.step(Allocate("b", 1), *tables, free=list(free)) == id
+    copied = play.contract.reached["contract: free block copied and put back"]
+    assert copied == (list(free) != sorted(free))
 
 
-@pytest.mark.parametrize(("tokens", "id"), [(1, "S10"), (2, None), (3, None)])
+def test_the_block_that_a_hit_was_copied_from_may_be_all_that_is_left():
+    play = Play(WIDE_AND_NARROW, BUT_TABLES - {"free"}, free=range(1, 8))
+    play.step(Submit("a", (0, 1)))
+    assert play.step(Allocate("a", 2), {"a": [1]}, {"a": [2]}, free=[3, 4, 5, 6, 7]) is None
+    assert play.step(Take(3), outcome=Done((3, 4, 5)), free=[6, 7]) is None
+    assert play.step(Free("a"), {}, {}, free=[1, 6, 7, 2]) is None
+    assert play.look_up("b", (0, 1, 9, 9), (2, ((1,), (2,)))) is None
+    assert play.step(Allocate("b", 2, hit=True), {"b": [6]}, {"b": [2, 7]}, free=[1]) is None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "id"), [(1, "S10"), (2, None), (3, None), (5, "S10"), (6, None), (7, None), (8, None)]
+)
 def test_a_block_gets_an_identity_with_its_first_full_hash_block(tokens, id):
+    """Here each last block of the first group."""
     play = Play(WIDE_AND_NARROW, BUT_TABLES - {"labels"})
-    play.step(Submit("a", (0, 1, 2)))
-    tables = ({"a": [1]}, {"a": [2, 3]})
-    assert play.step(Allocate("a", tokens), *tables, labels=[None, 0, *[None] * 6]) == id
+    play.step(Submit("a", tuple(range(8))))
+    tables = ({"a": [1, 2]}, {"a": [3, 4, 5, 6]})
+    last = (tokens - 1) // 4 + 1
+    labels = [block if block == last else None for block in range(8)]
+    assert play.step(Allocate("a", tokens), *tables, labels=labels) == id
+
+
+def test_what_arrives_without_a_block_is_missed_by_who_reads_it():
+    play = Play(WIDE_AND_NARROW)
+    play.step(Submit("a", (0, 1, 2, 3, 4, 5)))
+    assert play.step(Allocate("a", 0, external=5, delay=True), {"a": []}, {"a": [3, 4, 5]}) is None
+    assert play.step(Arrive("a")) == "S6"
+
+
+CHUNKS = Group("chunked", 2, chunk=4)
+
+
+@pytest.mark.parametrize(
+    ("groups", "known"),
+    [
+        ((CHUNKS,), False),
+        ((replace(CHUNKS, eagle=True),), True),
+        ((CHUNKS, Group("full", 4)), True),
+        ((CHUNKS, Group("full", 2)), False),
+        ((Group("full", 2, eagle=True),), False),
+        ((Group("full", 2), Group("full", 4)), False),
+    ],
+)
+def test_a_lookup_may_fail_where_chunks_are_hard_for_a_core(groups, known):
+    for losses in (["chunked-refuses"], []):
+        play = Play(shape(*groups, hash_block_size=2), losses=losses)
+        play.step(Submit("a", (0, 1)))
+        assert play.step(Lookup("a"), outcome=Failed("ValueError")) == (None if known and losses else "S8")

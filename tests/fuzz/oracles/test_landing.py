@@ -1,5 +1,7 @@
 """S13 and the device: nobody is given a block that a step uses which has not landed (`Landed`)."""
 
+from dataclasses import replace
+
 import pytest
 from blockproof.fuzz.findings.finding import Trace
 from blockproof.fuzz.findings.ops_json import operation_from_json, to_json
@@ -33,6 +35,7 @@ from blockproof.model.ops import (
 )
 
 from ..runs.test_model_free import Changed
+from .test_contract_played import BUT_TABLES, Play
 
 STRICTLY = Judging((CONTRACT, LANDED))
 FULL = Shape((Group("full", 1),), 5, 8, 1, 1, 8)
@@ -199,6 +202,130 @@ def test_blocks_in_place_of_a_hit_are_not_said_to_be_loaded_into():
     assert finding is not None
     assert finding.kind == ("S7", "Allocate")
     assert run.reached()["contract: freed and handed out to a later step before landing"] == 1
+
+
+PAIRS = Shape((Group("full", 2),), 8, 16, 2, 2, 16)
+WIDE_WINDOW = Shape((Group("sliding", 1, window=3),), 10, 16, 1, 1, 16)
+PAIR_AND_WINDOW = Shape((Group("full", 2), Group("sliding", 1, window=3)), 16, 16, 1, 2, 16)
+
+
+def waits_for(shape, operations, blocks):
+    """Which of the blocks nobody may be given now, by a core that should hold them back: each is taken alone."""
+    waiting = []
+    for block in blocks:
+        play = Play(shape, BUT_TABLES | {"held_back"})
+        for operation, *tables in operations:
+            assert play.step(operation, *tables) is None, (operation, play.what)
+        if (id := play.step(Take(1), outcome=Done((block,)))) is not None:
+            assert id == "S13"
+            waiting.append(block)
+    return waiting
+
+
+@pytest.mark.parametrize(("landed", "waiting"), [(0, [1, 2, 3]), (1, [3]), (2, [])])
+def test_steps_land_one_after_the_other_and_each_frees_what_no_later_one_writes(landed, waiting):
+    steps = [
+        *((Submit("a", (0, 1, 2, 3)),), (Allocate("a", 4), {"a": [1, 2]}), (Advance("a"),)),
+        (Allocate("a", 2), {"a": [1, 2, 3]}),
+    ]
+    assert waits_for(PAIRS, [*steps, *[(Landed("a"),)] * landed, (Free("a"), {})], range(1, 4)) == waiting
+    assert waits_for(PAIRS, [*steps, (Free("a"), {}), *[(Landed("a"),)] * landed], range(1, 4)) == waiting
+
+
+def test_a_step_of_a_request_that_has_gone_does_not_land_with_the_tokens_of_its_successor():
+    """Another request of the same name knows more tokens at once."""
+    steps = [
+        *((Submit("a", (0, 1, 2, 3)),), (Allocate("a", 4), {"a": [1, 2]}), (Advance("a"),), (Free("a"), {})),
+        *((Submit("a", (0, 1, 2, 3, 4, 5)),), (RemoveSkipped("a"),)),
+    ]
+    assert waits_for(PAIRS, steps, range(1, 3)) == [1, 2]
+
+
+@pytest.mark.parametrize(("landed", "skipped", "freed"), [(0, [2, 3], [4, 5, 6]), (1, [], [])])
+def test_what_a_running_step_reads_matters_while_its_request_goes_on(landed, skipped, freed):
+    """The chunk before it is over at once. It begins at token 3, whose window begins at token 1. What it has read
+    nobody uses once all is freed."""
+    steps = [
+        *((Submit("a", (0, 1, 2, 3, 4, 5)),), (Allocate("a", 3), {"a": [1, 2, 3]}), (Advance("a"),)),
+        *((Allocate("a", 3), {"a": [1, 2, 3, 4, 5, 6]}), (Advance("a"),), *[(Landed("a"),)] * landed),
+    ]
+    assert waits_for(WIDE_WINDOW, [*steps, (RemoveSkipped("a"), {"a": [0, 0, 0, 4, 5, 6]})], range(1, 4)) == skipped
+    assert waits_for(WIDE_WINDOW, [*steps, (Free("a"), {})], range(1, 7)) == freed
+
+
+@pytest.mark.parametrize(("sampled", "waiting"), [((), [1, 2, 3]), ((7,), [3]), ((7, 8), [])])
+@pytest.mark.parametrize("at_once", [True, False])
+def test_each_of_two_steps_lands_with_its_own_token(sampled, waiting, at_once):
+    """Both count as computed before the first token is known."""
+    steps = [
+        *((Submit("a", (0, 1, 2, 3)),), (Allocate("a", 4), {"a": [1, 2]}), (Advance("a"),)),
+        *((Allocate("a", 1), {"a": [1, 2, 3]}), (Advance("a"),)),
+        *((Advance("a", tokens),) for tokens in ([sampled] if at_once and sampled else [(one,) for one in sampled])),
+    ]
+    assert waits_for(PAIRS, [*steps, (Free("a"), {})], range(1, 4)) == waiting
+
+
+def test_each_group_has_blocks_of_its_own_that_a_step_uses():
+    rows = {"a": [1, 2]}, {"a": [3, 4, 5, 6]}
+    steps = [
+        *((Submit("a", (0, 1, 2, 3)),), (Allocate("a", 2), {"a": [1]}, {"a": [3, 4]}), (Advance("a"),), (Landed("a"),)),
+        *((Allocate("a", 2), *rows), (Free("a"), {}, {})),
+    ]
+    assert waits_for(PAIR_AND_WINDOW, steps, range(1, 7)) == [2, 5, 6]
+
+
+def test_what_a_step_reads_of_the_encoder_matters_to_nobody_once_its_request_is_freed():
+    shape = Shape((Group("full", 2), Group("cross", 2)), 8, 16, 2, 2, 16)
+    steps = [
+        (Submit("a", (0, 1)),),
+        (Allocate("a", 2, encoder_tokens=4), {"a": [1]}, {"a": [4, 5]}),
+        (Free("a"), {}, {}),
+    ]
+    assert waits_for(shape, steps, (1, 4, 5)) == [1]
+
+
+@pytest.mark.parametrize(("length", "waiting"), [(15, [1]), (16, [])])
+def test_a_step_up_to_the_longest_length_tells_no_token_and_counts_as_landed(length, waiting):
+    steps = [(Submit("a", (0,) * length),), (Allocate("a", length), {"a": list(range(1, length + 1))}), (Advance("a"),)]
+    longest = Shape((Group("full", 1),), 20, 16, 1, 1, 16)
+    assert waits_for(longest, [*steps, (Free("a"), {})], [1]) == waiting
+
+
+@pytest.mark.parametrize(("rejected", "waiting"), [(1, [3, 4]), (2, [2, 3, 4])])
+def test_what_comes_behind_rejected_drafts_is_written_as_much_earlier(rejected, waiting):
+    steps = [
+        *((Submit("a", (0,)),), (Allocate("a", 3), {"a": [1, 2, 3]}), (Advance("a"),)),
+        *((Allocate("a", 1), {"a": [1, 2, 3, 4]}), (Reject("a", rejected),), (Free("a"), {})),
+    ]
+    assert waits_for(WIDE_WINDOW, steps, range(1, 5)) == waiting
+
+
+@pytest.mark.parametrize(
+    ("hit", "external", "delay", "loaded"),
+    [
+        (0, 3, False, [1, 2]),
+        (0, 3, True, [1, 2]),
+        (0, 2, False, [1]),
+        (0, 5, False, [1, 2, 3]),
+        (2, 3, False, [2, 3]),
+        (2, 2, True, [2]),
+    ],
+)
+def test_a_connector_loads_into_the_blocks_behind_the_hit_alone(hit, external, delay, loaded):
+    """Blocks 1 to 4 were freed while a step runs. The step of the request itself comes later in the device's queue."""
+    said = []
+    for block in range(1 + hit // 2, 5):
+        play = Play(replace(PAIRS, num_blocks=12), landed=True)
+        play.compute("c", (9, 9), [5])
+        play.compute("a", (0, 1, 2, 3, 4, 5, 6, 7), [1, 2, 3, 4])
+        assert play.step(Free("a"), {"c": [5]}) is None
+        assert play.look_up("b", (9,) * 10, (hit, ((5,)[: hit // 2],))) is None
+        table = [block if entry == block - 1 else 5 if entry < hit // 2 else entry + 6 for entry in range(5)]
+        load = Allocate("b", 0 if delay else 10 - hit - external, hit > 0, external=external, delay=delay)
+        if (id := play.step(load, {"c": [5], "b": table})) is not None:
+            assert id == "S13"
+            said.append(block)
+    assert said == loaded
 
 
 def noted(target):
