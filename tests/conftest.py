@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ ENGINES = ("my_engine", "my_target", "faulty_engines")
 """Modules of which tests have versions of their own, in folders of their own."""
 CHROMIUM = os.environ.get("BLOCKPROOF_CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
 """The browser in which pages are looked at, if there is one."""
+UNMEASURED = Path(__file__).with_name("unmeasured.txt")
+"""Tests that take seconds and run hardly a line that no shorter one runs, as `benchmarks/unmeasured.py` has found."""
 LEFT_OUT = "slow_tests_left_out"
 LISTENS_S = 2.0
 """How long a child that is asked to end is waited for."""
@@ -100,12 +103,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.stash[left_out] = sum(item.get_closest_marker("slow") is not None for item in items)
 
 
+def _is_unmeasured(item: pytest.Item) -> bool:
+    return bool(item.get_closest_marker("slow")) or item.nodeid.partition("[")[0] in _unmeasured()
+
+
+@cache
+def _unmeasured() -> frozenset[str]:
+    return frozenset(UNMEASURED.read_text(encoding="utf-8").split() if UNMEASURED.exists() else ())
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Measure no test that is marked slow or unmeasured, nor the child processes that it starts."""
+    """Measure neither slow tests nor those of `UNMEASURED`, nor the child processes that they start."""
     coverage = sys.modules.get("coverage")
-    marked = item.get_closest_marker("slow") or item.get_closest_marker("unmeasured")
-    measuring = coverage.Coverage.current() if coverage and marked else None
+    measuring = coverage.Coverage.current() if coverage and _is_unmeasured(item) else None
     if measuring is None:
         return (yield)
     children = {name: os.environ.pop(name) for name in list(os.environ) if name.startswith("COVERAGE_PROCESS_")}

@@ -27,7 +27,6 @@ def rows(page: str) -> list[str]:
     return [match[1] for line in page.splitlines() if (match := ROW.fullmatch(line))]
 
 
-@pytest.mark.unmeasured
 def test_a_short_run_writes_a_line_for_each_thing_measured(tmp_path):
     written = tmp_path / "numbers.md"
     words = [sys.executable, "benchmarks/throughput.py", "--seconds", "0.02", "--rounds", "1"]
@@ -207,7 +206,6 @@ def _less(value, share):
     return value // share if isinstance(value, int) else value
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("trick", tricks_list.TRICKS, ids=lambda trick: trick.name)
 def test_a_core_without_a_trick_does_the_same_in_the_other_way(trick):
     if not all(map(find_spec, trick.packages)):

@@ -1,4 +1,4 @@
-"""Coverage counts neither slow tests nor those marked unmeasured, whether they run beside the others or not."""
+"""Coverage counts neither slow tests nor those listed as unmeasured, whether they run beside the others or not."""
 
 import json
 import os
@@ -25,8 +25,9 @@ def test_before():
 
 
 @pytest.mark.MARK
-def test_marked():
-    run("of_a_marked_one")
+@pytest.mark.parametrize("case", [0, 1])
+def test_left_out(case):
+    run("of_one_left_out")
     measured = False
 
 
@@ -35,13 +36,14 @@ def test_behind():
 """
 
 
-@pytest.mark.parametrize("mark", ["slow", "unmeasured"])
-def test_marked_tests_and_their_children_are_not_measured_and_all_others_are(tmp_path, mark):
+@pytest.mark.parametrize(("mark", "listed"), [("slow", ""), ("quick", "test_it.py::test_left_out\n")])
+def test_slow_and_listed_tests_and_their_children_are_not_measured_and_all_others_are(tmp_path, mark, listed):
     """In a process of its own: what is measured here is not to be disturbed."""
     shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
     tests = TESTS.replace("MARK", mark)
     (tmp_path / "test_it.py").write_text(tests)
-    for name in ("of_a_quick_one", "of_a_marked_one"):
+    (tmp_path / "unmeasured.txt").write_text(listed)
+    for name in ("of_a_quick_one", "of_one_left_out"):
         (tmp_path / f"{name}.py").write_text("measured = True\n")
     (tmp_path / ".coveragerc").write_text("[run]\nsource_dirs = .\nparallel = true\npatch = subprocess\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))}
@@ -55,6 +57,6 @@ def test_marked_tests_and_their_children_are_not_measured_and_all_others_are(tmp
     run = {lines[number - 1].strip() for number in files["test_it.py"]["executed_lines"]}
     assert 'run("of_a_quick_one")' in run
     assert "measured = True" in run
-    assert not run & {'run("of_a_marked_one")', "measured = False"}
+    assert not run & {'run("of_one_left_out")', "measured = False"}
     assert files["of_a_quick_one.py"]["executed_lines"] == [1]
-    assert files["of_a_marked_one.py"]["executed_lines"] == []
+    assert files["of_one_left_out.py"]["executed_lines"] == []

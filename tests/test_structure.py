@@ -62,7 +62,6 @@ def wrong_arrows(path: Path, source: str) -> list[str]:
     return problems
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_arrows_between_the_folders(folder):
     paths = list(modules(folder))

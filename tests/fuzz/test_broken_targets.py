@@ -68,7 +68,6 @@ def says_once(lines, cause):
     return any(cause in line for line in lines) and max(map(len, lines)) < 400
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", list(UNUSABLE))
 def test_what_cannot_be_tested_ends_with_exit_code_3_and_the_cause(name, ended):
     operations = "12000" if name == "never_hits" else "300"
@@ -85,7 +84,6 @@ def test_an_answer_that_is_none_or_wrong_ends_with_exit_code_1_and_the_cause(nam
     assert says_once(out, FOUND[name])
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize(("name", "cause"), [("dies_in_step", "exit status 9"), ("hangs_in_step", "no answer within")])
 def test_what_ends_or_holds_up_its_process_is_told_if_it_is_isolated(name, cause, ended, monkeypatch):
     usual = targets.open_target
@@ -120,7 +118,6 @@ def test_a_run_that_is_allowed_to_test_nothing_says_so_and_passes(ended):
     assert any(line.startswith("note: no core was built in 50 runs") for line in out)
 
 
-@pytest.mark.unmeasured
 def test_several_processes_and_hypothesis_say_the_same(ended):
     for words in (["--jobs", "2", *MODEL_FREE], ["--engine", "hypothesis", "--oracle", "shadow"]):
         code, out, _ = ended("builds_nothing", "--operations", "50", *words)

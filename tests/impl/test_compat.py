@@ -88,7 +88,6 @@ def test_every_name_of_the_eight_modules_is_ours(seen: Any) -> None:
     assert seen["registry"] == "FullAttentionManager"
 
 
-@pytest.mark.unmeasured
 def test_events_samples_and_statistics_are_of_the_engines_classes(seen: Any) -> None:
     names = [f"vllm.distributed.kv_events.{name}" for name in ("BlockStored", "AllBlocksCleared")]
     assert seen["events"] == [names, True]

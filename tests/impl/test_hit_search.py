@@ -186,7 +186,6 @@ def wrong_registering(core: Any) -> Iterator[str]:
                 yield f"{case}, retention {retention}, {group}: registered {found}, not {right}"
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("wrong", [wrong_hits, wrong_registering])
 def test_hits_and_what_is_registered_for_them_are_those_of_the_definition(
     core: Any, wrong: Callable[[Any], Iterator[str]]

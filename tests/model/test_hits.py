@@ -51,7 +51,6 @@ def lookups(name, kind=Model, seeds=40):
                 yield model, operation.request, outcome.value, where
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", [*SINGLE, *SEVERAL])
 def test_a_hit_is_the_longest_length_that_the_definition_allows(name):
     lengths = []
@@ -82,7 +81,6 @@ def test_trying_every_length_finds_hits_that_are_too_short_or_too_long(name, mor
     assert any(tokens != longest(model, request) for model, request, (tokens, _), _ in lookups(name, limited(more)))
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", [*SINGLE, *SEVERAL])
 def test_what_the_next_query_reads_is_there_and_everything_else_is_null(name):
     """S7: each row covers the hit; a block is the first registered with the request's own content."""
@@ -98,7 +96,6 @@ def test_what_the_next_query_reads_is_there_and_everything_else_is_null(name):
     assert hits >= 10, "too few hits to say anything"
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", [*SINGLE, *SEVERAL])
 def test_a_hit_leaves_at_least_one_token_to_compute(name):
     for model, request, (tokens, _), where in lookups(name, seeds=20):
@@ -199,7 +196,6 @@ def kept_and_used(kind, kept):
             yield {i for i in range(BLOCKS) if kept(rule, i, interval, replay)}, used
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("kind", KINDS)
 def test_exactly_the_blocks_that_a_hit_at_some_boundary_needs_are_worth_registering(kind):
     compared = 0

@@ -32,7 +32,6 @@ def counts(done):
     return done.states, done.resting, done.transitions, done.depth
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("scope", [TINY, SMALL, ALONE, CROWDED, WINDOW, STATES], ids=lambda scope: scope.name)
 def test_a_small_scope_has_exactly_these_states(scope):
     done = Search(scope).run()
@@ -41,7 +40,6 @@ def test_a_small_scope_has_exactly_these_states(scope):
     assert counts(done) == COUNTS[scope.name]
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in LONGER)])
 def test_a_named_scope_has_exactly_these_states(name):
     done = Search(SCOPES[name]).run()
@@ -55,7 +53,6 @@ def test_every_scope_that_is_small_enough_is_pinned():
     assert len(unpinned) < len(SCOPES) / 2
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("attention", ["full", "sliding", "chunked", "sink"])
 def test_a_scope_made_to_measure_is_exhausted(attention):
     scope = made_to_measure(attention, blocks=5 if attention == "sink" else 4, requests=2, block_size=1)
@@ -166,7 +163,6 @@ def test_the_named_scopes_reach_every_situation_there_is():
     assert {name for scope in SCOPES.values() for name in scope.must_reach} == SITUATIONS
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", [name for name in SCOPES if name not in QUICK])
 def test_the_beginning_of_a_named_scope_shows_nothing(name):
     done = Search(SCOPES[name]).run(Limits(states=1500))

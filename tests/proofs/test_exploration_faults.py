@@ -27,7 +27,6 @@ def test_a_fault_is_found_by_its_property_and_by_no_other(fault):
     assert not done.passed
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     "scope",
     list(dict.fromkeys(fault.scope for fault in FAULTS.values() if fault.scope.name not in SCOPES)),
@@ -61,7 +60,6 @@ def test_a_fault_shows_in_several_processes_as_in_one():
     assert one.states == two.states
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", sorted(ONLY_THERE))
 def test_some_faults_show_in_scopes_of_their_kind_only(name):
     for scope in (SMALL, STEPS, CROWDED, replace(CROWDED, gate=True), WINDOW):

@@ -28,7 +28,6 @@ LOADED = replace(CROWDED, name="loaded", prompts=((0, 0, 0), (0, 0)), external=(
 SCOPES = [CROWDED, STEPS, HYBRID, MAMBA, EVICTED, LOADED]
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("scope", SCOPES, ids=lambda scope: scope.name)
 def test_renaming_loses_and_adds_nothing(scope):
     broken, named, canonical = reductions.symmetry(scope)
@@ -36,7 +35,6 @@ def test_renaming_loses_and_adds_nothing(scope):
     assert named > 2 * canonical  # or there was nothing to be renamed
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("scope", SCOPES, ids=lambda scope: scope.name)
 def test_one_request_at_a_time_loses_and_adds_nothing(scope):
     broken, every, reduced = reductions.one_at_a_time(scope)
@@ -53,7 +51,6 @@ def test_alone_there_is_no_other_request_to_be_in_between():
     assert reductions.one_at_a_time(replace(ALONE, abort=True))[0] == []
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("scope", SCOPES, ids=lambda scope: scope.name)
 def test_each_operation_once_loses_and_adds_nothing(scope):
     broken, every, made = reductions.once(scope)

@@ -114,7 +114,6 @@ PLANTED = {
 }
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_of_the_prover_is_found(fault, monkeypatch):
     where, name, planted, seeds = PLANTED[fault]
@@ -122,7 +121,6 @@ def test_a_planted_fault_of_the_prover_is_found(fault, monkeypatch):
     assert found(seeds)
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("fault", PLANTED)
 def test_without_the_fault_the_same_functions_show_nothing(fault):
     *_, seeds = PLANTED[fault]

@@ -42,7 +42,6 @@ def record():
     return pages.read((FOLDER / pages.RECORD).read_text(encoding="utf-8"))
 
 
-@pytest.mark.unmeasured
 def test_the_pages_are_those_that_the_theorems_and_the_record_make_today(record):
     made = pages.pages(THEOREMS, record)
     assert sorted(path.name for path in FOLDER.iterdir()) == sorted(made)
@@ -73,13 +72,11 @@ def assert_unchanged(record, subject, file_of):
     assert len(ran) > 50
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("subject", ["model", "impl"])
 def test_the_functions_that_ran_have_not_changed_since(record, subject):
     assert_unchanged(record, subject, lambda module: Path(import_module(module).__file__))
 
 
-@pytest.mark.unmeasured
 def test_the_functions_of_the_release_that_ran_are_those_of_its_package(record):
     try:
         _, place = interpreter_of(RELEASE)

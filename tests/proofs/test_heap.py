@@ -221,7 +221,6 @@ def differs_on(model, heap, lines, starts, expected):
     return None
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_program_sees_the_same_on_the_heap_and_on_real_blocks(seed):
     assert differs(seed) is None

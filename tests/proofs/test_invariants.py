@@ -109,7 +109,6 @@ def one_run(spec, seed, attention, made=None):
     return run.steps
 
 
-@pytest.mark.unmeasured
 def test_every_step_of_random_runs_of_the_model_is_a_sequence_of_moves():
     made = Counter()
     steps = sum(one_run("model", f"moves/{number}", name, made) for number, name in enumerate(NAMES))
@@ -117,7 +116,6 @@ def test_every_step_of_random_runs_of_the_model_is_a_sequence_of_moves():
     assert set(made) >= {"take", "hit", "pad", "drop", "register", "forget", "touch", "cut", "close"}
 
 
-@pytest.mark.unmeasured
 def test_every_step_of_random_runs_of_our_core_is_a_sequence_of_moves():
     steps = sum(one_run("impl", f"moves/{number}", name) for number, name in enumerate(NAMES))
     assert steps > STEPS * len(NAMES) / 2

@@ -88,7 +88,6 @@ def made(row):
     return Made(impl.FreeKVCacheBlockQueue, impl.KVCacheBlock, row)
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("part", range(4))
 def test_what_a_proof_assumes_of_a_row_is_true_of_real_ones(part):
     some = random.Random(part).sample(ROWS, 60)

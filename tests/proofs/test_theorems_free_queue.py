@@ -210,7 +210,6 @@ LINES = [
 ]
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize(("module", "kind", "theorems", "line", "source"), LINES, ids=[line[3] for line in LINES])
 def test_a_method_that_lacks_a_line_is_not_proved(module, kind, theorems, line, source):
     core = altered(module, kind, source, line)

@@ -33,7 +33,6 @@ def a_step(draw: random.Random, kind: str) -> Step:
     return Step(b, size, held, known, hit, first, end, local, external, slots, main, batched=5, max_len=40)
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", ["predicted", "taken", "gate"])
 def test_model_and_core_answer_alike(kind, what):

@@ -103,7 +103,6 @@ def test_a_deviation_makes_a_difference_where_its_trace_ends_and_only_there(devi
     assert deviation.id not in without.deviated
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("deviation", IN_MODEL, ids=ids)
 def test_as_long_as_a_deviation_has_not_occurred_it_changes_nothing(deviation):
     compared = 0
@@ -145,7 +144,6 @@ def test_a_trace_that_shows_something_else_is_refused():
     assert problem.startswith(f"{first.id}: differs in `outcome` at Allocate although")
 
 
-@pytest.mark.unmeasured
 @pytest.mark.skipif(environments.find(RELEASE) is None, reason=f"blockproof targets install {RELEASE}")
 def test_the_release_itself_shows_every_deviation(started_once):
     core = started_once(RELEASE)
@@ -277,7 +275,6 @@ def test_a_long_run_names_the_deviations_that_never_occurred(monkeypatch):
     assert f"{summary.deviated['common-prefix-unknown']:,}" in lines["common-prefix-unknown"]
 
 
-@pytest.mark.unmeasured
 def test_a_run_over_all_shapes_holds_the_release_to_its_deviations():
     summary = Summary(RELEASE, "random", 3)
     run_random(Release(), Plan(3, operations=15_000), summary)

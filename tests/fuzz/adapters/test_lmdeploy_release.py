@@ -41,7 +41,6 @@ def prefill(name, prompt=PROMPT):
     return Submit(name, prompt), Lookup(name), Allocate(name, len(prompt), hit=True), Advance(name, (9,))
 
 
-@pytest.mark.unmeasured
 def test_a_second_prompt_hits_the_whole_blocks_of_the_first(target):
     target.start(shape())
     _, seen = do(target, *prefill("a"), Free("a"))
@@ -192,7 +191,6 @@ def last_block_lost():
 """
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     ("fault", "group"),
     [

@@ -57,7 +57,6 @@ def fuzz(target, *attention, oracles=("lockstep", "shadow")):
     return summary
 
 
-@pytest.mark.unmeasured
 def test_a_registered_manager_is_the_one_that_runs():
     summary = fuzz(make_target(SlidingWindowSpec=CountedSpec), "sliding", "full+sliding", "sliding+mamba")
     assert summary.finding is None, summary.finding

@@ -63,7 +63,6 @@ def done(target: Target, operation: Operation) -> tuple[Value, Snapshot]:
     return outcome.value, state
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", STORIES)
 def test_a_request_lives_and_its_prompt_is_found_again(target: Target, name: str) -> None:
     of_shape, least_hit = STORIES[name]

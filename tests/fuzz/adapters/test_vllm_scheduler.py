@@ -268,7 +268,6 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str,
     return ask
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     ("name", "case"),
     [

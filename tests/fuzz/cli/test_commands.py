@@ -50,7 +50,6 @@ def test_a_run_without_a_finding_exits_with_0_and_says_how_to_repeat_it(capsys):
     assert repeated[2:] == lines[2:]
 
 
-@pytest.mark.unmeasured
 def test_a_finding_exits_with_1_and_leaves_a_minimal_trace_and_a_failing_test(tmp_path, capsys):
     assert cli.main(["fuzz", "--target", FAULT, "--seed", "3", "--seconds", "20", "--out", str(tmp_path / "out")]) == 1
     text = capsys.readouterr().out
@@ -191,7 +190,6 @@ def test_mutants_lists_finds_and_measures(capsys):
     assert "0 of 1 found; missed: usage-counts-null-block" in capsys.readouterr().out
 
 
-@pytest.mark.unmeasured
 def test_mutants_hunts_the_catalogue_with_several_seeds_and_every_detector(capsys):
     words = ["mutants", "--real", "--only", "claimed-hit-reset", "--operations", "400", "--seeds", "2"]
     assert cli.main(words) == 0

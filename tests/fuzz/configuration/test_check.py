@@ -143,7 +143,6 @@ def test_a_planted_fault_is_found_and_shrunk_to_a_few_layers(name):
     assert len(inputs.get("vllm_config", {})) <= 1
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", CONFIGURATION_FAULTS)
 def test_exactly_the_invariants_that_a_fault_breaks_see_it_without_the_model(name):
     reach = checked(open_calculator(f"fault:{name}"), FAULT_CASES, "invariants", findings=len(INVARIANTS))
@@ -162,7 +161,6 @@ def test_our_core_agrees_with_the_model_and_keeps_every_invariant():
     assert set(reach.invariants) == set(INVARIANTS)
 
 
-@pytest.mark.unmeasured
 def test_the_model_keeps_every_invariant():
     assert not checked(modelled(), 400, "invariants", seed=8).findings
 

@@ -144,7 +144,6 @@ def test_known_findings_are_counted_and_the_new_one_is_found(spec, everything, t
     assert (again.trace, again.known, again.operations) == (done.trace, done.known, done.operations)
 
 
-@pytest.mark.unmeasured
 def test_only_some_of_a_frequent_known_finding_are_shrunk_and_compared(spec, everything):
     _, kept = everything
     known = tuple(replace(one.entry()[0], reason="known") for one in kept)

@@ -42,7 +42,6 @@ def test_model_and_core_refuse_each_with_the_same_error(name: str) -> None:
             assert target.start(wrong) == (Model(wrong).construction, None), what
 
 
-@pytest.mark.unmeasured
 def test_every_kind_is_asked_for_and_no_run_is_lost_by_it() -> None:
     done = fuzzed(open_target("impl"), operations=20_000)
     assert done.finding is None

@@ -53,7 +53,6 @@ def root_of(name, target, oracles=MODEL_FREE):
     return RootCauses(target, Plan(0, oracles=oracles, roots=ROOTS)).of(Found(finding, applied))
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", WRITTEN_UP)
 @pytest.mark.parametrize("spec", [RELEASE, LATER])
 def test_a_written_up_finding_is_named_whichever_release_it_is(name, spec):
@@ -97,7 +96,6 @@ def found_on(target, operations, attention):
     return {found.root for found in summary.found.values()}, summary
 
 
-@pytest.mark.unmeasured
 def test_a_run_on_the_release_finds_nothing_new():
     roots, summary = found_on(release(), 4_000, ("full+mla+sliding",))
     assert NEW not in roots
@@ -112,7 +110,6 @@ def test_one_more_mistake_is_new_although_it_violates_the_rule_that_a_known_one_
     assert {one.finding.kind for one in summary.found.values() if one.root == NEW} == {("S7", "Lookup")}
 
 
-@pytest.mark.unmeasured
 def test_a_fault_planted_into_a_core_that_calls_itself_a_release_is_new():
     target = open_target("fault:touch-ignores-used-blocks")
     target.name = LATER

@@ -87,7 +87,6 @@ def kind_of_misuse(model: Model, operation: ops.Operation) -> str:
 # The same again.
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_same_seed_does_the_same(engine):
     first, second, other = (fuzz(engine, seed=seed, operations=1_500, chaos=True) for seed in (4, 4, 5))
@@ -199,7 +198,6 @@ def test_a_finding_of_a_target_that_is_not_deterministic_is_kept(engine):
     assert summary.runs == 30
 
 
-@pytest.mark.unmeasured
 def test_chaos_reaches_every_kind_of_misuse_and_our_core_answers_each_like_the_model(watched):
     summary = fuzz(operations=20_000, chaos=True)
     assert summary.finding is None, summary.finding
@@ -266,7 +264,6 @@ def test_reports_count_what_happened(watched):
     assert summary.reached["preemption"] == summary.operation_counts["Preempt"]
 
 
-@pytest.mark.unmeasured
 def test_every_operation_is_made_and_every_error_is_one_of_misuse():
     summary = fuzz(operations=20_000)
     assert set(summary.operation_counts) == set(OPERATIONS)
@@ -377,7 +374,6 @@ def test_every_attention_type_alone_and_beside_others_is_drawn():
     assert max(map(len, ATTENTION.values())) == 3
 
 
-@pytest.mark.unmeasured
 def test_every_operation_drawn_is_allowed(watched):
     """`watched` asserts it of each."""
     summary = run_random(open_target("impl"), Plan(77, operations=20_000, chaos=True), Summary("impl", "random", 77))

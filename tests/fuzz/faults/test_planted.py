@@ -53,7 +53,6 @@ def shorter(trace: Trace, count: int) -> Iterator[Trace]:
     return (Trace(trace.shape, operations) for operations in choices)
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", BY_LOCKSTEP, scope="module")
 def test_a_planted_fault_is_found_where_it_is_expected(name):
     summary, result = hunt(name)

@@ -47,7 +47,6 @@ def test_a_fault_is_planted_into_one_core_only() -> None:
         assert replay(file.trace, open_target("impl"), Judging(file.oracles or ORACLES))[0] is None, name
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", OF_SIZING)
 def test_exactly_the_invariants_that_a_fault_of_sizes_breaks_see_it_without_the_model(name: str) -> None:
     calculator = open_calculator(f"fault:{name}")

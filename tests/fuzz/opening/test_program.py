@@ -101,7 +101,6 @@ def test_every_field_is_sent_even_at_its_default():
     assert "op" not in shape
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     ("body", "kind", "says"),
     [

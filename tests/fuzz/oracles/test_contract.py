@@ -166,7 +166,6 @@ def test_a_block_that_others_hold_may_be_written_with_what_it_holds():
     assert story.contract.reached["contract: written with what it holds"] == 1
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("seed", range(3))
 def test_our_core_keeps_to_the_contract_on_random_runs_of_every_attention_type(seed):
     """Again: SeededDraw(f"contract/{seed}/{name}") with shapes.draw_shape and workload.Workload."""

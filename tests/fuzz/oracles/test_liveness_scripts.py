@@ -35,7 +35,6 @@ from .liveness_stories import (
 )
 
 
-@pytest.mark.unmeasured
 def test_our_core_lets_nobody_starve_and_the_scripts_reach_what_is_judged() -> None:
     seen: Counter[str] = Counter()
     for script in drawn(460):
@@ -60,7 +59,6 @@ def test_model_and_core_agree_on_all_that_the_scheduler_does() -> None:
         assert run.scene is run.model
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", LIVENESS_FAULTS)
 def test_drawn_scripts_find_a_planted_fault_and_only_by_properties_it_breaks(name: str) -> None:
     target, found = open_target(f"fault:{name}"), Counter[str]()

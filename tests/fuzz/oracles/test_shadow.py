@@ -68,7 +68,6 @@ def run_all(new_memory, runs=92, operations=120):
 # Right cores.
 
 
-@pytest.mark.unmeasured
 def test_our_core_is_right_in_every_attention_type_and_everything_is_looked_at():
     summary = Summary("impl", "random", 3)
     run_random(open_target("impl"), Plan(3, operations=23_000), summary)
@@ -96,7 +95,6 @@ def test_a_run_may_be_judged_by_one_oracle_alone():
 # Wrong cores.
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     "name", ["skipped-off-by-one", "lookahead-ignored", "table-entries-swapped", "same-step-rule-dropped"]
 )
@@ -142,7 +140,6 @@ def test_a_deviation_that_corrupts_nothing_excuses_nothing():
     assert [deviation.id for deviation in corrupting(model)] == CORRUPTING[:1]
 
 
-@pytest.mark.unmeasured
 def test_a_finding_of_one_oracle_is_repeated_under_that_oracle(tmp_path, capsys):
     target = "fault:same-step-rule-dropped"
     command = ["fuzz", "--target", target, "--oracle", "shadow", "--operations", "20000", "--seed", "1"]

@@ -247,7 +247,6 @@ def test_the_token_that_is_read_wrong_is_marked(opened):
     assert view.page.locator(".cell.place").count() == 1
 
 
-@pytest.mark.unmeasured
 def test_a_pool_of_100_000_blocks_is_shown(opened):
     document = shown(SHARED, shape=replace(FULL, num_blocks=100_000))
     view = opened(document, "#step=5")

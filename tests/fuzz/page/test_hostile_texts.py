@@ -11,7 +11,6 @@ from blockproof.fuzz.page.run_document import RunFile, run_document
 from .hostile_pages import HOSTILE, KINDS, MARKUP, Browsing, hostile_document
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_hostile_document_is_shown_as_text(chromium, kind, tmp_path):
     browsing = Browsing(chromium, tmp_path)

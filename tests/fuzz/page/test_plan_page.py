@@ -65,7 +65,6 @@ def test_the_page_has_the_figures_of_the_json(model, options, capsys, tmp_path):
     )
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("model", ["gemma-3-27b", "bamba-9b", "whisper-large-v3"])
 def test_every_length_has_the_figures_of_a_plan_for_that_length(model, capsys, tmp_path):
     path = EXAMPLES / f"{model}.json"

@@ -266,7 +266,6 @@ def document_in(page):
     return json.loads(rest.partition("</script>")[0])
 
 
-@pytest.mark.unmeasured
 def test_a_difference_of_two_targets_shows_both_side_by_side(tmp_path, capsys):
     pair = ["--target", "impl", "--target", "fault:free-order-reversed"]
     assert main(["diff", *pair, "--operations", "400", "--seed", "3", "--out", str(tmp_path)]) == 1

@@ -274,7 +274,6 @@ SAME = [
 ]
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize(("example", "variation"), SAME)
 def test_a_real_release_answers_with_the_same_plan(example, variation, release):
     """No declared deviation concerns these layers but that the null block is not counted (C-17)."""

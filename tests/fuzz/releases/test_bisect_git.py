@@ -201,7 +201,6 @@ def test_commits_that_cannot_be_judged_are_all_named(history, trace, capsys):
     assert "unknown target 'nonsense'" in states[hashes[1]][1]
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     ("numbers", "more", "code", "says"),
     [

@@ -42,7 +42,6 @@ def run(specs, operations=1_500, attention=("full",), **orders):
 FAILING = {"aborts": ("crash", "Take"), "hangs": ("hang", "Take"), "eats_for_ever": ("memory", "Take")}
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     "names",
     [

@@ -232,7 +232,6 @@ def test_a_process_that_dies_loses_only_the_cases_it_did_not_get_to(cases):
     }
 
 
-@pytest.mark.unmeasured
 def test_a_process_that_hangs_is_ended(cases, monkeypatch):
     monkeypatch.setattr(scheduler_cases, "DEADLINE_S", 5.0)  # long enough to get to the first case on any machine
     seen = cases(TELL + "tell('a', False); import time; time.sleep(3600)")

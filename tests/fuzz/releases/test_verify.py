@@ -121,7 +121,6 @@ def test_what_the_change_breaks_is_told_from_what_it_fixes_and_from_what_both_ha
     assert {one.where for one in both.judged} == {Where.BOTH}
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize(("earlier", "words", "both"), [(0, "", True), (1, "", False), (0, " in another way", False)])
 def test_another_mistake_of_the_same_kind_is_not_the_same(monkeypatch, earlier, words, both):
     def elsewhere(question, open_target):
@@ -176,7 +175,6 @@ def test_ctrl_c_leaves_what_there_is(monkeypatch, begun):
     assert report.lines(done)
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("at", ["shrinking", "judging"])
 def test_ctrl_c_keeps_what_was_found_by_then(monkeypatch, at):
     if at == "shrinking":  # Ctrl-C ends the reducer with the best trace so far
@@ -221,7 +219,6 @@ def test_both_sides_are_timed_in_turns_on_what_they_do_alike(monkeypatch):
     assert all(seconds > 0 for pair in done.timing.rounds for seconds in pair)
 
 
-@pytest.mark.unmeasured
 def test_what_they_do_alike_before_they_differ_is_timed():
     done = verified("impl", REORDERED, operations=200)
     plan = Plan(1, attention=("full",))
@@ -232,7 +229,6 @@ def test_what_they_do_alike_before_they_differ_is_timed():
     assert short
 
 
-@pytest.mark.unmeasured
 def test_what_cannot_be_timed_says_why(capfd):
     assert compare_speed(Home("impl", None), Home("impl", None), []) == "not timed: they differ at once"
     done = verified("impl", "impl", operations=200)

@@ -144,7 +144,6 @@ def test_a_command_that_takes_too_long_is_ended():
     assert ended.status is None
 
 
-@pytest.mark.unmeasured
 def test_our_own_core_against_a_broken_one_through_the_real_commands(tmp_path, capsys, monkeypatch):
     def inline(part, seconds):
         """The command in this process, with so many operations instead of seconds, of one attention type."""

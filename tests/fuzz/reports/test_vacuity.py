@@ -100,7 +100,6 @@ def test_it_may_be_allowed_and_ctrl_c_has_a_code_of_its_own():
     assert FuzzOutcome(found, None, [], "").exit_code == 1
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("oracles", [ORACLES, MODEL_FREE, ("liveness",)])
 @pytest.mark.parametrize("attention", [*ATTENTION])
 def test_our_core_is_far_from_all_limits_on_every_attention_type(attention, oracles):

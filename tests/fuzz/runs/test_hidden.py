@@ -54,7 +54,6 @@ def lockstep(target, operations=3_000, **more):
     return run_random(target, Plan(1, operations=operations, oracles=(LOCKSTEP,), **more), done)
 
 
-@pytest.mark.unmeasured
 def test_what_is_hidden_is_not_compared_and_the_rest_is():
     assert lockstep(Hiding()).finding is None
     assert lockstep(Hiding("fault:free-order-reversed")).finding.observable == "free"

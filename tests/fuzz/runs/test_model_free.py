@@ -86,7 +86,6 @@ def known_of(scene, sinks=()):
     return requests, tables, outside, registered, scene.state.references(), scene.just_looked_up
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("attention", ATTENTION)
 def test_a_scheduler_knows_of_the_core_what_the_model_knows(attention):
     compared = 0
@@ -137,7 +136,6 @@ def test_lockstep_suits_what_the_model_describes(spec, oracles):
     assert suited_to(spec) == oracles
 
 
-@pytest.mark.unmeasured
 def test_our_core_passes_without_a_model_and_everything_was_judged():
     done = led(open_target("impl"), MODEL_FREE, operations=25_000)
     assert done.finding is None, done.finding

@@ -29,7 +29,6 @@ def at(kind, change):
     return Changed(lambda op, outcome, shown: (change(outcome) if isinstance(op, kind) else outcome, shown))
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("strictness", Strictness)
 def test_equals_are_alike(strictness):
     comparison = compare(pair("impl"), strictness, Plan(1, operations=6_000))

@@ -236,7 +236,6 @@ def test_nothing_is_drawn_that_a_small_engine_lacks(chaos):
     assert {"Submit", "Lookup", "Allocate", "Advance", "Free", "Preempt", "ReadTable"} <= set(kinds)
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", [*(name for name in LACKS if name.split(".")[0] in OPERATIONS), "drafts"])
 def test_what_is_lacking_is_not_drawn(name):
     for operation, run in drawn_operations({name}, attention=("full", "sliding+mamba", "cross"), seeds=(1,)):

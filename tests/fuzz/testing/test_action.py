@@ -61,7 +61,6 @@ def cases(path):
     return {case.get("name"): case.find("failure") for case in ElementTree.parse(path).iter("testcase")}
 
 
-@pytest.mark.unmeasured
 def test_the_example_is_green(engine, tmp_path):
     done = job(engine, tmp_path, operations="4000", floors="")
     assert not done.failed, done.log
@@ -79,7 +78,6 @@ def test_the_example_is_green(engine, tmp_path):
     assert [done.log.index(text) for text in order] == sorted(done.log.index(text) for text in order)
 
 
-@pytest.mark.unmeasured
 def test_its_bug_is_caught_and_reported(broken, tmp_path):
     done = job(broken, tmp_path, seed="1")  # every other finds it as well, but not always in the same way
     assert done.failed, done.log
@@ -121,7 +119,6 @@ def test_a_trace_of_the_corpus_that_shows_its_bug_again_ends_the_job(engine, tmp
     assert done.call("actions/upload-artifact") is not None
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize(
     ("changed", "told"),
     [

@@ -103,7 +103,6 @@ class Recording:
 # What passes, and what it has tested.
 
 
-@pytest.mark.unmeasured
 def test_our_core_passes_and_every_operation_is_asked_for():
     target = Recording()
     result = run(kv_cache_machine(target, attention=("full", "full+cross", "full+mamba")), max_examples=150)
@@ -127,7 +126,6 @@ def test_it_passes_hypothesis_health_checks():
     assert result.wasSuccessful(), result.failures or result.errors
 
 
-@pytest.mark.unmeasured
 def test_every_step_is_one_that_a_scheduler_may_take():
     """With states of layers, of which a scheduler may ask less, as well as without them."""
     seen: Counter[str] = Counter()
@@ -146,7 +144,6 @@ def test_every_step_is_one_that_a_scheduler_may_take():
     assert seen["external"]
 
 
-@pytest.mark.unmeasured
 def test_other_oracles_judge_without_a_model():
     machine = kv_cache_machine("impl", oracles=MODEL_FREE, attention=("full", "full+sliding"))
     assert run(machine, max_examples=30).wasSuccessful()

@@ -180,7 +180,6 @@ def edges_of(name):
     return edges(DOCUMENTS[name], STRANGE + SPECIAL, {"schema", "operations"} if name != "envelope" else {"shape"})
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_the_schema_takes_what_the_loader_takes_at_every_edge(name):
     assert disagreement(DOCUMENTS[name]) == ""
@@ -203,7 +202,6 @@ def test_every_trace_of_the_repository_is_what_the_schema_says():
     assert [str(path) for path, document in found if disagreement(document) or not VALIDATOR.is_valid(document)] == []
 
 
-@pytest.mark.unmeasured
 @settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.data())
 def test_the_two_agree_on_traces_that_are_changed_in_several_places(data):

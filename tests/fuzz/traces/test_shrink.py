@@ -171,7 +171,6 @@ EXPECTED = {
 }
 
 
-@pytest.mark.unmeasured
 @pytest.mark.parametrize("fault", EXPECTED, ids=lambda fault: fault.__name__)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_result_is_what_a_careful_human_would_write(fault, seed):

@@ -55,7 +55,6 @@ def test_a_small_pool_preempts(log: Path, capsys: pytest.CaptureFixture[str]) ->
     assert report(capsys, log, "--divide", "32", "--block-size", "4", "--blocks", "60")["served"]["preemptions"] > 0
 
 
-@pytest.mark.unmeasured
 def test_in_a_pool_that_holds_all_the_hits_are_nearly_those_of_a_cache_without_end(
     log: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

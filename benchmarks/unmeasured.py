@@ -1,0 +1,142 @@
+"""Finds the tests that coverage can leave out: they take seconds and run hardly a line that no shorter one runs.
+
+python benchmarks/unmeasured.py [--add] [--seconds N] [--write tests/unmeasured.txt]
+
+Runs the quick tests with coverage, and notes which lines and branches each of them runs, its child processes included.
+Of the longest tests first, those are left out that hold few lines and branches alone (`PER_SECOND`, `MOST`); what others
+left out have held counts as held by nobody. With `--add` those in the list stay there and only the others are looked at.
+A test with parameters is one test. Printed: what they took, and how much of all is lost.
+"""
+
+import argparse
+import base64
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Set
+from contextlib import closing
+from pathlib import Path
+from typing import TypeAlias
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LIST = ROOT / "tests" / "unmeasured.txt"
+CONFIGURATION = "COVERAGE_PROCESS_CONFIG"
+"""By which coverage.py tells child processes what to do."""
+PER_SECOND, MOST = 6.0, 40
+"""Lines and branches that a test may hold alone, for each second that it takes and in all."""
+Place: TypeAlias = tuple[int, int, int]
+"""A file, and a step from one line to another in it."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """In a worker of the tests, as their plugin: what is measured from now on is this test's."""
+    coverage = sys.modules.get("coverage")
+    measuring = coverage.Coverage.current() if coverage else None
+    if measuring is None or CONFIGURATION not in os.environ:
+        return
+    name = nodeid.partition("[")[0]
+    measuring.switch_context(name)
+    told = json.loads(base64.b64decode(os.environ[CONFIGURATION]))
+    os.environ[CONFIGURATION] = base64.b64encode(json.dumps(told | {"context": name}).encode()).decode()
+
+
+def main() -> int:
+    """Run the tests and write the list. What the tests come to does not matter here."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--add", action="store_true", help="leave the tests in the list that are there")
+    parser.add_argument("--seconds", type=float, default=2.0, help="shorter tests are always measured")
+    parser.add_argument("--write", type=Path, metavar="FILE")
+    asked = parser.parse_args()
+    there = set(LIST.read_text(encoding="utf-8").split()) if asked.add and LIST.exists() else set()
+    with tempfile.TemporaryDirectory(prefix="unmeasured-") as folder:
+        run_tests(Path(folder), asked.add)
+        seconds, held = read_seconds(Path(folder) / "tests.xml"), read_held(Path(folder) / "coverage")
+    left_out, lost = choose(seconds, held, asked.seconds)
+    every = len(set().union(*held.values()))
+    took = sum(seconds[name] for name in left_out)
+    print(f"left out: {len(left_out)} of {len(seconds)} tests, {took:,.0f} of {sum(seconds.values()):,.0f} s")
+    print(f"lost: {lost:,} of {every:,} lines and branches")
+    if asked.write:
+        asked.write.write_text("".join(f"{name}\n" for name in sorted({*there, *left_out})), encoding="utf-8")
+    return 0
+
+
+def run_tests(folder: Path, add: bool) -> None:
+    """Leave how long they took in `tests.xml` there, and what they ran in `coverage`."""
+    environment = {
+        **os.environ, "ROOT": str(ROOT), "PYTHONPATH": str(Path(__file__).parent), "COVERAGE_FILE": str(folder / "part"),
+    }  # fmt: skip
+    coverage = [sys.executable, "-m", "coverage"]
+    tests = [
+        "-m",
+        "pytest",
+        "-n",
+        "auto",
+        "-m",
+        "not slow",
+        "-p",
+        Path(__file__).stem,
+        f"--junitxml={folder}/tests.xml",
+    ]
+    set_aside = LIST.with_suffix(".aside")
+    if not add and LIST.exists():
+        LIST.rename(set_aside)
+    try:
+        subprocess.run([*coverage, "run", *tests], cwd=ROOT, env=environment, check=False)
+    finally:
+        if set_aside.exists():
+            set_aside.rename(LIST)
+    parts = [str(part) for part in folder.glob("part.*")]
+    subprocess.run([*coverage, "combine", "--quiet", f"--data-file={folder}/coverage", *parts], cwd=ROOT, check=True)
+
+
+def read_seconds(path: Path) -> dict[str, float]:
+    """Of each test, all its cases together."""
+    found = Counter[str]()
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        module = str(case.get("classname")).replace(".", "/")
+        found[f"{module}.py::{str(case.get('name')).partition('[')[0]}"] += float(str(case.get("time")))
+    return dict(found)
+
+
+def read_held(path: Path) -> dict[str, set[Place]]:
+    """Where each test has been; under "" what was run outside of tests."""
+    with closing(sqlite3.connect(path)) as database:
+        names = dict(database.execute("select id, context from context"))
+        found: defaultdict[str, set[Place]] = defaultdict(set)
+        for file, context, start, end in database.execute("select file_id, context_id, fromno, tono from arc"):
+            found[names[context]].add((file, start, end))
+    return dict(found)
+
+
+def choose(seconds: Mapping[str, float], held: Mapping[str, Set[Place]], least: float) -> tuple[list[str], int]:
+    """The tests to be left out, and how many lines and branches nobody holds then."""
+    holders = Counter[Place]()
+    for places in held.values():
+        holders.update(places)
+    lost, left_out = 0, list[str]()
+    for name in _long_ones(seconds, least):
+        places = held.get(name, frozenset())
+        alone = sum(holders[place] == 1 for place in places)
+        if alone <= min(MOST, PER_SECOND * seconds[name]):
+            holders.subtract(places)
+            left_out.append(name)
+            lost += alone
+    return left_out, lost
+
+
+def _long_ones(seconds: Mapping[str, float], least: float) -> Iterator[str]:
+    """The longest first."""
+    yield from sorted((name for name, took in seconds.items() if took >= least), key=lambda name: -seconds[name])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
