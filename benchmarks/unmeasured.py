@@ -3,9 +3,9 @@
 python benchmarks/unmeasured.py [--add] [--seconds N] [--write tests/unmeasured.txt]
 
 Runs the quick tests with coverage, and notes which lines and branches each of them runs, its child processes included.
-Of the longest tests first, those are left out that hold few lines and branches alone (`PER_SECOND`, `MOST`); what others
-left out have held counts as held by nobody. With `--add` those in the list stay there and only the others are looked at.
-A test with parameters is one test. Printed: what they took, and how much of all is lost.
+Of the longest tests first, those are left out that hold few lines and branches alone (`PER_SECOND`, `MOST`); what only
+those left out before have held counts as held by nobody. With `--add` those in the list stay there, and only the others
+are looked at. A test with parameters is one test. Printed: what they took, and how much of all is lost.
 """
 
 import argparse
@@ -71,9 +71,8 @@ def main() -> int:
 
 def run_tests(folder: Path, add: bool) -> None:
     """Leave how long they took in `tests.xml` there, and what they ran in `coverage`."""
-    environment = {
-        **os.environ, "ROOT": str(ROOT), "PYTHONPATH": str(Path(__file__).parent), "COVERAGE_FILE": str(folder / "part"),
-    }  # fmt: skip
+    environment = dict(os.environ, ROOT=str(ROOT), PYTHONPATH=str(Path(__file__).parent))
+    environment["COVERAGE_FILE"] = str(folder / "part")
     coverage = [sys.executable, "-m", "coverage"]
     tests = [
         "-m",
@@ -100,7 +99,7 @@ def run_tests(folder: Path, add: bool) -> None:
 
 def read_seconds(path: Path) -> dict[str, float]:
     """Of each test, all its cases together."""
-    found = Counter[str]()
+    found: defaultdict[str, float] = defaultdict(float)
     for case in ElementTree.parse(path).getroot().iter("testcase"):
         module = str(case.get("classname")).replace(".", "/")
         found[f"{module}.py::{str(case.get('name')).partition('[')[0]}"] += float(str(case.get("time")))

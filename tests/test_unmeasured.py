@@ -1,0 +1,51 @@
+"""Tests that coverage leaves out exist, and are chosen by what they hold alone."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+LISTED = Path(__file__).with_name("unmeasured.txt").read_text(encoding="utf-8").split()
+
+
+@pytest.fixture
+def unmeasured(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    return import_module("unmeasured")
+
+
+def test_every_test_of_the_list_exists_and_is_listed_once() -> None:
+    """One that was renamed would be measured again, without a word."""
+    gone = []
+    for name in LISTED:
+        file, *_, function = name.split("::")
+        source = (ROOT / file).read_text(encoding="utf-8") if (ROOT / file).exists() else ""
+        if not re.search(rf"^ *(async )?def {function}\(", source, re.MULTILINE):
+            gone.append(name)
+    assert gone == []
+    assert sorted(set(LISTED)) == LISTED
+
+
+def places(first: int, count: int) -> set[tuple[int, int, int]]:
+    return {(1, line, line + 1) for line in range(first, first + count)}
+
+
+def test_what_a_test_holds_alone_keeps_it_and_two_that_hold_the_same_are_not_both_left_out(unmeasured: Any) -> None:
+    held = {
+        "": places(0, 5),
+        "long": places(0, 100),
+        "twin": places(0, 100),
+        "own": places(200, 100),
+        "short": {(2, 1, 2)},
+    }
+    seconds = {"long": 9.0, "twin": 8.0, "own": 7.0, "short": 0.1, "nothing": 3.0}
+    assert unmeasured.choose(seconds, held, 2.0) == (["long", "nothing"], 0)
+
+
+def test_a_few_lines_for_many_seconds_are_given_up_and_counted(unmeasured: Any) -> None:
+    held = {"few": places(0, 12), "many": places(100, 41)}
+    assert unmeasured.choose({"few": 2.0, "many": 60.0}, held, 2.0) == (["few"], 12)
+    assert unmeasured.choose({"few": 1.9, "many": 60.0}, held, 1.0) == ([], 0)
