@@ -22,10 +22,10 @@ HEAD = """\
 # Coverage
 
 Written by `make coverage && .venv/bin/python benchmarks/coverage_page.py --write docs/evidence/coverage.md`,
-{day}, on {machine}, Python {python}: lines and branches of the four packages that the quick tests
-(`make test`) run. `.ci/run` measures again and fails below the floor in `.ci/coverage`. Tests that take seconds
-and run hardly a line that no shorter one runs are not measured: `tests/unmeasured.txt`, which
-`benchmarks/unmeasured.py` has written.
+{day}, on {machine}, Python {python}:
+lines and branches of the four packages that the quick tests (`make test`) run. `.ci/run` measures again and
+fails below the floor in `.ci/coverage`. Tests that take seconds and run hardly a line that no shorter one
+runs are not measured: `tests/unmeasured.txt`, which `benchmarks/unmeasured.py` has written.
 
 Worker processes of tests, explorations and proofs are counted, and so is the process of a target in our own
 interpreter, which the tests ask to end before they kill it. What runs in the environment of a released engine
