@@ -18,6 +18,7 @@ from ..traces.replay import replay
 from ..workload.draw import SeededDraw
 from ..workload.operations import Workload
 from ..workload.refused import refused_shapes
+from ..workload.rounds import about_rounds, in_turn
 from ..workload.tuning import Tuning
 from .knowing import Knowing
 from .plan import OnProgress, Plan
@@ -77,16 +78,15 @@ def _run_all(
     """Run after run, as `run_random` says. `asked`: about each finding; `start`: when the first run began."""
     knowing, roots = asked
     alone = {*plan.oracles}.intersection(EVERY) == {LIVENESS}
-    index = 0
-    while summary.finding is None or plan.keep_going:
+    again = 0 if alone else getattr(plan.tuning, "rounds", 0)  # the generator of an earlier commit may have none
+    for index, (turn, attention, rounds) in enumerate(in_turn(plan.attention, again)):
         draw = SeededDraw(f"{plan.seed}/{index}")
-        turn, place = divmod(index, len(plan.attention))
-        attention = plan.attention[place]
-        if LIVENESS in plan.oracles and (alone or turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1):
+        scripted = LIVENESS in plan.oracles and turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1 and not rounds
+        if alone or scripted:
             found = judge(run, drawn_script(run, draw, attention))
         else:
             found = None if index % REFUSED_EVERY else refused_run(run, plan, index, summary)
-            found = found or _run(run, draw, attention, plan)
+            found = found or _run(run, draw, attention, plan, rounds)
         summary.seconds = time.monotonic() - start - (run.launch_s or 0.0)
         summary.add_run(attention, run, None, None)
         for one in came_up(run, found, attention, summary.seed):
@@ -95,8 +95,8 @@ def _run_all(
                 summary.add_found(one)
         if on_progress is not None:
             on_progress(summary)
-        index += 1
-        if plan.is_over(summary) or is_given_up(summary):
+        ends = summary.finding is not None and not plan.keep_going
+        if ends or plan.is_over(summary) or is_given_up(summary):
             break
 
 
@@ -131,13 +131,14 @@ def refused_run(run: Run, plan: Plan, index: int, summary: Summary) -> tuple[Fin
     return None if finding is None else (finding, run.trace)
 
 
-def _run(run: Run, draw: SeededDraw, attention: str, plan: Plan) -> tuple[Finding, Trace] | None:
+def _run(run: Run, draw: SeededDraw, attention: str, plan: Plan, rounds: bool) -> tuple[Finding, Trace] | None:
     """Operations of a workload until something is found, then everything is given back."""
-    shape = drawn_shape(run, draw, attention, plan.tuning)
+    tuning = about_rounds(plan.tuning) if rounds else plan.tuning
+    shape = drawn_shape(run, draw, attention, tuning, rounds=rounds)
     finding = run.start(shape)
     if run.built and finding is None:
-        workload = workload_of(run, draw, shape, chaos=plan.chaos, tuning=plan.tuning)
-        finding = _drive(run, workload, plan.tuning) or run.finish()
+        workload = workload_of(run, draw, shape, chaos=plan.chaos, tuning=tuning)
+        finding = _drive(run, workload, tuning) or run.finish()
     return None if finding is None else located(run, finding)
 
 

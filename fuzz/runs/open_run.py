@@ -10,6 +10,7 @@ from ..oracles.liveness import draw_script
 from ..targets.base import Target, adapted, adapted_shape
 from ..workload.draw import Draw
 from ..workload.operations import Workload
+from ..workload.rounds import with_rounds
 from ..workload.shapes import ATTENTION, draw_shape
 from ..workload.tuning import USUAL_TUNING, Tuning
 from .judging import USUAL, Judging
@@ -29,10 +30,14 @@ def open_run(target: Target, judging: Judging = USUAL) -> Run:
     return LockstepRun(target, judging) if LOCKSTEP in judging.oracles else ModelFreeRun(target, judging)
 
 
-def drawn_shape(run: Run, draw: Draw, attention: str, tuning: Tuning = USUAL_TUNING) -> Shape:
-    """A shape with the groups of this name in `shapes.ATTENTION`, as far as the target can have such a core."""
+def drawn_shape(run: Run, draw: Draw, attention: str, tuning: Tuning = USUAL_TUNING, *, rounds: bool = False) -> Shape:
+    """A shape with the groups of this name in `shapes.ATTENTION`, as far as the target can have such a core.
+
+    `rounds`: one whose lookups take several rounds (`workload.rounds`).
+    """
     deep = {} if tuning is USUAL_TUNING else {"deep": tuning.deep}
     drawn = draw_shape(draw, ATTENTION[attention], run.block_sizes, **deep)
+    drawn = with_rounds(draw, drawn) if rounds else drawn
     return adapted_shape(tuning.sized(drawn), run.lacks)
 
 

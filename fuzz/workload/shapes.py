@@ -6,6 +6,7 @@ from math import gcd, lcm
 
 from ...model.ops import FULL_FAMILY, SLIDING_FAMILY, Group, Kind, MambaMode, Shape
 from .draw import Draw
+from .finished import finished_shape
 from .tuning import USUAL_TUNING
 
 ATTENTION: Mapping[str, tuple[Kind, ...]] = {
@@ -34,8 +35,6 @@ ATTENTION: Mapping[str, tuple[Kind, ...]] = {
     "full+mamba+mamba": ("full", "mamba", "mamba"),
 }
 """The choices of `--attention`, each with the kinds of its groups."""
-SAMPLINGS = (0, 1, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 3, 0, 0)
-"""One block in how many is followed by metrics, none for 0."""
 MAMBA_MODES: tuple[MambaMode, ...] = ("none", "all", "align", "align")
 
 
@@ -72,7 +71,6 @@ def draw_shape(
     wide = 7 if is_deep else 100
     groups = [_group(draw, kind, size, wide) for kind, size in zip(kinds, sizes, strict=True)]
     groups = _with_repeated_specs(draw, groups)
-    groups = _with_distinct_specs(groups) if caching else groups
     if eagle and draw.integer(0, 2):
         for flagged in {draw.integer(0, len(groups) - 1) for _ in range(draw.choose((1, 1, 2)))}:
             groups[flagged] = replace(groups[flagged], eagle=True)
@@ -106,15 +104,7 @@ def draw_shape(
         decode_parallel=parallel[0],
         prefill_parallel=parallel[1],
     )
-    return _with_looks(shape)
-
-
-def _with_looks(shape: Shape) -> Shape:
-    """The shape with what is looked at besides: metrics, and digests in events. It follows from the sizes, so that it
-    costs no choice: what else is drawn does not depend on it."""
-    sizes = shape.num_blocks + shape.max_model_len
-    sampling = SAMPLINGS[sizes % len(SAMPLINGS)]
-    return replace(shape, sampling=sampling, event_digests=shape.events and sizes % 3 == 0)
+    return finished_shape(shape)
 
 
 def _group(draw: Draw, kind: Kind, size: int, wide: int) -> Group:
@@ -136,13 +126,6 @@ def _with_repeated_specs(draw: Draw, groups: list[Group]) -> list[Group]:
     last = groups[-1]
     if len(groups) > 1 and groups[-2].kind == last.kind and draw.integer(0, 1):
         groups[-1] = replace(groups[-2], block_size=last.block_size) if draw.integer(0, 1) else groups[-2]
-    return groups
-
-
-def _with_distinct_specs(groups: list[Group]) -> list[Group]:
-    """The groups, the last one changed if all specs are equal: a hybrid that caches has distinct specs (core.md §9)."""
-    if len(groups) > 1 and len({group.spec for group in groups}) == 1:
-        groups[-1] = replace(groups[-1], num_heads=2)
     return groups
 
 

@@ -35,6 +35,8 @@ class Tuning:
     """How many of 3 requests that make room after a refusal are preempted and not freed."""
     deep: int = 6
     """How many of 8 hybrids have many places where a hit may end, and room for some requests."""
+    rounds: int = 2
+    """How many more runs in each turn but the first are about lookups that take several rounds (`rounds`)."""
     pools: Literal["any", "small", "large"] = "any"
     """Blocks: from nearly none to enough for everything, only few, or always enough."""
     drain: bool = True

@@ -6,6 +6,7 @@ import pickle
 import signal
 from collections import Counter
 from dataclasses import FrozenInstanceError
+from itertools import islice
 
 import pytest
 from blockproof.fuzz.engines import seeded as engines
@@ -20,7 +21,9 @@ from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.runs.situations import Situations
 from blockproof.fuzz.workload.draw import ByteDraw, SeededDraw, made
 from blockproof.fuzz.workload.operations import Workload
+from blockproof.fuzz.workload.rounds import in_turn
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
+from blockproof.fuzz.workload.tuning import Tuning
 from blockproof.model import ops
 from blockproof.model.core import Model
 from blockproof.model.legal import allows, misuse
@@ -96,17 +99,20 @@ def test_the_same_seed_does_the_same(engine):
 
 
 def test_a_run_is_the_same_whatever_was_run_before_it(watched):
-    fuzz(operations=4_000, attention=("full", "full+mamba"))
+    names = ("full", "sliding+mamba")
+    fuzz(operations=4_000, attention=names)
     together = [(run["shape"], run["steps"]) for run in watched]
     assert len(together) > 15
-    alone = []
-    for index in (3, 11, 14):
+    chosen, alone = (3, 11, 14), []
+    runs = list(islice(in_turn(names, Tuning().rounds), 15))
+    assert [runs[index][1:] for index in chosen] == [(names[1], False), (names[1], False), (names[0], False)]
+    for index in chosen:
         watched.clear()
         lockstep = runs_of.open_run(open_target("impl"))
-        attention = ("full", "full+mamba")[index % 2]
-        engines._run(lockstep, SeededDraw(f"0/{index}"), attention, Plan(0))
+        _, attention, rounds = runs[index]
+        engines._run(lockstep, SeededDraw(f"0/{index}"), attention, Plan(0), rounds)
         alone.append((watched[0]["shape"], watched[0]["steps"]))
-    assert alone == [together[index] for index in (3, 11, 14)]
+    assert alone == [together[index] for index in chosen]
 
 
 def test_the_same_finding_comes_up_again():

@@ -1,0 +1,63 @@
+"""Runs about lookups that take several rounds: one group shortens a hit, and another one must be asked again.
+
+Few cores of few attention types can show what goes wrong there, so they come more often than the others, once each
+type has had its turn.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+
+from ...model.ops import FULL_FAMILY, SLIDING_FAMILY, Kind, Shape
+from .draw import Draw
+from .finished import finished_shape
+from .shapes import ATTENTION
+from .tuning import Tuning
+
+_PLACES = 8
+"""Where a hit may end in such a core."""
+
+
+def takes_rounds(kinds: Sequence[Kind]) -> bool:
+    """True if two groups of these kinds can serve hits behind holes, one of them where a draft model reads on.
+
+    >>> takes_rounds(("sliding", "mamba")), takes_rounds(("full", "sliding"))
+    (True, False)
+    """
+    behind_holes = [kind for kind in kinds if kind not in FULL_FAMILY]
+    return len(behind_holes) > 1 and any(kind in SLIDING_FAMILY for kind in behind_holes)
+
+
+def in_turn(names: Sequence[str], again: int) -> Iterator[tuple[int, str, bool]]:
+    """Without end: the number of the turn, a name in `ATTENTION`, and whether the run is about rounds.
+
+    In each turn but the first come so many of those again for every type that can show something there.
+    """
+    more = [name for name in names if takes_rounds(ATTENTION[name])] * again
+    for turn in count():
+        yield from ((turn, name, False) for name in names)
+        yield from ((turn, name, True) for name in more if turn)
+
+
+def with_rounds(draw: Draw, shape: Shape) -> Shape:
+    """The shape with many places where a hit may end, narrow windows, drafts that read on behind each hit, and room for
+    one to three requests."""
+    groups = [replace(group, eagle=False, window=min(group.window, 2 * group.block_size)) for group in shape.groups]
+    length = _PLACES * shape.scheduler_block_size + 1
+    blocks = sum(-(-length // group.block_size) for group in groups)
+    return finished_shape(
+        replace(
+            shape,
+            groups=tuple(groups),
+            num_blocks=2 + draw.integer(1, 3) * blocks,
+            max_model_len=length,
+            caching=True,
+            eagle=True,
+            retention_interval=shape.retention_interval or None,
+        )
+    )
+
+
+def about_rounds(tuning: Tuning) -> Tuning:
+    """How such a run draws: groups often lose blocks apart from each other."""
+    return replace(tuning, cuts=3 * tuning.cuts)

@@ -1,0 +1,80 @@
+"""Runs about lookups that take several rounds: when they come, which cores they are about, and what they find."""
+
+from collections import Counter
+from itertools import islice
+
+import pytest
+from blockproof.fuzz.engines.choice import run_engine
+from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.workload.draw import SeededDraw
+from blockproof.fuzz.workload.rounds import in_turn, takes_rounds, with_rounds
+from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
+from blockproof.fuzz.workload.tuning import Tuning
+from blockproof.model.attention import rules_for
+from blockproof.model.core import Model
+from blockproof.model.ops import SLIDING_FAMILY, Done
+
+NAMES = [name for name, kinds in ATTENTION.items() if takes_rounds(kinds)]
+
+
+def shapes(name: str, block_sizes: tuple[int, ...] = ()):
+    for seed in range(150):
+        draw = SeededDraw(f"{name} {seed}")
+        yield with_rounds(draw, draw_shape(draw, ATTENTION[name], block_sizes))
+
+
+def test_only_hybrids_of_two_groups_that_serve_hits_behind_holes_take_rounds():
+    assert NAMES == ["sliding+sliding", "sliding+mamba", "full+sliding+sliding", "full+sliding+mamba"]
+
+
+def test_they_come_once_every_type_has_had_its_turn():
+    first, second = "full", "sliding+mamba"
+    usual = [(first, False), (second, False)]
+    about = [(second, True)] * 2
+    got = list(islice(in_turn((first, second), 2), 10))
+    assert [one[1:] for one in got] == [*usual, *usual, *about, *usual, *about]
+    assert [one[0] for one in got] == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize(("names", "again"), [(("full", "sliding+mamba"), 0), (("full", "full+sliding"), 2)])
+def test_without_them_the_types_come_in_turn(names, again):
+    assert [name for _, name, about in islice(in_turn(names, again), 10) if not about] == [*names] * 5
+
+
+@pytest.mark.parametrize("block_sizes", [(), (16, 32)])
+@pytest.mark.parametrize("name", NAMES)
+def test_every_such_core_can_be_built_and_can_end_hits_at_many_places(name, block_sizes):
+    target, seen = open_target("impl"), Counter()
+    for shape in shapes(name, block_sizes):
+        model = Model(shape)
+        assert (model.construction, target.start(shape)) == (Done(), (Done(), model.snapshot())), shape
+        assert shape.caching
+        assert shape.retention_interval != 0
+        assert shape.max_model_len == 8 * shape.scheduler_block_size + 1
+        for rule in rules_for(shape):
+            slides = rule.group.kind in SLIDING_FAMILY
+            assert rule.behind == (rule.b if slides or rule.is_full else 0)
+            assert not slides or 1 <= rule.w <= 2 * rule.b
+        whole = sum(-(-shape.max_model_len // group.block_size) for group in shape.groups)
+        seen[(shape.num_blocks - 2) // whole] += 1
+        assert (shape.num_blocks - 2) % whole == 0
+    assert sorted(seen) == [1, 2, 3]
+    assert min(seen.values()) > 30
+
+
+def found_after(name: str, seed: int, rounds: int) -> int:
+    """Operations until a fault of the second round is found."""
+    target = open_target("fault:eagle-drop-never-renewed")
+    plan = Plan(seed, None, 10_000, attention=(name,), tuning=Tuning(rounds=rounds))
+    done = run_engine(target, plan, Summary(target.name, "random", seed))
+    assert done.finding is not None
+    return done.operations
+
+
+def test_what_goes_wrong_in_a_second_round_is_found_in_less_than_half_of_the_operations():
+    with_them, without = (
+        sum(found_after(name, seed, rounds) for name in NAMES for seed in (1, 2)) for rounds in (9, 0)
+    )
+    assert 0 < 2 * with_them < without
