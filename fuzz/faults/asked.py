@@ -6,6 +6,7 @@ Each is made in the answer to one op, as `configuration` makes those of the arit
 
 from typing import Any
 
+from ..targets.small_blocks import lookups
 from .configuration import Inputs, fault_in_answer
 
 
@@ -211,6 +212,22 @@ def _uncached_found_nothing(inputs: Inputs, output: Any) -> Any:
 @fault_in_answer("manager", "a request that runs is given blocks of a hit again")
 def _hit_given_again(inputs: Inputs, output: Any) -> Any:
     return {**output, "again": [output["again"][0], None, *output["again"][2:]]}
+
+
+@fault_in_answer("manager", "a lookup takes the block behind one that is missing")
+def _hole_in_a_lookup_not_seen(inputs: Inputs, output: Any) -> Any:
+    asked = zip(lookups(inputs["length"], inputs["ranks"]), output["found"], strict=True)
+    longer = [
+        [*got, len(got) + 2] if isinstance(got, list) and there.step == 2 else got for (_, there, _), got in asked
+    ]
+    return {**output, "found": longer}
+
+
+@fault_in_answer("manager", "the first block of a prompt is registered, whatever its window")
+def _first_block_always_registered(inputs: Inputs, output: Any) -> Any:
+    if output["masks"]:
+        output["masks"] = [[True, *mask[1:]] for mask in output["masks"]]
+    return output
 
 
 @fault_in_answer(

@@ -40,16 +40,16 @@ def in_turn(names: Sequence[str], again: int) -> Iterator[tuple[int, str, bool]]
 
 
 def with_rounds(draw: Draw, shape: Shape) -> Shape:
-    """The shape with many places where a hit may end, narrow windows, drafts that read on behind each hit, and room for
-    one to three requests."""
+    """The shape with many places where a hit may end, narrow windows, drafts that read on behind each hit, and a pool
+    that holds the longest request in one group at least, in all groups at most."""
     groups = [replace(group, eagle=False, window=min(group.window, 2 * group.block_size)) for group in shape.groups]
     length = _PLACES * shape.scheduler_block_size + 1
-    blocks = sum(-(-length // group.block_size) for group in groups)
+    tables = [-(-length // group.block_size) for group in groups]
     return finished_shape(
         replace(
             shape,
             groups=tuple(groups),
-            num_blocks=2 + draw.integer(1, 3) * blocks,
+            num_blocks=2 + max(draw.integer(max(tables), sum(tables)) for _ in range(2)),
             max_model_len=length,
             caching=True,
             eagle=True,

@@ -36,7 +36,6 @@ def judge(run: DrivenRun, script: Trace) -> tuple[Finding, Trace] | None:
     except Violated as violated:
         return _finding(run, script, violated), script
     run.seen["liveness: script finished"] += 1
-    run.seen["liveness: request finished"] += sum(isinstance(operation, Submit) for operation in script.operations)
     return None
 
 

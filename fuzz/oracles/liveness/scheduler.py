@@ -198,6 +198,7 @@ class Scheduler:
         if not outputs:
             self._do(Free(name))
             self.running.remove(name)
+            self.run.seen["liveness: request finished"] += 1
 
     def _request(self, name: str) -> Request:
         return self.run.scene.requests[name]

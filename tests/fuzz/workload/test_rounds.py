@@ -1,6 +1,5 @@
 """Runs about lookups that take several rounds: when they come, which cores they are about, and what they find."""
 
-from collections import Counter
 from itertools import islice
 
 import pytest
@@ -46,7 +45,7 @@ def test_without_them_the_types_come_in_turn(names, again):
 @pytest.mark.parametrize("block_sizes", [(), (16, 32)])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_such_core_can_be_built_and_can_end_hits_at_many_places(name, block_sizes):
-    target, seen = open_target("impl"), Counter()
+    target, seen = open_target("impl"), set()
     for shape in shapes(name, block_sizes):
         model = Model(shape)
         assert (model.construction, target.start(shape)) == (Done(), (Done(), model.snapshot())), shape
@@ -57,11 +56,10 @@ def test_every_such_core_can_be_built_and_can_end_hits_at_many_places(name, bloc
             slides = rule.group.kind in SLIDING_FAMILY
             assert rule.behind == (rule.b if slides or rule.is_full else 0)
             assert not slides or 1 <= rule.w <= 2 * rule.b
-        whole = sum(-(-shape.max_model_len // group.block_size) for group in shape.groups)
-        seen[(shape.num_blocks - 2) // whole] += 1
-        assert (shape.num_blocks - 2) % whole == 0
-    assert sorted(seen) == [1, 2, 3]
-    assert min(seen.values()) > 30
+        tables = [-(-shape.max_model_len // group.block_size) for group in shape.groups]
+        assert max(tables) <= shape.num_blocks - 2 <= sum(tables)
+        seen.add(shape.num_blocks - 2 == sum(tables))
+    assert seen == {False, True}
 
 
 def found_after(name: str, seed: int, rounds: int) -> int:
