@@ -36,7 +36,7 @@ class Tuning:
     deep: int = 6
     """How many of 8 hybrids have many places where a hit may end, and room for some requests."""
     rounds: int = 2
-    """How many more runs in each turn but the first are about lookups that take several rounds (`rounds`)."""
+    """How many more runs of each type whose lookups can take several rounds come in every turn but the first."""
     pools: Literal["any", "small", "large"] = "any"
     """Blocks: from nearly none to enough for everything, only few, or always enough."""
     drain: bool = True
