@@ -53,8 +53,8 @@ PARTS = {
         _in("oracles.contract", "hits landing moves oracle pool properties registered run_record steps"),
         _tests(
             "oracles",
-            "contract contract_contents contract_details contract_events contract_faults contract_hits contract_played"
-            " contract_pool contract_tables landing",
+            "contract contract_contents contract_counts contract_details contract_events contract_faults contract_hits"
+            " contract_played contract_pool contract_tables landing",
         ),
     ),
     "liveness": Part(
