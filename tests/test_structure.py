@@ -41,6 +41,14 @@ def modules(folder: str) -> Iterator[Path]:
     return (path.relative_to(ROOT) for path in sorted((ROOT / folder).rglob("*.py")))
 
 
+def test_no_refusal_is_an_assert():
+    """`python -O` leaves asserts out, and an engine may run so: what a core refuses, it raises."""
+    for path in (*modules("impl"), *modules("fuzz/faults")):
+        nodes = ast.walk(ast.parse((ROOT / path).read_text()))
+        lines = [node.lineno for node in nodes if isinstance(node, ast.Assert)]
+        assert not lines, f"{path}: raise AssertionError in lines {lines}"
+
+
 def wrong_arrows(path: Path, source: str) -> list[str]:
     """What a file imports against the rules."""
     folder, in_adapter = path.parts[0], path.parts[:2] == ("fuzz", "adapters")

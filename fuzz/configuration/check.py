@@ -204,7 +204,8 @@ class Judge:
         if broken and self._excused:
             self.reach.situations[f"{name} broken by a known deviation"] += 1
         elif broken:
-            raise self._found(name, "configs", configuration.about_workers(), invariant.__doc__, "; ".join(broken[:3]))
+            says = invariant.__doc__ or name  # `python -OO` leaves it out
+            raise self._found(name, "configs", configuration.about_workers(), says, "; ".join(broken[:3]))
 
     def _found(
         self, oracle: str, op: str, inputs: Mapping[str, object], expected: object, actual: object

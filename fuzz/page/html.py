@@ -109,7 +109,8 @@ def _hash(text: str) -> str:
 def _asset(name: str) -> str:
     """A file of ours for the browser; it must not end the element that it stands in."""
     text = files(f"{__package__}.browser").joinpath(name).read_text(encoding="utf-8")
-    assert name == "page.html" or not any(end in text.lower() for end in ("</script", "</style", "<!--")), name
+    if name != "page.html" and any(end in text.lower() for end in ("</script", "</style", "<!--")):
+        raise AssertionError(f"{name} would end the element that it stands in")
     return text
 
 

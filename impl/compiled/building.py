@@ -60,7 +60,8 @@ def build(again: bool = False, say: Callable[[str], None] = lambda line: None) -
     for manifest in sorted(_manifests(home), key=lambda found: found.stat().st_mtime)[:-KEPT]:
         shutil.rmtree(home / manifest.relative_to(home).parts[0], ignore_errors=True)
     there = built()
-    assert there is not None, f"what was built stands in {home / before}"
+    if there is None:
+        raise AssertionError(f"what was built stands in {home / before}")
     return there
 
 

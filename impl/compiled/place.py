@@ -64,8 +64,10 @@ def load() -> ModuleType:
     if folder is None:
         return _installed()
     spec = spec_from_file_location(PACKAGE, folder / "__init__.py", submodule_search_locations=[str(folder)])
-    assert spec is not None, f"{folder}: a folder with an __init__.py can be imported"
-    assert spec.loader is not None, f"{folder}: a folder with an __init__.py can be imported"
+    if spec is None:
+        raise AssertionError(f"{folder}: a folder with an __init__.py can be imported")
+    if spec.loader is None:
+        raise AssertionError(f"{folder}: a folder with an __init__.py can be imported")
     module = sys.modules[PACKAGE] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

@@ -101,7 +101,8 @@ def _uniform_specs(groups: Sequence[KVCacheGroupSpec]) -> list[UniformTypeKVCach
 
 
 def _members(group: KVCacheGroupSpec) -> Mapping[str, KVCacheSpec]:
-    assert isinstance(group.kv_cache_spec, UniformTypeKVCacheSpecs), f"not a uniform group: {group.layer_names}"
+    if not isinstance(group.kv_cache_spec, UniformTypeKVCacheSpecs):
+        raise AssertionError(f"not a uniform group: {group.layer_names}")
     return group.kv_cache_spec.kv_cache_specs
 
 

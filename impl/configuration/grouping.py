@@ -178,16 +178,18 @@ def _layer_tuples(layers: Layers, pages: Sequence[int]) -> list[tuple[tuple[str,
     by_page: dict[int, list[tuple[str, KVCacheSpec]]] = {}
     for name, spec in layers.items():
         page = next((page for page in pages if page >= spec.page_size_bytes), None)
-        assert page is not None, (
-            f"layer {name!r}: its page of {spec.page_size_bytes} bytes is larger than all pages {list(pages)} of the "
-            "MLA layers: make its block size smaller"
-        )
+        if page is None:
+            raise AssertionError(
+                f"layer {name!r}: its page of {spec.page_size_bytes} bytes is larger than all pages {list(pages)} of "
+                "the MLA layers: make its block size smaller"
+            )
         by_page.setdefault(page, []).append((name, spec if spec.page_size_bytes == page else _padded(spec, page)))
     counts = {page: len(members) for page, members in by_page.items()}
-    assert len(set(counts.values())) == 1, (
-        f"layers {', '.join(layers)} do not make whole tuples: there are {counts} of them by page size in bytes, "
-        "and there must be equally many of each"
-    )
+    if len(set(counts.values())) != 1:
+        raise AssertionError(
+            f"layers {', '.join(layers)} do not make whole tuples: there are {counts} of them by page size in bytes, "
+            "and there must be equally many of each"
+        )
     return list(zip(*by_page.values(), strict=True))
 
 

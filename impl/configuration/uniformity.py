@@ -44,7 +44,8 @@ def get_uniform_page_size(kv_cache_specs: Iterable[KVCacheSpec] | Layers) -> int
     """The one page size in bytes. AssertionError unless there is exactly one. Takes a mapping, too."""
     specs = kv_cache_specs.values() if isinstance(kv_cache_specs, Mapping) else kv_cache_specs
     sizes = {spec.page_size_bytes for spec in specs}
-    assert len(sizes) == 1, f"layers have page sizes {sorted(sizes)} in bytes: unify them first"
+    if len(sizes) != 1:
+        raise AssertionError(f"layers have page sizes {sorted(sizes)} in bytes: unify them first")
     return sizes.pop()
 
 

@@ -75,10 +75,11 @@ def _joined(kv_cache_specs: Sequence[Layers]) -> dict[str, KVCacheSpec]:
     for worker, layers in enumerate(kv_cache_specs):
         for name, spec in layers.items():
             known = joined.setdefault(name, spec)
-            assert known == spec, (
-                f"layer {name!r} is {spec} on worker {worker} but {known} on one before: "
-                "a layer has the same spec on all workers"
-            )
+            if known != spec:
+                raise AssertionError(
+                    f"layer {name!r} is {spec} on worker {worker} but {known} on one before: "
+                    "a layer has the same spec on all workers"
+                )
     return joined
 
 
@@ -145,7 +146,8 @@ def _worker_config(
     vllm_config: Any, worker: int, layers: Layers, groups: Sequence[KVCacheGroupSpec], memory: int
 ) -> KVCacheConfig:
     grouped = {name for group in groups for name in group.layer_names}
-    assert grouped == set(layers), f"worker {worker}: layers {sorted(set(layers) - grouped)} are in no group"
+    if grouped != set(layers):
+        raise AssertionError(f"worker {worker}: layers {sorted(set(layers) - grouped)} are in no group")
     config = get_kv_cache_config_from_groups(vllm_config, groups, memory)
     if config.num_blocks < 1:
         raise ValueError(
@@ -186,7 +188,8 @@ def generate_scheduler_kv_cache_config(kv_cache_configs: Sequence[KVCacheConfig]
     many blocks.
     """
     counts = [config.num_blocks for config in kv_cache_configs]
-    assert len(set(counts)) == 1, f"workers have {counts} blocks: make them equal first (unify_kv_cache_configs)"
+    if len(set(counts)) != 1:
+        raise AssertionError(f"workers have {counts} blocks: make them equal first (unify_kv_cache_configs)")
     made = deepcopy(kv_cache_configs[0])
     for index, group in enumerate(made.kv_cache_groups):
         if isinstance(group.kv_cache_spec, UniformTypeKVCacheSpecs):
@@ -217,11 +220,13 @@ def unify_kv_cache_configs(kv_cache_configs: list[KVCacheConfig]) -> list[KVCach
     """
     for worker, config in enumerate(kv_cache_configs):
         first, own = kv_cache_configs[0].kv_cache_groups, config.kv_cache_groups
-        assert len(own) == len(first), f"worker {worker} has {len(own)} KV cache groups, the first has {len(first)}"
+        if len(own) != len(first):
+            raise AssertionError(f"worker {worker} has {len(own)} KV cache groups, the first has {len(first)}")
         for index, (group, other) in enumerate(zip(own, first, strict=True)):
-            assert _agree(group.kv_cache_spec, other.kv_cache_spec), (
-                f"group {index} is {group.kv_cache_spec} on worker {worker} but {other.kv_cache_spec} on the first"
-            )
+            if not _agree(group.kv_cache_spec, other.kv_cache_spec):
+                raise AssertionError(
+                    f"group {index} is {group.kv_cache_spec} on worker {worker} but {other.kv_cache_spec} on the first"
+                )
     _make_blocks_equal(kv_cache_configs)
     return kv_cache_configs
 

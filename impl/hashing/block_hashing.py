@@ -169,9 +169,10 @@ class BlockHashListWithBlockSize(Sequence[BlockHash]):
     """
 
     def __init__(self, block_hashes: list[BlockHash], hash_block_size: int, target_block_size: int) -> None:
-        assert target_block_size % hash_block_size == 0, (
-            f"target_block_size {target_block_size} is no multiple of hash_block_size {hash_block_size}"
-        )
+        if target_block_size % hash_block_size != 0:
+            raise AssertionError(
+                f"target_block_size {target_block_size} is no multiple of hash_block_size {hash_block_size}"
+            )
         self.block_hashes = block_hashes
         self.scale_factor = target_block_size // hash_block_size
 

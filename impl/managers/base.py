@@ -162,13 +162,15 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         left alone; AssertionError if it comes with a hit.
         """
         if self.sized_by_encoder:
-            assert not new_computed_blocks, f"request {request_id}: cross attention has no hits"
+            if new_computed_blocks:
+                raise AssertionError(f"request {request_id}: cross attention has no hits")
             return 0
         if request_id in self.num_cached_block:
             self._check_no_hit(request_id, new_computed_blocks)
             return 0
         table = self.req_to_blocks[request_id]
-        assert not table, f"request {request_id} is not running but holds {len(table)} blocks: free it first"
+        if table:
+            raise AssertionError(f"request {request_id} is not running but holds {len(table)} blocks: free it first")
         total = num_local_computed_tokens + num_external_computed_tokens
         settled = total if num_settled_tokens is None else num_settled_tokens
         skipped = self._num_skipped_blocks(settled)
@@ -179,7 +181,8 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         if self.enable_caching:
             self.block_pool.touch(new_computed_blocks)
         else:
-            assert not new_computed_blocks, f"request {request_id} comes with a hit while caching is off"
+            if new_computed_blocks:
+                raise AssertionError(f"request {request_id} comes with a hit while caching is off")
         table.extend([self._null_block] * skipped)
         table.extend(new_computed_blocks)
         self.num_cached_block[request_id] = len(table)
@@ -335,9 +338,8 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         """A lookup, to be asked about several lengths; errors as for `find_longest_cache_hit`."""
         if cls.search_type is None:
             raise NotImplementedError(f"{cls.__name__} has no prefix cache: switch caching off for this model")
-        assert terms.ranks == 1 or cls.spreads_over_ranks, (
-            f"{cls.__name__} does not go with context parallelism over {terms.ranks} ranks: use 1"
-        )
+        if terms.ranks != 1 and not cls.spreads_over_ranks:
+            raise AssertionError(f"{cls.__name__} does not go with context parallelism over {terms.ranks} ranks: use 1")
         return cls.search_type(terms, block_hashes)
 
     def quiet_tokens(self, request_id: str, num_settled_tokens: int) -> range:
@@ -386,15 +388,18 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         for request_id, table in self.req_to_blocks.items():
             real = [block.block_id for block in table if not block.is_null]
             where = f"group {self.kv_cache_group_id}, request {request_id}"
-            assert len(real) == len(set(real)), f"no block stands twice in a table: {where}, {real}"
+            if len(real) != len(set(real)):
+                raise AssertionError(f"no block stands twice in a table: {where}, {real}")
             for block in table:
-                assert self.block_pool.blocks[block.block_id] is block, f"block of this pool: {where}, {block}"
+                if self.block_pool.blocks[block.block_id] is not block:
+                    raise AssertionError(f"block of this pool: {where}, {block}")
         for request_id, registered in self.num_cached_block.items():
             length = len(self.req_to_blocks.get(request_id, ()))
-            assert registered <= length, (
-                f"num_cached_block <= len(table): {registered} > {length} in group {self.kv_cache_group_id}, "
-                f"request {request_id}"
-            )
+            if registered > length:
+                raise AssertionError(
+                    f"num_cached_block <= len(table): {registered} > {length} in group {self.kv_cache_group_id}, "
+                    f"request {request_id}"
+                )
 
     def held_blocks(self) -> list[KVCacheBlock]:
         """Every block this group holds, once per reference: what its tables contain, nulls left out."""
@@ -440,7 +445,8 @@ class SingleTypeKVCacheManager(Overridable, ReachableBlocks, ABC):
         return new
 
     def _check_no_hit(self, request_id: str, new_computed_blocks: Sequence[KVCacheBlock]) -> None:
-        assert not new_computed_blocks, (
-            f"running request {request_id} comes with a hit of {len(new_computed_blocks)} blocks: "
-            "only a request that is not running can use one"
-        )
+        if new_computed_blocks:
+            raise AssertionError(
+                f"running request {request_id} comes with a hit of {len(new_computed_blocks)} blocks: "
+                "only a request that is not running can use one"
+            )

@@ -56,7 +56,8 @@ def get_manager_for_kv_cache_spec(
     AssertionError if the spec's class is not registered. Lengths are in tokens.
     """
     manager_class = KVCacheSpecRegistry.get_manager_class(kv_cache_spec)
-    assert manager_class is not None, how_to_register(kv_cache_spec)
+    if manager_class is None:
+        raise AssertionError(how_to_register(kv_cache_spec))
     if isinstance(kv_cache_spec, SlidingWindowSpec | ChunkedLocalAttentionSpec):
         kwargs["max_admission_blocks_per_request"] = kv_cache_spec.max_admission_blocks_per_request(
             max_num_batched_tokens, max_model_len

@@ -78,10 +78,11 @@ class KVCacheCoordinator(ABC):
         self._skipping_managers = [manager for manager in self.single_type_managers if manager.may_skip]
         self._others_begin = any(manager.begins_tables for manager in self.single_type_managers)
         block_sizes = [manager.block_size for manager in self.single_type_managers]
-        assert scheduler_block_size % lcm(hash_block_size, *block_sizes) == 0, (
-            f"scheduler_block_size {scheduler_block_size} is no multiple of the hash block size {hash_block_size} and "
-            f"of the groups' block sizes {block_sizes}"
-        )
+        if scheduler_block_size % lcm(hash_block_size, *block_sizes) != 0:
+            raise AssertionError(
+                f"scheduler_block_size {scheduler_block_size} is no multiple of the hash block size {hash_block_size} "
+                f"and of the groups' block sizes {block_sizes}"
+            )
         _validate_retention_interval(retention_interval, scheduler_block_size, kv_cache_config)
         self._counts_by_tokens = all(
             manager.is_ours and manager.counts_by_tokens for manager in self.single_type_managers
@@ -281,9 +282,11 @@ class UnitaryKVCacheCoordinator(KVCacheCoordinator):
         ranks = self.dcp_world_size * self.pcp_world_size
         self._terms = manager.hit_terms((0,), self.block_pool, self.kv_cache_spec, use_eagle, self.block_size, ranks)
         hash_block_size = self.block_pool.hash_block_size
-        assert not self.enable_caching or hash_block_size == self.block_size, (
-            f"hash_block_size {hash_block_size} differs from the only group's block size {self.block_size}: use that"
-        )
+        if self.enable_caching and hash_block_size != self.block_size:
+            raise AssertionError(
+                f"hash_block_size {hash_block_size} differs from the only group's block size {self.block_size}: "
+                "use that"
+            )
 
     def find_longest_cache_hit(self, block_hashes: list[BlockHash], max_cache_hit_length: int) -> tuple[HitBlocks, int]:
         """The longest hit of the group."""
@@ -312,11 +315,13 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
         super().__init__(*args, **kwargs)
         self.hash_block_size = hash_block_size = self.block_pool.hash_block_size
         ranks = {manager.dcp_world_size * manager.pcp_world_size for manager in self.single_type_managers}
-        assert ranks <= {1}, f"several groups do not go with context parallelism over {ranks} ranks: use 1"
+        if not ranks <= {1}:
+            raise AssertionError(f"several groups do not go with context parallelism over {ranks} ranks: use 1")
         block_sizes = [manager.block_size for manager in self.single_type_managers]
-        assert not any(size % hash_block_size for size in block_sizes), (
-            f"block sizes {block_sizes} are not all multiples of hash_block_size {hash_block_size}"
-        )
+        if any(size % hash_block_size for size in block_sizes):
+            raise AssertionError(
+                f"block sizes {block_sizes} are not all multiples of hash_block_size {hash_block_size}"
+            )
         self.attention_groups: list[SpecGroup] = []
         self.verify_and_split_kv_cache_groups()
         self.steps = self.running_steps(self.scheduler_block_size)
@@ -330,9 +335,10 @@ class HybridKVCacheCoordinator(KVCacheCoordinator):
                 ids_by_spec.append((group.kv_cache_spec, [i]))
             else:
                 ids.append(i)
-        assert len(ids_by_spec) > 1, (
-            f"{len(ids_by_spec)} distinct specs: a hybrid model has at least two; put equal layers into one group"
-        )
+        if len(ids_by_spec) <= 1:
+            raise AssertionError(
+                f"{len(ids_by_spec)} distinct specs: a hybrid model has at least two; put equal layers into one group"
+            )
         ids_by_spec.sort(key=lambda item: not isinstance(item[0], FullAttentionSpec))
         self.attention_groups = []
         for spec, ids in ids_by_spec:

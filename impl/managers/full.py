@@ -33,9 +33,10 @@ class SinkFullAttentionManager(FullAttentionManager):
     def __init__(self, kv_cache_spec: SinkFullAttentionSpec, block_pool: BlockPool, *args: Any, **kwargs: Any) -> None:
         super().__init__(kv_cache_spec, block_pool, *args, **kwargs)
         sink_len = kv_cache_spec.sink_len or 0
-        assert sink_len > 0 == sink_len % self.block_size, (
-            f"sink_len is {kv_cache_spec.sink_len}: give a positive multiple of the block size {self.block_size}"
-        )
+        if not (sink_len > 0 == sink_len % self.block_size):
+            raise AssertionError(
+                f"sink_len is {kv_cache_spec.sink_len}: give a positive multiple of the block size {self.block_size}"
+            )
         self.sink_blocks = block_pool.get_new_blocks(sink_len // self.block_size)
 
     def held_blocks(self) -> list[KVCacheBlock]:

@@ -40,9 +40,10 @@ class KVCacheBlocks:
 
     def get_unhashed_block_ids(self) -> list[int]:
         """Ids of the blocks without identity. AssertionError unless there is one group."""
-        assert len(self.blocks) == 1, (
-            f"{len(self.blocks)} groups: use get_unhashed_block_ids_all_groups() for other than one"
-        )
+        if len(self.blocks) != 1:
+            raise AssertionError(
+                f"{len(self.blocks)} groups: use get_unhashed_block_ids_all_groups() for other than one"
+            )
         return [block.block_id for block in self.blocks[0] if block.content is None]
 
     def get_unhashed_block_ids_all_groups(self) -> list[list[int]]:
@@ -363,4 +364,5 @@ class KVCacheManager:
             holders.update(block.block_id for block in manager.held_blocks())
         for block_id, count in holders.items():
             references = self.block_pool.blocks[block_id].ref_cnt
-            assert references >= count, f"ref_cnt >= table entries: {references} < {count} for block {block_id}"
+            if references < count:
+                raise AssertionError(f"ref_cnt >= table entries: {references} < {count} for block {block_id}")

@@ -87,7 +87,8 @@ class AskedSearch(HitSearch):
         length = self._ask(max(bound, min(bound + terms.behind * terms.block_size, hashed)))
         if length > bound:
             length = self._ask(bound)
-        assert length <= bound, f"{self._find.__qualname__} found {length} tokens, more than the {bound} asked for"
+        if length > bound:
+            raise AssertionError(f"{self._find.__qualname__} found {length} tokens, more than the {bound} asked for")
         return length
 
     def _ask(self, bound: int) -> int:

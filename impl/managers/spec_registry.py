@@ -31,12 +31,15 @@ class KVCacheSpecRegistry:
         content exists. Repeating an entry is allowed.
         """
         name = kvcache_spec_cls.__name__
-        assert manager_class is not None, f"{name} needs a manager: manager_class is required"
+        if manager_class is None:
+            raise AssertionError(f"{name} needs a manager: manager_class is required")
         base = uniform_type_base_spec or kvcache_spec_cls
-        assert issubclass(kvcache_spec_cls, base), f"{name} does not inherit from its base {base.__name__}"
+        if not issubclass(kvcache_spec_cls, base):
+            raise AssertionError(f"{name} does not inherit from its base {base.__name__}")
         entry = KVCacheSpecMetadata(kvcache_spec_cls, manager_class, base)
         known = ENTRIES.setdefault(kvcache_spec_cls, entry)
-        assert known == entry, f"{name} is registered already as {known}: it cannot become {entry}"
+        if known != entry:
+            raise AssertionError(f"{name} is registered already as {known}: it cannot become {entry}")
 
     @classmethod
     def get_manager_class(cls, kvcache_spec: KVCacheSpec) -> type[SingleTypeKVCacheManager] | None:

@@ -158,10 +158,11 @@ class KVCacheBlock:
 
     @block_hash.setter
     def block_hash(self, key: BlockHashWithGroupId) -> None:
-        assert self.content is None, (
-            f"block {self.block_id} already carries identity {self.block_hash!r} and cannot take {key!r}: "
-            "call reset_hash() first"
-        )
+        if self.content is not None:
+            raise AssertionError(
+                f"block {self.block_id} already carries identity {self.block_hash!r} and cannot take {key!r}: "
+                "call reset_hash() first"
+            )
         self.content = get_block_hash(key)
         self.run = loose_run(get_group_id(key))
 

@@ -41,8 +41,10 @@ class BlockPool:
         enable_kv_cache_events: bool = False,
         metrics_collector: KVCacheMetricsCollector | None = None,
     ) -> None:
-        assert isinstance(num_gpu_blocks, int), f"num_gpu_blocks is {num_gpu_blocks!r}: give an int"
-        assert num_gpu_blocks > 0, f"num_gpu_blocks is {num_gpu_blocks}: the null block alone needs one"
+        if not isinstance(num_gpu_blocks, int):
+            raise AssertionError(f"num_gpu_blocks is {num_gpu_blocks!r}: give an int")
+        if num_gpu_blocks <= 0:
+            raise AssertionError(f"num_gpu_blocks is {num_gpu_blocks}: the null block alone needs one")
         self.num_gpu_blocks = num_gpu_blocks
         self.enable_caching = enable_caching
         self.hash_block_size = hash_block_size
@@ -99,10 +101,11 @@ class BlockPool:
         if num_cached_blocks >= num_full_blocks:
             return
         hashes = self._hashes_at(request, block_size)
-        assert len(hashes) >= num_full_blocks, (
-            f"request {request.request_id} has {len(hashes)} block hashes of {block_size} tokens, {num_full_blocks} "
-            "are needed: let its hasher run before caching"
-        )
+        if len(hashes) < num_full_blocks:
+            raise AssertionError(
+                f"request {request.request_id} has {len(hashes)} block hashes of {block_size} tokens, "
+                f"{num_full_blocks} are needed: let its hasher run before caching"
+            )
         first, end, group_id = num_cached_blocks, num_full_blocks, kv_cache_group_id
         chosen, contents = list(blocks[first:end]), hashes[first:end]
         mask = self._mask(chosen, block_mask)
@@ -241,9 +244,10 @@ class BlockPool:
         """Forget the identity of these blocks, in use or not. AssertionError, before any change, for an unknown id."""
         ids = list(block_ids)
         for block_id in ids:
-            assert 0 <= block_id < self.num_gpu_blocks, (
-                f"cannot evict block {block_id} of {ids}: ids run from 0 to {self.num_gpu_blocks - 1}"
-            )
+            if not (0 <= block_id < self.num_gpu_blocks):
+                raise AssertionError(
+                    f"cannot evict block {block_id} of {ids}: ids run from 0 to {self.num_gpu_blocks - 1}"
+                )
         for block_id in ids:
             if block_id < len(self._made):
                 self._forget_identity(self._made[block_id])
@@ -305,14 +309,19 @@ class BlockPool:
         self.free_block_queue.check()
         queued = {block.block_id for block in self.free_block_queue.get_all_free_blocks()}
         unheld = {block.block_id for block in self.blocks if not block.is_null and not block.ref_cnt}
-        assert self.null_block is self.blocks[0], f"null block is block 0: {self.null_block} != {self.blocks[0]}"
-        assert [block.block_id for block in self.blocks if block.is_null] == [0], "the null block alone is null"
-        assert queued == unheld, (
-            f"queued == {{block: ref_cnt == 0}}: only queued {queued - unheld}, only unheld {unheld - queued}"
-        )
+        if self.null_block is not self.blocks[0]:
+            raise AssertionError(f"null block is block 0: {self.null_block} != {self.blocks[0]}")
+        if [block.block_id for block in self.blocks if block.is_null] != [0]:
+            raise AssertionError("the null block alone is null")
+        if queued != unheld:
+            raise AssertionError(
+                f"queued == {{block: ref_cnt == 0}}: only queued {queued - unheld}, only unheld {unheld - queued}"
+            )
         shared = [block.block_id for block in self.blocks if block.ref_cnt > 1]
-        assert self._num_shared == len(shared), f"blocks with two holders or more: {self._num_shared} != {shared}"
-        assert self.null_block.content is None, f"the null block has no identity: {self.null_block}"
+        if self._num_shared != len(shared):
+            raise AssertionError(f"blocks with two holders or more: {self._num_shared} != {shared}")
+        if self.null_block.content is not None:
+            raise AssertionError(f"the null block has no identity: {self.null_block}")
         self.cached_block_hash_to_block.check(self.blocks)
 
     def _make(self, count: int) -> list[KVCacheBlock]:

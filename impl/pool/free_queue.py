@@ -58,9 +58,11 @@ class FreeKVCacheBlockQueue:
 
     def popleft_n(self, n: int) -> list[KVCacheBlock]:
         """Take `n` blocks from the front, in queue order. AssertionError unless 0 <= n <= num_free_blocks."""
-        assert 0 <= n <= self.num_free_blocks, (
-            f"asked for {n} blocks of a queue of {self.num_free_blocks}: ask for at least 0 and at most num_free_blocks"
-        )
+        if not (0 <= n <= self.num_free_blocks):
+            raise AssertionError(
+                f"asked for {n} blocks of a queue of {self.num_free_blocks}: "
+                "ask for at least 0 and at most num_free_blocks"
+            )
         taken = self.take(n)
         for block in taken:
             block.state = 0
@@ -158,16 +160,20 @@ class FreeKVCacheBlockQueue:
         seen: set[int] = set()
         for batch in self.batches:
             members = [] if isinstance(batch, _Unmade) else [b for b in batch.blocks[batch.at :] if b.state is batch]
-            assert isinstance(batch, _Unmade) or batch.left == len(members), (
-                f"left == number of members: {batch.left} != {len(members)} in {[b.block_id for b in members]}"
-            )
+            if not isinstance(batch, _Unmade) and batch.left != len(members):
+                raise AssertionError(
+                    f"left == number of members: {batch.left} != {len(members)} in {[b.block_id for b in members]}"
+                )
             for block in members:
-                assert id(block) not in seen, f"no block stands twice: block {block.block_id} comes again"
+                if id(block) in seen:
+                    raise AssertionError(f"no block stands twice: block {block.block_id} comes again")
                 seen.add(id(block))
         left = sum(batch.left for batch in self.batches)
-        assert self.num_free_blocks == left, f"num_free_blocks == sum of left: {self.num_free_blocks} != {left}"
+        if self.num_free_blocks != left:
+            raise AssertionError(f"num_free_blocks == sum of left: {self.num_free_blocks} != {left}")
         empty = sum(not batch.left for batch in self.batches)
-        assert self._empty == empty, f"batches without blocks: {self._empty} != {empty}"
+        if self._empty != empty:
+            raise AssertionError(f"batches without blocks: {self._empty} != {empty}")
 
     def _batch(self, blocks: Sequence[KVCacheBlock]) -> Batch:
         batch = Batch(self, list(blocks))

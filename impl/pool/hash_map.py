@@ -244,26 +244,33 @@ class BlockHashToBlockMap:
         entries: dict[int, tuple[int, BlockHash]] = {}
         for group, registered in self.groups.items():
             for content, found in registered.items():
-                assert found != {}, f"no hash without a block: {content!r} in group {group}"
+                if found == {}:
+                    raise AssertionError(f"no hash without a block: {content!r} in group {group}")
                 for block_id, block in found.items() if isinstance(found, dict) else [(found.block_id, found)]:
-                    assert blocks[block_id] is block, f"entry {block_id} under {content!r} is that block: it is {block}"
-                    assert block_id not in entries, f"block {block_id} under one hash: {entries[block_id]}, {content!r}"
+                    if blocks[block_id] is not block:
+                        raise AssertionError(f"entry {block_id} under {content!r} is that block: it is {block}")
+                    if block_id in entries:
+                        raise AssertionError(f"block {block_id} under one hash: {entries[block_id]}, {content!r}")
                     entries[block_id] = group, content
         carried = {
             block.block_id: (block.run.group, block.content)
             for block in blocks
             if block.content is not None and block.run is not None
         }
-        assert entries == carried, f"registered == carried: {entries} != {carried}"
+        if entries != carried:
+            raise AssertionError(f"registered == carried: {entries} != {carried}")
         for run in {block.run for block in blocks if block.run is not None and block.run.whole}:
             self._check_run(run)
 
     def _check_run(self, run: Run) -> None:
         where = f"the run of blocks {[block.block_id for block in run.blocks]} in group {run.group}"
-        assert len(run.blocks) == len(run.contents), f"as many blocks as hashes: {where}"
+        if len(run.blocks) != len(run.contents):
+            raise AssertionError(f"as many blocks as hashes: {where}")
         for content, other in zip(run.contents, run.blocks, strict=True):
-            assert other.content == content, f"content of a whole run: {where}, {other} is not {content!r}"
-            assert self.find(run.group, content) is other, f"a whole run is what is found: {where}, {other}"
+            if other.content != content:
+                raise AssertionError(f"content of a whole run: {where}, {other} is not {content!r}")
+            if self.find(run.group, content) is not other:
+                raise AssertionError(f"a whole run is what is found: {where}, {other}")
 
 
 def _place_in_run(block: KVCacheBlock, i: int) -> int:

@@ -51,7 +51,8 @@ class KVCacheMetricsCollector:
     """Follows a random share of the blocks. AssertionError unless `sample_rate` lies in (0, 1]."""
 
     def __init__(self, sample_rate: float = 0.01) -> None:
-        assert 0 < sample_rate <= 1, f"sample_rate is {sample_rate}: give a share above 0 and up to 1"
+        if not (0 < sample_rate <= 1):
+            raise AssertionError(f"sample_rate is {sample_rate}: give a share above 0 and up to 1")
         self.sample_rate = sample_rate
         self.block_metrics: dict[int, BlockMetricsState] = {}
         self._eviction_events: list[KVCacheEvictionEvent] = []

@@ -94,7 +94,8 @@ class FullAttentionSpec(AttentionSpec):
     def _merge_windows(self, specs: Sequence[Any]) -> dict[str, Any]:
         names = ("sliding_window", "attention_chunk_size")
         merged = {name: self.merge_window_sizes(getattr(spec, name) for spec in specs) for name in names}
-        assert None in merged.values(), f"a layer has a window or a chunk, not both: {merged}"
+        if None not in merged.values():
+            raise AssertionError(f"a layer has a window or a chunk, not both: {merged}")
         return merged
 
 
@@ -140,7 +141,10 @@ class _RecentPastSpec(AttentionSpec):
     def max_memory_usage_bytes(self, vllm_config: Any) -> int:
         """Bytes of the admission cap. AssertionError with context parallelism, which no manager serves [S-15]."""
         ranks = _context_parallel_size(vllm_config)
-        assert ranks == 1, f"{type(self).__name__} does not go with context parallelism over {ranks} ranks: use 1"
+        if ranks != 1:
+            raise AssertionError(
+                f"{type(self).__name__} does not go with context parallelism over {ranks} ranks: use 1"
+            )
         blocks = self.max_admission_blocks_per_request(
             vllm_config.scheduler_config.max_num_batched_tokens, vllm_config.model_config.max_model_len
         )
@@ -310,9 +314,8 @@ class SlidingWindowMLASpec(_LatentSpec, SlidingWindowSpec):
         """Bytes of the vectors. AssertionError for a model version that nobody has laid out."""
         if self.cache_dtype_str == "fp8_ds_mla" and self.model_version == "deepseek_v4":
             return self.storage_block_size * 584
-        assert self.model_version in (None, "deepseek_v4"), (
-            f"model_version {self.model_version!r} has no known layout: use None or 'deepseek_v4'"
-        )
+        if self.model_version not in (None, "deepseek_v4"):
+            raise AssertionError(f"model_version {self.model_version!r} has no known layout: use None or 'deepseek_v4'")
         return self.storage_block_size * self.num_kv_heads * self.head_size * self.dtype.itemsize
 
 

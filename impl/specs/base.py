@@ -59,18 +59,17 @@ class KVCacheSpec:
 
         AssertionError if the members differ in class or in any other field.
         """
-        assert specs, "nothing to merge: a group has at least one layer"
+        if not specs:
+            raise AssertionError("nothing to merge: a group has at least one layer")
         first = specs[0]
         classes = sorted({type(spec).__name__ for spec in specs})
-        assert len({type(spec) for spec in specs}) == 1, (
-            f"cannot merge specs of different classes: {', '.join(classes)}"
-        )
+        if len({type(spec) for spec in specs}) != 1:
+            raise AssertionError(f"cannot merge specs of different classes: {', '.join(classes)}")
         merged = first._merge_windows(specs)
         for field in fields(first):
             values = [getattr(spec, field.name) for spec in specs]
-            assert field.name in merged or all(value == values[0] for value in values), (
-                f"cannot merge {classes[0]} specs with different {field.name}: {values}"
-            )
+            if field.name not in merged and not all(value == values[0] for value in values):
+                raise AssertionError(f"cannot merge {classes[0]} specs with different {field.name}: {values}")
         return replace(first, **merged)
 
     def is_uniform_with_collection(self, kv_cache_specs: Mapping[str, "KVCacheSpec"]) -> bool:
@@ -79,7 +78,8 @@ class KVCacheSpec:
         AssertionError if this spec's class is not registered.
         """
         base = uniform_base_of(self)
-        assert base is not None, how_to_register(self)
+        if base is None:
+            raise AssertionError(how_to_register(self))
         manager = manager_of(self)
         return all(isinstance(spec, base) and manager_of(spec) is manager for spec in kv_cache_specs.values())
 
@@ -147,5 +147,6 @@ def padded_page_size(least: int, padded: int | None) -> int:
     """The page size given, or the least one in bytes. AssertionError if the given one is too small."""
     if padded is None:
         return least
-    assert padded >= least, f"page_size_padded is {padded} bytes but a block stores {least}: pad upwards"
+    if padded < least:
+        raise AssertionError(f"page_size_padded is {padded} bytes but a block stores {least}: pad upwards")
     return padded

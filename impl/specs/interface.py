@@ -106,7 +106,8 @@ class UniformTypeKVCacheSpecs(KVCacheSpec):
         known = [spec for spec in specs if spec not in unknown]
         if not all(spec.is_uniform_with_collection(kv_cache_specs) for spec in known):
             return False
-        assert not unknown, how_to_register(unknown[0])
+        if unknown:
+            raise AssertionError(how_to_register(unknown[0]))
         return True
 
     @classmethod
