@@ -69,6 +69,12 @@ class Result:
     opinion_seconds: float = 0.0
 
 
+def _environment(where: Interpreter) -> dict[str, str]:
+    """The variables of a process. Python without asserts would leave out what a function refuses."""
+    given = os.environ if where.environment is None else where.environment
+    return {name: value for name, value in given.items() if name != "PYTHONOPTIMIZE"}
+
+
 class WorkerLostError(Exception):
     """The process ended or gave no answer in time; says which, and what the process said last."""
 
@@ -79,11 +85,11 @@ class Worker:
     def __init__(self, where: Interpreter) -> None:
         self._said = TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
-            [where.python, "-m", "blockproof.proofs.worker", *where.arguments],
+            [where.python, "-P", "-m", "blockproof.proofs.worker", *where.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
-            env=None if where.environment is None else dict(where.environment),
+            env=_environment(where),
             start_new_session=True,
         )
         assert self._process.stdin is not None

@@ -1,13 +1,12 @@
 """Tasks in processes of this machine, which live on from task to task."""
 
-import multiprocessing
-import signal
 import time
 from collections import deque
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
+from ..opening.workers import worker_context
 from .doing import close_targets, run_task
 from .executor import Done
 
@@ -88,7 +87,7 @@ class LocalExecutor:
 
 
 def _started() -> _Worker:
-    context = multiprocessing.get_context("spawn")
+    context = worker_context()
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs,), daemon=True)
     process.start()
@@ -97,8 +96,7 @@ def _started() -> _Worker:
 
 
 def _work(connection: Connection) -> None:
-    """What a process does: task after task, until nobody wants one. Ctrl-C is heard by its parent alone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """What a process does: task after task, until nobody wants one."""
     try:
         while True:
             connection.send_bytes(run_task(connection.recv_bytes()))

@@ -4,11 +4,11 @@ The driver of the campaign, with its store, runs on a machine of the cluster; wo
 what their targets need. Every task is told once: what a lost machine was doing is done again elsewhere.
 """
 
-import multiprocessing
 import socket
 import time
 from importlib.util import find_spec
 
+from ..opening.workers import worker_context
 from ..targets.base import TargetUnavailableError
 from .executor import Done, ExecutorLostError
 from .ray_driver import serve
@@ -33,7 +33,7 @@ class RayExecutor:
             raise TargetUnavailableError("--ray needs Ray: pip install 'blockproof[cluster]'")
         self._address = address
         _reach(address)
-        context = multiprocessing.get_context("spawn")
+        context = worker_context()
         self._connection, theirs = context.Pipe()
         self._process = context.Process(target=serve, args=(theirs, address), daemon=True)
         self._process.start()

@@ -52,7 +52,7 @@ def fuzz_config(
     findings: Annotated[int, typer.Option(min=1, help="Stop after so many different findings.")] = 1,
     out: OutOption = Path("findings"),
     floors: FloorsOption = None,
-    isolate: IsolateOption = False,
+    isolate: IsolateOption = None,
     replay: Annotated[Path | None, typer.Option(help="Only ask again what this file of a finding holds.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -76,7 +76,7 @@ def fuzz_config(
     raise typer.Exit(outcome.exit_code)
 
 
-def _replay(path: Path, target: str | None, isolate: bool, as_json: bool) -> None:
+def _replay(path: Path, target: str | None, isolate: bool | None, as_json: bool) -> None:
     """Ask again what a file of a finding holds, and exit."""
     from ..configuration.findings import as_document, finding_text, read_finding
     from ..configuration.fuzzing import ask_recorded

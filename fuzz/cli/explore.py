@@ -42,16 +42,18 @@ def explore(
     """Visit every state of small scopes breadth first and check every property in each (docs/evidence/exploration.md).
 
     Exits with 0 if all states of all scopes were visited, every property holds and every scope reached what it is there
-    for; with 1 on a finding, or if a scope was not exhausted; with 130 if Ctrl-C ended it, which saves (--save) and
-    takes less than a second.
+    for; with 1 on a finding, or if a scope was not exhausted; with 3 if a process was lost, as for want of memory; with
+    130 if Ctrl-C ended it, which takes less than a second. Both save (--save).
     """
     from ...proofs.exploration import session
     from ...proofs.exploration.checkpoint import CheckpointError
     from ...proofs.exploration.faults import FAULTS
     from ...proofs.exploration.scope import ScopeError
     from ...proofs.exploration.scopes import SCOPES, made_to_measure
-    from ...proofs.exploration.search import INTERRUPTED, Limits
+    from ...proofs.exploration.search import INTERRUPTED, LOST, Limits
+    from ...proofs.exploration.workers import Jobs
     from ..findings.writing import write_file
+    from ..opening.workers import worker_context
 
     if list_only:
         _print_list(as_json)
@@ -62,13 +64,14 @@ def explore(
         chosen = session.named(scopes or [], fault)
         if attention is not None:
             chosen = [made_to_measure(attention, blocks, requests, block_size)]
-        done = []
+        done, processes = [], Jobs(jobs, worker_context())
         for scope in chosen:
             with _progress(scope.name) as show:
-                done.append(session.explored(scope, fault, Limits(max_states, memory), jobs, save, show, write_file))
+                limits = Limits(max_states, memory)
+                done.append(session.explored(scope, fault, limits, processes, save, show, write_file))
             if not as_json:
                 _print(done[-1], scope, out)
-            if done[-1].ended == INTERRUPTED:
+            if done[-1].ended in (INTERRUPTED, LOST):
                 break
     except (ScopeError, CheckpointError) as error:
         raise typer.BadParameter(str(error)) from None
@@ -79,9 +82,9 @@ def explore(
         print(json.dumps({"scopes": [_document(each, traces) for each in done]}, indent=2))
     else:
         _print_sum(done, len(chosen))
-    if done[-1].ended == INTERRUPTED and not any(each.finding for each in done):
-        print("interrupted: what was not visited may be wrong", file=sys.stderr)
-        raise typer.Exit(130)
+    if done[-1].ended in (INTERRUPTED, LOST) and not any(each.finding for each in done):
+        print(f"{done[-1].ended}: what was not visited may be wrong", file=sys.stderr)
+        raise typer.Exit(130 if done[-1].ended == INTERRUPTED else 3)
     raise typer.Exit(0 if session.success(done, chosen) else 1)
 
 

@@ -59,7 +59,7 @@ def fuzz(
     summary: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file.")] = None,
     floors: FloorsOption = None,
     chaos: Annotated[bool, typer.Option("--chaos", help="Break preconditions on purpose.")] = False,
-    isolate: IsolateOption = False,
+    isolate: IsolateOption = None,
     allow_vacuous: AllowVacuousOption = False,
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Go on after a finding, and keep one of each cause.")

@@ -1,15 +1,18 @@
 """The command line `blockproof`: its commands and its exit codes.
 
 0: nothing was found. 1: a finding, or a floor that was not reached. 2: wrong usage or bad input. 3: a target could not
-be started, or a run tested nothing. 70: a bug of blockproof itself. 130: Ctrl-C ended it and nothing was found until
-then. 141: whoever read the output has closed the pipe.
+be started, a run tested nothing, or not all of it ran. 70: a bug of blockproof itself. 130: Ctrl-C, SIGTERM or SIGHUP
+ended it and nothing was found until then. 141: whoever read the output has closed the pipe.
 
 What a command needs is imported when it runs, so that `blockproof -h` answers at once.
 """
 
+import atexit
 import faulthandler
 import os
 import sys
+import threading
+import time
 import traceback
 from collections.abc import Sequence
 from typing import Annotated
@@ -17,11 +20,13 @@ from typing import Annotated
 import typer
 
 from ..adapters import example
+from ..findings.interruption import listen
 from ..findings.visible import one_line, visible
 from ..planning.fields import ModelError
 from ..reports.floors import FloorsError
 from ..reports.screen import guarded
 from ..targets.base import TargetUnavailableError
+from ..targets.unharmed import really_exit, unharmed
 from ..traces.files import TraceError
 from .bench import app as bench_app
 from .bisect import bisect
@@ -104,17 +109,64 @@ def options(
     """The options of `blockproof` itself."""
 
 
+THREADS_S = 0.5
+"""How long threads that a target has left behind are waited for."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line (`sys.argv` by default). Returns the exit code; what was wrong goes to stderr."""
+    """Run the command line. Returns the exit code; what was wrong goes to stderr.
+
+    Without arguments this is the program, and they are `sys.argv`: then it listens to the signals that end one, and
+    threads that a target has left running do not keep it from its end.
+    """
+    if arguments is not None:
+        return _run(arguments)
+    _open_streams()
+    listen()
+    with unharmed():
+        code = _run(None)
+    _leave_threads(code)
+    return code
+
+
+def _open_streams() -> None:
+    """Where whoever started the program has closed a stream, what goes there goes nowhere: else the next file that is
+    opened would be taken for it."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # which takes the first number that is free
+        if getattr(sys, name) is None:
+            stream = open(number, "r" if number == 0 else "w", closefd=False)  # noqa: SIM115 - for good
+            setattr(sys, name, stream)
+            setattr(sys, f"__{name}__", stream)
+
+
+def _leave_threads(code: int) -> None:
+    """End the program at once if threads that are no daemons go on: Python would wait for them."""
+    end = time.monotonic() + THREADS_S
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join(max(0.0, end - time.monotonic()))
+            if thread.is_alive():
+                atexit._run_exitfuncs()
+                for stream in filter(None, (sys.stdout, sys.stderr)):
+                    stream.flush()
+                really_exit(code)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     if os.environ.get("_BLOCKPROOF_COMPLETE") == "complete_bash":
         rejoin_bash_words()
     if sys.__stderr__ is not None and not faulthandler.is_enabled():
         faulthandler.enable(sys.__stderr__)  # a target in this process that crashes ends it, but not without a word
     try:
-        with guarded():
+        with guarded() as screen, unharmed():
             code = app(arguments, standalone_mode=False)
             sys.stdout.flush()
-        return code if isinstance(code, int) else 0
+        code = code if isinstance(code, int) else 0
+        return code if screen.problem is None else _not_printed(screen.problem, code)
     except SystemExit as end:  # the command line's parser and rich end so where a pipe is closed
         if not isinstance(end.__context__, BrokenPipeError):
             raise
@@ -136,18 +188,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _give_up("this is a bug of blockproof: please report the lines above and the command", 70)
 
 
+def _not_printed(problem: OSError, code: int) -> int:
+    """The exit code of a command whose output has not all arrived: its own, unless that would be a success."""
+    _give_up(f"the output: {problem.strerror}; not all of it was printed", code)
+    _drop_output()
+    return code or 2
+
+
 def _pipe_closed() -> int:
     """Whoever read our output has gone, which is not a finding: the exit code of a shell for that (128 + SIGPIPE).
 
     Python would complain when it flushes at exit.
     """
+    _drop_output()
+    return 141
+
+
+def _drop_output() -> None:
+    """What is still to be printed goes nowhere."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
         try:
             stream.flush()
         except OSError:
             os.dup2(nowhere, stream.fileno())
-    return 141
+        except ValueError:  # it is closed
+            continue
 
 
 def _give_up(problem: str, code: int) -> int:

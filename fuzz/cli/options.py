@@ -58,7 +58,14 @@ FloorsOption = Annotated[Path | None, typer.Option(help="TOML file of what must 
 AllowVacuousOption = Annotated[
     bool, typer.Option("--allow-vacuous", help="A run that tested nothing is no failure, only a note.")
 ]
-IsolateOption = Annotated[bool, typer.Option("--isolate", help="Run the target in a process of its own.")]
+IsolateOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--isolate/--no-isolate",
+        help="Run the target in a process of its own; by default that is done with your own code and with releases.",
+        show_default=False,
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document, for machines.")]
 ServeOption = Annotated[
     bool,
@@ -142,7 +149,7 @@ def oracles_or_usage(texts: str | Sequence[str] | None, spec: str, target: "Targ
         return oracles_named(texts, spec, target)
 
 
-def open_or_usage(spec: str, isolate: bool = False) -> "Target":
+def open_or_usage(spec: str, isolate: bool | None = None) -> "Target":
     """The target of this name. TargetUnavailableError if it cannot be started."""
     from ..opening.targets import open_target
 
@@ -150,7 +157,7 @@ def open_or_usage(spec: str, isolate: bool = False) -> "Target":
         return open_target(spec, isolate=isolate)
 
 
-def calculator_or_usage(spec: str, isolate: bool = False) -> "Calculator":
+def calculator_or_usage(spec: str, isolate: bool | None = None) -> "Calculator":
     """The configuration arithmetic of the target of this name. TargetUnavailableError if it cannot be started."""
     from ..opening.targets import open_calculator
 
@@ -189,11 +196,13 @@ def commit_target_or_usage(target: str | None, path: str, adapter: Path | None) 
 def closed_after(opened: OpenedT) -> Iterator[OpenedT]:
     """Closes a target at the end of the block."""
     from ..targets.base import close_target
+    from ..targets.unharmed import unharmed
 
-    try:
-        yield opened
-    finally:
-        close_target(opened)
+    with unharmed():
+        try:
+            yield opened
+        finally:
+            close_target(opened)
 
 
 @contextmanager

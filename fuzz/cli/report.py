@@ -43,7 +43,7 @@ def report(
     before: Annotated[
         Path | None, typer.Option(help="An older campaign, its folder or JSON: what is otherwise since then.")
     ] = None,
-    isolate: IsolateOption = False,
+    isolate: IsolateOption = None,
     seconds: PatienceOption = PATIENCE_S,
     open_it: Annotated[bool, typer.Option("--open", help="Show the page in a browser.")] = False,
     as_json: JsonOption = False,

@@ -87,7 +87,7 @@ def new(
 @app.command(epilog="Example: blockproof targets check my_target.py:make_target")
 def check(
     target: Annotated[str, typer.Argument(help="A release, or any other target.", autocompletion=target_names)],
-    isolate: IsolateOption = False,
+    isolate: IsolateOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ask a target everything once and explain each answer: what is wrong, and what to do about it.

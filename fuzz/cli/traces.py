@@ -34,7 +34,7 @@ def replay(
     oracle: OracleOption = None,
     tensors: TensorsOption = None,
     seconds: PatienceOption = PATIENCE_S,
-    isolate: IsolateOption = False,
+    isolate: IsolateOption = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -50,7 +50,7 @@ def replay(
     spec = target or recorded_target(trace, file.target)
     memory_or_usage(tensors or file.tensors)
     given = () if is_auto(oracle) else oracles_or_usage(oracle, spec)
-    with closed_after(open_or_usage(spec, isolate or file.lost_its_target)) as core:
+    with closed_after(open_or_usage(spec, file.lost_its_target or isolate)) as core:
         judges = judges_for(file, lambda: oracles_or_usage(None, spec, core), given, tensors)
         result = replayed(file, core, judges, until, keep=show, seconds=seconds)
     print(json.dumps(result.as_json(show), indent=2) if as_json else "\n".join(result.lines(show, verbose)))
@@ -64,7 +64,7 @@ def shrink(
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Give up after so long; never by default.")] = None,
     oracle: OracleOption = None,
     tensors: TensorsOption = None,
-    isolate: IsolateOption = False,
+    isolate: IsolateOption = None,
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -81,7 +81,7 @@ def shrink(
     spec = target or recorded_target(trace, file.target)
     memory_or_usage(tensors or file.tensors)
     given = () if is_auto(oracle) else oracles_or_usage(oracle, spec)
-    with closed_after(open_or_usage(spec, isolate or file.lost_its_target)) as core:
+    with closed_after(open_or_usage(spec, file.lost_its_target or isolate)) as core:
         judges = judges_for(file, lambda: oracles_or_usage(None, spec, core), given, tensors)
         plan = Plan(0, seconds, oracles=judges.oracles, tensors=judges.tensors)
         kept = keep_smaller(file, spec, core, plan, out or trace.parent, teller(as_json=True))

@@ -57,7 +57,7 @@ def fuzz_traffic(
     ] = 1,
     shrink_seconds: Annotated[float, typer.Option(min=0.0, help="How long a finding is shrunk at most.")] = 60.0,
     out: OutOption = Path("findings"),
-    isolate: IsolateOption = False,
+    isolate: IsolateOption = None,
     allow_vacuous: AllowVacuousOption = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -16,7 +16,7 @@ from ..opening.child import Place
 from ..opening.environments import InstallError
 from ..targets.family import Family, OwnTests
 
-_PIP = ("-m", "pip", "--quiet", "--no-input", "--disable-pip-version-check", "--retries", "1")
+_PIP = ("-P", "-m", "pip", "--quiet", "--no-input", "--disable-pip-version-check", "--retries", "1")
 _COMPLETE = "complete"
 
 

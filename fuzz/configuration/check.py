@@ -10,9 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from ..findings.interruption import is_from_outside
 from ..opening.known_deviations import known_of
-from ..targets.base import Calculator, TargetLostError
+from ..targets.answers import raised_by_target
+from ..targets.base import Calculator, TargetLostError, TargetUnavailableError
 from ..targets.configuration_answers import answer as right_answer
+from ..targets.unharmed import allow_recursion
 from ..workload.draw import Draw, SeededDraw
 from .draw import Answer, Configuration, draw_configuration
 from .findings import LOCKSTEP, LOST, MODELS, ConfigurationFinding
@@ -173,8 +176,15 @@ class Judge:
     def _asked(self, op: str, inputs: Mapping[str, object]) -> Answer:
         try:
             return self.target.ask(op, inputs)
-        except TargetLostError as lost:
-            raise self._found(LOST, op, inputs, "an answer", str(lost)) from None
+        except (TargetLostError, TargetUnavailableError) as error:
+            if isinstance(error, TargetUnavailableError):
+                raise
+            raise self._found(LOST, op, inputs, "an answer", str(error)) from None
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) and is_from_outside():
+                raise
+            allow_recursion()
+            raise self._found(LOST, op, inputs, "an answer", str(raised_by_target(error))) from None
 
     def _compare(self, op: str, inputs: Mapping[str, object], answer: Answer) -> bool:
         """False if the answer is right, True if it is a known deviation, FoundError if it is neither."""

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..findings.interruption import interrupted_by
 from ..findings.words import plural
+from ..opening.targets import isolate_words
 from ..reports.floors import Floors
 from ..reports.progress import progress
 from ..targets.base import Calculator
@@ -34,7 +36,7 @@ class ConfigurationTask:
     seed: int
     limits: Limits
     oracle: Oracle = "all"
-    isolate: bool = False
+    isolate: bool | None = None
     """The target in a process of its own."""
 
 
@@ -87,7 +89,7 @@ class ConfigurationOutcome:
         """One line: what was run and how much of it."""
         reach = self.reach
         rate = reach.configurations / reach.seconds if reach.seconds else 0.0
-        ended = ", ended by Ctrl-C" if reach.interrupted else ""
+        ended = f", ended by {interrupted_by()}" if reach.interrupted else ""
         counts = f"{plural(reach.configurations, 'configuration')}, {plural(reach.questions, 'question')}"
         speed = f"in {reach.seconds:.1f} s ({rate:,.0f} configurations/s)"
         tried = f"; {reach.canary.line()}" if reach.canary else ""
@@ -163,7 +165,7 @@ def repeat_command(task: ConfigurationTask, reach: Reach) -> str:
     words += ["--seed", str(reach.seed)]
     words += ["--oracle", task.oracle] if task.oracle != "all" else []
     words += ["--findings", str(task.limits.findings)] if task.limits.findings > 1 else []
-    words += ["--isolate"] if task.isolate else []
+    words += isolate_words(task.spec, task.isolate)
     return shlex.join(words)
 
 

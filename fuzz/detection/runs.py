@@ -91,7 +91,7 @@ def _shared(tasks: Sequence[Task], jobs: int, setting: Setting, tell: Callable[[
 
 def _start(generator: Path | None) -> "subprocess.Popen[bytes]":
     folder = [] if generator is None else [str(generator)]
-    command = [sys.executable, "-m", f"{__package__}.worker", *folder]
+    command = [sys.executable, "-P", "-m", f"{__package__}.worker", *folder]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 

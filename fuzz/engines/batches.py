@@ -5,7 +5,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from types import FrameType
+from typing import Any
 
+from ..findings.interruption import ENDING, interrupts
 from ..findings.oracle_names import LIVENESS
 from ..reports.summary import Summary
 from ..runs.run import Run
@@ -80,18 +83,22 @@ def run_hypothesis(target: Target, plan: Plan, summary: Summary, on_progress: On
 
 @contextmanager
 def _remembered_interrupt() -> Iterator[list[int]]:
-    """Notes Ctrl-C besides raising it: an exception in one of Hypothesis' garbage-collection hooks gets lost."""
+    """Notes what interrupts, besides raising it: an exception in a garbage-collection hook of Hypothesis gets lost."""
     pressed: list[int] = []
 
-    def note(number: int, frame: object) -> None:
-        pressed.append(number)
-        raise KeyboardInterrupt
+    before: dict[int, Any] = {
+        number: signal.getsignal(number) for number in ENDING if interrupts(number)
+    }  # none in a worker
 
-    usual = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # a worker of `--jobs` ignores it
-    if usual:
-        signal.signal(signal.SIGINT, note)
+    def note(number: int, frame: FrameType | None) -> None:
+        pressed.append(number)
+        if callable(usual := before[number]):
+            usual(number, frame)
+
+    for number in before:
+        signal.signal(number, note)
     try:
         yield pressed
     finally:
-        if usual:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, usual in before.items():
+            signal.signal(number, usual)

@@ -142,7 +142,7 @@ def _problem_with(command: str) -> str:
 
     It is run as a shell would run it in the current folder, with this interpreter in place of the script.
     """
-    words = [sys.executable, "-m", f"{__name__.split('.')[0]}.fuzz.cli", *shlex.split(command)[1:]]
+    words = [sys.executable, "-P", "-m", f"{__name__.split('.')[0]}.fuzz.cli", *shlex.split(command)[1:]]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=COMMAND_SECONDS)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..findings.drawn import digest_text
+from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import ORACLES
 from ..findings.words import plural
 from ..opening.oracles import suited_and_why, suited_to
+from ..opening.targets import isolate_words
 from ..page.live import LivePage
 from ..reports import formats
 from ..reports.floors import Floors, check_floors
@@ -16,6 +19,7 @@ from ..reports.progress import progress
 from ..reports.summary import Summary
 from ..reports.vacuity import vacuity
 from ..targets.base import Target, lacking
+from ..targets.unharmed import unharmed
 from ..workload.shapes import ATTENTION, possible_attention
 from .choice import run_engine
 from .going_on import KeptFound, keep_all
@@ -41,8 +45,8 @@ class FuzzTask:
     plan: Plan
     jobs: int = 1
     """Processes, each with a seed of its own."""
-    isolate: bool = False
-    """Every target in a process of its own."""
+    isolate: bool | None = None
+    """Whether the target runs in a process of its own (`opening.targets.open_target`)."""
     known_file: str = ""
     """The file that the plan's known findings come from, as the command that repeats the run names it."""
 
@@ -85,8 +89,13 @@ class FuzzOutcome:
     def lines(self) -> list[str]:
         """What a person is told below the report."""
         notes = [f"note: {warning}" for warning in vacuity(self.done).warnings]
-        lines = [*slow(self.done), *notes, *self.unmet, f"repeat this run: {self.repeat}"]
-        return [*lines, f"interrupted by Ctrl-C after {self.done.seconds:.0f} s"] if self.done.interrupted else lines
+        lines = [*slow(self.done), *notes, *self.unmet, f"digest of the operations: {digest_text(self.done.drawn)}"]
+        lines += [f"repeat this run: {self.repeat}"]
+        return (
+            [*lines, f"interrupted by {interrupted_by()} after {self.done.seconds:.0f} s"]
+            if self.done.interrupted
+            else lines
+        )
 
 
 def fuzz(
@@ -110,7 +119,8 @@ def fuzz(
     if plan.oracles == suited != ORACLES:
         say(f"judged by {', '.join(suited)}: {why}")
     live = None if page is None else LiveRun(page, plan, floors, target, out, say)
-    _run(task, target, done, live)
+    with unharmed():
+        _run(task, target, done, live)
     unmet, repeat = check_floors(done, floors), repeat_command(task, done, target)
     every = keep_all(done, target, plan, out, say if live is None else live.also(done))
     done.told = [one.told() for one in every]
@@ -168,6 +178,6 @@ def repeat_command(task: FuzzTask, done: Summary, target: Target | None = None) 
     words += ["--chaos"] if plan.chaos else []
     words += ["--keep-going"] if plan.keep_going else []
     words += ["--known", task.known_file] if task.known_file else []
-    words += ["--isolate"] if task.isolate else []
+    words += isolate_words(task.spec, task.isolate)
     words += ["--allow-vacuous"] if plan.allow_vacuous else []
     return shlex.join(words)

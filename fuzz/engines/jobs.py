@@ -4,19 +4,19 @@ The workers ignore Ctrl-C: this process hears it and tells them to stop, which t
 made to.
 """
 
-import multiprocessing
 import signal
 import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import TYPE_CHECKING
 
 from ..opening.targets import open_target
+from ..opening.workers import worker_context
 from ..reports.pace import Pace
 from ..reports.summary import Summary
 from ..targets.base import TargetUnavailableError, close_target
@@ -64,7 +64,7 @@ def run_jobs(
     plan: Plan,
     jobs: int,
     *,
-    isolate: bool,
+    isolate: bool | None,
     on_progress: Callable[[int, int, float], None],
     live: "LiveRun | None" = None,
 ) -> None:
@@ -72,9 +72,10 @@ def run_jobs(
 
     All stop as soon as one has found something, unless the plan goes on after findings, or at Ctrl-C. `on_progress`
     gets runs, operations and seconds so far, `live` all that they have done so far.
-    TargetUnavailableError if a worker cannot open the target or is killed by it, WorkerError if one fails otherwise.
+    TargetUnavailableError if a worker cannot open the target or is killed, and nothing was found until then: else that
+    is in the summary. WorkerError if one fails otherwise.
     """
-    context = multiprocessing.get_context("spawn")
+    context = worker_context()
     workers = []
     for index in range(jobs):
         ours, theirs = context.Pipe()
@@ -92,12 +93,19 @@ def run_jobs(
         summary.interrupted = True
         _stop(workers)
         _collect(workers, summary, on_progress, time.monotonic() + GRACE_S)
+    except TargetUnavailableError as error:
+        summary.lost = str(error)
+        _stop(workers)
+        with suppress(TargetUnavailableError):  # the others may go the same way
+            _collect(workers, summary, on_progress, time.monotonic() + GRACE_S)
     finally:
         for worker in workers:
             worker.process.kill()
             worker.process.join()
             if not worker.connection.closed and worker.so_far is not None:
                 summary.merge(worker.so_far)
+    if summary.lost and not summary.found:
+        raise TargetUnavailableError(summary.lost)
 
 
 def _shown_too(
@@ -157,8 +165,9 @@ def _receive(worker: _Worker, summary: Summary) -> bool:
         worker.connection.close()
         worker.process.join(GRACE_S)
         status = worker.process.exitcode
+        memory = ", as if memory was short" if status == -signal.SIGKILL else ""
         raise TargetUnavailableError(
-            f"the target ended the process it ran in (exit status {status}); add --isolate to get a trace"
+            f"the target ended the process it ran in (exit status {status}{memory}); add --isolate to get a trace"
         ) from None
     if isinstance(message, tuple):
         worker.runs, worker.operations, worker.seconds, so_far = message
@@ -180,11 +189,10 @@ def _stop(workers: Sequence[_Worker]) -> None:
                 continue  # it has just ended by itself
 
 
-def _work(connection: Connection, spec: str, engine: str, plan: Plan, how: tuple[bool, bool]) -> None:
+def _work(connection: Connection, spec: str, engine: str, plan: Plan, how: tuple[bool | None, bool]) -> None:
     """What a worker does: run the engine, report now and then, and send the summary at the end. `how`: in a process
     apart, and with a page that shows what it does.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     last, told, pace = time.monotonic(), 0, Pace()
     isolate, live = how
 
@@ -206,7 +214,7 @@ def _work(connection: Connection, spec: str, engine: str, plan: Plan, how: tuple
         connection.send(WorkerError(traceback.format_exc()))
 
 
-def _run(spec: str, engine: str, plan: Plan, isolate: bool, report: Callable[[Summary], None]) -> Summary:
+def _run(spec: str, engine: str, plan: Plan, isolate: bool | None, report: Callable[[Summary], None]) -> Summary:
     target = open_target(spec, isolate=isolate)
     summary = Summary(target.name, engine, plan.seed, oracles=plan.oracles)
     try:

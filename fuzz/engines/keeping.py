@@ -11,6 +11,7 @@ from ..page import beside
 from ..reports.progress import shrinking
 from ..reports.summary import Found, Summary
 from ..targets.base import Target
+from ..targets.unharmed import unharmed
 from ..traces.judges import Judges
 from ..traces.replay import replay
 from ..traces.reproduction import WHOLE, Reproduction, shrink_command, write_reproduction
@@ -98,7 +99,7 @@ def keep_found(
     after = plural(done.operations, "operation")
     try:
         say(f"found after {after}, saved in {first.trace}; shrinking for at most {plan.shrink_seconds:.0f} s ...")
-        with shrinking(plan.shrink_seconds) as show:
+        with shrinking(plan.shrink_seconds) as show, unharmed():
             kind, most = found.finding.kind, plan.shrink_seconds
             shrunk = shrink(found.trace, kind, target, judging, max_seconds=most, on_try=show)
         oracles = needed_oracles(shrunk, found, target, plan)

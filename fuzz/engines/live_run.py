@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ..findings.interruption import interrupted_by
 from ..findings.severity import severity
 from ..page import beside
 from ..page.live import LivePage
@@ -81,7 +82,7 @@ class LiveRun:
 
     def ended(self, document: dict[str, Any]) -> None:
         """Tell the page what came of it, as the JSON of the run."""
-        words = "ended by Ctrl-C" if document.get("interrupted") else "the run has ended"
+        words = f"ended by {interrupted_by()}" if document.get("interrupted") else "the run has ended"
         self.page.show(self._told(document, words) | {"ended": True, "share": 1.0})
 
     def _show(self, summary: Summary, words: str, jobs: Sequence[Sequence[str]] = ()) -> None:

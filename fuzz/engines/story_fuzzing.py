@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ..adapters import family_of
+from ..findings.interruption import interrupted_by
 from ..findings.words import plural
 from ..findings.writing import write_file
 from ..opening.child import environment_of
@@ -91,7 +92,7 @@ class StoryOutcome:
         if self.lost:
             return [f"{self.target}, seed {self.task.seed}: the process was lost: {self.lost}", *self._found_lines()]
         if not told:
-            return [f"{self.target}, seed {self.task.seed}: ended by Ctrl-C", *self._found_lines()]
+            return [f"{self.target}, seed {self.task.seed}: ended by {interrupted_by()}", *self._found_lines()]
         rate = told["steps"] / told["cpu_seconds"] if told["cpu_seconds"] else 0.0
         counts = f"{plural(told['stories'], 'engine')}, {plural(told['steps'], 'scheduler step')}"
         lines = [
@@ -147,7 +148,7 @@ def fuzz_scheduler(
     if not outcome.told and not outcome.interrupted:
         outcome.lost = f"exit status {process.returncode}"
     if page is not None:
-        words = "ended by Ctrl-C" if outcome.interrupted else "the run has ended"
+        words = f"ended by {interrupted_by()}" if outcome.interrupted else "the run has ended"
         whole = {**outcome.so_far, **outcome.as_json()}
         page.show({"title": "schedulers", "words": words, "share": 1.0, "ended": True, "scheduler": whole})
     return outcome

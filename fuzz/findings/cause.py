@@ -37,7 +37,9 @@ def cause_of(error: BaseException, skip: int = 0) -> Cause:
     """
     try:
         message = " ".join(str(error).split())
-    except Exception as broken:  # an exception of a core may be unable to say anything
+    except KeyboardInterrupt:
+        raise
+    except BaseException as broken:  # an exception of a core may be unable to say anything
         message = f"(no message: its text raised {type(broken).__name__})"
     if len(message) > MAX_MESSAGE:
         message = message[: MAX_MESSAGE - 4] + " ..."

@@ -17,6 +17,7 @@ from ...model.ops import Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.ops_json import to_json
 from ..targets.base import TargetLostError, TargetUnavailableError
+from .own_code import is_factory
 from .process import Launch, Limits, Process
 from .wire import Notes, answer_of, answers_of, line_of, lost_of, message_of
 
@@ -167,7 +168,10 @@ class ChildTarget(TargetInChild):
         return self._ask(operation, self._limits.operation_s, looks=False)[0]
 
     def _launch(self) -> Served:
-        return _Python(self._spec, self._place, self._limits, "target", self._fix)
+        launched = _Python(self._spec, self._place, self._limits, "target", self._fix)
+        if is_factory(self._spec):
+            self.name = launched.named  # as in this process: known deviations are declared under a name
+        return launched
 
 
 class ChildCalculator(_InChild["_Python"]):
@@ -199,6 +203,9 @@ class ChildCalculator(_InChild["_Python"]):
 class _Python(Served):
     """A Python child. `role` is what it opens: `target` or `calculator`; `fix` as for `ChildTarget`."""
 
+    named = ""
+    """What its target calls itself."""
+
     def __init__(self, spec: str, place: Place | None, limits: Limits, role: str, fix: Path | None = None) -> None:
         self._modules = TemporaryDirectory(prefix="blockproof-child-")
         # -P: modules in the current directory must not hide those of the environment.
@@ -214,8 +221,8 @@ class _Python(Served):
     def _await_ready(self, spec: str) -> None:
         """Wait until the child has opened its target; store the version, and what the target says of itself."""
         match message := self.first(message_of):
-            case ["ready", str(version), int(resident), list(lacks), list(hides), list(loses), list(sizes)]:
-                self.version, self.resident_at_start = version, resident
+            case ["ready", str(version), int(resident), list(lacks), list(hides), list(loses), list(sizes), str(named)]:
+                self.version, self.resident_at_start, self.named = version, resident, named
                 self.lacks, self.hides = frozenset(map(str, lacks)), frozenset(map(str, hides))
                 self.loses = frozenset(map(str, loses))
                 self.block_sizes = tuple(map(int, sizes))

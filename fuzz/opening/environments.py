@@ -147,7 +147,7 @@ def _build_base(family: Family, path: Path, say: Callable[[str], None]) -> None:
     """Build the base of a family in this folder."""
     pip = [*_pip_of(path), "install", *_PIP_OPTIONS]
     requirements = path / "requirements.txt"
-    _step(say, "creating the environment that the releases share", [sys.executable, "-m", "venv", str(path)])
+    _step(say, "creating the environment that the releases share", [sys.executable, "-P", "-m", "venv", str(path)])
     requirements.write_text(family.requirements)
     if family.torch:
         _step(say, f"installing {family.torch}", [*pip, family.torch])
@@ -271,7 +271,7 @@ def _python_in(path: Path) -> Path:
 
 
 def _pip_of(path: Path) -> list[str]:
-    return [str(_python_in(path)), "-m", "pip"]
+    return [str(_python_in(path)), "-P", "-m", "pip"]
 
 
 @contextmanager

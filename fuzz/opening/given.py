@@ -12,7 +12,8 @@ Given: TypeAlias = str | Target | Factory
 
 
 def opened(given: Given, isolate: bool = False) -> Target:
-    """The target, not started yet; with `isolate` what is named runs in a process of its own.
+    """The target, not started yet; with `isolate` what is named runs in a process of its own, without it in this one:
+    tests replace parts of what they test, and measure which of its lines run.
 
     Errors as for `open_target`; TypeError if a function returns something else.
     """

@@ -15,7 +15,9 @@ from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
 
+from ..findings.interruption import is_from_outside
 from ..targets.base import TargetUnavailableError
+from ..targets.unharmed import unharmed
 
 FORMS = "package.module:factory, path/file.py:factory"
 """The forms of such a target's name, for messages."""
@@ -43,8 +45,10 @@ def made_by(spec: str, protocol: str, *methods: str) -> object:
             f"write def {factory_name}(): return YourTarget()"
         )
     try:
-        made: object = factory()
-    except (Exception, SystemExit) as error:
+        with unharmed():
+            made: object = factory()
+    except BaseException as error:
+        raise_if_interrupted(error)
         raise TargetUnavailableError(f"{spec}: the factory failed: {in_one_line(error)}") from error
     if missing := [name for name in ("name", *methods, "close") if not hasattr(made, name)]:
         raise TargetUnavailableError(
@@ -62,8 +66,10 @@ def _loaded(spec: str) -> tuple[ModuleType, str]:
     if os.getcwd() not in sys.path:
         sys.path.append(os.getcwd())  # modules in the current directory are found, as with `python -m`
     try:
-        return importlib.import_module(module_name), factory_name
-    except (Exception, SystemExit) as error:
+        with unharmed():
+            return importlib.import_module(module_name), factory_name
+    except BaseException as error:
+        raise_if_interrupted(error)
         hint = ""
         if isinstance(error, ModuleNotFoundError) and error.name and module_name.startswith(error.name):
             hint = f"; is it on the import path? A file is named by its path: path/{module_name.split('.')[-1]}.py:"
@@ -88,10 +94,11 @@ def _module_of_file(spec: str, path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module  # before it runs, as dataclasses look their module up
     try:
-        with _neighbours_of(path.parent):
+        with _neighbours_of(path.parent), unharmed():
             found.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
         del sys.modules[name]
+        raise_if_interrupted(error)
         raise TargetUnavailableError(f"{spec}: cannot import {path.name}: {in_one_line(error)}") from error
     return module
 
@@ -130,3 +137,9 @@ def _lies_in(source: str, folders: set[str]) -> bool:
 def in_one_line(error: BaseException) -> str:
     """Type and message of an exception, without line breaks."""
     return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def raise_if_interrupted(error: BaseException) -> None:
+    """Raise the error again if it is somebody's wish to end the command, and none of the code that was loaded."""
+    if isinstance(error, KeyboardInterrupt) and is_from_outside():
+        raise error

@@ -15,9 +15,12 @@ import sys
 import threading
 from typing import Any
 
+from ...model.ops import Operation, Outcome
+from ...model.shown.snapshot import Snapshot
 from ..findings.ops_json import operation_from_json, shape_from_json
-from ..targets.answers import outcome_and_snapshot, raised_by_target
+from ..targets.answers import outcome_and_snapshot, problem_with_answer, raised_by_target
 from ..targets.base import TargetLostError, TargetUnavailableError, block_sizes_of, hidden_fields, lacking, losing
+from ..targets.unharmed import allow_recursion
 from .targets import open_calculator_here, open_here
 from .wire import answer_message, line_of, lost_message, message_of, notes_of
 
@@ -34,11 +37,13 @@ def main(arguments: list[str]) -> None:
         for path in fix:
             _apply(path)
         served: Any = open_calculator_here(spec) if role == "calculator" else open_here(spec)
+        allow_recursion()
     except (TargetUnavailableError, ValueError, ImportError) as error:
         send(answers, line_of(["unavailable", str(error)]))
         return
     said = [sorted(read(served)) for read in (lacking, hidden_fields, losing, block_sizes_of)]
-    send(answers, line_of(["ready", str(getattr(served, "version", "")), resident_bytes(), *said]))
+    name = str(getattr(served, "name", ""))
+    send(answers, line_of(["ready", str(getattr(served, "version", "")), resident_bytes(), *said, name]))
     with os.fdopen(requests, "rb") as lines:
         for count, line in enumerate(lines):
             send(answers, _answer(served, line, count % SAMPLE_EVERY == 0))
@@ -48,7 +53,7 @@ def _apply(path: str) -> None:
     """Call `fix()` of this Python file. TargetUnavailableError if that fails."""
     try:
         runpy.run_path(path)["fix"]()
-    except Exception as error:  # it changes an engine of any release
+    except BaseException as error:  # it changes an engine of any release
         raise TargetUnavailableError(f"{path} cannot be applied: {type(error).__name__}: {error}") from error
 
 
@@ -61,17 +66,39 @@ def _answer(served: Any, line: bytes, measure: bool) -> bytes:
         if kind == "start":
             outcome, snapshot = outcome_and_snapshot(served.start(shape_from_json(document)))
         elif kind == "answer":
-            outcome, snapshot = served.answer(operation_from_json(document)), None
+            outcome, snapshot = _outcome(served, operation_from_json(document)), None
         else:
             outcome, snapshot = outcome_and_snapshot(served.step(operation_from_json(document)))
         resident = resident_bytes() if measure or kind == "start" else 0
-        return line_of(answer_message(outcome, snapshot, resident, notes_of(served, kind == "start")))
+        return _line(answer_message(outcome, snapshot, resident, notes_of(served, kind == "start")), outcome, snapshot)
     except TargetLostError as lost:
         return line_of(lost_message(lost))
     except TargetUnavailableError as error:  # what it says of itself after a start cannot be used
         return line_of(["unavailable", str(error)])
-    except Exception as error:
+    except BaseException as error:  # no signal interrupts this process: whatever it is, the target has raised it
+        allow_recursion()
         return line_of(lost_message(raised_by_target(error)))
+    finally:
+        allow_recursion()
+
+
+def _line(message: list[object], outcome: object, snapshot: object) -> bytes:
+    """The answer of a target. TargetLostError if it has a type that no line can hold: a target may return anything."""
+    if isinstance(outcome, Outcome) and (snapshot is None or type(snapshot) is Snapshot):
+        try:
+            return line_of(message)
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            problem = problem_with_answer(outcome, snapshot, None)
+            raise TargetLostError("protocol", problem or f"no line can hold the answer: {error}") from None
+    raise TargetLostError("protocol", problem_with_answer(outcome, snapshot, None) or "the answer is none")
+
+
+def _outcome(served: Any, operation: Operation) -> Outcome:
+    """What an operation comes to, by a target that need not show its state."""
+    if hasattr(served, "answer"):
+        outcome: Outcome = served.answer(operation)
+        return outcome
+    return outcome_and_snapshot(served.step(operation))[0]
 
 
 def resident_bytes() -> int:

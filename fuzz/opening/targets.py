@@ -1,5 +1,6 @@
 """Opens a target or a calculator by the name that the user gave, in this process or in a child process."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar, cast
@@ -10,6 +11,7 @@ from ..faults import Part, fault_named
 from ..findings.words import did_you_mean
 from ..targets.base import Calculator, Target, TargetUnavailableError, check_declarations
 from ..targets.family import Family
+from ..targets.unharmed import notice_exits
 from .child import ChildCalculator, ChildTarget, Place
 from .environments import Environment, find, installed
 from .own_code import FORMS, in_one_line, is_factory, made_by
@@ -27,14 +29,16 @@ def specs() -> str:
 def open_target(
     spec: str,
     *,
-    isolate: bool = False,
+    isolate: bool | None = False,
     deadline_s: float = Limits.operation_s,
     growth_bytes: int = Limits.growth_bytes,
     fix: Path | None = None,
 ) -> Target:
     """The target that `spec` names, not started yet.
 
-    With `isolate` every target runs in a child process. `deadline_s`: seconds for an operation in a child;
+    With `isolate` every target runs in a child process. If it is None, as for the commands, a user's own code does: it
+    may crash, hang, or end the process. If it is False, only a release does that this interpreter cannot import.
+    `deadline_s`: seconds for an operation in a child;
     `growth_bytes`: how much its resident memory may grow; `fix`: a Python file whose function `fix()` a child calls
     before it opens the target. ValueError if `spec` has no known form, or is a program and there is a fix,
     TargetUnavailableError if the target is not installed or cannot be imported.
@@ -44,8 +48,22 @@ def open_target(
         if fix is not None:
             raise ValueError(f"{spec}: {fix} is Python; it cannot change a program")
         return ProgramTarget(spec, limits)  # in a process of its own anyway
-    there = _in_a_child(spec, isolate or fix is not None)
+    there = _in_a_child(spec, True if fix is not None else isolate)
+    if there is None and _is_own_code(spec):
+        notice_exits()
     return ChildTarget(*there, limits, fix) if there else open_here(spec)
+
+
+def isolate_words(spec: str, isolate: bool | None) -> list[str]:
+    """The option of a command that opens the target as `open_target` does with this argument; none if that is usual."""
+    if isolate is None or (not isolate and not _is_own_code(spec)):
+        return []
+    return ["--isolate" if isolate else "--no-isolate"]
+
+
+def _is_own_code(spec: str) -> bool:
+    """True for a factory of the user's; faults and programs are named in the same form."""
+    return is_factory(spec) and not spec.startswith("fault:") and not is_program(spec)
 
 
 def open_here(spec: str) -> Target:
@@ -64,9 +82,11 @@ def open_here(spec: str) -> Target:
     return made
 
 
-def open_calculator(spec: str, *, isolate: bool = False, deadline_s: float = Limits.operation_s) -> Calculator:
+def open_calculator(spec: str, *, isolate: bool | None = False, deadline_s: float = Limits.operation_s) -> Calculator:
     """The calculator that `spec` names; arguments and errors as for `open_target`."""
     there = _in_a_child(spec, isolate)
+    if there is None and _is_own_code(spec):
+        notice_exits()
     return ChildCalculator(*there, Limits(operation_s=deadline_s)) if there else open_calculator_here(spec)
 
 
@@ -122,14 +142,15 @@ def interpreter_of(spec: str) -> tuple[str, Place | None]:
     return environment.name, environment.place
 
 
-def _in_a_child(spec: str, isolate: bool) -> tuple[str, str, Place | None] | None:
+def _in_a_child(spec: str, isolate: bool | None) -> tuple[str, str, Place | None] | None:
     """For `ChildTarget`: name, what the child opens, and its environment. None for a target in this process."""
     check_spec(spec)
     family = family_of(spec)
     if family is None:
-        return (spec, spec, None) if isolate else None
+        return (spec, spec, None) if isolate or (isolate is None and _is_own_code(spec)) else None
     if (here := _here(family, spec)) is not None:
-        return (here, family.name, None) if isolate else None
+        # An engine refuses by asserts, which `python -O` leaves out; its child has them.
+        return (here, family.name, None) if isolate or sys.flags.optimize else None
     environment = _installed(family, spec)
     return environment.name, family.name, environment.place
 

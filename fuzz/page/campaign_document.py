@@ -5,6 +5,7 @@ from collections.abc import Container, Sequence
 
 import msgspec
 
+from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import TARGET
 from ..findings.words import plural
 from .campaign_trend import came_and_went, changed_cells, rates
@@ -99,7 +100,7 @@ def _rates(rows: Sequence[CampaignRow]) -> dict[str, float]:
 
 
 def _verdict(rows: Sequence[CampaignRow], found: int) -> tuple[str, str]:
-    ended = "; ended by Ctrl-C" if any(row.interrupted for row in rows) else ""
+    ended = f"; ended by {interrupted_by()}" if any(row.interrupted for row in rows) else ""
     if found:
         return f"{plural(found, 'finding')}{ended}", "bad"
     nothing = [row.target for row in rows if row.tested_nothing or not row.operations]

@@ -47,7 +47,7 @@ class Wanted:
     """A target to be shown beside it in place of the model; by default the one that a trace of a difference names."""
     oracles: Sequence[str] | None = None
     """As the user has written them; by default those of each trace."""
-    isolate: bool = False
+    isolate: bool | None = None
     model_alone: bool = False
     """True if no target is to be started."""
     say: Callable[[str], None] = print
@@ -66,13 +66,13 @@ class Wanted:
             close_target(target)
         self._open.clear()
 
-    def core(self, spec: str, isolate: bool) -> Target:
+    def core(self, spec: str, isolate: bool | None = None) -> Target:
         """The target of this name, opened once. Errors as from `open_target`."""
         if spec in self._refused:
             raise TargetUnavailableError(self._refused[spec])
         if spec not in self._open:
             try:
-                self._open[spec] = open_target(spec, isolate=self.isolate or isolate)
+                self._open[spec] = open_target(spec, isolate=isolate or self.isolate)
             except TargetUnavailableError as error:
                 self._refused[spec] = str(error)
                 raise
@@ -140,7 +140,7 @@ def _on_pair(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceDoc
         wanted.say(f"{path}: shown without {first!r}; if you trust that code, name both: {both}")
         return None
     try:
-        other = wanted.core(first, isolate=False)
+        other = wanted.core(first)
     except (TargetUnavailableError, ValueError) as error:
         if wanted.compared_with is not None:
             raise

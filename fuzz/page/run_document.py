@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from ..findings.interruption import interrupted_by
 from ..findings.words import plural
 from ..reports.floors import Floors
 from .document import VERSION, FoundCard, ReportDocument, Table
@@ -123,7 +124,7 @@ def so_far(found: int) -> tuple[str, str]:
 
 
 def _headline(run: RunFile) -> str:
-    ended = ", ended by Ctrl-C" if run.interrupted else ""
+    ended = f", ended by {interrupted_by()}" if run.interrupted else ""
     return (
         f"{plural(run.runs, 'run')}, {plural(run.operations, 'operation')} in {run.seconds:.1f} s"
         f"{ended}; judged by {', '.join(run.oracles) or 'nobody'}"

@@ -4,8 +4,6 @@ Every target has a process of its own, and where that can be a child that holds 
 or eats memory costs its own time only: what it was lost over is a finding, and the campaign goes on with the rest.
 """
 
-import multiprocessing
-import signal
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +21,7 @@ from ..findings.severity import headline
 from ..findings.words import plural, trace_lines
 from ..opening.process import Limits
 from ..opening.targets import open_target
+from ..opening.workers import worker_context
 from ..page.beside import document_beside
 from ..page.document import TraceDocument
 from ..reports.pace import Pace
@@ -91,6 +90,8 @@ class Row:
     done: bool = False
     interrupted: bool = False
     """True if Ctrl-C ended it."""
+    attention: tuple[str, ...] = ()
+    """The names of the attention types that were asked for."""
 
     @property
     def operations(self) -> int:
@@ -169,7 +170,8 @@ def run_campaign(
 
     The rows come back in the order of `specs`; one that Ctrl-C has cut short is not `done`.
     """
-    rows, orders = [Row(spec) for spec in specs], replace(orders, tells=on_growth is not None)
+    rows = [Row(spec, attention=tuple(orders.plan.attention)) for spec in specs]
+    orders = replace(orders, tells=on_growth is not None)
     waiting, running = list(rows), {}  # type: list[Row], dict[Connection, tuple[Row, BaseProcess]]
     try:
         while waiting or running:
@@ -208,7 +210,7 @@ def as_they_are(row: Row, orders: Orders) -> list[Kept]:
 
 
 def _launch(spec: str, orders: Orders) -> tuple[Connection, BaseProcess]:
-    context = multiprocessing.get_context("spawn")
+    context = worker_context()
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs, spec, orders))  # no daemon: it has children of its own
     process.start()
@@ -253,7 +255,6 @@ def _receive(message: object, connection: Connection, row: Row, process: BasePro
 
 def _work(connection: Connection, spec: str, orders: Orders) -> None:
     """What the process of a target does: a message for each cell, and at the end what was kept, or the problem."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         target = open_target(spec, isolate=True, deadline_s=orders.deadline_s, growth_bytes=orders.growth_bytes)
         try:

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..engines.keeping import found_by
 from ..engines.root_causes import NEW
+from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import TARGET, without
 from ..findings.severity import severity
 from ..findings.words import plural
@@ -26,13 +27,23 @@ OF_A_CELL = 20
 
 
 def exit_code(rows: Sequence[Row]) -> int:
-    """1 if something was found, 130 if Ctrl-C ended it before, 3 if nothing could be tested, or a run tested nothing,
+    """1 if something was found, 130 if it was interrupted before, 3 if not all of it was run or a run tested nothing,
     else 0."""
     if any(row.kept for row in rows):
         return 1
     if any(row.interrupted for row in rows):
         return 130
-    return 0 if any(row.operations for row in rows) and not tested_nothing(rows) else 3
+    return 0 if any(row.operations for row in rows) and not not_run(rows) and not tested_nothing(rows) else 3
+
+
+def not_run(rows: Sequence[Row]) -> list[str]:
+    """A line for each target that did not come to its end by itself: why, and what of it was not run."""
+    return [f"{row.target}: {row.problem.splitlines()[-1]}{_left(row)}" for row in rows if row.problem]
+
+
+def _left(row: Row) -> str:
+    left = [name for name in row.attention if name not in row.cells]
+    return f"; not run: {', '.join(left)}" if left else ""
 
 
 def tested_nothing(rows: Sequence[Row]) -> list[str]:
@@ -61,13 +72,14 @@ def headline(rows: Sequence[Row]) -> str:
 def verdict(rows: Sequence[Row]) -> str:
     """One line: how much was found, the worst of it, and whether all targets came to their end."""
     found = [kept for row in rows for kept in row.kept]
-    ended = "; ended by Ctrl-C" if any(row.interrupted for row in rows) else ""
+    ended = f"; ended by {interrupted_by()}" if any(row.interrupted for row in rows) else ""
+    lost = f"NOT ALL OF IT RAN: {'; '.join(not_run(rows))}" if not_run(rows) else ""
     if not found:
         nothing = tested_nothing(rows)
-        return f"TESTED NOTHING: {nothing[0]}" if nothing else f"nothing was found{ended}"
+        return lost or (f"TESTED NOTHING: {nothing[0]}" if nothing else f"nothing was found{ended}")
     worst = min(severity(kept.finding) for kept in found)
     new = f", {len(new_ones(rows))} of them new" if any(kept.root for kept in found) else ""
-    return f"{plural(len(found), 'finding')}{new}, the worst: {worst}{ended}"
+    return f"{plural(len(found), 'finding')}{new}, the worst: {worst}{ended}" + (f"; {lost}" if lost else "")
 
 
 def new_ones(rows: Sequence[Row]) -> list[tuple[str, Kept]]:

@@ -11,6 +11,7 @@ from ..engines.keeping import found_by
 from ..engines.plan import Plan
 from ..engines.seeded import run_random
 from ..findings.finding import Finding, Trace
+from ..findings.interruption import interrupted_by
 from ..findings.words import plural, trace_lines
 from ..page.beside import Kept, page_beside
 from ..page.files import pair_command
@@ -94,7 +95,7 @@ class Differences:
     def verdict(self) -> str:
         """One line: in how many situations they differ."""
         found = len(self.situations)
-        ended = "; ended by Ctrl-C" if self.interrupted else ""
+        ended = f"; ended by {interrupted_by()}" if self.interrupted else ""
         return (f"they differ in {plural(found, 'situation')}" if found else "they behave alike") + ended
 
     @property

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ..findings.interruption import interrupted_by
 from ..findings.words import plural
 from ..page.live import LivePage
 from ..reports.pace import Pace
@@ -42,7 +43,7 @@ class LiveCampaign:
         """This is what came of it."""
         if self._page is not None:
             cut = any(row.interrupted for row in rows)
-            words = "ended by Ctrl-C" if cut else "the campaign has ended"
+            words = f"ended by {interrupted_by()}" if cut else "the campaign has ended"
             told = {"title": "campaign", "words": words, "share": 1.0, "ended": True}
             self._page.show(told | {"campaign": as_json(rows)})
 

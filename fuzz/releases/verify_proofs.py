@@ -116,7 +116,7 @@ def hashes_of(spec: str, names: Sequence[str]) -> dict[str, str | None]:
 
 def _settled(theorems: Sequence[str], old: str, new: str) -> dict[str, tuple[str, str]] | str:
     """What each theorem comes to on both sides; a line that says why if that cannot be."""
-    command = [sys.executable, "-m", f"{_ROOT}.fuzz.cli", "prove", *theorems, "--json", "--no-cross-check"]
+    command = [sys.executable, "-P", "-m", f"{_ROOT}.fuzz.cli", "prove", *theorems, "--json", "--no-cross-check"]
     with TemporaryDirectory(prefix="blockproof-prove-") as out:
         targets = ["--target", old, "--target", new, "--out", out]
         done = subprocess.run([*command, *targets], capture_output=True, text=True, stdin=subprocess.DEVNULL)

@@ -118,7 +118,7 @@ def candidates(family: Family, first: str, last: str, more: Iterable[str] = ()) 
 
 def published(family: Family) -> tuple[str, ...]:
     """Every final version of the family that pip finds on its package index. BisectError (3) if it cannot ask."""
-    command = [sys.executable, "-m", "pip", "index", "versions", family.distribution]
+    command = [sys.executable, "-P", "-m", "pip", "index", "versions", family.distribution]
     command += ["--disable-pip-version-check", "--no-input", "--retries", "1"]
     advice = "leave out --patches to try the known releases only"
     try:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ..adapters import family_of
+from ..findings.interruption import interrupted_by
 from .bisect import one_line
 
 LONGEST = 0.5
@@ -196,7 +197,7 @@ def watch(
             for one in done.told.unexplained if done.told else ():
                 _look_back(one, done, sides, begin + left - time.monotonic(), run)
         except KeyboardInterrupt:
-            done.problem, watched.interrupted = "ended by Ctrl-C", True
+            done.problem, watched.interrupted = f"ended by {interrupted_by()}", True
         done.seconds = time.monotonic() - begin
         say(f"{part.name}: {done.problem or (done.told.figures if done.told else '')}")
         on_done(watched)

@@ -5,6 +5,7 @@ import platform
 import time
 from collections.abc import Iterator, Sequence
 
+from ..findings.interruption import interrupted_by
 from ..findings.prose import broken
 from ..findings.words import plural
 from .watch import Watched
@@ -47,7 +48,7 @@ def page(watched: Watched, command: str) -> str:
 def verdict(watched: Watched) -> str:
     """One line: how much is new, fixed and changed."""
     counts = [f"{len(watched.lines(name))} {title.lower()}" for name, title in SECTIONS.items()]
-    ended = "; ended by Ctrl-C" if watched.interrupted else ""
+    ended = f"; ended by {interrupted_by()}" if watched.interrupted else ""
     return f"{', '.join(counts)}; {plural(len(watched.open), 'thing')} could not be judged{ended}"
 
 

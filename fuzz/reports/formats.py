@@ -8,6 +8,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from ...model.ops import Done, Refused
+from ..findings.drawn import digest_text
+from ..findings.interruption import interrupted_by
 from ..findings.oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW, TARGET
 from ..findings.severity import exception_of, severity
 from ..findings.words import plural
@@ -27,7 +29,7 @@ LONG_RUN = 100_000
 
 def headline(summary: Summary) -> str:
     """One line: what was run and how much of it."""
-    ended = ", ended by Ctrl-C" if summary.interrupted else ""
+    ended = f", ended by {interrupted_by()}" if summary.interrupted else ""
     tried = f"; {summary.canary.line()}" if summary.canary else ""
     return (
         f"{summary.target}, engine {summary.engine}, seed {summary.seed}: {plural(summary.runs, 'run')}, "
@@ -45,7 +47,8 @@ def verdict(summary: Summary) -> str:
     what, where = summary.finding.kind
     others = len(summary.found) - 1
     rest = f" ({severity(summary.finding)}), the worst of {plural(others + 1, 'finding')}" if others > 0 else ""
-    return f"FOUND: {_VERDICTS[summary.finding.oracle].format(what=what)} at {where}{rest}"
+    lost = f"; NOT ALL OF IT RAN: {summary.lost}" if summary.lost else ""
+    return f"FOUND: {_VERDICTS[summary.finding.oracle].format(what=what)} at {where}{rest}{lost}"
 
 
 _VERDICTS = {
@@ -141,7 +144,9 @@ def as_json(summary: Summary, samples: int = TOLD) -> dict[str, object]:
         "operations": summary.operations,
         "seconds": round(summary.seconds, 3),
         "operations_per_second": round(summary.rate, 1),
+        "digest": digest_text(summary.drawn),
         "interrupted": summary.interrupted,
+        "lost": summary.lost or None,
         "oracles": list(summary.oracles),
         "canary": summary.canary and summary.canary.as_json(),
         "unobserved": [[*pair, runs] for pair, runs in sorted(summary.unobserved.items())],
@@ -168,7 +173,7 @@ def markdown(summary: Summary) -> str:
     if summary.finding is not None:
         lines += ["", "```", *found_lines(summary)[1:], "```"]
     lines += ["", *(f"- {line}" for line in warnings)] if (warnings := vacuity(summary).warnings) else []
-    lines += ["", f"Judged by {', '.join(summary.oracles)}."]
+    lines += ["", f"Judged by {', '.join(summary.oracles)}. Digest of the operations: {digest_text(summary.drawn)}."]
     return "\n".join([*lines, *markdown_tables(sections(summary)), ""])
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from ...model.ops import Done, Failed, Lookup, Outcome
+from ..findings.drawn import digest_of, together
 from ..findings.finding import Finding, Trace
 from ..findings.known import KnownFinding
 from ..findings.oracle_names import LOCKSTEP, ORACLES
@@ -117,6 +118,10 @@ class Summary:
     """What the target calls itself, if that is not `target`: its deviations are declared under this name."""
     history: History = field(default_factory=History)
     """How it came to this."""
+    drawn: int = 0
+    """The digest of its operations (`findings.drawn`)."""
+    lost: str = ""
+    """Why not all of it was run; empty if it was."""
     canary: Canary | None = None
     """What was planted before the runs, and which oracles have seen it; None if nothing judges them."""
 
@@ -126,6 +131,7 @@ class Summary:
         results = [one.error if isinstance(one, Failed) else type(one).__name__ for one in run.outcomes]
         self.runs += 1
         self.operations += len(kinds)
+        self.drawn = together((self.drawn, digest_of(run.shape, run.operations)))
         self.attention[attention] += 1
         self.unbuilt[attention] += not run.built
         self.operation_counts.update(kinds)
@@ -178,6 +184,8 @@ class Summary:
         self.history.join(self.now(), other.history, other.now(), shift)
         self.runs += other.runs
         self.operations += other.operations
+        self.drawn = together((self.drawn, other.drawn))
+        self.lost = self.lost or other.lost
         self.seconds = max(self.seconds, shift + other.seconds)
         self.interrupted |= other.interrupted
         self.canary = self.canary or other.canary

@@ -10,13 +10,14 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
+from sys import getrecursionlimit
 from typing import Any
 
 from ...model.ops import Done, Failed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
-from ..findings.cause import cause_of
 from ..findings.difference import difference
 from ..findings.finding import CORRUPTION, Finding, Trace
+from ..findings.interruption import is_from_outside
 from ..findings.oracle_names import CONTRACT, LANDED, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
 from ..oracles.contract import Contract, Violation, unobserved
 from ..oracles.shadow import Corruption, Shadow, check_block_ids
@@ -31,6 +32,7 @@ from ..targets.base import (
     lacking,
     losing,
 )
+from ..targets.unharmed import allow_recursion, unharmed
 from ..workload.scene import Scene
 from .causes import why_failed, why_not_done
 from .judging import USUAL, Judging, TooLongError
@@ -153,7 +155,8 @@ class Run(ABC):
 
     def _ask_start(self, shape: Shape) -> tuple[Outcome, Snapshot | None]:
         """Let the target build a core. Only then it is certain what it hides."""
-        outcome, snapshot = ask(self.target.start, shape)
+        with unharmed():
+            outcome, snapshot = ask(self.target.start, shape)
         self.hidden = hidden_fields(self.target)
         if isinstance(outcome, Failed):
             self.not_built = why_failed(outcome)
@@ -225,14 +228,20 @@ class Run(ABC):
         return Finding(said.id, operation, len(self.operations) - 1, actual, actual, (), changes, said.what, oracle)
 
 
+_RECURSION = getrecursionlimit()
+
+
 def ask(call: Callable[..., tuple[Outcome, Snapshot | None]], *about: Any) -> tuple[Outcome, Snapshot | None]:
     """Call the target. TargetLostError if it raises or returns something else: a target may be a user's own code."""
     try:
         answer: object = call(*about)
     except (TargetLostError, TargetUnavailableError):
         raise
-    except SystemExit as end:
-        raise TargetLostError("crash", f"the target ended the process (SystemExit: {end})", cause_of(end, 1)) from end
-    except Exception as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and is_from_outside():
+            raise
+        allow_recursion()
         raise raised_by_target(error) from error
+    if getrecursionlimit() != _RECURSION:
+        allow_recursion()
     return answer if type(answer) is tuple and len(answer) == 2 else outcome_and_snapshot(answer)

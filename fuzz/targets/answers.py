@@ -83,9 +83,12 @@ def outcome_and_snapshot(answer: object) -> tuple[Outcome, Snapshot | None]:
     raise TargetLostError("protocol", f"the target returned {got}; return a tuple of an outcome and a Snapshot")
 
 
-def raised_by_target(error: Exception) -> TargetLostError:
-    """The loss of a target that let an exception out; to be called where it was called."""
+def raised_by_target(error: BaseException) -> TargetLostError:
+    """The loss of a target that let an exception out; to be called where it was called. Not only an `Exception`: the
+    panic of a core in Rust is none, nor is what cancels a coroutine."""
     cause = cause_of(error, 1)
+    if isinstance(error, SystemExit):
+        return TargetLostError("crash", f"the target ended the process (SystemExit: {error})", cause)
     what = f"the target raised {cause.type}: {cause.message}; an exception of the core is an outcome"
     return TargetLostError("protocol", f"{what}: return failed(error)", cause)
 
@@ -93,12 +96,12 @@ def raised_by_target(error: Exception) -> TargetLostError:
 def problem_with_answer(
     outcome: object,
     snapshot: object,
-    num_groups: int,
+    num_groups: int | None,
     num_blocks: int | None = None,
     hidden: Collection[str] = (),
 ) -> str | None:
-    """What is wrong with the types of an answer, in a sentence; None if nothing. The core has `num_groups` groups, and
-    `num_blocks` blocks if that is to be checked of what is not `hidden`.
+    """What is wrong with the types of an answer, in a sentence; None if nothing. The core has `num_groups` groups and
+    `num_blocks` blocks, if that is to be checked; the latter of what is not `hidden`.
     """
     if not isinstance(outcome, Done | Refused | Failed):
         return f"the outcome is a {type(outcome).__name__}; return Done, Refused or Failed"
@@ -108,7 +111,7 @@ def problem_with_answer(
         value = getattr(snapshot, name)
         if not check(value):
             return f"Snapshot.{name} is {str(value)[:80]}, a {type(value).__name__}; expected {expected}"
-        if name in _PER_GROUP and len(value) != num_groups:
+        if name in _PER_GROUP and num_groups not in (None, len(value)):
             return f"Snapshot.{name} has {len(value)} entries; expected one for each of the {num_groups} groups"
         if name in _PER_BLOCK and name not in hidden and num_blocks not in (None, len(value)):
             return f"Snapshot.{name} has {len(value)} entries; expected one for each of the {num_blocks} blocks"

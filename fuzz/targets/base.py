@@ -12,6 +12,7 @@ from ...model.ops import Landed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.cause import Cause
 from ..findings.cause import failed as failed
+from ..findings.interruption import is_from_outside
 from .adapting import adapted as adapted
 from .adapting import adapted_shape as adapted_shape
 from .declarations import HOLDS_BACK, problem_with_names, problem_with_sizes, with_implied
@@ -56,7 +57,9 @@ def close_target(target: Target | Calculator) -> None:
     """End a target. An error while it ends is only printed, so that no finding is lost by it."""
     try:
         target.close()
-    except (Exception, SystemExit) as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and is_from_outside():
+            raise
         print(f"blockproof: {target.name}: close failed: {type(error).__name__}: {error}", file=sys.stderr)
 
 

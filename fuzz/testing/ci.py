@@ -82,7 +82,7 @@ class Job:
             "summary": self.fuzz_summary,
         }
         words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
-        return ["fuzz", *words, *(["--isolate"] if self.isolate else [])]
+        return ["fuzz", *words, "--isolate" if self.isolate else "--no-isolate"]
 
 
 def seed_of_commit(environ: Mapping[str, str]) -> int:
@@ -198,7 +198,7 @@ def _fuzz(job: Job, seed: int, runner: Runner) -> int:
     """Run `blockproof fuzz` in a process of its own, and report what it says."""
     words = job.command(seed)
     runner.group(f"$ {shlex.join(['blockproof', *words])}")
-    command = [sys.executable, "-m", f"{__package__.split('.')[0]}.fuzz.cli", *words]
+    command = [sys.executable, "-P", "-m", f"{__package__.split('.')[0]}.fuzz.cli", *words]
     sys.stdout.flush()
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
     sys.stderr.write(done.stderr)

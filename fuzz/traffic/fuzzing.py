@@ -11,6 +11,7 @@ from typing import Any
 from ..engines.keeping import Kept, keep_found
 from ..engines.plan import Plan
 from ..findings.finding import Finding
+from ..findings.interruption import interrupted_by
 from ..findings.words import plural
 from ..reports import formats
 from ..reports.progress import OnProgress
@@ -94,7 +95,7 @@ class TrafficOutcome:
         lines += [_cut(line) for line in self.kept.lines()] if self.kept else []
         lines += [f"note: {warning}" for warning in vacuity(self.done).warnings]
         lines += [f"repeat this run: {self.task.repeat}"]
-        return [*lines, "interrupted by Ctrl-C"] if self.done.interrupted else lines
+        return [*lines, f"interrupted by {interrupted_by()}"] if self.done.interrupted else lines
 
 
 def _cut(line: str) -> str:

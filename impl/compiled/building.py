@@ -120,6 +120,7 @@ def _compile(folder: Path, path: Path) -> None:
     c_file = source.with_suffix(".c")
     cython = [
         sys.executable,
+        "-P",
         "-m",
         "cython",
         *options,

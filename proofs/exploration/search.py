@@ -27,11 +27,12 @@ from .packing import RESTING
 from .paths import operations
 from .properties import Broken
 from .scope import Scope
-from .workers import Expanded, Plant, Recipe, expand_chunk, expander
+from .workers import Expanded, Jobs, Plant, Recipe, WorkerLostError, expand_chunk, expander
 
 CHUNK = 128
 """States that are expanded between two looks at the clock and at Ctrl-C: some hundredths of a second."""
 EXHAUSTED, STATES, MEMORY, INTERRUPTED, BROKEN = "exhausted", "state limit", "memory limit", "interrupted", "broken"
+LOST = "a process was lost"
 """How a search has ended; only the first one says something about all states."""
 
 
@@ -112,11 +113,12 @@ class Search:
     def run(
         self,
         limits: Limits = Limits(),  # noqa: B008  # immutable
-        jobs: int = 1,
+        jobs: Jobs = Jobs(),  # noqa: B008  # immutable
         on_progress: Callable[["Search"], None] = lambda search: None,
         on_level: Callable[["Search"], None] = lambda search: None,
     ) -> Exploration:
-        """Go on until all states are visited, something is found, a limit is reached or Ctrl-C is pressed."""
+        """Go on until all states are visited, something is found, a limit is reached, a process is lost or Ctrl-C is
+        pressed."""
         started, cpu, seconds, cpu_seconds = time.monotonic(), time.process_time(), self.seconds, self.cpu_seconds
         with _ctrl_c() as interrupted, _without_gc(), expand_chunk(self.expansion, self.recipe, jobs) as expand:
             try:
@@ -135,6 +137,9 @@ class Search:
                     on_level(self)
             except BrokenError as error:
                 self.ended, self.finding = BROKEN, Finding(tuple(error.broken), ())
+                return self._report()
+            except WorkerLostError:
+                self.ended = LOST
                 return self._report()
         self.ended = EXHAUSTED
         self._check_liveness()
@@ -238,16 +243,20 @@ def memory_mib() -> float:
 
 @contextmanager
 def _ctrl_c() -> Iterator[Callable[[], bool]]:
-    """Inside, Ctrl-C is only noted: a state is expanded wholly or not at all."""
+    """Inside, Ctrl-C, and what else interrupts the program, is only noted: a state is expanded wholly or not at all."""
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     pressed = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda number, frame: pressed.set())
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    noted = [number for number, what in before.items() if number == signal.SIGINT or callable(what)]
+    for number in noted:
+        signal.signal(number, lambda number, frame: pressed.set())
     try:
         yield pressed.is_set
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number in noted:
+            signal.signal(number, before[number])
 
 
 @contextmanager

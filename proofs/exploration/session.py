@@ -9,6 +9,7 @@ from .faults import FAULTS
 from .scope import Scope, ScopeError
 from .scopes import SCOPES
 from .search import EXHAUSTED, Exploration, Limits, Search
+from .workers import Jobs
 
 SAVE_EVERY_S = 10.0
 """A level is not saved sooner after the last one: small levels would otherwise cost more to save than to explore."""
@@ -29,7 +30,7 @@ def explored(
     scope: Scope,
     fault: str | None,
     limits: Limits,
-    jobs: int,
+    jobs: Jobs,
     folder: Path | None,
     on_progress: Callable[[Search], None],
     write: checkpoint.Write,

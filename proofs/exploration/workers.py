@@ -2,8 +2,13 @@
 
 import multiprocessing
 import signal
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from itertools import islice
+from multiprocessing.context import BaseContext
 from typing import NamedTuple, TypeAlias
 
 from ...model.ops import Operation
@@ -13,6 +18,17 @@ from .scope import Scope
 
 Plant: TypeAlias = str
 """Name of a planted fault (`faults`)."""
+
+
+class Jobs(NamedTuple):
+    """How many processes expand states, and where they come from: Python's own by default."""
+
+    processes: int = 1
+    context: BaseContext | None = None
+
+
+class WorkerLostError(Exception):
+    """A process ended before it had done what it was given, or could not be started."""
 
 
 class Recipe(NamedTuple):
@@ -76,15 +92,39 @@ def expand_all(expansion: Expansion, states: Iterable[bytes]) -> Expanded:
 Expand: TypeAlias = Callable[[Iterator[list[bytes]]], Iterator[Expanded]]
 
 
+AHEAD = 4
+"""Chunks for each process that are given out before the first of them is taken back."""
+
+
 @contextmanager
-def expand_chunk(expansion: Expansion, recipe: Recipe, jobs: int) -> Iterator[Expand]:
-    """What expands the chunks of a level, in order; with more than one job in processes of their own."""
-    if jobs <= 1:
+def expand_chunk(expansion: Expansion, recipe: Recipe, jobs: Jobs) -> Iterator[Expand]:
+    """What expands the chunks of a level, in order; with more than one job in processes of their own, which end with
+    the block. Taking from it raises WorkerLostError once one of them is lost: what it was doing is not done.
+    """
+    if jobs.processes <= 1:
         yield lambda chunks: (expand_all(expansion, chunk) for chunk in chunks)
         return
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(jobs, _begin, (recipe,)) as pool:  # leaving it ends the processes at once
-        yield lambda chunks: pool.imap(_expand, chunks)
+    before = multiprocessing.active_children()
+    context = jobs.context or multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(jobs.processes, context, _begin, (recipe,))
+    try:
+        yield lambda chunks: _in_order(pool, chunks, AHEAD * jobs.processes)
+    finally:
+        for process in multiprocessing.active_children():
+            if process not in before:
+                process.kill()
+        pool.shutdown(cancel_futures=True)
+
+
+def _in_order(pool: ProcessPoolExecutor, chunks: Iterator[list[bytes]], ahead: int) -> Iterator[Expanded]:
+    """What follows from the chunks, of which so many are given out at a time."""
+    try:
+        given: deque[Future[Expanded]] = deque(pool.submit(_expand, chunk) for chunk in islice(chunks, ahead))
+        while given:
+            yield given.popleft().result()
+            given.extend(pool.submit(_expand, chunk) for chunk in islice(chunks, 1))
+    except BrokenProcessPool:
+        raise WorkerLostError("a process that expands states was lost, as if memory was short") from None
 
 
 _own: Expansion | None = None

@@ -20,6 +20,7 @@ from blockproof.proofs.exploration.scope import Scope, ScopeError, shape_of
 from blockproof.proofs.exploration.scopes import SCOPES, made_to_measure
 from blockproof.proofs.exploration.search import EXHAUSTED, Limits, Search
 from blockproof.proofs.exploration.situations import NAMED as SITUATIONS
+from blockproof.proofs.exploration.workers import Jobs
 
 PINNED = Path(__file__).parent / "exploration_counts.json"
 COUNTS = {name: tuple(counts) for name, counts in json.loads(PINNED.read_text(encoding="utf-8")).items()}
@@ -98,7 +99,7 @@ def test_paths_are_shortest():
 
 def test_several_processes_find_the_same_states_in_the_same_order():
     one, two = Search(CROWDED), Search(CROWDED)
-    assert counts(one.run()) == counts(two.run(jobs=2))
+    assert counts(one.run()) == counts(two.run(jobs=Jobs(2)))
     assert (one.states, one.parents, one.moves) == (two.states, two.parents, two.moves)
     assert one.reached == two.reached
 

@@ -9,6 +9,7 @@ from blockproof.proofs.exploration.planting import CROWDED, SMALL, STEPS, WINDOW
 from blockproof.proofs.exploration.properties import MEANING
 from blockproof.proofs.exploration.scopes import SCOPES
 from blockproof.proofs.exploration.search import EXHAUSTED, Search
+from blockproof.proofs.exploration.workers import Jobs
 
 SEARCHED = [fault for fault in FAULTS.values() if fault.found_by not in reductions.CHECKS]
 REDUCTIONS = [fault for fault in FAULTS.values() if fault.found_by in reductions.CHECKS]
@@ -55,7 +56,7 @@ def test_a_wrong_reduction_is_found_by_its_check(fault):
 
 def test_a_fault_shows_in_several_processes_as_in_one():
     fault = FAULTS["neighbour-evicted"]
-    one, two = Search(fault.scope, fault.name).run(), Search(fault.scope, fault.name).run(jobs=2)
+    one, two = Search(fault.scope, fault.name).run(), Search(fault.scope, fault.name).run(jobs=Jobs(2))
     assert one.finding == two.finding
     assert one.states == two.states
 

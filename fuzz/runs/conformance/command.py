@@ -51,7 +51,7 @@ class CheckedTarget:
         return said | self.report.as_json()
 
 
-def check_named(spec: str, isolate: bool = False) -> CheckedTarget:
+def check_named(spec: str, isolate: bool | None = None) -> CheckedTarget:
     """Check the target of this name. What it prints goes to the standard error.
 
     With `isolate` in a process of its own; a release always is, if this interpreter cannot import it. ValueError and

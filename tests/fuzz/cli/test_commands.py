@@ -243,7 +243,7 @@ def test_ctrl_c_ends_a_run_with_its_report(jobs, tmp_path):
 def test_a_target_that_crashes_in_this_process_shows_where(tmp_path):
     """It ends the process, and no report can be printed."""
     (tmp_path / "dying.py").write_text("import os\n\n\ndef make():\n    os.kill(os.getpid(), 11)\n")
-    done = blockproof("fuzz", "--target", "dying.py:make", cwd=tmp_path)
+    done = blockproof("fuzz", "--target", "dying.py:make", "--no-isolate", cwd=tmp_path)
     assert done.returncode == -signal.SIGSEGV
     assert 'dying.py", line 5 in make' in done.stderr
 

@@ -62,6 +62,10 @@ def test_a_finding_or_a_floor_that_was_not_reached_is_a_failure(found):
     assert FuzzOutcome(found, None, [], "").failed
 
 
+def digest(outcome):
+    return f"digest of the operations: {outcome.as_json()['digest']}"
+
+
 def test_a_task_is_run_kept_and_told(tmp_path):
     steps = []
     core = open_target(FAULT)
@@ -70,7 +74,7 @@ def test_a_task_is_run_kept_and_told(tmp_path):
     assert steps[0] == f"fuzzing {FAULT} under lockstep, shadow, engine random, seed 2"
     assert steps[1].endswith("_whole.json; shrinking for at most 60 s ...")
     assert outcome.unmet == [f"operations in all {outcome.done.operations} times, floor 1000000000"]
-    assert outcome.lines() == [*outcome.unmet, f"repeat this run: {outcome.repeat}"]
+    assert outcome.lines() == [*outcome.unmet, digest(outcome), f"repeat this run: {outcome.repeat}"]
     lines = found_lines(outcome.done)
     assert lines[:2] == ["", "lockstep: model and target differ in `free` at operation 2: Free a"]
     assert any(line.startswith("shrunk to 3 operations in ") for line in lines)
@@ -83,7 +87,7 @@ def test_a_task_is_run_kept_and_told(tmp_path):
     clean = fuzz(FuzzTask("impl", "random", replace(PLAN, operations=300)), open_target("impl"), tmp_path, {}, silent)
     assert clean.kept is None
     assert "reproduction" not in clean.as_json()
-    assert clean.lines() == [f"repeat this run: {clean.repeat}"]
+    assert clean.lines() == [digest(clean), f"repeat this run: {clean.repeat}"]
 
 
 def test_nothing_found_leaves_nothing(tmp_path):

@@ -88,3 +88,5 @@ def test_the_question_over_which_a_child_is_lost_is_the_finding(launch):
 def test_a_factory_that_makes_no_calculator_is_unavailable(spec, problem):
     with pytest.raises(TargetUnavailableError, match=problem):
         open_calculator(spec)
+    with pytest.raises(TargetUnavailableError, match=problem):
+        open_calculator(spec, isolate=None).ask("num_blocks", {})

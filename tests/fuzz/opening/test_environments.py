@@ -42,11 +42,11 @@ def fake_steps(monkeypatch: pytest.MonkeyPatch, then: Callable[[list[str]], obje
 
     def run(command: list[str], step: str) -> None:
         ran.append(command)
-        if command[2] == "venv":
-            bin_folder = Path(command[3]) / "bin"
+        if command[3] == "venv":
+            bin_folder = Path(command[4]) / "bin"
             bin_folder.mkdir(parents=True)
             (bin_folder / "python").symlink_to(sys.executable)
-        if command[3] == "download":
+        if command[4] == "download":
             name, _, version = command[-1].partition("==")
             with ZipFile(
                 Path(command[command.index("--dest") + 1]) / f"{name}-{version}-py3-none-any.whl", "w"
@@ -119,7 +119,7 @@ def test_base_is_made_anew_when_the_requirements_have_changed(place: Path, steps
     marker.write_text(json.dumps(json.loads(marker.read_text()) | {"digest": "of other requirements"}))
     steps.clear()
     environments.install(SPEC, silent, works)
-    assert steps[0][2] == "venv"
+    assert steps[0][3] == "venv"
     assert len(steps) == 4
 
 

@@ -46,7 +46,7 @@ def rows():
 
 @pytest.mark.parametrize(
     ("chosen", "code"),
-    [([0], 0), ([0, 2], 0), ([0, 1, 2], 1), ([2], 3), ([], 3), ([3], 130), ([0, 3], 130), ([1, 3], 1)],
+    [([0], 0), ([0, 2], 3), ([0, 1, 2], 1), ([2], 3), ([], 3), ([3], 130), ([0, 3], 130), ([1, 3], 1)],
 )
 def test_the_exit_code_tells_a_finding_from_nothing_started(chosen, code):
     assert campaign_report.exit_code([rows()[place] for place in chosen]) == code
@@ -78,7 +78,12 @@ def test_tables_have_totals_cells_by_oracle_findings_and_what_was_not_seen():
 def test_lines_and_json_say_the_same():
     clean, bad, gone, cut = rows()
     assert campaign_report.headline(rows()) == "4 targets, 6,000 operations"
-    assert campaign_report.verdict(rows()) == "3 findings, the worst: wrong content; ended by Ctrl-C"
+    assert campaign_report.verdict(rows()) == (
+        "3 findings, the worst: wrong content; ended by Ctrl-C; NOT ALL OF IT RAN: gone: no such device"
+    )
+    assert campaign_report.verdict([clean, gone]) == "NOT ALL OF IT RAN: gone: no such device"
+    killed = Row("killed", {"full": cell()}, problem="its process ended with status -9", attention=("full", "mamba"))
+    assert campaign_report.not_run([clean, killed]) == ["killed: its process ended with status -9; not run: mamba"]
     assert campaign_report.headline([gone]) == "1 target, 0 operations"
     assert campaign_report.verdict([Row("x", {}, [kept("S14")], done=True)]) == "1 finding, the worst: lost efficiency"
     assert campaign_report.verdict([clean]) == "nothing was found"
