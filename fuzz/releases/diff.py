@@ -1,5 +1,6 @@
 """In which situations two targets differ: found by many short comparisons, each with its smallest trace."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -18,6 +19,7 @@ from ..reports.progress import progress
 from ..reports.summary import Summary
 from ..reports.tables import Section
 from ..runs.pair import Pair, Strictness
+from ..targets.base import TargetUnavailableError
 from ..traces.reproduction import base_name
 from ..traces.shrink import NotReproducedError, shrink
 from ..traces.trace_file import FoundWhat, TraceFile, write_trace
@@ -93,9 +95,18 @@ class Differences:
 
     def verdict(self) -> str:
         """One line: in how many situations they differ."""
-        found = len(self.situations)
+        found = len([one for one in self.situations if not one.finding.is_our_bug])
         ended = "; ended by Ctrl-C" if self.interrupted else ""
-        return (f"they differ in {plural(found, 'situation')}" if found else "they behave alike") + ended
+        if bugs := len(self.situations) - found:
+            ended = f"; {plural(bugs, 'bug')} of blockproof came up, so not all was compared{ended}"
+        alike = "no difference was found" if bugs else "they behave alike"
+        return (f"they differ in {plural(found, 'situation')}" if found else alike) + ended
+
+    @property
+    def exit_code(self) -> int:
+        """1 if they differ, 70 if only blockproof has failed, 130 if Ctrl-C ended it before that; else 0."""
+        codes = [one.finding.exit_code for one in self.situations]
+        return min(codes) if codes else 130 if self.interrupted else 0
 
     @property
     def interrupted(self) -> bool:
@@ -180,5 +191,10 @@ def _smallest(situation: Situation, pair: Pair) -> tuple[Situation, bool]:
     try:
         small = shrink(situation.trace, situation.finding.kind, pair, max_seconds=SHRINK_SECONDS)
     except NotReproducedError:
+        return situation, False
+    except TargetUnavailableError:
+        raise
+    except Exception as error:
+        print(f"blockproof: not shrunk, by a bug of blockproof: {type(error).__name__}: {error}", file=sys.stderr)
         return situation, False
     return Situation(small.finding, small.trace, situation.times), small.interrupted
