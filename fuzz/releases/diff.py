@@ -1,6 +1,7 @@
 """In which situations two targets differ: found by many short comparisons, each with its smallest trace."""
 
 import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -147,13 +148,21 @@ def keep_trace(
     return file, path
 
 
-def compare_targets(pair: Pair, plan: Plan) -> Differences:
-    """Compare at every strictness, each for its share of the limits. Ctrl-C ends it with what there is so far."""
+def compare_targets(pair: Pair, plan: Plan, shrink_seconds: float | None = None) -> Differences:
+    """Compare at every strictness, each for its share of the limits. Ctrl-C ends it with what there is so far.
+
+    `shrink_seconds`: for the smallest traces of all situations together; by default `SHRINK_SECONDS` for each.
+    """
     share = share_of(plan, 1 / len(Strictness))
     comparisons: list[Comparison] = []
-    for strictness in Strictness:
+    for number, strictness in enumerate(Strictness):
         if not Differences(pair, tuple(comparisons)).interrupted:
-            comparisons.append(compare(pair, strictness, share))
+            seconds = None if shrink_seconds is None else shrink_seconds / (len(Strictness) - number)
+            begin = time.monotonic()
+            comparisons.append(compare(pair, strictness, share, seconds))
+            if shrink_seconds is not None:
+                used = time.monotonic() - begin - comparisons[-1].summary.seconds
+                shrink_seconds = max(0.0, shrink_seconds - used)
     return Differences(pair, tuple(comparisons))
 
 
@@ -164,7 +173,7 @@ def share_of(plan: Plan, share: float) -> Plan:
     return replace(plan, seconds=plan.seconds and plan.seconds * share, operations=operations)
 
 
-def compare(pair: Pair, strictness: Strictness, plan: Plan) -> Comparison:
+def compare(pair: Pair, strictness: Strictness, plan: Plan, shrink_seconds: float | None = None) -> Comparison:
     """Run the plan, and shrink the shortest trace of each situation. Ctrl-C ends it with what there is so far."""
     both = replace(pair, strictness=strictness)
     comparison = Comparison(strictness, Summary(both.name, "random", plan.seed, oracles=()))
@@ -178,18 +187,21 @@ def compare(pair: Pair, strictness: Strictness, plan: Plan) -> Comparison:
             )
         except KeyboardInterrupt:
             comparison.summary.interrupted = True
-    for found in comparison.summary.ranked():
+    ranked, end = comparison.summary.ranked(), time.monotonic() + (shrink_seconds or 0.0)
+    for number, found in enumerate(ranked):
         situation = Situation(found.finding, found.trace, found.times)
         if not comparison.summary.interrupted:
-            situation, comparison.summary.interrupted = _smallest(situation, both)
+            left = None if shrink_seconds is None else max(0.0, end - time.monotonic())
+            most = SHRINK_SECONDS if left is None else min(SHRINK_SECONDS, left / (len(ranked) - number))
+            situation, comparison.summary.interrupted = _smallest(situation, both, most)
         comparison.situations.append(situation)
     return comparison
 
 
-def _smallest(situation: Situation, pair: Pair) -> tuple[Situation, bool]:
+def _smallest(situation: Situation, pair: Pair, seconds: float) -> tuple[Situation, bool]:
     """The situation with a shrunk trace, and whether Ctrl-C ended the shrinking."""
     try:
-        small = shrink(situation.trace, situation.finding.kind, pair, max_seconds=SHRINK_SECONDS)
+        small = shrink(situation.trace, situation.finding.kind, pair, max_seconds=seconds)
     except NotReproducedError:
         return situation, False
     except TargetUnavailableError:
