@@ -59,4 +59,4 @@ def diff(
         show_sections(differences.headline(), differences.tables(), differences.verdict(), bad=bad)
         for situation in differences.situations:
             print("\n" + "\n".join(situation.lines()))
-    raise typer.Exit(1 if differences.situations else 130 if differences.interrupted else 0)
+    raise typer.Exit(differences.exit_code)

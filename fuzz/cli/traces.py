@@ -54,7 +54,7 @@ def replay(
         judges = judges_for(file, lambda: oracles_or_usage(None, spec, core), given, tensors)
         result = replayed(file, core, judges, until, keep=show, seconds=seconds)
     print(json.dumps(result.as_json(show), indent=2) if as_json else "\n".join(result.lines(show, verbose)))
-    raise typer.Exit(1 if result.finding else 0 if result.built else 3)
+    raise typer.Exit(result.finding.exit_code if result.finding else 0 if result.built else 3)
 
 
 def shrink(

@@ -40,7 +40,13 @@ def verify(
     repo: Annotated[Path, typer.Option(help="With --git: the repository; nothing in it is touched.")] = Path(),
     adapter: AdapterOption = None,
     path: PathOption = ".",
-    seconds: Annotated[float | None, typer.Option(min=0.0, help="How long to run; 60 if no limit is given.")] = None,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="What it takes in all, with the start of both sides and shrinking; 60 if no limit is given.",
+        ),
+    ] = None,
     operations: Annotated[int | None, typer.Option(min=1, help="Stop after about so many.")] = None,
     seed: SeedOption = None,
     attention: AttentionOption = "all",
@@ -60,16 +66,18 @@ def verify(
     settle the theorems that the change touches.
 
     Exits with 0 if they behave alike or differ only as intended, 1 for a change that is not intended or a finding that
-    only the new side has, 3 if a side cannot be started or nothing was tested.
+    only the new side has, 3 if a side cannot be started or nothing was tested, or not all of it.
     """
     from ..engines.plan import Plan
     from ..findings.writing import write_file
     from ..releases import verify_report as report
     from ..releases.bisect import BisectError
     from ..releases.verify import verify as verify_change
+    from ..releases.verify_clock import Clock
     from ..releases.verify_proofs import reprove
     from ..traces.known_file import read_known
 
+    clock = Clock()
     limit = SECONDS if seconds is None and operations is None else seconds
     known = read_known(intended) if intended is not None else ()
     plan = Plan(seed_or_drawn(seed), limit, operations, attention_names(attention), known=known)
@@ -77,8 +85,8 @@ def verify(
     say = timed_teller()
     try:
         with document_alone(as_json), _sides(target, git, repo, adapter, path) as (old, new):
-            prove = (lambda: reprove(old.spec, new.spec)) if named and proofs else None
-            done = verify_change(old, new, plan, say, prove)
+            prove = (lambda left: reprove(old.spec, new.spec, seconds=left)) if named and proofs else None
+            done = verify_change(old, new, plan, say, prove, clock)
     except BisectError as error:
         print(f"blockproof: {error}", file=sys.stderr)
         raise typer.Exit(error.code) from None

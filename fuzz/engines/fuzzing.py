@@ -74,7 +74,10 @@ class FuzzOutcome:
 
     @property
     def exit_code(self) -> int:
-        """1 if it failed, 130 if Ctrl-C ended it before that, 3 if it tested nothing, else 0."""
+        """1 if it failed, 70 if blockproof itself did and nothing else was found, 130 if Ctrl-C ended it before that, 3
+        if it tested nothing, else 0."""
+        if self.done.finding is not None and not self.unmet:
+            return self.done.finding.exit_code
         if self.failed or self.done.interrupted:
             return 1 if self.failed else 130
         return 0 if vacuity(self.done).problem is None else 3

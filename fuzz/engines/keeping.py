@@ -10,7 +10,7 @@ from ..findings.words import plural, trace_lines
 from ..page import beside
 from ..reports.progress import shrinking
 from ..reports.summary import Found, Summary
-from ..targets.base import Target
+from ..targets.base import Target, TargetUnavailableError
 from ..targets.unharmed import unharmed
 from ..traces.judges import Judges
 from ..traces.replay import replay
@@ -104,8 +104,16 @@ def keep_found(
             shrunk = shrink(found.trace, kind, target, judging, max_seconds=most, on_try=show)
         oracles = needed_oracles(shrunk, found, target, plan)
     except NotReproducedError as error:
-        say(f"not shrunk: {error}; the target may not be deterministic")
+        ours = found.finding.is_our_bug
+        why = "what drew the operations may have failed" if ours else "the target may not be deterministic"
+        say(f"not shrunk: {error}; {why}")
         return Kept(None, first, first.trace, page=_page(whole, target, judging.oracles, plan, first, say))
+    except TargetUnavailableError as error:
+        say(f"not shrunk: {error}")
+        return Kept(None, first, first.trace)
+    except Exception as error:  # what was found is saved already
+        say(f"not shrunk, by a bug of blockproof; please report it with the trace: {type(error).__name__}: {error}")
+        return Kept(None, first, first.trace)
     except KeyboardInterrupt:  # outside of the search, which keeps its best
         return Kept(None, first, first.trace, shrink_command(first.trace, done.target), interrupted=True)
     small = TraceFile(shrunk.trace, done.target, FoundWhat.of(shrunk.finding), run)

@@ -36,7 +36,7 @@ from ...model.ops import (
 from ...model.shown.snapshot import Snapshot
 from ..findings.finding import Finding, Trace
 from ..findings.known import attention_of
-from ..findings.oracle_names import LOCKSTEP, TARGET
+from ..findings.oracle_names import BLOCKPROOF, LOCKSTEP, TARGET
 from ..opening.known_deviations import family_known, known_of
 from ..planning.shipped import DEVIATIONS, shipped
 from ..reports.summary import Found
@@ -86,9 +86,11 @@ class RootCauses:
 
     def _settled(self, found: Found) -> str:
         finding, names = found.finding, tuple(sorted((self._plan.roots or {}).items(), key=itemgetter(1)))
-        explain = None if finding.oracle in (LOCKSTEP, TARGET) else _explain(cast(Hashable, self._target), names)
+        # Lockstep has taken the known deviations into account; a lost target answers nothing, nor does a bug of ours.
+        is_settled = finding.oracle in (LOCKSTEP, TARGET, BLOCKPROOF)
+        explain = None if is_settled else _explain(cast(Hashable, self._target), names)
         if explain is None:
-            return NEW  # lockstep has taken the known deviations into account; a lost target answers nothing
+            return NEW
         judging = judging_of(found, self._plan)
         judging = replace(judging, oracles=[name for name in judging.oracles if name != LOCKSTEP])
         experiment = explain.experiment(finding, found.trace, judging)

@@ -6,14 +6,16 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
-from ..findings.finding import LOST, Finding, Trace
+from ..findings.finding import LOST, Finding, Trace, our_bug
 from ..findings.oracle_names import EVERY, LIVENESS, LOCKSTEP
 from ..oracles.liveness import judge
 from ..reports.summary import Found, Summary
+from ..runs.guarding import guarded
 from ..runs.open_run import drawn_script, drawn_shape, open_run, usable, workload_of
 from ..runs.run import Run
-from ..targets.base import Target, adapted_shape
+from ..targets.base import Target, TargetLostError, TargetUnavailableError, adapted_shape
 from ..traces.replay import replay
 from ..workload.draw import SeededDraw
 from ..workload.operations import Workload
@@ -83,21 +85,35 @@ def _run_all(
         draw = SeededDraw(f"{plan.seed}/{index}")
         scripted = LIVENESS in plan.oracles and turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1 and not rounds
         if alone or scripted:
-            found = judge(run, drawn_script(run, draw, attention))
+            script = drawn_script(run, draw, attention)
+            found = guarded(run, partial(judge, run, script), script)
         else:
             found = None if index % REFUSED_EVERY else refused_run(run, plan, index, summary)
-            found = found or _run(run, draw, attention, plan, rounds)
+            found = found or guarded(run, partial(_run, run, draw, attention, plan, rounds))
         summary.seconds = time.monotonic() - start - (run.launch_s or 0.0)
         summary.add_run(attention, run, None, None)
         for one in came_up(run, found, attention, summary.seed):
-            if not knowing.counts(one, summary):
-                one.root = roots.of(one)
-                summary.add_found(one)
+            for new in _told_apart(one, knowing, roots, summary):
+                summary.add_found(new)
         if on_progress is not None:
             on_progress(summary)
         ends = summary.finding is not None and not plan.keep_going
         if ends or plan.is_over(summary) or is_given_up(summary):
             break
+
+
+def _told_apart(one: Found, knowing: Knowing, roots: RootCauses, summary: Summary) -> Iterator[Found]:
+    """The finding, with its root cause, unless it is known. If asking about it fails that is told as well."""
+    try:
+        if knowing.counts(one, summary):
+            return
+        one.root = roots.of(one)
+    except (TargetLostError, TargetUnavailableError):
+        raise
+    except Exception as error:
+        bug = our_bug(error, one.finding.operation, one.finding.step)
+        yield Found(bug, one.trace, attention=one.attention.copy(), seed=one.seed)
+    yield one
 
 
 def came_up(run: Run, last: tuple[Finding, Trace] | None, attention: str, seed: int) -> Iterator[Found]:
@@ -112,8 +128,12 @@ def came_up(run: Run, last: tuple[Finding, Trace] | None, attention: str, seed: 
 
 
 def is_given_up(summary: Summary) -> bool:
-    """True once the target was lost too often to go on with it."""
-    return sum(one.times for one in summary.found.values() if one.finding.observable in LOST) >= LOST_LIMIT
+    """True once the target was lost too often to go on with it, or blockproof fails before it has done anything."""
+
+    def hopeless(one: Found) -> bool:
+        return one.finding.observable in LOST or (one.finding.is_our_bug and not one.trace.operations)
+
+    return sum(one.times for one in summary.found.values() if hopeless(one)) >= LOST_LIMIT
 
 
 def refused_run(run: Run, plan: Plan, index: int, summary: Summary) -> tuple[Finding, Trace] | None:

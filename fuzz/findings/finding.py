@@ -4,12 +4,14 @@ import re
 from dataclasses import dataclass, field, replace
 
 from ...model.ops import Failed, Operation, Outcome, Shape
-from .cause import Cause
+from .cause import Cause, cause_of
 from .ops_json import to_json
-from .oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW, TARGET
+from .oracle_names import BLOCKPROOF, CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW, TARGET
 from .words import cause_lines, operation_text, outcome_text
 
 CORRUPTION = "corruption"
+BUG = "bug"
+"""The observable of what is no finding about the target: blockproof's own code has failed (`our_bug`)."""
 LOST = frozenset({"crash", "hang", "memory", "protocol"})
 """The ways in which a target can be lost: then these are the observable of a finding."""
 
@@ -59,6 +61,16 @@ class Finding:
             return self.raised
         return None if self.oracle == LOCKSTEP and self.expected == self.actual else self.actual.cause
 
+    @property
+    def is_our_bug(self) -> bool:
+        """True if blockproof itself has failed there: nothing is said of the target."""
+        return self.oracle == BLOCKPROOF
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a command with nothing worse than this: 1, or 70 for a bug of blockproof."""
+        return 70 if self.is_our_bug else 1
+
     def without_cause(self) -> "Finding":
         """The same without the exception behind it: its words and lines are those of one release."""
         actual = replace(self.actual, cause=None) if isinstance(self.actual, Failed) else self.actual
@@ -97,7 +109,7 @@ class Finding:
         where = f"operation {self.step}: {operation_text(self.operation)}" if self.operation else "construction"
         head = _HEADS[self.oracle].format(what=self.observable, where=where)
         told = [f"  {line}" for line in (*self.detail.splitlines(), *cause_lines(self.cause))]
-        if self.oracle == TARGET:
+        if self.oracle in (TARGET, BLOCKPROOF):
             return "\n".join([head, *told])
         if self.oracle not in (LOCKSTEP, DIFFERENCE):
             return "\n".join([head, *told, *self._target_changes()])
@@ -123,6 +135,12 @@ class Finding:
         return [f"  target outcome: {outcome}", *(f"  target   {change}" for change in self.actual_changes)]
 
 
+def our_bug(error: Exception, operation: Operation | None, step: int) -> Finding:
+    """What is told of an exception of blockproof's own code at an operation; to be called where it was caught."""
+    asks = "what was found before stands; please report this with the trace"
+    return Finding(BUG, operation, step, None, None, detail=asks, oracle=BLOCKPROOF, raised=cause_of(error))
+
+
 def problem_of(detail: str) -> str:
     """What is wrong, from the first line of its description, without the values of the moment: numbers, what is
     quoted, what stands in brackets.
@@ -143,5 +161,6 @@ _HEADS = {
     LIVENESS: "liveness: {what} is violated at {where}",
     DIFFERENCE: "difference: {what} at {where}",
     TARGET: "the target was lost ({what}) at {where}",
+    BLOCKPROOF: "a bug of blockproof, which says nothing of the target, at {where}",
 }
 """First line of the text, by oracle."""

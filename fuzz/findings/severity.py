@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from enum import IntEnum
 
 from ...model.ops import Failed
-from .finding import Finding
+from .finding import BUG, Finding
 from .oracle_names import LOCKSTEP
 from .words import plural
 
@@ -18,6 +18,7 @@ class Severity(IntEnum):
     OTHER_BEHAVIOUR = 3
     EFFICIENCY = 4
     REPORTING = 5
+    OUR_BUG = 6
 
     def __str__(self) -> str:
         return _WORDS[self]
@@ -30,6 +31,7 @@ _WORDS: Mapping[Severity, str] = {
     Severity.OTHER_BEHAVIOUR: "other behaviour",
     Severity.EFFICIENCY: "lost efficiency",
     Severity.REPORTING: "reporting",
+    Severity.OUR_BUG: "a bug of blockproof",
 }
 _OF_JUDGES: Mapping[Severity, tuple[str, ...]] = {
     # A request reads, or will read, what was not written for it, or somebody else writes over what it reads.
@@ -42,6 +44,8 @@ _OF_JUDGES: Mapping[Severity, tuple[str, ...]] = {
     Severity.EFFICIENCY: ("S9", "S10", "S14", "L2", "L3", "L4"),
     # Who listens is told something wrong; the requests themselves are served.
     Severity.REPORTING: ("S11",),
+    # Our own code has failed: whatever else was found is about the target, and comes first.
+    Severity.OUR_BUG: (BUG,),
 }
 """Observables of the oracles that need no model, and of lost targets."""
 _OF_LOCKSTEP: Mapping[Severity, tuple[str, ...]] = {

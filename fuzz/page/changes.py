@@ -4,13 +4,16 @@ Pools may have 100,000 blocks, so what is as long as the pool is compared in arr
 does not fit into the pool is replaced, never an error.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from ...model.shown.snapshot import Snapshot
+from .answers import field_words
 from .document import Change
 
 Numbers = npt.NDArray[np.int64]
@@ -34,6 +37,18 @@ def cut(text: str, most: int = MAX_TEXT) -> str:
 def _end(text: str) -> str:
     """The end of a text, where what is new stands; the beginning of what is not drained is known already."""
     return text if len(text) <= MAX_FIELD else f"... {text[-MAX_FIELD:]}"
+
+
+_FIELDS = {"ref": "ref_cnt", "label": "labels", "named": "labels", "first": "earliest", "tables": "tables"}
+
+
+def visible_part(change: Change, hidden: Collection[str]) -> Change:
+    """The change without what one of two sides hides, so that the other one can be compared with it."""
+    fields: dict[str, Any] = {name: [] for name, field in _FIELDS.items() if field in hidden}
+    fields |= {"queue": []} if {"free", "free_order"}.intersection(hidden) else {}
+    fields |= {"registered": []} if "registered" in hidden else {}
+    fields["small"] = {name: text for name, text in change.small.items() if name not in hidden}
+    return replace(change, **fields)
 
 
 def packed(blocks: Sequence[int]) -> list[int]:
@@ -135,8 +150,10 @@ def _numbers(values: Sequence[int | None], none: int) -> Numbers:
 class Changes:
     """The changes of one core. Requests are numbered by `number`."""
 
-    def __init__(self, num_blocks: int, requests: "Names") -> None:
+    def __init__(self, num_blocks: int, requests: "Names", hidden: Collection[str] = ()) -> None:
+        """`hidden`: fields of a snapshot that mean nothing, of which those that are kept as text are left out."""
         self.num_blocks, self.requests = num_blocks, requests
+        self._small = [name for name in SMALL if name not in hidden]
         self.last: Snapshot | None = None
         self._ref = np.zeros(num_blocks, dtype=np.int64)
         self._label = np.full(num_blocks, -1, dtype=np.int64)
@@ -164,8 +181,8 @@ class Changes:
         if after.registered is not self._registered:
             change.registered, self._registered = self._counts(after.registered), after.registered
         change.small = {
-            name: _end(str(getattr(after, name)))
-            for name in SMALL
+            name: _end(field_words(name, getattr(after, name)))
+            for name in self._small
             if last is None or getattr(last, name) != getattr(after, name)
         }
         self.last = after

@@ -8,6 +8,7 @@ from ...model.shown.snapshot import Snapshot
 from ..findings.difference import first_difference
 from ..findings.words import outcome_text, plural
 from ..targets.answers import hit_of
+from .answers import answer_words, field_words, rows_text
 from .changes import Names, cut
 from .document import Place
 
@@ -31,31 +32,15 @@ def _said(operation: Operation | None, outcome: Outcome | None) -> str:
     if outcome is None:
         return "gives no answer"
     if isinstance(operation, Lookup) and isinstance(outcome, Done) and (hit := hit_of(outcome)):
-        return f"finds a hit of {plural(hit[0], 'token')}: {_rows_text(hit[1])}" if hit[0] else "finds no hit"
+        return f"finds a hit of {plural(hit[0], 'token')}: {rows_text(hit[1])}" if hit[0] else "finds no hit"
     if isinstance(operation, Allocate) and isinstance(outcome, Refused):
         return "refuses: there is no room"
     if isinstance(operation, Allocate) and isinstance(outcome, Done) and isinstance(outcome.value, tuple):
         rows = [list(row) for row in outcome.value if isinstance(row, tuple)]
-        return f"hands out {_rows_text(rows)}" if any(rows) else "hands out nothing new"
+        return f"hands out {rows_text(rows)}" if any(rows) else "hands out nothing new"
     if isinstance(outcome, Failed):
         return cut(outcome_text(outcome), 300)
-    return f"answers: {cut(outcome_text(outcome), 300)}"
-
-
-def _rows_text(rows: Sequence[Sequence[object]]) -> str:
-    """Block ids per group, 0 as null.
-
-    >>> _rows_text([[1, 2], [0]])
-    'blocks 1, 2 in group 0, null in group 1'
-    """
-    said = []
-    for group, row in enumerate(rows):
-        ids = ", ".join("null" if block == NULL else str(block) for block in row[:12])
-        more = f" and {len(row) - 12} more" if len(row) > 12 else ""
-        where = f" in group {group}" if len(rows) > 1 else ""
-        noun = "" if not any(row) else "block " if len(row) == 1 else "blocks "
-        said += [f"{noun}{ids}{more}{where}"] if row else []
-    return ", ".join(said) or "no blocks"
+    return f"answers: {cut(answer_words(operation, outcome), 300)}"
 
 
 def states_part(names: Sides, ours: Snapshot, theirs: Snapshot, requests: Names) -> Parting:
@@ -71,8 +56,8 @@ def states_part(names: Sides, ours: Snapshot, theirs: Snapshot, requests: Names)
         return _rows(field, one_name, other_name, (one, other), requests)
     if field in ("ref_cnt", "labels", "earliest"):
         return _blocks(field, one_name, other_name, one, other)
-    what = _WORDS.get(field, field)
-    return f"{what}: {_small(one_name)} shows {cut(str(one), 200)}, {other_name} {cut(str(other), 200)}.", None
+    said = [cut(field_words(field, value), 200) for value in (one, other)]
+    return f"{_WORDS.get(field, field)}: {_small(one_name)} shows {said[0]}, {other_name} {said[1]}.", None
 
 
 _WORDS = {

@@ -178,6 +178,8 @@ def _verdict(finding: Finding | None, watched: Watched) -> Verdict:
 def _explained(finding: Finding, watched: Watched) -> tuple[str, Place | None]:
     """A sentence, and where to look."""
     detail = finding.detail.partition("\n")[0]
+    if finding.is_our_bug:
+        return "blockproof itself failed here: that says nothing of the target. Please report it with the trace.", None
     if finding.oracle == TARGET:
         return f"The target gave no answer that could be judged ({finding.observable}): {detail}", None
     if finding.oracle == LOCKSTEP:
@@ -186,7 +188,7 @@ def _explained(finding: Finding, watched: Watched) -> tuple[str, Place | None]:
             text = outcomes_part(names, finding.operation, finding.expected, finding.actual)
             request = getattr(finding.operation, "request", None)
             return text, None if request is None else Place(request=watched.requests(request))
-        return states_part(names, shown[0], shown[1], watched.requests)
+        return states_part(names, shown[0], watched.shown_to_model(shown[1], shown[0]), watched.requests)
     corruption = watched.run.corruption
     if finding.oracle == SHADOW and corruption is not None and corruption.request in watched.requests.known:
         where = f"Request {corruption.request}, group {corruption.group}, position {corruption.position}"

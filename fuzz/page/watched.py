@@ -1,7 +1,8 @@
 """A target that is watched while a trace is applied to it: every answer of it, and of the model beside it, is written
 down as a change."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -12,18 +13,20 @@ from ...model.legal import allows, misuse
 from ...model.ops import Done, Failed, OnRequest, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.oracle_names import TARGET
-from ..findings.words import operation_text, outcome_text
+from ..findings.words import outcome_text
 from ..opening.known_deviations import model_for
 from ..runs.lockstep import LockstepRun
 from ..runs.model_looks import ModelLooks
 from ..runs.run import Run
 from ..targets.answers import outcome_and_snapshot, problem_with_answer
 from ..targets.base import Target, hidden_fields, is_told
+from ..targets.block_ids import without_hidden
 from ..targets.glance import Glancing
-from .changes import Changes, Names, cut
+from .answers import answer_words
+from .changes import Changes, Names, cut, visible_part
 from .contents import Contents
 from .document import Change, Side, Step
-from .words import operation_words
+from .words import operation_words, step_text
 
 MAX_STEP_TEXT = 400
 """Longest text of an operation, in characters."""
@@ -97,12 +100,12 @@ class _ShownTarget:
 class _Line:
     """One side as it is written down."""
 
-    def __init__(self, name: str, role: str, shape: Shape, requests: Names) -> None:
-        self.changes = Changes(shape.num_blocks, requests)
+    def __init__(self, name: str, role: str, shape: Shape, requests: Names, hidden: Collection[str] = ()) -> None:
+        self.changes = Changes(shape.num_blocks, requests, hidden)
         self.name, self.role = name, role
         self.begin = Change()
         self.steps: list[Change] = []
-        self.hidden: list[str] = []
+        self.hidden = sorted(hidden)
         self.ended = False
         """True once nothing of this side is written down any more."""
         self.alike = False
@@ -111,22 +114,24 @@ class _Line:
     def start(self, snapshot: Snapshot) -> None:
         self.begin = self.changes.to(snapshot)
 
-    def add(self, outcome: Outcome | None, snapshot: Snapshot | None) -> Change:
+    def add(self, operation: Operation, outcome: Outcome | None, snapshot: Snapshot | None) -> Change:
         """Write down one answer; without a snapshot, which may be of the wrong form, its outcome alone."""
-        return self._add(Change() if snapshot is None else self.changes.to(snapshot), outcome)
+        return self._add(Change() if snapshot is None else self.changes.to(snapshot), operation, outcome)
 
-    def add_beside(self, other: "_Line", outcome: Outcome | None, snapshot: Snapshot | None) -> Change:
+    def add_beside(
+        self, other: "_Line", operation: Operation, outcome: Outcome | None, snapshot: Snapshot | None
+    ) -> Change:
         """The same, with the other side, which has made this step already, to compare with: of a large pool that takes
         less than to look for what has changed."""
         self.alike = self.alike and len(other.steps) == len(self.steps) + 1 and _same(snapshot, other.changes.last)
         if not self.alike:
-            return self.add(outcome, snapshot)
+            return self.add(operation, outcome, snapshot)
         self.changes.take_over(other.changes)
-        return self._add(replace(other.steps[-1]), outcome)
+        return self._add(replace(other.steps[-1]), operation, outcome)
 
-    def _add(self, change: Change, outcome: Outcome | None) -> Change:
+    def _add(self, change: Change, operation: Operation, outcome: Outcome | None) -> Change:
         change.outcome = "lost" if outcome is None else type(outcome).__name__.lower()
-        change.answer = "no answer" if outcome is None else cut(str(_text_of(outcome)))
+        change.answer = "no answer" if outcome is None else cut(_text_of(operation, outcome))
         self.steps.append(change)
         return change
 
@@ -139,8 +144,16 @@ def _same(one: object, other: object) -> bool:
         return False
 
 
-def _text_of(outcome: object) -> str:
+def _text_of(operation: Operation, outcome: object) -> str:
     """The outcome in words; of what is none, what it is: a target may return anything."""
+    try:
+        return str(answer_words(operation, outcome))  # type: ignore[arg-type]
+    except Exception:
+        return f"a {type(outcome).__name__}"
+
+
+def _plain(outcome: object) -> str:
+    """The outcome as traces have it, to be compared."""
     try:
         return outcome_text(outcome)  # type: ignore[arg-type]
     except Exception:
@@ -214,8 +227,9 @@ class Watched:
             self.lines.append(line)
         else:
             self._beside = None
-        line = _Line(self.name, "model" if alone else roles[1], shape, self.requests)
-        line.hidden = sorted(hidden_fields(self._target))
+        hidden = hidden_fields(self._target)
+        line = _Line(self.name, "model" if alone else roles[1], shape, self.requests, hidden)
+        snapshot = self._without_hidden(snapshot, hidden)
         line.start(snapshot)
         line.alike = bool(self.lines) and _same(snapshot, self.lines[0].changes.last)
         self.lines.append(line)
@@ -256,9 +270,9 @@ class Watched:
             self._write_step(operation, Done())
             first, last = self.lines[0], self.lines[-1]
             if not first.ended:
-                first.add(Done(), first.changes.last)
+                first.add(operation, Done(), first.changes.last)
             if last is not first:
-                last.add_beside(first, Done(), last.changes.last)
+                last.add_beside(first, operation, Done(), last.changes.last)
 
     def _settle_pending(self) -> None:
         if self._pending is None or not self.lines:
@@ -268,26 +282,42 @@ class Watched:
             self._begin(operation, outcome)
         target, model = self.lines[-1], self.lines[0]
         lost = self.run.found is not None and self.run.found.oracle == TARGET  # its answer may be of any form
+        shown = None if lost or snapshot is None else self._without_hidden(snapshot, target.hidden)
         if lost or target is model:
-            change = target.add(outcome, None if lost else snapshot)
+            change = target.add(operation, outcome, shown)
         else:
-            change = target.add_beside(model, outcome, snapshot)
+            change = target.add_beside(model, operation, outcome, shown)
         if target is model or not target.alike:
             self._name_contents(target)
-        if self._beside is not None and self.parted < 0 and not self.lines[0].ended:
-            beside = self.lines[0].steps[-1]
-            if (beside.outcome, beside.answer) != (change.outcome, change.answer):
-                self.parted, self.parted_over = len(self.steps) - 1, (operation, self._answer, outcome)
+        followed = self._beside is not None and self.parted < 0 and not self.lines[0].ended
+        if followed and (self.lines[0].steps[-1].outcome, _plain(self._answer)) != (change.outcome, _plain(outcome)):
+            self.parted, self.parted_over = len(self.steps) - 1, (operation, self._answer, outcome)
+
+    def _without_hidden(self, shown: Snapshot, hidden: Collection[str]) -> Snapshot:
+        """What the target shows, as far as it says that it can be relied on; references counted from the tables."""
+        assert self.shape is not None
+        if not hidden:
+            return shown
+        seen = without_hidden(shown, self.shape.num_blocks, hidden)
+        if "tables" in hidden:
+            seen = seen._replace(tables=[{} for _ in seen.tables])
+        if "ref_cnt" not in hidden:
+            return seen
+        outside = self.run.scene.state.outside if self.lines else ()
+        held = Counter(block for tables in seen.tables for table in tables.values() for block in table)
+        held.update(outside)
+        counts = [0, *(held[block] for block in range(1, self.shape.num_blocks))]
+        return seen._replace(ref_cnt=counts[: self.shape.num_blocks])
 
     def _begin(self, operation: Operation, outcome: Outcome | None) -> None:
         """Write down what was asked, and the answer of the model."""
         self._write_step(operation, outcome)
         model = self.lines[0]
         if isinstance(self.run, LockstepRun):
-            model.add(outcome, self.run.model_shows)
+            model.add(operation, outcome, self.run.model_shows)
         elif self._beside is not None and not model.ended and self._beside.takes(operation):
             self._answer, shown = self._beside.step(operation)
-            model.add(self._answer, shown)
+            model.add(operation, self._answer, shown)
         else:
             model.ended = True
         if not model.ended:
@@ -295,7 +325,7 @@ class Watched:
 
     def _write_step(self, operation: Operation, outcome: Outcome | None) -> None:
         """Write down what was asked, and what is known of the requests then."""
-        step = Step(type(operation).__name__, cut(operation_text(operation), MAX_STEP_TEXT), "")
+        step = Step(type(operation).__name__, cut(step_text(operation), MAX_STEP_TEXT), "")
         step.words = cut(operation_words(operation), MAX_STEP_TEXT)
         step.request = self.requests(operation.request) if isinstance(operation, OnRequest) else -1
         step.blocks = [*getattr(operation, "blocks", ())]
@@ -327,12 +357,22 @@ class Watched:
         """The first step after which the two sides show something different, or have answered differently; -1 if they
         do from the construction on, None if they never do."""
         first, second = self.lines
-        if first.begin != second.begin:
+        hidden = {*first.hidden, *second.hidden}
+
+        def differ(one: Change, other: Change) -> bool:
+            return one != other and visible_part(one, hidden) != visible_part(other, hidden)
+
+        if differ(first.begin, second.begin):
             return -1
         pairs = enumerate(zip(first.steps, second.steps, strict=False))
         ended = min(len(first.steps), len(second.steps))
         unlike = None if len(first.steps) == len(second.steps) else ended
-        return next((step for step, (one, other) in pairs if one != other), unlike)
+        return next((step for step, (one, other) in pairs if differ(one, other)), unlike)
+
+    def shown_to_model(self, shown: Snapshot, model: Snapshot) -> Snapshot:
+        """What the target shows, with what it hides taken from the model: that is not compared."""
+        hidden = {name: getattr(model, name) for name in Snapshot._fields if name in self.lines[-1].hidden}
+        return shown._replace(**hidden)
 
     def changes(self) -> list[Change]:
         """Those of the target."""

@@ -1,10 +1,11 @@
 """Operations and groups as sentences, for a reader who does not know the calls."""
 
+import re
 from collections.abc import Sequence
 
 from ...model import ops
 from ...model.ops import FULL_FAMILY, SLIDING_FAMILY, Group, Operation, Shape
-from ..findings.words import plural
+from ..findings.words import operation_text, plural
 
 MOST_BLOCKS = 12
 """Blocks that a sentence lists."""
@@ -40,6 +41,20 @@ def operation_words(operation: Operation) -> str:
     return _PLAIN[type(operation)]
 
 
+def step_text(operation: Operation) -> str:
+    """The operation as in traces, lists of numbers in square brackets.
+
+    >>> step_text(ops.Submit("a", (0,))), step_text(ops.Advance("a", (3, 4)))
+    ('Submit a, prompt=[0]', 'Advance a, sampled=[3, 4]')
+    """
+    text, before = operation_text(operation), ""
+    while text != before:  # from the inside out
+        text, before = _NUMBERS.sub(r"[\1]", text), text
+    return text
+
+
+_NUMBERS = re.compile(r"(?<![\w.])\(((?:[-+.\de]+|\[[^()]*\]|None)(?:, (?:[-+.\de]+|\[[^()]*\]|None))*|),?\)")
+"""A tuple of numbers, or of such lists, as Python writes it."""
 _PLAIN = {
     ops.Lookup: "Request {} looks for the longest prefix of it that is cached.",
     ops.Arrive: "The external tokens of request {} have arrived.",

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
-from ..findings.finding import CORRUPTION, LOST, Finding, Trace
+from ..findings.finding import BUG, CORRUPTION, LOST, Finding, Trace
 from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, ORACLES, SHADOW
 from ..findings.words import operation_text, outcome_text
 from ..oracles.liveness import is_script
@@ -94,7 +94,7 @@ def judges_of(observable: str, default: tuple[str, ...], by_model: tuple[str, ..
 
     `default` for a target that was lost, which needs no oracle; `by_model` for a difference from the model.
     """
-    if observable in LOST:
+    if observable in LOST or observable == BUG:
         return default
     if observable == CORRUPTION:
         return (SHADOW,)

@@ -1,5 +1,7 @@
 """In which situations two targets differ: found by many short comparisons, each with its smallest trace."""
 
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -19,6 +21,7 @@ from ..reports.progress import progress
 from ..reports.summary import Summary
 from ..reports.tables import Section
 from ..runs.pair import Pair, Strictness
+from ..targets.base import TargetUnavailableError
 from ..traces.reproduction import base_name
 from ..traces.shrink import NotReproducedError, shrink
 from ..traces.trace_file import FoundWhat, TraceFile, write_trace
@@ -94,9 +97,18 @@ class Differences:
 
     def verdict(self) -> str:
         """One line: in how many situations they differ."""
-        found = len(self.situations)
+        found = len([one for one in self.situations if not one.finding.is_our_bug])
         ended = f"; ended by {interrupted_by()}" if self.interrupted else ""
-        return (f"they differ in {plural(found, 'situation')}" if found else "they behave alike") + ended
+        if bugs := len(self.situations) - found:
+            ended = f"; {plural(bugs, 'bug')} of blockproof came up, so not all was compared{ended}"
+        alike = "no difference was found" if bugs else "they behave alike"
+        return (f"they differ in {plural(found, 'situation')}" if found else alike) + ended
+
+    @property
+    def exit_code(self) -> int:
+        """1 if they differ, 70 if only blockproof has failed, 130 if interrupted before that; else 0."""
+        codes = [one.finding.exit_code for one in self.situations]
+        return min(codes) if codes else 130 if self.interrupted else 0
 
     @property
     def interrupted(self) -> bool:
@@ -137,13 +149,21 @@ def keep_trace(
     return file, path
 
 
-def compare_targets(pair: Pair, plan: Plan) -> Differences:
-    """Compare at every strictness, each for its share of the limits. Ctrl-C ends it with what there is so far."""
+def compare_targets(pair: Pair, plan: Plan, shrink_seconds: float | None = None) -> Differences:
+    """Compare at every strictness, each for its share of the limits. Ctrl-C ends it with what there is so far.
+
+    `shrink_seconds`: for the smallest traces of all situations together; by default `SHRINK_SECONDS` for each.
+    """
     share = share_of(plan, 1 / len(Strictness))
     comparisons: list[Comparison] = []
-    for strictness in Strictness:
+    for number, strictness in enumerate(Strictness):
         if not Differences(pair, tuple(comparisons)).interrupted:
-            comparisons.append(compare(pair, strictness, share))
+            seconds = None if shrink_seconds is None else shrink_seconds / (len(Strictness) - number)
+            begin = time.monotonic()
+            comparisons.append(compare(pair, strictness, share, seconds))
+            if shrink_seconds is not None:
+                used = time.monotonic() - begin - comparisons[-1].summary.seconds
+                shrink_seconds = max(0.0, shrink_seconds - used)
     return Differences(pair, tuple(comparisons))
 
 
@@ -154,7 +174,7 @@ def share_of(plan: Plan, share: float) -> Plan:
     return replace(plan, seconds=plan.seconds and plan.seconds * share, operations=operations)
 
 
-def compare(pair: Pair, strictness: Strictness, plan: Plan) -> Comparison:
+def compare(pair: Pair, strictness: Strictness, plan: Plan, shrink_seconds: float | None = None) -> Comparison:
     """Run the plan, and shrink the shortest trace of each situation. Ctrl-C ends it with what there is so far."""
     both = replace(pair, strictness=strictness)
     comparison = Comparison(strictness, Summary(both.name, "random", plan.seed, oracles=()))
@@ -168,18 +188,26 @@ def compare(pair: Pair, strictness: Strictness, plan: Plan) -> Comparison:
             )
         except KeyboardInterrupt:
             comparison.summary.interrupted = True
-    for found in comparison.summary.ranked():
+    ranked, end = comparison.summary.ranked(), time.monotonic() + (shrink_seconds or 0.0)
+    for number, found in enumerate(ranked):
         situation = Situation(found.finding, found.trace, found.times)
         if not comparison.summary.interrupted:
-            situation, comparison.summary.interrupted = _smallest(situation, both)
+            left = None if shrink_seconds is None else max(0.0, end - time.monotonic())
+            most = SHRINK_SECONDS if left is None else min(SHRINK_SECONDS, left / (len(ranked) - number))
+            situation, comparison.summary.interrupted = _smallest(situation, both, most)
         comparison.situations.append(situation)
     return comparison
 
 
-def _smallest(situation: Situation, pair: Pair) -> tuple[Situation, bool]:
+def _smallest(situation: Situation, pair: Pair, seconds: float) -> tuple[Situation, bool]:
     """The situation with a shrunk trace, and whether Ctrl-C ended the shrinking."""
     try:
-        small = shrink(situation.trace, situation.finding.kind, pair, max_seconds=SHRINK_SECONDS)
+        small = shrink(situation.trace, situation.finding.kind, pair, max_seconds=seconds)
     except NotReproducedError:
+        return situation, False
+    except TargetUnavailableError:
+        raise
+    except Exception as error:
+        print(f"blockproof: not shrunk, by a bug of blockproof: {type(error).__name__}: {error}", file=sys.stderr)
         return situation, False
     return Situation(small.finding, small.trace, situation.times), small.interrupted

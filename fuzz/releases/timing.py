@@ -7,6 +7,7 @@ Measured is processor time of the calls of the target: the core, its adapter and
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from ..opening.program import is_program
 from ..opening.targets import interpreter_of
 
 ROUNDS = 9
+FEWEST = 3
+"""Rounds that are timed even if they take longer than they should."""
 _CHILD = f"{__package__}.timing_child"
 
 
@@ -78,11 +81,15 @@ class Timing:
         }
 
 
-def compare_speed(old: Home, new: Home, traces: Sequence[Trace], rounds: int = ROUNDS) -> Timing | str:
+def compare_speed(
+    old: Home, new: Home, traces: Sequence[Trace], rounds: int = ROUNDS, seconds: float | None = None
+) -> Timing | str:
     """Time both on these traces, in turns; a line that says why if that does not work.
 
-    One round more is run at first, which does not count. The one that begins changes from round to round.
+    One round more is run at first, which does not count. The one that begins changes from round to round. After so many
+    seconds it ends with fewer rounds, `FEWEST` at least.
     """
+    end = None if seconds is None else time.monotonic() + seconds
     operations = sum(len(trace.operations) for trace in traces)
     if is_program(old.spec) or is_program(new.spec):
         return "not timed: a program does its work in a process that is not measured"
@@ -93,9 +100,11 @@ def compare_speed(old: Home, new: Home, traces: Sequence[Trace], rounds: int = R
         with ExitStack() as stack:
             asks = [stack.enter_context(_timed(home, traces)) for home in (old, new)]
             for number in range(rounds + 1):
+                if number > FEWEST and end is not None and time.monotonic() > end:
+                    break
                 order = (0, 1) if number % 2 else (1, 0)
-                seconds = {side: asks[side]() for side in order}
-                measured.append((seconds[0], seconds[1]))
+                took = {side: asks[side]() for side in order}
+                measured.append((took[0], took[1]))
     except (OSError, ValueError):  # nobody reads any more, or what was read is no number: empty
         return "not timed: a process with one of them has ended"
     kept = tuple(pair for pair in measured[1:] if min(pair) > 0)

@@ -5,10 +5,9 @@ its smallest trace shows it on one side and not on the other.
 """
 
 import re
-import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -17,22 +16,29 @@ from ...model.shown.snapshot import Snapshot
 from ..engines.knowing import judging_of, smallest
 from ..engines.plan import Plan
 from ..engines.seeded import run_random
-from ..findings.finding import Finding, Trace
+from ..findings.finding import Finding, Trace, our_bug
 from ..findings.known import KnownFinding
-from ..reports.summary import Summary
+from ..reports.summary import Found, Summary
 from ..reports.vacuity import vacuity
 from ..runs.pair import Pair, Strictness
-from ..targets.base import Target
+from ..targets.base import Target, TargetUnavailableError
 from ..traces.replay import replay
 from ..traces.shrink import NotReproducedError
 from .bisect import Answer, Question, State, observe, one_line
 from .diff import SHRINK_SECONDS, Comparison, Differences, compare_targets, share_of
-from .timing import Timing, compare_speed
+from .timing import ROUNDS, Timing, compare_speed
+from .verify_clock import Clock
 from .verify_proofs import Proofs
 from .verify_sides import Borrowed, Lasting, Side
 
 COMPARED, JUDGED = 0.5, 0.25
-"""Shares of the limits: of the comparison, and of the oracles on each side."""
+"""Shares of a limit in operations: of the comparison, and of the oracles on each side."""
+RUNS = 0.4
+"""Share of a limit in seconds for the runs of the comparison."""
+UNTIL = {"comparing": 0.5, "judging new": 0.68, "judging old": 0.84, "timing": 0.92, "proving": 1.0}
+"""How much of a limit in seconds is used up when a stage ends, what it has found shrunk. What is left, others get."""
+RUN = 0.6
+"""Share of the time for judging a side that is for its runs; the rest is for what they find."""
 TIMED_OPERATIONS = 2_000
 _NUMBERS = re.compile(r"[\d, ]+")
 
@@ -91,15 +97,39 @@ class Verification:
     """What of the state a side hides, so that it is not compared."""
     vacuous: str = ""
     """Why the comparison shows nothing; empty if it does."""
-    seconds: float = 0.0
+    clock: Clock = field(default_factory=Clock)
     interrupted: bool = False
+    failed: list[Finding] = field(default_factory=list)
+    """Bugs of blockproof that ended a stage."""
+    unfinished: list[str] = field(default_factory=list)
+    """Stages that a side has ended, and why: it could not be started again."""
+
+    @property
+    def bugs(self) -> list[Finding]:
+        """All bugs of blockproof that came up: they say nothing of the sides, but not all was tested."""
+        compared = [situation.finding for comparison in self._comparisons for situation in comparison.situations]
+        judged = [one.finding for summary in self.summaries.values() for one in summary.ranked()]
+        return [*self.failed, *(one for one in (*compared, *judged) if one.is_our_bug)]
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """A part of the work. If it fails, what the others have found is told all the same."""
+        try:
+            with self.clock.stage(name.partition(" ")[0]):
+                yield
+        except TargetUnavailableError as error:
+            if self.compared is None:
+                raise
+            self.unfinished.append(f"{name}: {error}")
+        except Exception as error:
+            self.failed.append(our_bug(error, None, -1))
 
     @property
     def changed(self) -> list[Changed]:
         """The situations that changed and are not intended; one that came up under both rules of comparison once."""
         found: dict[tuple[str, ...], Changed] = {}
         for comparison in self.compared.comparisons if self.compared else ():
-            for one in comparison.situations:
+            for one in (one for one in comparison.situations if not one.finding.is_our_bug):
                 before = found.get(one.finding.kind)
                 times = one.times + (before.times if before else 0)
                 rule = f"{before.compared}, {comparison.strictness}" if before else str(comparison.strictness)
@@ -130,14 +160,17 @@ class Verification:
     @property
     def code(self) -> int:
         """The exit code: 1 for a change that is not intended, or a finding that the old side does not have; 3 if
-        nothing was tested; 130 for Ctrl-C before anything was found; else 0.
+        nothing was tested, or not all of it; 70 if blockproof has failed; 130 for Ctrl-C before anything was found;
+        else 0.
         """
         refuted = isinstance(self.proofs, Proofs) and bool(self.proofs.broken)
         if self.vacuous:
             return 3
         if self.changed or self.broken or refuted:
             return 1
-        return 130 if self.interrupted else 0
+        if self.interrupted:
+            return 130
+        return 70 if self.bugs else 3 if self.unfinished else 0
 
     @property
     def _comparisons(self) -> Sequence[Comparison]:
@@ -145,42 +178,61 @@ class Verification:
 
 
 def verify(
-    old: Side, new: Side, plan: Plan, say: Callable[[str], None], prove: Callable[[], "Proofs | str"] | None = None
+    old: Side,
+    new: Side,
+    plan: Plan,
+    say: Callable[[str], None],
+    prove: "Callable[[float | None], Proofs | str] | None" = None,
+    clock: Clock | None = None,
 ) -> Verification:
     """Compare the sides, let the oracles judge both, and time them.
 
-    `plan.known` is what is intended, `plan.oracles` are left to the sides. `prove` does what can be proved. `say` is
-    told each step in a line. Ctrl-C ends it with what there is so far. TargetUnavailableError if a side cannot be
-    started.
+    `plan.known` is what is intended, `plan.oracles` are left to the sides. `plan.seconds` is what all of it takes
+    since the `clock` began; only a call of a side that is under way, such as one that hangs, is waited for. `prove`
+    does what can be proved in so many seconds. `say` is told each step in a line. Ctrl-C ends it with what there is so
+    far; a bug of blockproof ends the stage that it comes up in. TargetUnavailableError if a side cannot be started.
     """
-    begin = time.monotonic()
-    done = Verification(old, new, plan.seed, known=plan.known)
+    done = Verification(old, new, plan.seed, known=plan.known, clock=clock or Clock(plan.seconds))
+    done.clock.limit = plan.seconds
     try:
-        _compare(done, plan, say)
+        with done.stage("comparing"):
+            _compare(done, plan, say)
         if not done.vacuous:
             _look_closer(done, plan, say, prove)
     except KeyboardInterrupt:
         done.interrupted = True
-    done.seconds = time.monotonic() - begin
     return done
 
 
 def _look_closer(
-    done: Verification, plan: Plan, say: Callable[[str], None], prove: Callable[[], "Proofs | str"] | None
+    done: Verification,
+    plan: Plan,
+    say: Callable[[str], None],
+    prove: "Callable[[float | None], Proofs | str] | None",
 ) -> None:
     """All but the comparison."""
     for side in (done.new, done.old):
-        _judge(done, side, share_of(plan, JUDGED), say)
-    say("timing both on the same operations, in turns")
-    done.timing = compare_speed(done.old.home, done.new.home, alike_runs(done.old, done.new, plan))
+        with done.stage(f"judging {_which(done, side)}"):
+            _judge(done, side, plan, say)
+    with done.stage("timing"):
+        _time(done, plan, say)
     if prove is not None:
-        say("proving what the change touches")
-        done.proofs = prove()
+        with done.stage("proving"):
+            say("proving what the change touches")
+            done.proofs = prove(done.clock.until(UNTIL["proving"]))
+
+
+def _which(done: Verification, side: Side) -> str:
+    return "new" if side is done.new else "old"
 
 
 def _compare(done: Verification, plan: Plan, say: Callable[[str], None]) -> None:
     say(f"comparing {done.old.name} and {done.new.name}, seed {plan.seed}")
-    done.compared = compare_targets(Pair(Lasting(done.old.target), Lasting(done.new.target)), share_of(plan, COMPARED))
+    runs, whole = done.clock.until(RUNS), done.clock.until(UNTIL["comparing"])
+    shrinking = None if runs is None or whole is None else whole - runs
+    share = replace(share_of(plan, COMPARED), seconds=runs)
+    pair = Pair(Lasting(done.old.target), Lasting(done.new.target))
+    done.compared = compare_targets(pair, share, shrinking)
     done.hidden = tuple(sorted(done.compared.pair.hides))
     summaries = [comparison.summary for comparison in done.compared.comparisons]
     if any(summary.interrupted for summary in summaries):
@@ -188,39 +240,65 @@ def _compare(done: Verification, plan: Plan, say: Callable[[str], None]) -> None
     # Operations are counted by the old side's answers. That it differs from the new one does not make up for a side
     # that answers nothing, such as an adapter that does not fit an old commit.
     problems = [vacuity(replace(summary, finding=None)).problem for summary in summaries]
-    done.vacuous = "" if None in problems else str(problems[0])
+    done.vacuous = "" if None in problems or done.bugs else str(problems[0])
 
 
 def _judge(done: Verification, side: Side, plan: Plan, say: Callable[[str], None]) -> None:
     """Let the oracles judge a side, and see whether what they find shows on the other one."""
-    is_new = side is done.new
-    plan = replace(plan, oracles=side.oracles, keep_going=True)
+    which = _which(done, side)
+    time_for_it = done.clock.until(UNTIL[f"judging {which}"])
+    limits = replace(share_of(plan, JUDGED), seconds=None if time_for_it is None else time_for_it * RUN)
+    plan = replace(limits, oracles=side.oracles, keep_going=True)
     say(f"{', '.join(side.oracles)} judge {side.name}")
     summary = Summary(side.name, "random", plan.seed, oracles=side.oracles, core_name=side.target.name)
-    done.summaries["new" if is_new else "old"] = summary
+    done.summaries[which] = summary
     try:
         run_random(side.target, plan, summary)
     except KeyboardInterrupt:
         done.interrupted = True
-    other = done.old if is_new else done.new
-    for found in summary.ranked():
-        finding, trace = found.finding, found.trace
-        if not done.interrupted:
-            with suppress(NotReproducedError):
-                small = smallest(found, side.target, plan, max_seconds=SHRINK_SECONDS)
-                finding, trace, done.interrupted = small.finding, small.trace, small.interrupted
-        if done.interrupted:
-            answer = Answer(State.UNSEEN, "it was not tried there")
-        else:
-            question = Question(trace, finding.kind, tuple(judging_of(found, plan).oracles))
-            answer = observe(question, lambda: Borrowed(other.target))
-            if answer.state is State.FAILS and not _is_same(answer, finding, trace):
-                answer = replace(answer, state=State.OTHER)
-        if is_new or not any(one.finding.kind == finding.kind and one.where is Where.BOTH for one in done.judged):
-            where = _where(is_new, answer.state)
-            done.judged.append(Judged(finding, trace, found.times, where, "" if where is Where.BOTH else answer.why))
+    ranked = [found for found in summary.ranked() if not found.finding.is_our_bug]
+    for number, found in enumerate(ranked):
+        left = done.clock.until(UNTIL[f"judging {which}"])
+        most = SHRINK_SECONDS if left is None else min(SHRINK_SECONDS, left / (len(ranked) - number))
+        _place(done, side, found, plan, most)
     if done.interrupted:
         raise KeyboardInterrupt
+
+
+def _place(done: Verification, side: Side, found: Found, plan: Plan, seconds: float) -> None:
+    """Shrink a finding of a side for so long at most, and say on which sides its smallest trace shows it."""
+    is_new = side is done.new
+    other = done.old if is_new else done.new
+    finding, trace, answer = found.finding, found.trace, Answer(State.UNSEEN, "it was not tried there")
+    try:
+        if not done.interrupted:
+            small = smallest(found, side.target, plan, max_seconds=seconds)
+            finding, trace, done.interrupted = small.finding, small.trace, small.interrupted
+    except NotReproducedError:
+        pass
+    except TargetUnavailableError:
+        raise
+    except Exception as error:  # the trace as it is shows the finding, too
+        done.failed.append(our_bug(error, None, -1))
+    if not done.interrupted:
+        question = Question(trace, finding.kind, tuple(judging_of(found, plan).oracles))
+        answer = observe(question, lambda: Borrowed(other.target))
+        if answer.state is State.FAILS and not _is_same(answer, finding, trace):
+            answer = replace(answer, state=State.OTHER)
+    if is_new or not any(one.finding.kind == finding.kind and one.where is Where.BOTH for one in done.judged):
+        where = _where(is_new, answer.state)
+        done.judged.append(Judged(finding, trace, found.times, where, "" if where is Where.BOTH else answer.why))
+
+
+def _time(done: Verification, plan: Plan, say: Callable[[str], None]) -> None:
+    """Time both on the same operations, if there is time for it."""
+    left = done.clock.until(UNTIL["timing"])
+    if left == 0.0:
+        done.timing = "not timed: the time was over; give more --seconds"
+        return
+    say("timing both on the same operations, in turns")
+    runs = alike_runs(done.old, done.new, plan, None if left is None else left * 0.2)
+    done.timing = compare_speed(done.old.home, done.new.home, runs, ROUNDS, done.clock.until(UNTIL["timing"]))
 
 
 def _is_same(answer: Answer, finding: Finding, trace: Trace) -> bool:
@@ -238,10 +316,11 @@ def _where(is_new: bool, other: State) -> Where:
     return Where.OLD if other is State.PASSES else Where.OPEN
 
 
-def alike_runs(old: Side, new: Side, plan: Plan) -> list[Trace]:
-    """Runs on the old side, each as far as the new one does the same: at most some `TIMED_OPERATIONS` operations."""
+def alike_runs(old: Side, new: Side, plan: Plan, seconds: float | None = None) -> list[Trace]:
+    """Runs on the old side, each as far as the new one does the same: at most some `TIMED_OPERATIONS` operations, drawn
+    for so many seconds."""
     recording = _Recording(old.target)
-    few = replace(plan, seconds=None, operations=TIMED_OPERATIONS, oracles=(), known=())
+    few = replace(plan, seconds=seconds, operations=TIMED_OPERATIONS, oracles=(), known=())
     run_random(recording, few, Summary(old.name, "random", plan.seed, oracles=()))
     pair = Pair(Lasting(old.target), Lasting(new.target), Strictness.SHAPE)
     alike = []

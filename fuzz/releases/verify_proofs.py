@@ -7,6 +7,7 @@ functions whose source differs between the two sides are settled again, on both;
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,8 +66,12 @@ class Proofs:
         return f"{name} ({' -> '.join(self.statuses[name])})"
 
 
-def reprove(old: str, new: str, record: Path = RECORD) -> Proofs | str:
-    """Settle the theorems over functions that differ between two targets; a line that says why if that cannot be."""
+def reprove(old: str, new: str, record: Path = RECORD, seconds: float | None = None) -> Proofs | str:
+    """Settle the theorems over functions that differ between two targets, within so many seconds; a line that says why
+    if that cannot be."""
+    end = None if seconds is None else time.monotonic() + seconds
+    if seconds == 0.0:
+        return f"not proved: the time was over; give more --seconds, or: blockproof prove --target {new}"
     subjects = [_subject(spec) for spec in (old, new)]
     if None in subjects:
         return "there are no theorems about this engine"
@@ -81,7 +86,8 @@ def reprove(old: str, new: str, record: Path = RECORD) -> Proofs | str:
         return f"not proved: {one_line(str(error))}"
     changed = tuple(name for name in names if before[name] != after[name])
     wanted = [name for name, functions in covered.items() if not functions.isdisjoint(changed)]
-    statuses = _settled(wanted, old, new) if wanted else {}
+    left = None if end is None else max(1.0, end - time.monotonic())
+    statuses = _settled(wanted, old, new, left) if wanted else {}
     return statuses if isinstance(statuses, str) else Proofs(len(names), changed, statuses)
 
 
@@ -114,12 +120,20 @@ def hashes_of(spec: str, names: Sequence[str]) -> dict[str, str | None]:
     return hashes
 
 
-def _settled(theorems: Sequence[str], old: str, new: str) -> dict[str, tuple[str, str]] | str:
+def _settled(
+    theorems: Sequence[str], old: str, new: str, seconds: float | None = None
+) -> dict[str, tuple[str, str]] | str:
     """What each theorem comes to on both sides; a line that says why if that cannot be."""
     command = [sys.executable, "-P", "-m", f"{_ROOT}.fuzz.cli", "prove", *theorems, "--json", "--no-cross-check"]
     with TemporaryDirectory(prefix="blockproof-prove-") as out:
         targets = ["--target", old, "--target", new, "--out", out]
-        done = subprocess.run([*command, *targets], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        try:
+            done = subprocess.run(
+                [*command, *targets], capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=seconds
+            )
+        except subprocess.TimeoutExpired:
+            few = f"{plural(len(theorems), 'theorem')} of functions that differ were not settled in {seconds:.0f} s"
+            return f"not proved: {few}; give more --seconds, or: blockproof prove --target {new}"
     try:
         results = json.loads(done.stdout)["results"]
     except ValueError:

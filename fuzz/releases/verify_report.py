@@ -37,6 +37,10 @@ def verdict(done: Verification) -> str:
         parts.append(f"{plural(len(done.broken), 'finding')} that the old side does not have")
     if refuted := getattr(done.proofs, "broken", ()):
         parts.append(f"{plural(len(refuted), 'theorem')} no longer true")
+    if done.bugs:
+        parts.append(f"{plural(len(done.bugs), 'bug')} of blockproof, so not all was tested")
+    if done.unfinished:
+        parts.append("not all was tested, a side could not be started again")
     if parts:
         return "; ".join(parts)
     if done.interrupted:
@@ -76,7 +80,11 @@ def facts(done: Verification) -> Iterator[str]:
     yield f"proofs: {done.proofs if isinstance(done.proofs, str) else done.proofs.text()}"
     if done.stale and not done.vacuous:
         yield f"intended, but did not come up: {', '.join(done.stale)}"
-    yield f"seed {done.seed}, {done.seconds:.0f} s"
+    for one in done.unfinished:
+        yield f"not finished: {one}"
+    for bug in done.bugs:
+        yield "; ".join(line.strip() for line in str(bug).splitlines())
+    yield f"seed {done.seed}, {done.clock.text()}"
 
 
 def situations(done: Verification) -> Iterator[Section]:
@@ -141,7 +149,10 @@ def as_json(done: Verification) -> dict[str, Any]:
         "verdict": verdict(done),
         "code": done.code,
         "seed": done.seed,
-        "seconds": round(done.seconds, 1),
+        "seconds": round(done.clock.seconds, 1),
+        "spent": {name: round(seconds, 1) for name, seconds in done.clock.spent.items()},
+        "bugs": [bug.as_json() for bug in done.bugs],
+        "unfinished": list(done.unfinished),
         "operations": done.operations,
         "hidden": list(done.hidden),
         "changed": [_json(one) | {"compared_by": one.compared} for one in done.changed],

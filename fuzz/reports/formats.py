@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 from ...model.ops import Done, Refused
 from ..findings.drawn import digest_text
 from ..findings.interruption import interrupted_by
-from ..findings.oracle_names import CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW, TARGET
+from ..findings.oracle_names import BLOCKPROOF, CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW, TARGET
 from ..findings.severity import exception_of, severity
 from ..findings.words import plural
 from ..findings.writing import write_file
@@ -58,6 +58,7 @@ _VERDICTS = {
     LIVENESS: "{what} (liveness) is violated",
     DIFFERENCE: "{what}",
     TARGET: "the target was lost ({what})",
+    BLOCKPROOF: "a {what} of blockproof, which says nothing of the target,",
 }
 """What each oracle finds, in a few words."""
 

@@ -138,7 +138,7 @@ class LockstepRun(Run):
         alone = not {CONTRACT, SHADOW}.intersection(self.oracles)
         return alone and not self.judging.looks_between and hasattr(self.target, "answer")
 
-    def finish(self) -> Finding | None:
+    def _finish(self) -> Finding | None:
         """Compare everything if the last operation was only glanced at."""
         if self._looked or self.found is not None or self.dead:
             return None
@@ -165,7 +165,7 @@ class LockstepRun(Run):
     ) -> Finding | None:
         """The finding of the other oracles, if any. If a known deviation explains it, it is counted and the run
         ends."""
-        finding = self._judge(operation, actual, before, theirs, sound=True)
+        finding = self._judge(operation, actual, before, theirs)
         if finding is None:
             return None
         for deviation in corrupting(self.model):

@@ -8,11 +8,12 @@ from collections import Counter
 from itertools import chain
 
 from ...model.legal import misuse
-from ...model.ops import NULL, Done, Failed, Operation, Shape
+from ...model.ops import NULL, Done, Failed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.finding import Finding
 from ..targets.answers import problem_with_answer
 from ..targets.base import TargetLostError, is_told
+from ..targets.block_ids import stray_id, without_hidden
 from .run import Run, ask
 from .scheduler_view import SchedulerView
 
@@ -42,10 +43,13 @@ class ModelFreeRun(Run):
             outcome, shown = self._ask_start(shape)
             if isinstance(outcome, Failed):
                 return None  # the target has no core of this shape: there is nothing to judge
-            self._check_answer(outcome, shown)
+            stray = self._check_answer(None, outcome, shown)
         except TargetLostError as lost:
             return self._lost(lost, None, None)
         assert shown is not None
+        if stray:
+            return self._stray(stray, None, outcome)
+        shown = without_hidden(shown, shape.num_blocks, self.hidden)
         self.view.start(shown, shows_free="free" not in self.hidden)
         self.built, self._shown = True, self._completed(shown)
         self._start_contract(self._shown)
@@ -56,12 +60,19 @@ class ModelFreeRun(Run):
         try:
             told = self._shown is None or is_told(self.target, operation)
             outcome, shown = ask(self.target.step, operation) if told else (Done(), self._shown)
-            self._check_answer(outcome, shown)
+            stray = self._check_answer(operation, outcome, shown)
         except TargetLostError as lost:
             self.outcomes.append(Failed(lost.kind))
             return self._lost(lost, operation, None)
         assert shown is not None
         self.outcomes.append(outcome)
+        if stray and misused:  # as below; and nobody can go on from such a state
+            self.misuse[f"{type(operation).__name__}: {stray}"] += 1
+            self.view.dead = True
+            return None
+        if stray:
+            return self._stray(stray, operation, outcome)
+        shown = without_hidden(shown, self.shape.num_blocks, self.hidden)
         self.view.follow(operation, outcome, shown)
         before, self._shown = self._shown, self._completed(shown)
         shown = self._shown
@@ -84,7 +95,10 @@ class ModelFreeRun(Run):
         self.view.look(completed)
         return completed
 
-    def _check_answer(self, outcome: object, shown: object) -> None:
-        problem = problem_with_answer(outcome, shown, len(self.shape.groups), self.shape.num_blocks, self.hidden)
-        if problem:
-            raise TargetLostError("protocol", problem)
+    def _check_answer(self, operation: Operation | None, outcome: Outcome, shown: Snapshot | None) -> str | None:
+        """What is wrong with the ids in an answer, if anything. TargetLostError if it has not the right types."""
+        num_blocks = self.shape.num_blocks
+        problem = problem_with_answer(outcome, shown, len(self.shape.groups), num_blocks, self.hidden)
+        if problem or shown is None:
+            raise TargetLostError("protocol", problem or "there is no state")
+        return stray_id(operation, outcome, shown, num_blocks, self.hidden)

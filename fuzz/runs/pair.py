@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ...model import ops
+from ...model.legal import misuse
 from ...model.ops import NULL, Done, Failed, Operation, Outcome, Refused, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.difference import difference
@@ -18,6 +19,7 @@ from ..findings.finding import Finding
 from ..findings.oracle_names import DIFFERENCE
 from ..targets.answers import hit_of, problem_with_answer
 from ..targets.base import Target, TargetLostError, block_sizes_of, close_target, hidden_fields, is_told, lacking
+from ..targets.block_ids import stray_id, without_hidden
 from .judging import Judging
 from .model_free import ModelFreeRun
 from .run import ask
@@ -98,28 +100,52 @@ class PairRun(ModelFreeRun):
     def _start(self, shape: Shape) -> Finding | None:
         self.view = SchedulerView(shape)
         self._both: tuple[Snapshot, Snapshot] | None = None
-        first, ours = self._ask(self.pair.first, self.pair.first.start, shape)
-        second, theirs = self._ask(self.pair.second, self.pair.second.start, shape)
+        try:
+            first, ours = self._ask(self.pair.first, self.pair.first.start, shape)
+            second, theirs = self._ask(self.pair.second, self.pair.second.start, shape)
+        except TargetLostError as lost:
+            return self._lost(lost, None, None)
+        if strays := self._strays(None, (first, ours), (second, theirs)):
+            return self._finding(STRAY, None, first, second, None, strays)
         if isinstance(first, Failed) or isinstance(second, Failed) or ours is None or theirs is None:
             if first == second:
                 return None
             return self._finding("constructible for one only", None, first, second, None)
         self.built = True
+        ours = without_hidden(ours, shape.num_blocks, hidden_fields(self.pair.first))
         self.view.start(ours, shows_free="free" in self.fields)
         self._both = (ours, theirs)
         return self._compare(None, first, second, ours, theirs)
 
     def _step(self, operation: Operation) -> Finding | None:
         both = self._both or (None, None)
-        first, ours = self._answer(self.pair.first, operation, both[0])
-        second, theirs = self._answer(self.pair.second, operation, both[1])
+        try:
+            first, ours = self._answer(self.pair.first, operation, both[0])
+            second, theirs = self._answer(self.pair.second, operation, both[1])
+        except TargetLostError as lost:
+            self.outcomes.append(Failed(lost.kind))
+            return self._lost(lost, operation, None)
         self.outcomes.append(first)
         assert ours is not None
         assert theirs is not None
+        if strays := self._strays(operation, (first, ours), (second, theirs)):  # nobody can go on from such a state
+            if not misuse(self.view, operation):
+                return self._finding(STRAY, operation, first, second, (ours, theirs), strays)
+            self.view.dead = True
+            return None
         finding = self._compare(operation, first, second, ours, theirs)
         self._both = (ours, theirs)
-        self.view.follow(operation, first, ours)
+        self.view.follow(operation, first, without_hidden(ours, self.shape.num_blocks, hidden_fields(self.pair.first)))
         return finding
+
+    def _strays(self, operation: Operation | None, *answers: tuple[Outcome, Snapshot | None]) -> str:
+        """Which target names a block that is not in the pool, a line each; empty if neither does."""
+        told = []
+        for target, (outcome, shown) in zip((self.pair.first, self.pair.second), answers, strict=True):
+            if shown is not None:
+                stray = stray_id(operation, outcome, shown, self.shape.num_blocks, hidden_fields(target))
+                told += [f"{target.name}: {stray}"] if stray else []
+        return "\n".join(told)
 
     def _answer(self, target: Target, operation: Operation, last: Snapshot | None) -> tuple[Outcome, Snapshot | None]:
         """The answer of one target to an operation; as it was, if the operation is no call on it."""
@@ -130,7 +156,10 @@ class PairRun(ModelFreeRun):
     ) -> tuple[Outcome, Snapshot | None]:
         """The answer of one target. TargetLostError if it has the wrong form: such a target cannot be compared."""
         outcome, snapshot = ask(call, about)
-        problem = problem_with_answer(outcome, snapshot, len(self.shape.groups)) if snapshot is not None else None
+        hidden, num_blocks = hidden_fields(target), self.shape.num_blocks
+        problem = None
+        if snapshot is not None:
+            problem = problem_with_answer(outcome, snapshot, len(self.shape.groups), num_blocks, hidden)
         if problem:
             raise TargetLostError("protocol", f"{target.name}: {problem}")
         return outcome, snapshot
@@ -157,17 +186,20 @@ class PairRun(ModelFreeRun):
         first: Outcome,
         second: Outcome,
         shown: tuple[Snapshot, Snapshot] | None,
+        detail: str = "",
     ) -> Finding:
         before = self._both or shown
-        changes = [tuple(difference(old, new)) for old, new in zip(before or (), shown or (), strict=True)] or [(), ()]
-        sides = (self.pair.first.name, self.pair.second.name)
+        sides = zip(before or (), shown or (), strict=True) if shown else ()
+        changes = [tuple(difference(old, new)) for old, new in sides] or [(), ()]
+        names = (self.pair.first.name, self.pair.second.name)
         step = len(self.operations) - 1
         self.found = Finding(
-            situation, operation, step, first, second, changes[0], changes[1], oracle=DIFFERENCE, sides=sides
+            situation, operation, step, first, second, changes[0], changes[1], detail, DIFFERENCE, names
         )
         return self.found
 
 
+STRAY = "names a block outside of the pool"
 _WORDS = {
     "free": "eviction order",
     "num_free": "number of free blocks",

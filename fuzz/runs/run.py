@@ -16,11 +16,11 @@ from typing import Any
 from ...model.ops import Done, Failed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.difference import difference
-from ..findings.finding import CORRUPTION, Finding, Trace
+from ..findings.finding import BUG, CORRUPTION, Finding, Trace, our_bug
 from ..findings.interruption import is_from_outside
 from ..findings.oracle_names import CONTRACT, LANDED, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
 from ..oracles.contract import Contract, Violation, unobserved
-from ..oracles.shadow import Corruption, Shadow, check_block_ids
+from ..oracles.shadow import Corruption, Shadow
 from ..targets.answers import outcome_and_snapshot, raised_by_target
 from ..targets.base import (
     Target,
@@ -32,10 +32,18 @@ from ..targets.base import (
     lacking,
     losing,
 )
+from ..targets.block_ids import stray_copy
 from ..targets.unharmed import allow_recursion, unharmed
 from ..workload.scene import Scene
 from .causes import why_failed, why_not_done
 from .judging import USUAL, Judging, TooLongError
+
+STRAY_ID = "S4"
+"""The property that an id outside of the pool violates."""
+
+
+_NOT_OURS = (TargetLostError, TargetUnavailableError)
+"""Exceptions that a run passes on: they are about the target."""
 
 
 class Run(ABC):
@@ -112,6 +120,10 @@ class Run(ABC):
         begin = time.monotonic()
         try:
             return self._start(shape)
+        except _NOT_OURS:
+            raise
+        except Exception as error:
+            return self._bug(error, None)
         finally:
             if self.launch_s is None:
                 self.launch_s = time.monotonic() - begin
@@ -125,8 +137,15 @@ class Run(ABC):
             raise TooLongError
         self.in_step = True
         self.operations.append(operation)
-        finding = self._step(operation)
+        try:
+            finding = self._step(operation)
+        except _NOT_OURS:
+            raise
+        except Exception as error:
+            finding = self._bug(error, operation)
         self.in_step = False
+        if finding is not None and finding.is_our_bug:
+            return finding
         if type(outcome := self.outcomes[-1]) is not Done:
             why = why_not_done(operation, outcome, self.scene)
             self.causes[type(operation).__name__, type(outcome).__name__, why] += 1
@@ -134,6 +153,14 @@ class Run(ABC):
 
     def finish(self) -> Finding | None:
         """The run is over: judge what was not looked at since the last full look. Returns a finding if there is one."""
+        try:
+            return self._finish()
+        except _NOT_OURS:
+            raise
+        except Exception as error:
+            return self._bug(error, self.operations[-1] if self.operations else None)
+
+    def _finish(self) -> Finding | None:
         return None
 
     def unobserved(self) -> dict[str, str]:
@@ -178,21 +205,32 @@ class Run(ABC):
             self.contract = Contract(self.shape, self.hidden, self.losses, passing, LANDED in self.oracles)
             self.contract.start(snapshot)
 
+    def _bug(self, error: Exception, operation: Operation | None) -> Finding:
+        """An oracle, the model or the run itself has failed. The run ends as with a finding, and nothing is lost."""
+        self.outcomes += [Failed(BUG)] * (len(self.operations) - len(self.outcomes))
+        self.found = our_bug(error, operation, len(self.operations) - 1)
+        return self.found
+
     def _lost(self, lost: TargetLostError, operation: Operation | None, expected: Outcome | None) -> Finding:
         step, why, cause = len(self.operations) - 1, lost.detail, lost.cause
         self.found = Finding(lost.kind, operation, step, expected, None, detail=why, oracle=TARGET, raised=cause)
         return self.found
 
-    def _judge(
-        self, operation: Operation, actual: Outcome, before: Snapshot | None, after: Snapshot, *, sound: bool = False
-    ) -> Finding | None:
-        """The finding of the shadow memory or the contract, if any. `sound`: all block ids are known to be valid."""
+    def _stray(self, stray: str, operation: Operation | None, actual: Outcome) -> Finding:
+        """The finding of an id that is no block of the pool: S4, whichever oracles judge."""
+        step = len(self.operations) - 1
+        self.found = Finding(STRAY_ID, operation, step, actual, actual, detail=stray, oracle=CONTRACT)
+        return self.found
+
+    def _judge(self, operation: Operation, actual: Outcome, before: Snapshot | None, after: Snapshot) -> Finding | None:
+        """The finding of the shadow memory or the contract, if any. All block ids in the answer are valid."""
         oracle = SHADOW
         try:
-            if not sound:
-                check_block_ids(after, self.shape)
             if self.shadow is not None:
-                self.shadow.step(operation, actual, after, copies_of(self.target))
+                copies = copies_of(self.target)
+                if copies and (stray := stray_copy(copies, self.shape.num_blocks)):
+                    return self._stray(stray, operation, actual)
+                self.shadow.step(operation, actual, after, copies)
             if self.contract is None or before is None:
                 return None
             violation = self.contract.step(operation, actual, before, after, self.scene)

@@ -72,7 +72,7 @@ _FIELDS: Mapping[str, tuple[str, Check]] = {
     "stats": ("a tuple of numbers or None", lambda value: value is None or isinstance(value, tuple)),
 }
 _PER_GROUP = ("tables", "registered", "new_block_ids")
-_PER_BLOCK = ("labels", "earliest")
+_PER_BLOCK = ("ref_cnt", "labels", "earliest")
 
 
 def outcome_and_snapshot(answer: object) -> tuple[Outcome, Snapshot | None]:

@@ -143,6 +143,8 @@ def check_declarations(target: Target) -> None:
 def copies_of(target: Target) -> tuple[tuple[int, int], ...]:
     """Copies between blocks that the last operation asked for: the attribute `copies` of the target, empty if none.
 
-    Pairs of (source, destination) block ids; the content is copied before the step runs.
+    Pairs of (source, destination) block ids; the content is copied before the step runs. Nothing of that is certain
+    before `block_ids.stray_copy` has looked at them.
     """
-    return tuple(getattr(target, "copies", ()))
+    copies = getattr(target, "copies", ())
+    return tuple(copies) if isinstance(copies, list | tuple) else (copies,)

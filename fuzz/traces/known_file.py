@@ -22,7 +22,7 @@ import msgspec
 
 from ...model.ops import OPERATIONS
 from ..findings.known import KnownFinding
-from ..findings.oracle_names import DIFFERENCE, EVERY, TARGET
+from ..findings.oracle_names import BLOCKPROOF, DIFFERENCE, EVERY, TARGET
 from ..findings.words import did_you_mean
 from ..findings.writing import alone, write_file
 from .files import Form, TraceError, read_file
@@ -80,8 +80,9 @@ def _problem(entry: _Entry, ids: Sequence[str]) -> str:
         return "id: another entry has the same; give each a name of its own"
     if not entry.reason.strip():
         return "reason: is empty; write why this finding is to be lived with"
-    if entry.oracle not in (*EVERY, DIFFERENCE, TARGET):
-        return f"oracle: {entry.oracle!r} is unknown; {did_you_mean(entry.oracle, (*EVERY, DIFFERENCE, TARGET))}"
+    known = (*EVERY, DIFFERENCE, TARGET, BLOCKPROOF)
+    if entry.oracle not in known:
+        return f"oracle: {entry.oracle!r} is unknown; {did_you_mean(entry.oracle, known)}"
     if entry.operation not in (*OPERATIONS, "start"):
         return f"operation: {entry.operation!r} is unknown; {did_you_mean(entry.operation, (*OPERATIONS, 'start'))}"
     if not entry.uses:

@@ -1,10 +1,13 @@
 """Replaying a trace: applying it to a target again."""
 
+from functools import partial
+
 from ...model.legal import allows
 from ...model.ops import Operation
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import LIVENESS
 from ..oracles.liveness import is_script, judge
+from ..runs.guarding import guarded
 from ..runs.judging import USUAL, Judging, TooLongError
 from ..runs.open_run import open_run, usable
 from ..runs.run import Run
@@ -34,7 +37,7 @@ def _replayed(run: Run, trace: Trace) -> tuple[Finding | None, Trace]:
     shape = adapted_shape(trace.shape, lacking(run.target))
     if LIVENESS in run.oracles and is_script(trace):
         script = Trace(shape, trace.operations)
-        return judge(run, script) or (None, script)
+        return guarded(run, partial(judge, run, script), script) or (None, script)
     finding = run.start(shape)
     if finding is None and run.built:
         finding = _apply(run, trace.operations)

@@ -38,7 +38,7 @@ FOUND = {
     "shows_a_dict": "the state is a dict; return a Snapshot",
     "shows_a_number_for_a_list": "Snapshot.free is 3, a int; expected a list of block ids",
     "shows_another_number_of_groups": "Snapshot.tables has 5 entries; expected one for each of the 1 groups",
-    "shows_no_null_block": "references are counted of",
+    "shows_no_null_block": "; expected one for each of the ",
     "lists_for_tuples": "[0, ((),)]",
     "block_beyond_the_pool": "10000",
     "knows_no_request": "S8",

@@ -9,7 +9,8 @@ PROPERTIES: Mapping[str, str] = {
     "request left everything is free.",
     "S2": "A block that stands in two table entries holds the same content of the same group for both, and nobody is "
     "given a block that another still holds.",
-    "S4": "The null block is never free, never handed out and never registered.",
+    "S4": "Every block that an answer, a table or a list names is one of the pool's; the null block is never free, "
+    "never handed out and never registered.",
     "S5": "Tables only grow: an entry changes from a block to null at most (the states of drafts of Mamba's align mode "
     "move to the end), and no operation touches the table of a request that it does not name.",
     "S6": "Every token that the next query of a request attends to is in a real block of its table.",

@@ -1,6 +1,6 @@
 """The shadow memory: checks that queries read what was written for them (properties.md §3)."""
 
 from .engine import Shadow
-from .memory import GARBAGE, POISON, Corruption, ListMemory, Memory, check_block_ids
+from .memory import GARBAGE, POISON, Corruption, ListMemory, Memory
 
-__all__ = ["GARBAGE", "POISON", "Corruption", "ListMemory", "Memory", "Shadow", "check_block_ids"]
+__all__ = ["GARBAGE", "POISON", "Corruption", "ListMemory", "Memory", "Shadow"]

@@ -123,7 +123,8 @@ function StepPanel({ trace, step }) {
   const sides = trace.sides.filter((side) => step < side.steps.length);
   if (step < 0) return html`<div class="panel-body"><p class="words">The core is built.</p><p class="code">${visible(trace.shape)}</p></div>`;
   const one = trace.steps[step], changes = sides.map((side) => side.steps[step]);
-  const lines = changes.map((change) => changeLines(trace, change));
+  const hidden = new Set(sides.length < 2 ? [] : sides.flatMap((side) => side.hidden || [])); // of two, what one hides is not compared
+  const lines = changes.map((change) => changeLines(trace, change, hidden));
   const alike = sides.length < 2 ? lines[0] || [] : lines[0].filter((line) => lines[1].includes(line));
   const same = sides.length < 2 || (changes[0].answer === changes[1].answer && changes[0].outcome === changes[1].outcome);
   return html`<div class="panel-body">
@@ -147,13 +148,13 @@ function BlockPanel({ trace, now, block, step, onStep, onSelect }) {
   if (block < 0) return html`<div class="panel-body"><p class="quiet">Choose a block: in the pool, in a table or in the queue.</p></div>`;
   return html`<div class="panel-body">${trace.sides.map((side, i) => (now.alike && !i ? null : side)).map((side, i) => {
     if (!side) return null;
-    const state = now.sides[i], [, said] = blockWords(trace, state, block), named = state.content.get(state.label[block]);
+    const state = now.sides[i], [, said] = blockWords(trace, state, block, i), named = state.content.get(state.label[block]);
     const place = state.queue.indexOf(block), first = state.first[block];
     return html`<div class="block-side" key=${i}>
       ${trace.sides.length > 1 && html`<h3>${now.alike ? "on both sides" : visible(side.name)}</h3>`}
       <p>Block ${block} is ${said}.${place >= 0 ? ` It stands at place ${number.format(place)} of the free queue.` : ""}
         ${first >= 0 && first !== block ? html` A lookup of its content yields <button class="link" onClick=${() => onSelect(first)}>block ${first}</button>.` : ""}</p>
-      ${block > 0 && html`<p class="facts">${count(state.ref[block], "reference")}</p>`}
+      ${block > 0 && html`<p class="facts">${hides(trace, i, "ref_cnt") ? (hides(trace, i, "tables") ? "references are hidden" : `${count(state.ref[block], "reference")} counted from the tables: the target hides its own`) : count(state.ref[block], "reference")}</p>`}
       ${named && state.label[block] >= 0 && html`<p class="facts">content ${state.label[block]}: <code>${nodeText(trace, named[1])}</code></p>`}
       <ol class="history" aria-label=${`History of block ${block}, ${visible(side.name)}`}>${histories[i].filter(([at]) => at >= 0).slice(-60).map(([at, what]) => html`<li key=${at} class=${at === step ? "now" : at > step ? "later" : ""}>
         <button class="link" onClick=${() => onStep(at)}>step ${at}</button> ${what}</li>`)}</ol></div>`;

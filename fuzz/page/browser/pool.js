@@ -28,7 +28,8 @@ function Pool({ trace, side, other, index, step, selected, onSelect, theme }) {
     return () => watch.disconnect();
   }, []);
   const grid = gridOf(trace.num_blocks, width);
-  useLayoutEffect(() => drawPool(canvas.current, grid, trace, side, other, changeAt(trace, index, step), selected), [width, step, selected, theme, trace, index]);
+  const apart = useMemo(() => differing(trace, side, other), [trace, side, other, step]);
+  useLayoutEffect(() => drawPool(canvas.current, grid, trace, side, apart, changeAt(trace, index, step), selected), [width, step, selected, theme, trace, index]);
   useEffect(() => {
     if (selected < 0 || !grid) return;
     const y = Math.floor(selected / grid.columns) * grid.size, box = frame.current;
@@ -48,7 +49,7 @@ function Pool({ trace, side, other, index, step, selected, onSelect, theme }) {
   };
   const name = trace.sides[index].name;
   return html`<div class="pool" ref=${frame} tabindex="0" role="group" aria-roledescription="pool of blocks"
-      aria-label=${`Pool of ${visible(name)}: ${poolWords(trace, side)}. Arrow keys choose a block.`} onKeyDown=${keys}>
+      aria-label=${`Pool of ${visible(name)}: ${poolWords(trace, side, index)}. Arrow keys choose a block.`} onKeyDown=${keys}>
     <canvas ref=${canvas} class="grid" aria-hidden="true" onClick=${(event) => onSelect(at(event))} />
   </div>`;
 }
@@ -66,10 +67,13 @@ function poolCounts(trace, side) {
   return side.counted;
 }
 
-function poolWords(trace, side) {
-  const { used, candidates, shared, free } = poolCounts(trace, side);
+function poolWords(trace, side, index) {
+  const { used, candidates, shared, free } = poolCounts(trace, side), hidden = (name) => hides(trace, index, name);
   const more = shared ? ` (${number.format(shared)} shared)` : "";
-  return `${number.format(used)} in use${more}, ${number.format(candidates)} free with content, ${number.format(free)} free without`;
+  if (hidden("ref_cnt") && hidden("tables")) return "which blocks are in use is hidden";
+  const how = hidden("ref_cnt") ? ", counted from the tables since references are hidden" : "";
+  if (hidden("labels")) return `${number.format(used)} in use${more}${how}, ${number.format(candidates + free)} not; what they hold is hidden`;
+  return `${number.format(used)} in use${more}${how}, ${number.format(candidates)} free with content, ${number.format(free)} free without`;
 }
 
 const changeAt = (trace, index, step) => (step < 0 ? undefined : trace.sides[index].steps[step]);
@@ -80,7 +84,16 @@ function changedBlocks(change) {
   return blocks;
 }
 
-function drawPool(canvas, grid, trace, side, other, change, selected) {
+/** Says of a block whether the other side shows something else of it; what either of them hides is not compared. */
+function differing(trace, side, other) {
+  if (!other) return () => false;
+  const hidden = (name) => trace.sides.some((_, i) => hides(trace, i, name));
+  const fields = [["ref", "ref_cnt"], ["label", "labels"], ["first", "earliest"]].filter(([, name]) => !hidden(name)).map(([field]) => field);
+  const ours = side.owners(), theirs = other.owners(), tables = !hidden("tables");
+  return (block) => fields.some((field) => other[field][block] !== side[field][block]) || (tables && theirs[block] !== ours[block]);
+}
+
+function drawPool(canvas, grid, trace, side, differs, change, selected) {
   const { size, columns, rows } = grid, ratio = window.devicePixelRatio || 1, cell = Math.round(size * ratio), scale = cell / size;
   const small = size < 9, pen = canvas.getContext("2d");
   if (!small || canvas.width !== columns * cell || canvas.height !== rows * cell) { // this clears it
@@ -91,8 +104,7 @@ function drawPool(canvas, grid, trace, side, other, change, selected) {
     canvas.style.height = `${rows * size}px`;
   }
   const look = { line: cssColor("--line-strong"), soft: cssColor("--free"), ink: cssColor("--ink"), bad: cssColor("--bad"), mark: cssColor("--accent"), used: cssColor("--outside"), panel: cssColor("--panel") };
-  const owners = side.owners(), theirs = other ? other.owners() : null, changed = changedBlocks(change);
-  const differs = (block) => other && (other.ref[block] !== side.ref[block] || other.label[block] !== side.label[block] || other.first[block] !== side.first[block] || theirs[block] !== owners[block]);
+  const owners = side.owners(), changed = changedBlocks(change);
   const at = (block) => [(block % columns) * size, Math.floor(block / columns) * size];
   pen.setTransform(1, 0, 0, 1, 0, 0);
   const drawn = small && drawPixels(pen, { cell, columns, rows }, trace, side, owners, differs, look);
@@ -233,7 +245,14 @@ function queueRow(queue, before, change, most) {
 }
 
 /** The free queue in the order of eviction: arrows say what left it in this step and where to, what came and where from. */
-function FreeQueue({ trace, step, side, other, before, change, selected, onSelect }) {
+function FreeQueue(parts) {
+  const hidden = (name) => hides(parts.trace, parts.index, name);
+  if (hidden("free")) return html`<p class="quiet">hidden: the target does not show which blocks are free</p>`;
+  const unordered = parts.trace.sides.some((_, i) => hides(parts.trace, i, "free_order") || hides(parts.trace, i, "free"));
+  return html`<${ShownQueue} ...${parts} other=${unordered ? null : parts.other} ordered=${!hidden("free_order")} />`;
+}
+
+function ShownQueue({ trace, step, side, other, before, change, selected, onSelect, ordered }) {
   const most = trace.num_blocks > 9999 ? 24 : 36, queue = side.queue, list = useRef();
   const row = useMemo(() => queueRow(queue, before, change, most), [queue, before, change]);
   const owners = change?.queue ? side.owners() : null, by = change?.queue && step >= 0 ? trace.steps[step].request : -1;
@@ -263,8 +282,8 @@ function FreeQueue({ trace, step, side, other, before, change, selected, onSelec
       aria-label=${`place ${place}: block ${block}${differs ? ", differs" : ""}${content ? ", with content" : ""}${came ? `, came in this step${from}` : ""}`} onClick=${() => onSelect(block)}>${differs ? html`<span aria-hidden="true">≠</span>` : ""}${block}</button></li>`;
   };
   return html`<div class="queue">
-    <div class="end">next to be reused${left.size + arrived.size > 0 && html` <span>· ↑ left in this step · ↓ came${moved.length > 0 ? " · ⤳ moved" : ""}</span>`}</div>
-    <div class="strip"><ol ref=${list} aria-label="Free queue, the next block to be reused first">${shown.length ? row.map(chip) : html`<li class="gap">empty: no block is free</li>`}</ol><svg class="moves" aria-hidden="true"></svg></div></div>`;
+    <div class="end">${ordered ? "next to be reused" : "in no order, which is hidden"}${left.size + arrived.size > 0 && html` <span>· ↑ left in this step · ↓ came${moved.length > 0 ? " · ⤳ moved" : ""}</span>`}</div>
+    <div class="strip"><ol ref=${list} aria-label=${ordered ? "Free queue, the next block to be reused first" : "Free blocks, in no order"}>${shown.length ? row.map(chip) : html`<li class="gap">empty: no block is free</li>`}</ol><svg class="moves" aria-hidden="true"></svg></div></div>`;
 }
 
 /** Arrows from where blocks stood in the queue to where they stand now. */

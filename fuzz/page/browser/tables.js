@@ -22,13 +22,14 @@ function Tables({ trace, now, step, selected, onSelect, place }) {
         <bdi>${short(trace.requests[request], 40)}</bdi>
         <span class="facts">${requestFacts(state)}</span></h3>
       <${Tokens} trace=${trace} now=${now} request=${request} state=${state} wrong=${place && place.request === request ? place.position ?? -1 : -1} />
-      ${!now.sides.some((side) => side.tables.some((rows) => rows.has(request))) ? html`<p class="quiet">It holds no block.</p>` : trace.groups.map((words, group) => {
+      ${!now.sides.some((side) => side.tables.some((rows) => rows.has(request))) ? html`<p class="quiet">${trace.sides.every((_, i) => hides(trace, i, "tables")) ? "What it holds is hidden." : "It holds no block."}</p>` : trace.groups.map((words, group) => {
         const rows = now.sides.map((side) => side.tables[group].get(request));
-        const same = kinds < 2 || !behind(trace, step, kinds) || sameTable(rows[0], rows[1]);
+        const hidden = trace.sides.some((_, i) => hides(trace, i, "tables"));
+        const same = kinds < 2 || !behind(trace, step, kinds) || (!hidden && sameTable(rows[0], rows[1]));
         const shown = same ? [kinds - 1] : [0, 1];
         return html`<div class="group" key=${group}>
           <div class="who"><b>group ${group}</b> ${words.words}</div>
-          ${shown.map((i) => html`<${TableRow} key=${i} trace=${trace} side=${now.sides[i]} index=${i} other=${same ? null : rows[1 - i]}
+          ${shown.map((i) => html`<${TableRow} key=${i} trace=${trace} side=${now.sides[i]} index=${i} other=${same || hidden ? null : rows[1 - i]}
               request=${request} group=${group} state=${state} selected=${selected} onSelect=${onSelect} name=${same ? "" : trace.sides[i].role} place=${place}
               most=${requests.length > MANY_REQUESTS ? FEW_ENTRIES : MOST_ENTRIES} />`)}
         </div>`;
@@ -61,7 +62,7 @@ function TableRow({ trace, side, index, other, request, group, state, selected, 
 }
 
 function tableRow({ trace, side, index, other, request, group, state, selected, onSelect, name, place, most, table, all, setAll }) {
-  if (!table) return html`<div class="row">${name && html`<span class="side">${visible(name)}</span>`}<span class="quiet">no table</span></div>`;
+  if (!table) return html`<div class="row">${name && html`<span class="side">${visible(name)}</span>`}<span class="quiet">${hides(trace, index, "tables") ? "hidden" : "no table"}</span></div>`;
   const size = trace.groups[group].tokens, [from, to] = readEntries(trace, group, state);
   const registered = side.registered[group].get(request) || 0;
   const cut = !all && table.length > most, pairs = (first, end) => table.slice(first, end).map((block, i) => [block, first + i]);
@@ -154,7 +155,7 @@ function contentTree({ trace, now, side, selected, onSelect }) {
       <code>${nodeText(trace, node)}</code>
       ${who.map((request) => html`<span key=${request} class="swatch small" style=${{ background: ownerColor(request) }} title=${visible(trace.requests[request])}>${ownerMark(trace, request)}</span>`)}
       ${held.map(([group, block]) => html`<button key=${`${group}-${block}`} class=${`chip tiny ${block === selected ? "chosen" : ""}`} onClick=${() => onSelect(block)} title=${`block ${block} of group ${group}`}>g${group}: ${block}</button>`)}
-      ${!held.length && html`<span class="quiet">not registered</span>`}</div>`;
+      ${!held.length && html`<span class="quiet">${hides(trace, trace.sides.length - 1, "labels") ? "registered or not: hidden" : "not registered"}</span>`}</div>`;
     return next.length === 1
       ? html`<${Fragment} key=${node}>${line}${branch(next[0], depth + 1)}</${Fragment}>`
       : html`<${Fragment} key=${node}>${line}${next.length > 0 && html`<ul>${next.map((one) => html`<li key=${one}>${branch(one, depth + 1)}</li>`)}</ul>`}</${Fragment}>`;

@@ -104,11 +104,11 @@ function TraceView({ trace, hash, setHash, theme, back }) {
         <section aria-labelledby="pool-title"><h2 id="pool-title">Pool <${Legend} /></h2>
           <div class=${two ? "pair" : ""}>${now.sides.map((side, i) => (two || i === now.sides.length - 1) && html`<div key=${i}>
             ${trace.sides.length > 1 && html`<h3><bdi>${now.alike ? `${short(trace.sides[0].name, 40)} and ${short(trace.sides[i].name, 40)}: both show the same` : short(trace.sides[i].name, 40)}</bdi></h3>`}
-            <p class="facts">${poolWords(trace, side)}</p>
+            <p class="facts">${poolWords(trace, side, i)}</p>
             <${Pool} trace=${trace} side=${side} index=${i} step=${step} selected=${selected} onSelect=${choose} theme=${theme.shown}
               other=${two && i === now.sides.length - 1 ? now.sides[0] : null} />
             <h3 class="minor">free queue</h3>
-            <${FreeQueue} trace=${trace} step=${step} side=${side} other=${two ? now.sides[1 - i].queue : null} before=${now.queues && now.queues[i]} change=${changeAt(trace, i, step)} selected=${selected} onSelect=${choose} /></div>`)}</div>
+            <${FreeQueue} trace=${trace} index=${i} step=${step} side=${side} other=${two ? now.sides[1 - i].queue : null} before=${now.queues && now.queues[i]} change=${changeAt(trace, i, step)} selected=${selected} onSelect=${choose} /></div>`)}</div>
           ${ended.map((side) => html`<p class="note" key=${side.name}>The ${side.role} is not followed any further: it had answered otherwise, and then an operation made no sense for it.</p>`)}</section>
         <section aria-labelledby="tables-title"><h2 id="tables-title">Requests and their block tables <${TableLegend} /></h2>
           <${Tables} trace=${trace} now=${now} step=${step} selected=${selected} onSelect=${choose} place=${step === trace.verdict.step ? trace.verdict.place : null} /></section>
@@ -123,7 +123,7 @@ function TraceView({ trace, hash, setHash, theme, back }) {
       </div>
     </main>
     <p class="sr" role="status">${step < 0 ? "start" : `step ${step}: ${visible(trace.steps[step].words)} ${outcomeOf(trace, step)}`}</p>
-    <p class="sr" role="status">${selected >= 0 ? `block ${selected}: ${blockWords(trace, now.sides[now.sides.length - 1], selected)[1]}` : ""}</p>
+    <p class="sr" role="status">${selected >= 0 ? `block ${selected}: ${blockWords(trace, now.sides[now.sides.length - 1], selected, now.sides.length - 1)[1]}` : ""}</p>
   </div>`;
 }
 

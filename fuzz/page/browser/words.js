@@ -43,8 +43,11 @@ const nodeText = (trace, node) => {
   return keys ? `${shown} · ${visible(keys)}` : shown;
 };
 
+/** True if this side does not show this field of its state: then nothing stands for it, and nothing is compared with it. */
+const hides = (trace, index, name) => (trace.sides[index]?.hidden || []).includes(name);
+
 /** What a block is, in words: [kind, text]. Kinds: null, free, candidate, used, outside, missing. */
-function blockWords(trace, side, block) {
+function blockWords(trace, side, block, index) {
   if (block === 0) return ["null", "the null block, which stands for what is skipped"];
   if (block >= trace.num_blocks || block < 0) return ["missing", "no block of this pool"];
   const registered = side.label[block] >= 0;
@@ -57,22 +60,24 @@ function blockWords(trace, side, block) {
     return ["used", `held by ${who}${content}`];
   }
   if (side.ref[block] > 0) return ["outside", `held by an outside holder or set aside${content}`];
+  if (hides(trace, index, "tables") && hides(trace, index, "ref_cnt")) return ["free", "held or not: that is hidden"];
+  if (hides(trace, index, "labels")) return ["free", "in no table; whether it still holds a content is hidden"];
   return registered
     ? ["candidate", `free, and still registered as content ${side.label[block]}: an eviction candidate`]
     : ["free", "free, without content"];
 }
 
-/** The lines of a change, for a reader. */
-function changeLines(trace, change) {
-  const lines = [];
-  for (const edit of [...(change.queue || [])].reverse()) {
+/** The lines of a change, for a reader; `without` names fields of a state that are left out. */
+function changeLines(trace, change, without = new Set()) {
+  const lines = [], of = (name, value) => (without.has(name) ? undefined : value);
+  for (const edit of [...(of("free", of("free_order", change.queue)) || [])].reverse()) {
     const [place, gone, ...rest] = edit;
     const [ids] = unpacked(rest, 0);
     const where = place === 0 ? "at the front of the free queue" : `at place ${number.format(place)} of the free queue`;
     if (gone) lines.push(`${count(gone, "block leaves", "blocks leave")} ${where}`);
     if (ids.length) lines.push(`${idsText(ids)} ${ids.length === 1 ? "comes" : "come"} ${where}`);
   }
-  for (const row of change.tables || []) {
+  for (const row of of("tables", change.tables) || []) {
     const [group, request, length] = row;
     const head = `${visible(trace.requests[request])}, group ${group}`;
     if (length < 0) lines.push(`${head}: the table is gone`);
@@ -83,14 +88,14 @@ function changeLines(trace, change) {
       lines.push(`${head}: ${entries} ${ids.every((id) => id === 0) ? "null" : idsText(ids)}`);
     }
   }
-  lines.push(...pairLines(change.ref, (b, n) => `block ${b}: ${count(n, "reference")}`));
-  lines.push(...pairLines(change.label, (b, l) => (l < 0 ? `block ${b} forgets its content` : `block ${b} is registered as content ${l}`)));
-  const counts = change.registered || [];
+  lines.push(...pairLines(of("ref_cnt", change.ref), (b, n) => `block ${b}: ${count(n, "reference")}`));
+  lines.push(...pairLines(of("labels", change.label), (b, l) => (l < 0 ? `block ${b} forgets its content` : `block ${b} is registered as content ${l}`)));
+  const counts = of("registered", change.registered) || [];
   for (let i = 0; i < counts.length; i += 3) {
     const head = `${visible(trace.requests[counts[i + 1]])}, group ${counts[i]}`;
     lines.push(counts[i + 2] < 0 ? `${head}: no longer running` : `${head}: ${counts[i + 2]} leading entries count as registered`);
   }
-  for (const [name, text] of Object.entries(change.small || {})) lines.push(`${SMALL[name] || name}: ${name === "usage" ? Number(text).toFixed(3) : clipped(visible(text))}`);
+  for (const [name, text] of Object.entries(change.small || {}).filter(([name]) => !without.has(name))) lines.push(`${SMALL[name] || name}: ${name === "usage" ? Number(text).toFixed(3) : clipped(visible(text))}`);
   return lines;
 }
 

@@ -1,10 +1,9 @@
 """The whole check: the scenarios, the kinds of groups that are built, and what the target says of itself."""
 
-from contextlib import suppress
-
 from ....model import ops
 from ....model.shown.snapshot import Snapshot
-from ...targets.base import Target, TargetLostError, block_sizes_of, hidden_fields, lacking
+from ...findings.finding import our_bug
+from ...targets.base import Target, TargetLostError, TargetUnavailableError, block_sizes_of, hidden_fields, lacking
 from ..run import ask
 from .driving import Driver, End, came, in_words
 from .lines import BUILDS_NOTHING, Conformance, Line, Scenario
@@ -26,11 +25,17 @@ def check_target(target: Target) -> Conformance:
     seen = _Seen(target)
     for script in SCRIPTS.values():
         driver = Driver(target, report)
-        with suppress(End):
+        try:
             script(driver, size)
+        except End:
+            pass
+        except TargetUnavailableError:
+            raise
+        except Exception as error:  # of our own: the other scenarios are asked all the same
+            driver.failed(our_bug(error, None, -1))
         seen.look(driver)
     report.scenarios = [scenario for scenario in report.scenarios if scenario.lines]
-    if not report.mistakes:
+    if not report.mistakes and not report.of("bug"):
         _other_kinds(target, report, size)
         _what_is_lacking(target, report, size)
         seen.tell(report)
@@ -92,6 +97,10 @@ def _other_kinds(target: Target, report: Conformance, size: int) -> None:
                 missing.append(name)
         except End:
             told.lines += [line for line in driver.scenario.lines if driver.scenario is not told and line.advice]
+        except TargetUnavailableError:
+            raise
+        except Exception as error:
+            driver.failed(our_bug(error, None, -1))
     if missing:
         names = ", ".join(f'"{name}"' for name in missing)
         advice = f"add {{{names}}} to `lacks`: then no time is spent on such shapes"

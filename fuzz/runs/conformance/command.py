@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ...findings.words import plural
 from ...opening.targets import open_target
 from ...targets.base import close_target
+from .blame import WHICH
 from .check import check_target
 from .lines import Conformance
 
@@ -24,7 +25,7 @@ class CheckedTarget:
 
     @property
     def code(self) -> int:
-        """Exit code: 0 if all answers are right, 1 if one is wrong, 3 if there was no core to ask."""
+        """Exit code: as `Conformance.code`."""
         return self.report.code
 
     def lines(self) -> list[str]:
@@ -34,8 +35,13 @@ class CheckedTarget:
         took = f"{asked} asked in {self.seconds} s"
         name = shlex.quote(self.target)
         if wrong:
-            again = f"correct the first, then: blockproof targets check {name}"
-            end = [f"{head}: {plural(wrong, 'answer')} wrong, {took}", again]
+            either = any(line.engine for line in self.report.of("wrong"))
+            again = f"begin with the first, then: blockproof targets check {name}"
+            end = [f"{head}: {plural(wrong, 'answer')} wrong, {took}", *([WHICH] if either else []), again]
+        elif bugs := self.report.of("bug"):
+            end = [
+                f"{head}: {plural(len(bugs), 'bug')} of blockproof, so not all was asked; please report what is above"
+            ]
         else:
             hints = len(self.report.of("hint"))
             more = f", {plural(hints, 'hint')} above" if hints else ""

@@ -7,14 +7,14 @@ from typing import Any
 from ....model.legal import allows
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Submit
 from ....model.shown.snapshot import Snapshot
-from ...findings.finding import LOST
+from ...findings.finding import LOST, Finding
 from ...findings.oracle_names import CONTRACT, SHADOW
-from ...findings.words import operation_text, outcome_text
+from ...findings.words import cause_lines, operation_text, outcome_text
 from ...targets.adapting import adapted, adapted_shape
 from ...targets.base import Target, hidden_fields, lacking
 from ..judging import Judging
 from ..model_free import ModelFreeRun
-from .expected import NO_HIT, Answer, Check, LabelOrder, no_lists, right_kind, right_types, sound_state
+from .expected import NO_HIT, Answer, Check, LabelOrder, no_lists, only_blocks, right_kind, right_types, sound_state
 from .lines import Conformance, Line, Scenario, Wrong
 
 ORACLES = (SHADOW, CONTRACT)
@@ -44,6 +44,9 @@ class Driver:
         self.report.scenarios.append(self.scenario)
         found = self._run.start(shape)
         outcome, shown = self.target.last
+        if found is not None and found.is_our_bug:
+            self.failed(found)
+            raise End
         if found is not None and not self.target.answered:
             how = f"{found.observable}: {found.detail.splitlines()[0]}"
             self._say("wrong", "start", how, "an outcome and a snapshot", _LOST, found.observable)
@@ -75,6 +78,9 @@ class Driver:
         before = self.shown
         found = self._run.step(wanted)
         self.report.asked += 1
+        if found is not None and found.is_our_bug:
+            self.failed(found)
+            raise End
         came_back, shown = self.target.last
         if found is not None and found.observable in LOST and not self.target.answered:
             how = f"{found.observable}: {found.detail.splitlines()[0]}"
@@ -91,7 +97,7 @@ class Driver:
         if found is not None:
             expected = f"{found.observable} holds: {found.detail.splitlines()[0]}"
             lost_hit = found.observable == "S14"
-            advice = f"read what {found.observable} says in docs/reference/contract.md, then docs/guide/triage.md"
+            advice = f"show what the engine really has; {found.observable} is in docs/reference/contract.md"
             mistake = "no-hit" if lost_hit else found.observable
             self._say("wrong", in_words(wanted), came(came_back), expected, NO_HIT if lost_hit else advice, mistake)
             raise End
@@ -101,13 +107,18 @@ class Driver:
         try:
             right_types(answer)
             right_kind(answer, outcome)
-            expected: Sequence[Check] = (no_lists, *checks, sound_state, self._labels)
+            expected: Sequence[Check] = (no_lists, only_blocks, *checks, sound_state, self._labels)
             for check in expected:
                 check(answer)
         except Wrong as wrong:
             self._say("wrong", asked, came(answer.outcome), wrong.expected, wrong.advice, wrong.mistake)
             raise End from None
         self._note("ok", asked, came(answer.outcome), why)
+
+    def failed(self, bug: Finding) -> None:
+        """A line for an exception of our own."""
+        place, advice = "; ".join(cause_lines(bug.cause)), "report this: it says nothing of the target"
+        self.scenario.lines.append(Line("bug", "a bug of blockproof", place, "no exception of its own", advice, "bug"))
 
     def _note(self, verdict: Any, asked: str, came: str, why: str) -> None:
         self.scenario.lines.append(Line(verdict, asked, came, why))

@@ -9,6 +9,7 @@ from ....model.shown.snapshot import Snapshot
 from ...findings.difference import difference
 from ...findings.words import plural
 from ...targets.answers import hit_of, problem_with_answer
+from ...targets.block_ids import stray_id
 from .lines import Wrong
 
 
@@ -109,14 +110,19 @@ def no_lists(answer: Answer) -> None:
         )
 
 
+def only_blocks(answer: Answer) -> None:
+    """Every id in the answer and in the state is a block of the pool."""
+    size = answer.shape.num_blocks
+    if stray := stray_id(answer.operation, answer.outcome, answer.after, size, answer.hides):
+        raise Wrong("ids", f"block ids from 0 to {size - 1}; {stray}", NULL_BLOCK)
+
+
 def sound_state(answer: Answer) -> None:
     """The parts of the snapshot agree with each other: free blocks, counts and tables."""
     after, size = answer.after, answer.shape.num_blocks
     if any(group.sink_len for group in answer.shape.groups):
         return  # blocks of sinks are held by nobody that is shown; the contract knows them
     held = answer.held
-    if strange := sorted(block for block in held if not 0 <= block < size):
-        raise Wrong("ids", f"block ids from 0 to {size - 1}, shown is {strange[0]}", NULL_BLOCK)
     if answer.operation is None and answer.shows("free"):
         _sound_free(answer, held)  # a wrong pool size has many consequences
     if answer.shows("ref_cnt"):

@@ -3,7 +3,9 @@
 from dataclasses import asdict, dataclass, field
 from typing import Literal, TypeAlias
 
-Verdict: TypeAlias = Literal["ok", "wrong", "hint", "left out"]
+from .blame import engine_does
+
+Verdict: TypeAlias = Literal["ok", "wrong", "hint", "left out", "bug"]
 
 
 BUILDS_NOTHING = "builds-nothing"
@@ -32,17 +34,25 @@ class Line:
     expected: str
     """What the answer must be; of a right answer, why it is right."""
     advice: str = ""
-    """What to do; empty for a right answer."""
+    """What to do if the target is wrong; empty for a right answer."""
     mistake: str = ""
     """Name of the mistake, one for each that is known; empty for a right answer."""
 
+    @property
+    def engine(self) -> str:
+        """What the engine does wrong, if it is not the target that is; empty where only the target can be."""
+        return engine_does(self.mistake) if self.verdict == "wrong" else ""
+
     def lines(self) -> list[str]:
-        """The answer as text: one line, or three if there is something to do."""
-        head = f"  {self.verdict.upper() if self.verdict == 'wrong' else self.verdict:8}  {self.asked}"
+        """The answer as text: one line, or three or four if there is something to do."""
+        head = f"  {self.verdict.upper() if self.verdict in ('wrong', 'bug') else self.verdict:8}  {self.asked}"
         came = f" -> {self.came}" if self.came else ""
         if not self.advice:
             return [f"{head}{came}" + (f": {self.expected}" if self.expected else "")]
-        return [f"{head}{came}", f"            expected: {self.expected}", f"            do: {self.advice}"]
+        told = [f"{head}{came}", f"            expected: {self.expected}"]
+        if not self.engine:
+            return [*told, f"            do: {self.advice}"]
+        return [*told, f"            either the target: {self.advice}", f"            or the engine: {self.engine}"]
 
 
 @dataclass
@@ -74,8 +84,11 @@ class Conformance:
 
     @property
     def code(self) -> int:
-        """Exit code of the check: 0 if all is well, 1 if an answer is wrong, 3 if nothing could be asked."""
-        return 3 if BUILDS_NOTHING in self.mistakes else 1 if self.mistakes else 0
+        """Exit code of the check: 0 if all is well, 1 if an answer is wrong, 3 if nothing could be asked, 70 if none
+        is, but blockproof has failed."""
+        if self.mistakes:
+            return 3 if BUILDS_NOTHING in self.mistakes else 1
+        return 70 if self.of("bug") else 0
 
     def lines(self, *, all_of_them: bool = True) -> list[str]:
         """The report as text; without `all_of_them` only the scenarios in which something is to be done."""
@@ -87,7 +100,10 @@ class Conformance:
 
     def as_json(self) -> dict[str, object]:
         """The report as a JSON document."""
-        scenarios = [{"name": each.name, "lines": [asdict(line) for line in each.lines]} for each in self.scenarios]
+        scenarios = [
+            {"name": each.name, "lines": [asdict(line) | {"engine": line.engine} for line in each.lines]}
+            for each in self.scenarios
+        ]
         return {
             "asked": self.asked,
             "wrong": len(self.of("wrong")),

@@ -125,7 +125,7 @@ def test_two_answers_are_a_sentence(operation, ours, theirs, text):
             Place(block=2),
         ),
         ({}, {"num_free": 3}, "The number of free blocks: the model shows 5, the target 3.", None),
-        ({}, {"stats": (1,)}, "The statistics: the model shows None, the target (1,).", None),
+        ({}, {"stats": (1,)}, "The statistics: the model shows none, the target 1.", None),
         ({}, {"tables": []}, "The tables differ in the number of groups.", None),
     ],
 )

@@ -25,7 +25,8 @@ def found():
 def test_each_strictness_has_its_share_of_the_limits(monkeypatch, seconds, operations, share):
     plans = []
 
-    def noted(pair, strictness, plan):
+    def noted(pair, strictness, plan, shrinking):
+        assert shrinking is None
         plans.append((strictness, (plan.seconds, plan.operations)))
         return Comparison(strictness, Summary("x", "random", 1))
 

@@ -2,7 +2,9 @@
 
 import json
 import re
+import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from blockproof.fuzz.cli import main as cli
@@ -10,18 +12,22 @@ from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE
 from blockproof.fuzz.opening.targets import open_here
+from blockproof.fuzz.oracles.contract import Contract
 from blockproof.fuzz.releases import diff
 from blockproof.fuzz.releases import verify as verifying
 from blockproof.fuzz.releases import verify_report as report
 from blockproof.fuzz.releases.bisect import observe
+from blockproof.fuzz.releases.diff import compare_targets
 from blockproof.fuzz.releases.timing import Home, Timing, compare_speed, home_of
 from blockproof.fuzz.releases.verify import Where, verify
+from blockproof.fuzz.releases.verify_clock import Clock
+from blockproof.fuzz.releases.verify_proofs import reprove
 from blockproof.fuzz.releases.verify_sides import Lasting, Side, named_sides
-from blockproof.fuzz.targets.base import TargetLostError
+from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.fuzz.traces.known_file import read_known
 from blockproof.fuzz.traces.shrink import shrink
 from blockproof.fuzz.traces.trace_file import read_trace
-from blockproof.model.ops import Allocate, Failed, Group, Refused, Shape, Submit
+from blockproof.model.ops import Allocate, Failed, Group, Preempt, Refused, Shape, Submit
 
 from .toy_git import git
 
@@ -168,7 +174,7 @@ def test_ctrl_c_leaves_what_there_is(monkeypatch, begun):
 
     monkeypatch.setattr(verifying, "run_random", pressed)
     if begun == "nothing":
-        monkeypatch.setattr(verifying, "compare_targets", lambda pair, plan: _press())
+        monkeypatch.setattr(verifying, "compare_targets", lambda *given: _press())
     done = verified("impl", "impl")
     assert (done.interrupted, done.code) == (True, 130)
     assert report.verdict(done) == "interrupted"
@@ -196,6 +202,117 @@ def test_ctrl_c_keeps_what_was_found_by_then(monkeypatch, at):
 
 def _press():
     raise KeyboardInterrupt
+
+
+def _fail(*given, **more):
+    raise IndexError("list index out of range")
+
+
+@pytest.mark.parametrize("at", ["compare_targets", "run_random", "smallest", "observe", "compare_speed", "prove"])
+def test_a_bug_of_ours_ends_its_stage_and_the_table_is_told(monkeypatch, at):
+    if at != "prove":
+        monkeypatch.setattr(verifying, at, _fail)
+    done = verified("impl", BROKEN, operations=2_000, timed=True, prove=_fail if at == "prove" else None)
+    assert done.bugs
+    assert all("IndexError: list index out of range" in str(bug) for bug in done.bugs)
+    assert done.code == 1
+    assert bool(done.changed) is (at != "compare_targets")
+    assert bool(done.judged) is (at not in ("run_random", "observe"))
+    told = report.lines(done)
+    assert "bug" in told[-1]
+    assert "of blockproof, so not all was tested" in told[-1]
+    assert any(line.startswith("a bug of blockproof, which says nothing of the target") for line in told)
+    assert any(line.startswith("Situations that changed") for line in told) is (at != "compare_targets")
+    assert len(report.as_json(done)["bugs"]) == len(done.bugs)
+
+
+def test_an_oracle_that_fails_loses_nothing_and_blames_nobody(monkeypatch):
+    real = Contract.step
+
+    def fails(self, operation, *given):
+        return _fail() if isinstance(operation, Preempt) else real(self, operation, *given)
+
+    monkeypatch.setattr(Contract, "step", fails)
+    same = verified("impl", "impl")
+    assert (same.code, same.changed, same.judged) == (70, [], [])
+    assert same.bugs
+    changed = verified("impl", REORDERED)
+    assert changed.code == 1
+    assert changed.changed
+    assert not [one for one in changed.judged if one.finding.is_our_bug]
+
+
+STAGES = ("judging new", "judging old", "timing")
+
+
+def test_a_side_that_cannot_be_started_again_leaves_what_there_is(monkeypatch):
+    def gone(*given):
+        raise TargetUnavailableError("the engine is gone")
+
+    monkeypatch.setattr(verifying, "run_random", gone)
+    done = verified("impl", "impl")
+    assert (done.code, done.unfinished) == (3, [f"{part}: the engine is gone" for part in STAGES])
+    assert "not finished: judging new: the engine is gone" in report.lines(done)
+    assert "a side could not be started again" in report.verdict(done)
+
+
+def test_the_seconds_are_what_it_takes_in_all(monkeypatch):
+    """Every stage is given what is left until its end, and no more: never the whole again."""
+    given: list[tuple[Any, ...]] = []
+    now = [10.0]  # the start of both sides
+    monkeypatch.setattr(Clock, "seconds", property(lambda self: now[0]))
+    real_compare, real_random = compare_targets, run_random
+
+    def noted(*told, answer=None):
+        given.append(told)
+        return answer
+
+    def compared(pair, plan, shrinking):
+        noted("runs", plan.seconds, shrinking)
+        now[0] = 50.0
+        return real_compare(pair, replace(plan, seconds=None, operations=600), 1.0)
+
+    def judged(target, plan, summary):
+        noted("judges", plan.seconds)
+        now[0] += 12.0
+        return real_random(target, replace(plan, seconds=None, operations=600), summary)
+
+    monkeypatch.setattr(verifying, "compare_targets", compared)
+    monkeypatch.setattr(verifying, "run_random", judged)
+    monkeypatch.setattr(verifying, "alike_runs", lambda old, new, plan, left: noted("drawn", left, answer=[]))
+    monkeypatch.setattr(verifying, "compare_speed", lambda *rest: noted("timed", rest[-1], answer="not timed"))
+    plan = Plan(1, 100.0, attention=("full",))
+    sides = side("impl", "old"), side("impl", "new")
+    clock = Clock(100.0, begin=0.0)
+    done = verify(*sides, plan, lambda line: None, lambda left: noted("proved", left, answer="nothing"), clock)
+    assert done.code == 0
+    assert given == [
+        ("runs", pytest.approx(30.0), pytest.approx(10.0)),
+        ("judges", pytest.approx(18.0 * 0.6)),
+        ("judges", pytest.approx(22.0 * 0.6)),
+        ("drawn", pytest.approx(18.0 * 0.2)),
+        ("timed", pytest.approx(18.0)),
+        ("proved", pytest.approx(26.0)),
+    ]
+
+
+def test_when_the_time_is_over_the_rest_says_so():
+    clock = Clock(10.0, begin=time.monotonic() - 11.0)
+    plan = Plan(1, 10.0, attention=("full",))
+    done = verify(side("impl", "old"), side("impl", "new"), plan, lambda line: None, None, clock)
+    assert done.timing == "not timed: the time was over; give more --seconds"
+    assert clock.until(0.5) == 0.0
+    assert str(reprove("impl", "impl", seconds=0.0)).startswith("not proved: the time was over")
+    assert any(" s in all" in line for line in report.lines(done))
+
+
+def test_timing_takes_fewer_rounds_where_there_is_little_time():
+    done = verified("impl", "impl", operations=200)
+    runs = verifying.alike_runs(done.old, done.new, Plan(1, attention=("full",)))[:2]
+    home = Home("impl", None)
+    timing = compare_speed(home, home, runs, 9, 0.0)
+    assert isinstance(timing, Timing)
+    assert len(timing.rounds) == 3
 
 
 def test_what_is_slower_in_every_round_is_called_slower():

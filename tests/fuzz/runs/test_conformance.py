@@ -1,6 +1,9 @@
 """`targets check`: a right target has no wrong line, and each typical mistake exactly its own."""
 
+import ast
+import inspect
 import json
+import re
 import subprocess
 import sys
 
@@ -8,7 +11,8 @@ import pytest
 from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.opening.new_target import write_target
 from blockproof.fuzz.opening.targets import open_target
-from blockproof.fuzz.runs.conformance import check_target
+from blockproof.fuzz.oracles.contract import Contract
+from blockproof.fuzz.runs.conformance import blame, check, check_target, expected, scripts
 from blockproof.model.ops import OPERATIONS
 
 LATER_LABELS = "labels=[None, *(self.labels(cached[block]) + 1 if block in cached else None for block in blocks)]"
@@ -98,6 +102,67 @@ def test_a_mistake_is_told_by_its_own_line_and_no_other(variant, mistake):
     assert report.code == (3 if mistake == "builds-nothing" else 1)
 
 
+IN_THE_ENGINE = {
+    "free-list": [("            if not self.holders[block]:\n", "            if self.holders[block] < 2:\n")],
+    "ids": [(NEW, "return Done((shown([block + 99 for block in new]),))")],
+    "free-without-cached": [("                self.free.append(block)\n", "                pass\n")],
+    "raised-for-no-room": MISTAKES["raised-for-no-room"],
+    "no-hit": MISTAKES["no-hit"],
+}
+"""Mistakes that are planted into the engine below the target, whose lines would not be other ones if the target made
+them."""
+
+
+@pytest.mark.parametrize("mistake", IN_THE_ENGINE)
+def test_where_the_engine_may_be_wrong_both_are_named(variant, mistake):
+    report = checked(variant(IN_THE_ENGINE[mistake]))
+    assert mistake in report.mistakes
+    for line in report.of("wrong"):
+        _, _, target, engine = line.lines()
+        assert target == f"            either the target: {line.advice}"
+        assert engine == f"            or the engine: {line.engine}"
+        assert "do:" not in "".join(line.lines())
+    document = report.as_json()
+    assert [line["engine"] for each in document["scenarios"] for line in each["lines"] if line["verdict"] == "wrong"]
+
+
+def test_only_the_form_of_an_answer_is_the_targets_alone():
+    calls = [one for one in ast.walk(ast.parse(inspect.getsource(expected))) if isinstance(one, ast.Call)]
+    first = [call.args[0] for call in calls if getattr(call.func, "id", "") == "Wrong"]
+    texts = [str(part.value) for one in first for part in ast.walk(one) if isinstance(part, ast.Constant)]
+    named = {text for text in texts if re.fullmatch("[a-z]+(-[a-z]+)*", text)} - {"refused", "answered"}
+    assert len(first) > 30
+    assert {"free-list", "ids", "types", "no-hit", "lists"} <= named
+    for mistake in named | set(MISTAKES):
+        assert (mistake in blame.FORM) is not (mistake in blame.ENGINE or mistake.startswith("value-of-")), mistake
+        assert bool(blame.engine_does(mistake)) is (mistake not in blame.FORM)
+    assert "S13" in blame.engine_does("S13")
+
+
+def test_a_scenario_that_blockproof_fails_in_is_told_and_the_others_are_asked(monkeypatch, variant, capsys):
+    def fails(driver, size):
+        driver.start("Broken", scripts.shape_of(size))
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr(check, "SCRIPTS", {"fails": fails, **scripts.SCRIPTS})
+    assert main(["targets", "check", variant()]) == 70
+    out = capsys.readouterr().out
+    assert "BUG       a bug of blockproof -> IndexError: list index out of range" in out
+    assert "1 bug of blockproof, so not all was asked" in out
+    assert "ok        Free nobody" in out
+
+
+def test_an_oracle_that_fails_is_no_mistake_of_the_target(monkeypatch, variant, capsys):
+    def fails(self, *given):
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr(Contract, "step", fails)
+    assert main(["targets", "check", variant()]) == 70
+    out = capsys.readouterr().out
+    assert "WRONG" not in out
+    assert "do: report this: it says nothing of the target" in out
+
+
 def test_a_lookup_that_gives_up_in_a_full_pool_is_told(variant):
     usable = "usable = self.shape.caching and not request.skips_lookup"
     report = checked(variant([(usable, f"{usable} and self.core.free")]))
@@ -171,8 +236,10 @@ def test_the_command_says_what_is_wrong_and_what_to_do(variant, capsys):
     assert main(["targets", "check", variant(MISTAKES["null-block"])]) == 1
     out = capsys.readouterr().out
     assert "WRONG     start -> Done()" in out
-    assert "do: block 0 is the null block, which is never free" in out
+    assert "either the target: block 0 is the null block, which is never free" in out
+    assert "or the engine: it frees or hands out the block that it keeps for nothing (S4)" in out
     assert "1 answer wrong" in out
+    assert "the engine is wrong: leave the target as it is" in out
     assert "then: blockproof targets check" in out
 
 
