@@ -7,7 +7,7 @@ from ...model.ops import Done, Failed, Lookup, Outcome
 from ..findings.finding import Finding, Trace
 from ..findings.known import KnownFinding
 from ..findings.oracle_names import LOCKSTEP, ORACLES
-from ..findings.severity import severity
+from ..findings.severity import Severity, severity
 from ..opening.known_deviations import declared_for
 from ..runs.canary import Canary
 from ..runs.run import Run
@@ -43,7 +43,7 @@ class Found:
     @property
     def key(self) -> tuple[str, ...]:
         """What those have in common that are kept as one."""
-        return (*self.finding.identity, self.root) if self.root else self.finding.identity
+        return (*self.finding.key, self.root) if self.root else self.finding.key
 
     def add(self, other: "Found") -> None:
         """More of the same cause. A trace that shows nothing else is better than a short one."""
@@ -164,10 +164,10 @@ class Summary:
 
     def ranked(self) -> list[Found]:
         """All that was found, the worst first: `finding`, then those of the same severity that came up most often."""
-        first = self.finding and self.finding.identity
+        first = self.finding and self.finding.key
 
-        def rank(one: Found) -> tuple[int, bool, int]:
-            return severity(one.finding), one.finding.identity != first, -one.times
+        def rank(one: Found) -> tuple[Severity, bool, int]:
+            return severity(one.finding), one.finding.key != first, -one.times
 
         return sorted(self.found.values(), key=rank)
 

@@ -18,6 +18,7 @@ from ..findings.cause import cause_of
 from ..findings.difference import difference
 from ..findings.finding import CORRUPTION, Finding, Trace
 from ..findings.oracle_names import CONTRACT, LANDED, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
+from ..findings.severity import worst_of
 from ..oracles.contract import Contract, Violation, unobserved
 from ..oracles.shadow import Corruption, Shadow, check_block_ids
 from ..targets.answers import outcome_and_snapshot, raised_by_target
@@ -63,6 +64,8 @@ class Run(ABC):
         """How long the first start took, in seconds: it may have launched a process that imports an engine."""
         self.in_step = False
         """True while the two sides may be out of step; stays True if Ctrl-C interrupts a step."""
+        self.misused = False
+        """True if the last operation was misuse (`model.legal`)."""
         self.built = False
         """True once the core has been built."""
         self.not_built = ""
@@ -121,7 +124,7 @@ class Run(ABC):
         """
         if self._ends_at is not None and time.process_time() > self._ends_at:
             raise TooLongError
-        self.in_step = True
+        self.in_step, self.misused = True, False
         self.operations.append(operation)
         finding = self._step(operation)
         self.in_step = False
@@ -177,30 +180,45 @@ class Run(ABC):
 
     def _lost(self, lost: TargetLostError, operation: Operation | None, expected: Outcome | None) -> Finding:
         step, why, cause = len(self.operations) - 1, lost.detail, lost.cause
-        self.found = Finding(lost.kind, operation, step, expected, None, detail=why, oracle=TARGET, raised=cause)
+        self.found = Finding(
+            lost.kind, operation, step, expected, None, detail=why, oracle=TARGET, raised=cause, misuse=self.misused
+        )
         return self.found
 
     def _judge(
         self, operation: Operation, actual: Outcome, before: Snapshot | None, after: Snapshot, *, sound: bool = False
     ) -> Finding | None:
-        """The finding of the shadow memory or the contract, if any. `sound`: all block ids are known to be valid."""
-        oracle = SHADOW
+        """The worst finding of the shadow memory and the contract, if any. `sound`: all block ids are known to be
+        valid."""
+        return worst_of(self._objections(operation, actual, before, after, self.scene.state.outside, sound=sound))
+
+    def _objections(
+        self,
+        operation: Operation,
+        actual: Outcome,
+        before: Snapshot | None,
+        after: Snapshot,
+        outside: Sequence[int],
+        *,
+        sound: bool = False,
+    ) -> list[Finding]:
+        """What the shadow memory and the contract object to. `outside`: who holds blocks besides requests."""
+        found, about = [], (operation, actual, before or after, after)
         try:
             if not sound:
                 check_block_ids(after, self.shape)
+                sound = True
             if self.shadow is not None:
                 self.shadow.step(operation, actual, after, copies_of(self.target))
-            if self.contract is None or before is None:
-                return None
-            violation = self.contract.step(operation, actual, before, after, self.scene)
+        except Corruption as corruption:
+            self.corruption = corruption
+            found.append(self._object(SHADOW, Violation(CORRUPTION, str(corruption), corruption.kind), *about))
+        if self.contract is not None and before is not None and sound:
+            violations = self.contract.judge(operation, actual, before, after, outside)
             if passed := self.contract.passed():
                 self._note(passed, operation, actual, before, after)
-            if violation is None:
-                return None
-            oracle, (observable, what) = CONTRACT, violation
-        except Corruption as corruption:
-            observable, what, self.corruption = CORRUPTION, str(corruption), corruption
-        return self._object(oracle, Violation(observable, what), operation, actual, before or after, after)
+            found += [self._object(CONTRACT, violation, *about) for violation in violations]
+        return found
 
     @property
     def _notes(self) -> bool:
@@ -222,7 +240,8 @@ class Run(ABC):
     ) -> Finding:
         """The finding of an oracle that needs no model, at the last operation."""
         changes = tuple(difference(before, after))
-        return Finding(said.id, operation, len(self.operations) - 1, actual, actual, (), changes, said.what, oracle)
+        step = len(self.operations) - 1
+        return Finding(said.id, operation, step, actual, actual, (), changes, said.what, oracle, said=said.kind)
 
 
 def ask(call: Callable[..., tuple[Outcome, Snapshot | None]], *about: Any) -> tuple[Outcome, Snapshot | None]:

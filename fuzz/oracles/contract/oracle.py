@@ -1,7 +1,7 @@
 """The contract oracle: checks every property after every operation that could break it."""
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
 from ....model import ops
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape
@@ -55,15 +55,23 @@ class Contract:
     def step(
         self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot, scene: Scene
     ) -> Violation | None:
-        """Judge one allowed operation (`model.legal`). `scene` is the state after it."""
+        """Judge one allowed operation (`model.legal`). `scene` is the state after it. The first violation, if any."""
+        return next(iter(self.judge(operation, outcome, before, after, scene.state.outside)), None)
+
+    def judge(
+        self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot, outside: Sequence[int]
+    ) -> list[Violation]:
+        """Judge one allowed operation. All violations, in the order in which they are noticed: one that can be passed
+        hides none behind it. `outside`: what is held besides by requests, after it."""
+        violated = self.record.violated = []
         try:
             if isinstance(outcome, Failed):
                 check_failure(self.record, operation, outcome, before, after)
             else:
-                self._judge(operation, outcome, before, after, list(scene.state.outside))
+                self._judge(operation, outcome, before, after, list(outside))
         except Break as broken:
-            return broken.violation
-        return None
+            violated.append(broken.violation)
+        return violated
 
     def passed(self) -> list[Violation]:
         """The violations of properties to pass since the last call."""
@@ -86,7 +94,7 @@ class Contract:
             record.reached["contract: S12 checked"] += 1
             if after != before:
                 changes = "; ".join(difference(before, after))
-                raise Break("S12", f"{operation.request} is unknown, yet freeing it changed {changes}")
+                raise Break("S12", f"{operation.request} is unknown, yet freeing it changed {changes}", "changed")
         if isinstance(outcome, Refused):
             check_refusal(record, operation, before, after)
             record.reached["contract: S8 checked"] += 1
@@ -123,7 +131,7 @@ class Contract:
         self.flights.give_up(move)
         for use in self.flights.handed_out(move):
             if self._holds_back or (self._landed and use.second):
-                raise Break("S13", str(use))
+                raise Break("S13", str(use), f"{use.how} and handed out")
             to = "to a second writer" if use.second else "to a later step"
             self.reached[f"contract: {use.how} and handed out {to} before landing"] += 1
 

@@ -21,6 +21,8 @@ class Corruption(Exception):
     group: int
     position: int
     what: str
+    kind: str = ""
+    """Which sentence this is, without what it names."""
 
     def __str__(self) -> str:
         """The message, one line."""
@@ -124,9 +126,9 @@ def check_block_ids(snapshot: Snapshot, shape: Shape) -> None:
     """Corruption if a table has a block that is not in the pool, or there are not as many counts as blocks."""
     if len(snapshot.ref_cnt) != shape.num_blocks:
         counts = f"references are counted of {len(snapshot.ref_cnt)} blocks, the pool has {shape.num_blocks}"
-        raise Corruption("nobody", 0, 0, counts)
+        raise Corruption("nobody", 0, 0, counts, "another number of blocks")
     for group, tables in enumerate(snapshot.tables):
         for name, table in tables.items():
             if wrong := [block for block in table if not 0 <= block < shape.num_blocks]:
                 what = f"its table names block {wrong[0]}, the pool has 0 .. {shape.num_blocks - 1}"
-                raise Corruption(name, group, 0, what)
+                raise Corruption(name, group, 0, what, "outside of the pool")
