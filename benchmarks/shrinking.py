@@ -33,6 +33,7 @@ from blockproof.fuzz.adapters.impl import open_changed_impl, open_impl
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.faults import FAULTS, Fault, Part, faults_in
+from blockproof.fuzz.faults.registry import the_long_way
 from blockproof.fuzz.findings.finding import Finding, Trace
 from blockproof.fuzz.findings.oracle_names import LIVENESS, LOCKSTEP, MODEL_FREE, ORACLES
 from blockproof.fuzz.oracles.liveness import is_script
@@ -100,10 +101,13 @@ def with_lacks(target: Target, lacks: frozenset[str]) -> Target:
     return target
 
 
-def planted(faults: Sequence[Fault], lacks: frozenset[str] = frozenset()) -> Target:
-    """Our core with these mistakes."""
+def planted(faults: Sequence[Fault], lacks: frozenset[str] = frozenset(), *, long: bool = False) -> Target:
+    """Our core with these mistakes. `long`: without its quick way through a step. Many mistakes can only be planted
+    then, so that another one beside them shows where it does not by itself."""
 
     def plant(manager: Any) -> None:
+        if long:
+            the_long_way(manager)
         for one in faults:
             one.plant(manager)
 
@@ -145,8 +149,8 @@ def subjects(only: str) -> Iterator[Subject]:
                 *(partial(planted, (), lacks), (), judges),
             ),
             Subject(
-                *("two in our core", f"{one.name} and {other.name}", partial(planted, [one, other]), clean),
-                *((partial(planted, [one]), partial(planted, [other])), both),
+                *("two in our core", f"{one.name} and {other.name}", partial(planted, [one, other], long=True), clean),
+                *((partial(planted, [one], long=True), partial(planted, [other], long=True)), both),
             ),
             Subject("one in my-engine", a.__name__, partial(engine, a), engine, (), MODEL_FREE, ("full",)),
             Subject(
@@ -230,7 +234,9 @@ def sentence(finding: Finding, trace: Trace) -> tuple[str, ...]:
         text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "#", text)
     text = re.sub(r"-?\d+(\.\.\d+)?", "#", text)
     text = re.sub(r"(blocks?|tokens?|entry|entries|holders?|references?) ", lambda at: at[1].rstrip("s") + " ", text)
-    text = re.sub(r"#(,? (and )?#)*", "#", text)
+    text = re.sub(
+        r"(# in group #|# in group #, entry #|in no table|itself again|somebody outside|#)(,? (and )?\1)*", r"\1", text
+    )
     said = (type(finding.expected).__name__, type(finding.actual).__name__) if finding.oracle == LOCKSTEP else ()
     return (finding.oracle, *finding.kind, text, *said)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from ...model.ops import Done, Failed, Lookup, Outcome
 from ..findings.finding import Finding, Trace
-from ..findings.known import KnownFinding
+from ..findings.known import KnownFinding, attention_of
 from ..findings.oracle_names import LOCKSTEP, ORACLES
 from ..findings.severity import Severity, severity
 from ..opening.known_deviations import declared_for
@@ -18,6 +18,8 @@ from .told import Told
 
 COUNTERS: tuple[str, ...] = ("attention", "unbuilt", "unobserved", "operation_counts", "outcomes", "reached")
 COUNTERS += ("deviated", "misuse", "known", "compared", "causes", "impossible", "hits")
+FIRST_SAMPLES, MOST_SAMPLES = 3, 8
+"""How many findings of one key are kept beside the shortest: in all, and where each has groups of other kinds."""
 
 
 @dataclass
@@ -39,11 +41,16 @@ class Found:
     """For how many of these times that was settled by experiment."""
     seconds: float | None = None
     """When it first came up, since the start of the runs; None before it is counted."""
+    samples: list["Found"] = field(default_factory=list)
+    """Some of the others that were counted with it: the first ones, and the first for each kind of groups. Whether they
+    have another cause after all, their smallest traces tell (`engines.parting`)."""
+    form: tuple[str, ...] = ()
+    """What its smallest trace uses, where that parts it from another one of its key."""
 
     @property
     def key(self) -> tuple[str, ...]:
         """What those have in common that are kept as one."""
-        return (*self.finding.key, self.root) if self.root else self.finding.key
+        return (*self.finding.key, *([self.root] if self.root else []), *self.form)
 
     def add(self, other: "Found") -> None:
         """More of the same cause. A trace that shows nothing else is better than a short one."""
@@ -51,9 +58,16 @@ class Found:
         self.settled += other.settled
         self.attention.update(other.attention)
         self.seconds = min((one for one in (self.seconds, other.seconds) if one is not None), default=None)
+        rest = other
         if other._cost() < self._cost():
+            rest = replace(self)
             self.finding, self.trace = other.finding, other.trace
             self.passed, self.seed = other.passed, other.seed
+        for one in (rest, *other.samples):
+            kinds = [attention_of(each.trace) for each in (self, *self.samples)]
+            if len(self.samples) < (FIRST_SAMPLES if attention_of(one.trace) in kinds else MOST_SAMPLES):
+                attention = Counter([*one.attention][:1])
+                self.samples.append(Found(one.finding, one.trace, 1, attention, one.passed, one.seed, root=self.root))
 
     def _cost(self) -> tuple[bool, int]:
         return bool(self.passed), len(self.trace.operations)
