@@ -6,8 +6,9 @@ the contract (§2) can judge the target as well.
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 from ...model.core import Model
 from ...model.legal import misuse
@@ -42,6 +43,18 @@ from .situations import Situations
 
 _DRAINED: Mapping[type[Operation], str] = {TakeEvents: "events", TakeNewBlockIds: "new_block_ids", TakeStats: "stats"}
 """By operation that drains something: the field of a snapshot with what was not drained yet."""
+
+
+@dataclass(frozen=True)
+class _Holders:
+    """What the contract asks of a scene: who holds blocks besides the requests."""
+
+    outside: Sequence[int]
+
+    @property
+    def state(self) -> "_Holders":
+        """The holders."""
+        return self
 
 
 class LockstepRun(Run):
@@ -202,14 +215,14 @@ class LockstepRun(Run):
         """
         if theirs is None or before is None or self.dead or any(corrupting(self.model)):
             return finding
-        outside = self._outside(operation, actual, before)
+        holders: Any = _Holders(self._outside(operation, actual))
         try:
-            others = self._objections(operation, actual, before, theirs, outside)
+            others = self._objections(operation, actual, before, theirs, holders)
         except Exception:  # the difference is found whatever becomes of an oracle in a state that no rule describes
             others = []
         return worst_of([finding, *others]) or finding
 
-    def _outside(self, operation: Operation, actual: Outcome, before: Snapshot) -> list[int]:
+    def _outside(self, operation: Operation, actual: Outcome) -> list[int]:
         """Who holds blocks besides requests after the target's own answer; the model knows of its own."""
         outside = [*self._outside_before]
         if not isinstance(actual, Done):

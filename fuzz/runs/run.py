@@ -190,7 +190,7 @@ class Run(ABC):
     ) -> Finding | None:
         """The worst finding of the shadow memory and the contract, if any. `sound`: all block ids are known to be
         valid."""
-        return worst_of(self._objections(operation, actual, before, after, self.scene.state.outside, sound=sound))
+        return worst_of(self._objections(operation, actual, before, after, self.scene, sound=sound))
 
     def _objections(
         self,
@@ -198,11 +198,11 @@ class Run(ABC):
         actual: Outcome,
         before: Snapshot | None,
         after: Snapshot,
-        outside: Sequence[int],
+        scene: Scene,
         *,
         sound: bool = False,
     ) -> list[Finding]:
-        """What the shadow memory and the contract object to. `outside`: who holds blocks besides requests."""
+        """What the shadow memory and the contract object to. `scene` is the state after the operation."""
         found, about = [], (operation, actual, before or after, after)
         try:
             if not sound:
@@ -214,10 +214,11 @@ class Run(ABC):
             self.corruption = corruption
             found.append(self._object(SHADOW, Violation(CORRUPTION, str(corruption), corruption.kind), *about))
         if self.contract is not None and before is not None and sound:
-            violations = self.contract.judge(operation, actual, before, after, outside)
+            violation = self.contract.step(operation, actual, before, after, scene)
             if passed := self.contract.passed():
                 self._note(passed, operation, actual, before, after)
-            found += [self._object(CONTRACT, violation, *about) for violation in violations]
+            violations = self.contract.violated if violation is not None else []
+            found += [self._object(CONTRACT, one, *about) for one in violations]
         return found
 
     @property

@@ -114,12 +114,14 @@ class Hits:
             return
         length = request.hit[0]
         self._check_replay(request, length)
-        if record.shows("labels"):
+        if record.shows("labels") and not record.violated:
             registered = [block for block, label in enumerate(move.before.labels) if label is not None]
             for longer in range(self._limit(request), length, -self.alignment):
                 if self._is_hit(request, longer, registered):
                     what = f"hit of {length} tokens, but {longer} are registered in every group"
                     self._lost(request, what, longer, replayed=False)
+                    if record.violated:
+                        return
             record.reached["contract: S14 checked"] += 1
 
     def _limit(self, request: Tracked) -> int:

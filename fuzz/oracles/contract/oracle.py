@@ -1,7 +1,7 @@
 """The contract oracle: checks every property after every operation that could break it."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
 from ....model import ops
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape
@@ -56,22 +56,21 @@ class Contract:
         self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot, scene: Scene
     ) -> Violation | None:
         """Judge one allowed operation (`model.legal`). `scene` is the state after it. The first violation, if any."""
-        return next(iter(self.judge(operation, outcome, before, after, scene.state.outside)), None)
-
-    def judge(
-        self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot, outside: Sequence[int]
-    ) -> list[Violation]:
-        """Judge one allowed operation. All violations, in the order in which they are noticed: one that can be passed
-        hides none behind it. `outside`: what is held besides by requests, after it."""
         violated = self.record.violated = []
         try:
             if isinstance(outcome, Failed):
                 check_failure(self.record, operation, outcome, before, after)
             else:
-                self._judge(operation, outcome, before, after, list(outside))
+                self._judge(operation, outcome, before, after, list(scene.state.outside))
         except Break as broken:
             violated.append(broken.violation)
-        return violated
+        return violated[0] if violated else None
+
+    @property
+    def violated(self) -> list[Violation]:
+        """All violations at the last operation, in the order in which they were noticed: one that could be passed hides
+        none behind it."""
+        return self.record.violated
 
     def passed(self) -> list[Violation]:
         """The violations of properties to pass since the last call."""
@@ -150,7 +149,7 @@ class Contract:
             back = self.flights.held_back(held + Counter(outside), after.free, references) if self._holds_back else []
             self._check(check_conserved, self.record, after, held, [*outside, *back], self._set_aside)
             self._held, self._outside, self._conserved = held, outside, True
-            self.reached["contract: S1 checked"] += self._counted
+            self.reached["contract: S1 checked"] += self._counted and not self.record.violated
         if moved and self._ordered:
             self._check(check_order, self.record, move)
             self.reached["contract: S9 checked"] += 1
