@@ -159,7 +159,7 @@ def _replay_all(
             found.root = RootCauses(target, judged).of(found)
             summary.add_found(found)
             own[found.key] = judged
-        identity, text = ((), "") if finding is None else (finding.identity, str(finding))
+        identity, text = ((), "") if finding is None else (finding.key, str(finding))
         yield Replayed(identity, text, keys_of(run), len(run.operations))
 
 
@@ -178,7 +178,7 @@ def _told(found: Found, target: Target, task: Task, plan: Plan) -> TaskFinding:
         found.key,
         finding.oracle,
         str(finding),
-        int(severity(finding)),
+        severity(finding).value,
         "" if known else dump_trace(file),
         len(trace.operations),
         complete,

@@ -46,7 +46,8 @@ def export(database: Database, out: Path, pages: bool, say: Callable[[str], None
     """
     rows = _rows(database)
     for row in rows:
-        found = database.rows("SELECT trace FROM findings WHERE target = ? ORDER BY severity, id", row.target)
+        order = Severity.stored_order("severity")
+        found = database.rows(f"SELECT trace FROM findings WHERE target = ? ORDER BY {order}, id", row.target)
         target = _opened(row.target, say) if pages and found else None
         try:
             for one, (trace,) in zip(row.findings, found, strict=True):
@@ -99,7 +100,7 @@ def _rows(database: Database) -> list[CampaignRow]:
         database.rows(
             "SELECT findings.target, text, oracle, severity, times, findings.operations, cause, attention FROM findings"
             " JOIN tasks ON findings.task = tasks.number LEFT JOIN arms ON tasks.arm = arms.id"
-            " ORDER BY severity, findings.id"
+            f" ORDER BY {Severity.stored_order('severity')}, findings.id"
         ),
     ):
         _, what, where, *_ = msgspec.json.decode(cause, type=list[str])

@@ -186,7 +186,7 @@ def _findings(database: Database) -> tuple[FindingStatus, ...]:
     """The worst first."""
     rows = database.rows(
         "SELECT id, target, severity, cause, root, times, operations, task, found, state FROM findings"
-        " ORDER BY severity, id"
+        f" ORDER BY {Severity.stored_order('severity')}, id"
     )
     names = FindingStatus.__struct_fields__
     documents = [dict(zip(names, row, strict=True)) for row in rows]

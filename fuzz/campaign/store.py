@@ -305,11 +305,15 @@ def _state(trace: str, replayed: Replayed) -> str:
     if not replayed.identity:
         return "gone"
     kept = msgspec.json.decode(trace, type=_Kept)
-    return "there" if kept.finding is not None and kept.finding.identity == replayed.identity else "changed"
+    if kept.finding is None:
+        return "changed"
+    key = (*kept.finding.identity, *kept.finding.manner)  # without a manner in traces of old
+    return "there" if replayed.identity[: len(key)] == key else "changed"
 
 
 class _Identity(msgspec.Struct):
     identity: tuple[str, ...] = ()
+    manner: tuple[str, ...] = ()
 
 
 class _Kept(msgspec.Struct):

@@ -61,7 +61,7 @@ class TaskFinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     text: str
     """What the trace shows, several lines."""
     severity: int
-    """See `findings.severity.Severity`; 0 is the worst."""
+    """A value of `findings.severity.Severity`."""
     trace: str
     """A trace file as JSON, the shortest that is known."""
     operations: int
@@ -89,7 +89,7 @@ class Replayed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one trace shows when it is replayed."""
 
     identity: tuple[str, ...]
-    """Of the finding (`Finding.identity`); empty if there is none."""
+    """Of the finding (`Finding.key`); empty if there is none."""
     text: str
     keys: tuple[str, ...]
     operations: int

@@ -124,15 +124,15 @@ class FindingError(AssertionError):
 
 
 def failure(finding: Finding, trace: Trace, tested: Tested, *, steps: bool = False) -> FindingError:
-    """The error to be raised, of a class of its own for each cause (`Finding.identity`).
+    """The error to be raised, of a class of its own for each cause (`Finding.key`).
 
     Hypothesis tells failures apart by class and line: so it shrinks no finding to one of another cause.
     """
-    return _class_for(finding.kind, finding.identity)(finding, trace, tested, steps=steps)
+    return _class_for(finding.kind, finding.key)(finding, trace, tested, steps=steps)
 
 
 @cache
-def _class_for(kind: tuple[str, str], identity: tuple[str, ...]) -> type[FindingError]:
+def _class_for(kind: tuple[str, str], key: tuple[str, ...]) -> type[FindingError]:
     words = ["".join(c if c.isalnum() else "_" for c in word) for word in kind]
     return type("_at_".join(words), (FindingError,), {"__doc__": FindingError.__doc__, "__module__": __name__})
 

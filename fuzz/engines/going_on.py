@@ -12,6 +12,7 @@ from ..reports.told import Told
 from ..targets.base import Target
 from ..traces.known_file import add_known
 from .keeping import Kept, keep_found
+from .parting import parted
 from .plan import Plan
 
 
@@ -37,6 +38,7 @@ class KeptFound:
         """Everything about it, JSON-ready."""
         finding = self.found.finding if self.kept.shrunk is None else self.kept.shrunk.finding
         what, where = finding.kind
+        also = [{"severity": str(severity(one)), **one.as_json()} for one in finding.also]
         return {
             "severity": str(severity(finding)),
             "oracle": finding.oracle,
@@ -46,6 +48,7 @@ class KeptFound:
             "times": self.found.times,
             "attention": dict(sorted(self.found.attention.items())),
             "text": str(finding),
+            **({"also": also} if also else {}),
             "reproduction": self.kept.as_json(),
         }
 
@@ -60,8 +63,9 @@ class KeptFound:
 def keep_all(done: Summary, target: Target, plan: Plan, folder: Path, say: Callable[[str], None]) -> list[KeptFound]:
     """Keep the worst finding as `keep_found` does; if the plan goes on after findings all of them, the worst first.
 
-    All share `plan.shrink_seconds`; what one leaves of its part goes to those behind it. Ctrl-C ends the shrinking, and
-    the others are kept as they are; all of them, if it has ended the runs already.
+    All share `plan.shrink_seconds`; what one leaves of its part goes to those behind it, and what all leave to finding
+    out which of them have two causes (`parting`). Ctrl-C ends the shrinking, and the others are kept as they are; all
+    of them, if it has ended the runs already.
     """
     end, kept = time.monotonic() + (0.0 if done.interrupted else plan.shrink_seconds), list[KeptFound]()
     ranked = done.ranked()[: None if plan.keep_going else 1]
@@ -70,6 +74,13 @@ def keep_all(done: Summary, target: Target, plan: Plan, folder: Path, say: Calla
         one = keep_found(found, done, target, replace(plan, shrink_seconds=share), folder, say)
         kept.append(KeptFound(found, one))
         end = 0.0 if one.interrupted else end
+    for first in kept.copy() if plan.keep_going else ():
+        small = first.kept.shrunk
+        for other in parted(first.found, small.trace, target, plan, end) if small and small.complete else ():
+            done.add_found(other)
+            share = max(0.0, end - time.monotonic())
+            again = keep_found(other, done, target, replace(plan, shrink_seconds=share), folder, say)
+            kept.insert(kept.index(first) + 1, KeptFound(other, again))
     return kept
 
 

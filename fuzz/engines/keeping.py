@@ -55,6 +55,7 @@ class Kept:
         """The same for a trace that was shrunk again, with what it shows and how long it was before."""
         assert self.shrunk is not None
         now = {"finding": str(self.shrunk.finding), "identity": list(self.shrunk.finding.identity)}
+        now["manner"] = list(self.shrunk.finding.manner)
         return {**now, "operations_before": len(before.trace.operations), **self.as_json()}
 
     def lines(self, verbose: bool = False) -> list[str]:

@@ -34,7 +34,7 @@ class Knowing:
         """
         if not any(entry.concerns(found.finding, found.trace) for entry in self._plan.known):
             return False
-        key = (found.finding.identity, attention_of(found.trace))
+        key = (found.finding.key, attention_of(found.trace))
         self._times[key] += 1
         times = self._times[key]
         compared = times <= ALWAYS or times & (times - 1) == 0
@@ -85,6 +85,6 @@ def needed_oracles(shrunk: Shrunk, found: Found, target: Target, plan: Plan) -> 
     """The oracles that show the smallest trace's finding: those of the plan, without what they report before it."""
     if found.passed:
         shown, _ = replay(shrunk.trace, target, plan.judging())
-        if shown is None or shown.identity != shrunk.finding.identity:
+        if shown is None or shown.key != shrunk.finding.key:
             return tuple(judging_of(found, plan).oracles)
     return plan.oracles

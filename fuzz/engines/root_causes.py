@@ -76,7 +76,7 @@ class RootCauses:
         """
         if self._plan.roots is None:
             return ""
-        key = (found.finding.identity, attention_of(found.trace))
+        key = (found.finding.key, attention_of(found.trace))
         self._times[key] += 1
         times = self._times[key]
         found.settled = int(times <= ALWAYS or times & (times - 1) == 0)
@@ -150,7 +150,7 @@ class _Explain:
         """The trace as the target really ran it; None if it does not show the finding again."""
         recorder = _Recorder(self.target)
         shown, _ = replay(trace, recorder, judging)
-        if shown is None or shown.identity != finding.identity:
+        if shown is None or shown.key != finding.key:
             return None
         return _Experiment(self, shown, trace, judging, recorder.shape, tuple(recorder.operations))
 

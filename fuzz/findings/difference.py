@@ -1,8 +1,10 @@
 """The difference between two snapshots, for a reader."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 
+from ...model.ops import NULL
 from ...model.shown.snapshot import Snapshot
 from .visible import visible_name
 
@@ -12,6 +14,49 @@ def first_difference(ours: Snapshot, theirs: Snapshot) -> str | None:
     if ours == theirs:
         return None
     return next(name for name in Snapshot._fields if getattr(ours, name) != getattr(theirs, name))
+
+
+_COUNTS = frozenset({"num_free", "usage", "ref_cnt", "num_identities", "registered"})
+"""Fields whose numbers are amounts; elsewhere they name blocks and contents, but for the first ones of an answer."""
+_WAYS = ("less", "more", "missing", "there", "other")
+"""How a value can differ, in the order in which one is told where parts differ in several ways."""
+
+
+def kind_of(field: str, ours: object, theirs: object) -> str:
+    """In which way the target's value differs from the model's, whatever its numbers are: a field of a snapshot, or
+    what a call returned (`outcome`).
+
+    >>> kind_of("free", [1, 2], [2, 1]), kind_of("free", [1, 2], [2]), kind_of("outcome", (8, ((1, 2),)), (4, ((1,),)))
+    ('order', 'less', 'less')
+    """
+    if field == "stats":
+        return ""  # numbers of many kinds in a row
+    if isinstance(ours, int | float) and isinstance(theirs, int | float):
+        return _WAYS[theirs > ours]
+    if field == "free" and isinstance(ours, list) and isinstance(theirs, list) and Counter(ours) == Counter(theirs):
+        return "order"
+    if field == "outcome" and isinstance(ours, tuple) and isinstance(theirs, tuple):
+        match ours[:1], theirs[:1]:
+            case (int(tokens),), (int(others),) if tokens != others:  # the length of a hit, before its blocks
+                return _WAYS[others > tokens]
+    return _kind_of(ours, theirs, field in _COUNTS)
+
+
+def _kind_of(ours: object, theirs: object, counts: bool) -> str:
+    pairs: Iterable[tuple[object, object]]
+    if isinstance(ours, Mapping) and isinstance(theirs, Mapping):
+        pairs = ((ours.get(name), theirs.get(name)) for name in {*ours, *theirs})
+    elif isinstance(ours, list | tuple) and isinstance(theirs, list | tuple):
+        if len(ours) != len(theirs):
+            return _WAYS[len(theirs) > len(ours)]
+        pairs = zip(ours, theirs, strict=True)
+    elif counts and isinstance(ours, int) and isinstance(theirs, int):
+        return _WAYS[theirs > ours]
+    else:
+        nothing = (None, NULL)
+        return "missing" if theirs in nothing else "there" if ours in nothing else "other"
+    ways = {_kind_of(one, other, counts) for one, other in pairs if one != other}
+    return min(ways, key=_WAYS.index, default="other")
 
 
 def difference(before: Snapshot, after: Snapshot) -> list[str]:

@@ -1,9 +1,10 @@
 """The result of a run: the trace of operations that were applied, and the finding, the first thing that was wrong."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from ...model.ops import Failed, Operation, Outcome, Shape
+from ...model.ops import Done, Failed, Operation, Outcome, Shape
 from .cause import Cause, cause_of
 from .ops_json import to_json
 from .oracle_names import BLOCKPROOF, CONTRACT, DIFFERENCE, LIVENESS, LOCKSTEP, SHADOW, TARGET
@@ -47,6 +48,14 @@ class Finding:
     """Names of the two sides that are compared."""
     raised: Cause | None = field(default=None, compare=False)
     """The exception through which the target was lost, if that is known."""
+    said: str = ""
+    """Which of the oracle's sentences it is, the same for all operands: `Violation.kind`, `Corruption.kind`,
+    `Violated.kind`; of a difference from the model how the two differ (`difference.kind_of`)."""
+    misuse: bool = False
+    """True if the operation breaks a precondition on purpose (`model.legal.misuse`)."""
+    also: tuple["Finding", ...] = field(default=(), compare=False)
+    """What other oracles object to at the same operation, the worst first; this one is the worst of all
+    (`severity.worst_of`)."""
 
     @property
     def kind(self) -> tuple[str, str]:
@@ -84,6 +93,29 @@ class Finding:
         """
         return (self.oracle, *self.kind, *self._problem())
 
+    @property
+    def manner(self) -> tuple[str, str, str, str]:
+        """In what way it is wrong: which sentence it is, whether the call was misuse, what the model says of the call,
+        and what the target says. Two findings that differ in it have two causes."""
+        says = ("", "") if self.oracle == LIVENESS else (_word(self.expected), _word(self.actual))
+        return (self.said, "misuse" if self.misuse else "", *says)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Identity and manner: what findings have in common that are counted as one, and that shrinking keeps."""
+        return (*self.identity, *self.manner)
+
+    def shows(self, identity: Sequence[str], manner: Sequence[str] = ()) -> bool:
+        """True if this is what is described by an identity, or by the first part of one, and by a manner; an empty
+        manner is any."""
+        same = self.identity[: len(identity)] == tuple(identity)
+        return same and (not manner or self.manner == tuple(manner))
+
+    @property
+    def every(self) -> tuple["Finding", ...]:
+        """All that is objected to at the operation, the worst first."""
+        return (self, *self.also)
+
     def _problem(self) -> tuple[str, ...]:
         if self.cause is not None:
             places = [f"{place.file}:{place.line} in {place.function}" for place in self.cause.frames[-1:]]
@@ -95,7 +127,8 @@ class Finding:
         what, where = self.kind
         document: dict[str, object] = {"observable": what, "operation": where, "step": self.step, "text": self.text()}
         cause = {"cause": to_json(self.cause)} if self.cause is not None else {}
-        return document | {"oracle": self.oracle, "identity": list(self.identity)} | cause
+        document |= {"oracle": self.oracle, "identity": list(self.identity), "manner": list(self.manner)} | cause
+        return document | ({"also": [one.as_json() for one in self.also]} if self.also else {})
 
     def __str__(self) -> str:
         """The finding as text, several lines. Of two sides that are compared only what differs, marked with `!`."""
@@ -110,10 +143,18 @@ class Finding:
         head = _HEADS[self.oracle].format(what=self.observable, where=where)
         told = [f"  {line}" for line in (*self.detail.splitlines(), *cause_lines(self.cause))]
         if self.oracle in (TARGET, BLOCKPROOF):
-            return "\n".join([head, *told])
-        if self.oracle not in (LOCKSTEP, DIFFERENCE):
-            return "\n".join([head, *told, *self._target_changes()])
-        return "\n".join([head, *self._both_sides(verbose), *told])
+            lines = [head, *told]
+        elif self.oracle in (LOCKSTEP, DIFFERENCE):
+            lines = [head, *self._both_sides(verbose), *told]
+        else:
+            lines = [head, *told, *self._target_changes()]
+        return "\n".join([*lines, *(f"  also: {one.in_short()}" for one in self.also)])
+
+    def in_short(self) -> str:
+        """One line: the oracle, and what it objects to."""
+        first = self.detail.partition("\n")[0]
+        head = _HEADS[self.oracle].format(what=self.observable, where="").removesuffix(" at ")
+        return f"{head}: {first}" if first else head
 
     def _both_sides(self, verbose: bool) -> list[str]:
         lines, alike = [], 0
@@ -139,6 +180,15 @@ def our_bug(error: Exception, operation: Operation | None, step: int) -> Finding
     """What is told of an exception of blockproof's own code at an operation; to be called where it was caught."""
     asks = "what was found before stands; please report this with the trace"
     return Finding(BUG, operation, step, None, None, detail=asks, oracle=BLOCKPROOF, raised=cause_of(error))
+
+
+def _word(outcome: Outcome | None) -> str:
+    """What kind of answer it is."""
+    if outcome is None:
+        return ""
+    if isinstance(outcome, Failed):
+        return f"failure {outcome.error}"
+    return "value" if isinstance(outcome, Done) else "refusal"
 
 
 def problem_of(detail: str) -> str:

@@ -29,11 +29,14 @@ class KnownFinding:
     """Kinds of the groups of the shape, in their order."""
     uses: tuple[Uses, ...]
     """Shapes of smallest traces, one of which it must have."""
+    sentence: str = ""
+    """Which of the property's sentences it is (`Finding.said`); any of them if it is empty, as in files of old."""
 
     def concerns(self, finding: Finding, trace: Trace) -> bool:
         """True if everything is equal that can be said before the trace is shrunk."""
         mine = (self.property, self.operation, self.oracle, self.exception, self.attention)
-        return mine == (*finding.kind, finding.oracle, exception_of(finding), attention_of(trace))
+        same = mine == (*finding.kind, finding.oracle, exception_of(finding), attention_of(trace))
+        return same and self.sentence in ("", finding.said)
 
     def matches(self, finding: Finding, smallest: Trace) -> bool:
         """True if the finding with this smallest trace is the known one."""
@@ -44,7 +47,7 @@ class KnownFinding:
         """The entry for a finding, without a reason."""
         what, where = finding.kind
         exception, groups = exception_of(finding), attention_of(smallest)
-        return cls(id, "", what, where, finding.oracle, exception, groups, (uses_of(smallest),))
+        return cls(id, "", what, where, finding.oracle, exception, groups, (uses_of(smallest),), finding.said)
 
 
 def attention_of(trace: Trace) -> tuple[str, ...]:

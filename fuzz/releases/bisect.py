@@ -11,7 +11,7 @@ from typing import Any
 from ...model.ops import Failed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.finding import BUG, CORRUPTION, LOST, Finding, Trace
-from ..findings.oracle_names import CONTRACT, LIVENESS, LOCKSTEP, ORACLES, SHADOW
+from ..findings.oracle_names import ADDITIONS, CONTRACT, LIVENESS, LOCKSTEP, ORACLES, SHADOW
 from ..findings.words import operation_text, outcome_text
 from ..oracles.liveness import is_script
 from ..runs.judging import Judging
@@ -56,6 +56,16 @@ class Question:
     kind: tuple[str, str] | None
     """Observable and operation of the finding in question (`Finding.kind`); None if any finding counts."""
     oracles: tuple[str, ...]
+    """With what the trace adds to them, such as properties that are not judged."""
+    manner: tuple[str, ...] = ()
+    """In what way it fails (`Finding.manner`); empty if any way counts, as for traces of old."""
+
+    def is_answered_by(self, finding: Finding) -> bool:
+        """True if this, or what else is objected to at the operation, is the finding in question."""
+        return any(
+            self.kind in (None, one.kind) and (self.kind is None or self.manner in ((), one.manner))
+            for one in finding.every
+        )
 
 
 def question_about(
@@ -64,12 +74,14 @@ def question_about(
     """What is asked of a trace: whether it fails as it did when it was written, or with `any_finding` at all.
 
     `oracles` are those that the user names; if None, those that can make the finding in question, and `default` where
-    that says nothing.
+    that says nothing, each with what the trace adds (`oracle_names.ADDITIONS`), as `replay` has them.
     """
-    kind = None if any_finding or file.finding is None else (file.finding.observable, file.finding.operation)
+    said = None if any_finding else file.finding
+    kind = None if said is None else (said.observable, said.operation)
     if oracles is None:
         oracles = judges_of(kind[0], default) if kind else default
-    return Question(file.trace, kind, oracles)
+        oracles = tuple(dict.fromkeys((*oracles, *(name for name in file.oracles or () if name in ADDITIONS))))
+    return Question(file.trace, kind, oracles, () if said is None else said.manner)
 
 
 @dataclass(frozen=True)
@@ -123,7 +135,7 @@ def observe(question: Question, open_target: Callable[[], Target]) -> Answer:
 
 def _judge(question: Question, finding: Finding | None, target: "_Watched", applied: Trace) -> tuple[State, str]:
     if finding is not None:
-        state = State.FAILS if question.kind in (None, finding.kind) else State.OTHER
+        state = State.FAILS if question.is_answered_by(finding) else State.OTHER
         return state, one_line(": ".join(part for part in (" at ".join(finding.kind), finding.detail) if part))
     if LOCKSTEP not in question.oracles and target.refusal is not None:  # in lockstep the model has refused as well
         return State.UNSEEN, f"refuses to be built: {target.refusal.error}"

@@ -29,6 +29,7 @@ class Job:
     place: CommitPlace
     kind: tuple[str, str] | None
     oracles: tuple[str, ...]
+    manner: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, path: str) -> "Job":
@@ -36,7 +37,8 @@ class Job:
         raw = json.loads(Path(path).read_text(encoding="utf-8"))
         place = CommitPlace.of_json(raw["place"])
         kind = raw["kind"] and tuple(raw["kind"])
-        return cls(**raw | {"place": place, "kind": kind, "oracles": tuple(raw["oracles"])})
+        names = {name: tuple(raw[name]) for name in ("oracles", "manner")}
+        return cls(**raw | {"place": place, "kind": kind} | names)
 
 
 def main(arguments: list[str]) -> int:
@@ -45,7 +47,7 @@ def main(arguments: list[str]) -> int:
     scratch = Path(job.scratch)
     command = ["git", "-C", job.place.tree, "rev-parse", "HEAD"]
     commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    question = Question(read_trace(scratch / "trace.json").trace, job.kind, job.oracles)
+    question = Question(read_trace(scratch / "trace.json").trace, job.kind, job.oracles, job.manner)
     answer = observe(question, lambda: CommitTarget(job.place, job.target).launched())
     with (scratch / "log").open("a", encoding="utf-8") as log:
         log.write(json.dumps([commit, asdict(answer)]) + "\n")

@@ -82,7 +82,7 @@ def bisect_commits(
     older, newer = git.ends(span, "GOOD..BAD")
     with worktrees(git, newer) as (scratch, (tree,)):
         place = place_for(wanted, tree, git.top, scratch / "front")
-        job = Job(str(scratch), wanted.target, place, question.kind, question.oracles)
+        job = Job(str(scratch), wanted.target, place, question.kind, question.oracles, question.manner)
         write_trace(TraceFile(question.trace), scratch / "trace.json")
         (scratch / "job.json").write_text(json.dumps(asdict(job)), encoding="utf-8")
         trial = _Trial(job, say)

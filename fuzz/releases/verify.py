@@ -281,11 +281,11 @@ def _place(done: Verification, side: Side, found: Found, plan: Plan, seconds: fl
     except Exception as error:  # the trace as it is shows the finding, too
         done.failed.append(our_bug(error, None, -1))
     if not done.interrupted:
-        question = Question(trace, finding.kind, tuple(judging_of(found, plan).oracles))
+        question = Question(trace, finding.kind, tuple(judging_of(found, plan).oracles), finding.manner)
         answer = observe(question, lambda: Borrowed(other.target))
         if answer.state is State.FAILS and not _is_same(answer, finding, trace):
             answer = replace(answer, state=State.OTHER)
-    if is_new or not any(one.finding.kind == finding.kind and one.where is Where.BOTH for one in done.judged):
+    if is_new or not any(one.finding.key == finding.key and one.where is Where.BOTH for one in done.judged):
         where = _where(is_new, answer.state)
         done.judged.append(Judged(finding, trace, found.times, where, "" if where is Where.BOTH else answer.why))
 

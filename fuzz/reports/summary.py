@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from ...model.ops import Done, Failed, Lookup, Outcome
 from ..findings.drawn import digest_of, together
 from ..findings.finding import Finding, Trace
-from ..findings.known import KnownFinding
+from ..findings.known import KnownFinding, attention_of
 from ..findings.oracle_names import LOCKSTEP, ORACLES
-from ..findings.severity import severity
+from ..findings.severity import Severity, severity
 from ..opening.known_deviations import declared_for
 from ..runs.canary import Canary
 from ..runs.run import Run
@@ -19,6 +19,8 @@ from .told import Told
 
 COUNTERS: tuple[str, ...] = ("attention", "unbuilt", "unobserved", "operation_counts", "outcomes", "reached")
 COUNTERS += ("deviated", "misuse", "known", "compared", "causes", "impossible", "hits")
+FIRST_SAMPLES, MOST_SAMPLES = 3, 8
+"""How many findings of one key are kept beside the shortest: in all, and where each has groups of other kinds."""
 
 
 @dataclass
@@ -40,11 +42,16 @@ class Found:
     """For how many of these times that was settled by experiment."""
     seconds: float | None = None
     """When it first came up, since the start of the runs; None before it is counted."""
+    samples: list["Found"] = field(default_factory=list)
+    """Some of the others that were counted with it: the first ones, and the first for each kind of groups. Whether they
+    have another cause after all, their smallest traces tell (`engines.parting`)."""
+    form: tuple[str, ...] = ()
+    """What its smallest trace uses, where that parts it from another one of its key."""
 
     @property
     def key(self) -> tuple[str, ...]:
         """What those have in common that are kept as one."""
-        return (*self.finding.identity, self.root) if self.root else self.finding.identity
+        return (*self.finding.key, *([self.root] if self.root else []), *self.form)
 
     def add(self, other: "Found") -> None:
         """More of the same cause. A trace that shows nothing else is better than a short one."""
@@ -52,9 +59,16 @@ class Found:
         self.settled += other.settled
         self.attention.update(other.attention)
         self.seconds = min((one for one in (self.seconds, other.seconds) if one is not None), default=None)
+        rest = other
         if other._cost() < self._cost():
+            rest = replace(self)
             self.finding, self.trace = other.finding, other.trace
             self.passed, self.seed = other.passed, other.seed
+        for one in (rest, *other.samples):
+            kinds = [attention_of(each.trace) for each in (self, *self.samples)]
+            if len(self.samples) < (FIRST_SAMPLES if attention_of(one.trace) in kinds else MOST_SAMPLES):
+                attention = Counter([*one.attention][:1])
+                self.samples.append(Found(one.finding, one.trace, 1, attention, one.passed, one.seed, root=self.root))
 
     def _cost(self) -> tuple[bool, int]:
         return bool(self.passed), len(self.trace.operations)
@@ -170,10 +184,10 @@ class Summary:
 
     def ranked(self) -> list[Found]:
         """All that was found, the worst first: `finding`, then those of the same severity that came up most often."""
-        first = self.finding and self.finding.identity
+        first = self.finding and self.finding.key
 
-        def rank(one: Found) -> tuple[int, bool, int]:
-            return severity(one.finding), one.finding.identity != first, -one.times
+        def rank(one: Found) -> tuple[Severity, bool, int]:
+            return severity(one.finding), one.finding.key != first, -one.times
 
         return sorted(self.found.values(), key=rank)
 

@@ -6,19 +6,36 @@ the contract (§2) can judge the target as well.
 """
 
 from collections import Counter
-from collections.abc import Mapping
-from typing import cast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 from ...model.core import Model
 from ...model.legal import misuse
-from ...model.ops import Done, Failed, Operation, Outcome, Shape, StepStart, TakeEvents, TakeNewBlockIds, TakeStats
+from ...model.ops import (
+    NULL,
+    Done,
+    Failed,
+    Operation,
+    Outcome,
+    Release,
+    Shape,
+    StepStart,
+    Take,
+    TakeEvents,
+    TakeNewBlockIds,
+    TakeStats,
+    Touch,
+)
 from ...model.shown.snapshot import Snapshot
-from ..findings.difference import difference, first_difference
+from ..findings.difference import difference, first_difference, kind_of
 from ..findings.finding import Finding
 from ..findings.oracle_names import CONTRACT, SHADOW
+from ..findings.severity import worst_of
 from ..opening.known_deviations import model_for
 from ..targets.answers import problem_with_answer
 from ..targets.base import TargetLostError, is_told
+from ..targets.block_ids import stray_id
 from ..targets.deviations import MISUSE_UNCHECKED, DeviatingModel, corrupting
 from ..targets.glance import Answering, Glancing
 from .model_looks import ModelLooks
@@ -27,6 +44,18 @@ from .situations import Situations
 
 _DRAINED: Mapping[type[Operation], str] = {TakeEvents: "events", TakeNewBlockIds: "new_block_ids", TakeStats: "stats"}
 """By operation that drains something: the field of a snapshot with what was not drained yet."""
+
+
+@dataclass(frozen=True)
+class _Holders:
+    """What the contract asks of a scene: who holds blocks besides the requests."""
+
+    outside: Sequence[int]
+
+    @property
+    def state(self) -> "_Holders":
+        """The holders."""
+        return self
 
 
 class LockstepRun(Run):
@@ -82,7 +111,8 @@ class LockstepRun(Run):
 
     def _step(self, operation: Operation) -> Finding | None:
         model, last = self.model, self._ours
-        misused = misuse(model, operation)
+        misused = self.misused = misuse(model, operation)
+        self._outside_before = tuple(model.state.outside) if self.contract is not None else ()
         expected = model.apply(operation)
         self.outcomes.append(expected)
         told = is_told(self.target, operation)
@@ -114,7 +144,8 @@ class LockstepRun(Run):
         except TargetLostError as lost:
             return self._lost(lost, operation, expected)
         if finding is not None:
-            return finding
+            self.found = finding if misused else self._with_others(finding, operation, actual, before, theirs)
+            return self.found
         if self.shadow is None and self.contract is None:
             return None
         if self.dead or misused or theirs is None:  # oracles judge no misuse: engines do not do that
@@ -176,6 +207,42 @@ class LockstepRun(Run):
         self.found = finding
         return finding
 
+    def _with_others(
+        self, finding: Finding, operation: Operation, actual: Outcome, before: Snapshot | None, theirs: Snapshot | None
+    ) -> Finding:
+        """A difference from the model, or what other oracles object to at the same operation, if that is worse.
+
+        They are asked about what the target shows. What a known deviation explains they are not asked.
+        """
+        if theirs is None or before is None or self.dead or any(corrupting(self.model)):
+            return finding
+        if self.shadow is None and self.contract is None:
+            return finding
+        if stray := stray_id(operation, actual, theirs, self.shape.num_blocks, self.hidden):
+            return worst_of([finding, self._stray(stray, operation, actual)]) or finding
+        holders: Any = _Holders(self._outside(operation, actual))
+        try:
+            others = self._objections(operation, actual, before, theirs, holders)
+        except Exception:  # the difference is found whatever becomes of an oracle in a state that no rule describes
+            others = []
+        return worst_of([finding, *others]) or finding
+
+    def _outside(self, operation: Operation, actual: Outcome) -> list[int]:
+        """Who holds blocks besides requests after the target's own answer; the model knows of its own."""
+        outside = [*self._outside_before]
+        if not isinstance(actual, Done):
+            return outside
+        match operation:
+            case Take() if isinstance(actual.value, tuple):
+                outside += [block for block in actual.value if isinstance(block, int) and block != NULL]
+            case Touch(blocks):
+                outside += blocks
+            case Release(blocks):
+                for block in blocks:
+                    if block in outside:
+                        outside.remove(block)
+        return outside
+
     def _excuse_misuse(self, operation: Operation, finding: Finding, theirs: Snapshot | None) -> Finding | None:
         """The finding at a misuse. If the target is known not to check misuse, and does what is declared of it, that is
         counted and the run ends."""
@@ -228,8 +295,19 @@ class LockstepRun(Run):
             actual,
             tuple(difference(self._ours or ours, ours)),
             tuple(difference(self._theirs or ours, theirs)),
+            said=_said(observable, expected, actual, ours, theirs),
+            misuse=self.misused,
         )
         return self.found
+
+
+def _said(observable: str, expected: Outcome, actual: Outcome, ours: Snapshot, theirs: Snapshot) -> str:
+    """How the two differ; nothing where one of them returned no value."""
+    if observable != "outcome":
+        return kind_of(observable, getattr(ours, observable), getattr(theirs, observable)) if observable else ""
+    if isinstance(expected, Done) and isinstance(actual, Done):
+        return kind_of(observable, expected.value, actual.value)
+    return ""
 
 
 def _sorted(blocks: object) -> object:

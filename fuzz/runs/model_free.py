@@ -56,7 +56,7 @@ class ModelFreeRun(Run):
         return None
 
     def _step(self, operation: Operation) -> Finding | None:
-        misused = misuse(self.view, operation)
+        misused = self.misused = misuse(self.view, operation)
         try:
             told = self._shown is None or is_told(self.target, operation)
             outcome, shown = ask(self.target.step, operation) if told else (Done(), self._shown)

@@ -19,6 +19,7 @@ from ..findings.difference import difference
 from ..findings.finding import BUG, CORRUPTION, Finding, Trace, our_bug
 from ..findings.interruption import is_from_outside
 from ..findings.oracle_names import CONTRACT, LANDED, LOCKSTEP, PASSABLE, SHADOW, STRICT, TARGET, left_out
+from ..findings.severity import worst_of
 from ..oracles.contract import Contract, Violation, unobserved
 from ..oracles.shadow import Corruption, Shadow
 from ..targets.answers import outcome_and_snapshot, raised_by_target
@@ -38,8 +39,8 @@ from ..workload.scene import Scene
 from .causes import why_failed, why_not_done
 from .judging import USUAL, Judging, TooLongError
 
-STRAY_ID = "S4"
-"""The property that an id outside of the pool violates."""
+STRAY_ID, OUTSIDE = "S4", "outside of the pool"
+"""The property that an id outside of the pool violates, and the kind of the sentence."""
 
 
 _NOT_OURS = (TargetLostError, TargetUnavailableError)
@@ -73,6 +74,8 @@ class Run(ABC):
         """How long the first start took, in seconds: it may have launched a process that imports an engine."""
         self.in_step = False
         """True while the two sides may be out of step; stays True if Ctrl-C interrupts a step."""
+        self.misused = False
+        """True if the last operation was misuse (`model.legal`)."""
         self.built = False
         """True once the core has been built."""
         self.not_built = ""
@@ -135,7 +138,7 @@ class Run(ABC):
         """
         if self._ends_at is not None and time.process_time() > self._ends_at:
             raise TooLongError
-        self.in_step = True
+        self.in_step, self.misused = True, False
         self.operations.append(operation)
         try:
             finding = self._step(operation)
@@ -213,35 +216,44 @@ class Run(ABC):
 
     def _lost(self, lost: TargetLostError, operation: Operation | None, expected: Outcome | None) -> Finding:
         step, why, cause = len(self.operations) - 1, lost.detail, lost.cause
-        self.found = Finding(lost.kind, operation, step, expected, None, detail=why, oracle=TARGET, raised=cause)
+        self.found = Finding(
+            lost.kind, operation, step, expected, None, detail=why, oracle=TARGET, raised=cause, misuse=self.misused
+        )
         return self.found
 
     def _stray(self, stray: str, operation: Operation | None, actual: Outcome) -> Finding:
         """The finding of an id that is no block of the pool: S4, whichever oracles judge."""
         step = len(self.operations) - 1
-        self.found = Finding(STRAY_ID, operation, step, actual, actual, detail=stray, oracle=CONTRACT)
+        self.found = Finding(
+            STRAY_ID, operation, step, actual, actual, detail=stray, oracle=CONTRACT, said=OUTSIDE, misuse=self.misused
+        )
         return self.found
 
     def _judge(self, operation: Operation, actual: Outcome, before: Snapshot | None, after: Snapshot) -> Finding | None:
-        """The finding of the shadow memory or the contract, if any. All block ids in the answer are valid."""
-        oracle = SHADOW
+        """The worst finding of the shadow memory and the contract. All block ids in the answer are valid."""
+        return worst_of(self._objections(operation, actual, before, after, self.scene))
+
+    def _objections(
+        self, operation: Operation, actual: Outcome, before: Snapshot | None, after: Snapshot, scene: Scene
+    ) -> list[Finding]:
+        """What the shadow memory and the contract object to. `scene` is the state after the operation."""
+        found, about = [], (operation, actual, before or after, after)
         try:
             if self.shadow is not None:
                 copies = copies_of(self.target)
                 if copies and (stray := stray_copy(copies, self.shape.num_blocks)):
-                    return self._stray(stray, operation, actual)
+                    return [self._stray(stray, operation, actual)]
                 self.shadow.step(operation, actual, after, copies)
-            if self.contract is None or before is None:
-                return None
-            violation = self.contract.step(operation, actual, before, after, self.scene)
+        except Corruption as corruption:
+            self.corruption = corruption
+            found.append(self._object(SHADOW, Violation(CORRUPTION, str(corruption), corruption.kind), *about))
+        if self.contract is not None and before is not None:
+            violation = self.contract.step(operation, actual, before, after, scene)
             if passed := self.contract.passed():
                 self._note(passed, operation, actual, before, after)
-            if violation is None:
-                return None
-            oracle, (observable, what) = CONTRACT, violation
-        except Corruption as corruption:
-            observable, what, self.corruption = CORRUPTION, str(corruption), corruption
-        return self._object(oracle, Violation(observable, what), operation, actual, before or after, after)
+            violations = self.contract.violated if violation is not None else []
+            found += [self._object(CONTRACT, one, *about) for one in violations]
+        return found
 
     @property
     def _notes(self) -> bool:
@@ -263,7 +275,8 @@ class Run(ABC):
     ) -> Finding:
         """The finding of an oracle that needs no model, at the last operation."""
         changes = tuple(difference(before, after))
-        return Finding(said.id, operation, len(self.operations) - 1, actual, actual, (), changes, said.what, oracle)
+        step = len(self.operations) - 1
+        return Finding(said.id, operation, step, actual, actual, (), changes, said.what, oracle, said=said.kind)
 
 
 _RECURSION = getrecursionlimit()

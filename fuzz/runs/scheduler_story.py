@@ -35,11 +35,13 @@ class StoryFinding:
     what: str
     step: int
     """Number of the scheduler's step, from 1 on."""
+    said: str = ""
+    """Which of the property's sentences it is (`Violation.kind`)."""
 
     @property
-    def kind(self) -> tuple[str, str]:
-        """Judge and rule."""
-        return self.judge, self.rule
+    def kind(self) -> tuple[str, str, str]:
+        """Judge, rule, and sentence: findings that differ in one of them have two causes."""
+        return self.judge, self.rule, self.said
 
 
 class _FoundError(Exception):
@@ -71,7 +73,7 @@ class StoryRun:
         self._contract = Contract(engine.shape, engine.hides, engine.loses, PASSABLE)
         self._contract.start(engine.shown)
         self._scene: Any = _Scene()
-        self._seen: set[tuple[str, str]] = set()
+        self._seen: set[tuple[str, str, str]] = set()
         engine.judge = self._judge
 
     @property
@@ -80,7 +82,7 @@ class StoryRun:
         return Counter(self.engine.counts()) + self._contract.reached
 
     def run(self, steps: int) -> list[StoryFinding]:
-        """Take at most so many steps. Returns what was found, one finding for each judge and rule."""
+        """Take at most so many steps. Returns what was found, one finding of each kind."""
         engine, ended, since = self.engine, 0, 0
         try:
             while not engine.over and engine.observed.steps < steps and not self.findings:
@@ -95,16 +97,17 @@ class StoryRun:
                 self._look()
                 self._judge_end()
         except _FoundError as found:
-            self._find(CONTRACT, found.violation.id, found.violation.what)
+            self._find(CONTRACT, found.violation.id, found.violation.what, found.violation.kind)
         except Exception as error:
             place = _place(error.__traceback__)
             self._find(RAISED, f"{type(error).__name__} in {place}", f"{type(error).__name__}: {str(error)[:300]}")
         return self.findings
 
-    def _find(self, judge: str, rule: str, what: str) -> None:
-        if (judge, rule) not in self._seen:
-            self._seen.add((judge, rule))
-            self.findings.append(StoryFinding(judge, rule, what, self.engine.observed.steps))
+    def _find(self, judge: str, rule: str, what: str, said: str = "") -> None:
+        finding = StoryFinding(judge, rule, what, self.engine.observed.steps, said)
+        if finding.kind not in self._seen:
+            self._seen.add(finding.kind)
+            self.findings.append(finding)
 
     def _judge(self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> None:
         """Every operation on the core, as soon as it was made."""
@@ -116,7 +119,7 @@ class StoryRun:
     def _look(self) -> None:
         """What the last step has brought to light."""
         for violation in self._contract.passed():
-            self._find(CONTRACT, violation.id, violation.what)
+            self._find(CONTRACT, violation.id, violation.what, violation.kind)
         observed = self.engine.observed
         for line in observed.corruption:
             self._find(SHADOW, _NUMBER.sub("N", line.partition(": ")[2]), line)

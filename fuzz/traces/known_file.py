@@ -41,6 +41,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True):
     attention: tuple[str, ...]
     uses: tuple[tuple[str, ...], ...]
     exception: str = ""
+    sentence: str = ""
 
 
 class _File(msgspec.Struct, forbid_unknown_fields=True):
@@ -101,8 +102,8 @@ def _is_use(name: str) -> bool:
 def entry_text(entry: KnownFinding, about: str) -> str:
     """An entry as TOML, below a comment of one line."""
     lines = [f"# {' '.join(about.split())}", "[[known]]"]
-    for name in ("id", "reason", "property", "operation", "oracle", "exception"):
-        if name != "exception" or entry.exception:
+    for name in ("id", "reason", "property", "operation", "oracle", "exception", "sentence"):
+        if name not in ("exception", "sentence") or getattr(entry, name):
             lines.append(f"{name} = {_text(getattr(entry, name))}")
     lines.append(f"attention = [{_list(entry.attention)}]")
     return "\n".join([*lines, f"uses = [{', '.join(f'[{_list(names)}]' for names in entry.uses)}]", ""])

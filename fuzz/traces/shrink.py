@@ -1,28 +1,29 @@
 """The reducer: from a trace that shows a finding to one that cannot be shortened by any of many steps.
 
-A candidate is accepted only if replaying it gives a finding of the same cause (`Finding.identity`) and it is simpler by
-a measure that cannot fall for ever: fewer operations, then less to read in them, then the text that sorts first. Its
-shape must be one that could have been drawn for the target (`_Drawable`). The same trace and target give the same
-result, unless a limit in seconds ends the search early, which the result says.
+A candidate is accepted only if replaying it gives a finding of the same cause and it is simpler by a measure that
+cannot fall for ever: fewer operations, then less to read in them, then the text that sorts first. The cause is what the
+finding says (`Finding.key`): the oracle, the property, the operation, the exception; which of the oracle's sentences,
+whether the call was misuse, and what model and target say of it. It is what is shown of several objections. Where no
+model runs beside the target, the model is asked afterwards. Shape and calls must be such as could have been drawn for
+the target (`drawable`): nothing that it lacks, no misuse in the place of legal calls. The same trace and target give
+the same result, unless a limit in seconds ends the search early, which the result says.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeAlias
 
-from ...model.core import Model
-from ...model.ops import Done, Shape
 from ..findings.finding import Finding, Trace
 from ..findings.ops_json import to_json
+from ..findings.oracle_names import CONTRACT, SHADOW, TARGET
 from ..oracles.liveness import simpler_scripts
 from ..runs.judging import USUAL, Judging
-from ..targets.base import Target, adapted_shape, block_sizes_of, lacking
+from ..targets.base import Target, lacking
 from . import simplify, simplify_shape
 from . import simplify_story as story
+from .drawable import Calls, DrawableShapes, said_by_model
 from .reducer import MAX_CANDIDATES, Limits, OnTry, Reduced, Reducer
-from .replay import replay
-from .trace_file import shape_problems
+from .replay import NotDrawnError, replay
 
 Pass: TypeAlias = Callable[[Trace], Iterator[Trace]]
 PASSES: tuple[Pass, ...] = (
@@ -78,13 +79,18 @@ def shrink(
     NotReproducedError if it does not show one. Ctrl-C ends the search with the best trace so far. `on_try` is told
     before each candidate how many were tried, and how many operations the best has.
     """
-    replays = partial(replay, target=target, judging=judging)
+    calls = Calls(lacking(target))
+
+    def replays(candidate: Trace) -> tuple[Finding | None, Trace]:
+        calls.counts.clear()
+        return replay(candidate, target, judging, calls)
+
     finding, applied = replays(trace)
     if finding is None or finding.kind != kind:
         seen = f"`{finding.kind[0]}` at {finding.kind[1]}" if finding else "no difference"
         raise NotReproducedError(f"replaying shows {seen} instead of `{kind[0]}` at {kind[1]}")
-    drawable = _Drawable(applied.shape, target)
-    reducer = _TraceReducer(applied, finding, Limits(max_candidates, max_seconds, on_try), replays, drawable)
+    limits, shapes = Limits(max_candidates, max_seconds, on_try), DrawableShapes(applied.shape, target)
+    reducer = _TraceReducer(applied, finding, limits, replays, (shapes, calls))
     return Shrunk(**vars(reducer.run()), trace=reducer.best)
 
 
@@ -97,11 +103,15 @@ class _TraceReducer(Reducer[Trace, Finding]):
         finding: Finding,
         limits: Limits,
         replays: Callable[[Trace], tuple[Finding | None, Trace]],
-        drawable: "_Drawable",
+        drawable: tuple[DrawableShapes, Calls],
     ) -> None:
+        """`drawable`: what says which shapes are, and what sees all calls of a replay; the first one is over."""
         super().__init__(best, finding, limits)
         self._replay = replays
-        self._drawable = drawable
+        self._shapes, self._calls = drawable
+        self._calls.most = self._calls.counts.copy()
+        self._says_more = finding.oracle in (SHADOW, CONTRACT, TARGET) and finding.step >= 0
+        self._said = said_by_model(best) if self._says_more else None
         self._tried = {best}
 
     def search(self) -> None:
@@ -129,17 +139,33 @@ class _TraceReducer(Reducer[Trace, Finding]):
                 end = min(start, len(self.best.operations) - 1)
             size //= 2
 
+    def accept(self, candidate: Trace) -> bool:
+        """As `Reducer.accept`; of misuse, and of what the target lacks, there is never more than in the best so far."""
+        accepted = super().accept(candidate)
+        if accepted:
+            self._calls.most = self._calls.counts.copy()
+        return accepted
+
     def worth_trying(self, candidate: Trace) -> bool:
         """False for what has been tried before, and for a shape that could not have been drawn."""
         if candidate in self._tried:
             return False
         self._tried.add(candidate)
-        return self._drawable(candidate.shape)
+        return self._shapes(candidate.shape)
 
     def shows(self, candidate: Trace) -> tuple[Trace, Finding] | None:
         """What was applied of the candidate, and the finding."""
-        finding, applied = self._replay(candidate)
-        return None if finding is None or finding.identity != self.finding.identity else (applied, finding)
+        try:
+            finding, applied = self._replay(candidate)
+        except NotDrawnError:
+            return None
+        if finding is None or finding.key != self.finding.key:
+            return None
+        if self._says_more and (said := said_by_model(applied)) != self._said:
+            if self._said is not None or not self.is_smaller(applied):
+                return None
+            self._said = said  # of what the original is about the model knows nothing, from here on it does
+        return applied, finding
 
     def size(self) -> int:
         """Operations of the best so far."""
@@ -149,49 +175,6 @@ class _TraceReducer(Reducer[Trace, Finding]):
         """By the measure."""
         size, least = _size(case), _size(self.best)
         return size < least or (size == least and _text(case) < _text(self.best))
-
-
-class _Drawable:
-    """Says which shapes a trace may be shrunk to: those that a generator could have drawn for the target.
-
-    They have groups, a pool with room for a block, no prefix cache beside cross attention; the model has a core of
-    them, and the target's declarations leave them as they are. What the original shape does not fulfil is not asked
-    for.
-    """
-
-    def __init__(self, original: Shape, target: Target) -> None:
-        lacks, sizes = lacking(target), frozenset(block_sizes_of(target))
-
-        def is_declared(shape: Shape) -> bool:
-            return not sizes or sizes.issuperset(group.block_size for group in shape.groups)
-
-        def is_adapted(shape: Shape) -> bool:
-            return adapted_shape(shape, lacks) == shape
-
-        rules = (_has_groups, _has_room, _caches_no_encoder, _is_modelled, is_declared, is_adapted)
-        self._rules = [rule for rule in rules if rule(original)]
-        self._answers: dict[Shape, bool] = {}
-
-    def __call__(self, shape: Shape) -> bool:
-        if shape not in self._answers:
-            self._answers[shape] = not any(shape_problems(shape)) and all(rule(shape) for rule in self._rules)
-        return self._answers[shape]
-
-
-def _has_groups(shape: Shape) -> bool:
-    return bool(shape.groups)
-
-
-def _has_room(shape: Shape) -> bool:
-    return shape.num_blocks > 1
-
-
-def _caches_no_encoder(shape: Shape) -> bool:
-    return not (shape.caching and any(group.kind == "cross" for group in shape.groups))
-
-
-def _is_modelled(shape: Shape) -> bool:
-    return isinstance(Model(shape).construction, Done)
 
 
 def _size(trace: Trace) -> tuple[int, int]:

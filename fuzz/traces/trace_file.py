@@ -85,15 +85,23 @@ class FoundWhat(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     """`Finding.identity`; empty in files of old."""
     cause: Cause | None = None
     """The exception that the finding is about."""
+    manner: tuple[str, ...] = ()
+    """`Finding.manner`; empty in files of old."""
 
     @classmethod
     def of(cls, finding: Finding) -> "FoundWhat":
         """The stored form of a finding."""
-        return cls(*finding.kind, str(finding), finding.identity, finding.cause)
+        return cls(*finding.kind, str(finding), finding.identity, finding.cause, finding.manner)
 
     def is_shown_by(self, finding: Finding) -> bool:
-        """True if this is what the file was written for; files of old say no more than the kind of finding."""
-        return (self.observable, self.operation) == finding.kind and self.identity in ((), finding.identity)
+        """True if this, or what else is objected to at the operation, is what the file was written for; files of old
+        say no more than the kind of finding."""
+        return any(
+            (self.observable, self.operation) == one.kind
+            and self.identity in ((), one.identity)
+            and self.manner in ((), one.manner)
+            for one in finding.every
+        )
 
 
 @dataclass(frozen=True)
@@ -125,6 +133,7 @@ class _Stored(msgspec.Struct, forbid_unknown_fields=True):
     operation: str
     text: str
     identity: tuple[str, ...] = ()
+    manner: tuple[str, ...] = ()
     cause: msgspec.Raw = msgspec.field(default_factory=lambda: msgspec.Raw(b"null"))
 
 
@@ -222,7 +231,7 @@ def _found(stored: _Stored | None, source: str) -> FoundWhat | None:
         cause = None if raw is None else cause_from_json(raw, "finding.cause")
     except ValueError as error:
         raise TraceError(source, "", f"{error}; correct or remove it") from None
-    return FoundWhat(stored.observable, stored.operation, stored.text, stored.identity, cause)
+    return FoundWhat(stored.observable, stored.operation, stored.text, stored.identity, cause, stored.manner)
 
 
 def _operation(raw: object, source: str, place: str) -> Operation:

@@ -39,13 +39,14 @@ class Hits:
         assert isinstance(move.outcome, Done)
         hit = hit_of(move.outcome)
         if hit is None or len(hit[1]) != len(record.rules):
-            raise Break("S7", f"{move.name}: {move.outcome.value!r} is no length with a row of blocks for each group")
+            what = f"{move.outcome.value!r} is no length with a row of blocks for each group"
+            raise Break("S7", f"{move.name}: {what}", "no hit")
         request.hit = hit
         length, rows = hit
         limit = len(request.contents) - 1
         if length < 0 or length > limit or length % self.unit:
             equation = f"0 <= {length} <= {limit} (num_tokens - 1) and {length} % {self.unit} == {length % self.unit}"
-            raise Break("S7", f"{move.name}: hit of {length} tokens: {equation}")
+            raise Break("S7", f"{move.name}: hit of {length} tokens: {equation}", "another length")
         for group, row in enumerate(rows):
             self._check_row(request, group, length, row, move.before)
         record.reached["contract: S7 checked"] += 1
@@ -55,21 +56,23 @@ class Hits:
         record, rule = self.record, self.record.rules[group]
         where = f"{request.submit.request}, group {group}: hit {list(row)} of {length} tokens"
         if not isinstance(rule, Cross) and len(row) != cdiv(length, rule.b):
-            raise Break("S7", f"{where}: {len(row)} entries of {rule.b} tokens, not {cdiv(length, rule.b)}")
+            what = f"{len(row)} entries of {rule.b} tokens, not {cdiv(length, rule.b)}"
+            raise Break("S7", f"{where}: {what}", "another number of entries")
         for entry in record.needed(group, length):
             if row[entry] == NULL:
                 losses = ["chunk-astride-block"] if isinstance(rule, Chunked) and rule.k % rule.b else []
-                record.break_unless_known(
-                    losses, "S7", f"{where}: the query at {length} reads entry {entry}, which is null"
-                )
+                what = f"the query at {length} reads entry {entry}, which is null"
+                record.break_unless_known(losses, "S7", f"{where}: {what}", "no block")
         for entry, block in enumerate(row):
             if block == NULL:
                 continue
             end = min((entry + 1) * rule.b, length)
             if not 0 < block < record.shape.num_blocks or not self._holds(block, request, group, end):
-                raise Break("S7", f"{where}: block {block} does not hold the content of the prefix of {end} tokens")
+                what = f"block {block} does not hold the content of the prefix of {end} tokens"
+                raise Break("S7", f"{where}: {what}", "another content")
             if record.shows("labels") and seen.labels[block] is None:
-                record.pass_or_break(Break("S10", f"{where}: block {block} is not registered, yet it is found"))
+                what = f"block {block} is not registered, yet it is found"
+                record.pass_or_break(Break("S10", f"{where}: {what}", "found unregistered"))
 
     def _holds(self, block: int, request: Tracked, group: int, end: int) -> bool:
         """True if the block holds the request's tokens from the start of the last entry up to token `end`."""
@@ -93,12 +96,13 @@ class Hits:
                 found = table[entry] if entry < len(table) else None
                 inside = (entry + 1) * rule.b > length  # the request needs a copy, because it will write there
                 if found not in (NULL, block) and not (inside and found in move.taken):
-                    raise Break("S7", f"{move.name}, group {group}: the table {table} does not begin with {list(row)}")
+                    what = f"the table {table} does not begin with {list(row)}"
+                    raise Break("S7", f"{move.name}, group {group}: {what}", "another table")
                 if not isinstance(rule, Mamba) or NULL in (block, found):
                     continue
                 if record.filled_in_step[block] == record.scheduler_step:
                     text = f"{move.name}, group {group}: continues from block {block}"
-                    raise Break("S7", f"{text}, whose state is computed in this very scheduler step")
+                    raise Break("S7", f"{text}, whose state is computed in this very scheduler step", "same step")
 
     # S14.
 
@@ -110,12 +114,14 @@ class Hits:
             return
         length = request.hit[0]
         self._check_replay(request, length)
-        if record.shows("labels"):
+        if record.shows("labels") and not record.violated:
             registered = [block for block, label in enumerate(move.before.labels) if label is not None]
             for longer in range(self._limit(request), length, -self.alignment):
                 if self._is_hit(request, longer, registered):
                     what = f"hit of {length} tokens, but {longer} are registered in every group"
                     self._lost(request, what, longer, replayed=False)
+                    if record.violated:
+                        return
             record.reached["contract: S14 checked"] += 1
 
     def _limit(self, request: Tracked) -> int:
@@ -171,7 +177,8 @@ class Hits:
 
     def _lost(self, request: Tracked, what: str, length: int, *, replayed: bool) -> None:
         text = f"{request.submit.request}: {what} (limit {len(request.contents) - 1}, alignment {self.alignment})"
-        self.record.break_unless_known(self._excuses(request, length, replayed), "S14", text)
+        kind = "less than was computed" if replayed else "less than is registered"
+        self.record.break_unless_known(self._excuses(request, length, replayed), "S14", text, kind)
 
     def _excuses(self, request: Tracked, length: int, replayed: bool) -> Iterator[str]:
         """The known losses that explain why a lookup misses a hit of `length` tokens."""

@@ -49,7 +49,7 @@ def move_of(record: RunRecord, operation: Operation, outcome: Outcome, before: S
     leaves = isinstance(operation, ops.Free | ops.Preempt)
     if leaves and (left := [group for group, tables in enumerate(after.tables) if name in tables]):
         table = after.tables[left[0]][name]
-        raise Break("S12", f"{name} was given up, yet its table in group {left[0]} is {table}")
+        raise Break("S12", f"{name} was given up, yet its table in group {left[0]} is {table}", "still holds")
     return move
 
 
@@ -61,7 +61,8 @@ def _in_group(record: RunRecord, move: Move, group: int, old: dict[str, list[int
     for name in old.keys() | new.keys():
         if name != move.name and old.get(name) != new.get(name):
             change = f"{old.get(name)} -> {new.get(name)}"
-            raise Break("S5", f"group {group}: the table of {name}, which the operation does not name: {change}")
+            what = f"the table of {name}, which the operation does not name: {change}"
+            raise Break("S5", f"group {group}: {what}", "another request")
     had, has = old.get(move.name, []), new.get(move.name, [])
     if had == has:
         return
@@ -71,15 +72,16 @@ def _in_group(record: RunRecord, move: Move, group: int, old: dict[str, list[int
         return
     what = f"group {group}: the table of {move.name} went from {had} to {has}"
     if not isinstance(operation, ops.Allocate | ops.RemoveSkipped):
-        raise Break("S5", f"{what}, which {type(operation).__name__} may not change")
+        raise Break("S5", f"{what}, which {type(operation).__name__} may not change", "may not change")
     if len(has) < len(had):
-        raise Break("S5", f"{what}: {len(has)} < {len(had)} entries")
+        raise Break("S5", f"{what}: {len(has)} < {len(had)} entries", "shorter")
     gone = [entry for entry, block in enumerate(had) if block != has[entry]]
     for entry in gone:
         if has[entry] != NULL and not _may_replace(record, move, group, entry, had[entry], has[entry]):
-            raise Break("S5", f"{what}: entry {entry} was block {had[entry]} and is {has[entry]}, not null")
+            exchanged = f"entry {entry} was block {had[entry]} and is {has[entry]}, not null"
+            raise Break("S5", f"{what}: {exchanged}", "exchanged")
     if len(has) > len(had) and not isinstance(operation, ops.Allocate):
-        raise Break("S5", f"{what}: it grew without an allocation")
+        raise Break("S5", f"{what}: it grew without an allocation", "grew")
     _note(record, move, group, had, has, gone)
 
 
@@ -143,9 +145,9 @@ def check_not_held(move: Move, held: Counter[int], outside: Collection[int]) -> 
                 if block in table
             ]
             holders = ", ".join(tables) or "somebody outside"
-            raise Break("S2", f"block {block} was handed out while {holders} still holds it")
+            raise Break("S2", f"block {block} was handed out while {holders} still holds it", "held")
     if len(set(move.taken)) < len(move.taken):
-        raise Break("S2", f"one block was handed out twice: {move.taken}")
+        raise Break("S2", f"one block was handed out twice: {move.taken}", "twice")
 
 
 def check_same_content(record: RunRecord, move: Move, held: Counter[int], start: int) -> None:
@@ -166,4 +168,4 @@ def check_same_content(record: RunRecord, move: Move, held: Counter[int], start:
                 )
                 who = ", ".join(others) or "itself again"
                 text = f"block {block} stands for entry {entry} of {move.name} in group {group} and for {who}"
-                raise Break("S2", f"{text}: not the same content")
+                raise Break("S2", f"{text}: not the same content", "another content")

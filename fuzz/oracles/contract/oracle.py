@@ -55,15 +55,22 @@ class Contract:
     def step(
         self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot, scene: Scene
     ) -> Violation | None:
-        """Judge one allowed operation (`model.legal`). `scene` is the state after it."""
+        """Judge one allowed operation (`model.legal`). `scene` is the state after it. The first violation, if any."""
+        violated = self.record.violated = []
         try:
             if isinstance(outcome, Failed):
                 check_failure(self.record, operation, outcome, before, after)
             else:
                 self._judge(operation, outcome, before, after, list(scene.state.outside))
         except Break as broken:
-            return broken.violation
-        return None
+            violated.append(broken.violation)
+        return violated[0] if violated else None
+
+    @property
+    def violated(self) -> list[Violation]:
+        """All violations at the last operation, in the order in which they were noticed: one that could be passed hides
+        none behind it."""
+        return self.record.violated
 
     def passed(self) -> list[Violation]:
         """The violations of properties to pass since the last call."""
@@ -86,7 +93,7 @@ class Contract:
             record.reached["contract: S12 checked"] += 1
             if after != before:
                 changes = "; ".join(difference(before, after))
-                raise Break("S12", f"{operation.request} is unknown, yet freeing it changed {changes}")
+                raise Break("S12", f"{operation.request} is unknown, yet freeing it changed {changes}", "changed")
         if isinstance(outcome, Refused):
             check_refusal(record, operation, before, after)
             record.reached["contract: S8 checked"] += 1
@@ -123,7 +130,7 @@ class Contract:
         self.flights.give_up(move)
         for use in self.flights.handed_out(move):
             if self._holds_back or (self._landed and use.second):
-                raise Break("S13", str(use))
+                raise Break("S13", str(use), f"{use.how} and handed out")
             to = "to a second writer" if use.second else "to a later step"
             self.reached[f"contract: {use.how} and handed out {to} before landing"] += 1
 
@@ -142,7 +149,7 @@ class Contract:
             back = self.flights.held_back(held + Counter(outside), after.free, references) if self._holds_back else []
             self._check(check_conserved, self.record, after, held, [*outside, *back], self._set_aside)
             self._held, self._outside, self._conserved = held, outside, True
-            self.reached["contract: S1 checked"] += self._counted
+            self.reached["contract: S1 checked"] += self._counted and not self.record.violated
         if moved and self._ordered:
             self._check(check_order, self.record, move)
             self.reached["contract: S9 checked"] += 1

@@ -26,12 +26,12 @@ def sinks_of(shape: Shape) -> int:
 def check_null_untouched(record: RunRecord, move: Move) -> None:
     """S4: the null block is never free, registered or handed out."""
     if record.shows("free") and NULL in move.after.free:
-        raise Break("S4", f"the null block {NULL} is in the free list {move.after.free}")
+        raise Break("S4", f"the null block {NULL} is in the free list {move.after.free}", "free")
     if record.shows("labels") and move.after.labels and move.after.labels[NULL] is not None:
-        raise Break("S4", f"the null block {NULL} is registered, with label {move.after.labels[NULL]}")
+        raise Break("S4", f"the null block {NULL} is registered, with label {move.after.labels[NULL]}", "registered")
     handed = move.outcome.value if isinstance(move.outcome, Done) and isinstance(move.operation, ops.Take) else ()
     if isinstance(handed, tuple) and NULL in handed:
-        raise Break("S4", f"the null block {NULL} was handed out: {handed}")
+        raise Break("S4", f"the null block {NULL} was handed out: {handed}", "handed out")
 
 
 def check_conserved(
@@ -41,25 +41,29 @@ def check_conserved(
     pool = range(1, record.shape.num_blocks)
     holders = held.keys() | set(outside) | set(set_aside)
     if wrong := sorted(block for block in holders if block not in pool):
-        raise Break("S1", f"tables name blocks {wrong}; the pool has 1 .. {pool.stop - 1}")
+        raise Break("S1", f"tables name blocks {wrong}; the pool has 1 .. {pool.stop - 1}", "outside of the pool")
     sinks = sinks_of(record.shape)
     if not record.shows("free"):
         if record.shows("num_free") and after.num_free + len(holders) + sinks != len(pool):
             numbers = f"{after.num_free} free + {len(holders)} held + {sinks} set aside"
-            raise Break("S1", f"{numbers} != {len(pool)} blocks of the pool")
+            kind = "too many" if after.num_free + len(holders) + sinks > len(pool) else "too few"
+            raise Break("S1", f"{numbers} != {len(pool)} blocks of the pool", kind)
         return
     free = set(after.free)
     if len(free) != len(after.free):
         twice = sorted(block for block, times in Counter(after.free).items() if times > 1)
-        raise Break("S1", f"blocks {twice} stand twice in the free list {after.free}")
+        raise Break("S1", f"blocks {twice} stand twice in the free list {after.free}", "free twice")
     if not free.isdisjoint(holders):
-        raise Break("S1", f"blocks {sorted(free & holders)} are free and held: {_holders(after, free & holders)}")
+        both = free & holders
+        raise Break("S1", f"blocks {sorted(both)} are free and held: {_holders(after, both)}", "free and held")
     if len(free) + len(holders) != len(pool) or len(set_aside) != sinks:
         lost = sorted(set(pool) - free - holders)
         counts = f"{len(free)} free + {len(holders)} held, {sinks} of them set aside"
-        raise Break("S1", f"{counts} != {len(pool)} blocks of the pool; neither free nor held: {lost or set_aside}")
+        raise Break(
+            "S1", f"{counts} != {len(pool)} blocks of the pool; neither free nor held: {lost or set_aside}", "lost"
+        )
     if record.shows("num_free") and after.num_free != len(free):
-        raise Break("S1", f"the free count is {after.num_free}, but {len(free)} blocks are free")
+        raise Break("S1", f"the free count is {after.num_free}, but {len(free)} blocks are free", "free count")
     if record.shows("ref_cnt"):
         _check_references(after, held, outside, set(pool) - set(set_aside))
 
@@ -76,7 +80,8 @@ def _check_references(after: Snapshot, held: Counter[int], outside: Sequence[int
     for block in blocks:
         if counts[block] != after.ref_cnt[block]:
             what = f"{after.ref_cnt[block]} references, but {counts[block]} holders: {_holders(after, {block})}"
-            raise Break("S1", f"block {block} has {what}")
+            fewer = after.ref_cnt[block] < counts[block]
+            raise Break("S1", f"block {block} has {what}", "too few references" if fewer else "too many references")
 
 
 def _holders(after: Snapshot, blocks: Collection[int]) -> str:
@@ -95,10 +100,10 @@ def check_failure(record: RunRecord, operation: Operation, outcome: Failed, befo
     if not (isinstance(operation, ops.Take) and operation.count > free):
         refuses = ["chunked-refuses"] if isinstance(operation, ops.Lookup) and _is_hard_for_chunks(record) else []
         what = f"{name} raised {outcome.error}, although it makes sense here ({plural(free, 'block')} free)"
-        record.break_unless_known(refuses, "S8", what)
+        record.break_unless_known(refuses, "S8", what, "raised")
     if after != before:
         changes = "; ".join(difference(before, after))
-        raise Break("S8", f"{name} failed with {plural(free, 'block')} free, and changed: {changes}")
+        raise Break("S8", f"{name} failed with {plural(free, 'block')} free, and changed: {changes}", "changed")
 
 
 def _is_hard_for_chunks(record: RunRecord) -> bool:
@@ -113,11 +118,11 @@ _UNTOUCHED = ("labels", "earliest", "num_identities", "registered", "events", "n
 def check_refusal(record: RunRecord, operation: Operation, before: Snapshot, after: Snapshot) -> None:
     """S8: a refused allocation changes nothing, except that it may give back skipped blocks of its request."""
     if not isinstance(operation, ops.Allocate):
-        raise Break("S8", f"{type(operation).__name__} was refused, which only an allocation can be")
+        raise Break("S8", f"{type(operation).__name__} was refused, which only an allocation can be", "refused")
     for field in _UNTOUCHED:
         if getattr(before, field) != getattr(after, field):
             changes = "; ".join(difference(before, after))
-            raise Break("S8", f"the allocation was refused and changed {field}: {changes}")
+            raise Break("S8", f"the allocation was refused and changed {field}: {changes}", field)
     request = record.requests[operation.request]
     for group, rule in enumerate(record.rules):
         if before.tables[group] == after.tables[group]:
@@ -131,9 +136,11 @@ def check_refusal(record: RunRecord, operation: Operation, before: Snapshot, aft
         )
         if others or not kept:
             change = f"{before.tables[group]} -> {after.tables[group]}"
-            raise Break("S8", f"group {group}: refused, yet more changed than the {dead} dead entries: {change}")
+            raise Break(
+                "S8", f"group {group}: refused, yet more changed than the {dead} dead entries: {change}", "tables"
+            )
     if record.shows("free") and (gone := [block for block in before.free if block not in after.free]):
-        raise Break("S8", f"the allocation was refused, yet blocks {gone} are free no more")
+        raise Break("S8", f"the allocation was refused, yet blocks {gone} are free no more", "took")
 
 
 def check_order(record: RunRecord, move: Move) -> None:
@@ -151,9 +158,10 @@ def check_order(record: RunRecord, move: Move) -> None:
         record.reached["contract: free block copied and put back"] += 1
         staying = now = now[:1]  # the one in front is still in its place
     if now != staying:
-        raise Break("S9", f"free blocks changed places: {queue} -> {move.after.free}")
+        raise Break("S9", f"free blocks changed places: {queue} -> {move.after.free}", "changed places")
     if not staying or not move.taken:
         return
     place = queue.index(staying[0])
     if late := [block for block in move.taken if block in queue and queue.index(block) > place]:
-        raise Break("S9", f"block {late[0]} was reused while {staying[0]}, before it in {queue}, stays free")
+        what = f"block {late[0]} was reused while {staying[0]}, before it in {queue}, stays free"
+        raise Break("S9", what, "reused too early")

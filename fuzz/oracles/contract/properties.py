@@ -43,14 +43,17 @@ class Violation(NamedTuple):
     id: str
     what: str
     """The equation that is violated, with its operands."""
+    kind: str = ""
+    """Which of the property's sentences this is: the same for all operands. Two findings of two kinds have two causes
+    (`Finding.manner`), and how bad one is may depend on it (`findings.severity`)."""
 
 
 class Break(Exception):
     """Raised by a check where its property does not hold."""
 
-    def __init__(self, id: str, what: str) -> None:
+    def __init__(self, id: str, what: str, kind: str = "") -> None:
         super().__init__(f"{id}: {what}")
-        self.violation = Violation(id, what)
+        self.violation = Violation(id, what, kind)
 
 
 _NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {

@@ -25,18 +25,20 @@ def check_registered(record: RunRecord, move: Move) -> None:
             grown = now is not None and block in record.registered_in_part  # now the whole block, or more of it
             if was is not None and not (grown or cleared or block in taken or block in evicted):
                 what = f"lost its identity by {type(operation).__name__}, though nobody reused or evicted it"
-                raise Break("S10", f"block {block}, registered with label {was}, {what}")
+                raise Break("S10", f"block {block}, registered with label {was}, {what}", "lost identity")
             if now is not None and not record.may_be_registered(block):
-                raise Break("S10", f"block {block} is registered with label {now} before its tokens are in it")
+                what = f"block {block} is registered with label {now} before its tokens are in it"
+                raise Break("S10", what, "too early")
             record.registered_in_part.discard(block)
             if now is not None and record.content[block] == UNFILLED:
                 record.registered_in_part.add(block)
         record.reached["contract: S10 checked"] += 1
     for block in taken:
         if new[block] is not None and not record.may_be_registered(block):
-            raise Break("S10", f"block {block} was handed out and keeps its old identity, label {new[block]}")
+            what = f"block {block} was handed out and keeps its old identity, label {new[block]}"
+            raise Break("S10", what, "old identity")
     if stale := [block for block in (evicted or range(len(new) if cleared else 0)) if new[block] is not None]:
-        raise Break("S10", f"{type(operation).__name__} leaves blocks {stale} registered")
+        raise Break("S10", f"{type(operation).__name__} leaves blocks {stale} registered", "not forgotten")
 
 
 class Mirror:
@@ -63,7 +65,7 @@ class Mirror:
         if isinstance(move.operation, ops.TakeEvents):
             self._check_drained(move)
         elif events[: len(before.events)] != before.events:
-            raise Break("S11", f"pending events changed: {before.events} -> {events}")
+            raise Break("S11", f"pending events changed: {before.events} -> {events}", "pending")
         else:
             events = events[len(before.events) :]
         if not events and before.labels == after.labels:
@@ -73,7 +75,8 @@ class Mirror:
             self._apply(event, gained)
         for group, labels in enumerate(gained):
             if (label := next(labels, None)) is not None:
-                raise Break("S11", f"group {group}: no event tells that a block was registered with label {label}")
+                what = f"no event tells that a block was registered with label {label}"
+                raise Break("S11", f"group {group}: {what}", "not told")
         self._compare(after, events)
         self.record.reached["contract: S11 checked"] += 1
 
@@ -81,10 +84,11 @@ class Mirror:
         pending = move.before.events
         drained = move.outcome.value if isinstance(move.outcome, Done) else None
         if not isinstance(drained, tuple) or len(drained) != len(pending) or move.after.events:
-            raise Break("S11", f"{pending} were pending, {drained} were handed out, {move.after.events} are left")
+            what = f"{pending} were pending, {drained} were handed out, {move.after.events} are left"
+            raise Break("S11", what, "drained")
         for told, event in zip(drained, pending, strict=True):
             if not isinstance(told, tuple) or not isinstance(event, tuple) or told[:8] != event[:8]:
-                raise Break("S11", f"the event {event} was handed out as {told}")
+                raise Break("S11", f"the event {event} was handed out as {told}", "drained")
 
     def _gained(self, move: Move, group: int) -> Iterator[int]:
         """New labels of the request's blocks, in the order of its table."""
@@ -104,7 +108,8 @@ class Mirror:
                     continue
                 label = self._label_of.get((event[2], name))
                 if label is None or label not in self._contents:
-                    raise Break("S11", f"the event {event} removes {name}, which is not in the mirror")
+                    what = f"the event {event} removes {name}, which is not in the mirror"
+                    raise Break("S11", what, "removes what is not there")
                 self._copies[label] -= 1
                 self._contents.discard(label) if not self._counts_copies or not self._copies[label] else None
         else:
@@ -116,7 +121,8 @@ class Mirror:
         in_part = 0 <= group < len(gained) and record.small_hash_blocks[group] and event[4] < record.rules[group].b
         if not 0 <= group < len(gained) or not (in_part or event[4] == record.rules[group].b):
             sizes = [rule.b for rule in self.record.rules]
-            raise Break("S11", f"the event {event} says group {group}, blocks of {event[4]} tokens; groups: {sizes}")
+            what = f"the event {event} says group {group}, blocks of {event[4]} tokens; groups: {sizes}"
+            raise Break("S11", what, "another group")
         for name in event[1]:
             label = next(gained[group], None)
             if in_part:
@@ -124,9 +130,11 @@ class Mirror:
                 self._labels_of_parts.add(label)
                 continue
             if label is None:
-                raise Break("S11", f"the event {event} stores {name}, but no more blocks were registered")
+                what = f"the event {event} stores {name}, but no more blocks were registered"
+                raise Break("S11", what, "stores too much")
             if self._label_of.setdefault((group, name), label) != label:
-                raise Break("S11", f"the event {event} calls label {label} {name}, as it has called another content")
+                what = f"the event {event} calls label {label} {name}, as it has called another content"
+                raise Break("S11", what, "another name")
             self._copies[label] += 1
             self._contents.add(label)
 
@@ -138,4 +146,4 @@ class Mirror:
         self._counts_contents &= registered.keys() == self._contents
         if not (self._counts_copies or self._counts_contents):
             held, known = dict(registered), dict(+self._copies)
-            raise Break("S11", f"after {events}: blocks by label {held}, in the mirror {known}")
+            raise Break("S11", f"after {events}: blocks by label {held}, in the mirror {known}", "mirror")

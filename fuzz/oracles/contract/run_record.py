@@ -16,6 +16,7 @@ from ....model import ops
 from ....model.attention import Cross, rules_for
 from ....model.ops import NULL, Done, Operation, Shape
 from ....model.shown.snapshot import Snapshot
+from ...findings.oracle_names import PASSABLE
 from .properties import Break, Violation
 
 UNFILLED = -1
@@ -118,6 +119,8 @@ class RunRecord:
         self.passing = frozenset(passing)
         """Properties whose violations are gathered in `passed` and not raised; some of `oracle_names.PASSABLE`."""
         self.passed: list[Violation] = []
+        self.violated: list[Violation] = []
+        """Violations at the operation that is being judged."""
         self.reached: Counter[str] = Counter()
         self.rules = rules_for(shape)
         self.requests: dict[str, Tracked] = {}
@@ -145,20 +148,24 @@ class RunRecord:
         """True if the target shows all these fields of a snapshot."""
         return self.hides.isdisjoint(names)
 
-    def break_unless_known(self, losses: Iterable[str], id: str, what: str) -> None:
+    def break_unless_known(self, losses: Iterable[str], id: str, what: str, kind: str = "") -> None:
         """Property `id` does not hold: raises Break, or counts one of the losses that explain it, if the target
         declares it."""
         for loss in losses:
             if loss in self.losses:
                 self.reached[f"contract: known loss {loss}"] += 1
                 return
-        self.pass_or_break(Break(id, what))
+        self.pass_or_break(Break(id, what, kind))
 
     def pass_or_break(self, broken: Break) -> None:
-        """A property does not hold: note the violation if it is one of those to pass, else raise it."""
-        if broken.violation.id not in self.passing:
+        """A property does not hold: note the violation if it is one of those to pass, else raise it. What could be
+        passed is judged on behind, too, to the end of the operation (`violated`)."""
+        if broken.violation.id in self.passing:
+            self.passed.append(broken.violation)
+        elif broken.violation.id in PASSABLE:
+            self.violated.append(broken.violation)
+        else:
             raise broken
-        self.passed.append(broken.violation)
 
     # What a query reads.
 

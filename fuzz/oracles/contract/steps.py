@@ -39,7 +39,8 @@ def check_needed(record: RunRecord, request: Tracked, after: Snapshot) -> None:
                 continue
             what = f"the query at {computed} reads entry {entry} (tokens {entry * rule.b} ..) of {list(table)}"
             losses = _excuses(record, request, group, entry)
-            record.break_unless_known(losses, "S6", f"{name}, group {group}: {what}, where there is no block")
+            text = f"{name}, group {group}: {what}, where there is no block"
+            record.break_unless_known(losses, "S6", text, "no block")
     record.reached["contract: S6 checked"] += 1
 
 
@@ -63,7 +64,7 @@ def check_in_flight(record: RunRecord, request: Tracked, after: Snapshot, end: i
                 losses.append("skipped-on-optimistic-count")
             what = f"entry {entry} of {list(table)} is null while the tokens {start} .. {end - 1} are computed"
             counted = f"{request.computed} tokens count as computed"
-            record.break_unless_known(losses, "S13", f"{name}, group {group}: {what}; {counted}")
+            record.break_unless_known(losses, "S13", f"{name}, group {group}: {what}; {counted}", "no block")
     record.reached["contract: S13 checked"] += 1
 
 
@@ -78,9 +79,8 @@ def check_written_alone(record: RunRecord, move: Move, held: Counter[int], start
             if not _is_real(table, entry):
                 losses = _excuses(record, request, group, entry)
                 what = f"the step writes {start} .. {end - 1} and {op.lookahead} ahead, but entry {entry}"
-                record.break_unless_known(
-                    losses, "S15", f"{move.name}, group {group}: {what} of {list(table)} is no block"
-                )
+                text = f"{move.name}, group {group}: {what} of {list(table)} is no block"
+                record.break_unless_known(losses, "S15", text, "no block")
                 continue
             block = table[entry]
             if held[block] < 2:
@@ -90,7 +90,7 @@ def check_written_alone(record: RunRecord, move: Move, held: Counter[int], start
                 continue
             others = [n for n, t in move.after.tables[group].items() if block in t and n != move.name]
             what = f"entry {entry}, block {block}, is written from {start} on, and {others} hold it too"
-            record.pass_or_break(Break("S15", f"{move.name}, group {group}: {what}"))
+            record.pass_or_break(Break("S15", f"{move.name}, group {group}: {what}", "shared"))
     record.reached["contract: S15 checked"] += 1
 
 

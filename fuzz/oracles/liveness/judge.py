@@ -3,6 +3,7 @@
 from ....model.ops import Advance, Submit
 from ...findings.finding import Finding, Trace
 from ...findings.oracle_names import LIVENESS
+from ...findings.severity import worst_of
 from .bounds import Bounds
 from .driven import DrivenRun
 from .rules import Excused, Violated, Watch
@@ -32,9 +33,13 @@ def judge(run: DrivenRun, script: Trace) -> tuple[Finding, Trace] | None:
     except Stopped as stopped:
         return None if stopped.finding is None else (stopped.finding, run.trace)
     except Excused:
-        return None
+        return None if scheduler.objection is None else (scheduler.objection, run.trace)
     except Violated as violated:
-        return _finding(run, script, violated), script
+        mine, other = _finding(run, script, violated), scheduler.objection
+        worst = worst_of([mine, *(other.every if other is not None else ())]) or mine
+        return worst, script if worst.oracle == LIVENESS else run.trace
+    if scheduler.objection is not None:
+        return scheduler.objection, run.trace
     run.seen["liveness: script finished"] += 1
     return None
 
@@ -62,5 +67,12 @@ def _finding(run: DrivenRun, script: Trace, violated: Violated) -> Finding:
     )
     last = run.outcomes[-1] if run.outcomes else None
     return Finding(
-        violated.observable, script.operations[step], step, None, last, detail=violated.detail, oracle=LIVENESS
+        violated.observable,
+        script.operations[step],
+        step,
+        None,
+        last,
+        detail=violated.detail,
+        oracle=LIVENESS,
+        said=violated.kind,
     )

@@ -31,9 +31,10 @@ IDLE_STEPS = 2
 class Violated(Exception):
     """A property does not hold: its id (`observable`), the request, and what was observed."""
 
-    def __init__(self, observable: str, request: str, detail: str) -> None:
+    def __init__(self, observable: str, request: str, detail: str, kind: str = "") -> None:
+        """`kind`: which of the property's sentences it is, whoever it is about."""
         super().__init__(detail)
-        self.observable, self.request, self.detail = observable, request, detail
+        self.observable, self.request, self.detail, self.kind = observable, request, detail, kind
 
 
 class Excused(Exception):
@@ -84,17 +85,18 @@ class Watch:
         if self.idle == IDLE_STEPS:
             fits = f"it holds at most {most} blocks at once and the pool has {usable}"
             what = f"{oldest} starves: nothing runs, {len(live)} waiting, though {fits}"
-            self._end_unless_known(self._apart(), "L1", oldest, what)
+            self._end_unless_known(self._apart(), "L1", oldest, what, "starves")
         if self.steps_left < 0:
             what = f"{oldest} and {len(live) - 1} more are unfinished after the bound of steps"
-            self._end_unless_known(self._apart(), "L1", oldest, what)
+            self._end_unless_known(self._apart(), "L1", oldest, what, "too many steps")
 
     def fails(self, name: str, call: str, error: str) -> None:
         """L1: all calls of this scheduler are correct, so a request whose call raises can never finish."""
         unit = alignment(self.bounds.shape, self.bounds.rules)
         chunks = any(isinstance(rule, Chunked) and (rule.eagle or rule.b != unit) for rule in self.bounds.rules)
         losses = ["chunked-refuses"] if chunks and call == "Lookup" else []
-        self._end_unless_known(losses, "L1", name, f"{name} cannot go on: {call} raised {error}")
+        what = f"{name} cannot go on: {call} raised {error}"
+        self._end_unless_known(losses, "L1", name, what, f"{call} raised {error}")
 
     def admitted(self, name: str, tokens: int, hit_tokens: int, free: int, shared: int) -> None:
         """L2, at admission: the request can use `free` blocks, and `shared` blocks of its hit that others hold.
@@ -107,14 +109,15 @@ class Watch:
             return
         what = f"its {tokens} tokens, {hit_tokens} of them a hit, come to hold {ahead} blocks at once"
         what += f" and {free} were free" + (f" beside {shared} of its hit" if shared else "")
-        self._break_unless_known(self._gate_losses(hit_tokens), "L2", name, f"the gate let {name} in: {what}")
+        what = f"the gate let {name} in: {what}"
+        self._break_unless_known(self._gate_losses(hit_tokens), "L2", name, what, "let in")
 
     def holds(self, name: str, count: int) -> None:
         """L2, after each step that was allocated: the request holds no more blocks than its bound."""
         most = self.bounds.most(self.lengths[name])
         if count > most:
             what = f"{name} holds {count} blocks, and no request of its length needs more than {most} at once"
-            self._break_unless_known([], "L2", name, what)
+            self._break_unless_known([], "L2", name, what, "holds too much")
 
     def _gate_losses(self, hit_tokens: int) -> Iterator[str]:
         """Known losses that explain why the gate counts too little."""
@@ -132,17 +135,17 @@ class Watch:
         """The known loss of several groups that do not share one pool."""
         return ["pools-apart"] if len(self.bounds.rules) > 1 else []
 
-    def _break_unless_known(self, losses: Iterable[str], observable: str, name: str, what: str) -> bool:
+    def _break_unless_known(self, losses: Iterable[str], observable: str, name: str, what: str, kind: str) -> bool:
         """A property does not hold: raises Violated, or counts the first loss that explains it and is declared."""
         for loss in losses:
             if loss in self.bounds.losses:
                 self.seen[f"liveness: known loss {loss}"] += 1
                 return True
-        raise Violated(observable, name, what)
+        raise Violated(observable, name, what, kind)
 
-    def _end_unless_known(self, losses: Iterable[str], observable: str, name: str, what: str) -> None:
+    def _end_unless_known(self, losses: Iterable[str], observable: str, name: str, what: str, kind: str) -> None:
         """The same where nothing can be said of what follows: raises Excused if it is known."""
-        if self._break_unless_known(losses, observable, name, what):
+        if self._break_unless_known(losses, observable, name, what, kind):
             raise Excused
 
     def running_refused(self, name: str, running: Sequence[str]) -> None:
@@ -159,9 +162,9 @@ class Watch:
             what = (
                 f"{name} runs alone and is refused its next step, though {facts}: prefilled again, it ends here again"
             )
-            self._end_unless_known(self._apart(), "L4", name, what)
+            self._end_unless_known(self._apart(), "L4", name, what, "refused alone")
         what = f"{name} is refused its next step among {', '.join(running)}, though {facts}"
-        self._break_unless_known(self._apart(), "L2", name, what)
+        self._break_unless_known(self._apart(), "L2", name, what, "refused though all fit")
 
     def waiting_refused(self, scene: Scene, name: str, hit: Sequence[Sequence[int]], free: int) -> bool:
         """L3, first part: a request is refused admission.
@@ -185,7 +188,7 @@ class Watch:
     def admitted_without_hit(self, name: str) -> None:
         """L3, second part: the same request is admitted without its hit, so the hit was the reason for the refusal."""
         what = f"{name} is refused because it would go on from a state, though that was registered in an earlier step"
-        raise Violated("L3", name, what)
+        raise Violated("L3", name, what, "refused for a state")
 
     def preempted(self, scene: Scene, name: str, own: Sequence[int]) -> None:
         """L4: of the preempted request's `own` blocks, which no other holds, some must be free
@@ -196,7 +199,7 @@ class Watch:
         counts = scene.state.references()
         if all(counts[block] > 0 for block in own):
             what = f"none of the {len(own)} blocks that only {name} held is free"
-            raise Violated("L4", name, f"{name} was preempted, but {what}: nobody gets further by it")
+            raise Violated("L4", name, f"{name} was preempted, but {what}: nobody gets further by it", "nothing free")
 
     def hopeless_answered(self, name: str, tokens: int, admitted: bool) -> None:
         """L4: a request that can never fit is not admitted. Without a hit the gate counts at least what it reads."""
@@ -206,4 +209,4 @@ class Watch:
         least, usable = self.bounds.least(tokens), self.bounds.usable
         what = f"its {tokens} tokens need {least} blocks at once and the pool has {usable} beside the null block"
         what = f"the gate let {name} in, though {what}: it can never finish"
-        self._end_unless_known(self._gate_losses(0), "L4", name, what)
+        self._end_unless_known(self._gate_losses(0), "L4", name, what, "let in for ever")

@@ -18,6 +18,8 @@ from ....model import arith
 from ....model.ops import NULL, Advance, Allocate, Done, Failed, Free, Lookup, Operation, Preempt, StepStart, Submit
 from ....model.state import Request
 from ...findings.finding import Finding
+from ...findings.oracle_names import LOCKSTEP
+from ...findings.severity import Severity, severity
 from ...targets.base import adapted, hidden_fields, lacking
 from .bounds import Bounds
 from .driven import DrivenRun
@@ -56,6 +58,8 @@ class Scheduler:
         """Requests that can never fit. In every step the gate is asked to admit them, and must refuse."""
         self.outputs: dict[str, list[int]] = {}
         """Per request: tokens that it will sample."""
+        self.objection: Finding | None = None
+        """What other oracles object to at the last operation, if liveness may object to something worse there."""
 
     @property
     def live(self) -> list[str]:
@@ -227,12 +231,17 @@ class Scheduler:
 
     def _do(self, operation: Operation) -> bool:
         """Apply an operation; nothing happens if the target has no equivalent. False if it was refused or failed."""
+        if self.objection is not None:
+            raise Stopped(self.objection)
         wanted = self._adapted(operation)
         if wanted is None:
             return True
         finding = self.run.step(wanted)
         if finding is not None:
-            raise Stopped(finding)
+            # In lockstep the outcome that is watched here is the model's, and at nothing else can liveness object.
+            if finding.oracle == LOCKSTEP or severity(finding) <= Severity.CRASH:
+                raise Stopped(finding)
+            self.objection = finding
         outcome = self.run.outcomes[-1]
         if isinstance(outcome, Failed) and isinstance(operation, Submit | Lookup | Allocate | Advance | Preempt | Free):
             self.watch.fails(operation.request, type(operation).__name__, outcome.error)

@@ -59,7 +59,7 @@ class Shadow(States):
         elif isinstance(operation, ops.Allocate):
             self._requests[operation.request].cut()  # skipped blocks are given back before the refusal
         if damage := self.memory.damage():
-            raise Corruption("nobody", 0, 0, damage)
+            raise Corruption("nobody", 0, 0, damage, "damage")
 
     def _apply(self, operation: Operation, outcome: Done, snapshot: Snapshot) -> None:
         match operation:  # the most frequent ones first
@@ -212,7 +212,7 @@ class Shadow(States):
             for other in self._holders(table[entry], snapshot):
                 if other != name:
                     what = f"is written into block {table[entry]}, which {other} holds with another content"
-                    raise Corruption(name, group, low, what)
+                    raise Corruption(name, group, low, what, "written while held")
 
     def _holders(self, block: int, snapshot: Snapshot) -> list[str]:
         return sorted({name for tables in snapshot.tables for name, table in tables.items() if block in table})
@@ -238,7 +238,8 @@ class Shadow(States):
         if missing is None:
             return start
         if not self._is_known_loss(request, group, missing):
-            raise Corruption(name, group, missing, f"is {use}, but has no block: {table_text(name, group, snapshot)}")
+            what = f"is {use}, but has no block: {table_text(name, group, snapshot)}"
+            raise Corruption(name, group, missing, what, f"{use} without a block")
         return missing + 1
 
     def _read(self, request: EngineRequest, group: int, rule: Rule, start: int, end: int, snapshot: Snapshot) -> None:
@@ -251,8 +252,9 @@ class Shadow(States):
         if found != expected:
             wrong = next(i for i, tag in enumerate(found) if tag != expected[i])
             block, offset = snapshot.tables[group][name][(start + wrong) // rule.b], (start + wrong) % rule.b
-            what = f"reads {self._describe(found[wrong])} in block {block}, offset {offset}"
-            raise Corruption(name, group, start + wrong, what)
+            there = self._describe(found[wrong])
+            what = f"reads {there} in block {block}, offset {offset}"
+            raise Corruption(name, group, start + wrong, what, f"reads {there}")
         self.reached["shadow: tokens read back"] += end - start
 
     def _is_known_loss(self, request: EngineRequest, group: int, position: int) -> bool:
@@ -276,7 +278,10 @@ class Shadow(States):
             elif self._missing(name, group, position, position + 1, snapshot) is None:
                 (found,) = self.memory.read(group, name, position, position + 1)
                 if found != draft:
-                    raise Corruption(name, group, position, f"holds {self._describe(found)} instead of its draft")
+                    what = self._describe(found)
+                    raise Corruption(
+                        name, group, position, f"holds {what} instead of its draft", f"draft became {what}"
+                    )
                 self.memory.write(group, name, position, [tag])
             self.reached["shadow: drafts accepted"] += 1
 

@@ -22,7 +22,7 @@ class States(EngineState):
                 request.states[group][local] = block
                 if (group, block) in self._states_of_this_step:
                     what = f"continues from block {block}, whose state is computed in this very step"
-                    raise Corruption(request.submit.request, group, local - 1, what)
+                    raise Corruption(request.submit.request, group, local - 1, what, "same step")
 
     def _allocate_states(self, request: EngineRequest, start: int, end: int, snapshot: Snapshot) -> None:
         """A step has been allocated. It runs at once if all tokens before it are known, else when they are."""
@@ -70,13 +70,15 @@ class States(EngineState):
             return
         table = f"its table is {step.tables[group]}"
         if start not in states:
-            raise Corruption(name, group, start - 1, f"its state is in no block any more: {table}")
+            raise Corruption(name, group, start - 1, f"its state is in no block any more: {table}", "state is gone")
         block = states[start]
         if block not in step.tables[group]:
-            raise Corruption(name, group, start - 1, f"its state is in block {block}, which is not held: {table}")
+            what = f"its state is in block {block}, which is not held: {table}"
+            raise Corruption(name, group, start - 1, what, "state is not held")
         found = self.memory.read_block(group, block)
         if found != self._expected(request, group, start - 1):
-            raise Corruption(name, group, start - 1, f"reads {self._describe(found)} as its state in block {block}")
+            what = self._describe(found)
+            raise Corruption(name, group, start - 1, f"reads {what} as its state in block {block}", f"state is {what}")
         self.reached["shadow: mamba states read back"] += 1
 
     def _write_states(self, request: EngineRequest, group: int, rule: Mamba, step: StateStep) -> None:
@@ -87,7 +89,7 @@ class States(EngineState):
             entry = running + after - known
             if entry >= len(table) or table[entry] == NULL:
                 what = f"has no block for its state: its table is {table}"
-                raise Corruption(request.submit.request, group, after - 1, what)
+                raise Corruption(request.submit.request, group, after - 1, what, "no block for its state")
         for after in range((step.start // rule.b + 1) * rule.b, known + 1, rule.b):
             if after <= len(table) * rule.b:
                 self._put_state(request, group, after, table[after // rule.b - 1])

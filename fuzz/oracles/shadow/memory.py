@@ -21,6 +21,8 @@ class Corruption(Exception):
     group: int
     position: int
     what: str
+    kind: str = ""
+    """Which sentence this is, without what it names."""
 
     def __str__(self) -> str:
         """The message, one line."""

@@ -86,7 +86,7 @@ class TensorMemory:
                         self._update_row(group, self._row(name), known.get(name, []), table)
                     except ValueError as refused:
                         what = f"the block tables refuse what it holds: {refused}"
-                        raise Corruption(name, group, 0, what) from refused
+                        raise Corruption(name, group, 0, what, "tables refuse") from refused
                     known[name] = table.copy()
         for name in self._rows.keys() - set().union(*self._known_tables):
             del self._rows[name]
@@ -96,7 +96,8 @@ class TensorMemory:
             used = set(self._rows.values())
             free = (row for row in range(MAX_REQUESTS) if row not in used)
             if (row := next(free, None)) is None:
-                raise Corruption(name, 0, 0, f"more than {MAX_REQUESTS} requests at once: the tables end there")
+                what = f"more than {MAX_REQUESTS} requests at once: the tables end there"
+                raise Corruption(name, 0, 0, what, "too many requests")
             self._rows[name] = row
         return self._rows[name]
 
@@ -126,7 +127,8 @@ class TensorMemory:
                     values = self._to_device(_encoded(tags, number, index, width), self.device)
                     layer.write(part.name, on_device, values.view(len(tags), *part.shape[1:]))
         except ValueError as refused:
-            raise Corruption(request, group, start, f"the tensors refuse the write: {refused}") from refused
+            what = f"the tensors refuse the write: {refused}"
+            raise Corruption(request, group, start, what, "tensors refuse") from refused
         table, size = self._known_tables[group][request], self.sizes[group]
         for position, tag in zip(positions.tolist(), tags, strict=True):
             self._mirror_token(group, table[position // size], position % size, tag)

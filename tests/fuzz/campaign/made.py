@@ -36,7 +36,7 @@ def trace_of(what: str, length: int = 2) -> str:
 
 
 def identity_of(what: str) -> tuple[str, ...]:
-    return Finding(what, Free("r0"), 1, Returned(), Returned()).identity
+    return Finding(what, Free("r0"), 1, Returned(), Returned()).key
 
 
 def found(what: str, times: int = 1, length: int = 2) -> TaskFinding:

@@ -123,7 +123,7 @@ def test_what_the_contract_demands_is_said():
     document = shown((*TWICE, ops.Evict((1,))), "fault:eviction-does-nothing", oracles=("contract",))
     assert document.verdict.observable == "S10"
     assert document.verdict.rule.startswith("Registered content stays")
-    assert document.verdict.severity == "lost efficiency"
+    assert document.verdict.severity == "wrong content"  # what somebody wants forgotten is found again
 
 
 def test_without_a_target_the_model_is_shown_and_the_file_believed(tmp_path):

@@ -160,11 +160,11 @@ def test_a_run_that_goes_on_keeps_the_shortest_trace_of_each_kind():
     done = led(target, (SHADOW, CONTRACT), operations=40_000, keep_going=True)
     assert done.operations >= 40_000
     assert sum(found.times for found in done.found.values()) > len(done.found)
-    for identity, found in done.found.items():
-        assert found.finding.identity == identity
+    for key, found in done.found.items():
+        assert found.finding.key == key
         assert found.times == sum(found.attention.values())
         judging = Judging(without((SHADOW, CONTRACT), found.passed))
-        assert replay(found.trace, target, judging)[0].identity == identity
+        assert replay(found.trace, target, judging)[0].key == key
 
 
 # What a target cannot show or do.

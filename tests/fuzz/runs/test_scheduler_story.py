@@ -67,7 +67,7 @@ class FakeEngine:
 
 
 def kinds_found(engine: FakeEngine) -> list[tuple[str, str]]:
-    return [finding.kind for finding in StoryRun(engine).run(5000)]
+    return [(finding.judge, finding.rule) for finding in StoryRun(engine).run(5000)]
 
 
 def test_a_run_in_order_is_silent_and_the_contract_was_asked() -> None:
@@ -90,6 +90,8 @@ def test_a_reference_too_many_breaks_the_contract() -> None:
         return shown._replace(ref_cnt=[count + (count == 1) for count in shown.ref_cnt])
 
     assert ("contract", "S1") in kinds_found(FakeEngine(spoil=counted_twice))
+    found = StoryRun(FakeEngine(spoil=counted_twice)).run(5000)
+    assert ("contract", "S1", "too many references") in [finding.kind for finding in found]
 
 
 def test_a_table_that_loses_a_block_ends_the_run() -> None:

@@ -33,6 +33,7 @@ def test_a_finding_ends_a_trace_early_so_nothing_counts_as_left_out():
         "text": str(FINDING),
         "oracle": "lockstep",
         "identity": ["lockstep", "free", "Free"],
+        "manner": ["", "", "value", "value"],
     }
 
 
