@@ -1,19 +1,23 @@
 """Checks of registered blocks (S10) and of the events that report them (S11)."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from ....model import ops
 from ....model.ops import Done
 from ....model.shown.snapshot import Snapshot
+from .designs import forgiven_loss
 from .moves import Move
 from .properties import Break
 from .run_record import UNFILLED, RunRecord
 
 
-def check_registered(record: RunRecord, move: Move) -> None:
-    """S10: registered blocks stay registered until they are reused or evicted. The record is up to date already."""
+def check_registered(record: RunRecord, move: Move, held: Counter[int], outside: Collection[int]) -> None:
+    """S10: registered blocks stay registered until they are reused or evicted. The record is up to date already.
+
+    `held` and `outside`: who holds blocks now.
+    """
     old, new = move.before.labels, move.after.labels
     operation, taken = move.operation, move.taken
     evicted = operation.blocks if isinstance(operation, ops.Evict) and isinstance(move.outcome, Done) else ()
@@ -24,6 +28,10 @@ def check_registered(record: RunRecord, move: Move) -> None:
                 continue
             grown = now is not None and block in record.registered_in_part  # now the whole block, or more of it
             if was is not None and not (grown or cleared or block in taken or block in evicted):
+                if now is None and (design := forgiven_loss(record, move, block, held, outside)):
+                    record.forgotten([block])
+                    record.reached[f"contract: by design {design}"] += 1
+                    continue
                 what = f"lost its identity by {type(operation).__name__}, though nobody reused or evicted it"
                 raise Break("S10", f"block {block}, registered with label {was}, {what}")
             if now is not None and not record.may_be_registered(block):
@@ -87,9 +95,10 @@ class Mirror:
                 raise Break("S11", f"the event {event} was handed out as {told}")
 
     def _gained(self, move: Move, group: int) -> Iterator[int]:
-        """New labels of the request's blocks, in the order of its table."""
+        """New labels of the request's blocks, in the order of its table; as it was, if it has none any more."""
         old, new = move.before.labels, move.after.labels
-        for block in move.after.tables[group].get(move.name, ()):
+        tables = move.after if move.name in move.after.tables[group] else move.before
+        for block in tables.tables[group].get(move.name, ()):
             label = new[block]
             if label is not None and (block in move.taken or old[block] != label):
                 yield label
