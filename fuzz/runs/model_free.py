@@ -80,6 +80,11 @@ class ModelFreeRun(Run):
             self.contract = self._contract_for(self._judged)
             self.contract.start(snapshot)
 
+    @property
+    def rebuilt_tables(self) -> list[dict[str, list[int]]] | None:
+        """See `Run.rebuilt_tables`."""
+        return self._rebuilt.tables() if self._rebuilt is not None else None
+
     def unobserved(self) -> dict[str, str]:
         """Properties that cannot be judged on this target, with the reasons."""
         found = {} if self.contract is None else unobserved(self._judged, self.designs)

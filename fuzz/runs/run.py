@@ -139,6 +139,11 @@ class Run(ABC):
         """The run is over: judge what was not looked at since the last full look. Returns a finding if there is one."""
         return None
 
+    @property
+    def rebuilt_tables(self) -> list[dict[str, list[int]]] | None:
+        """Tables that are hidden, as far as they follow from answers; None if they are shown, or do not follow."""
+        return None
+
     def unobserved(self) -> dict[str, str]:
         """Properties of the contract that cannot be judged on this target, with the reasons."""
         return {} if self.contract is None else unobserved(self.hidden, self.designs)

@@ -73,10 +73,10 @@ def without_exchanges(record: RunRecord, name: str, before: Snapshot, after: Sna
     registered of its full blocks, and of those that stand for them now."""
     sides = (before, after)
     own = {block for side in sides for tables in side.tables for block in tables.get(name, ())} - {NULL}
-    if EXCHANGES not in record.designs or not own:
+    if EXCHANGES not in record.designs or (record.shows("tables") and not own):
         return after
-    labels = after.labels
-    if record.shows("labels"):
+    labels = after.labels if record.shows("tables") else before.labels
+    if record.shows("labels", "tables"):
         full = {block for block in own if record.may_be_registered(block)}
         labels = [before.labels[block] if block in full else label for block, label in enumerate(labels)]
     others = [{**now, name: was.get(name, 0)} for was, now in zip(before.registered, after.registered, strict=True)]

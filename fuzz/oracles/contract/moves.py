@@ -119,7 +119,10 @@ def _may_replace(record: RunRecord, move: Move, group: int, entry: int, old: int
 
 
 def _is_merged(record: RunRecord, move: Move, group: int, entry: int, block: int) -> bool:
-    return move.request is not None and record.is_merged(move.request, group, entry, block)
+    """True if the block stands in the table for what it holds; not if it was evicted, and will hold it again."""
+    if move.request is None or not record.is_merged(move.request, group, entry, block):
+        return False
+    return not record.shows("labels") or move.before.labels[block] is None or move.after.labels[block] is not None
 
 
 def _moves_states(record: RunRecord, group: int) -> bool:

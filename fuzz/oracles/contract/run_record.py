@@ -323,10 +323,10 @@ class RunRecord:
         self.replays[last] = Replay(entries, self.allocations)
 
     def _found(self, request: Tracked, block: int, filling: int) -> tuple[int, int]:
-        """The block that a lookup is to find for the content of this one, with its filling: where equal blocks are
-        merged, or published at the end, that is the one of them that is registered."""
-        alone = not {EXCHANGES, PUBLISHES_AT_END} & self.designs or not self.labels or self.labels[block] is not None
-        if alone or self.fillings[block] != filling:
+        """The block that a lookup is to find for the content of this one, with its filling. Where equal blocks are
+        merged, published at the end or evicted in nodes, that is the one of them that is registered."""
+        alone = self.designs.isdisjoint((EXCHANGES, PUBLISHES_AT_END, EVICTS_MORE)) or not self.labels
+        if alone or self.labels[block] is not None or self.fillings[block] != filling:
             return block, filling
         equal = (
             other
@@ -334,7 +334,8 @@ class RunRecord:
             if label is not None and self.content[other] == self.content[block]
         )
         other = next(equal, block)
-        if other == block and EVICTS_MORE in self.designs and not self._others_stay(request):
+        evicted = EVICTS_MORE in self.designs and not self.held[block]
+        if other == block and evicted and not self._others_stay(request):
             return NULL, 0  # all that nobody holds may be forgotten at once, this as well
         return other, self.fillings[other]
 
