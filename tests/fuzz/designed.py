@@ -302,7 +302,7 @@ class Designed:
             ref_cnt=[] if "ref_cnt" in hidden else list(self.holders),
             tables=[{} if "tables" in hidden else tables],
             registered=[{}],
-            labels=[] if "labels" in hidden else [key and self.labels(key) for key in self.key],
+            labels=[] if "labels" in hidden else [self.labels(key) if key else None for key in self.key],
             earliest=[],
             num_identities=0,
             events=(),
