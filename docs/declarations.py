@@ -21,10 +21,10 @@ on the core. An unknown name ends the command with exit code 3 and one line that
 oracles that need no model (shadow, contract, liveness) for one that hides or lacks something, or has a design
 of its own.
 
-A name of `lacks` (of an operation, a field of one, a shape, `drafts`, `overlapping_items` or `mixed_prompts`)
-and a name of `designs` may hold for some cores only: `"Lookup for sliding"` holds for those that have a group of
-the kind `sliding`, `"Lookup for hybrids"` for those of several groups. So an engine that shares prefixes for full
-attention alone says `lacks = {"Lookup for sliding", "Lookup for mamba"}`.
+A name of `lacks` (of an operation, a field of one, a shape, `drafts`, `overlapping_items` or
+`mixed_prompts`) and a name of `designs` may hold for some cores only: `"Lookup for sliding"` holds for those
+that have a group of the kind `sliding`, `"Lookup for hybrids"` for those of several groups. So an engine that
+shares prefixes for full attention alone says `lacks = {"Lookup for sliding", "Lookup for mamba"}`.
 """
 HIDES = """\
 ## `hides`: what a snapshot cannot be relied on for
@@ -46,12 +46,13 @@ target*.
 DESIGNS = """\
 ## `designs`: what the core does otherwise than most, and is no mistake
 
-All oracles that need no model let it be, in `fuzz`, in `targets check`, in replays and while shrinking. Only the
-fact that is declared is forgiven, and it is counted as `contract: by design NAME`; what is wrong beside it is
-found. Lockstep knows of no designs: it compares with a model that has none of them, and is not for such a target.
+All oracles that need no model let it be, in `fuzz`, in `targets check`, in replays and while shrinking. Only
+the fact that is declared is forgiven, and where it is seen, it is counted as `contract: by design NAME`; what
+is wrong beside it is found. Lockstep knows of no designs: it compares with a model that has none of them, and
+is not for such a target.
 
-That nobody is ever preempted is said in `lacks` (`Preempt`), that prefixes are shared for some kinds of groups
-only as well (`Lookup for KIND`), that tables are not shown in `hides` (`tables`).
+That nobody is ever preempted is said in `lacks` (`Preempt`), that prefixes are shared for some kinds of
+groups only as well (`Lookup for KIND`), that tables are not shown in `hides` (`tables`).
 """
 LOSES = """\
 ## `loses`: what a target is known to do wrong

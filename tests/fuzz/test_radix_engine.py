@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.oracle_names import MODEL_FREE
@@ -43,6 +44,15 @@ def test_the_check_finds_it_right():
     report = check_target(engine_in(EXAMPLE), MODEL_FREE)
     assert report.code == 0
     assert not report.of("hint")
+
+
+def test_the_commands_of_its_page_find_nothing(monkeypatch, capsys):
+    monkeypatch.chdir(EXAMPLE)
+    oracles = ["--oracle", "shadow,contract,liveness"]
+    assert main(["targets", "check", "radix_target.py:make_target", *oracles]) == 0
+    floors = ["--floors", "floors.toml"]
+    assert main(["fuzz", "--target", "radix_target:make_target", "--seed", "1", "--operations", "10000", *floors]) == 0
+    assert "all of them finish" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("design", "observable"), [("evicts_more", "S10"), ("publishes_at_end", "S14")])
