@@ -127,7 +127,8 @@ def test_the_designs_on_the_page_are_all_there_are():
 
     section = PAGE[PAGE.index("## Designs that are no mistakes") : PAGE.index("## Engines that are hard")]
     rows = re.findall(r"^\| [^|]+ \| (`[^|]+) in `(\w+)`", section, re.MULTILINE)
-    named = {where: set(re.findall(r"`(\w+)", " ".join(names for names, at in rows if at == where))) for _, where in rows}
+    by_place = {place: " ".join(names for names, at in rows if at == place) for _, place in rows}
+    named = {place: set(re.findall(r"`(\w+)", names)) for place, names in by_place.items()}
     assert named["designs"] == DESIGNS.keys()
     assert {"Preempt", "Lookup"} <= named["lacks"] <= LACKS.keys()
     assert named["hides"] == {"tables"}
