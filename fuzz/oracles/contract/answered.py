@@ -2,7 +2,8 @@
 
 * S1: with nothing held, all blocks are free; the free blocks are as many as their number says, and each is there once.
 * S4: the null block is never free.
-* S7: a hit ends where a block does, leaves a token to compute, and is no longer than what was ever computed.
+* S7: a hit ends where a block does, leaves a token to compute, and is no longer than what was ever computed, unless the
+  next query reads nothing of it.
 * S8, S12: a refusal, and freeing an unknown request, change nothing that is shown.
 * S14: a prompt whose request has ended hits up to its replay boundary, if nothing was allocated or forgotten since.
   With full attention only: of a window nothing is known.
@@ -85,7 +86,8 @@ class Answered:
     def _looked_up(self, move: Move, request: Tracked) -> None:
         record, name = self.record, move.name
         length, _ = self.hits.check_length(move)
-        if length and request.contents[length - 1] not in self._computed:
+        reads = any(record.needed(group, length) for group in range(len(record.rules)))
+        if reads and request.contents[length - 1] not in self._computed:
             raise Break("S7", f"{name}: hit of {length} tokens, which nobody has computed")
         record.reached["contract: S7 checked"] += 1
         record.reached["contract: hit"] += length > 0
@@ -119,7 +121,10 @@ class Answered:
         known = len(after.free) if record.shows("free") else after.num_free
         most = pool - len(set(outside))
         holds = bool(self._holding)
-        if holds and known >= most and all(rule.is_full for rule in record.rules):
+        alone = not outside and all(
+            rule.is_full for rule in record.rules
+        )  # else it may hold what others hold, or nothing
+        if known > most or (holds and known == most and alone):
             raise Break("S1", f"{known} blocks are free, though the pool has {pool} and requests hold some")
         if not holds and known < most:
             raise Break("S1", f"{known} blocks are free, but nobody holds any and the pool has {most}")

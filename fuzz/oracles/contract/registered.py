@@ -1,14 +1,14 @@
 """Checks of registered blocks (S10) and of the events that report them (S11)."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from ....model import ops
 from ....model.ops import Done
 from ....model.shown.snapshot import Snapshot
 from .designs import forgiven_loss
-from .moves import Move
+from .moves import Move, hit_row
 from .properties import Break
 from .run_record import UNFILLED, RunRecord
 
@@ -76,7 +76,7 @@ class Mirror:
             events = events[len(before.events) :]
         if not events and before.labels == after.labels:
             return
-        gained = [self._gained(move, group) for group in range(len(self.record.rules))]
+        gained = [iter(self._gained(move, group, events)) for group in range(len(self.record.rules))]
         for event in events:
             self._apply(event, gained)
         for group, labels in enumerate(gained):
@@ -94,14 +94,21 @@ class Mirror:
             if not isinstance(told, tuple) or not isinstance(event, tuple) or told[:8] != event[:8]:
                 raise Break("S11", f"the event {event} was handed out as {told}")
 
-    def _gained(self, move: Move, group: int) -> Iterator[int]:
-        """New labels of the request's blocks, in the order of its table; as it was, if it has none any more."""
+    def _gained(self, move: Move, group: int, events: Sequence[Any]) -> list[int]:
+        """New labels of the request's blocks, in the order of its table; as it was, if it has none any more.
+
+        Where blocks are merged, one that keeps its label may have been put in place, or evicted and registered again:
+        as many of these count as the events say.
+        """
         old, new = move.before.labels, move.after.labels
         tables = move.after if move.name in move.after.tables[group] else move.before
-        for block in tables.tables[group].get(move.name, ()):
-            label = new[block]
-            if label is not None and (block in move.taken or old[block] != label):
-                yield label
+        table = [block for block in tables.tables[group].get(move.name, ()) if new[block] is not None]
+        gained = [block for block in table if block in move.taken or old[block] != new[block]]
+        merged = set(move.attached).difference(gained, hit_row(move, group)) if self.record.merges else ()
+        again = [block for block in table if block in merged]
+        told = sum(len(event[1]) for event in events if event[0] == "stored" and event[7] == group)
+        gained += again[: max(0, told - len(gained))]
+        return [label for block in table if block in gained and (label := new[block]) is not None]
 
     def _apply(self, event: Any, gained: list[Iterator[int]]) -> None:
         if event[0] == "cleared":
