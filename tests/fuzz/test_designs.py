@@ -1,6 +1,7 @@
 """What a target does by design is no mistake, under any oracle; what is wrong beside it is found."""
 
 import json
+import re
 import sys
 from collections.abc import Collection
 
@@ -9,15 +10,19 @@ from blockproof.fuzz.cli.main import main
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.engines.seeded import run_random
 from blockproof.fuzz.findings.oracle_names import LOCKSTEP, MODEL_FREE
+from blockproof.fuzz.opening.new_target import write_target
 from blockproof.fuzz.opening.oracles import oracles_named, suited_and_why
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.runs.conformance import check_target
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.targets.base import TargetUnavailableError, check_declarations, designs_of, lacking, lacking_in
+from blockproof.fuzz.testing.stateful import kv_cache_machine
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.shrink import shrink
 from blockproof.model.ops import Group, Shape
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from .designed import Designed
 
@@ -305,3 +310,32 @@ def test_a_program_says_which_designs_it_has(tmp_path):
     with pytest.raises(TargetUnavailableError, match="did you mean 'evicts_more'"):
         designs_of(wrong)
     wrong.close()
+
+
+# The same for a target that was begun with `targets new`, and for a state machine.
+
+
+def test_the_template_may_hide_tables_or_never_preempt(tmp_path, capsys):
+    written = write_target("mine", tmp_path)
+    text = written.target.read_text(encoding="utf-8")
+    hidden = text.replace('hides = frozenset({"usage", ', 'hides = frozenset({"usage", "tables", "ref_cnt", "labels", ')
+    hidden = re.sub(r"ref_cnt=\[.*\],", "ref_cnt=[],", hidden)
+    hidden = re.sub(r"tables=\[.*\],", "tables=[{}],", hidden)
+    hidden = re.sub(r"labels=\[None.*\],", "labels=[],", hidden)
+    leaks = hidden.replace("if not self.holders[block]:", "if not self.holders[block] and len(table) < 3:")
+    never = text.replace("lacks = frozenset({", 'lacks = frozenset({"Preempt",')
+    assert len({text, hidden, leaks, never}) == 4
+    for number, (source, code) in enumerate(((hidden, 0), (never, 0), (leaks, 1))):
+        file = tmp_path / f"target_{number}.py"
+        file.write_text(source, encoding="utf-8")
+        spec, out = f"{file}:make_target", ["--out", str(tmp_path)]
+        if not code:
+            assert main(["targets", "check", spec]) == 0
+        assert main(["fuzz", "--target", spec, "--seed", "1", "--operations", "3000", *out]) == code
+    capsys.readouterr()
+
+
+def test_a_state_machine_obeys_designs_and_what_is_lacking_for_a_kind():
+    quick = settings(max_examples=25, stateful_step_count=25, database=None, derandomize=True, deadline=None)
+    right = windows("merges", designs=["exchanges"], lacks=NOT_SHARED)
+    run_state_machine_as_test(kv_cache_machine(right, attention=WINDOWS, folder=None), settings=quick)
