@@ -58,8 +58,9 @@ DESIGNS: Mapping[str, str] = {
     "whichever call. It may take what nobody holds afterwards. A block that loses its content while it is held is "
     "S10, and whatever is still registered has to be found (S14). Without `labels` only what is held must be found, "
     "and S9 is not judged.",
-    FORGETS_PREEMPTED: "What a request had that is preempted is forgotten then, as far as nobody else holds it. What "
-    "others had stays (S10), and the end of a request forgets nothing.",
+    FORGETS_PREEMPTED: "What a request had that is preempted is forgotten then, as far as nobody else holds it, and "
+    "what goes on from there, since a lookup would not find it. What else others had stays (S10), and the end of a "
+    "request forgets nothing.",
     PUBLISHES_AT_END: "Blocks can be found when their request ends, in `Free`, and not before; a core may do the same "
     "at `Preempt`. From the `Free` of a request on, its prompt has to be found (S14). Of blocks with the same content "
     "one is registered, the others need not be.",

@@ -14,6 +14,7 @@ from blockproof.fuzz.opening.new_target import write_target
 from blockproof.fuzz.opening.oracles import oracles_named, suited_and_why
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.reports.vacuity import vacuity
 from blockproof.fuzz.runs.conformance import check_target
 from blockproof.fuzz.runs.judging import Judging
 from blockproof.fuzz.targets.base import TargetUnavailableError, check_declarations, designs_of, lacking, lacking_in
@@ -203,6 +204,17 @@ def test_tables_may_be_hidden(hides, does):
         assert found(Designed((mistake, *does), hides=hides)) == observable
     merged = ("merges", "merge leaks", *does)
     assert found(Designed(merged, ("exchanges",), hides=hides)) == "S1"
+
+
+def test_a_shadow_memory_without_tables_is_no_success():
+    oracles = ("shadow",)
+    done = Summary("designed", "random", 1, oracles=oracles)
+    run_random(
+        Designed(["names no blocks"], hides=NO_TABLES),
+        Plan(1, operations=500, oracles=oracles, attention=("full",)),
+        done,
+    )
+    assert "saw no block tables" in (vacuity(done).problem or "")
 
 
 # A target that never preempts.

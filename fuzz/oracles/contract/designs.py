@@ -26,10 +26,22 @@ def forgiven_loss(record: RunRecord, move: Move, block: int, held: Counter[int],
     if EVICTS_MORE in record.designs:
         return EVICTS_MORE
     had = any(block in tables.get(move.name, ()) for tables in move.before.tables)
-    if FORGETS_PREEMPTED in record.designs and isinstance(move.operation, ops.Preempt) and had:
+    preempted = FORGETS_PREEMPTED in record.designs and isinstance(move.operation, ops.Preempt)
+    if preempted and (had or _goes_on_from(record, block, move)):
         return FORGETS_PREEMPTED
     same = had and _is_elsewhere(record, move.after, block)
     return EXCHANGES if EXCHANGES in record.designs and same else ""
+
+
+def _goes_on_from(record: RunRecord, block: int, move: Move) -> bool:
+    """True if the block holds what comes behind a block that the request had and that is forgotten: nobody would find
+    it without that, and a tree loses both."""
+    begun, labels = record.begun[block], move.after.labels
+    if begun is None:
+        return False
+    before = set(begun.contents[: begun.end])
+    gone = (other for other in move.given_up if labels[other] is None and record.content[other] != UNFILLED)
+    return any(record.content[other] // len(record.rules) in before for other in gone)
 
 
 def _is_elsewhere(record: RunRecord, after: Snapshot, block: int) -> bool:
