@@ -13,12 +13,18 @@ HEAD = """\
 Written by `python docs/declarations.py --write docs/reference/declarations.md` from the table in
 [fuzz/targets/declarations.py](../../fuzz/targets/declarations.py). A test compares the two.
 
-Four attributes of a target, all optional, each a collection of names or sizes (`{"Reset"}`, never a text
+Five attributes of a target, all optional, each a collection of names or sizes (`{"Reset"}`, never a text
 alone). They are checked when the target is opened, and `hides` again after each `start`, since it may depend
 on the core. An unknown name ends the command with exit code 3 and one line that says which name was meant.
 
 `blockproof fuzz --oracle auto` is lockstep with the model for a target that says none of this, and the
-oracles that need no model (shadow, contract, liveness) for one that hides or lacks something.
+oracles that need no model (shadow, contract, liveness) for one that hides or lacks something, or has a design
+of its own.
+
+A name of `lacks` (of an operation, a field of one, a shape, `drafts`, `overlapping_items` or
+`mixed_prompts`) and a name of `designs` may hold for some cores only: `"Lookup for sliding"` holds for those
+that have a group of the kind `sliding`, `"Lookup for hybrids"` for those of several groups. So an engine that
+shares prefixes for full attention alone says `lacks = {"Lookup for sliding", "Lookup for mamba"}`.
 """
 HIDES = """\
 ## `hides`: what a snapshot cannot be relied on for
@@ -36,6 +42,17 @@ else is an error. A call that was drawn all the same is counted in the report as
 target*.
 
 `Submit`, `Allocate`, `Advance` and `Free` have to be there.
+"""
+DESIGNS = """\
+## `designs`: what the core does otherwise than most, and is no mistake
+
+All oracles that need no model let it be, in `fuzz`, in `targets check`, in replays and while shrinking. Only
+the fact that is declared is forgiven, and where it is seen, it is counted as `contract: by design NAME`; what
+is wrong beside it is found. Lockstep knows of no designs: it compares with a model that has none of them, and
+is not for such a target.
+
+That nobody is ever preempted is said in `lacks` (`Preempt`), that prefixes are shared for some kinds of
+groups only as well (`Lookup for KIND`), that tables are not shown in `hides` (`tables`).
 """
 LOSES = """\
 ## `loses`: what a target is known to do wrong
@@ -55,11 +72,14 @@ to fill blocks. For one size for all groups of a hybrid say `Group.block_size` i
 
 def page() -> str:
     """The page as Markdown."""
+    from blockproof.fuzz.targets.declarations import DESIGNS as WAYS
     from blockproof.fuzz.targets.declarations import HIDES as FIELDS
     from blockproof.fuzz.targets.declarations import LACKS as NAMES
     from blockproof.fuzz.targets.declarations import LOSES as LOSSES
 
-    return "\n".join([HEAD, HIDES, _table(FIELDS), LACKS, _table(NAMES), LOSES, _table(LOSSES), SIZES])
+    return "\n".join(
+        [HEAD, HIDES, _table(FIELDS), LACKS, _table(NAMES), DESIGNS, _table(WAYS), LOSES, _table(LOSSES), SIZES]
+    )
 
 
 def _table(names: Mapping[str, str]) -> str:

@@ -1,6 +1,7 @@
 """`blockproof targets`: Python environments with releases of engines to hold against the model."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +10,9 @@ import typer
 from ..adapters import example, families
 from ..opening import environments
 from ..opening.exercise import version_run_by
-from .completion import installed_names, release_names, target_names
-from .options import IsolateOption, JsonOption, guarded, timed_teller
+from ..targets.base import Target
+from .completion import installed_names, oracle_lists, release_names, target_names
+from .options import IsolateOption, JsonOption, guarded, oracles_or_usage, timed_teller
 
 EXAMPLE = example()
 app = typer.Typer(
@@ -19,6 +21,15 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 AsJsonLines = Annotated[bool, typer.Option("--json", help="Print one JSON document a line for each release.")]
+CheckOracles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--oracle",
+        help="What judges each answer besides, named as for fuzz; by default shadow,contract. With liveness some "
+        "scripts of requests are run, too.",
+        autocompletion=oracle_lists,
+    ),
+]
 Releases = Annotated[
     list[str],
     typer.Argument(metavar="NAME==VERSION...", help="The releases.", autocompletion=installed_names),
@@ -87,6 +98,7 @@ def new(
 @app.command(epilog="Example: blockproof targets check my_target.py:make_target")
 def check(
     target: Annotated[str, typer.Argument(help="A release, or any other target.", autocompletion=target_names)],
+    oracle: CheckOracles = None,
     isolate: IsolateOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -95,8 +107,12 @@ def check(
     Exits with 0 if all answers are right, 1 if one is wrong, 3 if the target cannot be started or builds no core.
     """
     from ..runs.conformance.command import check_named
+    from ..runs.conformance.driving import ORACLES
 
-    report = guarded(lambda: check_named(target, isolate))
+    def chosen(core: Target) -> Sequence[str]:
+        return oracles_or_usage(oracle, target, core) if oracle else ORACLES
+
+    report = guarded(lambda: check_named(target, isolate, chosen))
     print(json.dumps(report.as_json(), indent=2) if as_json else "\n".join(report.lines()))
     raise typer.Exit(report.code)
 

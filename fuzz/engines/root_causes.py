@@ -43,6 +43,7 @@ from ..reports.summary import Found
 from ..runs.judging import Judging
 from ..runs.pair import coarse, shape_of
 from ..targets.base import Target, adapted, adapted_shape, hidden_fields, lacking, losing
+from ..targets.declarations import in_shape
 from ..targets.deviations import DeviatingModel, trace_names
 from ..targets.family import Known
 from ..targets.rule import Rule
@@ -167,7 +168,8 @@ class _Explain:
         except TraceError:
             return False
         shape = adapted_shape(trace.shape, self._lacks)
-        if shape != trace.shape or any(adapted(one, self._lacks) != one for one in trace.operations):
+        lacks = in_shape(self._lacks, shape)
+        if shape != trace.shape or any(adapted(one, lacks) != one for one in trace.operations):
             return False
         right = self.rule(())
         seen = not agree(right, self.rule(self.every), shape, trace.operations)

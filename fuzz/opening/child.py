@@ -41,6 +41,7 @@ class Served(Process):
     version: str
     lacks: frozenset[str]
     hides: frozenset[str]
+    designs: frozenset[str] = frozenset()
     loses: frozenset[str] = frozenset()
     block_sizes: tuple[int, ...] = ()
 
@@ -102,6 +103,11 @@ class TargetInChild(_InChild[Served]):
     def hides(self) -> frozenset[str]:
         """See `targets.base.hidden_fields`. Launches the child if it does not run; errors as for `start`."""
         return self._launched().hides
+
+    @property
+    def designs(self) -> frozenset[str]:
+        """See `targets.base.designs_of`. Launches the child if it does not run; errors as for `start`."""
+        return self._launched().designs
 
     @property
     def loses(self) -> frozenset[str]:
@@ -221,11 +227,11 @@ class _Python(Served):
     def _await_ready(self, spec: str) -> None:
         """Wait until the child has opened its target; store the version, and what the target says of itself."""
         match message := self.first(message_of):
-            case ["ready", str(version), int(resident), list(lacks), list(hides), list(loses), list(sizes), str(named)]:
+            case ["ready", str(version), int(resident), *said, str(named)] if len(said) == 5:
+                names = [frozenset(map(str, cast(list[object], each))) for each in said[:4]]
                 self.version, self.resident_at_start, self.named = version, resident, named
-                self.lacks, self.hides = frozenset(map(str, lacks)), frozenset(map(str, hides))
-                self.loses = frozenset(map(str, loses))
-                self.block_sizes = tuple(map(int, sizes))
+                self.lacks, self.hides, self.designs, self.loses = names
+                self.block_sizes = tuple(map(int, cast(list[int], said[4])))
                 return
             case ["unavailable", str(why)]:
                 raise TargetUnavailableError(why)

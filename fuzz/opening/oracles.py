@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from ..adapters import family_of
 from ..adapters.impl import CORES
-from ..findings.oracle_names import ADDITIONS, EVERY, MODEL_FREE, ORACLES
+from ..findings.oracle_names import ADDITIONS, EVERY, LOCKSTEP, MODEL_FREE, ORACLES
 from ..findings.words import did_you_mean
-from ..targets.base import Target, TargetUnavailableError, close_target, hidden_fields, lacking
+from ..targets.base import Target, TargetUnavailableError, close_target, designs_of, hidden_fields, lacking
 from .targets import open_target
 
 
@@ -43,10 +43,9 @@ def suited_and_why(spec: str, target: Target | None = None) -> tuple[tuple[str, 
         if version == family.reference:
             return ORACLES, "the model describes this release exactly"
         return MODEL_FREE, "the model describes another release"
-    hides, lacks = (hidden_fields(target), lacking(target)) if target is not None else (frozenset(), frozenset())
-    if hides or lacks:
-        parts = [f"hides {_named(hides)}"] if hides else []
-        parts += [f"lacks {_named(lacks)}"] if lacks else []
+    said = {} if target is None else {"hides": hidden_fields, "lacks": lacking, "does by design": designs_of}
+    parts = [f"{what} {_named(names)}" for what, read in said.items() if target is not None and (names := read(target))]
+    if parts:
         return MODEL_FREE, f"the target {' and '.join(parts)}, so that no model describes it exactly"
     return ORACLES, "the target hides and lacks nothing, so that it has to agree with the model"
 
@@ -55,12 +54,19 @@ def oracles_named(texts: str | Sequence[str] | None, spec: str, target: Target |
     """The names in comma-separated lists, the strictest first; every one for `all`; for `auto` or nothing what suits
     the target of this name, and what it hides and lacks if it is given, opened.
 
-    ValueError, with what to write instead, for a name that is unknown, and for additions alone.
+    ValueError, with what to write instead, for a name that is unknown, for additions alone, and for lockstep with a
+    target that has designs of its own; among all of them it is left out there.
     """
     lists = [texts] if isinstance(texts, str) else texts or ["auto"]
     said = [name.strip() for text in lists for name in text.split(",")]
     stands_for = {"all": EVERY, "auto": suited_to(spec, target) if "auto" in said else ()}
     names = [one for name in said for one in stands_for.get(name, (name,))]
+    designs: frozenset[str] = frozenset() if target is None else designs_of(target)
+    if designs and LOCKSTEP in names:
+        if "lockstep" in said:
+            what = f"lockstep compares with a model that has no such design as {_named(designs)}"
+            raise ValueError(f"{what}; choose from {', '.join(MODEL_FREE)}")
+        names = [name for name in names if name != LOCKSTEP]
     if unknown := [name for name in names if name not in (*EVERY, *ADDITIONS)]:
         choice = did_you_mean(unknown[0], (*EVERY, *ADDITIONS, "all", "auto"))
         raise ValueError(f"{unknown[0]!r} is unknown; {choice}")

@@ -29,8 +29,15 @@ PROTOCOL = 1
 """Version of the protocol. It changes when a program written for it would no longer work."""
 MEASURE_EVERY = 256
 """Resident memory is measured every Nth operation."""
-_HELLO: Mapping[str, type] = {"name": str, "version": str, "hides": list, "lacks": list, "block_sizes": list}
-_OPTIONAL = ("version", "block_sizes")
+_HELLO: Mapping[str, type] = {
+    "name": str,
+    "version": str,
+    "hides": list,
+    "lacks": list,
+    "designs": list,
+    "block_sizes": list,
+}
+_OPTIONAL = ("version", "designs", "block_sizes")
 _ANSWER = ("outcome", "value", "error", "message", "snapshot", "copies")
 
 
@@ -81,6 +88,7 @@ class _Program(Served):
             raise
         self.version = " ".join(text for text in (hello["name"], hello.get("version", "")) if text)
         self.hides, self.lacks = frozenset(hello["hides"]), frozenset(hello["lacks"])
+        self.designs = frozenset(hello.get("designs", ()))
         self.block_sizes = tuple(hello.get("block_sizes", ()))
         self.resident_at_start = self.resident
         self._num_groups = 0
@@ -161,7 +169,7 @@ def hello_of(line: bytes) -> dict[str, Any]:
         if type(raw.get(name)) is not kind and (name in raw or name not in _OPTIONAL):
             expected = "a text" if kind is str else "an array"
             raise ValueError(f"{name!r} of the first line is {_shown(raw.get(name))}; expected {expected}")
-    problems = [problem_with_names(name, raw[name]) for name in ("hides", "lacks")]
+    problems = [problem_with_names(name, raw.get(name, ())) for name in ("hides", "lacks", "designs")]
     problems.append(problem_with_sizes(raw.get("block_sizes", ())))
     if said := [problem for problem in problems if problem]:
         raise ValueError(said[0])

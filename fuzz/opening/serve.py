@@ -19,7 +19,15 @@ from ...model.ops import Operation, Outcome
 from ...model.shown.snapshot import Snapshot
 from ..findings.ops_json import operation_from_json, shape_from_json
 from ..targets.answers import outcome_and_snapshot, problem_with_answer, raised_by_target
-from ..targets.base import TargetLostError, TargetUnavailableError, block_sizes_of, hidden_fields, lacking, losing
+from ..targets.base import (
+    TargetLostError,
+    TargetUnavailableError,
+    block_sizes_of,
+    designs_of,
+    hidden_fields,
+    lacking,
+    losing,
+)
 from ..targets.unharmed import allow_recursion
 from .targets import open_calculator_here, open_here
 from .wire import answer_message, line_of, lost_message, message_of, notes_of
@@ -41,7 +49,7 @@ def main(arguments: list[str]) -> None:
     except (TargetUnavailableError, ValueError, ImportError) as error:
         send(answers, line_of(["unavailable", str(error)]))
         return
-    said = [sorted(read(served)) for read in (lacking, hidden_fields, losing, block_sizes_of)]
+    said = [sorted(read(served)) for read in (lacking, hidden_fields, designs_of, losing, block_sizes_of)]
     name = str(getattr(served, "name", ""))
     send(answers, line_of(["ready", str(getattr(served, "version", "")), resident_bytes(), *said, name]))
     with os.fdopen(requests, "rb") as lines:

@@ -16,7 +16,7 @@ from ..findings.words import operation_text, outcome_text
 from ..oracles.liveness import is_script
 from ..runs.judging import Judging
 from ..targets.adapting import adapted
-from ..targets.base import Target, TargetUnavailableError, close_target, lacking
+from ..targets.base import Target, TargetUnavailableError, close_target, lacking_in
 from ..traces.replay import replay
 from ..traces.trace_file import TraceFile
 
@@ -139,7 +139,7 @@ def _judge(question: Question, finding: Finding | None, target: "_Watched", appl
         return state, one_line(": ".join(part for part in (" at ".join(finding.kind), finding.detail) if part))
     if LOCKSTEP not in question.oracles and target.refusal is not None:  # in lockstep the model has refused as well
         return State.UNSEEN, f"refuses to be built: {target.refusal.error}"
-    missing = _not_applied(question.trace, applied, lacking(target), target.last)
+    missing = _not_applied(question.trace, applied, lacking_in(target, applied.shape), target.last)
     return (State.UNSEEN, missing) if missing else (State.PASSES, "")
 
 

@@ -17,6 +17,7 @@ from ..planning.shipped import shipped
 from ..runs.judging import Judging
 from ..runs.pair import Pair, Strictness
 from ..targets.base import Target, TargetLostError, adapted, adapted_shape, hidden_fields, lacking
+from ..targets.declarations import in_shape
 from ..targets.deviations import Deviation, trace_names
 from ..targets.rule import Rule
 from ..traces.replay import replay
@@ -125,7 +126,8 @@ def _corrupts(trace: Trace, target: Target) -> bool:
 
 def _why_not_seen(trace: Trace, lacks: Collection[str], hides: Collection[str]) -> str:
     """Why the trace shows no deviation any more: what is left out for the release, or else what it does not show."""
-    left_out = [type(one).__name__ for one in trace.operations if adapted(one, lacks) != one]
+    here = in_shape(lacks, trace.shape)
+    left_out = [type(one).__name__ for one in trace.operations if adapted(one, here) != one]
     if adapted_shape(trace.shape, lacks) != trace.shape:
         left_out.insert(0, "a core of this shape")
     if left_out:

@@ -8,6 +8,7 @@ lookups hit (EPYC, 2026-11-22).
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ..findings.oracle_names import EVERY, SHADOW
 from ..findings.words import plural
 from .summary import Summary
 
@@ -69,12 +70,21 @@ def _problems(summary: Summary) -> Iterator[str]:
             f"{_refused(summary)}, most of them: {_most(summary, 'Allocate')}; look at Allocate, or say in `lacks` "
             "what it cannot do"
         )
+    elif _is_blind(summary):
+        yield "the shadow memory saw no block tables; show them, or choose contract and liveness with --oracle"
     lookups, hits = summary.hits["lookups"], summary.hits["hits"]
     if lookups >= LEAST_LOOKUPS and not hits:
         yield (
             f"none of {plural(lookups, 'lookup')} with caching on found anything; look at Lookup and at what Advance "
             "makes known to it, or say `Shape.caching` in `lacks`"
         )
+
+
+def _is_blind(summary: Summary) -> bool:
+    """True if the shadow memory alone was to judge, and had no tables to read through."""
+    alone = {*summary.oracles}.intersection(EVERY) == {SHADOW}
+    hidden = "S3" in {name for name, _ in summary.unobserved}
+    return alone and hidden and not summary.reached["shadow: tokens read back"]
 
 
 def _warnings(summary: Summary) -> Iterator[str]:

@@ -187,6 +187,10 @@ class LockstepRun(Run):
         exact = self._deviating is None and not self.hidden and CONTRACT not in self.oracles
         return exact and self.judging.full_look_every > 1 and hasattr(self.target, "glance")
 
+    def _sees_tables(self) -> bool:
+        """Always: the model's take the place of those that are hidden."""
+        return True
+
     def _shadow_losses(self) -> frozenset[str]:
         """None: here the deviations of the target say after what a request may read wrong content."""
         return frozenset()

@@ -11,15 +11,26 @@ from ...model.legal import misuse
 from ...model.ops import NULL, Done, Failed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ..findings.finding import Finding
+from ..findings.oracle_names import SHADOW
+from ..oracles.contract import Contract, unobserved
 from ..targets.answers import problem_with_answer
 from ..targets.base import TargetLostError, is_told
 from ..targets.block_ids import stray_id, without_hidden
+from ..targets.declarations import EXCHANGES
+from .rebuilt import RebuiltTables
 from .run import Run, ask
 from .scheduler_view import SchedulerView
 
 
 class ModelFreeRun(Run):
     """Runs one target without a model."""
+
+    _rebuilt: RebuiltTables | None = None
+    """Tables that are hidden, made up from answers; None if they are shown, or not all is known of them."""
+    _spare: Contract | None = None
+    """What goes on to judge if tables can no longer be made up."""
+    _judged: frozenset[str] = frozenset()
+    """What is hidden from the contract that judges."""
 
     @property
     def scene(self) -> SchedulerView:
@@ -51,9 +62,47 @@ class ModelFreeRun(Run):
             return self._stray(stray, None, outcome)
         shown = without_hidden(shown, shape.num_blocks, self.hidden)
         self.view.start(shown, shows_free="free" not in self.hidden)
+        self._rebuilt = RebuiltTables(shape) if "tables" in self.hidden and self._may_rebuild() else None
         self.built, self._shown = True, self._completed(shown)
         self._start_contract(self._shown)
         return None
+
+    def _may_rebuild(self) -> bool:
+        """True if the tables that are hidden follow from the answers, as long as these name all blocks."""
+        return EXCHANGES not in self.designs and RebuiltTables.follows(self.shape)
+
+    def _sees_tables(self) -> bool:
+        """Also where they are rebuilt."""
+        return "tables" not in self.hidden or self._may_rebuild()
+
+    def _start_contract(self, snapshot: Snapshot) -> None:
+        """A second contract, which judges without tables, stands by where they are rebuilt."""
+        super()._start_contract(snapshot)
+        self._spare, self._judged = None, self.hidden
+        if self.contract is not None and self._rebuilt is not None:
+            self._spare, self._judged = self.contract, self.hidden - {"tables"}
+            self.contract = self._contract_for(self._judged)
+            self.contract.start(snapshot)
+
+    @property
+    def rebuilt_tables(self) -> list[dict[str, list[int]]] | None:
+        """See `Run.rebuilt_tables`."""
+        return self._rebuilt.tables() if self._rebuilt is not None else None
+
+    def unobserved(self) -> dict[str, str]:
+        """Properties that cannot be judged on this target, with the reasons."""
+        found = {} if self.contract is None else unobserved(self._judged, self.designs)
+        blind = SHADOW in self.oracles and self.built and self.shadow is None
+        return {**found, "S3": "the block tables are not shown"} if blind else found
+
+    def _rebuild(self, operation: Operation, outcome: Outcome) -> None:
+        """Bring the tables up to date that are made up from answers; give them up if an answer does not name all."""
+        if self._rebuilt is None:
+            return
+        if not self._rebuilt.follow(operation, outcome, self.view.requests):
+            self._rebuilt, self.shadow = None, None
+            if self._spare is not None:
+                self.contract, self._spare, self._judged = self._spare, None, self.hidden
 
     def _step(self, operation: Operation) -> Finding | None:
         misused = self.misused = misuse(self.view, operation)
@@ -74,17 +123,24 @@ class ModelFreeRun(Run):
             return self._stray(stray, operation, outcome)
         shown = without_hidden(shown, self.shape.num_blocks, self.hidden)
         self.view.follow(operation, outcome, shown)
+        self._rebuild(operation, outcome)
         before, self._shown = self._shown, self._completed(shown)
         shown = self._shown
         if misused:  # engines do not do that, and without a model no rule says what must happen
             self.misuse[f"{type(operation).__name__}: {getattr(outcome, 'error', type(outcome).__name__)}"] += 1
             self.view.dead |= isinstance(outcome, Done) or shown != before
             return None
+        if self._spare is not None and before is not None:  # what it finds, the other one finds as well
+            self._spare.step(operation, outcome, before, shown, self.scene)
         self.found = self._judge(operation, outcome, before, shown)
         return self.found
 
     def _completed(self, shown: Snapshot) -> Snapshot:
-        """The snapshot, with reference counts from tables and outside holders if the target does not show its own."""
+        """The snapshot, with tables from answers, and reference counts from tables and outside holders, if the target
+        does not show its own."""
+        if self._rebuilt is not None:
+            shown = shown._replace(tables=self._rebuilt.tables())
+            self.view.look(shown)
         if "ref_cnt" not in self.hidden:
             return shown
         counts = [0] * self.shape.num_blocks

@@ -8,6 +8,7 @@ from ..findings.finding import Trace
 from ..findings.oracle_names import LOCKSTEP
 from ..oracles.liveness import draw_script
 from ..targets.base import Target, adapted, adapted_shape
+from ..targets.declarations import in_shape
 from ..workload.draw import Draw
 from ..workload.operations import Workload
 from ..workload.rounds import with_rounds
@@ -50,7 +51,7 @@ def drawn_script(run: Run, draw: Draw, attention: str) -> Trace:
 def workload_of(run: Run, draw: Draw, shape: Shape, *, chaos: bool = False, tuning: Tuning = USUAL_TUNING) -> Workload:
     """What draws the operations of the run: such as the target has, and its oracles can judge."""
     tuned = {} if tuning is USUAL_TUNING else {"tuning": tuning}  # the generator of an earlier commit may know of none
-    return Workload(draw, shape, chaos=chaos, landings=True, lacks=run.lacks, **tuned)
+    return Workload(draw, shape, chaos=chaos, landings=True, lacks=in_shape(run.lacks, shape), **tuned)
 
 
 def usable(run: Run, operation: Operation) -> Operation | None:
@@ -58,7 +59,7 @@ def usable(run: Run, operation: Operation) -> Operation | None:
 
     What is left out is counted (`Run.impossible`).
     """
-    wanted = None if _is_late_news(run, operation) else adapted(operation, run.lacks)
+    wanted = None if _is_late_news(run, operation) else adapted(operation, run.lacks_here)
     if wanted is operation:
         return wanted
     if wanted is None or (misuse(run.scene, wanted) and not misuse(run.scene, operation)):
@@ -69,7 +70,7 @@ def usable(run: Run, operation: Operation) -> Operation | None:
 
 def _is_late_news(run: Run, operation: Operation) -> bool:
     """True for tokens that no running step has sampled, where all news of a step comes with it: no `Reject`."""
-    if "Reject" not in run.lacks or not isinstance(operation, Advance):
+    if "Reject" not in run.lacks_here or not isinstance(operation, Advance):
         return False
     request = run.scene.requests.get(operation.request)
     return request is not None and not request.scheduled

@@ -29,11 +29,13 @@ from ..targets.base import (
     TargetUnavailableError,
     block_sizes_of,
     copies_of,
+    designs_of,
     hidden_fields,
     lacking,
     losing,
 )
 from ..targets.block_ids import stray_copy
+from ..targets.declarations import in_shape
 from ..targets.unharmed import allow_recursion, unharmed
 from ..workload.scene import Scene
 from .causes import why_failed, why_not_done
@@ -53,6 +55,9 @@ class Run(ABC):
     def __init__(self, target: Target, judging: Judging = USUAL) -> None:
         self.target = target
         self.lacks = lacking(target)
+        """What the target lacks, and what it lacks for one kind of groups only (`declarations.in_shape`)."""
+        self.lacks_here = self.lacks
+        """What it lacks in the core that was started last."""
         self.block_sizes = block_sizes_of(target)
         self.judging = judging
         self.oracles = judging.oracles
@@ -110,6 +115,7 @@ class Run(ABC):
     def start(self, shape: Shape) -> Finding | None:
         """Build the core. Returns a finding if that fails although it should not."""
         self.shape = shape
+        self.lacks_here = in_shape(self.lacks, shape)
         self._ends_at = None if self.judging.seconds is None else time.process_time() + self.judging.seconds
         self.operations, self.outcomes = [], []
         self.misuse, self.seen = Counter(), Counter()
@@ -117,8 +123,7 @@ class Run(ABC):
         self.found, self.in_step, self.built, self.not_built = None, False, False, ""
         self.corruption, self.noted = None, []
         self.shadow: Shadow | None = None
-        if SHADOW in self.oracles:
-            self.shadow = Shadow(shape, self.judging.new_memory, losses=self._shadow_losses())
+        self.designs: frozenset[str] = frozenset()
         self.contract: Contract | None = None
         begin = time.monotonic()
         try:
@@ -166,9 +171,14 @@ class Run(ABC):
     def _finish(self) -> Finding | None:
         return None
 
+    @property
+    def rebuilt_tables(self) -> list[dict[str, list[int]]] | None:
+        """Tables that are hidden, as far as they follow from answers; None if they are shown, or do not follow."""
+        return None
+
     def unobserved(self) -> dict[str, str]:
         """Properties of the contract that cannot be judged on this target, with the reasons."""
-        return {} if self.contract is None else unobserved(self.hidden)
+        return {} if self.contract is None else unobserved(self.hidden, self.designs)
 
     def reached(self) -> Counter[str]:
         """All situations and known losses that were counted, by the run and by its oracles."""
@@ -188,9 +198,17 @@ class Run(ABC):
         with unharmed():
             outcome, snapshot = ask(self.target.start, shape)
         self.hidden = hidden_fields(self.target)
+        self.designs = in_shape(designs_of(self.target), shape)
+        if SHADOW in self.oracles and self._sees_tables():
+            losses = self._shadow_losses()
+            self.shadow = Shadow(shape, self.judging.new_memory, losses=losses, designs=self.designs)
         if isinstance(outcome, Failed):
             self.not_built = why_failed(outcome)
         return outcome, snapshot
+
+    def _sees_tables(self) -> bool:
+        """True if there are tables through which the shadow memory can read and write."""
+        return "tables" not in self.hidden
 
     @property
     def losses(self) -> frozenset[str]:
@@ -204,9 +222,14 @@ class Run(ABC):
     def _start_contract(self, snapshot: Snapshot) -> None:
         """Start the contract oracle. Not before the core is built: only then the target says what it hides."""
         if CONTRACT in self.oracles:
-            passing = PASSABLE if self._notes else left_out(self.oracles)
-            self.contract = Contract(self.shape, self.hidden, self.losses, passing, LANDED in self.oracles)
+            self.contract = self._contract_for(self.hidden)
             self.contract.start(snapshot)
+
+    def _contract_for(self, hidden: frozenset[str]) -> Contract:
+        """A contract for a target that hides this."""
+        passing = PASSABLE if self._notes else left_out(self.oracles)
+        landed = LANDED in self.oracles
+        return Contract(self.shape, hidden, self.losses, passing, landed=landed, designs=self.designs)
 
     def _bug(self, error: Exception, operation: Operation | None) -> Finding:
         """An oracle, the model or the run itself has failed. The run ends as with a finding, and nothing is lost."""

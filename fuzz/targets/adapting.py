@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from ...model.ops import OPERATIONS, Group, Operation, Shape, Submit
-from .declarations import with_implied
+from .declarations import in_shape
 
 
 def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
@@ -17,7 +17,7 @@ def adapted_shape(shape: Shape, lacks: Collection[str]) -> Shape:
     """
     if not lacks:
         return shape
-    lacks = with_implied(frozenset(lacks))
+    lacks = in_shape(lacks, shape)
     shape = _with_fewer_ranks(shape, lacks)
     if "Group.block_size" in lacks:
         shape = _of_one_block_size(shape)
@@ -88,8 +88,8 @@ def _told_apart(groups: list[Group], lacks: Collection[str]) -> list[Group]:
 
 
 def adapted(operation: Operation, lacks: Collection[str]) -> Operation | None:
-    """The operation without the fields that a target has no equivalent of (`base.lacking`); None if it lacks it
-    entirely."""
+    """The operation without the fields that a target has no equivalent of (`base.lacking_in` the shape); None if it
+    lacks it entirely."""
     if not lacks:
         return operation
     kind = type(operation).__name__

@@ -15,7 +15,7 @@ from ..findings.cause import failed as failed
 from ..findings.interruption import is_from_outside
 from .adapting import adapted as adapted
 from .adapting import adapted_shape as adapted_shape
-from .declarations import HOLDS_BACK, problem_with_names, problem_with_sizes, with_implied
+from .declarations import HOLDS_BACK, designs_with, in_shape, problem_with_names, problem_with_sizes, with_implied
 
 
 class Target(Protocol):
@@ -97,9 +97,24 @@ def is_told(target: Target, operation: Operation) -> bool:
 def lacking(target: Target) -> frozenset[str]:
     """What the target has no equivalent of: its attribute `lacks`, empty if it has none, and what is lacking with it.
 
-    The names and their effects are `declarations.LACKS`. TargetUnavailableError for anything else.
+    The names and their effects are `declarations.LACKS`; those that hold for one kind of groups only stand there as
+    they were said (`declarations.in_shape`). TargetUnavailableError for anything else.
     """
     return with_implied(frozenset(_declared(target, "lacks")))
+
+
+def lacking_in(target: Target, shape: Shape) -> frozenset[str]:
+    """What the target has no equivalent of in a core of this shape. Errors as for `lacking`."""
+    return in_shape(lacking(target), shape)
+
+
+def designs_of(target: Target) -> frozenset[str]:
+    """What the target does otherwise than most, and is no mistake: its attribute `designs`, empty if it has none.
+
+    The names and their effects are `declarations.DESIGNS`; as for `lacking`, some hold for one kind of groups only.
+    TargetUnavailableError for anything else.
+    """
+    return designs_with(frozenset(_declared(target, "designs")), hidden_fields(target))
 
 
 def losing(target: Target) -> frozenset[str]:
@@ -130,13 +145,13 @@ def _declared(target: Target, attribute: str) -> Iterable[str]:
 
 
 def check_declarations(target: Target) -> None:
-    """TargetUnavailableError, in one line, if the target's name, `hides`, `lacks`, `loses` or `block_sizes`
-    cannot be used."""
+    """TargetUnavailableError, in one line, if the target's name, `hides`, `lacks`, `designs`, `loses` or
+    `block_sizes` cannot be used."""
     if not isinstance(target.name, str) or not target.name:
         raise TargetUnavailableError(
             f"the target's name is {target.name!r}, a {type(target.name).__name__}; give it a text"
         )
-    for read in (hidden_fields, lacking, losing, block_sizes_of):
+    for read in (hidden_fields, lacking, designs_of, losing, block_sizes_of):
         read(target)
 
 

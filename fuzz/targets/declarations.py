@@ -1,4 +1,5 @@
-"""Every name that a target may put into `hides`, `lacks` and `loses`, each with its effect, and the check of these.
+"""Every name that a target may put into `hides`, `lacks`, `designs` and `loses`, each with its effect, and the check of
+these.
 
 The page docs/reference/declarations.md is written from this table.
 """
@@ -7,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import get_args
 
-from ...model.ops import Kind
+from ...model.ops import Kind, Shape
 from ..findings.words import did_you_mean
 
 PAGE = "docs/reference/declarations.md"
@@ -16,12 +17,24 @@ PAGE = "docs/reference/declarations.md"
 HOLDS_BACK = "held_back"
 """Name of `hides` for a core that waits for the steps that use a block before it hands the block out."""
 
+EXCHANGES, EVICTS_MORE, FORGETS_PREEMPTED = "exchanges", "evicts_more", "forgets_preempted"
+PUBLISHES_AT_END, COUNTS_AT_LAUNCH = "publishes_at_end", "counts_at_launch"
+APPEND_ONLY = "append_only"
+"""Older name of the design `exchanges`, in `hides`."""
+FOR = " for "
+"""Stands between a name and the kind of groups for which alone it holds, as in `Lookup for sliding`."""
+HYBRIDS = "hybrids"
+
 HIDES: Mapping[str, str] = {
     "free": "The ids of the free blocks are not shown. Without `num_free` either, leaks cannot be seen.",
     "num_free": "The number of free blocks is not shown.",
     "usage": "The share of the pool in use is not shown.",
     "ref_cnt": "References are counted from tables and outside holders instead.",
-    "tables": "The block tables are not shown: nearly nothing of the contract can be judged.",
+    "tables": "The block tables are not shown. With full attention alone they are made up from the answers of `Lookup` "
+    "and `Allocate`, as long as these name all blocks and the core does not exchange them. Else the shadow memory is "
+    "silent, and the contract judges answers, their lengths and the number of free blocks alone: S1 when nobody holds "
+    "anything, S4, S7 by what was ever computed, S8, S12 of an unknown request, and S14 of a prompt that has ended "
+    "and nothing was allocated since.",
     "registered": "How many leading entries of a request are registered is not shown.",
     "labels": "What a block is registered as is not shown: S10 and S11 are not judged, hits not for their full length.",
     "earliest": "Which block a lookup would yield is not shown.",
@@ -30,11 +43,32 @@ HIDES: Mapping[str, str] = {
     "new_block_ids": "Ids of new blocks that were not drained yet are not shown.",
     "stats": "Statistics that were not drained yet are not shown.",
     "free_order": "The free blocks are shown in no order: S9 is not judged.",
-    "append_only": "The core may exchange a block in a table for another one with the same content.",
+    APPEND_ONLY: "The same as `exchanges` in `designs`, which is its newer name.",
     HOLDS_BACK: "The core is told `Landed`, and keeps what is given up while a step runs out of the free blocks until "
     "then, with its reference: S13 asks that nobody is given such a block, S1 lets it be neither free nor held.",
 }
 """Legal names of `hides`: the fields of a `Snapshot`, and three kinds of behaviour."""
+
+DESIGNS: Mapping[str, str] = {
+    EXCHANGES: "Blocks of the same content are merged. A table entry may be exchanged for another block that holds the "
+    "same content, at any operation that names the request, also one that is refused; what is computed may be "
+    "registered with it, no later than by the request's next `Allocate` or its end; and of equal blocks one is "
+    "registered, the others need not be. Another content in the entry is S5, the shadow memory reads what is there.",
+    EVICTS_MORE: "Eviction takes more than is needed, such as whole nodes of a tree or everything that is cached, in "
+    "whichever call. It may take what nobody holds afterwards. A block that loses its content while it is held is "
+    "S10, and whatever is still registered has to be found (S14). Without `labels` only what is held must be found, "
+    "and S9 is not judged.",
+    FORGETS_PREEMPTED: "What a request had that is preempted is forgotten then, as far as nobody else holds it, and "
+    "what goes on from there, since a lookup would not find it. What else others had stays (S10), and the end of a "
+    "request forgets nothing.",
+    PUBLISHES_AT_END: "Blocks can be found when their request ends, in `Free`, and not before; a core may do the same "
+    "at `Preempt`. From the `Free` of a request on, its prompt has to be found (S14). Of blocks with the same content "
+    "one is registered, the others need not be.",
+    COUNTS_AT_LAUNCH: "Tokens count as computed as soon as their step is allocated. Entries may be given up by these "
+    "counts while the step still runs, as one queue runs all steps in order; what the query behind them reads stays "
+    "(S6, S13), and drafts, which can be taken back, do not count.",
+}
+"""Legal names of `designs`: what a core does otherwise than most, and is no mistake."""
 
 LOSES: Mapping[str, str] = {
     "computed-taken-back": "S6, S13, S15: Windows are cut by tokens that may be taken back (drafts, the last token of "
@@ -78,7 +112,8 @@ _OPERATIONS: Mapping[str, str] = {
     "Reject": "Which drafts were rejected (`Advance.rejected`) and what was sampled comes with the step, never later.",
     "Arrive": "External tokens are there at once: no allocation with `delay`.",
     "Landed": "Nobody says when a step has left the device.",
-    "Preempt": "A request that is refused is freed instead of preempted.",
+    "Preempt": "Nobody is ever preempted. A request that is refused is freed; the scheduler of the liveness oracle "
+    "admits nobody unless the most that all running requests can hold fits the pool together.",
     "RemoveSkipped": "Entries behind a window are given up in allocations only.",
     "CommonPrefix": "Never asked for.",
     "ReadTable": "Never asked for; tables are seen in the snapshot.",
@@ -173,10 +208,18 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = {
     "Group.sink_len": ("Group.kind=sink",),
 }
 """What else is lacking where this is, all at once."""
-_LEGAL: Mapping[str, Mapping[str, str]] = {"hides": HIDES, "lacks": LACKS, "loses": LOSES}
+_LEGAL: Mapping[str, Mapping[str, str]] = {"hides": HIDES, "lacks": LACKS, "designs": DESIGNS, "loses": LOSES}
+_FOR_KINDS: Mapping[str, Collection[str]] = {
+    "lacks": {*_OPERATIONS, *_OPERATION_FIELDS, *_SHAPES, "drafts", "overlapping_items", "mixed_prompts"},
+    "designs": DESIGNS,
+}
+"""Names that may hold for shapes with groups of one kind only, by attribute."""
+KINDS: tuple[str, ...] = (*get_args(Kind), HYBRIDS)
+"""What may stand behind `FOR`."""
 _EXAMPLES: Mapping[str, str] = {
     "hides": '{"events", "stats"}',
     "lacks": '{"Reset", "Allocate.gate"}',
+    "designs": '{"evicts_more"}',
     "loses": '{"computed-taken-back"}',
 }
 _NEEDED = ("Submit", "Allocate", "Advance", "Free")
@@ -193,8 +236,32 @@ def with_implied(names: frozenset[str]) -> frozenset[str]:
     return names.union(*(_IMPLIED.get(name, ()) for name in names))
 
 
+def in_shape(names: Collection[str], shape: Shape) -> frozenset[str]:
+    """Those of these names of `lacks` or `designs` that hold for a core of this shape, and what is lacking with them.
+
+    A name with a kind, `NAME for KIND`, holds if a group is of that kind, and `NAME for hybrids` if there are several.
+    """
+    kinds = frozenset([*(group.kind for group in shape.groups), *([HYBRIDS] if len(shape.groups) > 1 else [])])
+    return _in_shape(frozenset(names), kinds)
+
+
+@cache
+def _in_shape(names: frozenset[str], kinds: frozenset[str]) -> frozenset[str]:
+    said = (name.partition(FOR) for name in names)
+    return with_implied(frozenset(name for name, _, kind in said if not kind or kind in kinds))
+
+
+def designs_with(designs: Collection[str], hides: Collection[str]) -> frozenset[str]:
+    """These designs, and what `hides` has as an older name of one.
+
+    >>> sorted(designs_with({"evicts_more"}, {"append_only"}))
+    ['evicts_more', 'exchanges']
+    """
+    return frozenset(designs) | ({EXCHANGES} if APPEND_ONLY in hides else frozenset())
+
+
 def problem_with_names(attribute: str, value: object) -> str | None:
-    """What is wrong with this value of one of the three, and what to write instead, in one line; None if nothing."""
+    """What is wrong with this value of one of the four, and what to write instead, in one line; None if nothing."""
     if isinstance(value, str):
         return f"{attribute} is the text {value!r}; write a set of names: {{{value!r}}}"
     if isinstance(value, Mapping) or not isinstance(value, Iterable):
@@ -207,9 +274,16 @@ def problem_with_names(attribute: str, value: object) -> str | None:
 
 @cache
 def _problem_with_names(attribute: str, names: frozenset[str]) -> str | None:
-    legal = _LEGAL[attribute]
-    unknown = sorted(names - legal.keys())
-    return f"{attribute} names {unknown[0]!r}, {_remedy(unknown[0], attribute, legal)} ({PAGE})" if unknown else None
+    legal, for_kinds = _LEGAL[attribute], _FOR_KINDS.get(attribute, ())
+    for name in sorted(names - legal.keys()):
+        known, said, kind = name.partition(FOR)
+        if not said or known not in legal:
+            return f"{attribute} names {name!r}, {_remedy(known, attribute, legal)} ({PAGE})"
+        if known not in for_kinds:
+            return f"{attribute} names {name!r}, but {known!r} holds for all groups or none ({PAGE})"
+        if kind not in KINDS:
+            return f"{attribute} names {name!r}, of a kind that is unknown; {did_you_mean(kind, KINDS)} ({PAGE})"
+    return None
 
 
 def _remedy(name: str, attribute: str, legal: Mapping[str, str]) -> str:

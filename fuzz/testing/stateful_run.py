@@ -124,7 +124,7 @@ class MachineRun(RuleBasedStateMachine):
 
     def has(self, *names: str) -> bool:
         """True if the target has all of this (names of `declarations.LACKS`)."""
-        return self.run.lacks.isdisjoint(names)
+        return self.run.lacks_here.isdisjoint(names)
 
     def ask(self, operation: Operation) -> bool:
         """Ask the core for an operation, as far as it has an equivalent. False if the run is over now."""

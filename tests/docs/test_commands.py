@@ -45,6 +45,7 @@ that fits counts."""
 _GUIDE, _ACTION = "tests/docs/test_guide.py::test_", "tests/fuzz/testing/test_action.py::test_"
 _BUG = f"{_GUIDE}the_bug_of_the_page_is_found_and_shrunk_to_the_trace_on_it"
 _PLUGIN = f"{_ACTION}the_example_is_tested_by_pytest_as_well"
+_RADIX = "tests/fuzz/test_radix_engine.py::test_the_commands_of_its_page_find_nothing"
 RUN_ELSEWHERE = {
     ("docs/guide/your-engine.md", "blockproof targets new"): f"{_GUIDE}targets_new_writes_what_the_page_says",
     ("docs/guide/your-engine.md", "blockproof targets check my"): f"{_GUIDE}the_check_says_what_the_page_says",
@@ -54,6 +55,7 @@ RUN_ELSEWHERE = {
     ("docs/guide/your-engine.md", "git apply bug.patch"): _BUG,
     ("docs/guide/your-engine.md", "blockproof fuzz --target my_target.py:make_target --seed 1 --seconds"): _BUG,
     ("examples/my-engine/README.md", "pytest --blockproof-seconds"): _PLUGIN,
+    ("examples/my-radix-engine/README.md", "blockproof"): _RADIX,
     ("docs/guide/pytest.md", "pytest"): _PLUGIN,
 }
 """Commands that a test with more around it runs: page, begin, and the test."""

@@ -115,8 +115,20 @@ def test_every_field_of_a_snapshot_has_its_empty_value_on_the_page():
 def test_the_names_on_the_page_are_legal():
     from blockproof.fuzz.targets.declarations import HIDES, LACKS
 
-    section = PAGE[PAGE.index("## `hides` and `lacks`") : PAGE.index("## Engines that are hard")]
+    section = PAGE[PAGE.index("## `hides` and `lacks`") : PAGE.index("## Designs that are no mistakes")]
     named = set(re.findall(r'`"([\w.=]+)"`', section))
     assert len(named) >= 5
     assert named <= LACKS.keys()
-    assert {"free_order", "append_only"} <= HIDES.keys()
+    assert {"free_order", "tables"} <= HIDES.keys()
+
+
+def test_the_designs_on_the_page_are_all_there_are():
+    from blockproof.fuzz.targets.declarations import DESIGNS, LACKS
+
+    section = PAGE[PAGE.index("## Designs that are no mistakes") : PAGE.index("## Engines that are hard")]
+    rows = re.findall(r"^\| [^|]+ \| (`[^|]+) in `(\w+)`", section, re.MULTILINE)
+    by_place = {place: " ".join(names for names, at in rows if at == place) for _, place in rows}
+    named = {place: set(re.findall(r"`(\w+)", names)) for place, names in by_place.items()}
+    assert named["designs"] == DESIGNS.keys()
+    assert {"Preempt", "Lookup"} <= named["lacks"] <= LACKS.keys()
+    assert named["hides"] == {"tables"}

@@ -36,21 +36,28 @@ class Hits:
         """S7 of a lookup's answer, which is recorded."""
         record, request = self.record, move.request
         assert request is not None
+        length, rows = self.check_length(move)
+        for group, row in enumerate(rows):
+            self._check_row(request, group, length, row, move.before)
+        record.reached["contract: S7 checked"] += 1
+        record.reached["contract: hit"] += length > 0
+
+    def check_length(self, move: Move) -> tuple[int, list[list[int]]]:
+        """S7 of a lookup's length alone. The hit, which is recorded: tokens, and blocks per group."""
+        record, request = self.record, move.request
+        assert request is not None
         assert isinstance(move.outcome, Done)
         hit = hit_of(move.outcome)
         if hit is None or len(hit[1]) != len(record.rules):
             what = f"{move.outcome.value!r} is no length with a row of blocks for each group"
             raise Break("S7", f"{move.name}: {what}", "no hit")
         request.hit = hit
-        length, rows = hit
+        length, _ = hit
         limit = len(request.contents) - 1
         if length < 0 or length > limit or length % self.unit:
             equation = f"0 <= {length} <= {limit} (num_tokens - 1) and {length} % {self.unit} == {length % self.unit}"
             raise Break("S7", f"{move.name}: hit of {length} tokens: {equation}", "another length")
-        for group, row in enumerate(rows):
-            self._check_row(request, group, length, row, move.before)
-        record.reached["contract: S7 checked"] += 1
-        record.reached["contract: hit"] += length > 0
+        return hit
 
     def _check_row(self, request: Tracked, group: int, length: int, row: Sequence[int], seen: Snapshot) -> None:
         record, rule = self.record, self.record.rules[group]
@@ -116,7 +123,7 @@ class Hits:
         self._check_replay(request, length)
         if record.shows("labels") and not record.violated:
             registered = [block for block, label in enumerate(move.before.labels) if label is not None]
-            for longer in range(self._limit(request), length, -self.alignment):
+            for longer in range(self.limit(request), length, -self.alignment):
                 if self._is_hit(request, longer, registered):
                     what = f"hit of {length} tokens, but {longer} are registered in every group"
                     self._lost(request, what, longer, replayed=False)
@@ -124,7 +131,7 @@ class Hits:
                         return
             record.reached["contract: S14 checked"] += 1
 
-    def _limit(self, request: Tracked) -> int:
+    def limit(self, request: Tracked) -> int:
         """The longest hit, in tokens, that the request can have."""
         return lookup.replay_boundary(self.record.rules, self.alignment, len(request.contents))
 
@@ -157,7 +164,7 @@ class Hits:
         evicted."""
         record = self.record
         replay = record.replays.get(request.contents[-1])
-        boundary = self._limit(request)
+        boundary = self.limit(request)
         if replay is None or boundary <= 0:
             return
         if not record.shows("labels") and replay.allocations != record.allocations:
@@ -166,7 +173,7 @@ class Hits:
             rule, entries = record.rules[group], replay.entries[group]
             for entry in range(rule.first(boundary), rule.end(boundary)):
                 block, filling = entries[entry] if entry < len(entries) else (NULL, 0)
-                if block == NULL or record.fillings[block] != filling:
+                if block == NULL or record.fillings[block] != filling or record.may_be_evicted(block):
                     return
         record.reached["contract: replay of a prompt that is still there"] += 1
         record.reached["contract: S14 checked"] += not record.shows("labels")

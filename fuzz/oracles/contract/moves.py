@@ -71,12 +71,15 @@ def _in_group(record: RunRecord, move: Move, group: int, old: dict[str, list[int
         move.given_up.extend(block for block in had if block != NULL)
         return
     what = f"group {group}: the table of {move.name} went from {had} to {has}"
-    if not isinstance(operation, ops.Allocate | ops.RemoveSkipped):
+    if not isinstance(operation, ops.Allocate | ops.RemoveSkipped) and not record.merges:
         raise Break("S5", f"{what}, which {type(operation).__name__} may not change", "may not change")
     if len(has) < len(had):
         raise Break("S5", f"{what}: {len(has)} < {len(had)} entries", "shorter")
     gone = [entry for entry, block in enumerate(had) if block != has[entry]]
     for entry in gone:
+        if has[entry] == NULL and not isinstance(operation, ops.Allocate | ops.RemoveSkipped):
+            gave_up = f"entry {entry} was given up, which {type(operation).__name__} may not do"
+            raise Break("S5", f"{what}: {gave_up}", "given up")
         if has[entry] != NULL and not _may_replace(record, move, group, entry, had[entry], has[entry]):
             exchanged = f"entry {entry} was block {had[entry]} and is {has[entry]}, not null"
             raise Break("S5", f"{what}: {exchanged}", "exchanged")
@@ -109,13 +112,20 @@ def _note(
 
 def _may_replace(record: RunRecord, move: Move, group: int, entry: int, old: int, new: int) -> bool:
     """True if a table entry may change from block `old` to block `new`."""
-    if record.is_copy(old, new) or _moves_states(record, group):
+    operation, request = move.operation, move.request
+    if record.is_copy(old, new):
         return True
-    return isinstance(move.operation, ops.Allocate | ops.RemoveSkipped) and _is_merged(record, move, group, entry, new)
+    if isinstance(operation, ops.Advance) and request is not None and record.merges:
+        return record.completes(request, operation, group, entry) == record.content[new] != UNFILLED
+    moves = _moves_states(record, group) or _is_merged(record, move, group, entry, new)
+    return isinstance(operation, ops.Allocate | ops.RemoveSkipped) and moves
 
 
 def _is_merged(record: RunRecord, move: Move, group: int, entry: int, block: int) -> bool:
-    return move.request is not None and record.is_merged(move.request, group, entry, block)
+    """True if the block stands in the table for what it holds; not if it was evicted, and will hold it again."""
+    if move.request is None or not record.is_merged(move.request, group, entry, block):
+        return False
+    return not record.shows("labels") or move.before.labels[block] is None or move.after.labels[block] is not None
 
 
 def _moves_states(record: RunRecord, group: int) -> bool:

@@ -7,8 +7,10 @@ from ....model import ops
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape
 from ....model.shown.snapshot import Snapshot
 from ...findings.difference import difference
-from ...targets.declarations import HOLDS_BACK
+from ...targets.declarations import EVICTS_MORE, FORGETS_PREEMPTED, HOLDS_BACK, PUBLISHES_AT_END
 from ...workload.scene import Scene
+from .answered import Answered
+from .designs import without_evictions
 from .hits import Hits
 from .landing import Flights
 from .moves import Move, check_not_held, check_same_content, move_of
@@ -29,20 +31,24 @@ class Contract:
         losses: Collection[str] = (),
         passing: Collection[str] = (),
         landed: bool = False,
+        designs: Collection[str] = (),
     ) -> None:
         """`hides`: what the target cannot show. `losses`: what it is known for (`targets.base.losing`), which is
         counted. `passing`: properties of `oracle_names.PASSABLE` whose violations are gathered (`passed`), so that they
         hide nothing that comes later. `landed`: whether it is a violation, too, if somebody beside the device's queue
-        writes into a block that a running step uses (`oracle_names.LANDED`)."""
-        self.record = RunRecord(shape, hides, losses, passing)
+        writes into a block that a running step uses (`oracle_names.LANDED`). `designs`: what the target does otherwise
+        than most, and is no mistake (`targets.base.designs_of`)."""
+        self.record = RunRecord(shape, hides, losses, passing, designs)
         self.hits = Hits(self.record)
         self.flights = Flights(self.record)
         self._landed = landed
         self._holds_back = HOLDS_BACK in hides
         self.reached: Counter[str] = self.record.reached
         self._mirror = Mirror(self.record) if shape.events and self.record.shows("labels", "events") else None
+        self._answered = None if self.record.shows("tables") else Answered(self.record, self.hits)
         self._counted = self.record.shows("free") or self.record.shows("num_free")
-        self._ordered = self.record.shows("free", "free_order")
+        hidden = () if EVICTS_MORE not in self.record.designs else ("labels",)
+        self._ordered = self.record.shows("free", "free_order", *hidden)
 
     def start(self, snapshot: Snapshot) -> None:
         """The core has been built. Blocks that are not free now are set aside for ever (sinks)."""
@@ -60,6 +66,9 @@ class Contract:
         try:
             if isinstance(outcome, Failed):
                 check_failure(self.record, operation, outcome, before, after)
+            elif self._answered is not None:
+                self._answered.judge(operation, outcome, before, after)
+                self._check(self._answered.account, after, list(scene.state.outside))
             else:
                 self._judge(operation, outcome, before, after, list(scene.state.outside))
         except Break as broken:
@@ -89,9 +98,10 @@ class Contract:
     ) -> None:
         record = self.record
         record.allocations += isinstance(operation, ops.Allocate | ops.Take)
+        record.labels = after.labels if record.shows("labels") else ()
         if isinstance(operation, ops.Free) and operation.request not in record.requests:
             record.reached["contract: S12 checked"] += 1
-            if after != before:
+            if without_evictions(record.designs, record.hides, before, after) != before:
                 changes = "; ".join(difference(before, after))
                 raise Break("S12", f"{operation.request} is unknown, yet freeing it changed {changes}", "changed")
         if isinstance(outcome, Refused):
@@ -103,6 +113,7 @@ class Contract:
         if move.tables_changed:
             record.reached["contract: S5 checked"] += 1
         held = held_by_tables(after) if move.tables_changed else self._held
+        record.held = held + Counter(outside)
         if move.taken:
             check_not_held(move, self._held, {*self._outside, *self._set_aside})
             record.reached["contract: S2 checked"] += 1
@@ -110,6 +121,7 @@ class Contract:
         self._account(move, held, outside)
         if move.taken:
             record.handed_out(move.taken)
+        self._follow_designs(move, held)
         if isinstance(outcome, Done):
             self._done(move, outcome, held)
             self.flights.follow(operation, move.request)
@@ -117,9 +129,21 @@ class Contract:
             move.request.cut = max(move.request.cut, move.request.computed)
             self._at_rest(move.request, after)
         if record.shows("labels"):
-            self._check(check_registered, record, move)
+            self._check(check_registered, record, move, held, outside)
             if self._mirror is not None:
                 self._check(self._mirror.follow, move)
+
+    def _follow_designs(self, move: Move, held: Counter[int]) -> None:
+        """What the target's designs make of an operation whose effect on blocks is known."""
+        record, request = self.record, move.request
+        if request is None:
+            return
+        record.follow_exchanges(request, move.after.tables)
+        merged_later = record.merges and record.shows("labels") and PUBLISHES_AT_END not in record.designs
+        if merged_later and isinstance(move.operation, ops.Allocate):
+            record.note_replay(request) if request.computed >= len(request.submit.prompt) else None
+        if isinstance(move.operation, ops.Preempt) and FORGETS_PREEMPTED in record.designs:
+            record.forgotten([block for block in set(move.given_up) if not held[block]])
 
     def _check_landed(self, move: Move) -> None:
         """S13 for blocks that are handed out: no step uses them any more that has not landed.

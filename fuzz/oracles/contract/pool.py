@@ -11,6 +11,8 @@ from ....model.ops import NULL, Done, Failed, Operation, Shape
 from ....model.shown.snapshot import Snapshot
 from ...findings.difference import difference
 from ...findings.words import plural
+from ...targets.declarations import EVICTS_MORE
+from .designs import without_evictions, without_exchanges
 from .moves import Move, hit_row
 from .properties import Break
 from .run_record import RunRecord
@@ -101,6 +103,7 @@ def check_failure(record: RunRecord, operation: Operation, outcome: Failed, befo
         refuses = ["chunked-refuses"] if isinstance(operation, ops.Lookup) and _is_hard_for_chunks(record) else []
         what = f"{name} raised {outcome.error}, although it makes sense here ({plural(free, 'block')} free)"
         record.break_unless_known(refuses, "S8", what, "raised")
+    after = without_evictions(record.designs, record.hides, before, after)
     if after != before:
         changes = "; ".join(difference(before, after))
         raise Break("S8", f"{name} failed with {plural(free, 'block')} free, and changed: {changes}", "changed")
@@ -119,9 +122,11 @@ def check_refusal(record: RunRecord, operation: Operation, before: Snapshot, aft
     """S8: a refused allocation changes nothing, except that it may give back skipped blocks of its request."""
     if not isinstance(operation, ops.Allocate):
         raise Break("S8", f"{type(operation).__name__} was refused, which only an allocation can be", "refused")
-    for field in _UNTOUCHED:
-        if getattr(before, field) != getattr(after, field):
-            changes = "; ".join(difference(before, after))
+    excused = without_evictions(record.designs, record.hides, before, after)
+    excused = without_exchanges(record, operation.request, before, excused)
+    for field in filter(record.shows, _UNTOUCHED):
+        if getattr(before, field) != getattr(excused, field):
+            changes = "; ".join(difference(before, excused))
             raise Break("S8", f"the allocation was refused and changed {field}: {changes}", field)
     request = record.requests[operation.request]
     for group, rule in enumerate(record.rules):
@@ -139,14 +144,22 @@ def check_refusal(record: RunRecord, operation: Operation, before: Snapshot, aft
             raise Break(
                 "S8", f"group {group}: refused, yet more changed than the {dead} dead entries: {change}", "tables"
             )
-    if record.shows("free") and (gone := [block for block in before.free if block not in after.free]):
+    merged = [block for tables in after.tables for block in tables.get(operation.request, ())] if record.merges else []
+    if record.shows("free") and (gone := [b for b in before.free if b not in after.free and b not in merged]):
         raise Break("S8", f"the allocation was refused, yet blocks {gone} are free no more", "took")
+
+
+def _evicted(record: RunRecord, move: Move, block: int) -> bool:
+    """True if the block was evicted by an operation that may evict more than it needs: its place in the queue may be
+    another one then."""
+    more = EVICTS_MORE in record.designs and record.shows("labels")
+    return more and move.before.labels[block] is not None and move.after.labels[block] is None
 
 
 def check_order(record: RunRecord, move: Move) -> None:
     """S9: free blocks keep their order, and are reused in that order."""
     free = set(move.after.free)
-    queue = move.before.free
+    queue = [block for block in move.before.free if not _evicted(record, move, block)]
     staying = [block for block in queue if block in free]
     copies = isinstance(move.operation, ops.Allocate) and any(record.small_hash_blocks)
     if copies:  # a hit that ends inside a block is copied: its source is taken, and put back at the end of the queue

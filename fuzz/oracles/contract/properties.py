@@ -3,6 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from ...targets.declarations import EVICTS_MORE
+
 PROPERTIES: Mapping[str, str] = {
     "S1": "Every block but the null block is either free or held (by a table, by an outside holder, or set aside for "
     "sinks), never both; the free count is the number of free blocks; references are the holders; so with no "
@@ -64,15 +66,23 @@ _NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
 """Properties that cannot be judged if the target hides one of these fields, with the reason. The other properties need
 only tables and outcomes."""
 
+_BY_ANSWERS = ("S1", "S4", "S7", "S8", "S12", "S14")
+"""Properties of which something can be judged without tables (`answered`)."""
 
-def unobserved(hides: Collection[str]) -> dict[str, str]:
-    """Properties that cannot be judged on a target that hides these fields of a snapshot, each with the reason."""
+
+def unobserved(hides: Collection[str], designs: Collection[str] = ()) -> dict[str, str]:
+    """Properties that cannot be judged on a target that hides these fields of a snapshot, each with the reason.
+
+    `designs`: what it does otherwise than most (`declarations.DESIGNS`).
+    """
     hidden = set(hides)
     found = {id: reason for id, (names, reason) in _NEEDS.items() if not hidden.isdisjoint(names)}
     if {"free", "num_free"} <= hidden:
         found["S1"] = "neither the free blocks nor their number is shown"
     if {"free", "labels"} <= hidden:
         found["S4"] = "neither the free blocks nor the registered ones are shown"
+    if EVICTS_MORE in designs and "labels" in hidden:
+        found.setdefault("S9", "what was evicted besides is not shown, nor what is registered")
     if "tables" in hidden:
-        found |= {id: "the block tables are not shown" for id in PROPERTIES if id not in ("S4", "S9", "S11")}
+        found |= {id: "the block tables are not shown" for id in PROPERTIES if id not in _BY_ANSWERS}
     return {id: found[id] for id in PROPERTIES if id in found}

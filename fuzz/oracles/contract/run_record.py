@@ -17,6 +17,7 @@ from ....model.attention import Cross, rules_for
 from ....model.ops import NULL, Done, Operation, Shape
 from ....model.shown.snapshot import Snapshot
 from ...findings.oracle_names import PASSABLE
+from ...targets.declarations import COUNTS_AT_LAUNCH, EVICTS_MORE, EXCHANGES, PUBLISHES_AT_END, designs_with
 from .properties import Break, Violation
 
 UNFILLED = -1
@@ -111,9 +112,16 @@ class RunRecord:
         hides: Collection[str] = (),
         losses: Collection[str] = (),
         passing: Collection[str] = (),
+        designs: Collection[str] = (),
     ) -> None:
         self.shape = shape
         self.hides = frozenset(hides)
+        self.designs = designs_with(designs, hides)
+        """What the target does otherwise than most, and is no mistake."""
+        self.labels: Sequence[int | None] = ()
+        """What blocks are registered as now; empty if that is not shown."""
+        self.held: Counter[int] = Counter()
+        """How often each block is held now, by tables and outside."""
         self.losses = frozenset(losses)
         """What the target is known for: counted, not reported."""
         self.passing = frozenset(passing)
@@ -167,6 +175,11 @@ class RunRecord:
         else:
             raise broken
 
+    @property
+    def merges(self) -> bool:
+        """True if blocks of the same content may be exchanged for one another."""
+        return EXCHANGES in self.designs
+
     # What a query reads.
 
     def _needed(self, group: int, computed: int) -> tuple[int, ...]:
@@ -217,14 +230,37 @@ class RunRecord:
 
     def is_copy(self, old: int, new: int) -> bool:
         """True if a table entry may change from block `old` to `new`: the target merges blocks of equal content."""
-        merges = "append_only" in self.hides
-        return merges and NULL not in (old, new) and self.content[old] == self.content[new] != UNFILLED
+        return self.merges and NULL not in (old, new) and self.content[old] == self.content[new] != UNFILLED
 
     def is_merged(self, request: Tracked, group: int, entry: int, block: int) -> bool:
         """True if this block may stand for an entry that the request fills in this step: the target merges blocks, and
         this one already holds all that the entry will hold."""
-        merges = "append_only" in self.hides
-        return merges and self.content[block] != UNFILLED and self.content[block] == self.key(request, group, entry)
+        return (
+            self.merges and self.content[block] != UNFILLED and self.content[block] == self.key(request, group, entry)
+        )
+
+    def completes(self, request: Tracked, advance: ops.Advance, group: int, entry: int) -> int | None:
+        """The content of an entry that is full once this step has run, drafts that it accepts included; None if it is
+        not full then."""
+        b, end = self.rules[group].b, request.computed + request.scheduled - advance.rejected
+        after = Tracked(request.submit, list(request.contents))
+        self.learn(after, advance.sampled)
+        return self.key(after, group, entry) if (entry + 1) * b <= end else None
+
+    def follow_exchanges(self, request: Tracked, tables: Sequence[dict[str, list[int]]]) -> None:
+        """Blocks of the same content may stand in the request's tables now instead of those that were filled."""
+        for group, row in enumerate(request.filled) if EXCHANGES in self.designs else ():
+            table = tables[group].get(request.submit.request, [])
+            for entry, ((was, _), now) in enumerate(zip(row, table, strict=False)):
+                if now not in (NULL, was):
+                    row[entry] = (now, self.fillings[now])
+                    self.reached[f"contract: by design {EXCHANGES}"] += 1
+
+    def settled(self, request: Tracked) -> int:
+        """Number of tokens that cannot be taken back and count as computed: see `Tracked.settled`."""
+        if COUNTS_AT_LAUNCH not in self.designs:
+            return request.settled
+        return max(request.settled, min(request.computed + request.scheduled, len(request.contents) - 1))
 
     def fill(self, request: Tracked, tables: Sequence[dict[str, list[int]]]) -> None:
         """Record the blocks whose entries have become full, and how far the next entry is filled."""
@@ -236,7 +272,7 @@ class RunRecord:
             table = tables[group].get(name, [])
             for entry in range(len(filled), min(end, len(table))):
                 block = table[entry]
-                if block != NULL:
+                if block != NULL and not self.is_merged(request, group, entry, block):
                     self.content[block] = request.contents[(entry + 1) * rule.b - 1] * len(self.rules) + group
                     self.begun[block] = Begun(request.contents, group, entry, (entry + 1) * rule.b)
                     self.fillings[block] += 1
@@ -290,7 +326,38 @@ class RunRecord:
     def note_replay(self, request: Tracked) -> None:
         """Record which blocks hold the request's prompt, all of which has been computed."""
         last = request.contents[len(request.submit.prompt) - 1]
-        self.replays[last] = Replay(tuple(tuple(row) for row in request.filled), self.allocations)
+        entries = tuple(tuple(self._found(request, *entry) for entry in row) for row in request.filled)
+        self.replays[last] = Replay(entries, self.allocations)
+
+    def _found(self, request: Tracked, block: int, filling: int) -> tuple[int, int]:
+        """The block that a lookup is to find for the content of this one, with its filling. Where equal blocks are
+        merged, published at the end or evicted in nodes, that is the one of them that is registered."""
+        alone = self.designs.isdisjoint((EXCHANGES, PUBLISHES_AT_END, EVICTS_MORE)) or not self.labels
+        if alone or self.labels[block] is not None or self.fillings[block] != filling:
+            return block, filling
+        equal = (
+            other
+            for other, label in enumerate(self.labels)
+            if label is not None and self.content[other] == self.content[block]
+        )
+        other = next(equal, block)
+        evicted = EVICTS_MORE in self.designs and not self.held[block]
+        if other == block and evicted and not self._others_stay(request):
+            return NULL, 0  # all that nobody holds may be forgotten at once, this as well
+        return other, self.fillings[other]
+
+    def _others_stay(self, request: Tracked) -> bool:
+        """True if something is registered that nobody holds, of another prefix."""
+        own = {content * len(self.rules) + group for content in request.contents for group in range(len(self.rules))}
+        return any(
+            label is not None and not self.held[block] and self.content[block] not in own
+            for block, label in enumerate(self.labels)
+        )
+
+    def may_be_evicted(self, block: int) -> bool:
+        """True if it would not be seen, and would be no mistake, that the block is evicted though nobody asked for
+        one."""
+        return EVICTS_MORE in self.designs and not self.labels and not self.held[block]
 
     # Requests.
 
@@ -307,7 +374,7 @@ class RunRecord:
             case ops.Reset() if outcome.value is True:
                 self.forgotten(range(self.shape.num_blocks))
             case ops.Free(name) if request is not None:
-                if not self.shows("labels") and request.computed >= len(request.submit.prompt):
+                if self._publishes_late() and request.computed >= len(request.submit.prompt):
                     self.note_replay(request)  # an engine may register blocks late, but not later than this
                 del self.requests[name]
         if request is not None:
@@ -332,7 +399,7 @@ class RunRecord:
                 self.learn(request, operation.sampled)
                 request.update_pending()
                 self.fill(request, tables)
-                if self.shows("labels"):
+                if not self._publishes_late():
                     self._note_replay(request, before)
             case ops.Reject(_, count):
                 request.computed -= count
@@ -342,6 +409,10 @@ class RunRecord:
                 request.cut = max(request.cut, request.computed)
             case ops.Preempt():
                 request.start_over()
+
+    def _publishes_late(self) -> bool:
+        """True if it is not seen, or no mistake, that computed blocks are registered later than in their step."""
+        return not self.shows("labels") or not self.designs.isdisjoint((EXCHANGES, PUBLISHES_AT_END))
 
     def _allocated(self, request: Tracked, op: ops.Allocate) -> None:
         hit = request.hit[0] if op.hit and request.hit else 0

@@ -46,7 +46,7 @@ def check_needed(record: RunRecord, request: Tracked, after: Snapshot) -> None:
 
 def check_in_flight(record: RunRecord, request: Tracked, after: Snapshot, end: int) -> None:
     """S13: the table has every entry that queries and writes behind the settled tokens, up to token `end`, need."""
-    name, start = request.submit.request, request.settled
+    name, start = request.submit.request, record.settled(request)
     if start >= end:
         return
     for group, rule in enumerate(record.rules):

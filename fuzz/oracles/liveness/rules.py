@@ -148,12 +148,20 @@ class Watch:
         if self._break_unless_known(losses, observable, name, what, kind):
             raise Excused
 
+    def _together(self, running: Sequence[str]) -> int:
+        """The most blocks that these requests hold at once, all together."""
+        return sum(self.bounds.most(self.lengths[other]) for other in running)
+
+    def fit_together(self, running: Sequence[str]) -> bool:
+        """True if the pool holds the most that these requests can hold together."""
+        return self._together(running) <= self.bounds.usable
+
     def running_refused(self, name: str, running: Sequence[str]) -> None:
         """L2 and L4: a step of a running request does not fit, so the most recent running request will be preempted.
 
         No request holds more than `Bounds.most`. So if the sum of these fits into the pool, every step fits (T16).
         """
-        together = sum(self.bounds.most(self.lengths[other]) for other in running)
+        together = self._together(running)
         if together > self.bounds.usable:
             self.seen["liveness: preempted, as T16.overcommit allows"] += 1
             return

@@ -8,10 +8,12 @@ are sampled, and finished requests are freed.
 
 So running and waiting requests, taken together, are always in the order of arrival, and the oldest has the whole
 budget. Operations that a target has no equivalent of are left out. For a target without an admission gate, properties
-of the gate are not checked.
+of the gate are not checked. For one that never preempts, nobody is admitted unless the most that all running requests
+can hold fits the pool together, as schedulers of such engines do it: then none of them is ever refused.
 """
 
 from collections import deque
+from dataclasses import replace
 from functools import partial
 
 from ....model import arith
@@ -20,7 +22,7 @@ from ....model.state import Request
 from ...findings.finding import Finding
 from ...findings.oracle_names import LOCKSTEP
 from ...findings.severity import Severity, severity
-from ...targets.base import adapted, hidden_fields, lacking
+from ...targets.base import adapted, hidden_fields, lacking_in
 from .bounds import Bounds
 from .driven import DrivenRun
 from .rules import Watch
@@ -47,9 +49,10 @@ class Scheduler:
         self.run, self.bounds, self.watch = run, bounds, watch
         self.max_running, self.stride = max_running, stride
         self.shape = bounds.shape
-        lacks = lacking(run.target)
+        lacks = lacking_in(run.target, bounds.shape)
         self._adapted = partial(adapted, lacks=lacks)
         self.gated = "Allocate.gate" not in lacks
+        self.preempts = "Preempt" not in lacks
         self.drafts = bounds.drafts if "Advance.rejected" not in lacks else 0
         self.shows_tables = "tables" not in hidden_fields(run.target)
         self.waiting: deque[str] = deque()
@@ -119,7 +122,7 @@ class Scheduler:
             self.watch.running_refused(name, self.running)
             victim = self.running.pop()
             own = self._own_blocks(victim)
-            self._do(Preempt(victim))
+            self._give_way(victim)
             if self.shows_tables:
                 self.watch.preempted(self.run.scene, victim, own)
             self.waiting.appendleft(victim)
@@ -127,11 +130,28 @@ class Scheduler:
                 return False
         return True
 
+    def _give_way(self, victim: str) -> None:
+        """A running request gives its blocks back and will start again, as a new one where nobody is preempted."""
+        if self.preempts:
+            self._do(Preempt(victim))
+            return
+        request = self._request(victim)
+        again = replace(request.submit, prompt=tuple(request.tokens))
+        self._do(Free(victim))
+        self._do(again)
+
+    def _may_run(self, name: str) -> bool:
+        """True if this request may run beside those that do: nobody will have to give way, where nobody can."""
+        return self.preempts or self.watch.fit_together([*self.running, name])
+
     def _admit(self, counts: dict[str, int], budget: int) -> None:
         """Admit waiting requests, in order, until one is refused."""
         no_hit: list[list[int]] = [[] for _ in self.shape.groups]
         while self.waiting and budget and len(self.running) < self.max_running:
             name = self.waiting[0]
+            if not self._may_run(name):
+                self.run.seen["liveness: waits, as nobody can be preempted for it"] += 1
+                return
             request = self._request(name)
             self._do(Lookup(name))
             tokens, rows = request.hit or (0, no_hit)
@@ -143,7 +163,7 @@ class Scheduler:
                 return
             if not self._start(name, count, hit=tokens > 0):
                 suspect = self.watch.waiting_refused(self.run.scene, name, rows, free)
-                if suspect and self._start(name, self._tokens_for(name, 0, budget)):
+                if suspect and self.shows_tables and self._start(name, self._tokens_for(name, 0, budget)):
                     self.watch.admitted_without_hit(name)
                 return
             if self.gated and self.shows_tables:

@@ -16,6 +16,8 @@ and hits as they are, and judges whether they are safe. It simulates an engine, 
   where it was written. A step that is allocated before it is known which drafts were accepted runs when that is known.
 * Blocks that an outside holder takes are overwritten.
 * Copies of blocks that the core asked for are made before the step runs.
+* Where a core merges blocks of the same content (`declarations.EXCHANGES`), a step has run with the table as it was;
+  what stands in an entry afterwards must hold the same.
 """
 
 from collections.abc import Collection, Hashable, Sequence
@@ -25,6 +27,7 @@ from ....model.arith import cdiv
 from ....model.attention import Chunked, Cross, Mamba, Rule
 from ....model.ops import NULL, Done, Operation, Outcome
 from ....model.shown.snapshot import Snapshot
+from ...targets.declarations import EXCHANGES
 from .engine_state import EngineRequest, table_text
 from .mamba import States
 from .memory import Corruption
@@ -46,27 +49,36 @@ class Shadow(States):
 
         Corruption if a request reads something that was not written for it.
         """
+        before, self._shown = self._shown, snapshot
         self.memory.follow(snapshot)
         for source, destination in copies:
             self.memory.copy(source, destination)
             self._follow_copy(source, destination, snapshot)
             self.reached["shadow: blocks copied"] += 1
+        if EXCHANGES in self.designs and before is not None:
+            self._follow_exchanges(operation, before, snapshot)
         unknown = isinstance(operation, ops.OnRequest) and operation.request not in self._requests
         if unknown and not isinstance(operation, ops.Submit):
             return
         if isinstance(outcome, Done):
-            self._apply(operation, outcome, snapshot)
+            self._apply(operation, outcome, snapshot, before)
         elif isinstance(operation, ops.Allocate):
             self._requests[operation.request].cut()  # skipped blocks are given back before the refusal
         if damage := self.memory.damage():
             raise Corruption("nobody", 0, 0, damage, "damage")
 
-    def _apply(self, operation: Operation, outcome: Done, snapshot: Snapshot) -> None:
+    def _follow_exchanges(self, operation: Operation, before: Snapshot, after: Snapshot) -> None:
+        """Blocks may have been merged by an operation, before anything is computed; `_advance` does it for steps."""
+        request = self._requests.get(operation.request) if isinstance(operation, ops.OnRequest) else None
+        if request is not None and self._keeps_states and not isinstance(operation, ops.Advance):
+            self._exchange_states(request, before, after)
+
+    def _apply(self, operation: Operation, outcome: Done, snapshot: Snapshot, before: Snapshot | None) -> None:
         match operation:  # the most frequent ones first
             case ops.Allocate(name):
                 self._allocate(operation, self._requests[name], snapshot)
             case ops.Advance(name):
-                self._advance(operation, self._requests[name], snapshot)
+                self._advance(operation, self._requests[name], before or snapshot, snapshot)
             case ops.Lookup(name):
                 tokens = outcome.value[0] if isinstance(outcome.value, tuple) and outcome.value else None
                 self._requests[name].hit = tokens if isinstance(tokens, int) else 0
@@ -158,14 +170,32 @@ class Shadow(States):
                 self._read(request, group, rule, 0, request.encoder_tokens, snapshot)
         self._allocate_states(request, start, end, snapshot)
 
-    def _advance(self, op: ops.Advance, request: EngineRequest, snapshot: Snapshot) -> None:
-        """The step is over. Everything it read must still be in place, since it may have run late. Then drafts are
-        accepted or rejected."""
-        start, end = request.computed, request.computed + request.scheduled
+    def _advance(self, op: ops.Advance, request: EngineRequest, before: Snapshot, after: Snapshot) -> None:
+        """The step is over. Blocks may have been merged since, and hold the same."""
+        name = op.request
+        exchanged = EXCHANGES in self.designs and any(
+            was.get(name) != now.get(name) for was, now in zip(before.tables, after.tables, strict=True)
+        )
+        if not exchanged:
+            return self._step_over(op, request, after)
+        self.memory.follow(before)
+        self._step_over(op, request, before)
+        self.memory.follow(after)
+        self._exchange_states(request, before, after)
+        for group, rule in enumerate(self.rules):
+            if not isinstance(rule, Mamba | Cross):
+                self._read(request, group, rule, rule.skipped(request.computed), request.computed, after)
+        return None
+
+    def _step_over(self, op: ops.Advance, request: EngineRequest, snapshot: Snapshot) -> None:
+        """Everything the step read must still be in place, since it may have run late. Then drafts are accepted or
+        rejected."""
+        end = request.computed + request.scheduled
+        first = request.first_query(self.designs)
         if request.scheduled:
             for group, rule in enumerate(self.rules):
                 if not isinstance(rule, Mamba | Cross):
-                    self._read(request, group, rule, rule.skipped(start), end, snapshot)
+                    self._read(request, group, rule, rule.skipped(first), end, snapshot)
                 elif isinstance(rule, Cross):
                     self._read(request, group, rule, 0, request.encoder_tokens, snapshot)
         request.computed, request.scheduled = end - op.rejected, 0

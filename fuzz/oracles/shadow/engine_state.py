@@ -10,6 +10,7 @@ from ....model import ops
 from ....model.attention import Cross, Mamba, rule_for
 from ....model.ops import Shape
 from ....model.shown.snapshot import Snapshot
+from ...targets.declarations import COUNTS_AT_LAUNCH
 from .memory import GARBAGE, POISON, ListMemory, Memory
 
 
@@ -59,6 +60,13 @@ class EngineRequest:
     ran: StateStep | None = None
     """The last step that did run."""
 
+    def first_query(self, designs: Collection[str]) -> int:
+        """Position of the first query of the scheduled step whose keys and values must be there until it is over; where
+        tokens count as computed at launch, that of the last token that cannot be taken back."""
+        end = self.computed + self.scheduled
+        early = COUNTS_AT_LAUNCH in designs
+        return max(self.computed, min(end, len(self.contents) - 1)) if early else self.computed
+
     def cut(self) -> None:
         """Blocks that no query from the computed tokens on reads may have been given back now."""
         self.most_computed = max(self.most_computed, self.computed)
@@ -77,12 +85,19 @@ class EngineState:
     """The state that all parts of the engine share."""
 
     def __init__(
-        self, shape: Shape, new_memory: Callable[[Shape], Memory] = ListMemory, *, losses: Collection[str] = ()
+        self,
+        shape: Shape,
+        new_memory: Callable[[Shape], Memory] = ListMemory,
+        *,
+        losses: Collection[str] = (),
+        designs: Collection[str] = (),
     ) -> None:
-        """`new_memory` makes the memory for tags; `losses`: what the target is known for (`targets.base.losing`)."""
+        """`new_memory` makes the memory for tags; `losses`: what the target is known for (`targets.base.losing`);
+        `designs`: what it does otherwise than most (`targets.base.designs_of`)."""
         self.shape = shape
         self.memory = new_memory(shape)
         self.losses = frozenset(losses)
+        self.designs = frozenset(designs)
         self.reached: Counter[str] = Counter()
         self.rules = [rule_for(group, shape) for group in shape.groups]
         self._keeps_states = any(isinstance(rule, Mamba) for rule in self.rules)
@@ -90,6 +105,7 @@ class EngineState:
         self._numbers: dict[Hashable, int] = {}
         self._draft_numbers = count(-1, -1)
         self._states_of_this_step: set[tuple[int, int]] = set()
+        self._shown: Snapshot | None = None  # as the last operation left it
 
     def _number(self, what: Hashable) -> int:
         return self._numbers.setdefault(what, len(self._numbers) + 1)

@@ -117,6 +117,18 @@ class States(EngineState):
                 if destination in table and source not in table:
                     states.update({after: destination for after, block in states.items() if block == source})
 
+    def _exchange_states(self, request: EngineRequest, before: Snapshot, after: Snapshot) -> None:
+        """The states of a request whose blocks were exchanged for others that hold the same are there from now on."""
+        name = request.submit.request
+        for group, states in enumerate(request.states):
+            old, new = (side.tables[group].get(name, ()) for side in (before, after))
+            for was, now in zip(old, new, strict=False):
+                if now in (was, NULL) or self.memory.read_block(group, now) != self.memory.read_block(group, was):
+                    continue
+                states.update({tokens: now for tokens, block in states.items() if block == was})
+                for step in request.waiting:
+                    step.tables[group][:] = [now if block == was else block for block in step.tables[group]]
+
     def _forget_states_in(self, request: EngineRequest, group: int, block: int) -> None:
         states = request.states[group]
         for tokens in [tokens for tokens, held in states.items() if held == block]:

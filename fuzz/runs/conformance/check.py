@@ -1,20 +1,31 @@
 """The whole check: the scenarios, the kinds of groups that are built, and what the target says of itself."""
 
+from collections.abc import Sequence
+
 from ....model import ops
 from ....model.shown.snapshot import Snapshot
 from ...findings.finding import our_bug
+from ...findings.oracle_names import LIVENESS
+from ...oracles.liveness import judge
 from ...targets.base import Target, TargetLostError, TargetUnavailableError, block_sizes_of, hidden_fields, lacking
+from ...workload.draw import SeededDraw
+from ..judging import Judging
+from ..open_run import drawn_script, open_run
 from ..run import ask
-from .driving import Driver, End, came, in_words
+from .driving import ORACLES, Driver, End, came, in_words
 from .lines import BUILDS_NOTHING, Conformance, Line, Scenario
 from .scripts import SCRIPTS, prompt, shape_of
 
+FINISHING = 20
+"""Scripts of requests that are run under liveness."""
 SIZES = (4, 16, 1, 2, 8, 32, 64, 128, 256)
 """Block sizes to try, in tokens, for a target that does not say which it builds."""
 
 
-def check_target(target: Target) -> Conformance:
+def check_target(target: Target, oracles: Sequence[str] = ORACLES) -> Conformance:
     """Ask the target everything once. TargetUnavailableError if it cannot be started.
+
+    `oracles` judge each answer besides (`findings.oracle_names`); with liveness some scripts of requests are run, too.
 
     A wrong answer ends its scenario; the others are asked all the same, but the same mistake is told only once.
     """
@@ -24,7 +35,7 @@ def check_target(target: Target) -> Conformance:
         return report
     seen = _Seen(target)
     for script in SCRIPTS.values():
-        driver = Driver(target, report)
+        driver = Driver(target, report, oracles)
         try:
             script(driver, size)
         except End:
@@ -36,7 +47,9 @@ def check_target(target: Target) -> Conformance:
         seen.look(driver)
     report.scenarios = [scenario for scenario in report.scenarios if scenario.lines]
     if not report.mistakes and not report.of("bug"):
-        _other_kinds(target, report, size)
+        if LIVENESS in oracles:
+            _everything_finishes(target, report, oracles)
+        _other_kinds(target, report, size, oracles)
         _what_is_lacking(target, report, size)
         seen.tell(report)
     return report
@@ -75,7 +88,26 @@ def _shape_of_kind(kind: ops.Kind, size: int) -> ops.Shape:
     return shape_of(size, 12, groups=(groups.get(kind, ops.Group(kind, size)),), caching=kind != "cross")
 
 
-def _other_kinds(target: Target, report: Conformance, size: int) -> None:
+def _everything_finishes(target: Target, report: Conformance, oracles: Sequence[str]) -> None:
+    """Some scripts of requests, which the scheduler of the liveness oracle runs to their ends."""
+    told = Scenario("Everything that can finish finishes")
+    run = open_run(target, Judging(oracles))
+    for number in range(FINISHING):
+        found = judge(run, drawn_script(run, SeededDraw(f"check/{number}"), "full"))
+        report.asked += len(run.operations)
+        if found is not None:
+            finding, _ = found
+            asked = "the start" if finding.operation is None else in_words(finding.operation)
+            said = f"{finding.observable} holds: {(finding.detail or str(finding)).splitlines()[0]}"
+            advice = f"read what {finding.observable} says in docs/reference/liveness.md, then docs/guide/triage.md"
+            told.lines.append(Line("wrong", asked, f"script {number}", said, advice, finding.observable))
+            break
+    else:
+        told.lines.append(Line("ok", f"{FINISHING} scripts of requests", "", "all of them finish"))
+    report.scenarios.append(told)
+
+
+def _other_kinds(target: Target, report: Conformance, size: int, oracles: Sequence[str]) -> None:
     """Which kinds of groups are built, each driven a little and judged by the oracles alone."""
     kinds: tuple[ops.Kind, ...] = ("mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross")
     hybrid = shape_of(size, 12, groups=(ops.Group("full", size), ops.Group("sliding", size, window=2 * size)))
@@ -83,7 +115,7 @@ def _other_kinds(target: Target, report: Conformance, size: int) -> None:
     shapes += [(f"Group.kind={kind}", kind, _shape_of_kind(kind, size)) for kind in kinds]
     told, missing = Scenario("Other kinds of groups"), []
     for name, kind, shape in shapes:
-        driver = Driver(target, report)
+        driver = Driver(target, report, oracles)
         try:
             built = driver.start(kind, shape)
             lines = report.scenarios.pop().lines

@@ -3,14 +3,16 @@
 import shlex
 import sys
 import time
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 
 from ...findings.words import plural
 from ...opening.targets import open_target
-from ...targets.base import close_target
+from ...targets.base import Target, close_target
 from .blame import WHICH
 from .check import check_target
+from .driving import ORACLES
 from .lines import Conformance
 
 
@@ -57,17 +59,19 @@ class CheckedTarget:
         return said | self.report.as_json()
 
 
-def check_named(spec: str, isolate: bool | None = None) -> CheckedTarget:
+def check_named(
+    spec: str, isolate: bool | None = None, chosen: Callable[[Target], Sequence[str]] = lambda _: ORACLES
+) -> CheckedTarget:
     """Check the target of this name. What it prints goes to the standard error.
 
-    With `isolate` in a process of its own; a release always is, if this interpreter cannot import it. ValueError and
-    TargetUnavailableError as from opening a target.
+    With `isolate` in a process of its own; a release always is, if this interpreter cannot import it. `chosen` says
+    which oracles judge the target, opened. ValueError and TargetUnavailableError as from opening a target.
     """
     begin = time.monotonic()
     with redirect_stdout(sys.stderr):
         target = open_target(spec, isolate=isolate)
         try:
-            report = check_target(target)
+            report = check_target(target, chosen(target))
             version = str(getattr(target, "version", ""))
         finally:
             close_target(target)

@@ -8,16 +8,18 @@ from ....model.legal import allows
 from ....model.ops import Done, Failed, Operation, Outcome, Refused, Shape, Submit
 from ....model.shown.snapshot import Snapshot
 from ...findings.finding import LOST, Finding
-from ...findings.oracle_names import CONTRACT, SHADOW
+from ...findings.oracle_names import CONTRACT, LIVENESS, SHADOW
 from ...findings.words import cause_lines, operation_text, outcome_text
 from ...targets.adapting import adapted, adapted_shape
-from ...targets.base import Target, hidden_fields, lacking
+from ...targets.base import Target, hidden_fields, lacking, lacking_in
+from ...targets.declarations import EVICTS_MORE
 from ..judging import Judging
-from ..model_free import ModelFreeRun
+from ..open_run import open_run
 from .expected import NO_HIT, Answer, Check, LabelOrder, no_lists, only_blocks, right_kind, right_types, sound_state
 from .lines import Conformance, Line, Scenario, Wrong
 
-ORACLES = (SHADOW, CONTRACT)
+ORACLES: tuple[str, ...] = (SHADOW, CONTRACT)
+"""What judges the answers unless somebody says otherwise."""
 
 
 class End(Exception):
@@ -27,19 +29,36 @@ class End(Exception):
 class Driver:
     """One scenario: a core of one shape, and questions to it."""
 
-    def __init__(self, target: Target, report: Conformance) -> None:
+    def __init__(self, target: Target, report: Conformance, oracles: Sequence[str] = ORACLES) -> None:
         self.target = _Recorded(target)
         self.report = report
         self.scenario = Scenario("")
-        self._run = ModelFreeRun(self.target, Judging(ORACLES))
+        self._run = open_run(self.target, Judging([name for name in oracles if name != LIVENESS]))
+        self._lacks = lacking(self.target)
 
     def has(self, *names: str) -> bool:
         """True if the target lacks none of these."""
-        return not lacking(self.target).intersection(names)
+        return not self._lacks.intersection(names)
+
+    @property
+    def forgets(self) -> bool:
+        """True if the core may forget what is cached though it needs no blocks, by what the target says of it."""
+        return EVICTS_MORE in self._run.designs
+
+    @property
+    def shows_tables(self) -> bool:
+        """True if the tables are shown, or follow from answers."""
+        return "tables" not in self._seen(self.shown)[1]
+
+    def _seen(self, shown: Snapshot) -> tuple[Snapshot, frozenset[str]]:
+        """What is shown, with hidden tables as far as they follow from answers, and what is hidden then."""
+        hidden, tables = hidden_fields(self.target), self._run.rebuilt_tables
+        return (shown, hidden) if tables is None else (shown._replace(tables=tables), hidden - {"tables"})
 
     def start(self, name: str, shape: Shape, *checks: Check) -> bool:
         """Begin a scenario with a new core of this shape. False if the target does not build it."""
         shape = adapted_shape(shape, lacking(self.target))
+        self._lacks = lacking_in(self.target, shape)
         self.scenario = Scenario(f"{name} ({_in_short(shape)})")
         self.report.scenarios.append(self.scenario)
         found = self._run.start(shape)
@@ -54,8 +73,8 @@ class Driver:
         if isinstance(outcome, Failed):
             self._note("left out", "start", came(outcome), "the target does not build this shape")
             return False
-        self.shape, self.shown = shape, shown
-        answer = Answer(None, outcome, shown, shown, shape, hidden_fields(self.target))
+        self.shape, (self.shown, hidden) = shape, self._seen(shown)
+        answer = Answer(None, outcome, self.shown, self.shown, shape, hidden, designs=self._run.designs)
         self._labels = LabelOrder()
         self._judge("start", "a fresh core", answer, checks, Done)
         return True
@@ -67,7 +86,7 @@ class Driver:
 
         Ends the scenario if the answer is wrong. `tight`: an engine that keeps blocks in reserve may refuse this.
         """
-        wanted = adapted(operation, lacking(self.target))
+        wanted = adapted(operation, self._lacks)
         if wanted is None:
             kind = type(operation).__name__
             self._note("left out", in_words(operation), "", f"the target says that it lacks {kind}")
@@ -86,16 +105,16 @@ class Driver:
             how = f"{found.observable}: {found.detail.splitlines()[0]}"
             self._say("wrong", in_words(wanted), how, f"an answer; {why}", _LOST, found.observable)
             raise End
-        outside = tuple(self._run.view.state.outside)
-        answer = Answer(wanted, came_back, before, shown, self.shape, hidden_fields(self.target), outside)
-        self.shown = shown
+        outside = tuple(self._run.scene.state.outside)
+        self.shown, hidden = self._seen(shown)
+        answer = Answer(wanted, came_back, before, self.shown, self.shape, hidden, outside, self._run.designs)
         if tight and isinstance(came_back, Refused) and found is None:
             expected = f"Done, unless your engine keeps blocks in reserve: {why}"
             self._say("hint", in_words(wanted), came(came_back), expected, _TIGHT, "hint")
             raise End
         self._judge(in_words(wanted), why, answer, checks, outcome)
         if found is not None:
-            expected = f"{found.observable} holds: {found.detail.splitlines()[0]}"
+            expected = f"{found.observable} holds: {(found.detail or str(found)).splitlines()[0]}"
             lost_hit = found.observable == "S14"
             advice = f"show what the engine really has; {found.observable} is in docs/reference/contract.md"
             mistake = "no-hit" if lost_hit else found.observable

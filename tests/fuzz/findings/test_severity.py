@@ -30,6 +30,7 @@ def found(observable: str, oracle: str = CONTRACT, said: str = "") -> Finding:
 
 def test_the_worst_comes_first():
     words = ["wrong content", "leak", "crash or standstill", "lost efficiency", "other behaviour", "reporting"]
+    words += ["a bug of blockproof"]
     assert [str(one) for one in sorted(Severity)] == words
     assert all(worse < less for worse, less in pairwise(Severity))
 
@@ -42,6 +43,7 @@ def test_what_stores_of_campaigns_keep_stays_what_it_was():
         "OTHER_BEHAVIOUR": 3,
         "EFFICIENCY": 4,
         "REPORTING": 5,
+        "OUR_BUG": 6,
     }
 
 

@@ -155,9 +155,12 @@ def test_of_two_targets_the_one_is_named_that_names_it(strictness):
         assert finding.detail.splitlines() == [f"strange: {who} names block 99, the pool has 0 .. 7"] * told
 
 
-def test_in_lockstep_it_is_a_difference():
+def test_in_lockstep_it_is_worse_than_the_difference_that_it_makes():
     for where, (lying, _) in WHO.items():
         finding, _ = replay(Trace(SHAPE, STORY), Broken(lying(99)), Judging((LOCKSTEP, SHADOW, CONTRACT)))
+        assert (finding.oracle, finding.observable) == (CONTRACT, "S4"), where
+        assert [one.oracle for one in finding.also] == [LOCKSTEP], where
+        finding, _ = replay(Trace(SHAPE, STORY), Broken(lying(99)), Judging((LOCKSTEP,)))
         assert finding.oracle == LOCKSTEP, where
 
 
