@@ -45,7 +45,7 @@ class Answered:
         if isinstance(operation, ops.Free) and request is None:
             record.reached["contract: S12 checked"] += 1
             if without_evictions(record.designs, record.hides, before, after) != before:
-                raise Break("S12", f"{name} is unknown, yet freeing it changed something")
+                raise Break("S12", f"{name} is unknown, yet freeing it changed something", "changed")
         if isinstance(outcome, Refused):
             check_refusal(record, operation, before, after)
             record.reached["contract: S8 checked"] += 1
@@ -88,7 +88,7 @@ class Answered:
         length, _ = self.hits.check_length(move)
         reads = any(record.needed(group, length) for group in range(len(record.rules)))
         if reads and request.contents[length - 1] not in self._computed:
-            raise Break("S7", f"{name}: hit of {length} tokens, which nobody has computed")
+            raise Break("S7", f"{name}: hit of {length} tokens, which nobody has computed", "never computed")
         record.reached["contract: S7 checked"] += 1
         record.reached["contract: hit"] += length > 0
         if not record.shape.caching or request.submit.skip_lookup or not all(rule.is_full for rule in record.rules):
@@ -99,7 +99,7 @@ class Answered:
             if length < boundary:
                 what = f"hit of {length} tokens, but the same prompt was computed up to {len(request.contents)}"
                 since = "and nobody has asked for a block since its request ended"
-                broken = Break("S14", f"{name}: {what}, {since} (boundary {boundary})")
+                broken = Break("S14", f"{name}: {what}, {since} (boundary {boundary})", "replay")
                 record.pass_or_break(broken)
 
     def account(self, after: Snapshot, outside: list[int]) -> None:
@@ -108,13 +108,19 @@ class Answered:
         pool, free = record.shape.num_blocks - 1 - sinks_of(record.shape), Counter(after.free)
         if record.shows("free"):
             if twice := sorted(block for block, times in free.items() if times > 1):
-                raise Break("S1", f"blocks {twice} stand twice in the free list {after.free}")
+                raise Break("S1", f"blocks {twice} stand twice in the free list {after.free}", "free twice")
             if both := sorted(block for block in set(outside) if block in free):
-                raise Break("S1", f"blocks {both} are free and held by somebody outside")
+                raise Break("S1", f"blocks {both} are free and held by somebody outside", "free and held")
             if wrong := sorted(block for block in free if not NULL < block < record.shape.num_blocks):
-                raise Break("S1", f"blocks {wrong} are free; the pool has 1 .. {record.shape.num_blocks - 1}")
+                raise Break(
+                    "S1",
+                    f"blocks {wrong} are free; the pool has 1 .. {record.shape.num_blocks - 1}",
+                    "outside of the pool",
+                )
             if record.shows("num_free") and after.num_free != len(after.free):
-                raise Break("S1", f"the free count is {after.num_free}, but {len(after.free)} blocks are free")
+                raise Break(
+                    "S1", f"the free count is {after.num_free}, but {len(after.free)} blocks are free", "free count"
+                )
         if not (record.shows("free") or record.shows("num_free")):
             return
         record.reached["contract: S1 checked"] += 1
@@ -125,6 +131,8 @@ class Answered:
             rule.is_full for rule in record.rules
         )  # else it may hold what others hold, or nothing
         if known > most or (holds and known == most and alone):
-            raise Break("S1", f"{known} blocks are free, though the pool has {pool} and requests hold some")
+            raise Break(
+                "S1", f"{known} blocks are free, though the pool has {pool} and requests hold some", "free and held"
+            )
         if not holds and known < most:
-            raise Break("S1", f"{known} blocks are free, but nobody holds any and the pool has {most}")
+            raise Break("S1", f"{known} blocks are free, but nobody holds any and the pool has {most}", "lost")
