@@ -78,7 +78,9 @@ def refuses(error: type[Exception], call: Callable[[], object]) -> bool:
     """True if the call raises this error."""
     try:
         call()
-    except error:
+    except error as raised:
+        if under_way():
+            running().leave(raised)
         return True
     return False
 

@@ -65,19 +65,19 @@ class State:
             yield f"what {function.__qualname__} holds", function
 
 
-_KNOWN: dict[CodeType, list[FunctionType]] = {}
+_KNOWN: dict[int, tuple[CodeType, list[FunctionType]]] = {}
 """Functions by their code: to look for them takes long."""
 
 
 def functions_of(codes: Iterable[CodeType]) -> Iterator[FunctionType]:
     """The functions that there are of these codes, wherever they are kept."""
     asked = list(codes)
-    new: dict[CodeType, list[FunctionType]] = {code: [] for code in asked if code not in _KNOWN}
+    new = {id(code): (code, list[FunctionType]()) for code in asked if id(code) not in _KNOWN}
     for one in gc.get_objects() if new else ():
-        if type(one) is FunctionType and one.__code__ in new:
-            new[one.__code__].append(one)
-    _KNOWN.update(new)
-    known = [one for code in asked for one in _KNOWN[code]]
+        if type(one) is FunctionType and id(one.__code__) in new:
+            new[id(one.__code__)][1].append(one)
+    _KNOWN.update(new)  # with the code, so that no other one gets its identity
+    known = [one for code in asked for one in _KNOWN[id(code)][1]]
     return iter(sorted(known, key=lambda one: (one.__module__ or "", one.__qualname__)))
 
 

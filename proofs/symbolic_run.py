@@ -47,6 +47,9 @@ class Run:
         self._antecedents: dict[Site, list[tuple[list[z3.BoolRef], z3.BoolRef]]] = {}
         """By the place where it stands: where the condition of an implication was not seen to hold, with what is known
         there; nothing more once it was."""
+        self._errors: list[tuple[BaseException, str]] = []
+        self._left: list[BaseException] = []
+        self._text_made = ""
         self._supposed: list[tuple[Site, z3.BoolRef]] = []
         self._laws: dict[int, z3.BoolRef] = {}
         self._defined: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
@@ -74,7 +77,7 @@ class Run:
         self._planned = planned
         self._path = path = Path(list(self.assumptions))
         self._names = 0
-        self._defined, self._supposed = {}, []
+        self._defined, self._supposed, self._errors, self._left, self._text_made = {}, [], [], [], ""
         self._case = _Case(self._cases.pop(tuple(planned), None))
         ProofError.latest = None
         try:
@@ -86,9 +89,45 @@ class Run:
             path.error = error
         if ProofError.latest is not None:  # the function has caught it
             raise ProofError.latest
+        self._require_left(path)
         path.witness = self.case()
         self._note_antecedents(path)
         return path
+
+    def knows_error(self, error: BaseException) -> bool:
+        """Whether it was looked at already on this path."""
+        return any(known is error for known, _ in self._errors)
+
+    def note_error(self, error: BaseException, where: str) -> None:
+        """Note an exception that passes code under proof; `where` it was raised if a symbol may be the cause."""
+        self._errors.append((error, where))
+
+    def tell(self, where: str) -> None:
+        """Note that a text of a symbol was made, for a message: it must leave the function under proof."""
+        self._text_made = self._text_made or where
+
+    def forgive_text(self) -> None:
+        """The text was for somebody else: a log, or an exception that has left the function under proof."""
+        self._text_made = ""
+
+    def _require_left(self, path: Path) -> None:
+        """ProofError if an exception that a symbol may have caused was swallowed, or one that has the text of one."""
+        for error, where in self._errors:
+            if where and error is not path.error and not self._is_left(error):
+                kind = type(error).__name__
+                raise ProofError(f"{where}: goes on after {kind}: a symbol may raise where a number does not")
+        if self._text_made and path.error is None:
+            where = self._text_made
+            raise ProofError(f"{where}: a text of a symbol is made and kept: a symbol may read as no number does")
+
+    def _is_left(self, error: BaseException) -> bool:
+        return any(known is error for known in self._left)
+
+    def leave(self, error: BaseException) -> None:
+        """An exception has left the function under proof, and is what is claimed of it."""
+        if not any(known is error and where for known, where in self._errors):
+            self._left.append(error)
+        self.forgive_text()
 
     def suppose(self, site: Site, condition: z3.BoolRef) -> None:
         """The condition of an implication that stands there: it must hold somewhere, or nothing is said."""

@@ -17,6 +17,7 @@ import z3
 
 from .claims import FailedError, every
 from .examples import Values, conditions, fixed_to, plain_values, satisfiable_question, variable
+from .identity import is_unguarded
 from .kernel import Account, Proved, follows
 from .replays import Replaying
 from .solver import Obligation, ProofError, UndecidedError, has_product, solve
@@ -222,6 +223,9 @@ def refuse_careless(name: str, watched: Watched) -> None:
     """ProofError if a function that ran catches what only a symbol may raise, and goes on."""
     for said in watched.careless(ProofError.shown):
         raise ProofError(f"{name}: {said}: a symbol may raise where a number does not")
+    for code in watched.codes():
+        if is_unguarded(code):
+            raise ProofError(f"{name}: {code.co_qualname} is reached in a way that is not watched: call it by its name")
 
 
 def _settle_path(
