@@ -17,11 +17,12 @@ from itertools import product
 from typing import Any, NamedTuple
 
 from .heap_theorem import HeapTheorem
-from .kernel import exhausted
+from .kernel import Evidence, exhausted
 from .row_claims import CLAIMS
 from .row_theorem import settle_any_length
 from .symbolic_bytes import globals_of, seeing
-from .theorem import Subject, UnavailableError, Verdict
+from .theorem import Subject, UnavailableError
+from .verdict import Verdict
 from .watched import Watched
 from .wrong_code import changed
 
@@ -300,11 +301,14 @@ class QueueTheorem(HeapTheorem):
             cases, problem = tried(self._ways, *kinds)
         if problem:
             verdict.status, verdict.replayed, verdict.message = "refuted", True, problem
-            verdict.paths, verdict.counterexample = cases, {"row": cases}
+            verdict.note_evidence(cases)
+            verdict.counterexample = {"row": cases.cases}
         elif any_length is not None:
             settle_any_length(verdict, any_length, subject, seconds, watched)
+            verdict.replays = cases.run
         else:
-            verdict.paths, verdict.status = cases, exhausted(self.id, cases, BOUNDED)
+            verdict.note_evidence(cases)
+            verdict.status = exhausted(self.id, cases, BOUNDED)
         verdict.covered = watched.functions()
         for wrong in self.batches if with_controls else ():
             verdict.controls[wrong.what] = "refuted" if _is_refuted(wrong, self._ways, kinds) else "undecided"
@@ -320,22 +324,26 @@ class QueueTheorem(HeapTheorem):
         return WAYS[self.id.removeprefix("T25.").removesuffix(".any")]
 
 
-def tried(ways: Try, queue_kind: Any, block_kind: Any) -> tuple[int, str]:
-    """How many cases were tried, and what is wrong in the last of them; nothing if all are right."""
-    cases = 0
+def tried(ways: Try, queue_kind: Any, block_kind: Any) -> tuple[Evidence, str]:
+    """The cases that were tried, and what is wrong in the last of them; nothing if all are right."""
+    cases = Evidence()
     names = globals_of(queue_kind.append_n)
     names_of_batches = globals_of(names["Batch"].lose)
     if not (_LIMITS.keys() <= names.keys() and _BATCH_LIMITS.keys() <= names_of_batches.keys()):
-        return 1, f"the limits {[*_LIMITS, *_BATCH_LIMITS]} have other names: rows as small as these do not reach them"
+        return (
+            cases,
+            f"the limits {[*_LIMITS, *_BATCH_LIMITS]} have other names: rows as small as these do not reach them",
+        )
     for limits, of_batches in (({}, {}), (_LIMITS, _BATCH_LIMITS)):
         with seeing(names, limits), seeing(names_of_batches, of_batches):
             for row in rows():
                 for what, act in ways(Made(queue_kind, block_kind, row)):
-                    cases += 1
-                    made = Made(queue_kind, block_kind, row)
+                    made, case = Made(queue_kind, block_kind, row), (bool(limits), row, what)
                     try:
                         made.require(act(made), what)
+                        cases.tried(case)
                     except Exception as error:
+                        cases.tried(case, right=False)
                         return cases, f"{what} in {row}: {type(error).__name__}: {error}"
     return cases, ""
 

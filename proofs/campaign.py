@@ -16,7 +16,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from .cross_check import together
-from .theorem import Verdict
+from .verdict import Verdict
 
 SETTLE_S = 900.0
 """A theorem that takes longer counts as undecided, as it seems not to end; its process is ended. It takes a few seconds

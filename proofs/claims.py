@@ -3,13 +3,20 @@
 With plain values they are plain logic, so that a counterexample is run with the same claim.
 """
 
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from fractions import Fraction
+from typing import Any, Final
 
 import z3
 
 from .solver import ProofError
-from .symbolic import Condition, Number, Run, SymbolicBool, SymbolicInt, executing, running, symbol, term
+from .symbolic import Condition, Number, Run, SymbolicBool, SymbolicInt, SymbolicReal, executing, running, symbol, term
+from .symbolic_run import Site, under_way
+
+
+class FailedError(AssertionError):
+    """Something that is claimed besides what a claim returns, such as a lemma, does not hold of plain values."""
 
 
 def negation(condition: Condition) -> Any:
@@ -31,8 +38,18 @@ def some(*conditions: Condition) -> Any:
     return any(conditions)
 
 
+MET_PLAINLY: set[Site] = set()
+"""Where an implication stands whose condition has held of plain values."""
+
+
 def implies(condition: Condition, claim: Condition) -> Any:
-    """Where the condition holds, so does the claim."""
+    """Where the condition holds, so does the claim. It must hold somewhere, or nothing is said (`Run.vacuous`)."""
+    frame = sys._getframe(1)
+    site = frame.f_code, frame.f_lasti, frame.f_lineno
+    if under_way():
+        running().suppose(site, term(condition))
+    elif type(condition) is bool and condition:
+        MET_PLAINLY.add(site)
     return some(negation(condition), claim)
 
 
@@ -43,31 +60,53 @@ def same(left: Condition, right: Condition) -> Any:
     return left == right
 
 
+def ratio_is(value: Any, numerator: Any, denominator: Any) -> Any:
+    """`value` is this quotient: exactly in a proof; of plain numbers it is the nearest floating-point number, or one of
+    those beside it, since quotients and differences are rounded there. `denominator` is not 0."""
+    if isinstance(value, SymbolicReal):
+        return value * denominator == numerator
+    exact = Fraction(numerator, denominator)
+    size = abs(exact) if abs(exact) > 1 else Fraction(1)
+    return abs(Fraction(value) - exact) <= size * EPSILON
+
+
+EPSILON: Final = Fraction(1, 2**52)
+"""How far two roundings may lie from the exact number, as a share of it, or of 1 if it is smaller."""
+
+
 def refuses(error: type[Exception], call: Callable[[], object]) -> bool:
     """True if the call raises this error."""
     try:
         call()
-    except error:
+    except error as raised:
+        if under_way():
+            running().leave(raised)
         return True
     return False
 
 
 def lemma(claim: Condition, name: str = "") -> None:
-    """An intermediate result, proved on its own and used from here on. AssertionError if it is plain and false."""
+    """An intermediate result, proved on its own and used from here on. FailedError if it is plain and false."""
     if isinstance(claim, SymbolicBool):
         running().lemma(claim.term, name)
     else:
-        assert claim, f"lemma {name} does not hold"
+        require_plain(claim, f"lemma {name}")
+
+
+def require_plain(claim: Condition, what: str) -> None:
+    """FailedError unless it holds."""
+    if not claim:
+        raise FailedError(f"{what} does not hold")
 
 
 def use(law: Callable[..., Any], *values: Number) -> None:
     """Use a law of arithmetic for these values: it is proved once, for any integers and without other hypotheses.
 
     A law is a function from integers to a condition; solvers need some of them spelt out where products occur. What it
-    divides by must be assumed positive in it. AssertionError if the values are plain and it does not hold.
+    divides by must be assumed positive in it. FailedError if the values are plain and it does not hold.
     """
     if not any(isinstance(value, SymbolicInt) for value in values):
-        assert law(*values), f"the law {law.__name__} does not hold for {values}"
+        require_plain(law(*values), f"the law {law.__name__}")
         return
     running().use(instance(law, *values))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from .campaign import Result
-from .theorem import Verdict
+from .verdict import Verdict
 
 WriteText: TypeAlias = Callable[[Path, str], None]
 """Writes a file, and the folders it is in, in one piece: the command line has it (`write_file`), nothing here."""

@@ -12,31 +12,20 @@ what a theorem covers is measured there.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import z3
 
-from .claims import every
+from .claims import FailedError, every
+from .examples import Values, conditions, fixed_to, plain_values, satisfiable_question, variable
 from .kernel import Account, each_follows
+from .replays import Replaying
 from .solver import Obligation, ProofError, UndecidedError, limit, solve
 from .symbolic import DECISIONS_MOST, Condition, Path, Run, symbol, term
 from .symbolic_builtins import symbolic_builtins
-from .theorem import (
-    Functions,
-    NegativeControl,
-    Subject,
-    Theorem,
-    UnavailableError,
-    Values,
-    Verdict,
-    conditions,
-    fixed_to,
-    plain_values,
-    refuse_careless,
-    satisfiable_question,
-    variable,
-)
+from .theorem import Functions, NegativeControl, Subject, Theorem, UnavailableError, refuse_careless
+from .verdict import Verdict
 from .watched import Watched
 
 SMALL = (2, 6, 40)
@@ -106,7 +95,7 @@ class HeapTheorem(Theorem):
         verdict = _Settling(self, subject, seconds).verdict
         if with_controls and verdict.status in ("proved", "refuted"):
             for control in self.controls:
-                verdict.note_control(control, _Settling(self, subject, seconds, control).verdict)
+                verdict.note_control(control.wrong, control.raises, _Settling(self, subject, seconds, control).verdict)
         verdict.seconds = time.perf_counter() - start
         return verdict
 
@@ -128,6 +117,7 @@ class _Settling:
         self._claim = control.claim if control is not None and control.claim is not None else theorem.claim
         assume = control.assume if control is not None and control.assume is not None else theorem.assume
         self._functions = Functions(self.subject.find, control.roles if control is not None else {})
+        self._replaying = Replaying(theorem.variables, assume, self.subject.memos)
         symbols = Values({name: variable(name, meaning) for name, meaning in theorem.variables.items()})
         try:
             assumptions = [condition for condition in assume(symbols) if condition is not True]
@@ -142,7 +132,11 @@ class _Settling:
                         break
                 else:
                     refuse_careless(self._run.name, self._watched)
-                    self.verdict.status = self._account.proved()
+                    proved = self._account.proved()
+                    if control is not None or self._replaying.hold(
+                        self._run, self._watched, self._replay, self.verdict
+                    ):
+                        self.verdict.status = proved
             self.verdict.questions = self._run.questions
         except UnavailableError as error:
             self.verdict.status, self.verdict.message = "unavailable", str(error)
@@ -184,10 +178,10 @@ class _Settling:
             smtlib = Obligation(name, tuple(path.hypotheses), claim).smtlib()
             raise UndecidedError(f"{name}: not proved, and no counterexample with numbers up to {SMALL[-1]}", smtlib)
         self.verdict.status = "refuted"
-        self.verdict.counterexample = values = plain_values(model, self.theorem)
+        self.verdict.counterexample = values = plain_values(model, self.theorem.variables)
         with self._watched:
             self.verdict.replayed, self.verdict.message = self._replay(values)
-        fixed = [*formulas, *(fixed_to(unknown, value, self.theorem) for unknown, value in values.items())]
+        fixed = [*formulas, *(fixed_to(unknown, value, self.theorem.variables) for unknown, value in values.items())]
         self.verdict.satisfiable.append(satisfiable_question(f"{name}: the counterexample", fixed))
         if not self.verdict.replayed:
             raise ProofError(f"{name}: {values} is a counterexample, but the real code: {self.verdict.message}")
@@ -202,23 +196,29 @@ class _Settling:
         model = self._run.example(path, self._small(SMALL[1]))
         if model is None:
             return True
-        values = plain_values(model, self.theorem)
+        values = plain_values(model, self.theorem.variables)
         with self._watched:
             fails, how = self._replay(values)
+        self._replaying.note(values, self.verdict)
         if not fails:
             return True
         self.verdict.status, self.verdict.counterexample, self.verdict.replayed = "refuted", values, True
         self.verdict.message = f"{how}, on real objects, though path {self.verdict.paths} is proved on symbolic ones"
-        fixed = [*path.hypotheses, *(fixed_to(unknown, value, self.theorem) for unknown, value in values.items())]
+        fixed = [
+            *path.hypotheses,
+            *(fixed_to(unknown, value, self.theorem.variables) for unknown, value in values.items()),
+        ]
         self.verdict.satisfiable.append(satisfiable_question(f"{self._run.name}: the counterexample", fixed))
         return False
 
-    def _replay(self, values: dict[str, int]) -> tuple[bool, str]:
+    def _replay(self, values: Mapping[str, int]) -> tuple[bool, str]:
         """Run the claim on real objects. Whether it fails, and how."""
         try:
             results = conditions(self._claim(self._functions, Values(values)))
-        except UnavailableError:
+        except (UnavailableError, MemoryError):
             raise
+        except FailedError as error:
+            return True, str(error)
         except (TypeError, NameError) as error:  # more likely a role that is bound to the wrong thing
             return False, f"raises {type(error).__name__}: {error}"
         except AttributeError as error:  # a link that leads to None is what may well happen

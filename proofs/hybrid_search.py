@@ -26,6 +26,7 @@ from ..model import arith
 from ..model.core import Model
 from ..model.ops import NULL, SLIDING_FAMILY, Allocate, Evict, Group, Lookup, Operation, Submit
 from .hybrid_scopes import Scope
+from .kernel import Evidence
 
 Registered: TypeAlias = tuple[int, ...]
 """Per group, a number whose bit `i` says that block `i` is registered."""
@@ -89,6 +90,11 @@ class Tally:
     def searches(self) -> int:
         """How many caches and limits were tried."""
         return self.verdicts.total()
+
+    @property
+    def good(self) -> int:
+        """In how many the answer is the longest common hit, and tidy, as far as is counted."""
+        return self.verdicts[Verdict.LONGEST] - self.untidy
 
     @property
     def holds(self) -> bool:
@@ -195,9 +201,11 @@ def bits(numbers: Iterable[int]) -> int:
     return sum(1 << number for number in numbers)
 
 
-def exhaust(scope: Scope, search: Search) -> Tally:
-    """Hold a search against the definition for every limit and every set of registered blocks of the scope."""
+def exhaust(scope: Scope, search: Search, evidence: Evidence | None = None) -> Tally:
+    """Hold a search against the definition for every limit and every set of registered blocks of the scope, and record
+    each answer with the sets that it is given to."""
     definition, tally = Definition(scope), Tally(scope)
+    evidence, name = Evidence() if evidence is None else evidence, str(scope)
     sizes = [group.block_size for group in scope.groups]
     for limit in range(scope.tokens + 1):
         inside = [(1 << (limit + drop) // size) - 1 for size, drop in zip(sizes, definition.gives_up, strict=True)]
@@ -210,7 +218,10 @@ def exhaust(scope: Scope, search: Search) -> Tally:
                 if caches.free[group] >> i & 1:
                     waiting.append(caches.fixed(group, i, True))
                     caches = caches.fixed(group, i, False)
+            good = tally.good
             _judge_all(definition, tally, answer, limit, caches)
+            every = caches.how_many()
+            evidence.tried((name, limit, *caches), tally.good - good == every, every)
     return tally
 
 

@@ -11,19 +11,20 @@ are those that a module makes from text while it is imported, as `dataclass` doe
 import ast
 import linecache
 import operator
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import cache, partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeAlias
 
+from .guard import call, instead, left, noted
 from .refusal import refusal
 from .symbolic import SymbolicBool, SymbolicInt, SymbolicReal
 
 _NAME = "_blockproof_same_object"
+_CALL, _NOTED, _LEFT = "_blockproof_call", "_blockproof_noted", "_blockproof_left"
+_OF_THE_FRAME = ("super", "locals", "globals", "vars", "dir", "eval", "exec")
 _SYMBOLS = (SymbolicInt, SymbolicBool, SymbolicReal)
-_HINT = re.compile(r"\bis\b(?!\s+(not\s+)?None\b)")
 
 
 def same_object(*pair: Any) -> bool:
@@ -45,9 +46,61 @@ def other_object(one: Any, other: Any) -> bool:
     return not same_object(one, other)
 
 
+GUARD: dict[str, Callable[..., Any]] = {_NAME: same_object, _CALL: call, _NOTED: noted, _LEFT: left}
+"""What code under proof asks, by the names under which it does."""
+instead(operator.is_, same_object)
+instead(operator.is_not, other_object)
+
+
 class _AskInstead(ast.NodeTransformer):
     asks = False
     """True once anything asks."""
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """A call goes through `guard.call`, but for those that look at the frame from which they are called."""
+        self.generic_visit(node)
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name in _OF_THE_FRAME and not (node.args and name in ("vars", "dir")):
+            return node
+        self.asks = True
+        called = ast.copy_location(ast.Name(_CALL, ast.Load()), node)
+        return ast.copy_location(ast.Call(called, [node.func, *node.args], node.keywords), node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """Exceptions that pass a function are noted; so are those that pass a part of it that may swallow them."""
+        node.decorator_list, decorators = [], node.decorator_list
+        self.generic_visit(node)
+        node.decorator_list = decorators
+        first = isinstance(node.body[0], ast.Expr) and isinstance(node.body[0].value, ast.Constant)
+        node.body = [*node.body[:first], *self._noted(node.body[first:], _LEFT)]
+        return node
+
+    def visit_Try(self, node: ast.Try) -> ast.AST:
+        self.generic_visit(node)
+        node.body = self._noted(node.body)
+        if node.finalbody:
+            node.orelse = self._noted(node.orelse)
+            for handler in node.handlers:
+                handler.body = self._noted(handler.body)
+        return node
+
+    def visit_With(self, node: ast.With) -> ast.AST:
+        self.generic_visit(node)
+        node.body = self._noted(node.body)
+        return node
+
+    visit_AsyncFunctionDef, visit_AsyncWith = visit_FunctionDef, visit_With
+
+    def _noted(self, body: list[ast.stmt], by: str = _NOTED) -> list[ast.stmt]:
+        """The statements, with what passes them noted."""
+        if not body:
+            return body
+        self.asks = True
+        note = ast.Expr(ast.Call(ast.Name(by, ast.Load()), [], []))
+        tapped = ast.Try(body, [ast.ExceptHandler(None, None, [note, ast.Raise()])], [], [])
+        for new in ast.walk(tapped.handlers[0]):
+            ast.copy_location(new, body[-1])
+        return [ast.copy_location(tapped, body[0])]
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
@@ -89,8 +142,6 @@ def _place(code: CodeType) -> _Place:
 def _compiled(path: str) -> dict[_Place, CodeType]:
     """The functions of a file that ask `same_object`."""
     text = "".join(linecache.getlines(path))
-    if not _HINT.search(text):
-        return {}
     asking = _AskInstead()
     tree = asking.visit(ast.parse(text))
     if not asking.asks:
@@ -99,12 +150,23 @@ def _compiled(path: str) -> dict[_Place, CodeType]:
     return dict(_asking(compile(tree, path, "exec", dont_inherit=True)))
 
 
+def is_unguarded(code: CodeType) -> bool:
+    """True if this ran as it stands in its file, though there is something in it that should have been looked at."""
+    asks = _compiled(code.co_filename).get(_place(code))
+    return asks is not None and not any(GUARD.keys() & {*inner.co_names, *inner.co_varnames} for inner in _all(code))
+
+
 def _asking(code: CodeType) -> Iterator[tuple[_Place, CodeType]]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            if any(_NAME in inner.co_names for inner in _all(constant)):
+            if any(GUARD.keys() & {*inner.co_names} for inner in _all(constant)):
                 yield _place(constant), constant
             yield from _asking(constant)
+
+
+def guarded(tree: ast.Module) -> ast.Module:
+    """A module whose functions ask what is in `GUARD` by name."""
+    return ast.fix_missing_locations(_AskInstead().visit(ast.fix_missing_locations(tree)))
 
 
 def _all(code: CodeType) -> Iterator[CodeType]:
@@ -171,9 +233,10 @@ def identity_watched(modules: Sequence[ModuleType]) -> Iterator[None]:
                     one.__code__ = code
             if codes:
                 touched.append(module)
-                setattr(module, _NAME, same_object)
+                vars(module).update(GUARD)
         try:
             yield
         finally:
             for module in touched:
-                vars(module).pop(_NAME, None)
+                for name in GUARD:
+                    vars(module).pop(name, None)

@@ -5,14 +5,17 @@ counts only with a `Proved`, which nothing but `follows` and `each_follows` make
 statement is proved (`Account.proved`) if
 
 * its assumptions can be satisfied, and so can everything that was assumed on each path,
+* something is claimed,
 * the paths cover all cases: wherever a path answered a question, another path answered the other way, or the other
   answer was proved impossible,
 * every claim of every path is proved from what was assumed and answered there, or from some of it.
 
 Trusted, and not checked here, is what `TRUSTED` lists, each entry with the test that attacks it. What was tried on
-every case of a small scope, and not derived, goes through `exhausted`, and must say what bounds it.
+every case of a small scope, and not derived, goes through `exhausted`, with a record of each case (`Evidence`), and
+must say what bounds it.
 """
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
@@ -131,6 +134,7 @@ class Account:
         """ProofError if the assumptions cannot be satisfied, as far as Z3 can say."""
         self._name, self._seconds = name, seconds
         self._leaves: dict[_Leaf, frozenset[int]] = {}
+        self._claims = 0
         self._asked: list[z3.BoolRef] = []
         """Kept, so that no other question gets the identity of one."""
         forget_course()
@@ -143,6 +147,7 @@ class Account:
         for proof in proofs:
             found.setdefault(proof.obligation.claim.get_id(), []).append(proof.obligation)
         claims = [False] if path.error is not None else path.value
+        self._claims += len(claims)
         claimed = [*granted, *map(formula, claims)]
         owed = [*path.obligations, *(Obligation("a claim", tuple(path.hypotheses), claim) for claim in claimed)]
         for one in owed:
@@ -165,8 +170,8 @@ class Account:
             for step, answer in enumerate(leaf):
                 if (*leaf[:step], _other(answer)) not in ways:
                     raise ProofError(f"{self._name}: question {step + 1} of a path was not answered the other way")
-        if not ways:
-            raise ProofError(f"{self._name}: no path was entered")
+        if not ways or not self._claims:
+            raise ProofError(f"{self._name}: {'nothing is claimed on any path' if ways else 'no path was entered'}")
         return "proved"
 
     def _satisfiable(self, what: str, formulas: Sequence[Any], witness: z3.ModelRef | None = None) -> None:
@@ -177,9 +182,57 @@ class Account:
             raise ProofError(f"{self._name}: {what}: {status} together: a statement about nothing")
 
 
-def exhausted(name: str, cases: int, bounded: str) -> Literal["proved"]:
-    """The status of a statement that held in every case of a scope. ProofError without a case, or without a word about
-    what bounds it."""
-    if not cases or not bounded:
-        raise ProofError(f"{name}: nothing was tried, or it is not said what bounds it")
+class Evidence:
+    """What was tried: every case by itself, each once. Made while the cases run, and asked for by `exhausted`."""
+
+    __slots__ = ("_cases", "_covered", "_failed")
+
+    def __init__(self) -> None:
+        self._cases: set[bytes] = set()
+        self._covered = 0
+        self._failed = ""
+
+    def tried(self, case: object, right: bool = True, covers: int = 1) -> None:
+        """Record a case by what it prints, and whether the claim held; `covers`: for how many this one stands.
+
+        ProofError for one that was recorded before: counted twice, it would seem to be two.
+        """
+        mark = hashlib.blake2b(repr(case).encode(), digest_size=16).digest()
+        if mark in self._cases or covers < 1:
+            raise ProofError(f"a case is recorded twice, or stands for none: {case}")
+        self._cases.add(mark)
+        self._covered += covers
+        if not right:
+            self._failed = self._failed or str(case)
+
+    @property
+    def cases(self) -> int:
+        """How many were recorded, each with those that it stands for."""
+        return self._covered
+
+    @property
+    def run(self) -> int:
+        """How many were run."""
+        return len(self._cases)
+
+    @property
+    def failed(self) -> str:
+        """The first case in which the claim did not hold; empty if there is none."""
+        return self._failed
+
+    @property
+    def digest(self) -> str:
+        """The same for the same cases, in whichever order: 16 hexadecimal digits."""
+        return hashlib.sha256(b"".join(sorted(self._cases))).hexdigest()[:16]
+
+
+def exhausted(name: str, evidence: Evidence, bounded: str) -> Literal["proved"]:
+    """The status of a statement that held in every case of a scope. ProofError without recorded cases, with one that
+    failed, or without a word about what bounds them."""
+    if type(evidence) is not Evidence or not evidence.run:
+        raise ProofError(f"{name}: there is no record of a case that was tried")
+    if evidence.failed:
+        raise ProofError(f"{name}: it does not hold of {evidence.failed}")
+    if not bounded.strip():
+        raise ProofError(f"{name}: it is not said what bounds the cases")
     return "proved"

@@ -19,6 +19,7 @@ from functools import cache
 from types import CodeType, FunctionType
 from typing import Any
 
+from .identity import GUARD, guarded
 from .solver import ProofError
 
 Locals = dict[str, Any]
@@ -132,17 +133,17 @@ def compiled_part(function: FunctionType, body: list[ast.stmt], extra: Locals) -
     arguments = ast.arguments(
         posonlyargs=[],
         args=[],
-        kwonlyargs=[ast.arg(name) for name in defaults],
-        kw_defaults=[ast.Constant(None) for _ in defaults],
+        kwonlyargs=[ast.arg(name) for name in (*defaults, *GUARD)],
+        kw_defaults=[ast.Constant(None) for _ in (*defaults, *GUARD)],
         defaults=[],
     )
     part = ast.FunctionDef(name=function.__name__, args=arguments, body=body, decorator_list=[], returns=None)
-    module = compile(ast.fix_missing_locations(ast.Module([part], [])), function.__code__.co_filename, "exec")
+    module = compile(guarded(ast.Module([part], [])), function.__code__.co_filename, "exec")
     code = next(constant for constant in module.co_consts if isinstance(constant, CodeType))
     # Which functions ran is found out by file, name and first line: this is the function itself.
     code = code.replace(co_qualname=function.__qualname__, co_firstlineno=function.__code__.co_firstlineno)
     made = FunctionType(code, function.__globals__, function.__name__)
-    made.__kwdefaults__ = defaults
+    made.__kwdefaults__ = {**defaults, **GUARD}
     return made
 
 

@@ -84,8 +84,9 @@ class Tokens(Count):
         super().__init__(_term(self.blocks * self.unit + self.rest))
 
     def __add__(self, other: Any) -> "Tokens":
-        if isinstance(other, Tokens):
+        if isinstance(other, Tokens) and z3.simplify(_term(self.unit) - _term(other.unit)).eq(z3.IntVal(0)):
             return Tokens(self.blocks + other.blocks, self.rest + other.rest, self.unit)
+        # Blocks of another size are a rest like any other.
         return Tokens(self.blocks, self.rest + other, self.unit)
 
     __radd__ = __add__

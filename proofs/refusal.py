@@ -15,8 +15,10 @@ from types import FrameType
 from typing import TypeAlias
 
 from .solver import ProofError
+from .symbolic_run import running, under_way
 
 _OURS = __name__.partition(".proofs")[0] + ".proofs"
+_GUARD = f"{_OURS}.guard"
 _LOGGERS = ("logger", "logging", "warnings")
 _Place: TypeAlias = tuple[int, int]
 """Line and column."""
@@ -32,6 +34,8 @@ def shown(text: str) -> str:
     for frame in _frames():
         inside = str(frame.f_globals.get("__name__")).startswith(_OURS)
         ProofError.shown = ProofError.shown or not inside
+        if not inside and under_way():
+            running().tell(_where())
         if inside or _in_message(frame):
             break
         if not _is_library(frame):
@@ -60,7 +64,8 @@ def _frames() -> Iterator[FrameType]:
     while frame is not None and frame.f_code.co_name in ("__repr__", "__str__", "__format__"):
         frame = frame.f_back
     while frame is not None:
-        yield frame
+        if frame.f_globals.get("__name__") != _GUARD:  # which calls what the code under proof calls
+            yield frame
         frame = frame.f_back
 
 

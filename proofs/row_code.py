@@ -23,6 +23,7 @@ from functools import cache
 from types import CodeType, FunctionType
 from typing import Any, Protocol
 
+from .identity import GUARD, guarded
 from .solver import ProofError
 from .symbolic_bytes import globals_of, seeing
 
@@ -91,11 +92,15 @@ def _made_ready(method: FunctionType, code: CodeType) -> FunctionType | None:
     for one in (*node.args.args, *node.args.kwonlyargs):
         one.annotation = None
     node.returns = None
-    module = compile(ast.fix_missing_locations(ast.Module([node], [])), code.co_filename, "exec", dont_inherit=True)
+    node.args.kwonlyargs += [ast.arg(name) for name in GUARD]
+    node.args.kw_defaults += [ast.Constant(None) for _ in GUARD]
+    module = compile(guarded(ast.Module([node], [])), code.co_filename, "exec", dont_inherit=True)
     made = next(constant for constant in module.co_consts if isinstance(constant, CodeType))
     # Which functions ran is found out by file, name and first line: this is the method itself.
     made = made.replace(co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno)
-    return FunctionType(made, method.__globals__, method.__name__, method.__defaults__)
+    function = FunctionType(made, method.__globals__, method.__name__, method.__defaults__)
+    function.__kwdefaults__ = {**(method.__kwdefaults__ or {}), **GUARD}
+    return function
 
 
 class _Asking(ast.NodeTransformer):

@@ -8,22 +8,14 @@ from typing import Any
 
 import z3
 
+from .examples import Values, conditions, satisfiable_question, variable
 from .kernel import Account, Path, Proved, each_follows
 from .row_claims import RowClaim
 from .solver import Obligation, ProofError, UndecidedError, example
 from .symbolic import Run, term
 from .symbolic_builtins import symbolic_builtins
-from .theorem import (
-    Functions,
-    Subject,
-    UnavailableError,
-    Values,
-    Verdict,
-    conditions,
-    refuse_careless,
-    satisfiable_question,
-    variable,
-)
+from .theorem import Functions, Subject, UnavailableError, refuse_careless
+from .verdict import Verdict
 from .watched import Watched
 
 
@@ -48,7 +40,11 @@ def settle_any_length(verdict: Verdict, claim: RowClaim, subject: Subject, secon
                 path.witness = path.witness or example(path.hypotheses, seconds)
                 account.enter(path, list(proofs.of(f"{run.name}: path {verdict.paths}", path)))
             refuse_careless(run.name, watched)
-            verdict.status = account.proved()
+            proved = account.proved()
+            vacuous = run.vacuous()
+            if vacuous:
+                raise ProofError(f"{run.name}: the condition in {vacuous}, never holds: what it implies is not said")
+            verdict.status = proved
         verdict.questions = run.questions
     except ProofError as error:
         verdict.status, verdict.message = "undecided", str(error)

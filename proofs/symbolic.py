@@ -114,6 +114,11 @@ def _operators(kind: type) -> Iterator[str]:
         yield name.replace("__r", "__", 1)
 
 
+ARRAYS = ("__array", "__cuda_array", "__dlpack", "__torch", "__jax")
+"""Beginnings of what arrays ask a value for: one that does not answer becomes an element without arithmetic of its own,
+so that nothing wraps or rounds as it does for a number."""
+
+
 class _Symbol:
     """What all symbols refuse, and that they are taken for what they stand for."""
 
@@ -130,7 +135,7 @@ class _Symbol:
 
     def __getattr__(self, name: str) -> Any:
         kind = type(self)._stands_for
-        if hasattr(kind, name):
+        if hasattr(kind, name) or name.startswith(ARRAYS):
             raise refusal(f"`{name}`")
         raise AttributeError(f"'{kind.__name__}' object has no attribute {name!r}")
 
@@ -157,6 +162,12 @@ class _Symbol:
 
     def __float__(self) -> float:
         raise refusal("the floating-point number")
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
 
 
 def _refused(name: str) -> Callable[..., Any]:
@@ -369,6 +380,13 @@ class SymbolicReal(_Symbol):
 
     __int__ = __index__
 
+
+_OF_THE_OBJECT = ("sizeof", "reduce", "reduce_ex", "getstate", "dir", "complex", "bytes")
+_OF_ARRAYS = ("array", "array_ufunc", "array_function", "array_wrap", "array_finalize", "torch_function", "dlpack")
+for _name in (*_OF_THE_OBJECT, *_OF_ARRAYS):
+    setattr(_Symbol, f"__{_name}__", _refused(f"__{_name}__"))
+for _name in ("array_interface", "array_struct", "array_priority", "array_namespace"):
+    setattr(_Symbol, f"__{_name}__", property(_refused(f"__{_name}__")))
 
 MOST_POWER = 4
 """A symbol may be raised to a plain power up to this: to a product of so many."""

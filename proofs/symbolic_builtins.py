@@ -5,11 +5,12 @@ import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from types import ModuleType, SimpleNamespace
+from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 
 import z3
 
+from .guard import call, instead
 from .identity import identity_watched
 from .refusal import refusal
 from .solver import ProofError
@@ -81,7 +82,10 @@ class SymbolicRange:
         if not self:
             return 0
         span = self._stop - self._start if self._step > 0 else self._start - self._stop
-        return -(-span // abs(self._step))
+        length = -(-span // abs(self._step))
+        if length > sys.maxsize:
+            raise OverflowError("Python int too large to convert to C ssize_t")
+        return length
 
     def __getattr__(self, name: str) -> Any:
         if hasattr(range, name):
@@ -104,10 +108,18 @@ class _Types(type):
         if len(arguments) == 1 and not named:
             if not issubclass(builtins.type(arguments[0]), STAND_FOR):
                 return builtins.type(arguments[0])
-            if sys._getframe(1).f_globals.get("int", int) is not int:  # whoever asks may compare it with another `int`
+            if _asking_globals().get("int", int) is not int:  # whoever asks may compare it with another `int`
                 raise refusal("the type")
             return arguments[0].__class__
         return builtins.type(*arguments, **named)
+
+
+def _asking_globals() -> dict[str, Any]:
+    """The globals of the code that asks for a type."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and str(frame.f_globals.get("__name__")) == call.__module__:
+        frame = frame.f_back
+    return {} if frame is None else frame.f_globals
 
 
 class SymbolicType(metaclass=_Types):
@@ -174,27 +186,31 @@ def common_divisor(x: Number, y: Number) -> tuple[Any, Any, Any]:
     return found
 
 
+_OURS: tuple[tuple[str, Any, Any], ...] = (
+    ("range", range, symbolic_range),
+    ("len", len, symbolic_len),
+    ("type", type, SymbolicType),
+    ("id", id, symbolic_id),
+    ("eval", eval, made_from_text),
+    ("exec", exec, made_from_text),
+    ("gcd", math.gcd, symbolic_gcd),
+)
+for _, _original, _ours in _OURS:
+    instead(_original, _ours)
+
+
 @contextmanager
 def symbolic_builtins(modules: Sequence[ModuleType]) -> Iterator[None]:
     """While it lasts, these modules see `range`, `len`, `type`, `id`, `eval`, `exec` and `gcd` of this file, and the
     `is` of `identity`."""
-    ours: tuple[tuple[str, Any, Any], ...] = (
-        ("range", range, symbolic_range),
-        ("len", len, symbolic_len),
-        ("type", type, SymbolicType),
-        ("id", id, symbolic_id),
-        ("eval", eval, made_from_text),
-        ("exec", exec, made_from_text),
-        ("gcd", math.gcd, symbolic_gcd),
-    )
     with ExitStack() as restored:
         restored.enter_context(identity_watched(modules))
-        seen = SimpleNamespace(**vars(builtins) | {name: function for name, _, function in ours})
+        seen = SimpleNamespace(**vars(builtins) | {name: function for name, _, function in _OURS})
         for module in modules:
             for name in [name for name, value in vars(module).items() if value is builtins and name != "__builtins__"]:
                 restored.callback(setattr, module, name, builtins)
                 setattr(module, name, seen)
-            for name, original, function in ours:
+            for name, original, function in _OURS:
                 if vars(module).get(name) is original:
                     restored.callback(setattr, module, name, original)
                     setattr(module, name, function)

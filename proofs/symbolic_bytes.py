@@ -40,7 +40,7 @@ def power(length: Number) -> Any:
 def is_bytes(length: Number, number: Number) -> Any:
     """For assumptions: this is the length and the number of a byte string; with what is known of the power."""
     if not isinstance(length, SymbolicInt):
-        return every(length >= 0, number >= 0, number < 256**length)
+        return length >= 0 and number >= 0 and int(number).bit_length() <= 8 * length
     exact = [z3.Implies(length.term == n, _POWER(length.term) == 256**n) for n in range(EXACT_POWERS)]
     above = z3.Implies(length.term >= EXACT_POWERS, _POWER(length.term) >= 256**EXACT_POWERS)
     return every(length >= 0, SymbolicBool(z3.And(*exact, above)), number >= 0, number < power(length))

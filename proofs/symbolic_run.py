@@ -4,15 +4,22 @@ Where Python asks whether a condition holds, the run forks: the function is exec
 answers that is possible. An answer is left out only with a proof that it is impossible.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import CodeType
+from typing import Any, TypeAlias
 
 import z3
 
 from .kernel import Path, follows, formula
-from .solver import Obligation, ProofError, UndecidedError, has_product
+from .solver import Obligation, ProofError, UndecidedError, has_product, solve
 
+Site: TypeAlias = tuple[CodeType, int, int]
+"""A place in code: the function, the instruction, the line."""
+MET: list[tuple[list[z3.BoolRef], z3.BoolRef]] = []
+"""Of the condition of an implication: it holds somewhere."""
+ANTECEDENTS_MOST = 60
+"""So many paths are asked whether it holds there."""
 DECISIONS_MOST = 400
 """Questions on one path: a run that asks more does not end, as far as we can tell."""
 PATHS_MOST = 20_000
@@ -37,6 +44,13 @@ class Run:
         self._case = _Case()
         self._cases: dict[tuple[bool, ...], z3.ModelRef | None] = {}
         """Values that lead to these answers, for paths that are open."""
+        self._antecedents: dict[Site, list[tuple[list[z3.BoolRef], z3.BoolRef]]] = {}
+        """By the place where it stands: where the condition of an implication was not seen to hold, with what is known
+        there; nothing more once it was."""
+        self._errors: list[tuple[BaseException, str]] = []
+        self._left: list[BaseException] = []
+        self._text_made = ""
+        self._supposed: list[tuple[Site, z3.BoolRef]] = []
         self._laws: dict[int, z3.BoolRef] = {}
         self._defined: dict[tuple[object, ...], tuple[tuple[object, ...], Any]] = {}
 
@@ -63,7 +77,7 @@ class Run:
         self._planned = planned
         self._path = path = Path(list(self.assumptions))
         self._names = 0
-        self._defined = {}
+        self._defined, self._supposed, self._errors, self._left, self._text_made = {}, [], [], [], ""
         self._case = _Case(self._cases.pop(tuple(planned), None))
         ProofError.latest = None
         try:
@@ -75,8 +89,72 @@ class Run:
             path.error = error
         if ProofError.latest is not None:  # the function has caught it
             raise ProofError.latest
+        self._require_left(path)
         path.witness = self.case()
+        self._note_antecedents(path)
         return path
+
+    def knows_error(self, error: BaseException) -> bool:
+        """Whether it was looked at already on this path."""
+        return any(known is error for known, _ in self._errors)
+
+    def note_error(self, error: BaseException, where: str) -> None:
+        """Note an exception that passes code under proof; `where` it was raised if a symbol may be the cause."""
+        self._errors.append((error, where))
+
+    def tell(self, where: str) -> None:
+        """Note that a text of a symbol was made, for a message: it must leave the function under proof."""
+        self._text_made = self._text_made or where
+
+    def forgive_text(self) -> None:
+        """The text was for somebody else: a log, or an exception that has left the function under proof."""
+        self._text_made = ""
+
+    def _require_left(self, path: Path) -> None:
+        """ProofError if an exception that a symbol may have caused was swallowed, or one that has the text of one."""
+        for error, where in self._errors:
+            if where and error is not path.error and not self._is_left(error):
+                kind = type(error).__name__
+                raise ProofError(f"{where}: goes on after {kind}: a symbol may raise where a number does not")
+        if self._text_made and path.error is None:
+            where = self._text_made
+            raise ProofError(f"{where}: a text of a symbol is made and kept: a symbol may read as no number does")
+
+    def _is_left(self, error: BaseException) -> bool:
+        return any(known is error for known in self._left)
+
+    def leave(self, error: BaseException) -> None:
+        """An exception has left the function under proof, and is what is claimed of it."""
+        if not any(known is error and where for known, where in self._errors):
+            self._left.append(error)
+        self.forgive_text()
+
+    def suppose(self, site: Site, condition: z3.BoolRef) -> None:
+        """The condition of an implication that stands there: it must hold somewhere, or nothing is said."""
+        self._supposed.append((site, condition))
+
+    def _note_antecedents(self, path: Path) -> None:
+        for site, condition in self._supposed:
+            unmet = self._antecedents.setdefault(site, [])
+            if unmet is MET:
+                continue
+            witness = path.witness
+            if z3.is_true(condition) or (witness and z3.is_true(witness.eval(condition, model_completion=True))):
+                self._antecedents[site] = MET
+            elif len(unmet) < ANTECEDENTS_MOST and not z3.is_false(condition):
+                unmet.append((list(path.hypotheses), condition))
+        self._supposed = []
+
+    def vacuous(self, met: Collection[Site] = ()) -> str:
+        """Where an implication stands whose condition holds on no path; empty if there is none. `met`: those of which
+        it is known that it does."""
+        for site, unmet in self._antecedents.items():
+            if unmet is MET or site in met:
+                continue
+            if not any(solve([*known, condition], self.seconds)[0] == "sat" for known, condition in unmet):
+                code, line = site[0], site[2]
+                return f"{code.co_qualname}, {code.co_filename.rpartition('/')[2]} line {line}"
+        return ""
 
     def decide(self, condition: z3.BoolRef) -> bool:
         """The answer to a question of the running function; the other one, if possible, is taken later."""

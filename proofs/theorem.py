@@ -11,20 +11,23 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import z3
 
-from .claims import every
+from .claims import FailedError, every
+from .examples import Values, conditions, fixed_to, plain_values, satisfiable_question, variable
+from .identity import is_unguarded
 from .kernel import Account, Proved, follows
-from .solver import Obligation, ProofError, UndecidedError, has_product, question, solve
+from .replays import Replaying
+from .solver import Obligation, ProofError, UndecidedError, has_product, solve
 from .stated import stated
-from .symbolic import Condition, Path, Run, SymbolicBool, symbol, term, truth
+from .symbolic import Condition, Path, Run, symbol, term
 from .symbolic_builtins import symbolic_builtins
+from .verdict import Verdict
 from .watched import Watched
 from .weights import SECONDS, USUAL_S
 
-Status: TypeAlias = Literal["proved", "refuted", "undecided", "unavailable"]
 SMALL = (2, 6, 20, 100)
 """A counterexample is looked for with variables up to these values first: small ones are read more easily."""
 
@@ -34,16 +37,6 @@ COUNTEREXAMPLES = 12
 
 class UnavailableError(Exception):
     """The core has no function for a role; the message says which."""
-
-
-class Values:
-    """The variables of a theorem by name, symbolic or plain."""
-
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.__dict__.update(values)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"the theorem has no variable {name!r}; it has {', '.join(vars(self))}")
 
 
 class Functions:
@@ -67,6 +60,9 @@ class Subject:
     """The function that plays a role. UnavailableError if there is none."""
     packages: tuple[str, ...]
     """Its modules: those with one of these names, or inside one of these packages."""
+    memos: frozenset[str] = frozenset()
+    """Names, `module.name`, under which it remembers what is the same whenever it is made anew: all else that a run
+    leaves behind is held against it."""
 
     def modules(self) -> list[ModuleType]:
         """Its modules that are loaded."""
@@ -96,6 +92,9 @@ class NegativeControl:
     """Wrong functions in place of the core's."""
     claim: Claim | None = None
     assume: Callable[[Any], Iterable[Condition]] | None = None
+    raises: str = ""
+    """The error by which it must be refuted; empty if a claim must fail. An error says nothing of what is claimed, but
+    where a theorem is about errors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,60 +161,13 @@ class Theorem(Statement):
         return settle(self, subject, seconds, with_controls)
 
 
-@dataclass
-class Verdict:
-    """What came out for one theorem and one core. Plain data."""
-
-    theorem: str
-    subject: str
-    status: Status
-    paths: int = 0
-    questions: int = 0
-    seconds: float = 0.0
-    counterexample: dict[str, int] | None = None
-    replayed: bool = False
-    """True if the counterexample was run on the real code and the claim failed there."""
-    covered: dict[str, str] = field(default_factory=dict)
-    """Functions of the core that ran, `module:name`, with a hash of their source."""
-    controls: dict[str, Status] = field(default_factory=dict)
-    smtlib: list[str] = field(default_factory=list)
-    """Every obligation that the solver proved."""
-    needed: dict[str, str] = field(default_factory=dict)
-    """For such an obligation the stronger one, with those hypotheses only that the solver took, as far as it said."""
-    satisfiable: list[str] = field(default_factory=list)
-    """Questions of which a second solver must find that they can be satisfied: the assumptions, each counterexample."""
-    message: str = ""
-    """Why it is undecided or unavailable; how the replay ended."""
-    bounded: str = ""
-    """What is not symbolic (`Statement.bounded`): a proof is one within these bounds."""
-
-    def note_proof(self, obligation: Obligation) -> None:
-        """Note an obligation that the solver proved."""
-        text = obligation.smtlib()
-        self.smtlib.append(text)
-        self.needed[text] = obligation.needed()
-
-    def note_counterexample(self, values: dict[str, int], how: str) -> None:
-        """Note values for which the claim failed on the real code, and how."""
-        self.status, self.counterexample, self.replayed, self.message = "refuted", values, True, how
-
-    def note_control(self, control: NegativeControl, outcome: "Verdict") -> None:
-        """Note what came out for a negative control; unless it is refuted on the real code, this is `undecided`."""
-        self.controls[control.wrong] = outcome.status
-        if outcome.status == "refuted" and outcome.replayed:
-            self.satisfiable += outcome.satisfiable[1:]
-            return
-        self.status = "undecided"
-        self.message += f"negative control '{control.wrong}' is {outcome.status}, not refuted. {outcome.message}"
-
-
 def settle(theorem: Theorem, subject: Subject, seconds: float = 5.0, with_controls: bool = True) -> Verdict:
     """See `Statement.settle`."""
     start = time.perf_counter()
     verdict = _settle(theorem, subject, seconds)
     if with_controls and verdict.status in ("proved", "refuted"):
         for control in theorem.controls:
-            verdict.note_control(control, _settle(theorem, subject, seconds, control))
+            verdict.note_control(control.wrong, control.raises, _settle(theorem, subject, seconds, control))
     verdict.seconds = time.perf_counter() - start
     return verdict
 
@@ -235,6 +187,8 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
         account = Account(run.name, run.assumptions, seconds)
         verdict.satisfiable.append(satisfiable_question(f"{run.name}: the assumptions", run.assumptions))
 
+        replaying = Replaying(theorem.variables, assume, subject.memos)
+
         def body() -> list[Condition]:
             with watched:
                 return conditions(claim(functions, symbols))
@@ -248,11 +202,13 @@ def _settle(theorem: Theorem, subject: Subject, seconds: float, control: Negativ
         with symbolic_builtins(subject.modules()):
             for path in run.paths(body):
                 verdict.paths += 1
-                if not _settle_path(run, path, theorem, replay, verdict, account):
+                if not _settle_path(run, path, theorem, replay, verdict, account, replaying):
                     break
             else:
                 refuse_careless(run.name, watched)
-                verdict.status = account.proved()
+                proved = account.proved()
+                if control is not None or replaying.hold(run, watched, lambda v: _replay(functions, claim, v), verdict):
+                    verdict.status = proved
         verdict.questions = run.questions
     except UnavailableError as error:
         verdict.status, verdict.message = "unavailable", str(error)
@@ -267,19 +223,14 @@ def refuse_careless(name: str, watched: Watched) -> None:
     """ProofError if a function that ran catches what only a symbol may raise, and goes on."""
     for said in watched.careless(ProofError.shown):
         raise ProofError(f"{name}: {said}: a symbol may raise where a number does not")
+    for code in watched.codes():
+        if is_unguarded(code):
+            raise ProofError(f"{name}: {code.co_qualname} is reached in a way that is not watched: call it by its name")
 
 
-def variable(name: str, meaning: str) -> Any:
-    """The symbol for a variable of a theorem: a truth value if its meaning begins with `whether`, else an integer."""
-    return truth(name) if meaning.startswith("whether") else symbol(name)
-
-
-def conditions(claims: Condition | Iterable[Condition]) -> list[Condition]:
-    """What a claim returned, one or several conditions, as a list."""
-    return [claims] if isinstance(claims, bool | SymbolicBool) else list(claims)
-
-
-def _settle_path(run: Run, path: Path, theorem: Theorem, replay: Replay, verdict: Verdict, account: Account) -> bool:
+def _settle_path(
+    run: Run, path: Path, theorem: Theorem, replay: Replay, verdict: Verdict, account: Account, replaying: Replaying
+) -> bool:
     """Prove what one path owes. False, with the verdict changed, at the first failure."""
     obligations, proofs = list(path.obligations), list(path.proofs)
     if path.error is not None:
@@ -307,14 +258,15 @@ def _settle_path(run: Run, path: Path, theorem: Theorem, replay: Replay, verdict
         values, how = _counterexample(obligation, theorem, run, model, replay)
         verdict.note_counterexample(values, how)
         formulas = [*obligation.hypotheses, z3.Not(obligation.claim)]
-        fixed = [*formulas, *(fixed_to(name, value, theorem) for name, value in values.items())]
+        fixed = [*formulas, *(fixed_to(name, value, theorem.variables) for name, value in values.items())]
         verdict.satisfiable.append(satisfiable_question(f"{obligation.name}: the counterexample", fixed))
         return False
     account.enter(path, proofs)
     for model in (run.case(), solve(run.assumptions, run.seconds)[1] if verdict.paths == 1 else None):
         if model is not None:
-            values = plain_values(model, theorem)
+            values = plain_values(model, theorem.variables)
             fails, how = replay(values)
+            replaying.note(values, verdict)
             if fails:
                 how += f", although path {verdict.paths} is proved: symbols differ from numbers here"
                 verdict.note_counterexample(values, how)
@@ -331,11 +283,11 @@ def _counterexample(
     """
     formulas = [*obligation.hypotheses, z3.Not(obligation.claim)]
     for _ in range(COUNTEREXAMPLES):
-        values = plain_values(model, theorem)
+        values = plain_values(model, theorem.variables)
         fails, how = replay(values)
         if fails:
             return values, how
-        formulas.append(z3.Not(z3.And([fixed_to(name, value, theorem) for name, value in values.items()])))
+        formulas.append(z3.Not(z3.And([fixed_to(name, value, theorem.variables) for name, value in values.items()])))
         model = _smallest(formulas, theorem, run, None)
         if model is None:
             break
@@ -377,32 +329,14 @@ def _smallest(
     return model
 
 
-def plain_values(model: z3.ModelRef | None, theorem: Theorem) -> dict[str, int]:
-    """The values that a model gives to the variables of a theorem, by name."""
-    assert model is not None
-    values: dict[str, int] = {}
-    for name, meaning in theorem.variables.items():
-        value = model.eval(variable(name, meaning).term, model_completion=True)
-        values[name] = bool(z3.is_true(value)) if meaning.startswith("whether") else value.as_long()
-    return values
-
-
-def fixed_to(name: str, value: int, theorem: Theorem) -> z3.BoolRef:
-    """The formula that a variable of a theorem has this value."""
-    return term(variable(name, theorem.variables[name]) == value)
-
-
-def satisfiable_question(name: str, formulas: Sequence[z3.BoolRef]) -> str:
-    """The question whether the formulas can hold together, as SMT-LIB 2; the answer must be `sat`."""
-    return f"; {name}: must be sat\n{question(formulas)}"
-
-
 def _replay(functions: Functions, claim: Claim, values: Mapping[str, int]) -> tuple[bool, str]:
     """Run the claim on the real code with plain values. Whether it fails, and how."""
     try:
         results = conditions(claim(functions, Values(values)))
-    except UnavailableError:
+    except (UnavailableError, MemoryError):
         raise
+    except FailedError as error:
+        return True, str(error)
     except (TypeError, AttributeError, NameError) as error:  # more likely a role that is bound to the wrong thing
         return False, f"raises {type(error).__name__}: {error}"
     except Exception as error:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from .kernel import exhausted
-from .theorem import Statement, Subject, UnavailableError, Verdict
+from .kernel import Evidence, exhausted
+from .theorem import Statement, Subject, UnavailableError
+from .verdict import Verdict
 from .watched import Watched
 
 Wrong = tuple[str, str, str, str]
@@ -25,8 +26,8 @@ class TriedStatement(Statement):
         """What of the core is tried. UnavailableError if it has no such thing."""
 
     @abstractmethod
-    def tried(self, parts: Any) -> tuple[int, str]:
-        """How many cases were tried, and what is wrong in the last of them; nothing if all are right."""
+    def tried(self, parts: Any) -> tuple[Evidence, str]:
+        """The cases that were tried, and what is wrong in the last of them; nothing if all are right."""
 
     @abstractmethod
     def is_refuted(self, parts: Any, name: str, line: str, instead: str) -> bool:
@@ -43,13 +44,14 @@ class TriedStatement(Statement):
             return verdict
         watched = Watched(subject.modules())
         with watched:
-            verdict.paths, problem = self.tried(parts)
+            evidence, problem = self.tried(parts)
+        verdict.note_evidence(evidence)
         verdict.covered = watched.functions()
         if problem:
             verdict.status, verdict.replayed, verdict.message = "refuted", True, problem
             verdict.counterexample = {"case": verdict.paths}
         else:
-            verdict.status = exhausted(self.id, verdict.paths, self.bounded)
+            verdict.status = exhausted(self.id, evidence, self.bounded)
         for what, *change in self.wrong if with_controls else ():
             verdict.controls[what] = "refuted" if self.is_refuted(parts, *change) else "undecided"
         if "undecided" in verdict.controls.values():

@@ -54,6 +54,10 @@ class Watched:
             f"{self._files[code.co_filename]}:{code.co_qualname}": _hash(code.co_filename, code) for code in self._ran()
         }
 
+    def codes(self) -> Iterator[CodeType]:
+        """Those that have run so far."""
+        return self._ran()
+
     def careless(self, texts: bool) -> list[str]:
         """What of them catches what only a symbol may raise (`handlers`), a line each; `texts`: may a message that is
         caught be one?"""

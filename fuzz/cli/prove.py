@@ -273,7 +273,7 @@ def _line(result: "Result", checked: bool) -> str:
     controls = f", {refuted} of {len(verdict.controls)} negative controls refuted" if verdict.controls else ""
     opinion = f", cvc5 agrees on {result.confirmed} of {result.confirmed + len(result.disputed)}" if checked else ""
     at = f", at {_values(verdict.counterexample)}" if verdict.counterexample is not None else ""
-    settled = f"{verdict.paths:6,} paths, {len(verdict.smtlib):4} obligations"
+    settled = f"{verdict.paths:6,} paths, {len(verdict.smtlib):4} obligations, {verdict.replays:,} replays"
     return f"{head} {settled}, {verdict.seconds:5.2f} s{opinion}{controls}{at}"
 
 
@@ -308,7 +308,9 @@ def _summary(results: "list[Result]", checked: bool) -> list[str]:
         z3, cvc5 = sum(r.verdict.seconds for r in mine), sum(r.opinion_seconds for r in mine)
         second = f", cvc5 {cvc5:.1f} s" if checked else "; not confirmed by cvc5 (--no-cross-check)"
         obligations = sum(len(result.verdict.smtlib) for result in mine)
-        lines.append(f"{subject}: {said}; {obligations:,} obligations; Z3 {z3:.1f} s{second}")
+        replays = [result.verdict.replays for result in mine if result.verdict.status == "proved"]
+        runs = f"; {sum(replays):,} runs on plain numbers, {min(replays):,} at least" if replays else ""
+        lines.append(f"{subject}: {said}; {obligations:,} obligations{runs}; Z3 {z3:.1f} s{second}")
     return lines
 
 

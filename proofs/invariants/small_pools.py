@@ -5,6 +5,8 @@ from itertools import product
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+from ..claims import FailedError
+
 MOST = 2
 """References of a block, at most."""
 
@@ -46,7 +48,7 @@ def real_pool(f: Any, state: PoolState) -> Any:
 
 
 def require(pool: Any, counts: Sequence[int], named: Sequence[bool], what: str) -> None:
-    """AssertionError, with the state and what was done, unless the pool has these references and identities, exactly
+    """FailedError, with the state and what was done, unless the pool has these references and identities, exactly
     what nobody holds is free, and the map has exactly what is carried."""
     own, queue = pool.blocks[1:], pool.free_block_queue
     free = queue.get_all_free_blocks()
@@ -65,7 +67,7 @@ def require(pool: Any, counts: Sequence[int], named: Sequence[bool], what: str) 
     }
     wrong = [name for name, right in problems.items() if not right]
     if wrong:
-        raise AssertionError(
+        raise FailedError(
             f"{what}: not as it should be: {', '.join(wrong)}; references are now "
             f"{[block.ref_cnt for block in own]}, free {ids}, named {carried}"
         )

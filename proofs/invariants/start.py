@@ -87,13 +87,14 @@ def is_symbolic(v: Any) -> bool:
     return isinstance(v.size, SymbolicInt)
 
 
-def wrong(role: str, what: str, line: str, instead: str) -> NegativeControl:
-    """Our core's method with one line changed. Without such a line nobody can say whether it would be refuted."""
+def wrong(role: str, what: str, line: str, instead: str, raises: str = "") -> NegativeControl:
+    """Our core's method with one line changed, and the error that it then `raises`, if any. Without such a line nobody
+    can say whether it would be refuted."""
     try:
         method = changed(getattr(BlockPool, role), line, instead)
     except (ValueError, AttributeError) as error:
         method = partial(_missing, str(error))
-    return NegativeControl(what, {role: method})
+    return NegativeControl(what, {role: method}, raises=raises)
 
 
 def _missing(why: str, *anything: Any) -> Any:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...model import arith, attention, tables
+from ...model import arith, tables
 from ...model.ops import NULL
 from ...model.state import State
 from ..claims import every
@@ -201,7 +201,6 @@ def _api_touched(names: Any) -> Callable[..., tuple[Any, Any]]:
 
 MODEL: dict[str, Any] = {
     **_roles(None, Modelled),
-    "attends_mamba": lambda q, t: bare(attention.Mamba).attends(q, t),
     "missing_blocks": arith.missing_blocks,
     "touched": _model_touched,
 }
@@ -223,7 +222,6 @@ def _missing_blocks(names: Any) -> Callable[..., Any]:
 
 API: dict[str, Any] = {
     **{role: _api_role(role) for role in _roles(None, Managed)},
-    "attends_mamba": lambda names: lambda q, t: t == q - 1,
     "touched": _api_touched,
     "missing_blocks": _missing_blocks,
 }

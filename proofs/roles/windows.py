@@ -1,12 +1,11 @@
 """What is read, what is skipped, and what is held at once: windows, chunks, states (T1-T6).
 
-`attends_*` is the definition of attention, the same for every core.
+`attends_*` is the definition of attention, that of the model's rules (`Rule.attends`), the same for every core.
 """
 
 from typing import Any
 
-from ...model import arith
-from ...model.attention import Chunked, Mamba, Rule, Sliding
+from ...model.attention import Chunked, Full, Mamba, Rule, Sliding
 from ...model.ops import Group, Shape
 from ..symbolic_builtins import Counted
 from ..theorem import UnavailableError
@@ -25,9 +24,10 @@ def _cap(kind: type[Rule], batched: Any, max_len: Any, **fields: Any) -> Any:
 
 
 _ATTENDS: dict[str, Any] = {
-    "attends_full": arith.attends_full,
-    "attends_sliding": arith.attends_sliding,
-    "attends_chunked": arith.attends_chunked,
+    "attends_full": lambda q, t: _rule(Full).attends(q, t),
+    "attends_sliding": lambda q, t, w: _rule(Sliding, w=w).attends(q, t),
+    "attends_chunked": lambda q, t, k: _rule(Chunked, k=k).attends(q, t),
+    "attends_mamba": lambda q, t: _rule(Mamba).attends(q, t),
 }
 
 MODEL: dict[str, Any] = {

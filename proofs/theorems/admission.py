@@ -1,5 +1,6 @@
 """What the admission gate counts, and what an admitted request may count on (T16)."""
 
+from types import SimpleNamespace
 from typing import Any
 
 from ..claims import every, implies, lemma, same, use
@@ -132,6 +133,7 @@ T16 = Theorem(
             "the others hold more than was reserved for them",
             assume=lambda v: [*any_own_step(v), v.others_hold >= 0, v.others_hold <= v.others + 1],
         ),
+        NegativeControl("the gate counts what the window alone holds", {"gate_sliding": lambda s: cdiv(s.size, s.b)}),
     ),
     meaning="Any number of requests, as their reservations and holdings are sums; blocks shared between requests only "
     "leave more room. With full attention the window is as long as the request. What each type holds behind a hit and "
@@ -164,6 +166,10 @@ def _both_end(f: Any, v: Any, reserves: int = 1) -> Any:
     return [still <= left, f.predicted_full(_last(v.b, second.taken, v.other_step, v.other)) <= left - still]
 
 
+def _takes_always(b: Any, held: Any, c: Any, n: Any, free: Any, known: Any = None, reserved: Any = 0) -> Any:
+    return SimpleNamespace(refused=False, taken=cdiv(c + n, b) - held)
+
+
 def _last(b: Any, held: Any, computed: Any, length: Any) -> Step:
     """All that is left of a request in one step."""
     return Step(b, held=held, known=True, local=computed, main=length, slots=length)
@@ -190,6 +196,7 @@ T16_OVERCOMMIT = Theorem(
             "nothing is reserved",
             claim=lambda f, v: _both_end(f, v, reserves=0),
         ),
+        NegativeControl("an allocation takes what it needs, whatever is free", {"allocated_full": _takes_always}),
     ),
     refuted_on={
         "vllm==0.23.0": "the gate does not leave what is reserved for others in the pool: requests that were all "
@@ -216,6 +223,7 @@ T16_COVERS = Theorem(
             "a step may exceed its budget",
             assume=lambda v: [v.b >= 1, v.w >= 1, v.n >= 1, v.batched >= 1, v.n <= v.length, v.length <= v.max_len],
         ),
+        NegativeControl("the gate counts what the window alone holds", {"gate_sliding": lambda s: cdiv(s.size, s.b)}),
     ),
 )
 

@@ -301,7 +301,9 @@ def _request_kept(f: Any, v: Any) -> Any:
     if found is None:
         return True if v.requested < 1 else some(*(size % v.requested != 0 for size in sizes))
     _, hashes = found
-    return [hashes == v.requested, hashes >= 1, *(size % hashes == 0 for size in sizes)]
+    if hashes < 1:
+        return False
+    return [hashes == v.requested, *(size % hashes == 0 for size in sizes)]
 
 
 T20_REQUEST = Theorem(
@@ -310,7 +312,13 @@ T20_REQUEST = Theorem(
     variables={**_SIZES, "requested": "tokens per hash asked for"},
     assume=lambda v: [v.first >= 1, v.second >= 1],
     claim=_request_kept,
-    controls=(NegativeControl("never refused", {"block_sizes": lambda *sizes, requested: (1, requested)}),),
+    controls=(
+        NegativeControl("never refused", {"block_sizes": lambda *sizes, requested: (1, requested)}),
+        NegativeControl(
+            "refused below 1 only",
+            {"block_sizes": lambda *sizes, requested: (1, requested) if requested > 0 else None},
+        ),
+    ),
     bounded=_GCD,
     refuted_on={
         "vllm==0.23.0": "0 is a ZeroDivisionError, and a negative size is accepted and then used to cut prompts into "

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..claims import every, implies, multiples_ordered, same
+from ..examples import Values
 from ..roles.amounts import BlockSize, Chunk, ordinary, positive
-from ..theorem import Claim, NegativeControl, Theorem, Values
+from ..theorem import Claim, NegativeControl, Theorem
 
 
 class Kind(NamedTuple):
@@ -53,7 +54,12 @@ CHUNKED = Kind(
     lambda v, blocks: _border(v, blocks) // v.b,
 )
 MAMBA = Kind(
-    "mamba", "a state-space layer", {}, lambda f, v, q, t: t == q - 1, lambda v, blocks: blocks - 1, behind=False
+    "mamba",
+    "a state-space layer",
+    {},
+    lambda f, v, q, t: f.attends_mamba(q, t),
+    lambda v, blocks: blocks - 1,
+    behind=False,
 )
 KINDS = (FULL, SLIDING, CHUNKED, MAMBA)
 

@@ -55,8 +55,21 @@ def _of_states(f: Any, v: Any, more: int = 0) -> Any:
     return _quiet(f, v, last, lambda c: max(0, f.skipped_mamba(max(0, c - v.p))), v.p)
 
 
+def _control(kind: str, more: int = 0) -> NegativeControl:
+    """Only the end of the table is looked at, or `more` tokens beyond."""
+    return NegativeControl(
+        "what goes out of sight, and what drafts need, is forgotten" if not more else "a token behind the table fits",
+        {f"quiet_{kind}": lambda b, held, settled, size=None: held * b + more},
+    )
+
+
 def _theorem(
-    kind: str, what: str, claim: Callable[..., Any], sizes: dict[str, str], assume: Callable[[Any], list[Any]]
+    kind: str,
+    what: str,
+    claim: Callable[..., Any],
+    sizes: dict[str, str],
+    assume: Callable[[Any], list[Any]],
+    wrong: NegativeControl,
 ) -> Theorem:
     return Theorem(
         id=f"T16.horizon.{kind}",
@@ -65,19 +78,22 @@ def _theorem(
         variables={**_STEP, **sizes},
         assume=assume,
         claim=claim,
-        controls=(NegativeControl("the horizon is a token further", claim=lambda f, v: claim(f, v, 1)),),
+        controls=(NegativeControl("the horizon is a token further", claim=lambda f, v: claim(f, v, 1)), wrong),
         meaning="A decode step within it costs two comparisons, and changes nothing that is seen.",
     )
 
 
 THEOREMS = (
-    _theorem("full", "full attention", _of_full, {}, _any_step()),
-    _theorem("sliding", "a sliding window", _of_sliding, {"w": "window, in tokens"}, _any_step("w")),
+    _theorem("full", "full attention", _of_full, {}, _any_step(), _control("full", 1)),
+    _theorem(
+        "sliding", "a sliding window", _of_sliding, {"w": "window, in tokens"}, _any_step("w"), _control("sliding")
+    ),
     _theorem(
         "states",
         "states that do not move",
         _of_states,
         {"p": "speculative blocks"},
         lambda v: [*_any_step()(v), v.p >= 0, v.held >= v.p],
+        _control("mamba"),
     ),
 )

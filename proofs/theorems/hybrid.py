@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ..hybrid_scopes import Scope, scopes
 from ..hybrid_search import Counterexample, Search, Tally, exhaust
 from ..hybrid_subjects import WRONG, repaired_search
-from ..kernel import exhausted
+from ..kernel import Evidence, exhausted
 from ..theorem import Statement, Subject, UnavailableError
-from ..theorem import Verdict as Settled
+from ..verdict import Verdict as Settled
 from ..watched import Watched
 
 
@@ -38,23 +38,23 @@ class Exhausted(Statement):
 
     def _exhaust(self, subject: Subject, search: Callable[[Scope], Search], settled: Settled) -> None:
         worst: list[tuple[Counterexample, str]] = []
-        watched = Watched(subject.modules())
+        watched, evidence = Watched(subject.modules()), Evidence()
         for scope in scopes():
             # Watching slows a search down by half, and a short one goes through the same functions as a long one.
             with watched if scope.tokens <= 3 else nullcontext():
-                tally = exhaust(scope, search(scope))
-            settled.paths += tally.searches
+                tally = exhaust(scope, search(scope), evidence)
             worst += [(example, f"{scope.family}: {verdict}") for verdict, example in tally.smallest.items()]
             if not tally.smallest and (problem := _untidy(tally)):
                 worst.append((Counterexample(0, (), None, 0, ()), f"{scope.family}: {problem}"))
         settled.covered = watched.functions()
+        settled.note_evidence(evidence)
         if worst:
             example, text = min(worst, key=lambda found: (not found[0].registered, found[0].limit))
             settled.status, settled.replayed = "refuted", True
             settled.message = f"{text}: {example}" if example.registered else text
             settled.counterexample = {"limit": example.limit, "found": example.found or 0, "longest": example.longest}
         else:
-            settled.status = exhausted(self.id, settled.paths, self.bounded)
+            settled.status = exhausted(self.id, evidence, self.bounded)
 
     def _refute(self, name: str, settled: Settled) -> None:
         """The altered search must fail in a scope in which the right one does not."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..claims import every, implies, negation, some
+from ..claims import FailedError, every, implies, negation, some
 from ..heap_theorem import HeapTheorem
 from ..invariants import moves, safety, wrong_moves
 from ..invariants.drawn import check_runs
@@ -101,7 +101,7 @@ _TRIED: "WeakKeyDictionary[Any, dict[str, str]]" = WeakKeyDictionary()
 
 
 def _tried(f: Any, name: str, problems: Callable[[PlainWorld, PlainWorld, Made], Sequence[str]]) -> bool:
-    """Try a move in small states; a wrong one in all that there are. AssertionError with the first that it breaks.
+    """Try a move in small states; a wrong one in all that there are. FailedError with the first that it breaks.
 
     Right moves must be what the model's steps consist of: StepError if one does not.
     """
@@ -114,7 +114,7 @@ def _tried(f: Any, name: str, problems: Callable[[PlainWorld, PlainWorld, Made],
     if name not in known:
         known[name] = first_broken(name, move, problems, 60 if move is getattr(moves, name) else 1)
     if known[name]:
-        raise AssertionError(known[name])
+        raise FailedError(known[name])
     return True
 
 

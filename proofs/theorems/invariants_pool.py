@@ -12,7 +12,7 @@ from typing import Any
 
 import z3
 
-from ..claims import refuses
+from ..claims import FailedError, refuses
 from ..heap_theorem import HeapTheorem
 from ..invariants.induction import Batch, Loop, Operation, States, claim
 from ..invariants.listings import ANY_BLOCK, Gathered, Listing
@@ -83,7 +83,7 @@ def _free_small(f: Any, give_back: Any, state: PoolState) -> None:
             pool = real_pool(f, state)
             what = f"free_blocks({list(ids)}, {front}) in {state}"
             if refuses(ValueError, partial(give_back, pool, [pool.blocks[block] for block in ids], front)) != refused:
-                raise AssertionError(f"{what} should {'' if refused else 'not '}be refused")
+                raise FailedError(f"{what} should {'' if refused else 'not '}be refused")
             require(pool, state.counts if refused else after, state.named, what)
 
 
@@ -171,7 +171,7 @@ def _release_small(f: Any, release: Any, state: PoolState) -> None:
             pool._trusting = trusting
             what = f"release({list(ids)}, {front}) in {state}"
             if refuses(ValueError, partial(release, pool, [pool.blocks[block] for block in ids], front)) != refused:
-                raise AssertionError(f"{what} should {'' if refused else 'not '}be refused")
+                raise FailedError(f"{what} should {'' if refused else 'not '}be refused")
             require(pool, state.counts if refused else expected(state.counts, ids, -1), state.named, what)
 
 
@@ -246,7 +246,7 @@ def _take_small(f: Any, get_new_blocks: Any, state: PoolState) -> None:
         taken = get_new_blocks(pool, k)
         what = f"get_new_blocks({k}) in {state}"
         if list(taken) != front:
-            raise AssertionError(f"{what}: {taken}, not the front {front}")
+            raise FailedError(f"{what}: {taken}, not the front {front}")
         ids = [block.block_id for block in front]
         named = [name and block not in ids for block, name in enumerate(state.named)]
         require(pool, expected(state.counts, ids, 1), named, what)

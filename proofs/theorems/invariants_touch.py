@@ -75,7 +75,9 @@ TOUCH = HeapTheorem(
     controls=(
         wrong("touch", "what is free stays in the queue", "queue.remove(block)", "pass"),
         wrong("touch", "a block that stands in it twice counts once", "block.state = state + 1", "block.state = 1"),
-        wrong("touch", "the null block is treated like any other", "if block is null:", "if False:"),
+        wrong(
+            "touch", "the null block is treated like any other", "if block is null:", "if False:", raises="RuntimeError"
+        ),
         wrong("touch", "blocks with two holders are not counted", "self._num_shared += state == 1", "pass"),
     ),
 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..claims import every, implies, lemma, multiples_ordered, same, use
+from ..claims import every, implies, lemma, multiples_ordered, ratio_is, same, use
 from ..roles.memory import LONGEST
 from ..theorem import Claim, NegativeControl, Theorem
 from .memory import whole_blocks
@@ -194,7 +194,7 @@ T18_NOTHING = Theorem(
     sentence="The search for the longest request finds 0 where no length is allowed.",
     variables=_SEARCH,
     assume=lambda v: [v.limit == 0],
-    claim=_found,
+    claim=lambda f, v: f.longest(v.limit, v.memory) == 0,
     controls=(NegativeControl("at least one", {"longest": lambda limit, memory: max(1, min(limit, memory))}),),
     refuted_on={"vllm==0.23.0": "a length of 1 is said to fit where the model allows none"},
 )
@@ -208,7 +208,7 @@ def _used(f: Any, v: Any) -> Any:
         return usage == 0
     return [
         every(usage >= 0, usage <= 1),
-        usage * usable == usable - v.free,
+        ratio_is(usage, usable - v.free, usable),
         same(usage == 0, v.free == usable),
         same(usage == 1, v.free == 0),
     ]
@@ -218,7 +218,7 @@ T24 = Theorem(
     id="T24",
     sentence="Usage is the share of the blocks in use, the null block aside: from 0, all free, to 1, none free.",
     variables={"free": "free blocks", "blocks": "blocks of the pool, the null block included"},
-    assume=lambda v: [v.blocks >= 1, v.free >= 0, v.free <= v.blocks - 1],
+    assume=lambda v: [v.blocks >= 1, v.blocks <= 2**53, v.free >= 0, v.free <= v.blocks - 1],
     claim=_used,
     controls=(
         NegativeControl("the null block counts", {"usage": lambda free, blocks: 1.0 - free / blocks}),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from ..claims import implies, lemma, multiples_ordered, use
+from ..claims import implies, lemma, multiples_ordered, ratio_is, use
 from ..theorem import Claim, NegativeControl, Theorem
 
 _PAGES = {"p": "bytes of a page", "q": "bytes of another page"}
@@ -318,7 +318,7 @@ def _at_once(f: Any, v: Any) -> Any:
     if isinstance(requests, float) and requests == inf:
         return v.n == 0
     use(whole_blocks, v.n, v.page)
-    return [v.n >= 1, requests * v.n == v.blocks - 1]
+    return [v.n >= 1, ratio_is(requests, v.blocks - 1, v.n)]
 
 
 CONCURRENCY = Theorem(

@@ -6,7 +6,7 @@ from typing import Any
 from ..claims import some
 from ..roles.one_request import Step
 from ..theorem import NegativeControl, Theorem
-from .states import BOUNDED, CASES, LONGER, STEP, after_step, any_step
+from .states import BOUNDED, CASES, LONGER, STEP, after_step, any_step, given_back
 
 
 def _cdiv(x: Any, y: Any) -> Any:
@@ -279,6 +279,7 @@ T7_RUNNING_ALIGN = Theorem(
             "what is there is always enough",
             claim=lambda f, v: [after_step(f, v, case).taken == 0 for case in CASES if case.p],
         ),
+        NegativeControl("a table too long gives blocks back", {"states": given_back}),
     ),
     unroll=6,
     bounded=BOUNDED,

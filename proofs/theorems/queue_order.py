@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import Any, Literal, NamedTuple
 
-from ..kernel import exhausted
-from ..theorem import Statement, Subject, UnavailableError, Verdict
+from ..kernel import Evidence, exhausted
+from ..theorem import Statement, Subject, UnavailableError
+from ..verdict import Verdict
 from ..watched import Watched
 
 
@@ -139,9 +140,10 @@ class Agreement(Statement):
                     orders(blocks, steps)
                     break
         verdict.covered = watched.functions()
-        verdict.paths, counterexample = _differs(orders)
+        evidence, counterexample = _differs(orders)
+        verdict.note_evidence(evidence)
         if counterexample is None:
-            verdict.status = exhausted(self.id, verdict.paths, self.bounded)
+            verdict.status = exhausted(self.id, evidence, self.bounded)
         else:
             blocks, steps = counterexample
             verdict.status, verdict.replayed = "refuted", True
@@ -155,13 +157,14 @@ class Agreement(Statement):
         return verdict
 
 
-def _differs(orders: Orders) -> tuple[int, tuple[int, tuple[Step, ...]] | None]:
-    """How many sequences were tried, and the first after which the order is not that of a list."""
-    tried = 0
+def _differs(orders: Orders) -> tuple[Evidence, tuple[int, tuple[Step, ...]] | None]:
+    """The sequences that were tried, and the first after which the order is not that of a list."""
+    tried = Evidence()
     for blocks, ways in SCOPES:
         for steps in ways():
-            tried += 1
-            if _shown(orders, blocks, steps) != listed(blocks, steps):
+            right = _shown(orders, blocks, steps) == listed(blocks, steps)
+            tried.tried((blocks, steps), right)
+            if not right:
                 return tried, (blocks, steps)
     return tried, None
 

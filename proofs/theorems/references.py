@@ -108,7 +108,10 @@ TOUCH = HeapTheorem(
             "a block that was free stays in the queue", {"touch": _wrong_touch("stays")}, assume=_case(p1=0, c1=0)
         ),
         NegativeControl(
-            "the null block is looked for in the queue", {"touch": _wrong_touch("null")}, assume=_case(p1=NULL, c1=0)
+            "the null block is looked for in the queue",
+            {"touch": _wrong_touch("null")},
+            assume=_case(p1=NULL, c1=0),
+            raises="RuntimeError",
         ),
         NegativeControl(
             "the first entry of a block counts for all", {"touch": _wrong_touch("once")}, assume=_case(p2=-2)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ..kernel import Evidence
 from ..symbolic_bytes import globals_of, seeing
 from ..theorem import Subject
 from ..tried import TriedStatement, Wrong
@@ -95,14 +96,13 @@ class _Map:
         return ""
 
 
-def tried(map_kind: Any, block_kind: Any) -> tuple[int, str]:
-    """How many histories were tried, and what is wrong after the last; nothing if all are right."""
-    cases, names = 0, globals_of(map_kind.prefix)
+def tried(map_kind: Any, block_kind: Any) -> tuple[Evidence, str]:
+    """The histories that were tried, and what is wrong after the last; nothing if all are right."""
+    cases, names = Evidence(), globals_of(map_kind.prefix)
     if not _WORTH.keys() <= names.keys():
-        return 1, f"the limit {', '.join(_WORTH)} has another name: rows as short as these do not reach it"
+        return cases, f"the limit {', '.join(_WORTH)} has another name: rows as short as these do not reach it"
     with seeing(names, _WORTH):
         for history in _histories(_STEPS):
-            cases += 1
             made = _Map(map_kind, block_kind)
             try:
                 for step in history:
@@ -110,6 +110,7 @@ def tried(map_kind: Any, block_kind: Any) -> tuple[int, str]:
                 wrong = made.problem()
             except Exception as error:
                 wrong = f"{type(error).__name__}: {error}"
+            cases.tried(history, not wrong)
             if wrong:
                 return cases, f"after {history}: {wrong}"
     return cases, ""
@@ -134,7 +135,7 @@ class ByRuns(TriedStatement):
         """The map and the blocks."""
         return subject.find("map_with_runs"), subject.find("block_kind")
 
-    def tried(self, parts: tuple[Any, Any]) -> tuple[int, str]:
+    def tried(self, parts: tuple[Any, Any]) -> tuple[Evidence, str]:
         """Every history of the scope."""
         return tried(*parts)
 

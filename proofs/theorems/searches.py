@@ -42,6 +42,8 @@ def _asked(search: Any, v: Any, drop: bool, reads: Any) -> Any:
     hit = search(registered, _BLOCKS * b + v.rest, b, drop, Multiple(m, b) if isinstance(b, Few) else m * b)
     length = len(hit)
     claims = [_aligned(length, m), length + (drop and length > 0) <= _BLOCKS]
+    if not claims[1]:
+        return claims  # there are no such blocks to look at
     claims += [
         implies(reads(length * b, i * b + b - 1), registered[i] if hit[i] == i else False) for i in range(length)
     ]
@@ -73,7 +75,7 @@ def _chunked(f: Any, v: Any, drop: bool = False) -> Any:
 
 def _states(f: Any, v: Any, drop: bool = False) -> Any:
     """Drafts have no use for the block behind a state."""
-    return _asked(lambda r, limit, b, _, a: f.hit_mamba(r, limit, b, drop, a), v, False, lambda q, t: t == q - 1)
+    return _asked(lambda r, limit, b, _, a: f.hit_mamba(r, limit, b, drop, a), v, False, f.attends_mamba)
 
 
 def _scan(need: Any, aligns: bool = True, behind: int = 1) -> Callable[..., list[int | None]]:

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 from ..invariants.small_pools import PoolState, batches, real_pool, states
+from ..kernel import Evidence
 from ..symbolic_bytes import globals_of
 from ..theorem import Subject, UnavailableError
 from ..tried import TriedStatement, Wrong
@@ -41,9 +42,9 @@ def _shown(pool: Any) -> Any:
     return wrong, pool.ref_counts(), pool.identities(), pool.free_ids(), counted
 
 
-def _touching(ids: Sequence[int], kind: Callable[[Any], Any]) -> Pair:
+def _touching(ids: Sequence[int], kind: type[Any]) -> Pair:
     return (
-        f"touch {list(ids)}",
+        f"touch {list(ids)}, handed over as a {kind.__name__}",
         lambda pool: pool._touch_many(kind(pool.blocks[i] for i in ids)),
         lambda pool: pool.touch([pool.blocks[i] for i in ids]),
     )
@@ -80,25 +81,26 @@ def _ways(state: PoolState, hit_kind: Any) -> Iterator[Pair]:
             yield from (_registering(i, group) for group in own)
 
 
-def tried(kinds: SimpleNamespace) -> tuple[int, str]:
-    """How many cases were tried, and what is wrong in the last; nothing if all are right."""
-    cases, hit_kind = 0, globals_of(kinds.pool_kind.touch)["Hit"]
+def tried(kinds: SimpleNamespace) -> tuple[Evidence, str]:
+    """The cases that were tried, and what is wrong in the last; nothing if all are right."""
+    cases, hit_kind = Evidence(), globals_of(kinds.pool_kind.touch)["Hit"]
     for state in states(_BLOCKS):
         if state.counts[0]:
             continue
         for alone in (False, True):
             for what, short, long in _ways(state, hit_kind):
-                cases += 1
                 one, other = _pool(kinds, state, alone), _pool(kinds, state, alone)
                 before = _shown(other)
                 try:
                     first, second = short(one), long(other)
                 except Exception as error:
+                    cases.tried((state, alone, what), right=False)
                     return cases, f"{what} in {state}: {type(error).__name__}: {error}"
                 refused = first is False
-                if (not refused and first is not True and first != second) or _shown(one) != (
-                    before if refused else _shown(other)
-                ):
+                same = refused or first is True or first == second
+                right = same and _shown(one) == (before if refused else _shown(other))
+                cases.tried((state, alone, what), right)
+                if not right:
                     return cases, f"{what} in {state}: {_shown(one)}, not {before if refused else _shown(other)}"
     return cases, ""
 
@@ -138,7 +140,7 @@ class ShortWays(TriedStatement):
             raise UnavailableError("the pool has no short ways")
         return kinds
 
-    def tried(self, parts: SimpleNamespace) -> tuple[int, str]:
+    def tried(self, parts: SimpleNamespace) -> tuple[Evidence, str]:
         """Each in every state of small pools."""
         return tried(parts)
 

@@ -5,6 +5,7 @@ blocks serve there, and which one stays besides, decides how many are held.
 """
 
 from itertools import product
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from ..quotients import tokens
@@ -72,6 +73,26 @@ def _in_order(f: Any, v: Any, most: int = 2) -> list[Any]:
     return [claim for case in CASES for claim in _holds(f, v, case, most)]
 
 
+class _Kept:
+    """What a table is in which every state of before stays, with those that the step writes behind them."""
+
+    def __init__(self, held: Held) -> None:
+        self.real = sum(held.marks) + 1 + held.p
+
+    def __getitem__(self, index: int) -> int:
+        return index + 1
+
+
+def _all_kept(held: Held, settled: Any, computed: Any, main: Any) -> Any:
+    return SimpleNamespace(table=_Kept(held))
+
+
+def given_back(held: Held, settled: Any, computed: Any, main: Any) -> Any:
+    """A wrong prediction, which is right only where the table is too short: fewer blocks than none."""
+    missing = -(-main // held.b) + held.p - len(held.marks)
+    return SimpleNamespace(foreseen=missing, taken=max(0, missing))
+
+
 _PILES_UP = (
     "a request holds more states than are budgeted for it, and the block that is too many is given back only when the "
     "request ends: a full pool, preemptions; or the entry of the running state is null where the step before was longer"
@@ -87,6 +108,7 @@ T15 = Theorem(
     claim=_in_order,
     controls=(
         NegativeControl("no state is held besides those that are written", claim=lambda f, v: _in_order(f, v, most=1)),
+        NegativeControl("nothing is ever given back", {"states": _all_kept}),
     ),
     unroll=6,
     bounded=BOUNDED,

@@ -61,18 +61,26 @@ T2 = Theorem(
 )
 
 
+def _states_left_behind(f: Any, v: Any) -> Any:
+    """As `_skips_exactly`; a query reads one state, so who reads a later `t` is the query behind it."""
+    s = f.skipped_mamba(v.c)
+    return [
+        implies(every(v.t < s, v.q >= v.c), negation(f.attends_mamba(v.q, v.t))),
+        implies(v.t >= s, every(v.t + 1 >= v.c, f.attends_mamba(v.t + 1, v.t))),
+    ]
+
+
 T1_STATES = Theorem(
     id="T1.states",
     sentence="A state-space layer leaves behind exactly the tokens whose state no later query reads.",
     variables=_TOKENS,
     assume=lambda v: [v.c >= 0, v.t >= 0, v.q >= 0],
-    claim=lambda f, v: [
-        implies(every(v.t < f.skipped_mamba(v.c), v.q >= v.c), v.t != v.q - 1),
-        implies(v.t >= f.skipped_mamba(v.c), every(v.t + 1 >= v.c, v.t == (v.t + 1) - 1)),
-    ],
+    claim=_states_left_behind,
     controls=(
         NegativeControl("the last state is given up too", {"skipped_mamba": lambda c: c}),
         NegativeControl("one state more is kept", {"skipped_mamba": lambda c: c - 2}),
+        NegativeControl("a query reads its own state", {"attends_mamba": lambda q, t: t == q}),
+        NegativeControl("a query reads every state before it", {"attends_mamba": lambda q, t: t < q}),
     ),
     meaning="One state per request is enough to go on from.",
 )
@@ -174,6 +182,7 @@ T5 = Theorem(
             "one block fewer",
             claim=lambda f, v: _held(f, v, f.skipped_sliding(v.c, v.w)) < exact_sliding(v.w, v.b, v.batched, v.max_len),
         ),
+        NegativeControl("two windows are kept", {"skipped_sliding": lambda c, w: max(0, c - 2 * w + 1)}),
     ),
 )
 
@@ -267,6 +276,7 @@ T6_EXACT = Theorem(
             ),
             assume=lambda v: [*_step(v), v.k >= 2],
         ),
+        NegativeControl("a step needs a block more", {"cdiv": lambda x, b: -(-x // b) + 1}),
     ),
 )
 

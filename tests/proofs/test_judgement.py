@@ -8,8 +8,9 @@ from blockproof.fuzz.findings.writing import write_file
 from blockproof.proofs import expectations, judgement
 from blockproof.proofs.campaign import Result
 from blockproof.proofs.expectations import BOUNDED, NONE_RAN, Expected
-from blockproof.proofs.theorem import Statement, Verdict
+from blockproof.proofs.theorem import Statement
 from blockproof.proofs.theorems import THEOREMS
+from blockproof.proofs.verdict import Verdict
 from blockproof.proofs.weights import SECONDS
 
 HELD = Statement(id="T1", sentence="")

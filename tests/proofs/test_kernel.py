@@ -2,19 +2,20 @@
 
 import ast
 from pathlib import Path as File
+from types import SimpleNamespace
 
 import blockproof.proofs as proofs
 import pytest
 import z3
 from blockproof.proofs import kernel
-from blockproof.proofs.kernel import Account, Proved, each_follows, exhausted, follows
+from blockproof.proofs.kernel import Account, Evidence, Proved, each_follows, exhausted, follows
 from blockproof.proofs.solver import Obligation, ProofError, solve
 from blockproof.proofs.symbolic import Path, Run, symbol
 
 FOLDER = File(proofs.__path__[0])
 TESTS = File(__file__).parent
-MAKES_SOLVERS = {"kernel.py", "solver.py", "heap_theorem.py", "theorem.py"}
-"""`heap_theorem` looks for paths with one, and `theorem` writes questions with one."""
+MAKES_SOLVERS = {"kernel.py", "solver.py", "heap_theorem.py"}
+"""`heap_theorem` looks for paths with one."""
 
 
 def implied(hypothesis, claim):
@@ -148,10 +149,37 @@ def test_with_one_solver_for_all_claims_the_first_without_a_proof_is_the_end():
 
 
 def test_trying_cases_needs_cases_and_a_bound():
-    assert exhausted("test", 3, "up to 3") == "proved"
-    for cases, bounded in ((0, "up to 3"), (3, "")):
+    evidence = Evidence()
+    for case in range(3):
+        evidence.tried(case)
+    assert exhausted("test", evidence, "up to 3") == "proved"
+    for cases, bounded in ((Evidence(), "up to 3"), (evidence, " "), (3, "up to 3"), (SimpleNamespace(run=3), "3")):
         with pytest.raises(ProofError):
             exhausted("test", cases, bounded)
+
+
+def test_a_case_counts_once_and_one_that_fails_ends_the_proof():
+    evidence = Evidence()
+    evidence.tried((1, 2), covers=5)
+    with pytest.raises(ProofError, match="recorded twice"):
+        evidence.tried((1, 2))
+    with pytest.raises(ProofError, match="stands for none"):
+        evidence.tried((1, 3), covers=0)
+    assert (evidence.cases, evidence.run) == (5, 1)
+    evidence.tried((2, 2), right=False)
+    with pytest.raises(ProofError, match=r"does not hold of \(2, 2\)"):
+        exhausted("test", evidence, "two numbers")
+
+
+def test_the_digest_of_the_cases_depends_on_each_and_not_on_their_order():
+    def digest(*cases):
+        evidence = Evidence()
+        for case in cases:
+            evidence.tried(case)
+        return evidence.digest
+
+    assert digest(1, 2, 3) == digest(3, 1, 2)
+    assert len({digest(1, 2, 3), digest(1, 2), digest(1, 2, 4)}) == 3
 
 
 def test_each_part_of_the_trusted_base_has_a_test_that_attacks_it():

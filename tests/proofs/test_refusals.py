@@ -316,7 +316,8 @@ def settled(module, name):
 def test_what_catches_what_only_a_symbol_may_raise_proves_nothing(name, catching):
     verdict = settled(catching, name)
     assert verdict.status != "proved"
-    assert verdict.replayed or "a symbol may raise where a number does not" in verdict.message, verdict
+    said = ("a symbol may raise where a number does not", "a text of a symbol", "is not that of the number")
+    assert verdict.replayed or any(one in verdict.message for one in said), verdict
 
 
 @pytest.mark.parametrize("name", ["says_more", "passes_on", "own"])
@@ -326,6 +327,7 @@ def test_what_raises_on_or_catches_errors_of_its_own_is_followed(name, catching)
 
 def test_a_proved_path_is_run_on_plain_numbers_and_refuted_if_it_fails_there(catching, monkeypatch):
     monkeypatch.setattr(Watched, "careless", lambda watched, texts: [])
+    monkeypatch.setattr(Run, "_require_left", lambda run, path: None)
     verdict = settled(catching, "goes_on")
     assert (verdict.status, verdict.replayed) == ("refuted", True)
     assert "although path 1 is proved" in verdict.message

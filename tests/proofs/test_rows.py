@@ -14,8 +14,8 @@ from blockproof.proofs.row_lists import BatchRow, Entries
 from blockproof.proofs.solver import ProofError
 from blockproof.proofs.symbolic import Run
 from blockproof.proofs.symbolic_bytes import globals_of
-from blockproof.proofs.theorem import Verdict
 from blockproof.proofs.theorems import free_queue, free_queue_any
+from blockproof.proofs.verdict import Verdict
 from blockproof.proofs.watched import Watched
 
 ROWS = list(batch_rows.rows())
