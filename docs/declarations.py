@@ -13,7 +13,7 @@ HEAD = """\
 Written by `python docs/declarations.py --write docs/reference/declarations.md` from the table in
 [fuzz/targets/declarations.py](../../fuzz/targets/declarations.py). A test compares the two.
 
-Four attributes of a target, all optional, each a collection of names or sizes (`{"Reset"}`, never a text
+Five attributes of a target, all optional, each a collection of names or sizes (`{"Reset"}`, never a text
 alone). They are checked when the target is opened, and `hides` again after each `start`, since it may depend
 on the core. An unknown name ends the command with exit code 3 and one line that says which name was meant.
 
@@ -37,6 +37,13 @@ target*.
 
 `Submit`, `Allocate`, `Advance` and `Free` have to be there.
 """
+OFFERS = """\
+## `offers`: what few cores have
+
+A target that does not say it is not asked for it: there is nothing to put into `lacks`. Requests of a batch
+in a trace are then asked one by one, and nobody tells of tokens in flight. The contract judges the state
+before and after each allocation: where it is among the oracles, batches are asked one by one as well.
+"""
 LOSES = """\
 ## `loses`: what a target is known to do wrong
 
@@ -58,8 +65,10 @@ def page() -> str:
     from blockproof.fuzz.targets.declarations import HIDES as FIELDS
     from blockproof.fuzz.targets.declarations import LACKS as NAMES
     from blockproof.fuzz.targets.declarations import LOSES as LOSSES
+    from blockproof.fuzz.targets.declarations import OFFERS as OFFERED
 
-    return "\n".join([HEAD, HIDES, _table(FIELDS), LACKS, _table(NAMES), LOSES, _table(LOSSES), SIZES])
+    tables = [HIDES, _table(FIELDS), LACKS, _table(NAMES), OFFERS, _table(OFFERED), LOSES, _table(LOSSES)]
+    return "\n".join([HEAD, *tables, SIZES])
 
 
 def _table(names: Mapping[str, str]) -> str:

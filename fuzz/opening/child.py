@@ -41,6 +41,7 @@ class Served(Process):
     lacks: frozenset[str]
     hides: frozenset[str]
     loses: frozenset[str] = frozenset()
+    offers: frozenset[str] = frozenset()
     block_sizes: tuple[int, ...] = ()
 
     def ask(
@@ -106,6 +107,11 @@ class TargetInChild(_InChild[Served]):
     def loses(self) -> frozenset[str]:
         """See `targets.base.losing`. Launches the child if it does not run; errors as for `start`."""
         return self._launched().loses
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """See `targets.base.offering`. Launches the child if it does not run; errors as for `start`."""
+        return self._launched().offers
 
     @property
     def block_sizes(self) -> tuple[int, ...]:
@@ -214,10 +220,10 @@ class _Python(Served):
     def _await_ready(self, spec: str) -> None:
         """Wait until the child has opened its target; store the version, and what the target says of itself."""
         match message := self.first(message_of):
-            case ["ready", str(version), int(resident), list(lacks), list(hides), list(loses), list(sizes)]:
+            case ["ready", str(version), int(resident), list(lacks), list(hides), list(loses), list(sizes), [*offers]]:
                 self.version, self.resident_at_start = version, resident
                 self.lacks, self.hides = frozenset(map(str, lacks)), frozenset(map(str, hides))
-                self.loses = frozenset(map(str, loses))
+                self.loses, self.offers = frozenset(map(str, loses)), frozenset(map(str, offers))
                 self.block_sizes = tuple(map(int, sizes))
                 return
             case ["unavailable", str(why)]:

@@ -17,7 +17,15 @@ from typing import Any
 
 from ..findings.ops_json import operation_from_json, shape_from_json
 from ..targets.answers import outcome_and_snapshot, raised_by_target
-from ..targets.base import TargetLostError, TargetUnavailableError, block_sizes_of, hidden_fields, lacking, losing
+from ..targets.base import (
+    TargetLostError,
+    TargetUnavailableError,
+    block_sizes_of,
+    hidden_fields,
+    lacking,
+    losing,
+    offering,
+)
 from .targets import open_calculator_here, open_here
 from .wire import answer_message, line_of, lost_message, message_of, notes_of
 
@@ -37,7 +45,7 @@ def main(arguments: list[str]) -> None:
     except (TargetUnavailableError, ValueError, ImportError) as error:
         send(answers, line_of(["unavailable", str(error)]))
         return
-    said = [sorted(read(served)) for read in (lacking, hidden_fields, losing, block_sizes_of)]
+    said = [sorted(read(served)) for read in (lacking, hidden_fields, losing, block_sizes_of, offering)]
     send(answers, line_of(["ready", str(getattr(served, "version", "")), resident_bytes(), *said]))
     with os.fdopen(requests, "rb") as lines:
         for count, line in enumerate(lines):

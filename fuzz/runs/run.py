@@ -28,12 +28,15 @@ from ..targets.base import (
     block_sizes_of,
     copies_of,
     hidden_fields,
-    lacking,
+    left_out_for,
     losing,
 )
 from ..workload.scene import Scene
 from .causes import why_failed, why_not_done
 from .judging import USUAL, Judging, TooLongError
+
+_ONE_BY_ONE = frozenset({"AllocateBatch"})
+"""The contract judges the state before and after each allocation, so it needs one call for each."""
 
 
 class Run(ABC):
@@ -41,7 +44,7 @@ class Run(ABC):
 
     def __init__(self, target: Target, judging: Judging = USUAL) -> None:
         self.target = target
-        self.lacks = lacking(target)
+        self.lacks = left_out_for(target) | (_ONE_BY_ONE if CONTRACT in judging.oracles else frozenset())
         self.block_sizes = block_sizes_of(target)
         self.judging = judging
         self.oracles = judging.oracles

@@ -14,7 +14,7 @@ from ..findings.cause import Cause
 from ..findings.cause import failed as failed
 from .adapting import adapted as adapted
 from .adapting import adapted_shape as adapted_shape
-from .declarations import HOLDS_BACK, problem_with_names, problem_with_sizes, with_implied
+from .declarations import HOLDS_BACK, OFFERS, problem_with_names, problem_with_sizes, with_implied
 
 
 class Target(Protocol):
@@ -99,6 +99,19 @@ def lacking(target: Target) -> frozenset[str]:
     return with_implied(frozenset(_declared(target, "lacks")))
 
 
+def offering(target: Target) -> frozenset[str]:
+    """What the target has that few have: its attribute `offers`, empty if it has none.
+
+    The names and their effects are `declarations.OFFERS`. TargetUnavailableError for anything else.
+    """
+    return frozenset(_declared(target, "offers"))
+
+
+def left_out_for(target: Target) -> frozenset[str]:
+    """What is not asked of the target: what it lacks, and what it does not offer. Errors as of `lacking`."""
+    return lacking(target) | (OFFERS.keys() - offering(target))
+
+
 def losing(target: Target) -> frozenset[str]:
     """What the target is known to read wrong: its attribute `loses`, empty if it has none.
 
@@ -127,13 +140,13 @@ def _declared(target: Target, attribute: str) -> Iterable[str]:
 
 
 def check_declarations(target: Target) -> None:
-    """TargetUnavailableError, in one line, if the target's name, `hides`, `lacks`, `loses` or `block_sizes`
+    """TargetUnavailableError, in one line, if the target's name, `hides`, `lacks`, `loses`, `offers` or `block_sizes`
     cannot be used."""
     if not isinstance(target.name, str) or not target.name:
         raise TargetUnavailableError(
             f"the target's name is {target.name!r}, a {type(target.name).__name__}; give it a text"
         )
-    for read in (hidden_fields, lacking, losing, block_sizes_of):
+    for read in (hidden_fields, lacking, losing, offering, block_sizes_of):
         read(target)
 
 

@@ -1,12 +1,14 @@
 """Replaying a trace: applying it to a target again."""
 
+from itertools import chain
+
 from ...model.legal import allows
 from ...model.ops import Operation
 from ..findings.finding import Finding, Trace
 from ..findings.oracle_names import LIVENESS
 from ..oracles.liveness import is_script, judge
 from ..runs.judging import USUAL, Judging, TooLongError
-from ..runs.open_run import open_run, usable
+from ..runs.open_run import asked, open_run, usable
 from ..runs.run import Run
 from ..targets.base import Target, adapted_shape, lacking
 from .files import TraceError
@@ -42,7 +44,7 @@ def _replayed(run: Run, trace: Trace) -> tuple[Finding | None, Trace]:
 
 
 def _apply(run: Run, operations: tuple[Operation, ...]) -> Finding | None:
-    for operation in operations:
+    for operation in chain.from_iterable(asked(run, one) for one in operations):
         if run.dead:
             break
         wanted = usable(run, operation)

@@ -27,6 +27,7 @@ from .trace_file import shape_problems
 Pass: TypeAlias = Callable[[Trace], Iterator[Trace]]
 PASSES: tuple[Pass, ...] = (
     story.without_request,
+    story.one_by_one,
     story.simpler_actors,
     story.computed_instead,
     story.known_from_the_start,
