@@ -54,6 +54,13 @@ is not for such a target.
 That nobody is ever preempted is said in `lacks` (`Preempt`), that prefixes are shared for some kinds of
 groups only as well (`Lookup for KIND`), that tables are not shown in `hides` (`tables`).
 """
+OFFERS = """\
+## `offers`: what few cores have
+
+A target that does not say it is not asked for it: there is nothing to put into `lacks`. Requests of a batch
+in a trace are then asked one by one, and nobody tells of tokens in flight. The contract judges the state
+before and after each allocation: where it is among the oracles, batches are asked one by one as well.
+"""
 LOSES = """\
 ## `loses`: what a target is known to do wrong
 
@@ -76,10 +83,10 @@ def page() -> str:
     from blockproof.fuzz.targets.declarations import HIDES as FIELDS
     from blockproof.fuzz.targets.declarations import LACKS as NAMES
     from blockproof.fuzz.targets.declarations import LOSES as LOSSES
+    from blockproof.fuzz.targets.declarations import OFFERS as OFFERED
 
-    return "\n".join(
-        [HEAD, HIDES, _table(FIELDS), LACKS, _table(NAMES), DESIGNS, _table(WAYS), LOSES, _table(LOSSES), SIZES]
-    )
+    tables = [HIDES, _table(FIELDS), LACKS, _table(NAMES), DESIGNS, _table(WAYS), OFFERS, _table(OFFERED)]
+    return "\n".join([HEAD, *tables, LOSES, _table(LOSSES), SIZES])
 
 
 def _table(names: Mapping[str, str]) -> str:

@@ -156,7 +156,7 @@ class Model(Core):
         local = request.computed + hit_tokens
         total = min(local + op.external, max_len)
         main = total + op.new_tokens
-        kept = self.policy.settled(request, total)
+        kept = min(self.policy.settled(request, total), total - op.in_flight)
         plan = Plan(op, hit, total, kept, main, need=min(main + op.lookahead, max_len))
         if op.gate and not self.policy.admits(self, plan):
             raise Refusal("refused by gate")
@@ -174,6 +174,10 @@ class Model(Core):
         request.computed = local + op.external
         request.scheduled, request.arriving = op.new_tokens, op.delay
         return tuple(new)
+
+    def allocate_batch(self, op: ops.AllocateBatch) -> Value:
+        """One allocation after the other; a refusal holds up no other."""
+        return tuple([getattr(self.carry_out(one), "value", None) for one in op.allocations])
 
     def arrive(self, op: ops.Arrive) -> None:
         """External tokens have arrived: register them. If they are the whole prompt, its last token is recomputed."""

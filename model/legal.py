@@ -55,6 +55,9 @@ def allows(scene: _Scene, op: Operation) -> bool:
             return _fresh(scene, name)
         case ops.Allocate(name):
             return _allocatable(scene, op, scene.requests[name])
+        case ops.AllocateBatch(names):
+            apart = 0 < len(names) == len(set(names)) and op.lookahead >= 0 < op.new_tokens
+            return apart and all(allows(scene, one) for one in op.allocations)
         case ops.Advance(name):
             return _advances(scene.shape, op, scene.requests[name])
         case ops.Reject(name, count):
@@ -136,6 +139,7 @@ def _allocatable(scene: _Scene, op: ops.Allocate, request: Request) -> bool:
         and (op.new_tokens == 0) <= op.delay
         and hit_tokens + op.external <= len(request.tokens)
         and total + op.new_tokens <= scene.shape.max_model_len
+        and 0 <= op.in_flight <= request.computed
         and (not op.encoder_tokens or any(group.kind == "cross" for group in scene.shape.groups))
         and _states_allow(scene.shape, op, total, len(request.tokens))
     )

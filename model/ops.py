@@ -138,6 +138,7 @@ class Allocate(OnRequest):
     encoder_tokens: int = 0
     gate: bool = False  #: refuse unless the whole sequence fits (`full_sequence_must_fit`)
     reserved: int = 0
+    in_flight: int = 0  #: computed tokens of steps whose outcome is not known yet: windows are not cut by them
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,23 @@ class CommonPrefix(OnRequest):
 
 class ReadTable(OnRequest):
     """Done(block ids per group)."""
+
+
+@dataclass(frozen=True)
+class AllocateBatch(Operation):
+    """Several requests get room for their next step in one call: as by one `Allocate` after the other, also
+    behind a refusal. Done(what each of them carries, None for a refusal)."""
+
+    requests: tuple[str, ...]
+    new_tokens: int = 1
+    lookahead: int = 0
+    in_flight: int = 0
+
+    @property
+    def allocations(self) -> list[Allocate]:
+        """One for each request."""
+        new, ahead, flight = self.new_tokens, self.lookahead, self.in_flight
+        return [Allocate(name, new, lookahead=ahead, in_flight=flight) for name in self.requests]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from importlib import import_module, metadata
 from importlib.resources import files
 from pathlib import Path
@@ -18,7 +18,9 @@ from typing import Any
 
 from ...model.ops import Shape
 from ..targets.base import Calculator, Target
+from ..targets.declarations import OFFERS
 from ..targets.family import Mutable
+from .impl_limits import LowLimits
 from .vllm.binding import Binding, names_of
 from .vllm.question_json import spec_from_json
 from .vllm.releases import REFERENCE, release_of
@@ -125,7 +127,8 @@ def bind_impl(core: str = "impl") -> Binding:
         embeddings=lambda numbers: numpy.array(numbers, dtype=numpy.int64).reshape(len(numbers), 1),
         sampling=None,
         hasher_options={},
-        release=replace(release_of(REFERENCE), retention="keyword", loses=frozenset()),
+        around=partial(LowLimits, package=package),
+        release=replace(release_of(REFERENCE), retention="keyword", loses=frozenset(), offers=frozenset(OFFERS)),
     )
 
 

@@ -61,6 +61,7 @@ SETTINGS: dict[str, Setting] = {
         _tuned("freed-back", "what makes room after a refusal is mostly freed, seldom preempted", preempting=(1,)),
         _tuned("no-deep", "hybrids with few places where a hit may end", deep=0),
         _tuned("no-rounds", "no more runs about lookups that take several rounds than about others", rounds=0),
+        _tuned("no-steps", "no runs about steps of long requests, batches and tokens in flight", steps=0),
         _tuned("small-pools", "pools of few blocks", pools="small"),
         _tuned("large-pools", "pools with room for everything", pools="large"),
         _tuned("no-drain", "runs end without giving back what is held", drain=False),

@@ -3,7 +3,7 @@
 import gc
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,8 +20,10 @@ from ..traces.replay import replay
 from ..workload.draw import SeededDraw
 from ..workload.operations import Workload
 from ..workload.refused import refused_shapes
-from ..workload.rounds import about_rounds, in_turn
+from ..workload.rounds import about_rounds
+from ..workload.steps import about_steps
 from ..workload.tuning import Tuning
+from ..workload.turns import About, in_turn
 from .knowing import Knowing
 from .plan import OnProgress, Plan
 from .root_causes import RootCauses
@@ -34,6 +36,7 @@ SCRIPTS_EVERY = 4
 REFUSED_EVERY = 7
 """Before every Nth run a core is asked for that must be refused; prime to the number of attention types."""
 
+_TUNED: Mapping[About, Callable[[Tuning], Tuning]] = {"rounds": about_rounds, "steps": about_steps}
 FULL_LOOK_EVERY = 32
 """Operations between two comparisons of the whole state, see `Judging.full_look_every`."""
 
@@ -80,16 +83,16 @@ def _run_all(
     """Run after run, as `run_random` says. `asked`: about each finding; `start`: when the first run began."""
     knowing, roots = asked
     alone = {*plan.oracles}.intersection(EVERY) == {LIVENESS}
-    again = 0 if alone else getattr(plan.tuning, "rounds", 0)  # the generator of an earlier commit may have none
-    for index, (turn, attention, rounds) in enumerate(in_turn(plan.attention, again)):
+    special = [0 if alone else getattr(plan.tuning, name, 0) for name in ("rounds", "steps")]  # an earlier commit's
+    for index, (turn, attention, about) in enumerate(in_turn(plan.attention, *special)):  # generator may have none
         draw = SeededDraw(f"{plan.seed}/{index}")
-        scripted = LIVENESS in plan.oracles and turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1 and not rounds
+        scripted = LIVENESS in plan.oracles and turn % SCRIPTS_EVERY == SCRIPTS_EVERY - 1 and not about
         if alone or scripted:
             script = drawn_script(run, draw, attention)
             found = guarded(run, partial(judge, run, script), script)
         else:
             found = None if index % REFUSED_EVERY else refused_run(run, plan, index, summary)
-            found = found or guarded(run, partial(_run, run, draw, attention, plan, rounds))
+            found = found or guarded(run, partial(_run, run, draw, attention, plan, about))
         summary.seconds = time.monotonic() - start - (run.launch_s or 0.0)
         summary.add_run(attention, run, None, None)
         for one in came_up(run, found, attention, summary.seed):
@@ -151,10 +154,10 @@ def refused_run(run: Run, plan: Plan, index: int, summary: Summary) -> tuple[Fin
     return None if finding is None else (finding, run.trace)
 
 
-def _run(run: Run, draw: SeededDraw, attention: str, plan: Plan, rounds: bool) -> tuple[Finding, Trace] | None:
+def _run(run: Run, draw: SeededDraw, attention: str, plan: Plan, about: About) -> tuple[Finding, Trace] | None:
     """Operations of a workload until something is found, then everything is given back."""
-    tuning = about_rounds(plan.tuning) if rounds else plan.tuning
-    shape = drawn_shape(run, draw, attention, tuning, rounds=rounds)
+    tuning = _TUNED[about](plan.tuning) if about else plan.tuning
+    shape = drawn_shape(run, draw, attention, tuning, about=about)
     finding = run.start(shape)
     if run.built and finding is None:
         workload = workload_of(run, draw, shape, chaos=plan.chaos, tuning=tuning)

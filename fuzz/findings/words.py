@@ -6,6 +6,7 @@ from difflib import SequenceMatcher, get_close_matches
 
 from ...model.ops import Done, Failed, Group, Operation, Outcome, Shape
 from .cause import Cause
+from .named import requests_of
 from .visible import visible_name
 
 
@@ -15,8 +16,9 @@ def operation_text(operation: Operation) -> str:
     >>> operation_text(Allocate("a", 3, hit=True))
     'Allocate a, new_tokens=3, hit'
     """
-    head = f"{type(operation).__name__} {visible_name(getattr(operation, 'request', ''))}".rstrip()
-    return ", ".join([head, *_changed(operation, "request")])
+    named = ", ".join(map(visible_name, requests_of(operation)))
+    head = f"{type(operation).__name__} {named}".rstrip()
+    return ", ".join([head, *_changed(operation, "request", "requests")])
 
 
 def shape_text(shape: Shape) -> str:

@@ -43,6 +43,7 @@ class Served(Process):
     hides: frozenset[str]
     designs: frozenset[str] = frozenset()
     loses: frozenset[str] = frozenset()
+    offers: frozenset[str] = frozenset()
     block_sizes: tuple[int, ...] = ()
 
     def ask(
@@ -113,6 +114,11 @@ class TargetInChild(_InChild[Served]):
     def loses(self) -> frozenset[str]:
         """See `targets.base.losing`. Launches the child if it does not run; errors as for `start`."""
         return self._launched().loses
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """See `targets.base.offering`. Launches the child if it does not run; errors as for `start`."""
+        return self._launched().offers
 
     @property
     def block_sizes(self) -> tuple[int, ...]:
@@ -227,11 +233,11 @@ class _Python(Served):
     def _await_ready(self, spec: str) -> None:
         """Wait until the child has opened its target; store the version, and what the target says of itself."""
         match message := self.first(message_of):
-            case ["ready", str(version), int(resident), *said, str(named)] if len(said) == 5:
-                names = [frozenset(map(str, cast(list[object], each))) for each in said[:4]]
+            case ["ready", str(version), int(resident), *said, str(named)] if len(said) == 6:
+                names = [frozenset(map(str, cast(list[object], each))) for each in said[:5]]
                 self.version, self.resident_at_start, self.named = version, resident, named
-                self.lacks, self.hides, self.designs, self.loses = names
-                self.block_sizes = tuple(map(int, cast(list[int], said[4])))
+                self.lacks, self.hides, self.designs, self.offers, self.loses = names
+                self.block_sizes = tuple(map(int, cast(list[int], said[5])))
                 return
             case ["unavailable", str(why)]:
                 raise TargetUnavailableError(why)

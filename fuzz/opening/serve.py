@@ -27,6 +27,7 @@ from ..targets.base import (
     hidden_fields,
     lacking,
     losing,
+    offering,
 )
 from ..targets.unharmed import allow_recursion
 from .targets import open_calculator_here, open_here
@@ -49,7 +50,7 @@ def main(arguments: list[str]) -> None:
     except (TargetUnavailableError, ValueError, ImportError) as error:
         send(answers, line_of(["unavailable", str(error)]))
         return
-    said = [sorted(read(served)) for read in (lacking, hidden_fields, designs_of, losing, block_sizes_of)]
+    said = [sorted(read(served)) for read in (lacking, hidden_fields, designs_of, offering, losing, block_sizes_of)]
     name = str(getattr(served, "name", ""))
     send(answers, line_of(["ready", str(getattr(served, "version", "")), resident_bytes(), *said, name]))
     with os.fdopen(requests, "rb") as lines:

@@ -3,7 +3,7 @@
 A line is JSON: an array whose first element is its kind. Both sides are of one version, so it may change at any time;
 programs in other languages speak the protocol of `program`, which is documented.
 
-* The child begins with `["ready", version, bytes, lacks, hides, designs, loses, block_sizes, name]`, or with
+* The child begins with `["ready", version, bytes, lacks, hides, designs, offers, loses, block_sizes, name]`, or with
   `["unavailable", message]`.
 * The harness sends `["start", shape]` and `["step", operation]`; `["answer", operation]` where it does not look at the
   state afterwards: the snapshot in the answer is null then.

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-from ...model.ops import NULL, Allocate, Done, Failed, Lookup, Operation, Outcome, Refused
+from ...model.ops import NULL, Allocate, AllocateBatch, Done, Failed, Lookup, Operation, Outcome, Refused
 from ...model.shown.snapshot import Snapshot
 from ..findings.difference import first_difference
 from ..findings.words import outcome_text, plural
-from ..targets.answers import hit_of
+from ..targets.answers import answers_of, hit_of
 from .answers import answer_words, field_words, rows_text
 from .changes import Names, cut
 from .document import Place
@@ -35,6 +35,8 @@ def _said(operation: Operation | None, outcome: Outcome | None) -> str:
         return f"finds a hit of {plural(hit[0], 'token')}: {rows_text(hit[1])}" if hit[0] else "finds no hit"
     if isinstance(operation, Allocate) and isinstance(outcome, Refused):
         return "refuses: there is no room"
+    if isinstance(operation, AllocateBatch) and (answers := answers_of(operation, outcome)):
+        return "; ".join(f"for {part.request} {_said(part, answer)}" for part, answer in answers)
     if isinstance(operation, Allocate) and isinstance(outcome, Done) and isinstance(outcome.value, tuple):
         rows = [list(row) for row in outcome.value if isinstance(row, tuple)]
         return f"hands out {rows_text(rows)}" if any(rows) else "hands out nothing new"

@@ -22,6 +22,9 @@ def operation_words(operation: Operation) -> str:
             return f"Request {operation.request} arrives with {', '.join(_arrival(operation))}."
         case ops.Allocate():
             return f"Request {operation.request} asks for room for {', '.join(_room(operation))}."
+        case ops.AllocateBatch(names, count, lookahead, in_flight):
+            each = ", ".join(_room(ops.Allocate("", count, lookahead=lookahead, in_flight=in_flight)))
+            return f"In one call, requests {', '.join(names)} ask for room for {each} each."
         case ops.Advance(name, sampled, rejected):
             taken = f"; {plural(rejected, 'draft')} rejected" if rejected else ""
             said = f", which samples {plural(len(sampled), 'token')}" if sampled else ""
@@ -94,6 +97,7 @@ def _room(operation: ops.Allocate) -> list[str]:
         *([f"{plural(operation.encoder_tokens, 'token')} of the encoder"] if operation.encoder_tokens else []),
         *(["if the whole sequence fits"] if operation.gate else []),
         *([f"leaving {plural(operation.reserved, 'block')} to others"] if operation.reserved else []),
+        *([f"with {plural(operation.in_flight, 'token')} in flight"] if operation.in_flight else []),
     ]
 
 

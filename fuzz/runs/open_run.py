@@ -1,9 +1,10 @@
 """Chooses the kind of run for a target, and draws shapes and operations that the target has."""
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ...model.legal import misuse
-from ...model.ops import Advance, Operation, Shape
+from ...model.ops import Advance, AllocateBatch, Operation, Shape
 from ..findings.finding import Trace
 from ..findings.oracle_names import LOCKSTEP
 from ..oracles.liveness import draw_script
@@ -13,7 +14,9 @@ from ..workload.draw import Draw
 from ..workload.operations import Workload
 from ..workload.rounds import with_rounds
 from ..workload.shapes import ATTENTION, draw_shape
+from ..workload.steps import with_steps
 from ..workload.tuning import USUAL_TUNING, Tuning
+from ..workload.turns import About
 from .judging import USUAL, Judging
 from .lockstep import LockstepRun
 from .model_free import ModelFreeRun
@@ -31,14 +34,15 @@ def open_run(target: Target, judging: Judging = USUAL) -> Run:
     return LockstepRun(target, judging) if LOCKSTEP in judging.oracles else ModelFreeRun(target, judging)
 
 
-def drawn_shape(run: Run, draw: Draw, attention: str, tuning: Tuning = USUAL_TUNING, *, rounds: bool = False) -> Shape:
-    """A shape with the groups of this name in `shapes.ATTENTION`, as far as the target can have such a core.
+_SPECIAL: Mapping[About, Callable[[Draw, Shape], Shape]] = {"rounds": with_rounds, "steps": with_steps}
 
-    `rounds`: one whose lookups take several rounds (`workload.rounds`).
-    """
+
+def drawn_shape(run: Run, draw: Draw, attention: str, tuning: Tuning = USUAL_TUNING, *, about: About = "") -> Shape:
+    """A shape with the groups of this name in `shapes.ATTENTION`, as far as the target can have such a core; for a run
+    that is `about` something special, such a one."""
     deep = {} if tuning is USUAL_TUNING else {"deep": tuning.deep}
     drawn = draw_shape(draw, ATTENTION[attention], run.block_sizes, **deep)
-    drawn = with_rounds(draw, drawn) if rounds else drawn
+    drawn = _SPECIAL[about](draw, drawn) if about else drawn
     return adapted_shape(tuning.sized(drawn), run.lacks)
 
 
@@ -66,6 +70,14 @@ def usable(run: Run, operation: Operation) -> Operation | None:
         run.impossible[type(operation).__name__] += 1
         return None
     return wanted
+
+
+def asked(run: Run, operation: Operation) -> Sequence[Operation]:
+    """What the target is asked for in place of an operation of a trace, before `usable`: the requests of a batch one by
+    one where it has no such call, or where the contract judges each of them."""
+    if isinstance(operation, AllocateBatch) and "AllocateBatch" in run.lacks:
+        return operation.allocations
+    return (operation,)
 
 
 def _is_late_news(run: Run, operation: Operation) -> bool:

@@ -18,7 +18,16 @@ from ..findings.difference import difference
 from ..findings.finding import Finding
 from ..findings.oracle_names import DIFFERENCE
 from ..targets.answers import hit_of, problem_with_answer
-from ..targets.base import Target, TargetLostError, block_sizes_of, close_target, hidden_fields, is_told, lacking
+from ..targets.base import (
+    Target,
+    TargetLostError,
+    block_sizes_of,
+    close_target,
+    hidden_fields,
+    is_told,
+    lacking,
+    offering,
+)
 from ..targets.block_ids import stray_id, without_hidden
 from .judging import Judging
 from .model_free import ModelFreeRun
@@ -40,6 +49,7 @@ _NAMES_BLOCKS = frozenset({"Evict", "Touch", "Release", "Take"})
 _OTHER_IDS: Mapping[type[Operation], Callable[[ops.Value], object]] = {
     ops.Lookup: lambda value: _pattern(value),
     ops.Allocate: lambda value: _pattern(value),
+    ops.AllocateBatch: lambda value: _pattern(value),
     ops.ReadTable: lambda value: _pattern(value),
     ops.TakeNewBlockIds: lambda value: len(value) if isinstance(value, tuple) else value,
     ops.TakeEvents: lambda value: None,
@@ -68,6 +78,11 @@ class Pair:
         """What either of them has no equivalent of; with `shape` also operations that name block ids."""
         own = _NAMES_BLOCKS if self.strictness is Strictness.SHAPE else frozenset()
         return lacking(self.first) | lacking(self.second) | own
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """What both of them have that few have."""
+        return offering(self.first) & offering(self.second)
 
     @property
     def block_sizes(self) -> tuple[int, ...]:

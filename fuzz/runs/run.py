@@ -31,7 +31,7 @@ from ..targets.base import (
     copies_of,
     designs_of,
     hidden_fields,
-    lacking,
+    left_out_for,
     losing,
 )
 from ..targets.block_ids import stray_copy
@@ -43,10 +43,10 @@ from .judging import USUAL, Judging, TooLongError
 
 STRAY_ID, OUTSIDE = "S4", "outside of the pool"
 """The property that an id outside of the pool violates, and the kind of the sentence."""
-
-
 _NOT_OURS = (TargetLostError, TargetUnavailableError)
 """Exceptions that a run passes on: they are about the target."""
+_ONE_BY_ONE = frozenset({"AllocateBatch"})
+"""The contract judges the state before and after each allocation, so it needs one call for each."""
 
 
 class Run(ABC):
@@ -54,10 +54,10 @@ class Run(ABC):
 
     def __init__(self, target: Target, judging: Judging = USUAL) -> None:
         self.target = target
-        self.lacks = lacking(target)
-        """What the target lacks, and what it lacks for one kind of groups only (`declarations.in_shape`)."""
+        self.lacks = left_out_for(target) | (_ONE_BY_ONE if CONTRACT in judging.oracles else frozenset())
+        """What is not asked of the target, and what is not with one kind of groups only (`declarations.in_shape`)."""
         self.lacks_here = self.lacks
-        """What it lacks in the core that was started last."""
+        """What is not asked of the core that was started last."""
         self.block_sizes = block_sizes_of(target)
         self.judging = judging
         self.oracles = judging.oracles

@@ -13,7 +13,7 @@ from ...model import ops
 from ...model.ops import NULL, Done, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ...model.state import Request
-from ..targets.answers import hit_of
+from ..targets.answers import answers_of, hit_of
 
 
 class SchedulerView:
@@ -39,7 +39,7 @@ class SchedulerView:
         self.last = (operation, outcome)
         if isinstance(outcome, Done):
             self._apply(operation, outcome)
-        elif isinstance(outcome, ops.Failed) and isinstance(operation, ops.Allocate):
+        elif isinstance(outcome, ops.Failed) and isinstance(operation, ops.Allocate | ops.AllocateBatch):
             self.dead = True
         self.look(snapshot)
 
@@ -57,6 +57,10 @@ class SchedulerView:
     def _apply(self, operation: Operation, outcome: Done) -> None:
         request = self.requests.get(operation.request) if isinstance(operation, ops.OnRequest) else None
         match operation:
+            case ops.AllocateBatch():
+                for allocation, answer in answers_of(operation, outcome):
+                    if isinstance(answer, Done):
+                        self._on_request(self.requests[allocation.request], allocation, answer)
             case ops.Submit(name):
                 self.requests[name] = Request(operation, list(operation.prompt))
             case ops.Take():

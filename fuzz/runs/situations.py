@@ -4,18 +4,20 @@ They are read off the model from outside: from its operations, its outcomes and 
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import combinations, compress, takewhile
 from operator import ne
 from typing import cast
 
 from ...model import lookup
+from ...model.attention import Mamba
 from ...model.core import Model
 from ...model.ops import (
     NULL,
     Advance,
     Allocate,
+    AllocateBatch,
     Done,
     Item,
     Landed,
@@ -25,13 +27,19 @@ from ...model.ops import (
     Preempt,
     Refused,
     Reset,
+    StepStart,
     Submit,
     TakeStats,
     Value,
 )
 from ...model.shown.metrics import Gone
 from ...model.shown.snapshot import Snapshot
-from ...model.state import Request
+from ...model.state import Key, Request
+from ...model.tables import settled
+from ..targets.answers import answers_of
+
+MANY = 8
+"""Blocks from which on a core may do something with all of them together; ours does (`impl`)."""
 
 
 class Situations:
@@ -42,16 +50,21 @@ class Situations:
         self.model = model
         self.reached: Counter[str] = Counter()
         self._hit_before: set[int] = set()  # registered blocks that were part of some hit
+        self._decoded: set[Key] = set()  # states that a step behind the prompt has registered in this scheduler step
 
     def see(self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> None:
         """The model has made a step."""
         if type(outcome) is Done:
-            self._see_done(operation, outcome)
+            self._see_done(operation, outcome, after)
         elif type(outcome) is Refused and isinstance(operation, Allocate):
             self.reached[self.model.refusal] += 1
-            self.reached["same-step refusal"] += self._waits_for_state(operation)
+            self.reached["same-step refusal"] += self._waits_for(operation, self.model.registered_this_step)
+            if self._decoded:
+                self.reached["same-step refusal of a state of decoding"] += self._waits_for(operation, self._decoded)
         if before is after:
             return
+        if after.num_free - before.num_free >= MANY:
+            self.reached["many blocks: given back together"] += 1
         if before.labels is not after.labels and not isinstance(operation, Reset):
             self._see_identities(before, after)
         if before.registered is not after.registered:
@@ -61,8 +74,12 @@ class Situations:
         if before.free is not after.free and len(after.free) > 1 and after.free[0] not in before.free:
             self.reached["freed to the front"] += 1
 
-    def _see_done(self, operation: Operation, outcome: Done) -> None:
-        if isinstance(operation, Lookup):
+    def _see_done(self, operation: Operation, outcome: Done, after: Snapshot) -> None:
+        if isinstance(operation, Allocate):
+            self._see_allocated(operation, outcome)
+        elif isinstance(operation, AllocateBatch):
+            self._see_batch(operation, outcome)
+        elif isinstance(operation, Lookup):
             self._see_lookup(operation.request)
         elif isinstance(operation, Advance):
             self.reached["draft rejected"] += operation.rejected > 0
@@ -71,6 +88,8 @@ class Situations:
                 self.reached["items on the same tokens"] += _overlap(operation.items)
         elif isinstance(operation, Preempt):
             self.reached["preemption"] += 1
+        elif isinstance(operation, StepStart):
+            self._decoded.clear()
         elif isinstance(operation, Landed):
             request = self.model.requests.get(operation.request)
             self.reached["landed"] += request is None or request.scheduled > 0 or request.lead > 0
@@ -84,15 +103,59 @@ class Situations:
             else:
                 self._hit_before.clear()
 
-    def _waits_for_state(self, operation: Allocate) -> bool:
-        """True if the hit that the allocation uses has a state that is only computed in this scheduler step."""
+    def _waits_for(self, operation: Allocate, states: Collection[Key]) -> bool:
+        """True if the hit that the allocation uses has one of the states, which are only computed in this scheduler
+        step."""
         request, state = self.model.requests[operation.request], self.model.state
         rows = request.hit[1] if operation.hit and request.hit else []
-        return any(state.identity.get(block) in self.model.registered_this_step for row in rows for block in row)
+        return any(state.identity.get(block) in states for row in rows for block in row)
+
+    def _see_allocated(self, operation: Allocate, outcome: Done) -> None:
+        """One request has room for its step, in a call of its own or in a batch."""
+        model, request, reached = self.model, self.model.requests[operation.request], self.reached
+        new = cast(tuple[tuple[int, ...], ...], outcome.value or ())
+        reached["many blocks: taken together"] += any(len(row) - row.count(NULL) >= MANY for row in new)
+        if operation.hit and request.hit is not None:
+            reached["many blocks: hit used"] += any(len(row) - row.count(NULL) >= MANY for row in request.hit[1])
+        if operation.in_flight:
+            self._see_in_flight(operation, request)
+        if model.registered_this_step and request.computed >= len(request.submit.prompt):
+            identity = model.state.identity
+            for group, rule in enumerate(model.rules):
+                if isinstance(rule, Mamba) and (end := model.registered[group].get(operation.request, 0)):
+                    key = identity.get(model.state.tables[group][operation.request][end - 1])
+                    if key is not None and key in model.registered_this_step:
+                        self._decoded.add(key)
+
+    def _see_in_flight(self, operation: Allocate, request: Request) -> None:
+        computed, tables = request.computed, self.model.state.tables
+        cut = settled(request, computed)
+        told = min(cut, computed - operation.in_flight)
+        self.reached["tokens in flight"] += 1
+        self.reached["block kept for tokens in flight"] += any(
+            any(tables[group][operation.request][rule.first(told) : rule.first(cut)])
+            for group, rule in enumerate(self.model.rules)
+        )
+
+    def _see_batch(self, batch: AllocateBatch, outcome: Done) -> None:
+        answers = answers_of(batch, outcome)
+        refused = [place for place, (_, answer) in enumerate(answers) if type(answer) is Refused]
+        self.reached["batch of requests"] += 1
+        self.reached["batch that goes on behind a refusal"] += bool(refused) and refused[0] < len(answers) - 1
+        self.reached["batch of which several take blocks"] += (
+            sum(type(answer) is Done and _takes_blocks(answer) for _, answer in answers) > 1
+        )
+        self.reached["batch in which a request takes no block"] += any(
+            type(answer) is Done and not _takes_blocks(answer) for _, answer in answers
+        )
+        for allocation, answer in answers:
+            if type(answer) is Done:
+                self._see_allocated(allocation, answer)
 
     def _see_lookup(self, name: str) -> None:
         model, request = self.model, self.model.requests[name]
         tokens, blocks = request.hit or (0, [])
+        self.reached["many blocks: found by a lookup"] += any(len(row) - row.count(NULL) >= MANY for row in blocks)
         self._hit_before.update(block for row in blocks for block in row if block != NULL)
         self.reached["hit"] += tokens > 0
         self.reached["hit with null entries"] += any(NULL in row for row in blocks)
@@ -138,14 +201,17 @@ class Situations:
 
     def _see_identities(self, before: Snapshot, after: Snapshot) -> None:
         changed = map(ne, before.labels, after.labels)
+        evicted = 0
         for block in compress(range(len(after.labels)), changed):
             if before.labels[block] is not None:
+                evicted += 1
                 self.reached["registered block evicted"] += 1
                 self.reached["evicted without ever being hit"] += block not in self._hit_before
                 self._hit_before.discard(block)
             if after.labels[block] is not None:
                 self.reached["second block under one identity"] += after.earliest[block] != block
                 self.reached["kept for a replay of the prompt"] += self.model.shape.retention_interval == 0
+        self.reached["many blocks: evicted together"] += evicted >= MANY
 
     def _see_registered(self, before: Snapshot, after: Snapshot) -> None:
         for group, registered in enumerate(after.registered):
@@ -175,6 +241,11 @@ class Situations:
                     moved += any(places.get(block, place) != place for place, block in enumerate(table))
         self.reached["null entries made"] += nulls
         self.reached["mamba speculative block moved"] += moved
+
+
+def _takes_blocks(answer: Done) -> bool:
+    """True if an allocation has added entries to some table."""
+    return isinstance(answer.value, tuple) and any(answer.value)
 
 
 def _overlap(items: Sequence[Item]) -> bool:

@@ -6,7 +6,7 @@ from functools import cache
 from itertools import accumulate
 from typing import Any
 
-from ...model.ops import OPERATIONS, Group, Operation, Shape, Submit
+from ...model.ops import OPERATIONS, Allocate, AllocateBatch, Group, Operation, Shape, Submit
 from .declarations import in_shape
 
 
@@ -114,5 +114,6 @@ def _adapted_prompt(submit: Submit, lacks: Collection[str]) -> Submit:
 
 @cache
 def _defaults(kind: str, lacks: frozenset[str]) -> tuple[tuple[str, Any], ...]:
-    """The fields of a kind of operation that a target lacks, each with its default."""
-    return tuple((one.name, one.default) for one in fields(OPERATIONS[kind]) if f"{kind}.{one.name}" in lacks)
+    """The fields of a kind of operation that a target lacks, each with its default; a batch is made of allocations."""
+    of = Allocate.__name__ if OPERATIONS[kind] is AllocateBatch else kind
+    return tuple((one.name, one.default) for one in fields(OPERATIONS[kind]) if f"{of}.{one.name}" in lacks)

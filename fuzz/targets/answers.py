@@ -6,7 +6,7 @@ In lockstep an answer is checked only if it differs from the model's: one that i
 from collections.abc import Callable, Collection, Mapping
 from typing import TypeAlias
 
-from ...model.ops import Done, Failed, Outcome, Refused
+from ...model.ops import Allocate, AllocateBatch, Done, Failed, Outcome, Refused
 from ...model.shown.snapshot import Snapshot
 from ..findings.cause import cause_of
 from .base import TargetLostError
@@ -126,3 +126,12 @@ def hit_of(outcome: Done) -> tuple[int, list[list[int]]] | None:
                 [block for block in row if isinstance(block, int)] for row in rows if isinstance(row, tuple)
             ]
     return None
+
+
+def answers_of(batch: AllocateBatch, outcome: Outcome) -> list[tuple[Allocate, Done | Refused]]:
+    """The allocations of a batch, each with its own outcome; none where the call came to no answers, one for each."""
+    answers = outcome.value if isinstance(outcome, Done) and isinstance(outcome.value, tuple) else ()
+    if len(answers) != len(batch.requests):
+        return []
+    outcomes: list[Done | Refused] = [Refused() if answer is None else Done(answer) for answer in answers]
+    return list(zip(batch.allocations, outcomes, strict=True))

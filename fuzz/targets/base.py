@@ -15,7 +15,15 @@ from ..findings.cause import failed as failed
 from ..findings.interruption import is_from_outside
 from .adapting import adapted as adapted
 from .adapting import adapted_shape as adapted_shape
-from .declarations import HOLDS_BACK, designs_with, in_shape, problem_with_names, problem_with_sizes, with_implied
+from .declarations import (
+    HOLDS_BACK,
+    OFFERS,
+    designs_with,
+    in_shape,
+    problem_with_names,
+    problem_with_sizes,
+    with_implied,
+)
 
 
 class Target(Protocol):
@@ -117,6 +125,19 @@ def designs_of(target: Target) -> frozenset[str]:
     return designs_with(frozenset(_declared(target, "designs")), hidden_fields(target))
 
 
+def offering(target: Target) -> frozenset[str]:
+    """What the target has that few have: its attribute `offers`, empty if it has none.
+
+    The names and their effects are `declarations.OFFERS`. TargetUnavailableError for anything else.
+    """
+    return frozenset(_declared(target, "offers"))
+
+
+def left_out_for(target: Target) -> frozenset[str]:
+    """What is not asked of the target: what it lacks, and what it does not offer. Errors as of `lacking`."""
+    return lacking(target) | (OFFERS.keys() - offering(target))
+
+
 def losing(target: Target) -> frozenset[str]:
     """What the target is known to read wrong: its attribute `loses`, empty if it has none.
 
@@ -145,13 +166,13 @@ def _declared(target: Target, attribute: str) -> Iterable[str]:
 
 
 def check_declarations(target: Target) -> None:
-    """TargetUnavailableError, in one line, if the target's name, `hides`, `lacks`, `designs`, `loses` or
+    """TargetUnavailableError, in one line, if the target's name, `hides`, `lacks`, `designs`, `offers`, `loses` or
     `block_sizes` cannot be used."""
     if not isinstance(target.name, str) or not target.name:
         raise TargetUnavailableError(
             f"the target's name is {target.name!r}, a {type(target.name).__name__}; give it a text"
         )
-    for read in (hidden_fields, lacking, designs_of, losing, block_sizes_of):
+    for read in (hidden_fields, lacking, designs_of, losing, offering, block_sizes_of):
         read(target)
 
 

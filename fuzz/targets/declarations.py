@@ -176,6 +176,11 @@ _FEATURES: Mapping[str, str] = {
     "refused_shapes": "No core is asked for that must be refused, as with a retention interval below 0.",
     "mixed_prompts": "A prompt consists of tokens or of embeddings, never of both.",
 }
+OFFERS: Mapping[str, str] = {
+    "AllocateBatch": "Several requests are asked for their next step in one call; others are asked for one by one.",
+    "Allocate.in_flight": "The core is told which computed tokens belong to steps whose outcome is not known.",
+}
+"""Legal names of `offers`: what few cores have. A target that does not offer it lacks it."""
 LACKS: Mapping[str, str] = {
     **_OPERATIONS,
     **_OPERATION_FIELDS,
@@ -208,7 +213,13 @@ _IMPLIED: Mapping[str, tuple[str, ...]] = {
     "Group.sink_len": ("Group.kind=sink",),
 }
 """What else is lacking where this is, all at once."""
-_LEGAL: Mapping[str, Mapping[str, str]] = {"hides": HIDES, "lacks": LACKS, "designs": DESIGNS, "loses": LOSES}
+_LEGAL: Mapping[str, Mapping[str, str]] = {
+    "hides": HIDES,
+    "lacks": LACKS,
+    "designs": DESIGNS,
+    "loses": LOSES,
+    "offers": OFFERS,
+}
 _FOR_KINDS: Mapping[str, Collection[str]] = {
     "lacks": {*_OPERATIONS, *_OPERATION_FIELDS, *_SHAPES, "drafts", "overlapping_items", "mixed_prompts"},
     "designs": DESIGNS,
@@ -221,6 +232,7 @@ _EXAMPLES: Mapping[str, str] = {
     "lacks": '{"Reset", "Allocate.gate"}',
     "designs": '{"evicts_more"}',
     "loses": '{"computed-taken-back"}',
+    "offers": '{"AllocateBatch"}',
 }
 _NEEDED = ("Submit", "Allocate", "Advance", "Free")
 """Operations without which nothing can be tested."""

@@ -16,7 +16,7 @@ from ...model.attention import CoreError
 from ...model.config_json import Json
 from ...model.core import Model
 from ...model.legal import misuse
-from ...model.ops import Allocate, Done, Failed, Operation, Outcome, Shape
+from ...model.ops import Allocate, AllocateBatch, Done, Failed, Operation, Outcome, Shape
 from ...model.shown.snapshot import Snapshot
 from ...model.tables import Policy
 
@@ -138,7 +138,8 @@ class DeviatingModel(Model):
         except UndefinedStateError:
             self.dead = self.undefined = True
             return Done()
-        self.dead |= isinstance(operation, Allocate) and isinstance(outcome, Failed) and not misuse(self, operation)
+        failed = isinstance(operation, Allocate | AllocateBatch) and isinstance(outcome, Failed)
+        self.dead |= failed and not misuse(self, operation)
         return outcome
 
 

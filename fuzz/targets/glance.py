@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias, TypeVar
 from ...model import ops
 from ...model.ops import Operation, Outcome, Value
 from ...model.shown.snapshot import Snapshot
+from ..findings.named import requests_of
 
 T = TypeVar("T")
 
@@ -21,7 +22,7 @@ class Change(Flag):
     """Parts of a snapshot that change together."""
 
     ROWS = auto()
-    """What is shown of the operation's own request: its tables, and how much of them is registered."""
+    """What is shown of the operation's own requests: its tables, and how much of them is registered."""
     HOLDERS = auto()
     """Who holds which block: `free`, `num_free`, `usage`, `ref_cnt`."""
     IDENTITIES = auto()
@@ -37,6 +38,7 @@ CHANGES: Mapping[type[Operation], Change] = {
     ops.Submit: _NOTHING,
     ops.Lookup: _STATS,
     ops.Allocate: _ROWS | _HOLDERS | _IDENTITIES | Change.NEW_BLOCK_IDS | _STATS,
+    ops.AllocateBatch: _ROWS | _HOLDERS | _IDENTITIES | Change.NEW_BLOCK_IDS | _STATS,
     ops.Advance: _NOTHING,
     ops.Reject: _NOTHING,
     ops.Arrive: _ROWS | _IDENTITIES,
@@ -105,13 +107,13 @@ class Looks(ABC):
         rows, holders, identities, new_ids, stats = parts
         tables, registered = last.tables, last.registered
         if rows:
-            request: str = operation.request  # type: ignore[attr-defined]
-            now, counted = self.tables_of(request), self.registered_of(request)
-            if counted != [of_group.get(request) for of_group in registered]:
-                registered = with_rows(registered, request, counted)
-            if now != [of_group.get(request) for of_group in tables]:
-                tables = with_rows(tables, request, now)
-            elif self.count_free(last) == last.num_free:
+            for request in requests_of(operation):
+                now, counted = self.tables_of(request), self.registered_of(request)
+                if counted != [of_group.get(request) for of_group in registered]:
+                    registered = with_rows(registered, request, counted)
+                if now != [of_group.get(request) for of_group in tables]:
+                    tables = with_rows(tables, request, now)
+            if tables is last.tables and self.count_free(last) == last.num_free:
                 if registered is last.registered:
                     return last
                 holders = False

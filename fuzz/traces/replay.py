@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 from typing import TypeAlias
 
 from ...model.legal import allows
@@ -11,7 +12,7 @@ from ..findings.oracle_names import LIVENESS
 from ..oracles.liveness import is_script, judge
 from ..runs.guarding import guarded
 from ..runs.judging import USUAL, Judging, TooLongError
-from ..runs.open_run import open_run, usable
+from ..runs.open_run import asked, open_run, usable
 from ..runs.run import Run
 from ..targets.base import Target, adapted_shape, lacking
 from ..workload.scene import Scene
@@ -58,7 +59,7 @@ def _replayed(run: Run, trace: Trace, may: May | None) -> tuple[Finding | None, 
 
 
 def _apply(run: Run, operations: tuple[Operation, ...], may: May | None) -> Finding | None:
-    for operation in operations:
+    for operation in chain.from_iterable(asked(run, one) for one in operations):
         if run.dead:
             break
         wanted = usable(run, operation)

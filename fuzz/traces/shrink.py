@@ -28,6 +28,7 @@ from .replay import NotDrawnError, replay
 Pass: TypeAlias = Callable[[Trace], Iterator[Trace]]
 PASSES: tuple[Pass, ...] = (
     story.without_request,
+    story.one_by_one,
     story.simpler_actors,
     story.computed_instead,
     story.known_from_the_start,

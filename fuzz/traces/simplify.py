@@ -5,14 +5,15 @@ reducer finds out. Candidates may hold operations that make no sense any more: r
 yielded in a fixed order, the boldest step first, so that reducing is deterministic.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import MISSING, fields, is_dataclass, replace
 from functools import cache
-from itertools import combinations
+from itertools import chain, combinations
 from typing import TypeAlias, TypeVar, cast, get_args
 
-from ...model.ops import Advance, Allocate, Group, Kind, Operation, Submit
+from ...model.ops import Advance, Allocate, AllocateBatch, Group, Kind, Operation, Submit
 from ..findings.finding import Trace
+from ..findings.named import requests_of
 from ..workload.bounds import without_rows
 
 Knob: TypeAlias = Callable[[Trace, int], Trace]
@@ -191,12 +192,17 @@ def _map_tokens(trace: Trace, change: Callable[[tuple[int, ...]], tuple[int, ...
 
 def plain_names(trace: Trace) -> Iterator[Trace]:
     """Requests called a, b, c in the order in which they come up."""
-    names = dict.fromkeys(filter(None, map(request_of, trace.operations)))
+    names = dict.fromkeys(chain.from_iterable(map(requests_of, trace.operations)))
     plain = {name: _letters(i) for i, name in enumerate(names)}
-    for i, op in enumerate(trace.operations):
-        if name := request_of(op):
-            trace = put(trace, ("operations", i, "request"), plain[name])
-    yield trace
+    yield Trace(trace.shape, tuple(renamed(op, plain) for op in trace.operations))
+
+
+def renamed(operation: Operation, names: Mapping[str, str]) -> Operation:
+    """The operation on the requests of other names."""
+    if isinstance(operation, AllocateBatch):
+        return replace(operation, requests=tuple(names.get(name, name) for name in operation.requests))
+    name = request_of(operation)
+    return operation if name is None else put(operation, ("request",), names.get(name, name))
 
 
 def _letters(number: int) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from math import gcd
 from typing import TypeVar
 
-from ...model.ops import Advance, Allocate, Group, Operation, Shape, Submit
+from ...model.ops import Advance, Allocate, AllocateBatch, Group, Operation, Shape, Submit
 from ..findings.finding import Trace
 from .simplify import EXHAUSTIVE, KINDS, variants
 from .trace_file import shape_problems
@@ -111,5 +111,9 @@ def _scaled(op: Operation, scale: Callable[[int], int], old: int, new: int) -> O
     if isinstance(op, Allocate):
         new_tokens, external, lookahead = scale(op.new_tokens), scale(op.external), scale(op.lookahead)
         encoder_tokens = scale(op.encoder_tokens)
-        return replace(op, new_tokens=new_tokens, external=external, lookahead=lookahead, encoder_tokens=encoder_tokens)
+        op = replace(op, new_tokens=new_tokens, external=external, lookahead=lookahead, encoder_tokens=encoder_tokens)
+        return replace(op, in_flight=scale(op.in_flight))
+    if isinstance(op, AllocateBatch):
+        new_tokens, lookahead, in_flight = map(scale, (op.new_tokens, op.lookahead, op.in_flight))
+        return replace(op, new_tokens=new_tokens, lookahead=lookahead, in_flight=in_flight)
     return op

@@ -8,7 +8,20 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 
-from ...model.ops import Advance, Allocate, Evict, Free, Operation, Preempt, Release, Reset, Submit, Take, Touch
+from ...model.ops import (
+    Advance,
+    Allocate,
+    AllocateBatch,
+    Evict,
+    Free,
+    Operation,
+    Preempt,
+    Release,
+    Reset,
+    Submit,
+    Take,
+    Touch,
+)
 from ..findings.finding import Trace
 from .simplify import EXHAUSTIVE, TOKENS, numbers, put, request_of, smaller, with_changes
 
@@ -16,7 +29,23 @@ from .simplify import EXHAUSTIVE, TOKENS, numbers, put, request_of, smaller, wit
 def without_request(trace: Trace) -> Iterator[Trace]:
     """One request less, with all that is done to it."""
     for name in dict.fromkeys(filter(None, map(request_of, trace.operations))):
-        yield Trace(trace.shape, tuple(op for op in trace.operations if request_of(op) != name))
+        kept = (op for op in trace.operations if request_of(op) != name)
+        yield Trace(trace.shape, tuple(_without(op, name) if isinstance(op, AllocateBatch) else op for op in kept))
+
+
+def _without(batch: AllocateBatch, name: str) -> AllocateBatch:
+    """The batch without a request."""
+    return replace(batch, requests=tuple(one for one in batch.requests if one != name))
+
+
+def one_by_one(trace: Trace) -> Iterator[Trace]:
+    """Requests of a batch are asked one by one, or only one of them."""
+    for at, op in enumerate(trace.operations):
+        if isinstance(op, AllocateBatch):
+            before, behind = trace.operations[:at], trace.operations[at + 1 :]
+            single = op.allocations
+            yield from (Trace(trace.shape, (*before, one, *behind)) for one in single)
+            yield Trace(trace.shape, (*before, *single, *behind))
 
 
 def without_two(trace: Trace) -> Iterator[Trace]:
@@ -93,6 +122,10 @@ def merged_requests(trace: Trace) -> Iterator[Trace]:
     for (i, first), (j, second) in combinations(submits.values(), 2):
         theirs = [k for k, op in enumerate(operations) if request_of(op) == second.request and k != j]
         changes = {k: put(operations[k], ("request",), first.request) for k in theirs}
+        for k, op in enumerate(operations):
+            if isinstance(op, AllocateBatch) and second.request in op.requests:
+                names = (first.request if name == second.request else name for name in op.requests)
+                changes[k] = replace(op, requests=tuple(dict.fromkeys(names)))
         for k in range(min(theirs, default=0)):
             if operations[k] == Free(first.request):
                 changes[k] = Preempt(first.request)

@@ -13,9 +13,9 @@ from ...model import ops
 from ...model.ops import Operation, Shape
 from ...model.state import Request
 from .bounds import draftable, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
-from .cuts import Cuts
 from .draw import Draw, made
 from .scene import Scene
+from .steps import Steps
 from .tuning import USUAL_TUNING, Tuning
 
 Action: TypeAlias = Callable[[Scene], Operation | None]
@@ -34,7 +34,7 @@ TRIES = 20
 """How many actions are tried that are not possible in the present state, before one that always is (`observe`)."""
 
 
-class Workload(Cuts):
+class Workload(Steps):
     """Draws the operations of one run over a core of the given shape."""
 
     def __init__(
@@ -65,6 +65,10 @@ class Workload(Cuts):
 
     def next(self, scene: Scene) -> Operation:
         """An operation that is allowed in the present state."""
+        if self._meetings and (self._driven or self._met or self._comer) and self.draw.integer(0, 7):
+            met = None if scene.last and isinstance(scene.last[1], ops.Refused) else self._meeting(scene)
+            if met is not None:
+                return met
         looked_up = scene.just_looked_up
         if looked_up is not None and looked_up in scene.requests:
             request = scene.requests[looked_up]
@@ -116,6 +120,10 @@ class Workload(Cuts):
             weights[action] = weights.get(action, 0) + (0 if action in lacking else more)
         if len(self.shape.groups) > 1 and self.cut not in lacking and self.shape.caching:
             weights[self.cut] += self._tuning.cuts  # what groups find apart from each other is what hybrids are about
+        if self._meetings and self.shape.caching:
+            weights[self.meet] = self._meetings
+        if self._batches:
+            weights[self.batch] = self._batches
         weights[self.misuse] = 4 if chaos else 0
         weights[self.landed] = 2 if self._lands else 0
         return [action for action, weight in weights.items() for _ in range(weight)]
@@ -190,6 +198,7 @@ class Workload(Cuts):
             encoder_tokens=self._encoder_tokens(fresh),
             gate=draw.integer(0, 2) < self._gates,
             reserved=self._reserved(scene, start + external + new) if draw.integer(0, 7) == 0 and self._reserves else 0,
+            in_flight=self._in_flight(request),
         )
 
     def _reserved(self, scene: Scene, end: int) -> int:

@@ -110,7 +110,7 @@ class Prompts:
         behind = draw.choose((1, 1, sizes[-1], max(sizes) + 1))
         return min(max_len, unit * draw.integer(1, max(1, max_len // unit)) + behind)
 
-    def _sent_again(self, former: Former, whole: bool) -> Operation:
+    def _sent_again(self, former: Former, whole: bool) -> ops.Submit:
         """A request with the prompt of an earlier one, its answer, or a part of it; in what both say of themselves they
         may differ in one thing."""
         draw, was, max_len = self.draw, former.submit, self.shape.max_model_len

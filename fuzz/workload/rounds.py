@@ -4,14 +4,12 @@ Few cores of few attention types can show what goes wrong there, so they come mo
 type has had its turn.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
 
 from ...model.ops import FULL_FAMILY, SLIDING_FAMILY, Kind, Shape
 from .draw import Draw
 from .finished import finished_shape
-from .shapes import ATTENTION
 from .tuning import Tuning
 
 _PLACES = 8
@@ -26,17 +24,6 @@ def takes_rounds(kinds: Sequence[Kind]) -> bool:
     """
     behind_holes = [kind for kind in kinds if kind not in FULL_FAMILY]
     return len(behind_holes) > 1 and any(kind in SLIDING_FAMILY for kind in behind_holes)
-
-
-def in_turn(names: Sequence[str], again: int) -> Iterator[tuple[int, str, bool]]:
-    """Without end: the number of the turn, a name in `ATTENTION`, and whether the run is about rounds.
-
-    In each turn but the first come so many of those again for every type that can show something there.
-    """
-    more = [name for name in names if takes_rounds(ATTENTION[name])] * again
-    for turn in count():
-        yield from ((turn, name, False) for name in names)
-        yield from ((turn, name, True) for name in more if turn)
 
 
 def with_rounds(draw: Draw, shape: Shape) -> Shape:

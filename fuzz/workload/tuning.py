@@ -37,6 +37,14 @@ class Tuning:
     """How many of 8 hybrids have many places where a hit may end, and room for some requests."""
     rounds: int = 2
     """How many more runs of each type whose lookups can take several rounds come in every turn but the first."""
+    steps: int = 1
+    """How many runs about steps of long requests come in every turn but the first (`turns.in_turn`)."""
+    meetings: int = 0
+    """Weight of decoding a request to the end of a block, where another one meets it within the step."""
+    batches: int = 0
+    """Weight of steps of several requests in one call."""
+    flights: int = 0
+    """How many of 8 steps are allocated while earlier ones are in flight."""
     pools: Literal["any", "small", "large"] = "any"
     """Blocks: from nearly none to enough for everything, only few, or always enough."""
     drain: bool = True

@@ -16,6 +16,7 @@ from typing import Any
 
 from ....model.ops import Group, Item, Kind, Shape, Submit
 from .releases import Release, release_of
+from .surroundings import Surroundings
 
 RETENTION_VARIABLE = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
 """The environment variable from which vLLM 0.23 to 0.28 reads the retention interval, in tokens."""
@@ -56,6 +57,8 @@ class Binding:
     """Keyword arguments of the block hasher that vLLM does not have."""
     release: Release
     """How the core is called."""
+    around: Callable[[Shape], Surroundings] = Surroundings
+    """What is around each call on a core of a shape."""
 
     def spec(self, group: Group) -> Any:
         """The spec of a group; groups whose `Group.spec` is equal get equal specs."""

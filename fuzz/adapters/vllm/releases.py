@@ -64,6 +64,8 @@ class Release:
     """What it is known to do wrong (`targets.base.losing`)."""
     kinds_missing: frozenset[str] = frozenset()
     """Kinds of groups for which there is no spec."""
+    offers: frozenset[str] = frozenset()
+    """What it has beyond a release (`targets.base.offering`); only our core has any."""
 
     @property
     def lacks(self) -> frozenset[str]:

@@ -20,7 +20,6 @@ from .calculator import answer
 from .driver import VllmStyleDriver
 from .event_names import EventNames
 from .observe import Observer
-from .surroundings import Surroundings
 
 _DONE, _REFUSED = ops.Done(), ops.Refused()
 _UNSAID = UNSAID["KVCacheManager.allocate_slots"]
@@ -30,7 +29,7 @@ _UNSAID = UNSAID["KVCacheManager.allocate_slots"]
 class _Live:
     """What the scheduler knows of a request."""
 
-    __slots__ = ("hit", "hit_tokens", "in_flight", "named", "request", "scheduled", "settled")
+    __slots__ = ("hit", "hit_tokens", "in_flight", "named", "request", "said", "scheduled", "settled")
 
     def __init__(self, request: Any, in_flight: bool) -> None:
         self.request = request
@@ -46,6 +45,14 @@ class _Live:
         """Hashes of full blocks that are known as what names in events are made of."""
         self.settled = 0
         """Tokens of all steps whose outcome is known."""
+        self.said = False
+        """Was the core ever told of tokens in flight by an operation?"""
+
+    def tell(self, tokens: int) -> None:
+        """Say of so many tokens that they are in flight. A core that was never told finds nothing in the request."""
+        if tokens or self.said:
+            self.request.num_in_flight_tokens = tokens
+            self.said = True
 
     def settle(self) -> None:
         """Count the tokens in flight: all tokens of steps whose outcome is not known yet.
@@ -68,6 +75,8 @@ class VllmStyleTarget:
         """See `targets.base.lacking` and `Release.lacks`."""
         self.loses = binding.release.loses
         """See `targets.base.losing`."""
+        self.offers = binding.release.offers
+        """See `targets.base.offering`."""
         self.hides: frozenset[str] = frozenset()
         """See `targets.base.hidden_fields` and `Release.hides`; known once a core is built."""
         self.copies: tuple[tuple[int, int], ...] = ()
@@ -91,7 +100,7 @@ class VllmStyleTarget:
         self._requests = {}
         self._shape = shape
         self.copies = ()
-        self._around = Surroundings(shape)
+        self._around = self._binding.around(shape)
         try:
             with redirect_stdout(sys.stderr):
                 with self._around:
@@ -191,6 +200,8 @@ class VllmStyleTarget:
         elif op.gate and not self._manager.can_fit_full_sequence(request, **start):
             return _REFUSED
         named = {"num_lookahead_tokens": op.lookahead, "delay_cache_blocks": op.delay, **start, **more}
+        if "Allocate.in_flight" in release.offers:
+            live.tell(op.in_flight)
         if not op.hit:
             named = {name: value for name, value in named.items() if value != _UNSAID[name]}
         new = self._manager.allocate_slots(request, op.new_tokens, **named)
@@ -204,6 +215,21 @@ class VllmStyleTarget:
         outcome = ops.Done(new_ids_value(new.get_block_ids(allow_none=True), len(self._shape.groups)))
         self._end_scheduling()
         return outcome
+
+    def _allocate_batch(self, op: ops.AllocateBatch) -> Outcome:
+        asked = [self._live(name) for name in op.requests]
+        for live in asked:
+            live.tell(op.in_flight)
+        given = self._manager.allocate_slots_batch([live.request for live in asked], op.new_tokens, op.lookahead)
+        answers: list[ops.Value] = []
+        for live, new in zip(asked, given, strict=True):
+            if new is None:
+                answers.append(None)
+                continue
+            live.scheduled = op.new_tokens
+            live.settle()
+            answers.append(new_ids_value(new.get_block_ids(allow_none=True), len(self._shape.groups)))
+        return ops.Done(tuple(answers))
 
     def _end_scheduling(self) -> None:
         """Drain what the scheduler drains at the end of a step; here every allocation is a step of its own."""
@@ -369,6 +395,7 @@ _HANDLERS: Mapping[type[Operation], Callable[..., Outcome]] = {
     ops.Submit: VllmStyleTarget._submit,
     ops.Lookup: VllmStyleTarget._lookup,
     ops.Allocate: VllmStyleTarget._allocate,
+    ops.AllocateBatch: VllmStyleTarget._allocate_batch,
     ops.Advance: VllmStyleTarget._advance,
     ops.Reject: VllmStyleTarget._reject,
     ops.Arrive: VllmStyleTarget._arrive,

@@ -27,6 +27,7 @@ from ....model.arith import cdiv
 from ....model.attention import Chunked, Cross, Mamba, Rule
 from ....model.ops import NULL, Done, Operation, Outcome
 from ....model.shown.snapshot import Snapshot
+from ...targets.answers import answers_of
 from ...targets.declarations import EXCHANGES
 from .engine_state import EngineRequest, table_text
 from .mamba import States
@@ -55,6 +56,10 @@ class Shadow(States):
             self.memory.copy(source, destination)
             self._follow_copy(source, destination, snapshot)
             self.reached["shadow: blocks copied"] += 1
+        if isinstance(operation, ops.AllocateBatch):
+            for allocation, answer in answers_of(operation, outcome):
+                self.step(allocation, answer, snapshot)
+            return
         if EXCHANGES in self.designs and before is not None:
             self._follow_exchanges(operation, before, snapshot)
         unknown = isinstance(operation, ops.OnRequest) and operation.request not in self._requests

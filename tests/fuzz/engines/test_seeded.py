@@ -21,9 +21,9 @@ from blockproof.fuzz.runs.lockstep import LockstepRun
 from blockproof.fuzz.runs.situations import Situations
 from blockproof.fuzz.workload.draw import ByteDraw, SeededDraw, made
 from blockproof.fuzz.workload.operations import Workload
-from blockproof.fuzz.workload.rounds import in_turn
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.fuzz.workload.tuning import Tuning
+from blockproof.fuzz.workload.turns import in_turn
 from blockproof.model import ops
 from blockproof.model.core import Model
 from blockproof.model.legal import allows, misuse
@@ -105,12 +105,12 @@ def test_a_run_is_the_same_whatever_was_run_before_it(watched):
     assert len(together) > 15
     chosen, alone = (3, 8, 14), []
     runs = list(islice(in_turn(names, Tuning().rounds), 15))
-    assert [runs[index][1:] for index in chosen] == [(names[1], False), (names[1], True), (names[0], False)]
+    assert [runs[index][1:] for index in chosen] == [(names[1], ""), (names[1], "rounds"), (names[0], "")]
     for index in chosen:
         watched.clear()
         lockstep = runs_of.open_run(open_target("impl"))
-        _, attention, rounds = runs[index]
-        engines._run(lockstep, SeededDraw(f"0/{index}"), attention, Plan(0), rounds)
+        _, attention, about = runs[index]
+        engines._run(lockstep, SeededDraw(f"0/{index}"), attention, Plan(0), about)
         alone.append((watched[0]["shape"], watched[0]["steps"]))
     assert alone == [together[index] for index in chosen]
 

@@ -167,6 +167,7 @@ def test_recorded_findings_are_shown_by_the_model(name):
 def test_every_operation_has_words():
     for kind in OPERATIONS.values():
         fields = {"request": "a", "prompt": (1,), "new_tokens": 1, "count": 1, "blocks": (1, 2)}
+        fields["requests"] = ("a", "b")
         operation = kind(**{name: value for name, value in fields.items() if name in kind.__dataclass_fields__})
         assert operation_words(operation).rstrip("?.") != operation_words(operation)
 

@@ -41,7 +41,7 @@ PLAIN: dict[str, Any] = {
 PARALLEL = {**PLAIN, "groups": [GROUPS[0]], "decode_parallel": 2, "prefill_parallel": 1}
 VALUES: dict[str, Any] = {
     "prompt": [1, 2], "adapter": "x", "salt": "s", "items": [{"identifier": "i", "offset": 0, "length": 1}],
-    "embeds": [None, 3], "sampled": [0], "blocks": [1],
+    "embeds": [None, 3], "sampled": [0], "blocks": [1], "requests": ["a", "b"],
 }  # fmt: skip
 """What a field of an operation holds that is neither a number, a switch nor a plain text."""
 FINDING: dict[str, Any] = {

@@ -1,14 +1,12 @@
 """Runs about lookups that take several rounds: when they come, which cores they are about, and what they find."""
 
-from itertools import islice
-
 import pytest
 from blockproof.fuzz.engines.choice import run_engine
 from blockproof.fuzz.engines.plan import Plan
 from blockproof.fuzz.opening.targets import open_target
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.workload.draw import SeededDraw
-from blockproof.fuzz.workload.rounds import in_turn, takes_rounds, with_rounds
+from blockproof.fuzz.workload.rounds import takes_rounds, with_rounds
 from blockproof.fuzz.workload.shapes import ATTENTION, draw_shape
 from blockproof.fuzz.workload.tuning import Tuning
 from blockproof.model.attention import rules_for
@@ -26,20 +24,6 @@ def shapes(name: str, block_sizes: tuple[int, ...] = ()):
 
 def test_only_hybrids_of_two_groups_that_serve_hits_behind_holes_take_rounds():
     assert NAMES == ["sliding+sliding", "sliding+mamba", "full+sliding+sliding", "full+sliding+mamba"]
-
-
-def test_they_come_once_every_type_has_had_its_turn():
-    first, second = "full", "sliding+mamba"
-    usual = [(first, False), (second, False)]
-    about = [(second, True)] * 2
-    got = list(islice(in_turn((first, second), 2), 10))
-    assert [one[1:] for one in got] == [*usual, *usual, *about, *usual, *about]
-    assert [one[0] for one in got] == [0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
-
-
-@pytest.mark.parametrize(("names", "again"), [(("full", "sliding+mamba"), 0), (("full", "full+sliding"), 2)])
-def test_without_them_the_types_come_in_turn(names, again):
-    assert [name for _, name, about in islice(in_turn(names, again), 10) if not about] == [*names] * 5
 
 
 @pytest.mark.parametrize("block_sizes", [(), (16, 32)])

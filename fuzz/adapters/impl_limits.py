@@ -1,0 +1,55 @@
+"""The limits from which on our core does something in bulk: low in cores that cannot come to them.
+
+Eight blocks have to be registered, found or given back at once before our core does so together. A core whose tables
+are shorter than two such rows runs with limits of two blocks, so that what is short comes to the same code; a larger
+one runs as it is. This follows from the shape: a trace says it, and a finding keeps its limits while it is shrunk.
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import TracebackType
+from typing import Any
+
+from ...model.ops import Shape
+from .vllm.surroundings import Surroundings
+
+LIMITS: Mapping[str, Mapping[str, int]] = {
+    "pool.block_pool": {"_BULK": 2},
+    "pool.hash_map": {"_WORTH_A_RUN": 2},
+    "pool.free_queue": {"_SMALL": 2, "MANY": 1},
+    "pool.block": {"MANY": 1, "SPARSE": 1},
+    "hashing.chains": {"FEWEST": 2},
+}
+"""Low limits in blocks, by module of our core and name in it."""
+SHORT = 16
+"""Tables of fewer entries are short: twice the limit of the core as it is."""
+
+
+def is_short(shape: Shape) -> bool:
+    """True if the longest request has a short table in every group."""
+    sizes = [group.block_size * shape.parallel for group in shape.groups]
+    return -(-shape.max_model_len // min(sizes, default=1)) < SHORT
+
+
+class LowLimits(Surroundings):
+    """A context manager around each call on one of our cores. The limits are low during a call only: other cores may
+    live in this process."""
+
+    def __init__(self, shape: Shape, package: str) -> None:
+        super().__init__(shape)
+        short = is_short(shape)
+        modules = [(import_module(f"{package}.{name}").__dict__, low) for name, low in LIMITS.items() if short]
+        self._low: list[tuple[dict[str, Any], Mapping[str, int], Mapping[str, int]]] = [
+            (names, low, {name: names[name] for name in low}) for names, low in modules
+        ]
+        self.needed |= short
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        for names, low, _ in self._low:
+            names.update(low)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for names, _, usual in self._low:
+            names.update(usual)
+        super().__exit__(kind, error, at)

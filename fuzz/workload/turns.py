@@ -1,0 +1,50 @@
+"""In which order the attention types come, and what is special about some of their runs.
+
+Special runs come once each type has had its turn, behind the usual runs of a turn: so the first runs of a seed are the
+same whatever else is drawn later.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import Literal, NamedTuple, TypeAlias
+
+from .rounds import takes_rounds
+from .shapes import ATTENTION
+from .steps import keeps_states_of, takes_steps
+
+About: TypeAlias = Literal["", "rounds", "steps"]
+"""What a run is about; nothing special for a usual one."""
+FIRST = len(ATTENTION)
+"""So many usual runs come before the first one about steps, also where few types are asked for."""
+SHARE = 4
+"""Types without states have a run about steps in every so many turns."""
+
+
+class Turn(NamedTuple):
+    """One run of a seed."""
+
+    number: int
+    """Of the turn."""
+    attention: str
+    """A name in `ATTENTION`."""
+    about: About
+
+
+def in_turn(names: Sequence[str], rounds: int, steps: int = 0) -> Iterator[Turn]:
+    """Without end: the runs of a seed over these types.
+
+    In each turn but the first come so many about `rounds` again for every type that can show something there; once
+    there have been `FIRST` usual runs, so many about `steps`.
+    """
+    again = [name for name in names if takes_rounds(ATTENTION[name])] * rounds
+    stepping = [name for name in names if takes_steps(ATTENTION[name])]
+    for turn in count():
+        yield from (Turn(turn, name, "") for name in names)
+        yield from (Turn(turn, name, "rounds") for name in again if turn)
+        if turn * len(names) >= FIRST:
+            chosen = [
+                name
+                for place, name in enumerate(stepping)
+                if keeps_states_of(ATTENTION[name]) or (turn + place) % SHARE == 0
+            ]
+            yield from (Turn(turn, name, "steps") for name in chosen * steps)
