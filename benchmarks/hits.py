@@ -26,15 +26,19 @@ import hits_pools
 from blockproof.fuzz.opening.child import Place, environment_of
 from blockproof.fuzz.opening.targets import interpreter_of
 from blockproof.fuzz.targets.base import TargetUnavailableError
-from hits_replay import BUDGET, CHUNK, DRAFTS, RUNNING, WINDOW, Counts, layouts
+from hits_replay import BUDGET, CHUNK, DRAFTS, RUNNING, TRACE_BLOCK, WINDOW, Counts, layouts
 from written import command, processor, put
 
 REQUESTS = {512: 1_000_000, 16: 1_000}
 """By block size, how many requests of a trace are replayed at most: blocks of 16 take 32 times as long."""
-ASKED = {512: tuple(layouts(512)), 16: tuple(layouts(16))[:4]}
+DRAWN = ("full", "full + sliding", "full + Mamba", "full + Mamba, drafts")
+"""Layouts that serve made-up conversations in small blocks."""
+DRAWN_BLOCK = 16
+"""Tokens of such a block, and of what a trace calls 512 of them."""
+ASKED = {512: tuple(layouts(512))[:-1], 16: tuple(layouts(16))[:5]}
 """By block size, the layouts that are replayed."""
-POOLS = (1 << 20, 1 << 22)
-"""Tokens in the blocks of the pool; all groups of a model share them."""
+POOLS, DRAWN_POOLS = (1 << 20, 1 << 22), (1 << 18, 1 << 19, 1 << 20)
+"""Tokens in the blocks of the pool; all groups of a model share them. Made-up conversations have them in proportion."""
 HEAD = """\
 # {title}
 
@@ -48,7 +52,9 @@ MEANING = """
 **Hit**: tokens of the prompts, of all that were asked for, that need not be computed. **Not there**: tokens
 that the core counts as hit although a block that the next query reads is missing from the table, or has
 other content; they are in no other column, and a request that gets them goes on with wrong content.
-**Ratio**: tokens hit by ours for each one of {target}.
+**Ratio**: tokens hit by ours for each one of {target}. **Refused**: how often the first request in the line
+found no room, by {target} and by ours; **steps**: those that ours needed to serve all, for each one that {target}
+needed. Both are the price of an admission gate that counts all that a request will hold, or its gain.
 """
 
 
@@ -59,6 +65,8 @@ class Case(NamedTuple):
     block: int
     layout: str
     pool: int
+    unit: int = TRACE_BLOCK
+    """Tokens of an entry of the trace."""
 
 
 class Core(NamedTuple):
@@ -76,7 +84,8 @@ def replayed(core: Core, cases: Sequence[Case], most: int) -> list[Counts]:
     """What the replays came to, one after the other in a process of the core's environment."""
     script = Path(__file__).with_name("hits_replay.py")
     questions = [
-        [str(case.trace), min(REQUESTS[case.block], most), case.layout, case.block, case.pool] for case in cases
+        [str(case.trace), min(REQUESTS[case.block], most), case.layout, case.block, case.pool, case.unit]
+        for case in cases
     ]
     with tempfile.TemporaryDirectory(prefix="blockproof-hits-") as modules:
         python = sys.executable if core.place is None else str(core.place.python)
@@ -103,12 +112,15 @@ def cores(target: str) -> list[Core]:
 
 def table(cases: Sequence[Case], counted: Counted, target: str) -> Iterator[str]:
     """The rows of one trace and block size."""
-    yield f"| groups | pool, tokens | {target}: hit | not there | ours: hit | not there | ratio |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    yield f"| groups | pool, tokens | {target}: hit | not there | ours: hit | not there | ratio | refused | steps |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     for case in cases:
         ours, theirs = counted["impl", case], counted.get(("vllm", case))
         ratio = f"{ours.hit / theirs.hit:.3f}" if theirs is not None and theirs.hit else "-"
-        yield f"| {case.layout} | {case.pool:,} | {shares(theirs)} | {shares(ours)} | {ratio} |"
+        both = theirs is not None and not theirs.raises
+        refused = f"{theirs.refused:,} → {ours.refused:,}" if theirs is not None and both else "-"
+        steps = f"{ours.steps / theirs.steps:.3f}" if theirs is not None and both else "-"
+        yield f"| {case.layout} | {case.pool:,} | {shares(theirs)} | {shares(ours)} | {ratio} | {refused} | {steps} |"
 
 
 def shares(counts: Counts | None) -> str:
@@ -141,8 +153,8 @@ def head(title: str) -> str:
 def page(cases: Sequence[Case], counted: Counted, target: str) -> str:
     """All that was counted, a table for each trace and block size."""
     lines = [head("Hits on recorded traffic") + MEANING.format(target=target)]
-    for trace, block in dict.fromkeys((case.trace, case.block) for case in cases):
-        here = [case for case in cases if (case.trace, case.block) == (trace, block)]
+    for trace, block, unit in dict.fromkeys((case.trace, case.block, case.unit) for case in cases):
+        here = [case for case in cases if (case.trace, case.block, case.unit) == (trace, block, unit)]
         first = counted["impl", here[0]]
         lines += [f"## {trace.stem}, blocks of {block} tokens", ""]
         lines += [f"{first.requests:,} requests, {first.asked:,} tokens asked for.", ""]
@@ -161,19 +173,22 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="blockproof-traffic-") as folder:
         traces = sorted(arguments.traces.glob("*.jsonl"))
-        if arguments.pools and not traces:
-            print(f"no .jsonl file in {arguments.traces}: made-up conversations are replayed", file=sys.stderr)
-            traces = [hits_pools.made_traffic(Path(folder))]
+        made = hits_pools.made_traffic(Path(folder))
         if not traces:
-            sys.exit(f"--traces: there is no .jsonl file in {arguments.traces}")
-        put((against_pools if arguments.pools else as_recorded)(traces, arguments), arguments.write)
+            print(f"no .jsonl file in {arguments.traces}: only made-up conversations are replayed", file=sys.stderr)
+        if arguments.pools:
+            put(against_pools(traces or [made], arguments), arguments.write)
+        else:
+            put(as_recorded(traces, made, arguments), arguments.write)
 
 
-def as_recorded(traces: Sequence[Path], arguments: argparse.Namespace) -> str:
-    """The page on all layouts and block sizes."""
+def as_recorded(traces: Sequence[Path], made: Path, arguments: argparse.Namespace) -> str:
+    """The page on all layouts and block sizes, and on made-up conversations in small blocks."""
     cases = [
         Case(trace, block, *rest) for trace, block in product(traces, REQUESTS) for rest in product(ASKED[block], POOLS)
     ]
+    small = [pool * DRAWN_BLOCK // TRACE_BLOCK for pool in DRAWN_POOLS]
+    cases += [Case(made, DRAWN_BLOCK, *rest, DRAWN_BLOCK) for rest in product(DRAWN, small)]
     return page(cases, all_counted(cases, arguments.target, arguments.requests), arguments.target)
 
 
@@ -194,7 +209,7 @@ def against_pools(traces: Sequence[Path], arguments: argparse.Namespace) -> str:
 
 def all_counted(cases: Sequence[Case], target: str, requests: int | None) -> Counted:
     """Every case on every core."""
-    most, traces = requests or max(REQUESTS.values()), list(dict.fromkeys(case.trace for case in cases))
+    most, traces = requests or max(REQUESTS.values()), dict.fromkeys(case.trace for case in cases)
     jobs = [(core, [case for case in cases if case.trace == trace]) for core in cores(target) for trace in traces]
     with ThreadPoolExecutor(len(jobs)) as pool:
         results = list(pool.map(lambda job: replayed(job[0], job[1], most), jobs))

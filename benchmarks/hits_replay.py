@@ -6,6 +6,7 @@ core only.
 """
 
 import json
+import random
 import sys
 import time
 import traceback
@@ -19,7 +20,8 @@ from blockproof.fuzz.adapters.vllm.binding import Binding, bind_vllm
 from blockproof.model.ops import Group, Shape
 
 TRACE_BLOCK = 512
-"""Tokens that one entry of a trace's `hash_ids` stands for."""
+"""Tokens that one entry of a trace's `hash_ids` stands for, where nothing else is said; with fewer, windows, chunks and
+steps have fewer in proportion."""
 MAX_LENGTH = 262_144
 BUDGET = 8_192
 """Tokens of one step, of all requests together."""
@@ -36,6 +38,8 @@ class Layout:
 
     groups: tuple[Group, ...]
     eagle: bool = False
+    drafts: int = 0
+    """Tokens that each step guesses behind the last known one; each is accepted by the throw of a die."""
 
     def shape(self, block: int, blocks: int) -> Shape:
         """The core with blocks of so many tokens, so many of them besides the null block."""
@@ -50,19 +54,22 @@ class Layout:
         )
 
 
-def layouts(block: int) -> dict[str, Layout]:
+def layouts(block: int, unit: int = TRACE_BLOCK) -> dict[str, Layout]:
     """What is measured, by name."""
-    full, sliding = Group("full", block), Group("sliding", block, window=WINDOW)
-    chunked = Group("chunked", block, chunk=CHUNK)
+    full, sliding = Group("full", block), Group("sliding", block, window=WINDOW * unit // TRACE_BLOCK)
+    chunked = Group("chunked", block, chunk=CHUNK * unit // TRACE_BLOCK)
     states = Group("mamba", block, mamba_mode="align", speculative_blocks=DRAFTS)
+    plain_states = Group("mamba", block, mamba_mode="align")
     return {
         "full": Layout((full,)),
         "full + sliding": Layout((full, sliding)),
         "full + chunked": Layout((full, chunked)),
+        "full + Mamba": Layout((full, plain_states)),
         "full + Mamba, eagle": Layout((full, states), eagle=True),
         "full, eagle": Layout((full,), eagle=True),
         "full + sliding, eagle": Layout((full, sliding), eagle=True),
         "full + chunked, eagle": Layout((full, chunked), eagle=True),
+        "full + Mamba, drafts": Layout((full, states), drafts=DRAFTS),
     }
 
 
@@ -79,6 +86,9 @@ class Counts:
     unsafe: int = 0
     """Tokens that the core counts as found although a block that is read is not there."""
     preempted: int = 0
+    steps: int = 0
+    refused: int = 0
+    """Times that the first request in the line found no room."""
     raises: str = ""
     """The exception that ended the replay, and the call that raised it."""
     seconds: float = 0.0
@@ -111,7 +121,7 @@ class Request:
             self.block_hashes.append(b"out%9d%9d" % (self.number, index))
 
 
-def read_trace(path: str, most: int, block: int) -> Iterator[Request]:
+def read_trace(path: str, most: int, block: int, unit: int = TRACE_BLOCK) -> Iterator[Request]:
     """The first requests of a trace, with blocks of so many tokens. Equal `hash_ids` behind equal ones are equal
     content."""
     chains: dict[tuple[int, int], int] = {}
@@ -120,17 +130,20 @@ def read_trace(path: str, most: int, block: int) -> Iterator[Request]:
             if number == most:
                 return
             row = json.loads(line)
-            prompt = min(row["input_length"], MAX_LENGTH - row["output_length"] - DRAFTS)
-            names = _names(row["hash_ids"], prompt, block, chains)
+            length = row["input_length"] * unit // TRACE_BLOCK
+            prompt = min(max(length, 1), MAX_LENGTH - row["output_length"] - DRAFTS)
+            names = _names(row["hash_ids"], prompt, (block, unit), chains)
             yield Request(number, prompt, max(row["output_length"], 1), names, block)
 
 
-def _names(ids: Sequence[int], prompt: int, block: int, chains: dict[tuple[int, int], int]) -> Iterator[bytes]:
+def _names(
+    ids: Sequence[int], prompt: int, sizes: tuple[int, int], chains: dict[tuple[int, int], int]
+) -> Iterator[bytes]:
     """A name for each whole block of the prompt: its place in the last block of the trace that it lies in."""
-    chain = 0
+    chain, (block, unit) = 0, sizes
     for index, content in enumerate(ids):
         chain = chains.setdefault((chain, content), len(chains) + 1)
-        end = min(TRACE_BLOCK, prompt - index * TRACE_BLOCK)
+        end = min(unit, prompt - index * unit)
         for place in range(end // block):
             yield b"%12d%6d" % (chain, place)
 
@@ -142,12 +155,15 @@ class Scheduler:
     takes it from the request let in last, which starts again later; nobody is let in unless the prompt fits.
     """
 
-    def __init__(self, manager: Any, layout: Layout, block: int, arriving: Iterator[Request]) -> None:
-        self.manager, self.layout, self.block = manager, layout, block
+    def __init__(
+        self, manager: Any, layout: Layout, block: int, arriving: Iterator[Request], most: int = BUDGET
+    ) -> None:
+        self.manager, self.layout, self.block, self.most = manager, layout, block, most
         self.arriving = arriving
         self.waiting: deque[Request] = deque()
         self.running: list[Request] = []
         self.counts = Counts()
+        self.dice = random.Random(1)
         self.states = any(group.kind == "mamba" for group in layout.groups)
         self.lookahead = DRAFTS if layout.eagle else 0
 
@@ -157,8 +173,9 @@ class Scheduler:
         try:
             while self._refill() or self.running:
                 self.manager.new_step_starts()
+                self.counts.steps += 1
                 preempted = self.counts.preempted
-                self.budget = BUDGET
+                self.budget = self.most
                 moved = self._continue()
                 if preempted == self.counts.preempted:
                     moved = self._admit() or moved
@@ -206,6 +223,7 @@ class Scheduler:
                 full_sequence_must_fit=True,
             )
             if room is None:
+                self.counts.refused += 1
                 break
             self.waiting.popleft()
             self._count(request, found, tokens_hit)
@@ -218,7 +236,9 @@ class Scheduler:
     def _piece(self, request: Request, computed: int) -> int:
         """How many tokens of the request are computed next. With states, a piece of a prompt ends at a block's end,
         one of them where the next turn of a conversation can hit."""
-        tokens = min(request.num_tokens - computed, self.budget)
+        decodes = computed == request.num_tokens - 1 >= request.num_prompt_tokens
+        drafts = min(self.layout.drafts, request.last - request.num_tokens) if decodes else 0
+        tokens = min(request.num_tokens + drafts - computed, self.budget)
         if not self.states or computed >= max(request.num_prompt_tokens, request.num_tokens - 1):
             return tokens
         last = request.num_tokens // self.block * self.block
@@ -234,12 +254,21 @@ class Scheduler:
         request.num_computed_tokens += tokens
         if request.num_computed_tokens < request.num_tokens:
             return
+        if self.layout.drafts:
+            self._judge_drafts(request)
         if request.num_tokens == request.last:
             self.running.remove(request)
             self.manager.free(request)
             return
-        step = min(DECODED, self.block) if self.states else DECODED
+        step = 1 if self.layout.drafts else min(DECODED, self.block) if self.states else DECODED
         request.grow(min(step - request.num_tokens % step, request.last - request.num_tokens))
+
+    def _judge_drafts(self, request: Request) -> None:
+        """The first wrong draft ends those that are kept; the others are taken back."""
+        drafts = request.num_computed_tokens - request.num_tokens
+        kept = next((at for at in range(drafts) if self.dice.random() < 0.4), drafts)
+        request.grow(kept)
+        request.num_computed_tokens = request.num_tokens
 
     def _preempt(self, request: Request) -> None:
         self.running.remove(request)
@@ -282,12 +311,13 @@ def _first_read(group: Group, position: int) -> int:
     return position - 1 if group.kind == "mamba" else 0
 
 
-def replay(binding: Binding, path: str, most: int, name: str, block: int, pool: int) -> Counts:
-    """Replay the first requests of a trace through a core with a pool of so many tokens."""
-    layout = layouts(block)[name]
+def replay(binding: Binding, path: str, most: int, name: str, block: int, pool: int, unit: int) -> Counts:
+    """Replay the first requests of a trace, with `unit` tokens an entry, through a core with a pool of so many."""
+    layout = layouts(block, unit)[name]
     manager = binding.manager(layout.shape(block, pool // block))
     begin = time.process_time()
-    counts = Scheduler(manager, layout, block, read_trace(path, most, block)).run()
+    arriving, budget = read_trace(path, most, block, unit), BUDGET * unit // TRACE_BLOCK
+    counts = Scheduler(manager, layout, block, arriving, budget).run()
     counts.seconds = round(time.process_time() - begin, 1)
     return counts
 

@@ -271,9 +271,22 @@ def attach_all(core: Core, plan: Plan) -> None:
             core.grow(group, core.state.tables[group][plan.op.request], count)
 
 
+def renewed(core: Core, name: str) -> list[int]:
+    """States that count as used until now when the request gives its blocks back: those that a lookup finds for its
+    registered entries, the last one first. It gave most of them up on its way; they would be reused long before the
+    blocks of other groups, which no lookup can use without them (core.md §7)."""
+    earliest, found = core.state.earliest(), list[int]()
+    for group, rule in enumerate(core.rules):
+        if isinstance(rule, Mamba):
+            entries = reversed(range(core.registered[group].get(name, 0)))
+            found += [core.cached(core.requests[name], group, i, earliest) for i in entries]
+    return found
+
+
 def give_back(core: Core, name: str) -> None:
     """Free the request's blocks group by group, each table from its end, since a longer prefix is less likely to be
     shared (vllm-project/vllm#48489)."""
+    core.state.let_go(core.policy.renewed(core, name))
     for group, tables in enumerate(core.state.tables):
         in_windows = core.shape.groups[group].kind in SLIDING_FAMILY
         let_go = core.state.let_go_by_identity if in_windows else core.state.let_go
@@ -318,5 +331,6 @@ class Policy:
     null_skipped: Callable[[Core, int, str, int], None] = Core.null_skipped
     admits: Callable[[Core, Plan], bool] = admits
     attach: Callable[[Core, Plan], None] = attach_all
+    renewed: Callable[[Core, str], list[int]] = renewed
     give_back: Callable[[Core, str], None] = give_back
     shared_prefix: Callable[[Core, int, str, list[int]], int] = shared_prefix

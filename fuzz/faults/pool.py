@@ -16,6 +16,11 @@ def _free_order_reversed(manager: Any) -> None:
     wrap_each(manager, "free", free)
 
 
+@fault("states that a request gave up do not count as used again when it ends", "free")
+def _states_left_behind(manager: Any) -> None:
+    manager.block_pool.renew = lambda blocks: None
+
+
 @fault("freed blocks go to the front of the queue", "free")
 def _freed_to_the_front(manager: Any) -> None:
     wrap_giving_back(manager, lambda free, blocks, prepend=False: free(blocks, prepend=True))

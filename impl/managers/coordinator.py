@@ -16,6 +16,7 @@ from ..specs.interface import FullAttentionSpec, KVCacheConfig, KVCacheSpec, Sli
 from .base import SingleTypeKVCacheManager
 from .by_spec import get_manager_for_kv_cache_spec
 from .hit_search import HitBlocks, HitSearch, HitTerms, longest_common_hit
+from .mamba import MambaManager
 from .overrides import AskedSearch, begin_tables, told_what_it_takes
 from .steps import OneGroupSteps, RunningSteps
 
@@ -75,6 +76,7 @@ class KVCacheCoordinator(ABC):
             )
             for i, group in enumerate(groups)
         )
+        self._state_managers = [manager for manager in self.single_type_managers if isinstance(manager, MambaManager)]
         self._skipping_managers = [manager for manager in self.single_type_managers if manager.may_skip]
         self._others_begin = any(manager.begins_tables for manager in self.single_type_managers)
         block_sizes = [manager.block_size for manager in self.single_type_managers]
@@ -193,6 +195,11 @@ class KVCacheCoordinator(ABC):
         """Register the full blocks of the first `num_computed_tokens` tokens in every group."""
         for manager in self.single_type_managers:
             manager.cache_blocks(request, num_computed_tokens, self.retention_interval)
+
+    def renew(self, request: CacheableRequest) -> None:
+        """What a lookup finds for the states of a request that is about to end counts as used now."""
+        for manager in self._state_managers:
+            manager.renew(self.block_pool.hashes_at(request, manager.block_size), request.request_id)
 
     def free(self, request_id: str) -> None:
         """Give back all blocks of a request."""

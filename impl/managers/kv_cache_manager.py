@@ -289,6 +289,7 @@ class KVCacheManager:
 
     def free(self, request: CacheableRequest) -> None:
         """Take back all blocks of a request; the end of its tables will be reused first."""
+        self.coordinator.renew(request)
         self.coordinator.free(request.request_id)
 
     def remove_skipped_blocks(self, request_id: str, total_computed_tokens: int) -> None:

@@ -100,7 +100,7 @@ class BlockPool:
         """
         if num_cached_blocks >= num_full_blocks:
             return
-        hashes = self._hashes_at(request, block_size)
+        hashes = self.hashes_at(request, block_size)
         if len(hashes) < num_full_blocks:
             raise AssertionError(
                 f"request {request.request_id} has {len(hashes)} block hashes of {block_size} tokens, "
@@ -129,7 +129,7 @@ class BlockPool:
         """`cache_full_blocks` for entry `i` of a table alone, which is not null; events are off."""
         hashes: BlockHashList = request.block_hashes
         if block_size != self.hash_block_size:
-            hashes = self._hashes_at(request, block_size)
+            hashes = self.hashes_at(request, block_size)
         block = table[i]
         if len(hashes) <= i or block.content is not None:
             self.cache_full_blocks(request, table, i, i + 1, block_size, group_id)  # says what is wrong
@@ -239,6 +239,13 @@ class BlockPool:
             self.free_block_queue.prepend_n((block,))
         else:
             self.free_block_queue.append_n((block,))
+
+    def renew(self, blocks: Sequence[KVCacheBlock]) -> None:
+        """Put those of the blocks that nobody holds to the back of the queue, in this order."""
+        free = [block for block in blocks if not isinstance(block.state, int)]
+        for block in free:
+            self.free_block_queue.remove(block)
+        self.free_block_queue.append_n(free)
 
     def evict_blocks(self, block_ids: Iterable[int]) -> None:
         """Forget the identity of these blocks, in use or not. AssertionError, before any change, for an unknown id."""
@@ -421,7 +428,7 @@ class BlockPool:
             return None
         return [block is not null and want for block, want in zip(chosen, wanted, strict=True)]
 
-    def _hashes_at(self, request: CacheableRequest, block_size: int) -> BlockHashList:
+    def hashes_at(self, request: CacheableRequest, block_size: int) -> BlockHashList:
         """Hashes of so many tokens each. AssertionError unless that is a multiple of `hash_block_size`."""
         if block_size == self.hash_block_size:
             return request.block_hashes

@@ -5,6 +5,7 @@ checked before in `expansion`; where it fails, these checks say what the differe
 """
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 from ...model import ops
@@ -155,7 +156,7 @@ class Properties:
             self._refused(before, op, after, broken)
         elif isinstance(op, ops.Allocate):
             self._given(before, op, after, broken)
-        self._in_order(before, after, taken, broken)
+        self._in_order(before, after, taken, self._renewed(before, op), broken)
         return broken
 
     def _conserved(self, after: Look, broken: list[Broken]) -> None:
@@ -258,8 +259,24 @@ class Properties:
         content = self.contents.code.get((group, tokens[: (entry + 1) * self.rules[group].b]), -1)
         return had[entry : entry + 1] == [table[entry]] and before.codes[table[entry]] == content
 
-    def _in_order(self, before: Look, after: Look, taken: set[int], broken: list[Broken]) -> None:
+    def _renewed(self, before: Look, op: Operation) -> set[int]:
+        """Blocks that hold what the request holds that gives its blocks back: they may count as used until now."""
+        if not isinstance(op, ops.Free | ops.Preempt) or op.request not in NAMES:
+            return set()
+        tokens = self.contents.sequences[before.requests[NAMES.index(op.request)][0]][0]
+        code = self.contents.code
+        mine = {
+            code.get((group, tokens[:end]))
+            for group in self.groups
+            for end in range(self.rules[group].b, len(tokens) + 1, self.rules[group].b)
+        }
+        return {block for block in before.queue if before.codes[block] in mine}
+
+    def _in_order(self, before: Look, after: Look, taken: set[int], renewed: set[int], broken: list[Broken]) -> None:
         counts, queue = after.counts, before.queue
+        known = [block for block in after.queue if block in set(queue)]
+        behind = set(takewhile(renewed.__contains__, reversed(known)))
+        queue = [block for block in queue if block not in behind]
         still = [block for block in queue if not counts[block]]
         if [block for block in after.queue if block in still] != still and not taken.intersection(still):
             broken.append(("S9", f"free blocks changed places: {queue} became {after.queue}"))

@@ -232,6 +232,8 @@ def policy_of(declared: Collection[str], note: Note) -> Policy:
         policy = replace(
             policy, states=of_states.predicted, extend_states=of_states.extend, null_skipped=of_states.null
         )
+    if state_deviations.LEFT_BEHIND in declared:
+        policy = replace(policy, renewed=partial(state_deviations.left_behind, note))
     if "common-prefix-unknown" in declared:
         ghosts = _Ghosts(note)
         policy = replace(policy, shared_prefix=ghosts.shared, give_back=ghosts.give_back)

@@ -5,10 +5,11 @@ from collections.abc import Collection
 from ....model import arith
 from ....model.attention import Mamba
 from ....model.ops import NULL
-from ....model.tables import Core, Plan, arranged, candidates, extend_states, states
+from ....model.tables import Core, Plan, arranged, candidates, extend_states, renewed, states
 from ...targets.deviations import Deviation, Note
 
 PILE_UP, GATE = "mamba-states-pile-up", "mamba-gate"
+LEFT_BEHIND = "states-left-behind"
 NEGATIVE, EXTERNAL = "mamba-negative-demand", "mamba-external-state"
 
 DEVIATIONS: tuple[Deviation, ...] = (
@@ -45,8 +46,25 @@ DEVIATIONS: tuple[Deviation, ...] = (
         condition="mamba in align mode, external tokens",
         source="Found by lockstep; vllm-project/vllm#57050 (b), vllm-project/vllm-ascend#11049.",
     ),
+    Deviation(
+        LEFT_BEHIND,
+        reason=(
+            "states that a request has given up on its way stay where they are in the free queue when it ends: they "
+            "are evicted before the blocks of other groups that no lookup can use without them"
+        ),
+        condition="mamba, and a request that ends and whose states are cached and held by nobody",
+        source="Found by measuring hits on recorded traffic (docs/evidence/hits.md).",
+    ),
 )
 """Each with what the release does, when it shows, and where that is known from."""
+
+
+def left_behind(note: Note, core: Core, name: str) -> list[int]:
+    """No state counts as used again when a request ends."""
+    queue = core.state.queue()
+    right = [block for block in renewed(core, name) if block in queue]
+    note(LEFT_BEHIND, bool(right) and queue[-len(right) :] != right)
+    return []
 
 
 class ReleaseStates:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import takewhile
 
 from ....model import ops
 from ....model.arith import cdiv
@@ -156,11 +157,27 @@ def _evicted(record: RunRecord, move: Move, block: int) -> bool:
     return more and move.before.labels[block] is not None and move.after.labels[block] is None
 
 
+def _renewed(record: RunRecord, move: Move) -> set[int]:
+    """Free blocks that count as used until now, as they hold what the request holds that gives its blocks back: they
+    stand behind all others that were free before."""
+    request = move.request
+    if request is None or not isinstance(move.operation, ops.Free | ops.Preempt):
+        return set()
+    known, free = len(request.contents), set(move.before.free)
+    keys = {record.key(request, group, i) for group, rule in enumerate(record.rules) for i in range(known // rule.b)}
+    behind = takewhile(lambda block: record.content[block] in keys, reversed([b for b in move.after.free if b in free]))
+    renewed = set(behind)
+    if renewed:
+        record.reached["contract: free blocks counted as used again"] += 1
+    return renewed
+
+
 def check_order(record: RunRecord, move: Move) -> None:
     """S9: free blocks keep their order, and are reused in that order."""
     free = set(move.after.free)
     queue = [block for block in move.before.free if not _evicted(record, move, block)]
-    staying = [block for block in queue if block in free]
+    renewed = _renewed(record, move)
+    staying = [block for block in queue if block in free and block not in renewed]
     copies = isinstance(move.operation, ops.Allocate) and any(record.small_hash_blocks)
     if copies:  # a hit that ends inside a block is copied: its source is taken, and put back at the end of the queue
         sources = {block for group in range(len(record.rules)) for block in hit_row(move, group)[-1:]}

@@ -17,6 +17,7 @@ from blockproof.model.ops import (
     Free,
     Group,
     Lookup,
+    Preempt,
     Refused,
     Reject,
     RemoveSkipped,
@@ -239,6 +240,28 @@ def test_where_no_hit_ends_inside_a_block_no_free_block_is_copied_to(free, id):
     assert play.step(Allocate("a", 1), {"a": [1]}, {"a": [2]}, free=[3, 4, 5, 6, 7]) is None
     play.step(Submit("b", (1,)))
     assert play.step(Allocate("b", 1), {"a": [1], "b": [3]}, {"a": [2], "b": [4]}, free=free) == id
+
+
+@pytest.mark.parametrize(
+    ("free", "id"),
+    [
+        ([4, 5, 1, 2, 3], None),
+        ([4, 5, 2, 1, 3], None),  # what both requests hold does, in any order
+        ([4, 5, 2, 3, 1], None),
+        ([5, 1, 2, 4, 3], "S9"),  # 4 holds nothing
+        ([1, 4, 5, 2, 3], "S9"),  # to the back, not elsewhere
+    ],
+)
+@pytest.mark.parametrize("ends", [Free("b"), Preempt("b")])
+def test_what_a_request_holds_that_ends_may_count_as_used_again(ends, free, id):
+    play = Play(shape(Group("full", 2), num_blocks=6), BUT_TABLES - {"free"}, free=range(1, 6))
+    play.step(Submit("a", (0, 1, 2, 3)))
+    play.step(Allocate("a", 4), {"a": [1, 2]}, free=[3, 4, 5])
+    play.step(Advance("a", (4,)), {"a": [1, 2]}, free=[3, 4, 5])
+    play.step(Free("a"), {}, free=[3, 4, 5, 1, 2])
+    play.step(Submit("b", (0, 1, 2, 3)))
+    play.step(Allocate("b", 1), {"b": [3]}, free=[4, 5, 1, 2])
+    assert play.step(ends, {}, free=free) == id
 
 
 @pytest.mark.parametrize(
