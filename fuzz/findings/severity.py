@@ -33,15 +33,15 @@ _WORDS: Mapping[Severity, str] = {
 }
 _OF_JUDGES: Mapping[Severity, tuple[str, ...]] = {
     # A request reads, or will read, what was not written for it, or somebody else writes over what it reads.
-    Severity.WRONG_CONTENT: ("corruption", "S2", "S4", "S5", "S6", "S7", "S13", "S15"),
+    Severity.WRONG_CONTENT: ("corruption", "S2", "S4", "S5", "S6", "S7", "S13", "S15", "S16"),
     # A call that makes sense fails, a request is never served, the target dies or answers what is no answer.
     Severity.CRASH: ("S8", "L1", "crash", "hang", "protocol"),
     # Blocks or memory that nobody gets back; what is free and held at once also shows as S2 when it is handed out.
     Severity.LEAK: ("S1", "S12", "memory"),
     # Computed again, evicted too early, preempted without need. Registered too early also shows as S7 when it is hit.
-    Severity.EFFICIENCY: ("S9", "S10", "S14", "L2", "L3", "L4"),
+    Severity.EFFICIENCY: ("S9", "S10", "S14", "S17", "S18", "L2", "L3", "L4"),
     # Who listens is told something wrong; the requests themselves are served.
-    Severity.REPORTING: ("S11",),
+    Severity.REPORTING: ("S11", "S19"),
 }
 """Observables of the oracles that need no model, and of lost targets."""
 _OF_LOCKSTEP: Mapping[Severity, tuple[str, ...]] = {

@@ -9,14 +9,19 @@ from ....model.shown.snapshot import Snapshot
 from ...findings.difference import difference
 from ...targets.declarations import HOLDS_BACK
 from ...workload.scene import Scene
+from .figures import Figures
 from .hits import Hits
 from .landing import Flights
 from .moves import Move, check_not_held, check_same_content, move_of
+from .order import check_given_back
 from .pool import check_conserved, check_failure, check_null_untouched, check_order, check_refusal
 from .properties import Break, Violation
+from .published import Names, Published
 from .registered import Mirror, check_registered
+from .room import Room
 from .run_record import RunRecord, Tracked, held_by_tables
 from .steps import check_in_flight, check_needed, check_written_alone
+from .told import Told
 
 
 class Contract:
@@ -37,6 +42,9 @@ class Contract:
         self.record = RunRecord(shape, hides, losses, passing)
         self.hits = Hits(self.record)
         self.flights = Flights(self.record)
+        self._room, self._told = Room(self.record), Told(self.record)
+        self._published, self._figures = Published(self.record), Figures(self.record)
+        self._names = Names(self.record) if self.record.shows("labels") else None
         self._landed = landed
         self._holds_back = HOLDS_BACK in hides
         self.reached: Counter[str] = self.record.reached
@@ -95,6 +103,7 @@ class Contract:
         record.reached["contract: S4 checked"] += 1
         if move.tables_changed:
             record.reached["contract: S5 checked"] += 1
+        held_before, outside_before = self._held, self._outside
         held = held_by_tables(after) if move.tables_changed else self._held
         if move.taken:
             check_not_held(move, self._held, {*self._outside, *self._set_aside})
@@ -113,6 +122,13 @@ class Contract:
             self._check(check_registered, record, move)
             if self._mirror is not None:
                 self._check(self._mirror.follow, move)
+        if record.shows("tables"):
+            self._told.check(move, held, outside)
+        if self._names is not None:
+            self._check(self._names.check, move)
+        self._check(self._room.check, move, held_before, outside_before)
+        self._check(self._published.check, move)
+        self._check(self._figures.check, move)
 
     def _check_landed(self, move: Move) -> None:
         """S13 for blocks that are handed out: no step uses them any more that has not landed.
@@ -145,6 +161,7 @@ class Contract:
             self.reached["contract: S1 checked"] += self._counted
         if moved and self._ordered:
             self._check(check_order, self.record, move)
+            self._check(check_given_back, self.record, move)
             self.reached["contract: S9 checked"] += 1
 
     def _done(self, move: Move, outcome: Done, held: Counter[int]) -> None:

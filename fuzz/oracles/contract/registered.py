@@ -7,9 +7,10 @@ from typing import Any
 from ....model import ops
 from ....model.ops import Done
 from ....model.shown.snapshot import Snapshot
+from .event_payload import Payload
 from .moves import Move
 from .properties import Break
-from .run_record import UNFILLED, RunRecord
+from .run_record import UNFILLED, RunRecord, Tracked
 
 
 def check_registered(record: RunRecord, move: Move) -> None:
@@ -44,6 +45,7 @@ class Mirror:
 
     def __init__(self, record: RunRecord) -> None:
         self.record = record
+        self._payload = Payload(record)
         self._label_of: dict[tuple[int, object], int] = {}
         """(group, block hash in events) to the label of blocks with that content."""
         self._parts: set[tuple[int, object]] = set()
@@ -70,10 +72,10 @@ class Mirror:
             return
         gained = [self._gained(move, group) for group in range(len(self.record.rules))]
         for event in events:
-            self._apply(event, gained)
+            self._apply(event, gained, move.request)
         for group, labels in enumerate(gained):
-            if (label := next(labels, None)) is not None:
-                raise Break("S11", f"group {group}: no event tells that a block was registered with label {label}")
+            if (missed := next(labels, None)) is not None:
+                raise Break("S11", f"group {group}: no event tells that a block was registered with label {missed[1]}")
         self._compare(after, events)
         self.record.reached["contract: S11 checked"] += 1
 
@@ -86,15 +88,15 @@ class Mirror:
             if not isinstance(told, tuple) or not isinstance(event, tuple) or told[:8] != event[:8]:
                 raise Break("S11", f"the event {event} was handed out as {told}")
 
-    def _gained(self, move: Move, group: int) -> Iterator[int]:
-        """New labels of the request's blocks, in the order of its table."""
+    def _gained(self, move: Move, group: int) -> Iterator[tuple[int, int]]:
+        """Entries of the request's table whose blocks have new labels, and these, in the order of the table."""
         old, new = move.before.labels, move.after.labels
-        for block in move.after.tables[group].get(move.name, ()):
+        for entry, block in enumerate(move.after.tables[group].get(move.name, ())):
             label = new[block]
             if label is not None and (block in move.taken or old[block] != label):
-                yield label
+                yield entry, label
 
-    def _apply(self, event: Any, gained: list[Iterator[int]]) -> None:
+    def _apply(self, event: Any, gained: list[Iterator[tuple[int, int]]], request: Tracked | None) -> None:
         if event[0] == "cleared":
             self._copies.clear()
             self._contents.clear()
@@ -108,27 +110,31 @@ class Mirror:
                 self._copies[label] -= 1
                 self._contents.discard(label) if not self._counts_copies or not self._copies[label] else None
         else:
-            self._store(event, gained)
+            self._store(event, gained, request)
 
-    def _store(self, event: Any, gained: list[Iterator[int]]) -> None:
+    def _store(self, event: Any, gained: list[Iterator[tuple[int, int]]], request: Tracked | None) -> None:
         group = event[7]
         record = self.record
         in_part = 0 <= group < len(gained) and record.small_hash_blocks[group] and event[4] < record.rules[group].b
         if not 0 <= group < len(gained) or not (in_part or event[4] == record.rules[group].b):
             sizes = [rule.b for rule in self.record.rules]
             raise Break("S11", f"the event {event} says group {group}, blocks of {event[4]} tokens; groups: {sizes}")
+        entries: list[int] = []
         for name in event[1]:
-            label = next(gained[group], None)
+            entry, label = next(gained[group], (None, None))
             if in_part:
                 self._parts.add((group, name))
                 self._labels_of_parts.add(label)
                 continue
-            if label is None:
+            if entry is None or label is None:
                 raise Break("S11", f"the event {event} stores {name}, but no more blocks were registered")
             if self._label_of.setdefault((group, name), label) != label:
                 raise Break("S11", f"the event {event} calls label {label} {name}, as it has called another content")
             self._copies[label] += 1
             self._contents.add(label)
+            entries.append(entry)
+        if not in_part:
+            self._payload.check(event, request, entries)
 
     def _compare(self, after: Snapshot, events: object) -> None:
         registered = Counter(after.labels)
