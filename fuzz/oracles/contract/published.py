@@ -74,7 +74,7 @@ class Published:
             waiting = self._waiting.pop(move.name)
             ends = isinstance(operation, ops.Free) and self._registers
             if ends and request.computed >= len(request.submit.prompt):
-                ended = [due for due in waiting.due if self._end(due.group, due.entry) <= request.computed]
+                ended = [due for due in waiting.due if due.step < waiting.steps]  # a core may do it a step later
                 self._demand(move, request, self._still(request, ended, move.after), "when its request ended")
 
     def _end(self, group: int, entry: int) -> int:

@@ -112,7 +112,7 @@ STORIES: Mapping[str, Story] = {
     "table-read-without-its-end": Story("S16", _shape(_FULL), (*computed("a", 0, 1), ReadTable("a"))),
     "partial-hits-not-counted": Story("S19", _shape(_FULL, stats=True), REPLAY),
     "count-runs-ahead": Story(
-        "S18", _shape(_FULL), (Submit("a", (0, 1, 2, 3, 4, 5)), *(Allocate("a", 3), Advance("a")) * 2, Free("a"))
+        "S18", _shape(_FULL), (Submit("a", (0,) * 9), *(Allocate("a", 3), Advance("a")) * 3, Free("a"))
     ),
     "decoded-blocks-unregistered": Story(
         "S18",
