@@ -26,9 +26,11 @@ from . import (
     real_steps,
     registration,
     reporting,
+    rooms,
     search,
     steps,
     tables,
+    telling,
     tensors,
 )
 from .real_bugs import planted_bugs
@@ -38,7 +40,7 @@ __all__ = ["CATALOGUED", "FAULTS", "MADE_UP", "MODULES", "REAL_MODULES", "Fault"
 
 MODULES = (
     *(pool, tables, registration, identities, allocation, search, steps, reporting, observed, liveness, tensors),
-    *(configuration, asked),
+    *(telling, rooms, configuration, asked),
 )
 """Where those are written that were made up, or made after a report before there was a catalogue."""
 

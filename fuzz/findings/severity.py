@@ -51,15 +51,15 @@ _WORDS: Mapping[Severity, str] = {
 }
 _OF_JUDGES: Mapping[Severity, tuple[str, ...]] = {
     # A request reads, or will read, what was not written for it, or somebody else writes over what it reads.
-    Severity.WRONG_CONTENT: ("corruption", "S2", "S4", "S5", "S6", "S7", "S13", "S15"),
+    Severity.WRONG_CONTENT: ("corruption", "S2", "S4", "S5", "S6", "S7", "S13", "S15", "S16"),
     # Blocks or memory that nobody gets back.
     Severity.LEAK: ("S1", "S12", "memory"),
     # A call that makes sense fails, a request is never served, the target dies or answers what is no answer.
     Severity.CRASH: ("S8", "L1", "crash", "hang", "protocol"),
     # Computed again, evicted too early, preempted without need.
-    Severity.EFFICIENCY: ("S9", "S10", "S14", "L2", "L3", "L4"),
+    Severity.EFFICIENCY: ("S9", "S10", "S14", "S17", "S18", "L2", "L3", "L4"),
     # Who listens is told something wrong; the requests themselves are served.
-    Severity.REPORTING: ("S11",),
+    Severity.REPORTING: ("S11", "S19"),
     # Our own code has failed: whatever else was found is about the target, and comes first.
     Severity.OUR_BUG: (BUG,),
 }

@@ -208,6 +208,13 @@ def _hands_out_twice(model: Model, operation: Operation, outcome: Outcome) -> Ou
     return Done((tuple(tables["b"]),))
 
 
+def _answers_short(model: Model, operation: Operation, outcome: Outcome) -> Outcome:
+    """The answer to an allocation lacks the last new block, so that a worker's table would."""
+    if not isinstance(operation, ops.Allocate) or operation.request != "b" or not isinstance(outcome, Done):
+        return outcome
+    return Done((tuple(model.state.tables[0]["b"][:-1]),))
+
+
 def _swaps_entries(model: Model, operation: Operation, outcome: Outcome) -> Outcome:
     """The first two entries of a table change places while its request goes on."""
     if operation == ops.Allocate("a", 1):
@@ -239,7 +246,7 @@ _PLANTED: Mapping[str, tuple[_Planted, ...]] = {
         _Planted(_TRACE, 8, _frees_head_first),
         _Planted(_TRACE, 9, _moves_the_queue),
     ),
-    CONTRACT: (_Planted(_TRACE, 6, _hands_out_twice),),
+    CONTRACT: (_Planted(_TRACE, 6, _hands_out_twice), _Planted(_TRACE, 6, _answers_short)),
     SHADOW: (_Planted(_TRACE, 3, _swaps_entries),),
     LIVENESS: (_Planted(_SCRIPT, 0, _refuses),),
 }

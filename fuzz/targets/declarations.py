@@ -36,7 +36,8 @@ HIDES: Mapping[str, str] = {
     "anything, S4, S7 by what was ever computed, S8, S12 of an unknown request, and S14 of a prompt that has ended "
     "and nothing was allocated since.",
     "registered": "How many leading entries of a request are registered is not shown.",
-    "labels": "What a block is registered as is not shown: S10 and S11 are not judged, hits not for their full length.",
+    "labels": "What a block is registered as is not shown: S10, S11 and S18 are not judged, hits not for their full "
+    "length.",
     "earliest": "Which block a lookup would yield is not shown.",
     "num_identities": "The number of contents that a lookup can find is not shown.",
     "events": "Events are not shown: S11 is not judged.",
@@ -88,20 +89,20 @@ LOSES: Mapping[str, str] = {
     "again without the block that it may give up, and then wants another one before it (T14).",
     "eagle-last-block": "S14: The block behind a hit must end before the last token, though only the draft model reads "
     "it: a request of whole blocks loses one block.",
-    "boundary-without-eagle": "S14: With a retention interval the boundary that is kept is that of a search without "
-    "eagle, one alignment behind the one at which an eagle search lands (T11).",
-    "window-kept-for-scheduler": "S14: A single window group registers by the scheduler's block size, but looks up by "
-    "its own: only the boundaries by the former are there.",
-    "gate-behind-hit": "L2, L4: Behind a hit the admission gate takes the length of a window's table for the blocks in "
-    "it, and lets in who finds no room later (T16.hit).",
+    "boundary-without-eagle": "S14, S18: With a retention interval the boundary that is kept is that of a search "
+    "without eagle, one alignment behind the one at which an eagle search lands (T11).",
+    "window-kept-for-scheduler": "S14, S18: A single window group registers by the scheduler's block size, but looks "
+    "up by its own: only the boundaries by the former are there.",
+    "gate-behind-hit": "L2, L4, S17: Behind a hit the admission gate takes the length of a window's table for the "
+    "blocks in it, and lets in who finds no room later (T16.hit).",
     "gate-lookahead": "L2: The admission gate does not count the room that drafts need (T16.lookahead).",
-    "mamba-gate": "L2: The admission gate counts the states of the first step only (T16.states).",
-    "chunked-cap": "L2, L4: Where blocks lie astride chunks, the admission gate counts a block too few (T6).",
-    "mamba-states-pile-up": "L2, L4: With drafts, more states are held than are needed, up to all of the table (T15): "
-    "bounds are those of a whole table.",
-    "room-ahead": "L1, L2, L4: A step takes or wants room for more tokens than it was asked for, at most those of "
+    "mamba-gate": "L2, S17: The admission gate counts the states of the first step only (T16.states).",
+    "chunked-cap": "L2, L4, S17: Where blocks lie astride chunks, the admission gate counts a block too few (T6).",
+    "mamba-states-pile-up": "L2, L4, S17: With drafts, more states are held than are needed, up to all of the table "
+    "(T15): bounds are those of a whole table.",
+    "room-ahead": "L1, L2, L4, S17: A step takes or wants room for more tokens than it was asked for, at most those of "
     "another step in whole blocks, a block and a token: bounds are so much wider.",
-    "pools-apart": "L1, L2, L4: Groups have pools of their own: one is full while there is room in another.",
+    "pools-apart": "L1, L2, L4, S17: Groups have pools of their own: one is full while there is room in another.",
 }
 """Legal names of `loses`: what a target is known to do wrong, each with the properties of the contract or of liveness
 that it breaks (the shadow memory sees some of them, too). The oracles count it for a target that declares it; for any

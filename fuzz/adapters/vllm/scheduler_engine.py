@@ -12,7 +12,7 @@ from .scheduler_config import module
 from .scheduler_connectors import MINIMAL
 from .scheduler_run import Observed, SchedulerRun
 from .scheduler_story import Event, Story
-from .scheduler_watch import Watch
+from .scheduler_watch import NOT_LOOKED_AT, Watch
 
 LATE_STEPS = 50
 """How many steps a connector has at the end for what is still under way."""
@@ -33,7 +33,7 @@ class Engine:
             hash_block_size=self.run.hash_block_size,
             scheduler_block_size=max(self.run.scheduler_block_size, story.setup.shape.scheduler_block_size),
         )
-        self.hides, self.loses = release.hides(manager), release.loses
+        self.hides, self.loses = release.hides(manager) | NOT_LOOKED_AT, release.loses
         self.judge: Callable[[Operation, Outcome, Snapshot, Snapshot], None] | None = None
         """Told of each operation on the core, once it is set."""
         self.reached: Counter[str] = Counter()

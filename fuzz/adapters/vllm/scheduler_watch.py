@@ -14,6 +14,8 @@ from ....model.shown.snapshot import Snapshot
 from .observe import Observer
 from .scheduler_device import Job
 
+NOT_LOOKED_AT = frozenset({"usage", "registered", "earliest", "num_identities", "events", "new_block_ids", "stats"})
+"""Fields of a state that stay empty here (`_Looks`)."""
 Judge = Callable[[Operation, Outcome, Snapshot, Snapshot], None]
 """Takes an operation, its outcome, and the state before and after it."""
 

@@ -11,14 +11,19 @@ from ...targets.declarations import EVICTS_MORE, FORGETS_PREEMPTED, HOLDS_BACK, 
 from ...workload.scene import Scene
 from .answered import Answered
 from .designs import without_evictions
+from .figures import Figures
 from .hits import Hits
 from .landing import Flights
 from .moves import Move, check_not_held, check_same_content, move_of
+from .order import check_given_back
 from .pool import check_conserved, check_failure, check_null_untouched, check_order, check_refusal
 from .properties import Break, Violation
+from .published import Names, Published
 from .registered import Mirror, check_registered
+from .room import Room
 from .run_record import RunRecord, Tracked, held_by_tables
 from .steps import check_in_flight, check_needed, check_written_alone
+from .told import Told
 
 
 class Contract:
@@ -41,6 +46,9 @@ class Contract:
         self.record = RunRecord(shape, hides, losses, passing, designs)
         self.hits = Hits(self.record)
         self.flights = Flights(self.record)
+        self._room, self._told = Room(self.record), Told(self.record)
+        self._published, self._figures = Published(self.record), Figures(self.record)
+        self._names = Names(self.record) if self.record.shows("labels") else None
         self._landed = landed
         self._holds_back = HOLDS_BACK in hides
         self.reached: Counter[str] = self.record.reached
@@ -112,6 +120,7 @@ class Contract:
         record.reached["contract: S4 checked"] += 1
         if move.tables_changed:
             record.reached["contract: S5 checked"] += 1
+        held_before, outside_before = self._held, self._outside
         held = held_by_tables(after) if move.tables_changed else self._held
         record.held = held + Counter(outside)
         if move.taken:
@@ -132,6 +141,13 @@ class Contract:
             self._check(check_registered, record, move, held, outside)
             if self._mirror is not None:
                 self._check(self._mirror.follow, move)
+        if record.shows("tables"):
+            self._told.check(move, held, outside)
+        if self._names is not None:
+            self._check(self._names.check, move)
+        self._check(self._room.check, move, held_before, outside_before)
+        self._check(self._published.check, move)
+        self._check(self._figures.check, move)
 
     def _follow_designs(self, move: Move, held: Counter[int]) -> None:
         """What the target's designs make of an operation whose effect on blocks is known."""
@@ -176,6 +192,7 @@ class Contract:
             self.reached["contract: S1 checked"] += self._counted and not self.record.violated
         if moved and self._ordered:
             self._check(check_order, self.record, move)
+            self._check(check_given_back, self.record, move)
             self.reached["contract: S9 checked"] += 1
 
     def _done(self, move: Move, outcome: Done, held: Counter[int]) -> None:

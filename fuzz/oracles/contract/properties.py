@@ -35,6 +35,15 @@ PROPERTIES: Mapping[str, str] = {
     "as long as the blocks are still there.",
     "S15": "Every position that a step may write, lookahead included, is in a real block when the step is allocated; "
     "where another request holds it, the step writes what is there already.",
+    "S16": "What a core tells of blocks is what its tables show: the answer of an allocation has the entries that were "
+    "added, new ids are those that were handed out since they were last asked for, a table that is read is the table, "
+    "and a common prefix is held by as many as have tables.",
+    "S17": "There is room: an allocation that takes no more than is free is not refused, what is reserved stays free, "
+    "nobody is admitted whom the free blocks cannot hold, and what no query reads any more is given back in the course "
+    "of the next steps.",
+    "S18": "A full block that a later hit can need is registered, or its content is under another block, in the course "
+    "of the next steps of its request, or when that ends.",
+    "S19": "The share of the pool in use and the statistics of the prefix cache are those of what has happened.",
 }
 """Id to sentence. S3, the data plane, is checked by the shadow memory (`shadow`)."""
 
@@ -62,6 +71,7 @@ _NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "S9": (("free", "free_order"), "the order of the free blocks is not shown"),
     "S10": (("labels",), "which blocks are registered is not shown"),
     "S11": (("labels", "events"), "registered blocks or pending events are not shown"),
+    "S18": (("labels",), "which blocks are registered is not shown"),
 }
 """Properties that cannot be judged if the target hides one of these fields, with the reason. The other properties need
 only tables and outcomes."""
@@ -79,6 +89,10 @@ def unobserved(hides: Collection[str], designs: Collection[str] = ()) -> dict[st
     found = {id: reason for id, (names, reason) in _NEEDS.items() if not hidden.isdisjoint(names)}
     if {"free", "num_free"} <= hidden:
         found["S1"] = "neither the free blocks nor their number is shown"
+    if {"free", "num_free"} <= hidden:
+        found["S17"] = "neither the free blocks nor their number is shown"
+    if {"usage", "stats"} <= hidden:
+        found["S19"] = "neither usage nor statistics are shown"
     if {"free", "labels"} <= hidden:
         found["S4"] = "neither the free blocks nor the registered ones are shown"
     if EVICTS_MORE in designs and "labels" in hidden:

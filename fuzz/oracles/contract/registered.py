@@ -8,9 +8,10 @@ from ....model import ops
 from ....model.ops import Done
 from ....model.shown.snapshot import Snapshot
 from .designs import forgiven_loss
+from .event_payload import Payload
 from .moves import Move, hit_row
 from .properties import Break
-from .run_record import UNFILLED, RunRecord
+from .run_record import UNFILLED, RunRecord, Tracked
 
 
 def check_registered(record: RunRecord, move: Move, held: Counter[int], outside: Collection[int]) -> None:
@@ -54,6 +55,7 @@ class Mirror:
 
     def __init__(self, record: RunRecord) -> None:
         self.record = record
+        self._payload = Payload(record)
         self._label_of: dict[tuple[int, object], int] = {}
         """(group, block hash in events) to the label of blocks with that content."""
         self._parts: set[tuple[int, object]] = set()
@@ -80,10 +82,10 @@ class Mirror:
             return
         gained = [iter(self._gained(move, group, events)) for group in range(len(self.record.rules))]
         for event in events:
-            self._apply(event, gained)
+            self._apply(event, gained, move.request)
         for group, labels in enumerate(gained):
-            if (label := next(labels, None)) is not None:
-                what = f"no event tells that a block was registered with label {label}"
+            if (missed := next(labels, None)) is not None:
+                what = f"no event tells that a block was registered with label {missed[1]}"
                 raise Break("S11", f"group {group}: {what}", "not told")
         self._compare(after, events)
         self.record.reached["contract: S11 checked"] += 1
@@ -98,23 +100,26 @@ class Mirror:
             if not isinstance(told, tuple) or not isinstance(event, tuple) or told[:8] != event[:8]:
                 raise Break("S11", f"the event {event} was handed out as {told}", "drained")
 
-    def _gained(self, move: Move, group: int, events: Sequence[Any]) -> list[int]:
-        """New labels of the request's blocks, in the order of its table; as it was, if it has none any more.
+    def _gained(self, move: Move, group: int, events: Sequence[Any]) -> list[tuple[int, int]]:
+        """Entries of the request's table whose blocks have new labels, and these, in the order of the table; of the
+        table as it was, if it has none any more.
 
         Where blocks are merged, one that keeps its label may have been put in place, or evicted and registered again:
         as many of these count as the events say.
         """
         old, new = move.before.labels, move.after.labels
         tables = move.after if move.name in move.after.tables[group] else move.before
-        table = [block for block in tables.tables[group].get(move.name, ()) if new[block] is not None]
+        row = tables.tables[group].get(move.name, ())
+        table = [block for block in row if new[block] is not None]
         gained = [block for block in table if block in move.taken or old[block] != new[block]]
         merged = set(move.attached).difference(gained, hit_row(move, group)) if self.record.merges else ()
         again = [block for block in table if block in merged]
         told = sum(len(event[1]) for event in events if event[0] == "stored" and event[7] == group)
         gained += again[: max(0, told - len(gained))]
-        return [label for block in table if block in gained and (label := new[block]) is not None]
+        labels = ((entry, new[block]) for entry, block in enumerate(row) if block in gained)
+        return [(entry, label) for entry, label in labels if label is not None]
 
-    def _apply(self, event: Any, gained: list[Iterator[int]]) -> None:
+    def _apply(self, event: Any, gained: list[Iterator[tuple[int, int]]], request: Tracked | None) -> None:
         if event[0] == "cleared":
             self._copies.clear()
             self._contents.clear()
@@ -129,9 +134,9 @@ class Mirror:
                 self._copies[label] -= 1
                 self._contents.discard(label) if not self._counts_copies or not self._copies[label] else None
         else:
-            self._store(event, gained)
+            self._store(event, gained, request)
 
-    def _store(self, event: Any, gained: list[Iterator[int]]) -> None:
+    def _store(self, event: Any, gained: list[Iterator[tuple[int, int]]], request: Tracked | None) -> None:
         group = event[7]
         record = self.record
         in_part = 0 <= group < len(gained) and record.small_hash_blocks[group] and event[4] < record.rules[group].b
@@ -139,13 +144,14 @@ class Mirror:
             sizes = [rule.b for rule in self.record.rules]
             what = f"the event {event} says group {group}, blocks of {event[4]} tokens; groups: {sizes}"
             raise Break("S11", what, "another group")
+        entries: list[int] = []
         for name in event[1]:
-            label = next(gained[group], None)
+            entry, label = next(gained[group], (None, None))
             if in_part:
                 self._parts.add((group, name))
                 self._labels_of_parts.add(label)
                 continue
-            if label is None:
+            if entry is None or label is None:
                 what = f"the event {event} stores {name}, but no more blocks were registered"
                 raise Break("S11", what, "stores too much")
             if self._label_of.setdefault((group, name), label) != label:
@@ -153,6 +159,9 @@ class Mirror:
                 raise Break("S11", what, "another name")
             self._copies[label] += 1
             self._contents.add(label)
+            entries.append(entry)
+        if not in_part:
+            self._payload.check(event, request, entries)
 
     def _compare(self, after: Snapshot, events: object) -> None:
         registered = Counter(after.labels)

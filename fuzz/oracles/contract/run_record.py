@@ -31,6 +31,8 @@ class Tracked:
     submit: ops.Submit
     contents: list[int]
     """Per known token, the content of the prefix that ends with it."""
+    tokens: list[int] = field(default_factory=list)
+    """The known tokens."""
     computed: int = 0
     scheduled: int = 0
     written: int = 0
@@ -207,6 +209,7 @@ class RunRecord:
     def learn(self, request: Tracked, tokens: Sequence[int]) -> None:
         """Tokens have become known."""
         submit, numbers, contents = request.submit, self._numbers, request.contents
+        request.tokens += tokens
         root = ("root", submit.adapter or None, submit.adapter_version, submit.salt or None)
         before = contents[-1] if contents else self._number(root)
         plain = submit.embeds is None and not submit.items

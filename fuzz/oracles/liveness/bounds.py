@@ -65,11 +65,11 @@ class Bounds:
 
         This is also what the gate counts at most. Each step has `self.drafts` drafts and as many lookahead tokens.
         """
-        end = min(tokens + 2 * self.drafts, self.shape.max_model_len) + self._room_ahead
+        end = min(tokens + 2 * self.drafts, self.shape.max_model_len) + self.room_ahead
         return sum(self._most(rule, end) for rule in self.rules)
 
     @property
-    def _room_ahead(self) -> int:
+    def room_ahead(self) -> int:
         """Tokens beyond those asked for of which a target takes room that is known for it."""
         if "room-ahead" not in self.losses:
             return 0
@@ -81,7 +81,7 @@ class Bounds:
         if isinstance(rule, Mamba) and rule.align:
             states = most_states(rule, end)
             return max(states, rule.required(end)) if rule.p and "mamba-states-pile-up" in self.losses else states
-        cap, required = rule.cap(self.drafts + self._room_ahead), rule.required(self._length(rule, end))
+        cap, required = rule.cap(self.drafts + self.room_ahead), rule.required(self._length(rule, end))
         return required if cap is None else min(required, cap)
 
     def _length(self, rule: Rule, tokens: int) -> int:

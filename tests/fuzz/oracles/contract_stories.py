@@ -10,14 +10,17 @@ from typing import Any, NamedTuple
 from blockproof.model.ops import (
     Advance,
     Allocate,
+    Arrive,
     Evict,
     Free,
     Group,
     Lookup,
     Operation,
+    ReadTable,
     RemoveSkipped,
     Shape,
     Submit,
+    TakeNewBlockIds,
 )
 
 
@@ -45,6 +48,14 @@ _WINDOW = Group("sliding", 1, window=2)
 _STATES = Group("mamba", 1, mamba_mode="all")
 _TIGHT_HIT = (*computed("a", 0, 0), Free("a"), Submit("b", (0, 0, 0, 0)), Lookup("b"), Allocate("b", 2, hit=True))
 REPLAY = (*computed("a", 0, 0, 0, 0), Submit("b", (0, 0, 0, 0)), Lookup("b"))
+_TOLD = _shape(_FULL, events=True)
+_TWO_CHUNKS = (Submit("a", (0, 1, 2, 3, 4)), Allocate("a", 2), Advance("a"), Allocate("a", 3))
+
+
+def _by_one(name: str, steps: int) -> tuple[Operation, ...]:
+    """Steps of one token each."""
+    return (Allocate(name, 1), Advance(name)) * steps
+
 
 STORIES: Mapping[str, Story] = {
     "one-block-leaks": Story("S1", _shape(_FULL), (*computed("a", 0, 1, 2, 3), Free("a"))),
@@ -89,5 +100,69 @@ STORIES: Mapping[str, Story] = {
     ),
     "replay-boundary-lost": Story("S14", _shape(_WINDOW, retention_interval=0), REPLAY),
     "lookahead-ignored": Story("S15", _shape(_FULL), (Submit("a", (0, 1)), Allocate("a", 2, lookahead=1))),
+    "event-with-the-first-tokens": Story("S11", _TOLD, _TWO_CHUNKS),
+    "event-with-the-last-tokens": Story("S11", _TOLD, computed("a", 0, 1, 2, 3)[:2]),
+    "event-behind-itself": Story("S11", _TOLD, _TWO_CHUNKS),
+    "event-without-adapter": Story("S11", _TOLD, (Submit("a", (0, 1), adapter="x"), Allocate("a", 2))),
+    "new-block-told-twice": Story("S16", _shape(_FULL), computed("a", 0, 1)[:2]),
+    "hit-told-as-new": Story("S16", _shape(_FULL), (*REPLAY, Allocate("b", 2, hit=True))),
+    "last-new-block-not-told": Story("S16", _shape(_FULL), (*computed("a", 0), *computed("b", 0, 1, 2)[:2])),
+    "new-blocks-told-again": Story("S16", _shape(_FULL), (*computed("a", 0, 1), TakeNewBlockIds())),
+    "answer-lacks-a-block": Story("S16", _shape(_FULL), _TWO_CHUNKS),
+    "table-read-without-its-end": Story("S16", _shape(_FULL), (*computed("a", 0, 1), ReadTable("a"))),
+    "partial-hits-not-counted": Story("S19", _shape(_FULL, stats=True), REPLAY),
+    "count-runs-ahead": Story(
+        "S18", _shape(_FULL), (Submit("a", (0,) * 9), *(Allocate("a", 3), Advance("a")) * 3, Free("a"))
+    ),
+    "decoded-blocks-unregistered": Story(
+        "S18",
+        _shape(_FULL),
+        (*computed("a", 0, 1, 2, 3, 4)[:1], Allocate("a", 3), Advance("a"), *_by_one("a", 2), Free("a")),
+    ),
+    "arrived-blocks-unregistered": Story(
+        "S18",
+        _shape(_FULL),
+        (
+            *(*computed("b", 5, 6), Submit("a", (0, 1, 2)), Allocate("a", 0, external=2, delay=True), Arrive("a")),
+            *(Allocate("a", 1), Advance("a"), Free("a")),
+        ),
+    ),
+    "named-by-its-own-tokens": Story(
+        "S7", _shape(_FULL), (*computed("a", 0, 1, 2, 3), Submit("b", (2, 3)), Allocate("b", 2))
+    ),
+    "last-used-evicted-first": Story(
+        "S9", _shape(_FULL), (*computed("a", 0, 1), *computed("b", 2, 3), Free("a"), Free("b"))
+    ),
+    "one-evicted-too-many": Story(
+        "S10", _shape(_FULL, num_blocks=3), (*computed("a", 0, 1, 2, 3), Free("a"), Submit("b", (4,)), Allocate("b", 1))
+    ),
+    "gate-left-open": Story("S17", _shape(_FULL, num_blocks=3), (Submit("a", (0,) * 8), Allocate("a", 2, gate=True))),
+    "gate-takes-hits-for-held": Story(
+        "S17",
+        _shape(_FULL, num_blocks=4),
+        (
+            *(*computed("a", 0, 1), Free("a"), *computed("b", 5, 6), Submit("c", (0, 1, 2, 3, 4))),
+            *(Lookup("c"), Allocate("c", 1, hit=True, gate=True)),
+        ),
+    ),
+    "cached-blocks-not-free": Story(
+        "S17", _shape(_FULL, num_blocks=3), (*computed("a", 0, 1, 2, 3), Free("a"), Submit("b", (4,)), Allocate("b", 1))
+    ),
+    "held-blocks-needed-again": Story(
+        "S17",
+        _shape(_BY_TOKEN, num_blocks=11),
+        (
+            *(*computed("a", 0, 1, 2, 3), *computed("b", 9), *computed("c", 5, 6, 7)),
+            *(Allocate("b", 1), Advance("b"), Free("c"), Allocate("a", 1)),
+        ),
+    ),
+    "window-keeps-unregistered": Story(
+        "S17",
+        _shape(_WINDOW, caching=False),
+        (Submit("a", (0,) * 9), *_by_one("a", 5), Allocate("a", 1)),
+    ),
+    "one-reserved-block-taken": Story(
+        "S17", _shape(_FULL, num_blocks=3), (Submit("a", (0,)), Allocate("a", 1, reserved=2))
+    ),
 }
 """By the name of the fault, in the order of the document."""

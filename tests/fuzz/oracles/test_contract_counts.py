@@ -182,8 +182,8 @@ def test_a_list_that_is_only_shown_anew_is_not_checked_once_more():
 # S11.
 
 
-def stored(*names, group=0, size=2):
-    return ("stored", names, None, (), size, None, (), group, None, None)
+def stored(*names, group=0, size=2, tokens=None, parent=None):
+    return ("stored", names, parent, tokens, size, None, (), group, None, None)
 
 
 def removed(*names, group=0):

@@ -145,7 +145,8 @@ def test_a_refusal_gives_back_no_more_than_what_no_query_reads_and_puts_nothing_
     def shown(outcome, snapshot):
         free = [block for block in range(1, 6) if block not in table]
         counts = [int(block in table and block > 0) for block in range(6)]
-        shown = snapshot._replace(tables=[{"a": table}], free=free, num_free=len(free), ref_cnt=counts)
+        held = {"usage": 1 - len(free) / 5, "ref_cnt": counts}
+        shown = snapshot._replace(tables=[{"a": table}], free=free, num_free=len(free), **held)
         assert isinstance(outcome, Refused)
         return outcome, shown
 
@@ -181,4 +182,12 @@ def test_each_check_is_counted_once_for_each_operation_that_may_break_its_proper
         "contract: S13 checked": 2,
         "contract: S14 checked": 1,
         "contract: S15 checked": 2,
+        "contract: S9 of blocks given back": 1,
+        "contract: S11 of tokens told": 1,
+        "contract: S16 checked": 2,
+        "contract: S16 of new ids": 3,
+        "contract: S17 checked": 3,
+        "contract: S17 of reserved blocks": 0,
+        "contract: S18 checked": 2,
+        "contract: S19 checked": 4,
     }
