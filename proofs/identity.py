@@ -89,7 +89,20 @@ class _AskInstead(ast.NodeTransformer):
         node.body = self._noted(node.body)
         return node
 
-    visit_AsyncFunctionDef, visit_AsyncWith = visit_FunctionDef, visit_With
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        node.body = self._noted(node.body, _LEFT)
+        return node
+
+    def visit_AsyncWith(self, node: ast.AsyncWith) -> ast.AST:
+        self.generic_visit(node)
+        node.body = self._noted(node.body)
+        return node
+
+    def visit_TryStar(self, node: ast.TryStar) -> ast.AST:
+        self.generic_visit(node)
+        node.body = self._noted(node.body)
+        return node
 
     def _noted(self, body: list[ast.stmt], by: str = _NOTED) -> list[ast.stmt]:
         """The statements, with what passes them noted."""
@@ -166,7 +179,9 @@ def _asking(code: CodeType) -> Iterator[tuple[_Place, CodeType]]:
 
 def guarded(tree: ast.Module) -> ast.Module:
     """A module whose functions ask what is in `GUARD` by name."""
-    return ast.fix_missing_locations(_AskInstead().visit(ast.fix_missing_locations(tree)))
+    watched = _AskInstead().visit(ast.fix_missing_locations(tree))
+    assert isinstance(watched, ast.Module)
+    return ast.fix_missing_locations(watched)
 
 
 def _all(code: CodeType) -> Iterator[CodeType]:

@@ -206,7 +206,8 @@ def _index(families: Sequence[tuple[ModuleType, Sequence[Statement]]], record: R
         "counterexample was found and run on the real code; the page says what it means for a user. *Unavailable* "
         "means that the core has no such function, which is not proved; nor is it if none of the core's functions ran. "
         "Every theorem has negative controls, wrong variants "
-        "which it must refute: one that could not would say nothing. The formulas are generated from the claims that "
+        "which it must refute: one that could not would say nothing. What is proved is run on plain numbers as well "
+        "([the prover](../prover.md)). The formulas are generated from the claims that "
         "were settled: `f.role` is a function of the core, `v.name` a variable; what is assumed and what is claimed "
         "is one condition or a list of them, all of which hold."
     )

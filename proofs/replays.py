@@ -56,10 +56,11 @@ class Replaying:
         ProofError if there is no model, or if a run leaves something behind.
         """
         seed, codes = zlib.crc32(verdict.theorem.encode()), list(watched.codes())
-        sampler = Sampler(self._domain(run), self._plain_known(run), constants(codes), seed)
+        state = State(codes, self._memos)
+        numbers = sorted(state.numbers() | {*constants(codes)})
+        sampler = Sampler(self._domain(run), self._plain_known(run), numbers, seed)
         sampler.up_to(replay)
         MET_PLAINLY.clear()
-        state = State(codes, self._memos)
         before = state.shown()
         ran = 0
         for values in sampler.draw(RANDOM):

@@ -32,6 +32,7 @@ _ITERATORS: tuple[type, ...] = (
 DEEPEST = 12
 MOST = 4_000
 """Values that are looked at from one root: what is behind them is left out."""
+NUMBERS_MOST = 300
 _OURS = __name__.partition(".proofs")[0] + ".proofs"
 
 
@@ -45,6 +46,13 @@ class State:
     def shown(self) -> dict[str, int]:
         """A number for what stands under each name: another one for another state."""
         return {name: _Look().at(value, 0) for name, value in self._roots() if name not in self._memos}
+
+    def numbers(self) -> set[int]:
+        """The integers that stand in it, as far as they are looked at."""
+        look = _Look()
+        for _, value in self._roots():
+            look.at(value, 0)
+        return look.numbers
 
     def changed(self, before: dict[str, int]) -> str:
         """The first name under which there is something else than before; empty if there is none."""
@@ -98,11 +106,14 @@ class _Look:
     def __init__(self) -> None:
         self._met: dict[int, int] = {}
         self._kept: list[Any] = []
+        self.numbers: set[int] = set()
 
     def at(self, value: Any, depth: int) -> int:
         """A number for it."""
         kind = type(value)
         if kind in _PLAIN:
+            if kind is int and len(self.numbers) < NUMBERS_MOST:
+                self.numbers.add(value)
             return hash((kind.__name__, value if value == value else "nan"))
         if id(value) in self._met or depth > DEEPEST or len(self._met) > MOST:
             return self._met.get(id(value), 0)

@@ -25,7 +25,10 @@ def wrong_next(x): return 0 if next(filter((90_000).__gt__, [x]), None) is not N
 def wrong_sorted(x): return 0 if max([x], key=(65_536).__ne__) is not None and bool((65_536).__ne__(x)) else 1
 def wrong_reduce(x): return 0 if reduce(int.__gt__, [10**6, x]) else 1
 def wrong_table_of_methods(x): return 0 if {"most": (4096).__ge__}["most"](x) else 1
-def wrong_object_equal(x): return 1 if object.__eq__(x, 5) is True or object.__ne__(x, 5) is False or x == 271_828 else 0
+def wrong_object_equal(x):
+    if object.__eq__(x, 5) is True or object.__ne__(x, 5) is False:
+        return 1
+    return 1 if x == 271_828 else 0
 def right_greater(x): return 0 if x > 1000 or x <= 1000 else 1
 def right_filter(x): return 0 if len(list(filter(lambda one: one >= 0, [x]))) == 1 else 1
 def right_map(x): return sum(map(lambda one: one - one, [x, x]))
@@ -254,6 +257,34 @@ def right_local(x):
     calls = [0]
     calls[0] += 1
     return 0 if calls[0] < 2 else x
+
+# What a random number never is.
+LIMIT = 918_273_645
+class Limits:
+    most = 5_040_302
+def limits(): return (1_357_911 * 8_642, LIMIT)
+def wrong_hidden(x): return 0 if any(map(LIMIT.__ne__, [x])) else 1
+def wrong_hidden_in_class(x): return 0 if Limits.most.__ne__(x) else 1
+def wrong_hidden_product(x): return 0 if limits()[0].__ne__(x) else 1
+def wrong_hidden_call(x): return 0 if (LIMIT ** 3 + 1).__ne__(x + 12) else 1
+def wrong_hidden_property(x): return 0 if getattr(LIMIT ** 2, "__ne__")(x) else 1
+def wrong_hidden_starmap(x): return 0 if list(itertools.starmap(int.__ne__, [(LIMIT ** 2, x)]))[0] else 1
+def wrong_hidden_accumulate(x):
+    return 0 if list(itertools.accumulate([LIMIT ** 2, x], int.__ne__))[1] else 1
+def wrong_hidden_takewhile(x): return 0 if list(itertools.takewhile((LIMIT ** 2).__ne__, [x])) else 1
+def wrong_hidden_key(x): return 0 if sorted([[x]], key=lambda one: (LIMIT ** 2).__ne__(one[0]))[0] else 1
+def wrong_hidden_default(x, asks=(918_273 ** 3).__ne__): return 0 if asks(x) else 1
+def wrong_hidden_size(x): return 0 if sys.getsizeof(x) <= sys.getsizeof(2**250) else 1
+class Compares(int):
+    def asked(self, other): return int.__ne__(self, other)
+def wrong_hidden_super(x): return 0 if Compares(LIMIT ** 2).asked(x) else 1
+def wrong_hidden_lambda(x): return 0 if (lambda one: (LIMIT ** 2).__ne__(one))(x) else 1
+def wrong_hidden_comprehension(x): return 0 if [(LIMIT ** 2).__ne__(one) for one in (x,)][0] else 1
+def wrong_hidden_swallow(x):
+    try:
+        return int.bit_count(x) * 0
+    except BaseException:
+        return 0 if x != LIMIT ** 2 else 1
 
 # Lengths.
 def wrong_length(x): return 0 if len(range(x)) >= 0 else 1

@@ -155,7 +155,7 @@ def test_trying_cases_needs_cases_and_a_bound():
     assert exhausted("test", evidence, "up to 3") == "proved"
     for cases, bounded in ((Evidence(), "up to 3"), (evidence, " "), (3, "up to 3"), (SimpleNamespace(run=3), "3")):
         with pytest.raises(ProofError):
-            exhausted("test", cases, bounded)
+            exhausted("test", cases, bounded)  # type: ignore[arg-type]
 
 
 def test_a_case_counts_once_and_one_that_fails_ends_the_proof():
