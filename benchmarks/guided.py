@@ -25,7 +25,7 @@ from written import HOSTILE_PAGE, put_section
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-MISSING = "guided fuzzing needs atheris, which is not installed; run: pip install 'blockproof[guided]'"
+MISSING = "guided fuzzing needs atheris, which is not installed; run: pip install '/path/to/blockproof[guided]'"
 INSTRUMENTED = (
     "blockproof.fuzz.traces", "blockproof.fuzz.findings", "blockproof.fuzz.page", "blockproof.fuzz.planning",
     "blockproof.fuzz.configuration", "blockproof.fuzz.reports", "blockproof.fuzz.opening", "blockproof.fuzz.targets",

@@ -3,9 +3,11 @@
 The pages stay plain Markdown that a viewer of the repository shows; what only the site has is added here.
 """
 
+import json
 import re
 import shutil
 import sys
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +45,11 @@ python_use_unqualified_type_names = True
 
 html_theme = "furo"
 html_title = "blockproof"
-html_static_path = ["site.css"]
+html_static_path = ["site.css", "search_excerpts.js"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
-html_show_search_summary = False  # it would be fetched from each page, which a browser forbids for files
+html_show_search_summary = False  # fetched from each page, which a browser forbids for files; see `with_excerpts`
 html_theme_options = {"top_of_page_buttons": []}
 
 FOR_SCREEN_READERS = (
@@ -60,6 +62,8 @@ FOR_SCREEN_READERS = (
     ("<dl>", '<dl role="presentation">'),  # the parameters of a signature, one below the other
 )
 """What the theme writes into every page, and what axe-core asks for instead."""
+MOST_TEXT = 60_000
+"""Characters of a page that a search shows excerpts of."""
 highlight_language = "none"  # most blocks show a terminal
 pygments_style = "a11y-high-contrast-light"
 pygments_dark_style = "a11y-high-contrast-dark"
@@ -106,7 +110,30 @@ def finished(app: Sphinx, error: Exception | None) -> None:
         for written, wanted in FOR_SCREEN_READERS:
             text = text.replace(written, wanted)
         path.write_text(text, encoding="utf-8")
+    with_excerpts(Path(app.outdir))
     shutil.copy(Path(app.outdir) / "README.html", Path(app.outdir) / "index.html")
+
+
+def with_excerpts(site: Path) -> None:
+    """Write the text of every page into one script, for the page of the search, which shows the words around what it
+    has found also where the site is a folder of files."""
+    texts = {
+        path.relative_to(site).with_suffix("").as_posix(): page_text(path) for path in sorted(site.rglob("*.html"))
+    }
+    script = (
+        f"window.EXCERPTS = {json.dumps({page: text for page, text in texts.items() if text}, ensure_ascii=False)};"
+    )
+    (site / "_static" / "excerpts.js").write_text(script, encoding="utf-8")
+    search = site / "search.html"
+    scripts = "".join(f'<script src="_static/{name}"></script>' for name in ("excerpts.js", "search_excerpts.js"))
+    search.write_text(search.read_text(encoding="utf-8").replace("</body>", f"{scripts}</body>"), encoding="utf-8")
+
+
+def page_text(path: Path) -> str:
+    """What a page says, in one line: its article without marks, cut off where it is very long; empty without one."""
+    article = re.search(r"<article[^>]*>(.*?)</article>", path.read_text(encoding="utf-8"), re.DOTALL)
+    text = re.sub(r"<(script|style)\b.*?</\1>|<[^>]+>", " ", article[1] if article else "", flags=re.DOTALL)
+    return " ".join(unescape(text).replace("\u00b6", " ").split())[:MOST_TEXT]
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

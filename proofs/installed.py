@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-REMEDY = "run: pip install 'blockproof[prove]'"
+REMEDY = "run: pip install '/path/to/blockproof[prove]'"
 
 
 def z3_installed() -> bool:

@@ -1,4 +1,4 @@
-"""Makes tests the same wherever and however often they run, and says at the end how many slow ones were left out.
+"""Makes tests the same wherever and however often they run, and says at the end which were left out, and why.
 
 Where coverage is measured, it is that of the quick tests, whether slow ones run beside them or not; those that take
 seconds and run what shorter ones run are not measured, since a measured test takes two to five times as long.
@@ -9,7 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -142,6 +143,16 @@ def pytest_testnodedown(node: Any) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    for line in reasons_of([report.longrepr for report in terminalreporter.stats.get("skipped", ())]):
+        terminalreporter.write_line(line)
     number = config.stash.get(left_out, 0)
     if number:
         terminalreporter.write_line(f"{number} slow tests were left out; make test-all runs them too")
+
+
+def reasons_of(skipped: Sequence[Any]) -> list[str]:
+    """Why tests were skipped: a line for each reason, the most frequent first. Of pytest's (file, line, reason)."""
+    said = (one[2] if isinstance(one, tuple) else str(one) for one in skipped)
+    reasons = Counter(text.removeprefix("Skipped: ").partition("\n")[0] for text in said)
+    lines = [f"{number:5}  {reason}" for reason, number in reasons.most_common()]
+    return [f"{len(skipped)} tests were skipped:", *lines] if skipped else []

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,28 @@ def test_left_out(case):
 def test_behind():
     measured = True
 """
+
+
+def test_the_end_says_why_tests_were_skipped(tmp_path):
+    """In a process of its own, and with several workers as `make test` has them."""
+    shutil.copy(Path(__file__).with_name("conftest.py"), tmp_path)
+    text = """
+        import pytest
+        @pytest.mark.parametrize("case", range(3))
+        def test_a(case): pytest.skip("there is no engine")
+        @pytest.mark.skipif(True, reason="there is no compiler")
+        def test_b(): pass
+        def test_c(): pass
+    """
+    (tmp_path / "test_it.py").write_text(textwrap.dedent(text))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("COV", "PYTEST"))}
+    for workers in ((), ("-n", "2")):
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *workers]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stdout + done.stderr
+        lines = done.stdout.splitlines()
+        at = lines.index("4 tests were skipped:")
+        assert lines[at + 1 : at + 3] == ["    3  there is no engine", "    1  there is no compiler"]
 
 
 @pytest.mark.parametrize(("mark", "listed"), [("slow", ""), ("quick", "test_it.py::test_left_out\n")])

@@ -113,7 +113,7 @@ def test_a_part_without_a_run_keeps_its_section_of_the_page(benchmarks: Any) -> 
     assert "## The contract" not in benchmarks.page(parts, [again], [])
 
 
-@pytest.mark.skipif(find_spec("cosmic_ray") is None, reason="pip install 'blockproof[mutation]'")
+@pytest.mark.skipif(find_spec("cosmic_ray") is None, reason="pip install '/path/to/blockproof[mutation]'")
 def test_a_hunt_goes_on_with_the_same_mutants_after_an_edit(benchmarks: Any) -> None:
     run = Told(Asked("reducer", 12, 1, 0, 0), benchmarks.subject("reducer"), [])
     benchmarks.go_on(run)

@@ -36,7 +36,7 @@ class PlotsError(ValueError):
 def require_matplotlib() -> None:
     """PlotsError where it is not installed."""
     if find_spec("matplotlib") is None:
-        raise PlotsError("plots need matplotlib, which is not installed; run: pip install 'blockproof[bench]'")
+        raise PlotsError("plots need matplotlib, which is not installed; run: pip install '/path/to/blockproof[bench]'")
 
 
 def plot_ratios(folder: Path, target: str, against: Sequence[str], measured: Sequence[Measured]) -> list[Path]:

@@ -30,7 +30,7 @@ class RayExecutor:
         installed or there is no cluster."""
         check_address(address)
         if find_spec("ray") is None:
-            raise TargetUnavailableError("--ray needs Ray: pip install 'blockproof[cluster]'")
+            raise TargetUnavailableError("--ray needs Ray: pip install '/path/to/blockproof[cluster]'")
         self._address = address
         _reach(address)
         context = worker_context()

@@ -20,7 +20,7 @@ def fast(
     blockproof.impl_compiled are then there. The pure core stays the default.
 
     Exits with 0 if it is there, 1 with --check if it is not, 3 if it cannot be compiled: Cython or a C compiler is
-    missing (pip install 'blockproof[fast]').
+    missing (pip install '/path/to/blockproof[fast]').
     """
     from ..adapters.impl import compile_impl, compiled_impl, wheel_of_compiled_impl
 

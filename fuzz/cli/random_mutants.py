@@ -31,7 +31,7 @@ def random_mutants(of: str, drawn: tuple[int, int, int, int], jobs: int, keep: P
     try:
         mutants = draw_mutants(subject.sources(), asked.random, asked.seed)
     except ImportError:
-        raise typer.BadParameter("--of needs the extra mutation: pip install 'blockproof[mutation]'") from None
+        raise typer.BadParameter("--of needs the extra mutation: pip install '/path/to/blockproof[mutation]'") from None
     told = Told(asked, subject, mutants)
     _go_on(told, keep)
     interrupted = ""

@@ -53,7 +53,7 @@ def report(
     Traces are applied again to the target that they name; where that cannot be started, the model alone is shown. Exits
     with 0, whatever was found.
     """
-    from ..page.files import Wanted, document_of, encoded
+    from ..page.files import Wanted, document_of, encoded, is_page
     from ..page.html import write_page
     from ..page.joined import joined
     from ..reports.floors import read_floors
@@ -63,6 +63,10 @@ def report(
     named: list[str | None] = [None, None, *(target or [])]
     first, second = named[-2:]
     tell = teller(as_json)
+    if open_it and what.is_file() and is_page(what.read_bytes()[:200]):
+        print(json.dumps({"page": str(what)}) if as_json else f"page: {what}, which is one already")
+        webbrowser.open(what.resolve().as_uri())
+        return
     names = None if is_auto(oracle) else oracle
     wanted_floors = read_floors(floors) if floors else None
     with Wanted(second, first, names, isolate, model_alone, tell, seconds) as wanted:

@@ -66,7 +66,7 @@ def require_scipy() -> Any:
     try:
         from scipy import stats
     except ImportError:
-        raise ValueError("needs SciPy: pip install 'blockproof[bench]'") from None
+        raise ValueError("needs SciPy: pip install '/path/to/blockproof[bench]'") from None
     return stats
 
 

@@ -32,7 +32,7 @@ def open_tensor_memory(where: str) -> "Callable[[Shape], TensorMemory]":
     try:
         importlib.import_module("torch")
     except ImportError:
-        raise TargetUnavailableError("tensors need torch: pip install 'blockproof[tensors]'") from None
+        raise TargetUnavailableError("tensors need torch: pip install '/path/to/blockproof[tensors]'") from None
     from ..oracles.shadow.tensors import TensorMemory  # costs a tenth of a second, which other runs need not pay
 
     try:

@@ -174,6 +174,8 @@ def document_of(path: Path, wanted: Wanted, floors: Floors | None = None, before
     if path.is_dir():
         return _of_folder(path, wanted)
     data = read_file(path, FORM)
+    if is_page(data):
+        raise TraceError(str(path), "", PAGE_ALREADY)
     raw: Any = decode(data, object, FORM, str(path))
     if isinstance(raw, list) and raw and isinstance(raw[0], dict) and "fault" in raw[0]:
         return mutants_document(decode(data, list[HuntRow], FORM, str(path)), path.name)
@@ -197,6 +199,14 @@ def document_of(path: Path, wanted: Wanted, floors: Floors | None = None, before
     if isinstance(raw, dict) and "results" in raw:
         return prove_document(decode(data, ProveFile, FORM, str(path)), path.name)
     return trace_page(load_trace(data, str(path)), path, wanted)
+
+
+PAGE_ALREADY = "is a page already: open it in a browser, or let --open do it"
+
+
+def is_page(data: bytes) -> bool:
+    """True for what `report` has written, or any other page."""
+    return data[:200].lstrip().lower().startswith((b"<!doctype html", b"<html"))
 
 
 def _campaign_file(path: Path) -> Path:

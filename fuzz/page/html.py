@@ -16,7 +16,7 @@ from ..findings.writing import write_file
 from .chart import check
 from .document import Document, PlanDocument, ReportDocument, TraceDocument
 
-MISSING = "the page needs jinja2: pip install 'blockproof[report]'"
+MISSING = "the page needs jinja2: pip install '/path/to/blockproof[report]'"
 LIBRARIES = ("lib_preact.js", "lib_preact_hooks.js", "lib_htm.js")
 SCRIPTS = ("words.js", "replayer.js", "pool.js", "tables.js", "panels.js", "trace.js", "report.js", "app.js")
 """In the order in which they are joined."""

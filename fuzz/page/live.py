@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Any
 
-MISSING = "--serve needs starlette, uvicorn and jinja2: pip install 'blockproof[serve]'"
+MISSING = "--serve needs starlette, uvicorn and jinja2: pip install '/path/to/blockproof[serve]'"
 NEEDED = ("starlette", "uvicorn", "jinja2")
 HOST = "127.0.0.1"
 LAST_S = 7.0

@@ -44,7 +44,7 @@ def allocate_on_meta(configs: Mapping[str, Any]) -> Allocated:
         torch = import_module("torch")
     except ImportError:
         raise TargetUnavailableError(
-            "--dry-run needs torch, which the extra `tensors` brings: pip install 'blockproof[tensors]'"
+            "--dry-run needs torch, which the extra `tensors` brings: pip install '/path/to/blockproof[tensors]'"
         ) from None
 
     def names(name: str) -> Any:

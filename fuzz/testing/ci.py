@@ -94,7 +94,10 @@ def seed_of_commit(environ: Mapping[str, str]) -> int:
     try:
         return int(commit[:SEED_DIGITS], 16)
     except ValueError:
-        raise ValueError("there is no commit to take the seed from; name one") from None
+        raise ValueError(
+            "there is no commit to take the seed from: no git repository is here, and neither GITHUB_SHA nor"
+            " CI_COMMIT_SHA is set; say --seed N, any number: the same one makes the same runs"
+        ) from None
 
 
 def run(job: Job, environ: Mapping[str, str] = os.environ, say: Callable[[str], None] = print) -> int:

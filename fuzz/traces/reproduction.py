@@ -29,7 +29,8 @@ WHOLE = "whole"
 """What the files of a trace end on that was not shrunk."""
 _TEST = '''"""{summary}
 
-Found by blockproof{found_by}. Needs only blockproof: `pip install blockproof`, then run pytest on this file.
+Found by blockproof{found_by}. Needs only blockproof: `pip install /path/to/blockproof`
+(a checkout or a wheel), then run pytest on this file.
 BLOCKPROOF_TARGET names another target, such as package.module:factory.
 """
 

@@ -45,7 +45,7 @@ def build(again: bool = False, say: Callable[[str], None] = lambda line: None) -
     if (there := built()) is not None and not again:
         return there
     if find_spec("Cython") is None:
-        raise BuildError("Cython is not installed; run: pip install 'blockproof[fast]'")
+        raise BuildError("Cython is not installed; run: pip install '/path/to/blockproof[fast]'")
     home, before = builds(), digest_of_sources()
     home.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=home, prefix=UNFINISHED))

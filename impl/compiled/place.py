@@ -79,7 +79,7 @@ def load() -> ModuleType:
 
 def _installed() -> ModuleType:
     """The build that somebody has installed, if it is one of these sources."""
-    remedy = "run: blockproof fast (it needs a C compiler and Cython: pip install 'blockproof[fast]')"
+    remedy = "run: blockproof fast (it needs a C compiler and Cython: pip install '/path/to/blockproof[fast]')"
     found = find_spec(PACKAGE)
     if found is None or found.origin is None:
         raise NotBuiltError(f"our core has not been compiled from its present sources; {remedy}")

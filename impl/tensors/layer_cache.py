@@ -216,4 +216,4 @@ def import_torch() -> None:
     try:
         importlib.import_module("torch")
     except ImportError as error:
-        raise ImportError("KV-cache tensors need torch: pip install 'blockproof[tensors]'") from error
+        raise ImportError("KV-cache tensors need torch: pip install '/path/to/blockproof[tensors]'") from error

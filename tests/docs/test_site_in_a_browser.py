@@ -56,6 +56,21 @@ def test_a_search_finds_the_page(visit, words, page):
     start.wait_for_selector("#search-results li a")
     found = start.eval_on_selector_all("#search-results li a", "links => links.map(link => link.getAttribute('href'))")
     assert any(link.partition(".html")[0] == page for link in found)
+    excerpts = start.locator("#search-results li .excerpt").all_inner_texts()
+    assert len(excerpts) >= len(found) - 1  # only the words of a title may stand in none
+    assert all(any(word.lower() in text.lower() for word in words.split()) for text in excerpts)
+    assert max(map(len, excerpts)) < 400
+
+
+CUT_OFF = "[...document.querySelectorAll('pre')].filter(one => one.scrollWidth > one.clientWidth + 1).length"
+
+
+@pytest.mark.parametrize("width", [360, 1000, 1400, 1700])
+def test_no_line_of_code_is_cut_off(visit, width):
+    for path in ("docs/guide/your-engine.html", "docs/guide/verify.html", "docs/architecture.html"):
+        page = visit(path, viewport={"width": width, "height": 900})
+        assert page.locator("pre").count() > 0
+        assert page.evaluate(CUT_OFF) == 0
 
 
 def test_a_newcomer_is_led_to_the_first_run(visit):
@@ -68,6 +83,7 @@ def test_a_newcomer_is_led_to_the_first_run(visit):
 def test_the_sidebar_has_its_shelves(visit):
     captions = visit("docs/api/targets.html").locator(".sidebar-tree .caption-text").all_inner_texts()
     assert [one.lower() for one in captions if one.lower() != "concepts"] == [
+        "the way in",
         "guide",
         "reference",
         "api",

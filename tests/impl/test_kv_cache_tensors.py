@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from .small_layers import FLOAT, HALF, INT8, config, full, mamba, mla
 
-NO_TORCH = "KV-cache tensors need torch: pip install 'blockproof[tensors]'"
+NO_TORCH = "KV-cache tensors need torch: pip install '/path/to/blockproof[tensors]'"
 
 
 @dataclass(frozen=True)

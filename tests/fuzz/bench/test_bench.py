@@ -301,7 +301,7 @@ def test_every_axis_has_points():
 def test_without_matplotlib_plots_are_wrong_usage(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(plots, "find_spec", lambda name: None)
     assert bench("--against", "impl", "--plots", tmp_path) == 2
-    assert "pip install 'blockproof[bench]'" in capsys.readouterr().err
+    assert "pip install '/path/to/blockproof[bench]'" in capsys.readouterr().err
 
 
 def test_plots_are_the_same_for_the_same_figures(tmp_path):

@@ -27,7 +27,7 @@ from blockproof.fuzz.targets.base import TargetLostError
 from blockproof.fuzz.targets.family import Mutable
 
 RELEASE = "vllm==0.23.0"
-needs_tool = pytest.mark.skipif(find_spec("cosmic_ray") is None, reason="pip install 'blockproof[mutation]'")
+needs_tool = pytest.mark.skipif(find_spec("cosmic_ray") is None, reason="pip install '/path/to/blockproof[mutation]'")
 
 TEXT = '''"""A module."""
 from typing import overload

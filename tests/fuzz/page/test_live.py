@@ -27,7 +27,7 @@ from blockproof.fuzz.reports import pace
 from .drawing import TWICE, shown
 
 pytestmark = pytest.mark.skipif(
-    any(find_spec(name) is None for name in live.NEEDED), reason="no server: pip install 'blockproof[serve]'"
+    any(find_spec(name) is None for name in live.NEEDED), reason="no server: pip install '/path/to/blockproof[serve]'"
 )
 TOKEN, PORT, NASTY = "t0ken" * 8, 7777, "<img src=x onerror=alert(1)></script>\n\ndata: x\u202e"
 FOUND = {"text": NASTY, "severity": "leak", "oracle": "contract", "observable": NASTY, "operation": "Free"}

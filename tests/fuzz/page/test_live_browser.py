@@ -12,7 +12,7 @@ from blockproof.fuzz.page import live
 from .test_browser import AXE
 
 pytestmark = pytest.mark.skipif(
-    any(find_spec(name) is None for name in live.NEEDED), reason="no server: pip install 'blockproof[serve]'"
+    any(find_spec(name) is None for name in live.NEEDED), reason="no server: pip install '/path/to/blockproof[serve]'"
 )
 FAULT = "fault:free-order-reversed"
 

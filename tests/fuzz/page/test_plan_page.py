@@ -105,7 +105,7 @@ def test_a_page_that_cannot_be_written_is_said_in_a_line(capsys, tmp_path, monke
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert cli.main([*arguments, "--html", str(tmp_path / "plan.html")]) == 2
     out, err = capsys.readouterr()
-    assert (out, err) == ("", "blockproof: the page needs jinja2: pip install 'blockproof[report]'\n")
+    assert (out, err) == ("", "blockproof: the page needs jinja2: pip install '/path/to/blockproof[report]'\n")
 
 
 def test_only_the_page_of_a_plan_has_what_draws_plans(capsys, tmp_path):

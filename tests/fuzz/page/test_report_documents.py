@@ -155,6 +155,7 @@ def test_the_report_of_a_folder_lists_its_traces(kept, capsys):
         ('{"some": "thing"}', "is no trace"),
         ("[[", "the file is broken"),
         ("[" * 100_000, "nested too deeply"),
+        ("\n<!DOCTYPE html>\n<title>a page</title>", "is a page already: open it in a browser"),
     ],
 )
 def test_what_is_no_report_is_refused_in_one_line(text, said, tmp_path, capsys):
@@ -164,6 +165,16 @@ def test_what_is_no_report_is_refused_in_one_line(text, said, tmp_path, capsys):
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+def test_a_page_is_opened_as_it_is(tmp_path, capsys, monkeypatch):
+    page, opened = tmp_path / "x.html", []
+    page.write_text("<!doctype html>")
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert main(["report", str(page), "--open"]) == 0
+    assert opened == [page.resolve().as_uri()]
+    assert capsys.readouterr().out == f"page: {page}, which is one already\n"
+    assert page.read_text() == "<!doctype html>"
 
 
 def campaign_of(target, file, core):
@@ -202,7 +213,7 @@ def test_a_page_that_cannot_be_made_costs_no_finding(tmp_path, monkeypatch):
     assert (
         page_beside(file, open_target(target), Judges(("contract",), ""), KeptTrace(files.trace), told.append) is None
     )
-    assert told == ["no page of it: the page needs jinja2: pip install 'blockproof[report]'"]
+    assert told == ["no page of it: the page needs jinja2: pip install '/path/to/blockproof[report]'"]
     assert files.trace.is_file()
 
 

@@ -216,7 +216,8 @@ def test_a_dry_run_without_torch_says_what_to_install(capsys, monkeypatch):
     code, out, err = run(capsys, LLAMA, "--memory", "60GiB", "--dry-run")
     assert (code, out) == (3, "")
     assert err.splitlines() == [
-        "blockproof: --dry-run needs torch, which the extra `tensors` brings: pip install 'blockproof[tensors]'"
+        "blockproof: --dry-run needs torch, which the extra `tensors` brings: "
+        "pip install '/path/to/blockproof[tensors]'"
     ]
 
 

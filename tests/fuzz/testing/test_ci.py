@@ -27,7 +27,7 @@ def test_the_seed_is_the_number_that_the_commit_begins_with(name):
 def test_the_seed_of_a_checkout_is_that_of_its_commit(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    with pytest.raises(ValueError, match="no commit to take the seed from"):
+    with pytest.raises(ValueError, match=r"no commit to take the seed from: .*say --seed N"):
         seed_of_commit({})
     words = ["git", "-c", "user.name=A", "-c", "user.email=a@example.org"]
     for step in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "Nothing"]):
