@@ -290,3 +290,13 @@ def test_the_guides_show_the_pictures_that_shots_makes(tmp_path):
     assert "PlanView" in shots.page_of(plan, tmp_path).read_text()
     with pytest.raises(SystemExit, match="ended with 2"):
         shots.run(("plan", "no-such-model"), 1, tmp_path)
+
+
+def test_shrinking_stays_with_the_cause_in_our_core_and_in_toy_engines():
+    words = [sys.executable, "benchmarks/shrinking.py", "--findings", "15", "--candidates", "1500", "--seed", "3"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken promises" in done.stdout
+    rows = re.findall(r"^\| ((?:one|two) in [\w -]+) \| (\d+) ", done.stdout, re.MULTILINE)
+    assert len(rows) == 5
+    assert all(int(times) for _, times in rows), "each kind of subject was shrunk"

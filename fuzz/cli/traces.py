@@ -68,7 +68,8 @@ def shrink(
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Shorten a trace as long as it shows the same finding: the same kind, and of an exception the same place.
+    """Shorten a trace as long as it shows the same finding: the same sentence about the same call, and of an exception
+    the same place.
 
     Exits with 1 and writes trace and pytest file; with 0 if the trace shows nothing on this target.
     """

@@ -243,7 +243,7 @@ class _Experiment:
         mine = self.finding
         if shown is None:  # behind a state that is undefined nothing can be judged; that is where the release failed
             return rule.undefined and len(applied.operations) - 1 == mine.step
-        same = (shown.kind, shown.oracle, shown.step) == (mine.kind, mine.oracle, mine.step)
+        same = (shown.kind, shown.oracle, shown.said, shown.step) == (mine.kind, mine.oracle, mine.said, mine.step)
         return same and _told(mine.operation, shown.actual) == _told(mine.operation, mine.actual)
 
 

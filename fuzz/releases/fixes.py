@@ -82,7 +82,7 @@ def _judge(plain: Target, changed: Target, plan: Plan, without: Summary) -> Judg
 def _shows(kind: str, found: Found, plain: Target, judging: Judging) -> bool:
     """True if the trace of a finding shows one of this kind on the release without the fix."""
     finding, _ = replay(found.trace, plain, judging)
-    return finding is not None and kind_of(finding) == kind
+    return finding is not None and kind in map(kind_of, finding.every)
 
 
 def kinds(summary: Summary) -> Kinds:

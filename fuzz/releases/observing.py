@@ -24,7 +24,8 @@ def observe(entry: Entry, file: TraceFile, target: Target) -> str:
     finding, applied = replay(file.trace, target, Judging((*judges, *((STRICT,) if entry.strict else ()))))
     if finding is None:
         return NOTHING if applied.operations or not file.trace.operations else NOT_BUILT
-    if file.finding is not None and finding.kind == (observable, file.finding.operation):
+    said = file.finding
+    if said is not None and any(one.kind == (observable, said.operation) for one in finding.every):
         return SHOWS
     return f"{finding.kind[0]} at {finding.kind[1]}"
 

@@ -9,8 +9,9 @@ from collections.abc import Collection
 
 from ...model.core import Model
 from ...model.legal import allows, misuse
-from ...model.ops import Allocate, Done, Failed, Operation, Shape
+from ...model.ops import Allocate, Done, Failed, Lookup, Operation, Outcome, Shape
 from ..findings.finding import Trace
+from ..targets.answers import hit_of
 from ..targets.base import Target, adapted_shape, block_sizes_of, lacking
 from ..workload.scene import Scene
 from .trace_file import shape_problems
@@ -99,8 +100,11 @@ def _drafts(scene: Scene, step: Allocate) -> bool:
 
 def said_by_model(trace: Trace) -> str | None:
     """What the model says of the last operation of a trace that a target was given: `value`, `refusal`, `misuse`, or an
-    error. None if it does not get there: with the target's own ids of blocks, or after another answer, operations may
-    make no sense to it."""
+    error; of a lookup whether it hits none, one or several entries.
+
+    None if it does not get there: with the target's own ids of blocks, or after another answer, operations may make no
+    sense to it.
+    """
     model = Model(trace.shape)
     if isinstance(model.construction, Failed) or not trace.operations:
         return None
@@ -110,5 +114,14 @@ def said_by_model(trace: Trace) -> str | None:
             return None
         broken = misuse(model, operation)
         outcome = model.apply(operation)
-        said = "misuse" if broken else "value" if isinstance(outcome, Done) else getattr(outcome, "error", "refusal")
+        said = "misuse" if broken else _word(operation, outcome)
     return said
+
+
+def _word(operation: Operation, outcome: Outcome) -> str:
+    if not isinstance(outcome, Done):
+        return getattr(outcome, "error", "refusal")
+    if not isinstance(operation, Lookup) or (hit := hit_of(outcome)) is None:
+        return "value"
+    entries = max(map(len, hit[1]), default=0) if hit[0] else 0
+    return f"hit of {('none', 'one', 'several')[min(entries, 2)]}"

@@ -111,7 +111,8 @@ class _TraceReducer(Reducer[Trace, Finding]):
         self._replay = replays
         self._shapes, self._calls = drawable
         self._calls.most = self._calls.counts.copy()
-        self._says_more = finding.oracle in (SHADOW, CONTRACT, TARGET) and finding.step >= 0
+        about_answer = finding.oracle in (SHADOW, CONTRACT, TARGET) or finding.kind[0] == "outcome"
+        self._says_more = about_answer and finding.step >= 0
         self._said = said_by_model(best) if self._says_more else None
         self._tried = {best}
 

@@ -200,6 +200,7 @@ class _Slices:
         return objection if objection is not None and self._alike(objection.finding) else None
 
     def _alike(self, finding: Finding) -> bool:
-        """True if it is of the same kind; of the same oracle where the whole was seen late, at a look at everything."""
+        """True if it has the same cause; is of the same oracle where the whole was seen late, at a look at
+        everything."""
         whole = self.whole.finding
-        return finding.oracle == whole.oracle and (self.task.look_every > 1 or finding.kind == whole.kind)
+        return finding.oracle == whole.oracle and (self.task.look_every > 1 or finding.key == whole.key)

@@ -64,8 +64,9 @@ def broken_by(left: Left) -> Iterator[str]:
     for path, file in files.items():
         yield from (f"{path}: {problem}" for problem in _replayed_badly(path, file, left.spec))
     whole, shrunk = (file.finding for file in files.values())
-    if whole is None or shrunk is None or whole.identity != shrunk.identity:
-        yield f"{left.shrunk}: shrunk from {whole and whole.identity} to {shrunk and shrunk.identity}"
+    whole_key, shrunk_key = ((one.identity, one.manner) if one else None for one in (whole, shrunk))
+    if whole_key is None or whole_key != shrunk_key:
+        yield f"{left.shrunk}: shrunk from {whole_key} to {shrunk_key}"
     shape = files[left.shrunk].trace.shape
     if not isinstance(Model(shape).construction, Done):
         yield f"{left.shrunk}: the model has no core of the shape"

@@ -26,6 +26,8 @@ class Bounds:
     shape: Shape
     losses: frozenset[str] = frozenset()
     """What the target is known to do otherwise (`declarations.LOSES`)."""
+    no_drafts: bool = False
+    """True for a target without speculative decoding: no step of its scheduler has drafts or room for them."""
 
     @cached_property
     def rules(self) -> list[Rule]:
@@ -35,7 +37,9 @@ class Bounds:
     @cached_property
     def drafts(self) -> int:
         """Draft tokens per step: as many as every Mamba layer has blocks for, in mode align within one block
-        (`model/legal.py`); without such layers `DRAFTS` with eagle, else 0."""
+        (`model/legal.py`); without such layers `DRAFTS` with eagle, else 0. None if the target lacks them."""
+        if self.no_drafts:
+            return 0
         mamba = [rule for rule in self.rules if isinstance(rule, Mamba)]
         states = [min(rule.p, rule.group.block_size - 1) if rule.align else rule.p for rule in mamba]
         eagle = self.shape.eagle or any(group.eagle for group in self.shape.groups)

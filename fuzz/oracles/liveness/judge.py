@@ -4,6 +4,7 @@ from ....model.ops import Advance, Submit
 from ...findings.finding import Finding, Trace
 from ...findings.oracle_names import LIVENESS
 from ...findings.severity import worst_of
+from ...targets.base import lacking
 from .bounds import Bounds
 from .driven import DrivenRun
 from .rules import Excused, Violated, Watch
@@ -26,7 +27,7 @@ def judge(run: DrivenRun, script: Trace) -> tuple[Finding, Trace] | None:
     finding = run.start(script.shape)
     if finding is not None or not run.built:
         return None if finding is None else (finding, run.trace)
-    bounds = Bounds(script.shape, run.losses)
+    bounds = Bounds(script.shape, run.losses, "Advance.rejected" in lacking(run.target))
     scheduler = Scheduler(run, bounds, Watch(bounds, run.seen))
     try:
         _play(scheduler, script)

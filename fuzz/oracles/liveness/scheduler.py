@@ -53,7 +53,7 @@ class Scheduler:
         self._adapted = partial(adapted, lacks=lacks)
         self.gated = "Allocate.gate" not in lacks
         self.preempts = "Preempt" not in lacks
-        self.drafts = bounds.drafts if "Advance.rejected" not in lacks else 0
+        self.drafts = bounds.drafts
         self.shows_tables = "tables" not in hidden_fields(run.target)
         self.waiting: deque[str] = deque()
         self.running: list[str] = []

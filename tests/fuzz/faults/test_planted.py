@@ -58,7 +58,8 @@ def test_a_planted_fault_is_found_where_it_is_expected(name):
     summary, result = hunt(name)
     assert result is not None, f"not found in {summary.operations} operations of seed 0"
     assert summary.operations <= MOST_OPERATIONS
-    assert summary.finding.observable in FAULTS[name].observables
+    seen = {one.observable for one in summary.finding.every}  # the shadow memory may see something worse
+    assert not seen.isdisjoint(FAULTS[name].observables)
     assert result.finding.kind == summary.finding.kind
 
 

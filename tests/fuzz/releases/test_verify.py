@@ -27,7 +27,7 @@ from blockproof.fuzz.targets.base import TargetLostError, TargetUnavailableError
 from blockproof.fuzz.traces.known_file import read_known
 from blockproof.fuzz.traces.shrink import shrink
 from blockproof.fuzz.traces.trace_file import read_trace
-from blockproof.model.ops import Allocate, Failed, Group, Preempt, Refused, Shape, Submit
+from blockproof.model.ops import Advance, Allocate, Failed, Group, Preempt, Refused, Shape, Submit
 
 from .toy_git import git
 
@@ -64,13 +64,14 @@ def side(target, name="impl"):
     )
 
 
-def verified(old, new, known=(), operations=1_500, timed=False, prove=None):
+def verified(old, new, known=(), operations=1_500, timed=False, prove=None, oracles=MODEL_FREE):
     """Without the clock, unless `timed`."""
+    sides = [replace(side(one, name), oracles=oracles) for one, name in ((old, "old"), (new, "new"))]
     plan = Plan(1, operations=operations, attention=("full",), known=known)
     with pytest.MonkeyPatch.context() as patch:
         if not timed:
             patch.setattr(verifying, "compare_speed", lambda *arguments: "not timed")
-        return verify(side(old, "old"), side(new, "new"), plan, lambda line: None, prove)
+        return verify(*sides, plan, lambda line: None, prove)
 
 
 def test_a_refactoring_is_the_same_behaviour():
@@ -125,6 +126,48 @@ def test_what_the_change_breaks_is_told_from_what_it_fixes_and_from_what_both_ha
     both = verified(BROKEN, BROKEN, operations=4_000)
     assert both.code == 0
     assert {one.where for one in both.judged} == {Where.BOTH}
+
+
+class NoRoomForDrafts:
+    """A core that never has a block for drafts, and says that there are none: nobody can meet that mistake. With
+    `mixes` it writes into what another request holds, too."""
+
+    name = "no room"
+    lacks = frozenset({"drafts", "Reject", "Advance.rejected", "Group.speculative_blocks"})
+
+    def __init__(self, mixes):
+        self._core, self._mixes = open_here("impl"), mixes
+        self.close = self._core.close
+
+    def start(self, shape):
+        self._known = {}
+        return self._core.start(shape)
+
+    def step(self, operation):
+        outcome, shown = self._core.step(operation)
+        name = getattr(operation, "request", None)
+        match operation:
+            case Submit(_, prompt):
+                self._known[name] = len(prompt)
+            case Advance():
+                self._known[name] += len(operation.sampled)
+            case Allocate() if table := shown.tables[0].get(name):
+                others = [blocks[-1] for other, blocks in shown.tables[0].items() if other != name and blocks]
+                if operation.new_tokens > self._known[name]:
+                    table = table[:-1]
+                elif self._mixes and others:
+                    table = [*table[:-1], others[0]]
+                shown = shown._replace(tables=[{**shown.tables[0], name: table}])
+        return outcome, shown
+
+
+def test_a_corruption_of_the_new_side_does_not_become_one_that_both_have():
+    done = verified(NoRoomForDrafts(False), NoRoomForDrafts(True), operations=2_000, oracles=("shadow",))
+    wrong = [one for one in done.judged if one.finding.observable == "corruption"]
+    assert wrong
+    assert {one.where for one in done.judged} == {Where.NEW}
+    for one in wrong:
+        assert "has no block" not in one.finding.detail
 
 
 @pytest.mark.parametrize(("earlier", "words", "both"), [(0, "", True), (1, "", False), (0, " in another way", False)])

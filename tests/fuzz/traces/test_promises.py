@@ -73,7 +73,8 @@ def test_another_cause_is_noticed(left):
     other = altered(left, lambda file: replace(file, finding=_with_identity(file.finding, ("contract", "S1", "Free"))))
     problems = "\n".join(broken_by(other))
     assert "replay shows ['contract', 'S7', 'Lookup']" in problems
-    assert "shrunk from ('contract', 'S7', 'Lookup') to ('contract', 'S1', 'Free')" in problems
+    assert "shrunk from (('contract', 'S7', 'Lookup'), ('another length', '', 'value', 'value'))" in problems
+    assert "to (('contract', 'S1', 'Free'), ())" in problems
 
 
 def _with_identity(finding, identity):
