@@ -4,6 +4,7 @@ from typing import TypeAlias
 
 from ....model import arith, ops
 from ....model.ops import Done, Outcome
+from ....model.shown.snapshot import Snapshot
 from .moves import Move
 from .properties import Break
 from .run_record import RunRecord
@@ -12,6 +13,8 @@ _Counts: TypeAlias = list[int]
 """Whether the cache was reset; requests, asked tokens, hit tokens, of requests that were never preempted and of others
 (`ops.TakeStats`)."""
 SEVEN = 7
+COUNTED = (ops.Submit, ops.Free, ops.Preempt, ops.Lookup, ops.Allocate, ops.Reset, ops.TakeStats)
+"""Operations after which statistics may be others."""
 TOLERANCE = 1e-6
 """Of the share of the pool: other engines may compute it in single precision."""
 
@@ -22,29 +25,29 @@ class Figures:
     def __init__(self, record: RunRecord) -> None:
         self.record = record
         self._usage = record.shows("usage", "num_free")
-        self._stats = record.shows("stats") and record.shape.stats
+        self.counts = record.shows("stats") and record.shape.stats
+        """True while there are statistics to judge."""
         self._due: dict[type[ops.Operation], _Counts] = {kind: [0] * SEVEN for kind in (ops.Lookup, ops.Allocate)}
         """What the statistics must be now if lookups are counted at once, and if they are where the hit is used.
         Either is right, but a core must not mix them. What does not agree any more is left out."""
-        self._counts = False
+        self._begun = False
         """True once the core has counted anything. Another one may leave that to its scheduler."""
         self._preempted: set[str] = set()
 
-    def check(self, move: Move) -> None:
-        """S19 for one operation."""
-        before, after = move.before, move.after
-        if self._usage and (before.num_free != after.num_free or before.usage != after.usage):
-            share = arith.usage(after.num_free, self.record.shape.num_blocks)
-            if abs(after.usage - share) > TOLERANCE:
-                free = f"{after.num_free} of {self.record.shape.num_blocks - 1} blocks are free"
-                raise Break("S19", f"usage is {after.usage}, but {free}: {share}", "usage")
-            self.record.reached["contract: S19 checked"] += 1
-        if self._stats:
-            self._check_stats(move)
+    def check_usage(self, shown: Snapshot) -> None:
+        """S19 of the share of the pool in use."""
+        if not self._usage:
+            return
+        share = arith.usage(shown.num_free, self.record.shape.num_blocks)
+        if abs(shown.usage - share) > TOLERANCE:
+            free = f"{shown.num_free} of {self.record.shape.num_blocks - 1} blocks are free"
+            raise Break("S19", f"usage is {shown.usage}, but {free}: {share}", "usage")
+        self.record.reached["contract: S19 checked"] += 1
 
-    def _check_stats(self, move: Move) -> None:
+    def check_stats(self, move: Move) -> None:
+        """S19 of the statistics after one operation, which is one of `COUNTED` or has changed them."""
         operation, outcome = move.operation, move.outcome
-        shown = self._read(move.after.stats)
+        shown = self._read(move.after.stats) if self.counts else None
         if shown is None:
             return
         match operation:
@@ -61,14 +64,14 @@ class Figures:
                     due[0] = 1
             case ops.TakeStats():
                 self._check_drained(outcome)
-        self._counts |= any(shown[1:])
-        if self._counts:
+        self._begun |= any(shown[1:])
+        if self._begun:
             self._keep(shown, f"after {type(operation).__name__} the statistics are")
         self.record.reached["contract: S19 of statistics"] += isinstance(operation, ops.Lookup | ops.TakeStats)
 
     def _check_drained(self, outcome: Outcome) -> None:
         drained = self._read(outcome.value) if isinstance(outcome, Done) else None
-        if self._counts:
+        if self._begun:
             self._keep(drained, "the statistics handed out are")
         for due in self._due.values():
             due[:] = [0] * SEVEN
@@ -77,7 +80,7 @@ class Figures:
         """Go on with what agrees with the counts that are shown."""
         wanted, self._due = self._due, {kind: due for kind, due in self._due.items() if due == shown}
         if not self._due:
-            self._stats = False  # one violation is enough
+            self.counts = False  # one violation is enough
             raise Break("S19", f"{what} {shown}, and should be {' or '.join(map(str, wanted.values()))}", "statistics")
 
     def _count(self, move: Move) -> None:

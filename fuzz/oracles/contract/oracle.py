@@ -11,19 +11,19 @@ from ...targets.declarations import EVICTS_MORE, FORGETS_PREEMPTED, HOLDS_BACK, 
 from ...workload.scene import Scene
 from .answered import Answered
 from .designs import without_evictions
-from .figures import Figures
+from .figures import COUNTED, Figures
 from .hits import Hits
 from .landing import Flights
 from .moves import Move, check_not_held, check_same_content, move_of
 from .order import check_given_back
 from .pool import check_conserved, check_failure, check_null_untouched, check_order, check_refusal
 from .properties import Break, Violation
-from .published import Names, Published
+from .published import STEPS, Names, Published
 from .registered import Mirror, check_registered
 from .room import Room
 from .run_record import RunRecord, Tracked, held_by_tables
 from .steps import check_in_flight, check_needed, check_written_alone
-from .told import Told
+from .told import ANSWERS, Told
 
 
 class Contract:
@@ -49,6 +49,7 @@ class Contract:
         self._room, self._told = Room(self.record), Told(self.record)
         self._published, self._figures = Published(self.record), Figures(self.record)
         self._names = Names(self.record) if self.record.shows("labels") else None
+        self._tells = self.record.shows("tables")
         self._landed = landed
         self._holds_back = HOLDS_BACK in hides
         self.reached: Counter[str] = self.record.reached
@@ -141,13 +142,24 @@ class Contract:
             self._check(check_registered, record, move, held, outside)
             if self._mirror is not None:
                 self._check(self._mirror.follow, move)
-        if record.shows("tables"):
+        self._judge_told(move, held, outside)
+        if isinstance(operation, ops.Allocate | ops.Free | ops.Preempt):
+            self._check(self._room.check, move, held_before, outside_before)
+
+    def _judge_told(self, move: Move, held: Counter[int], outside: list[int]) -> None:
+        """S16, S18, S19, and the names of blocks, if the operation can have changed anything there."""
+        operation, before, after = move.operation, move.before, move.after
+        if self._tells and (isinstance(operation, ANSWERS) or before.new_block_ids != after.new_block_ids):
             self._told.check(move, held, outside)
-        if self._names is not None:
+        relabelled = self._names is not None and before.labels != after.labels
+        if self._names is not None and (relabelled or before.num_identities != after.num_identities):
             self._check(self._names.check, move)
-        self._check(self._room.check, move, held_before, outside_before)
-        self._check(self._published.check, move)
-        self._check(self._figures.check, move)
+        if self._names is not None and (relabelled or isinstance(operation, STEPS)):
+            self._check(self._published.check, move)
+        if before.num_free != after.num_free or before.usage != after.usage:
+            self._check(self._figures.check_usage, after)
+        if self._figures.counts and (isinstance(operation, COUNTED) or before.stats != after.stats):
+            self._check(self._figures.check_stats, move)
 
     def _follow_designs(self, move: Move, held: Counter[int]) -> None:
         """What the target's designs make of an operation whose effect on blocks is known."""

@@ -21,6 +21,10 @@ PATIENCE = 2
 """Further steps of its request for which a full block may wait to be registered."""
 
 
+STEPS = (ops.Allocate, ops.Arrive, ops.Free, ops.Preempt)
+"""Operations at which something may be owed."""
+
+
 class _Due(NamedTuple):
     """A full block that is to be registered."""
 
@@ -85,11 +89,13 @@ class Published:
         """One more step of a request that goes on: look at what is full now, and at what has waited for too long."""
         waiting = self._waiting[move.name]
         waiting.steps += 1
+        labels = move.after.labels
         for group in self._groups:
-            full, table = len(request.filled[group]), move.after.tables[group].get(move.name, ())
-            for entry in range(min(waiting.seen[group], full), full):
-                kept = entry < len(table) and table[entry] == request.filled[group][entry][0]
-                if kept and self._is_owed(request, group, entry):
+            filled, table = request.filled[group], move.after.tables[group].get(move.name, ())
+            full = len(filled)
+            for entry in range(min(waiting.seen[group], full), min(full, len(table))):
+                block = filled[entry][0]
+                if labels[block] is None and table[entry] == block and self._is_owed(request, group, entry):
                     waiting.due.append(_Due(group, entry, waiting.steps))
             waiting.seen[group] = full
         if waiting.due:
@@ -159,15 +165,14 @@ class Names:
             for block, (was, now) in enumerate(zip(before.labels, after.labels, strict=True)):
                 if now is not None and was != now:
                     self._check_content(block, now)
-        elif before.num_identities == after.num_identities and before.earliest == after.earliest:
-            return
         if self._counted and after.num_identities != (names := len({*after.labels} - {None})):
             what = f"blocks are registered under {names} names, and a lookup can find {after.num_identities}"
             raise Break("S10", f"after {type(move.operation).__name__}: {what}", "other number of names")
-        for block, found in enumerate(after.earliest if self._found else ()):
-            if found is not None and after.labels[found] != after.labels[block]:
-                what = f"of block {block} yields block {found}, which is registered as {after.labels[found]}"
-                raise Break("S10", f"a lookup of label {after.labels[block]} {what}", "found another")
+        labels, earliest = after.labels, after.earliest if self._found else []
+        if strange := [b for b, found in enumerate(earliest) if found is not None and labels[found] != labels[b]]:
+            block, found = strange[0], earliest[strange[0]]
+            what = f"of label {labels[block]}, as block {block} has it, yields block {found}"
+            raise Break("S10", f"a lookup {what}", "found another")
 
     def _check_content(self, block: int, label: int) -> None:
         content = self.record.content[block]

@@ -39,7 +39,7 @@ class Room:
     def check(self, move: Move, held: Counter[int], outside: Collection[int]) -> None:
         """S17 for one operation. `held` and `outside`: who held which block before it."""
         record, operation, request = self.record, move.operation, move.request
-        if isinstance(operation, ops.Free | ops.Preempt | ops.Submit):
+        if isinstance(operation, ops.Free | ops.Preempt):
             self._unread.pop(move.name, None)
         if not self._judged or request is None or not isinstance(operation, ops.Allocate):
             return

@@ -5,7 +5,7 @@ are cleared before they are used: one that is missing keeps what it held, and on
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import chain
 
 from ....model import ops
@@ -14,6 +14,9 @@ from ....model.ops import FULL_FAMILY, Done
 from .moves import Move, hit_row
 from .properties import Break
 from .run_record import RunRecord
+
+ANSWERS = (ops.Allocate, ops.Take, ops.ReadTable, ops.CommonPrefix, ops.TakeNewBlockIds)
+"""Operations that tell of blocks, or hand them out."""
 
 
 class Told:
@@ -62,12 +65,15 @@ class Told:
         for group, (old, new) in enumerate(zip(before, after, strict=True)):
             if new[: len(old)] != old:
                 raise Break("S16", f"group {group}: ids of new blocks were {old} and are {new}", "pending ids")
-            self._check_gained(move, group, Counter(new[len(old) :]))
+            self._check_gained(move, group, new[len(old) :])
         self.record.reached["contract: S16 of new ids"] += 1
 
-    def _check_gained(self, move: Move, group: int, gained: Counter[int]) -> None:
+    def _check_gained(self, move: Move, group: int, told: Sequence[int]) -> None:
         table = move.after.tables[group].get(move.name, ())
-        taken = Counter(block for block in move.taken if block in table)
+        handed = [block for block in move.taken if block in table]
+        if not handed and not told:
+            return
+        gained, taken = Counter(told), Counter(handed)
         if more := gained - taken:
             what = f"{sorted(more.elements())} are told as new, and {sorted(taken)} were handed out"
             raise Break("S16", f"group {group}: blocks {what}: what others have there would be cleared", "not new")
