@@ -119,7 +119,7 @@ def check_refusal(record: RunRecord, operation: Operation, before: Snapshot, aft
         raise Break("S8", f"{type(operation).__name__} was refused, which only an allocation can be")
     excused = without_evictions(record.designs, record.hides, before, after)
     excused = without_exchanges(record, operation.request, before, excused)
-    for field in filter(record.shows, _UNTOUCHED):
+    for field in _UNTOUCHED:
         if getattr(before, field) != getattr(excused, field):
             changes = "; ".join(difference(before, excused))
             raise Break("S8", f"the allocation was refused and changed {field}: {changes}")
