@@ -75,6 +75,13 @@ def test_what_is_declared_is_no_mistake(does, designs, hides):
     assert done.reached["contract: hit"] > 20
 
 
+@pytest.mark.parametrize(("does", "designs"), DESIGNS, ids=lambda words: "+".join(words))
+def test_the_events_of_such_an_engine_are_right(does, designs):
+    done = run(Designed(does, designs, tells=True), operations=2_000)
+    assert done.finding is None, done.finding
+    assert done.reached["contract: S11 checked"] > 20
+
+
 @pytest.mark.parametrize(
     ("does", "observable"),
     [
