@@ -9,7 +9,7 @@ from collections.abc import Collection
 from blockproof.fuzz.targets.base import failed
 from blockproof.model import ops
 from blockproof.model.attention import rule_for
-from blockproof.model.ops import NULL, Done, Failed, Refused
+from blockproof.model.ops import NULL, Done, Failed, Refused, Value
 from blockproof.model.snapshot import Labels, Snapshot
 
 LACKS = frozenset(
@@ -44,12 +44,16 @@ class Designed:
         hides: Collection[str] = (),
         lacks: Collection[str] = (),
         kinds: Collection[str] = ("full",),
+        tells: bool = False,
     ) -> None:
+        """`tells`: it has events."""
         self.does = frozenset(does)
         self.designs, self.hides = frozenset(designs), HIDES | frozenset(hides)
         others = {"full", "mla", "tq", "sink", "sliding", "sliding_mla", "chunked", "mamba", "cross"} - set(kinds)
         self.lacks = LACKS | frozenset(lacks) | {f"Group.kind={kind}" for kind in others}
         self.kinds = frozenset(kinds)
+        if tells:
+            self.hides, self.lacks = self.hides - {"events"}, self.lacks - {"Shape.events", "TakeEvents"}
 
     # A target.
 
@@ -64,6 +68,7 @@ class Designed:
         self.key: list[tuple[int, ...] | None] = [None] * shape.num_blocks
         self.found: dict[tuple[int, ...], int] = {}
         self.requests: dict[str, Request] = {}
+        self.events: list[tuple[Value, ...]] = []
         return Done(), self.look()
 
     def step(self, operation: ops.Operation) -> tuple[ops.Outcome, Snapshot]:
@@ -100,6 +105,9 @@ class Designed:
                 return Done(True)
             case ops.StepStart():
                 return Done()
+            case ops.TakeEvents():
+                told, self.events = tuple(self.events), []
+                return Done(told)
         assert request is not None
         return self.on_request(request, operation)
 
@@ -228,6 +236,7 @@ class Designed:
             if block == NULL or self.key[block] is not None or ("keeps one" in self.does and key in self.found):
                 continue
             self.key[block] = key
+            self.tell("stored", (key,), None, (), self.size, None, (), 0)
             self.found.setdefault(key, block)
 
     def skip(self, request: Request) -> None:
@@ -282,10 +291,16 @@ class Designed:
         """What these blocks hold is no longer found."""
         for block in blocks:
             key, self.key[block] = self.key[block], None
+            self.tell("removed", (key,), 0) if key else None
             if key is not None and self.found.get(key) == block:
                 del self.found[key]
                 if key in self.key:
                     self.found[key] = self.key.index(key)
+
+    def tell(self, *event: Value) -> None:
+        """An event, if there are any."""
+        if self.shape.events:
+            self.events.append(event)
 
     def hash_blocks(self, request: Request) -> int:
         """Full hash blocks of the tokens that are known."""
@@ -305,7 +320,7 @@ class Designed:
             labels=[] if "labels" in hidden else [self.labels(key) if key else None for key in self.key],
             earliest=[],
             num_identities=0,
-            events=(),
+            events=tuple(self.events),
             new_block_ids=[[]],
             stats=None,
         )

@@ -13,6 +13,7 @@ from blockproof.fuzz.findings.oracle_names import LOCKSTEP, MODEL_FREE
 from blockproof.fuzz.opening.new_target import write_target
 from blockproof.fuzz.opening.oracles import oracles_named, suited_and_why
 from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.oracles.shadow import Corruption, Shadow
 from blockproof.fuzz.reports.summary import Summary
 from blockproof.fuzz.reports.vacuity import vacuity
 from blockproof.fuzz.runs.conformance import check_target
@@ -21,7 +22,8 @@ from blockproof.fuzz.targets.base import TargetUnavailableError, check_declarati
 from blockproof.fuzz.testing.stateful import kv_cache_machine
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.shrink import shrink
-from blockproof.model.ops import Group, Shape
+from blockproof.model.ops import Advance, Allocate, Done, Group, Operation, Shape, Submit
+from blockproof.model.shown.snapshot import Snapshot
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -73,6 +75,13 @@ def test_what_is_declared_is_no_mistake(does, designs, hides):
     assert done.reached["contract: hit"] > 20
 
 
+@pytest.mark.parametrize(("does", "designs"), DESIGNS, ids=lambda words: "+".join(words))
+def test_the_events_of_such_an_engine_are_right(does, designs):
+    done = run(Designed(does, designs, tells=True), operations=2_000)
+    assert done.finding is None, done.finding
+    assert done.reached["contract: S11 checked"] > 20
+
+
 @pytest.mark.parametrize(
     ("does", "observable"),
     [
@@ -120,6 +129,35 @@ def test_what_is_not_declared_is_found(does, observable):
 )
 def test_only_what_is_declared_is_forgiven(does, mistake, designs, hides, observable):
     assert found(Designed((*does, mistake), designs, hides=hides), operations=8_000) == observable
+
+
+def states(exchanged_at: str, designs: Collection[str], other: int = 1) -> None:
+    """Two requests compute one state each, the same; the second one's block is exchanged. Corruption if it is lost."""
+    shape = Shape((Group("mamba", 2, mamba_mode="align"),), 9, 12, 2, 2, 16)
+    shadow, tables = Shadow(shape, designs=designs), dict[str, list[int]]()
+
+    def ask(operation: Operation, **changed: list[int]) -> None:
+        tables.update(changed)
+        counts = [sum(block in table for table in tables.values()) for block in range(shape.num_blocks)]
+        held = [{name: list(table) for name, table in tables.items()}]
+        shadow.step(operation, Done(), Snapshot([], 0, 0.0, [0, *counts[1:]], held, [{}], [], [], 0, (), [[]], None))
+
+    for name, block in (("a", 1), ("b", 2)):
+        ask(Submit(name, (0, 1) if other == 1 or name == "a" else (0, 2)))
+        ask(Allocate(name, 2), **{name: [block]})
+        if name == "a":
+            ask(Advance(name, (7,)))
+    ask(Advance("b", (7,)), b=[1] if exchanged_at == "Advance" else [2])
+    ask(Allocate("b", 1), b=[1, 3])
+
+
+def test_states_go_on_from_the_block_that_stands_in_the_table_now():
+    for exchanged_at in ("Advance", "Allocate"):
+        states(exchanged_at, ["exchanges"])
+        with pytest.raises(Corruption, match="is not held"):
+            states(exchanged_at, [])
+        with pytest.raises(Corruption, match="is not held"):
+            states(exchanged_at, ["exchanges"], other=2)
 
 
 # Windows: counted at launch, and shared for one kind of groups only.
