@@ -10,6 +10,7 @@ import typer
 
 from ..planning.shipped import FINDINGS, shipped
 from .options import JsonOption, open_or_usage, usage
+from .outputs import to_file
 
 if TYPE_CHECKING:
     from ..engines.plan import Plan
@@ -36,7 +37,7 @@ def findings(
     record: Annotated[
         bool, typer.Option("--record", help="Write down what is observed, instead of checking it.")
     ] = False,
-    page: Annotated[Path | None, typer.Option(help="Write them up as a Markdown page.")] = None,
+    write: Annotated[Path | None, to_file("Write them up as a Markdown page.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Replay the traces of written-up findings, on the releases that are named or else all that are installed; or run
@@ -77,8 +78,8 @@ def findings(
     observed, problems, more = observe(place, chosen, specs, times, print_seen)
     if not record:
         problems += differences(read_observations(place, file), observed)
-    if page is not None:
-        write_file(page, folder_page(place, f"blockproof findings {folder} --page {page}"))
+    if write is not None:
+        write_file(write, folder_page(place, f"blockproof findings {folder} --write {write}"))
     if as_json:
         print(json.dumps({"observed": observed, "problems": problems, **more}, indent=2))
     else:

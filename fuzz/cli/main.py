@@ -45,6 +45,7 @@ from .fuzz import fuzz
 from .mutants import mutants
 from .plan import plan
 from .prove import prove
+from .renamed import what_became_of
 from .report import report
 from .schedulers import fuzz_scheduler
 from .targets import app as targets_app
@@ -53,6 +54,7 @@ from .traffic import fuzz_traffic
 from .verify import verify
 from .watch import watch
 
+NO_COMMAND = "no command; see blockproof -h"
 HELP = "Hold a KV-cache core against its specification, operation by operation."
 RELEASE = example()
 FAMILY = RELEASE.partition("==")[0]
@@ -183,7 +185,7 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _give_up(f"{error.filename or 'a file'}: {error.strerror}; check the path and its permissions", 2)
     except Exception as error:
         if hasattr(error, "format_message"):  # of the command line's parser
-            return _give_up(error.format_message() or "no command; see blockproof -h", 2)
+            return _give_up(what_became_of(error, arguments or sys.argv) or error.format_message() or NO_COMMAND, 2)
         print(visible(traceback.format_exc()), end="", file=sys.stderr)
         return _give_up("this is a bug of blockproof: please report the lines above and the command", 70)
 

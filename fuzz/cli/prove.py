@@ -16,7 +16,8 @@ import typer
 
 from ..adapters import forms
 from ..findings.writing import write_file
-from .options import JsonOption, known_or_usage, seed_or_drawn
+from .options import JsonOption, jobs_option, known_or_usage, seed_or_drawn
+from .outputs import to_folder
 
 if TYPE_CHECKING:
     from ...proofs.campaign import Campaign, Interpreter, Result, Task
@@ -37,12 +38,10 @@ def prove(
         typer.Option("--cross-check/--no-cross-check", help="Let cvc5 confirm every answer; the result says if not."),
     ] = True,
     seconds: Annotated[float, typer.Option(min=0.1, help="For each question, about: steps are counted.")] = 10.0,
-    jobs: Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 takes as many as there are cores.")] = 0,
-    export: Annotated[Path | None, typer.Option(help="Write every obligation to this folder, as SMT-LIB 2.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for obligations that a solver could not settle.")] = Path(
-        "unsettled"
-    ),
-    write: Annotated[Path | None, typer.Option(help="Write the theorems up as Markdown pages in this folder.")] = None,
+    jobs: Annotated[int, jobs_option("Processes", 256)] = 0,
+    export: Annotated[Path | None, to_folder("Write every obligation to this folder, as SMT-LIB 2.")] = None,
+    out: Annotated[Path, to_folder("Folder for obligations that a solver could not settle.")] = Path("unsettled"),
+    write: Annotated[Path | None, to_folder("Write the theorems up as Markdown pages in this folder.")] = None,
     check: Annotated[
         Path | None, typer.Option(help="Fail where the record in this folder says otherwise: result, paths, functions.")
     ] = None,
@@ -50,7 +49,7 @@ def prove(
         bool, typer.Option("--changed", help="Settle only what runs a function that has changed since the record.")
     ] = False,
     write_expected: Annotated[
-        Path | None, typer.Option(help="Write what each theorem came to to this folder: proofs/expected of a checkout.")
+        Path | None, to_folder("Write what each theorem came to to this folder: proofs/expected of a checkout.")
     ] = None,
     list_only: Annotated[bool, typer.Option("--list", help="Only name the theorems.")] = False,
     fuzz: Annotated[

@@ -23,6 +23,7 @@ from .options import (
     teller,
     usage,
 )
+from .outputs import folder_or_usage
 
 
 def fuzz_traffic(
@@ -81,6 +82,7 @@ def fuzz_traffic(
         raise typer.BadParameter(f"--attention: one of the types, not {len(names)}; a log is served by one core")
     with usage():
         read = read_log(log, seed, shared).cut(first, requests).shortened(divide)
+    folder_or_usage(out)
     setting = Setting(ATTENTION[names[0]], block_size, blocks, running, stride=stride, divisor=divide)
     plan = Plan(seed, attention=names, shrink_seconds=shrink_seconds, allow_vacuous=allow_vacuous)
     with closed_after(open_or_usage(target, isolate)) as core, document_alone(as_json):

@@ -81,7 +81,7 @@ def _card(one: StoryFound, run: SchedulerFile) -> FoundCard:
     head = f"{one.name}: {one.judge}, step {one.step}"
     card = FoundCard(head, one.what, oracle=one.judge, observable=one.rule, target=run.target)
     card.times = run.counted.get(one.name, 1)
-    card.command = f"blockproof fuzz-scheduler --target {run.target} --replay {one.file}" if one.file else ""
+    card.command = f"blockproof replay {one.file} --target {run.target}" if one.file else ""
     return card
 
 
