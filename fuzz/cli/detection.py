@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 OPERATIONS = 20_000
 """The budget of a trial, where nothing is said."""
+MOST_KEPT = 1 << 30
+"""Bytes of a file that trials are kept in."""
 SAVED_EVERY = 50
 """Trials, after which the file is written again."""
 
@@ -149,11 +151,14 @@ def _read(path: Path | None) -> "list[Trial]":
     import msgspec
 
     from ..detection.report import VERSION, File
+    from ..findings.reading import UnreadableError, read_bytes
 
     if path is None or not path.exists():
         return []
     try:
-        file = msgspec.json.decode(path.read_bytes(), type=File)
+        file = msgspec.json.decode(read_bytes(path, "benchmark of detection", MOST_KEPT), type=File)
+    except UnreadableError as error:
+        raise typer.BadParameter(f"--keep: {path}: {error}") from None
     except msgspec.DecodeError as error:
         raise typer.BadParameter(f"--keep: {path} is no benchmark of detection ({error}); name another file") from None
     if file.detection != VERSION:

@@ -1,6 +1,7 @@
 """`blockproof deviations`: what a release is known to do differently, with the traces that show it."""
 
 import json
+import shlex
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -95,7 +96,8 @@ def _look_elsewhere(target: str, also: str, folder: Path, page: Path | None, as_
     with closing(open_target(target)) as reference, closing(open_target(also)) as other:
         found = look_elsewhere(declared_for(target), folder, reference, other)
     if page is not None:
-        command = f"blockproof deviations --target {target} --check {folder} --also {also} --write {page}"
+        words = ["blockproof", "deviations", "--target", target, "--check", str(folder), "--also", also]
+        command = shlex.join([*words, "--write", str(page)])
         write_file(page, page_of(found, target, also, command))
     if as_json:
         print(json.dumps([{"id": one.id, "verdict": one.verdict, "text": one.text()} for one in found], indent=2))

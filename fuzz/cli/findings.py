@@ -1,6 +1,7 @@
 """`blockproof findings`: observe written-up findings again, release by release."""
 
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -79,7 +80,9 @@ def findings(
     if not record:
         problems += differences(read_observations(place, file), observed)
     if write is not None:
-        write_file(write, folder_page(place, f"blockproof findings {folder} --write {write}"))
+        write_file(
+            write, folder_page(place, shlex.join(["blockproof", "findings", str(folder), "--write", str(write)]))
+        )
     if as_json:
         print(json.dumps({"observed": observed, "problems": problems, **more}, indent=2))
     else:
@@ -148,12 +151,14 @@ def _try_fixes(
 
 
 def _specs(targets: list[str], releases: str | None) -> list[str]:
-    """Names of the releases: those that are named, else all that are installed. BadParameter if there are none."""
+    """Names of the releases: those that are named, else all that are installed. TargetUnavailableError if there are
+    none."""
     from ..opening.environments import installed
     from ..releases.versions import named_targets
+    from ..targets.base import TargetUnavailableError
 
     with usage():
         specs = named_targets(targets, releases) or [environment.name for environment in installed()]
     if not specs:
-        raise typer.BadParameter("no release is installed; see blockproof targets install -h")
+        raise TargetUnavailableError("no release is installed to try it on; see blockproof targets install -h")
     return specs

@@ -1,6 +1,7 @@
 """`blockproof fuzz`: run an engine on a target and leave of a finding what is needed to fix it."""
 
 import json
+import os
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
@@ -96,6 +97,8 @@ def fuzz(
     wanted = read_floors(floors) if floors else {}
     _check_engine(engine, keep_going, known)
     folder_or_usage(out)
+    if write_known is not None and os.path.lexists(write_known):
+        read_known(write_known)  # entries are added to it when the run is over
     limit, tell = seconds_or_default(seconds, operations), teller(as_json)
     plan = Plan(seed_or_drawn(seed), limit, operations, names, chaos, tensors=tensors, allow_vacuous=allow_vacuous)
     plan = replace(plan, keep_going=keep_going, known=read_known(known) if known else ())

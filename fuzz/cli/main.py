@@ -26,6 +26,7 @@ from ..planning.fields import ModelError
 from ..reports.floors import FloorsError
 from ..reports.screen import guarded
 from ..targets.base import TargetUnavailableError
+from ..targets.memory import enough_memory
 from ..targets.unharmed import really_exit, unharmed
 from ..traces.files import TraceError
 from .bench import app as bench_app
@@ -124,6 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is not None:
         return _run(arguments)
     _open_streams()
+    if not enough_memory():
+        return _give_up("numpy cannot be loaded in the memory that is allowed (ulimit -v); allow more", 3)
     listen()
     with unharmed():
         code = _run(None)
@@ -183,6 +186,8 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _pipe_closed()
     except OSError as error:
         return _give_up(f"{error.filename or 'a file'}: {error.strerror}; check the path and its permissions", 2)
+    except MemoryError:
+        return _give_up("there is not enough memory; run it with less, or allow more", 3)
     except Exception as error:
         if hasattr(error, "format_message"):  # of the command line's parser
             return _give_up(what_became_of(error, arguments or sys.argv) or error.format_message() or NO_COMMAND, 2)

@@ -45,14 +45,16 @@ def written(code: int, steps: Sequence[Callable[[], None]]) -> int:
     """
     from ..findings.visible import one_line
     from ..findings.writing import not_written
+    from ..traces.files import TraceError
 
     for step in steps:
         try:
             step()
         except BrokenPipeError:
             raise
-        except OSError as error:
-            print(f"blockproof: {one_line(not_written(error))}", file=sys.stderr)
+        except (OSError, TraceError) as error:
+            why = not_written(error) if isinstance(error, OSError) else str(error)
+            print(f"blockproof: {one_line(why)}", file=sys.stderr)
             code = code or 2
     return code
 

@@ -18,6 +18,7 @@ from ..adapters import forms
 from ..findings.writing import write_file
 from .options import JsonOption, jobs_option, known_or_usage, seed_or_drawn
 from .outputs import to_folder
+from .theorem_list import print_list, print_theorems, solver_is_there
 
 if TYPE_CHECKING:
     from ...proofs.campaign import Campaign, Interpreter, Result, Task
@@ -64,6 +65,8 @@ def prove(
     not, a solver could not say, or the solvers disagree; for another core, 1 if one is refuted. 3 without cvc5, unless
     --no-cross-check is given; 130 if Ctrl-C ended it before all were settled. With --fuzz, 1 if an answer is wrong.
     """
+    if list_only and not solver_is_there():
+        return print_theorems(ids or [], as_json)
     _require_solvers(cross_check and not list_only and not fuzz)
     if fuzz:
         raise typer.Exit(_attack(fuzz, seed_or_drawn(seed), as_json))
@@ -72,7 +75,8 @@ def prove(
 
     chosen = _chosen(ids or [])
     if list_only:
-        return _print_list(chosen, as_json)
+        fields = ("id", "sentence", "stated")
+        return print_list([{name: getattr(theorem, name) for name in fields} for theorem in chosen], as_json)
     record = _record(check) if check else None
     campaign = Campaign(jobs or os.cpu_count() or 1, seconds, cross_check)
 
@@ -320,12 +324,3 @@ def _plain(result: "Result") -> dict[str, object]:
     verdict["obligations"] = len(verdict.pop("smtlib"))
     del verdict["satisfiable"], verdict["needed"]
     return verdict | {"confirmed": result.confirmed, "disputed": [said for _, said in result.disputed]}
-
-
-def _print_list(theorems: "list[Statement]", as_json: bool) -> None:
-    if as_json:
-        fields = ("id", "sentence", "stated")
-        print(json.dumps([{name: getattr(theorem, name) for name in fields} for theorem in theorems], indent=2))
-        return
-    for theorem in theorems:
-        print(f"{theorem.id:16} {theorem.sentence}")

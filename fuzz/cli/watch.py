@@ -1,5 +1,6 @@
 """`blockproof watch`: a release that has just come out, judged against the one before, on one page."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,7 +51,8 @@ def watch(
         check_spec(new)
         check_spec(old)
     sides = Sides.of(new, old, out, seconds / 60)
-    command = f"blockproof watch {new} --against {old} --write {write} --seconds {seconds:g}"
+    words = ["blockproof", "watch", new, "--against", old, "--write", str(write), "--seconds", f"{seconds:g}"]
+    command = shlex.join(words)
     watched = run(sides, parts_of(sides), timed_teller(), lambda so_far: write_file(write, page(so_far, command)))
     print(f"{new} against {old}: {verdict(watched)}; the page: {write}")
     raise typer.Exit(watched.code)
