@@ -1,10 +1,10 @@
 """`blockproof findings`: observe written-up findings again, release by release."""
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -80,9 +80,7 @@ def findings(
     if not record:
         problems += differences(read_observations(place, file), observed)
     if write is not None:
-        write_file(
-            write, folder_page(place, shlex.join(["blockproof", "findings", str(folder), "--write", str(write)]))
-        )
+        write_file(write, folder_page(place, f"blockproof findings {quote(str(folder))} --write {quote(str(write))}"))
     if as_json:
         print(json.dumps({"observed": observed, "problems": problems, **more}, indent=2))
     else:

@@ -2,11 +2,12 @@
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -39,6 +40,9 @@ from .options import (
     usage,
 )
 from .outputs import folder_or_usage, to_file, written
+
+if TYPE_CHECKING:
+    from ..engines.fuzzing import FuzzOutcome
 
 
 class Engine(StrEnum):
@@ -87,10 +91,8 @@ def fuzz(
     """
     from ..engines.fuzzing import FuzzTask
     from ..engines.fuzzing import fuzz as run
-    from ..engines.going_on import write_known as add_entries
     from ..engines.plan import Plan
     from ..reports.floors import read_floors
-    from ..reports.formats import show, write_reports
     from ..traces.known_file import read_known
 
     names = attention_names(attention)
@@ -113,6 +115,22 @@ def fuzz(
             tell(f"left out, since {core.name} lacks what they are made of: {', '.join(lacking)}")
         task = FuzzTask(target, engine.value, plan, jobs, isolate, str(known) if known else "")
         outcome = run(task, core, out, wanted, tell, page)
+    raise typer.Exit(_told(outcome, as_json, verbose, (junit, write, write_known), tell))
+
+
+def _told(
+    outcome: "FuzzOutcome",
+    as_json: bool,
+    verbose: bool,
+    files: tuple[Path | None, Path | None, Path | None],
+    tell: Callable[[str], None],
+) -> int:
+    """Tell what came of it, the finding first, then write the files that are named: JUnit, Markdown, known findings.
+    Returns the exit code."""
+    from ..engines.going_on import write_known as add_entries
+    from ..reports.formats import show, write_reports
+
+    junit, write, write_known = files
 
     def report() -> None:
         if as_json:
@@ -129,7 +147,7 @@ def fuzz(
         partial(write_reports, outcome.done, outcome.unmet, junit, None),
         partial(write_reports, outcome.done, outcome.unmet, None, write),
     )
-    raise typer.Exit(written(outcome.exit_code, (report, *reports, entries)))
+    return written(outcome.exit_code, (report, *reports, entries))
 
 
 def _check_engine(engine: Engine, keep_going: bool, known: Path | None) -> None:

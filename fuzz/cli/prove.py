@@ -18,7 +18,7 @@ from ..adapters import forms
 from ..findings.writing import write_file
 from .options import JsonOption, jobs_option, known_or_usage, seed_or_drawn
 from .outputs import to_folder
-from .theorem_list import print_list, print_theorems, solver_is_there
+from .theorem_list import print_list, print_theorems
 
 if TYPE_CHECKING:
     from ...proofs.campaign import Campaign, Interpreter, Result, Task
@@ -65,18 +65,15 @@ def prove(
     not, a solver could not say, or the solvers disagree; for another core, 1 if one is refuted. 3 without cvc5, unless
     --no-cross-check is given; 130 if Ctrl-C ended it before all were settled. With --fuzz, 1 if an answer is wrong.
     """
-    if list_only and not solver_is_there():
-        return print_theorems(ids or [], as_json)
-    _require_solvers(cross_check and not list_only and not fuzz)
+    if list_only:
+        return _list(ids or [], as_json)
+    _require_solvers(cross_check and not fuzz)
     if fuzz:
         raise typer.Exit(_attack(fuzz, seed_or_drawn(seed), as_json))
     from ...proofs import judgement, pages
     from ...proofs.campaign import Campaign
 
     chosen = _chosen(ids or [])
-    if list_only:
-        fields = ("id", "sentence", "stated")
-        return print_list([{name: getattr(theorem, name) for name in fields} for theorem in chosen], as_json)
     record = _record(check) if check else None
     campaign = Campaign(jobs or os.cpu_count() or 1, seconds, cross_check)
 
@@ -146,6 +143,16 @@ def _attack(claims: int, seed: int, as_json: bool) -> int:
         said = ", ".join(f"{number:,} {status}" for status, number in counts.items())
         print("\n".join([*wrong, f"seed {seed}: {tally.cases:,} claims: {said}; {len(wrong)} wrong"]))
     return _code(bool(wrong), interrupted)
+
+
+def _list(ids: list[str], as_json: bool) -> None:
+    """Name the theorems; where there is no solver, as their pages have them."""
+    from ...proofs import installed
+
+    if not installed.z3_installed():
+        return print_theorems(ids, as_json)
+    fields = ("id", "sentence", "stated")
+    return print_list([{name: getattr(theorem, name) for name in fields} for theorem in _chosen(ids)], as_json)
 
 
 def _chosen(ids: list[str]) -> "list[Statement]":

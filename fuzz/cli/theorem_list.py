@@ -15,13 +15,6 @@ _THEOREM = re.compile(
 )
 
 
-def solver_is_there() -> bool:
-    """True if the theorems can be imported."""
-    from ...proofs import installed
-
-    return installed.z3_installed()
-
-
 def print_theorems(ids: Sequence[str], as_json: bool) -> None:
     """List the theorems of these names, all without any, from their pages. BadParameter for a name that none has."""
     from ..planning.shipped import shipped

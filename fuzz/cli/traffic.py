@@ -82,7 +82,6 @@ def fuzz_traffic(
         raise typer.BadParameter(f"--attention: one of the types, not {len(names)}; a log is served by one core")
     with usage():
         read = read_log(log, seed, shared).cut(first, requests).shortened(divide)
-    folder_or_usage(out)
     setting = Setting(ATTENTION[names[0]], block_size, blocks, running, stride=stride, divisor=divide)
     plan = Plan(seed, attention=names, shrink_seconds=shrink_seconds, allow_vacuous=allow_vacuous)
     with closed_after(open_or_usage(target, isolate)) as core, document_alone(as_json):
@@ -90,7 +89,7 @@ def fuzz_traffic(
             plan = replace(plan.possible_on(core), oracles=oracles_or_usage(oracle, target, core))
         task = TrafficTask(read, setting, names[0], plan, look_every, as_called(context))
         with progress(None, len(read.requests), ("step", "request")) as show_progress:
-            outcome = run(task, core, target, out, teller(as_json), show_progress)
+            outcome = run(task, core, target, folder_or_usage(out), teller(as_json), show_progress)
     if as_json:
         print(json.dumps(outcome.as_json(), indent=2))
     else:

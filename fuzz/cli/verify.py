@@ -75,9 +75,7 @@ def verify(
     limit = SECONDS if seconds is None and operations is None else seconds
     known = read_known(intended) if intended is not None else ()
     plan = Plan(seed_or_drawn(seed), limit, operations, attention_names(attention), known=known)
-    named = git is None
-    folder_or_usage(out)
-    say = timed_teller()
+    named, say, out = git is None, timed_teller(), folder_or_usage(out)
     try:
         with document_alone(as_json), _sides(target, git, repo, adapter, path) as (old, new):
             prove = (lambda: reprove(old.spec, new.spec)) if named and proofs else None

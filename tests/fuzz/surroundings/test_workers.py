@@ -119,7 +119,8 @@ def test_a_killed_worker_ends_an_exploration_with_3(tmp_path):
 
 
 def test_workers_that_cannot_start_end_an_exploration(tmp_path):
-    program = f"import multiprocessing.spawn as spawn; spawn.set_executable('/bin/false'); {PROGRAM}"
+    begin = "from multiprocessing import resource_tracker, spawn; resource_tracker.ensure_running()"
+    program = f"{begin}; spawn.set_executable('/bin/false'); {PROGRAM}"
     command = [sys.executable, "-P", "-c", program, "explore", "full-evicted", "--jobs", "2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert done.returncode == 3, done.stderr
