@@ -27,12 +27,25 @@ Exit codes, of every command:
 | 0 | nothing was found |
 | 1 | a finding, or a floor that was not reached |
 | 2 | wrong usage or bad input; one line says file, place and remedy |
-| 3 | a target could not be started, or a run tested nothing |
+| 3 | a target could not be started, a run tested nothing, or not all of it was run, as when a worker was killed |
 | 70 | a bug of blockproof itself; please report it |
-| 130 | Ctrl-C before anything was found |
+| 130 | Ctrl-C, SIGTERM or SIGHUP before anything was found |
 | 141 | whoever read the output has closed the pipe, as `head` does |
 
-A run that Ctrl-C ends reports what it has, and saves a finding.
+A run that Ctrl-C, SIGTERM or SIGHUP ends reports what it has, and saves a finding. What a command will
+write to is tried before it begins. What cannot be written later, as on a disk that has become full, is
+named in a line; the finding is told all the same, and its code is 1.
+
+One word means one thing in all commands: `--json` prints one document, `--write` names a file for Markdown,
+`--keep` where results are kept that a later run goes on from or is held against, `--check` where those lie,
+`--seconds` how long (`90`, `30m`, `8h`), `--jobs` how many processes (0: as many as there are cores),
+`--memory` a size, as in `2GiB`. An option that had another name in the version before is answered with the
+new one.
+
+Your own code, `path/file.py:factory` or `package.module:factory`, runs in a process of its own: it may
+crash, hang or end the process, and each of that is a finding. `--no-isolate` runs it in the process of the
+command, two to three times as fast, with its prints on the terminal and within reach of a debugger or of
+coverage.
 """
 
 

@@ -5,14 +5,15 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..adapters import references
 from .completion import target_names
 from .detection import detection
-from .options import TargetOption, known_or_usage, timed_teller, usage
+from .options import JsonOption, TargetOption, known_or_usage, timed_teller, usage
+from .outputs import to_file, to_folder
 
 if TYPE_CHECKING:
     from ..bench.entries import Entry
@@ -44,13 +45,11 @@ def bench(
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Rows of each trace.")] = 300,
     scaling: Annotated[bool, typer.Option("--scaling", help="How cost grows with sizes instead.")] = False,
-    as_json: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write JSON; - for stdout.")] = None,
-    write: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the page as Markdown.")] = None,
-    plots: Annotated[Path | None, typer.Option(metavar="DIR", help="Write plots as SVG (extra bench).")] = None,
+    as_json: JsonOption = False,
+    write: Annotated[Path | None, to_file("Write the page as Markdown.", metavar="FILE")] = None,
+    plots: Annotated[Path | None, to_folder("Write plots as SVG (extra bench).", metavar="DIR")] = None,
     check: Annotated[Path | None, typer.Option(metavar="FILE", help="Fail if a ratio is worse than kept.")] = None,
-    keep: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Keep the ratios in this file, measured 3 times.")
-    ] = None,
+    keep: Annotated[Path | None, to_file("Keep the ratios in this file, measured 3 times.", metavar="FILE")] = None,
 ) -> None:
     """Time cores on the same workloads, in turns on one processor, and tell the ratio of each pair.
 
@@ -86,8 +85,8 @@ def bench(
     raise typer.Exit(code)
 
 
-Outputs = tuple[Path | None, Path | None, Path | None]
-"""Files for JSON and Markdown, folder for plots."""
+Outputs = tuple[bool, Path | None, Path | None]
+"""Whether JSON is printed, a file for Markdown, a folder for plots."""
 
 
 def _time(
@@ -112,9 +111,7 @@ def _time(
     page = report.markdown(bench.target, bench.against, measured)
     drawn = [] if plots is None else plot_ratios(plots, bench.target, bench.against, measured)
     _write(write, page, drawn)
-    _write_json(as_json, report.as_json(bench.target, bench.against, measured))
-    if as_json != Path("-"):
-        print(page)
+    print(json.dumps(report.as_json(bench.target, bench.against, measured), indent=2) if as_json else page)
     for one in found:
         print(one.line(), file=sys.stderr)
     if to_keep is not None:
@@ -137,9 +134,7 @@ def _scale(bench: "Bench", rounds: int | None, outputs: Outputs, say: Callable[[
     page = scaling.markdown(cores, curves)
     drawn = [] if plots is None else plot_scaling(plots, cores, curves)
     _write(write, page, drawn)
-    _write_json(as_json, scaling.as_json(cores, curves))
-    if as_json != Path("-"):
-        print(page)
+    print(json.dumps(scaling.as_json(cores, curves), indent=2) if as_json else page)
     return 0
 
 
@@ -189,11 +184,3 @@ def _write(path: Path | None, text: str, drawn: Sequence[Path] = ()) -> None:
 
         links = [f"\n![{plot.stem}]({os.path.relpath(plot, path.parent)})\n" for plot in drawn]
         write_file(path, "".join([text, *links]))
-
-
-def _write_json(path: Path | None, document: dict[str, Any]) -> None:
-    text = json.dumps(document, indent=2) + "\n"
-    if path == Path("-"):
-        print(text, end="")
-    else:
-        _write(path, text)

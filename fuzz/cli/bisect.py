@@ -15,6 +15,7 @@ from .options import (
     TraceArgument,
     commit_target_or_usage,
     is_auto,
+    jobs_option,
     oracles_or_usage,
     timed_teller,
 )
@@ -29,7 +30,7 @@ def bisect(
     every: Annotated[bool, typer.Option("--all", help="Try every release between, not only what it takes.")] = False,
     patches: Annotated[bool, typer.Option("--patches", help="All versions that the package index has.")] = False,
     install: Annotated[bool, typer.Option("--install/--no-install", help="Install what is missing.")] = True,
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="Releases tried at a time.")] = 2,
+    jobs: Annotated[int, jobs_option("Releases tried at a time", 64)] = 2,
     git: Annotated[
         str | None,
         typer.Option("--git", metavar="GOOD..BAD", help="Commits of a repository instead of releases, in any order."),

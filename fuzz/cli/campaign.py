@@ -23,13 +23,16 @@ from .options import (
     ServeOption,
     attention_names,
     is_auto,
+    jobs_option,
     known_or_usage,
     oracles_or_usage,
+    seconds_option,
     seed_or_drawn,
     served,
     teller,
     usage,
 )
+from .outputs import folder_or_usage, to_file, to_folder, written
 from .stored import Going, run_with_store
 
 if TYPE_CHECKING:
@@ -39,11 +42,11 @@ if TYPE_CHECKING:
 
 DEFAULT_OPERATIONS = 200_000
 DEFAULT_OUT = Path("findings")
-OF_STORE = {"hours", "engine", "task_operations", "from_corpus", "ray"}
+OF_STORE = {"engine", "task_operations", "from_corpus", "ray"}
 """Options of a campaign with a store only."""
-OF_ONCE = {"summary", "allow_vacuous", "serve", "port"}
+OF_ONCE = {"write", "allow_vacuous", "serve", "port"}
 """Options of a campaign without one."""
-OF_RESUME = {"resume", "operations", "seconds", "hours", "jobs", "from_corpus", "ray", "as_json"}
+OF_RESUME = {"resume", "operations", "seconds", "jobs", "from_corpus", "ray", "as_json"}
 """All that may stand beside --resume."""
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -59,11 +62,10 @@ ReleasesOption = Annotated[str | None, typer.Option(help="All known releases of 
 OperationsOption = Annotated[
     int | None, typer.Option(min=1, help="For each target, 200,000 if no limit is given; with a store in all.")
 ]
-SecondsOption = Annotated[float | None, typer.Option(min=0.0, help="For each target; with a store in all.")]
-HoursOption = Annotated[float | None, typer.Option(min=0.0, help="With a store: the same in hours.")]
+SecondsOption = Annotated[float | None, seconds_option("For each target, with a store in all")]
 StoreOption = Annotated[
     Path | None,
-    typer.Option(help="Go on for hours or days and keep everything in this file; the same command resumes it."),
+    to_file("Go on for hours or days and keep everything in this file; the same command resumes it."),
 ]
 ResumeOption = Annotated[
     Path | None, typer.Option(help="Go on with the campaign of this store; a limit given here is for now, not in all.")
@@ -83,10 +85,10 @@ RayOption = Annotated[
         "it has cores. Needs the extra `cluster`.",
     ),
 ]
-JobsOption = Annotated[int, typer.Option(min=1, max=256, help="Targets at a time; with a store tasks.")]
+JobsOption = Annotated[int, jobs_option("Targets at a time, with a store tasks", 256)]
 ShrinkOption = Annotated[float, typer.Option(min=0.0, help="For the trace of each finding.")]
-FolderOption = Annotated[Path, typer.Option(help="Folder for what is found, one below it for each target.")]
-SummaryOption = Annotated[Path | None, typer.Option(help="Write the tables as Markdown to this file.")]
+FolderOption = Annotated[Path, to_folder("Folder for what is found, one below it for each target.")]
+PageOption = Annotated[Path | None, to_file("Write the tables as Markdown to this file.")]
 
 
 @app.callback()
@@ -102,13 +104,12 @@ def campaign(
     jobs: JobsOption = 2,
     shrink_seconds: ShrinkOption = 10.0,
     out: FolderOption = DEFAULT_OUT,
-    summary: SummaryOption = None,
+    write: PageOption = None,
     allow_vacuous: AllowVacuousOption = False,
     serve: ServeOption = False,
     port: PortOption = None,
     store: StoreOption = None,
     resume: ResumeOption = None,
-    hours: HoursOption = None,
     engine: EngineOption = None,
     task_operations: TaskOption = None,
     from_corpus: CorpusOption = False,
@@ -130,7 +131,7 @@ def campaign(
     if context.invoked_subcommand is not None:
         return
     _check_options(context, store, resume)
-    limits = (operations, seconds if hours is None else hours * 3_600)
+    limits = (operations, seconds)
     asked = Asked(target or [], releases, oracle, attention, limits, seed, shrink_seconds, out, jobs, as_json)
     if resume is not None:
         raise typer.Exit(_with_store(Going(resume, None, seed, limits, jobs, from_corpus, as_json), ray))
@@ -138,7 +139,7 @@ def campaign(
         wanted = _settings(asked, engine or ["random"], task_operations)
         raise typer.Exit(_with_store(Going(store, wanted, seed, limits, jobs, from_corpus, as_json), ray))
     with served(serve, port, teller(True)) as page:
-        raise typer.Exit(_at_once(asked, summary, allow_vacuous, page))
+        raise typer.Exit(_at_once(asked, write, allow_vacuous, page))
 
 
 @dataclass(frozen=True)
@@ -168,8 +169,6 @@ class Asked:
 def _check_options(context: typer.Context, store: Path | None, resume: Path | None) -> None:
     """BadParameter for an option that the kind of campaign has not."""
     said = {name for name in context.params if str(context.get_parameter_source(name)).endswith("COMMANDLINE")}
-    if {"hours", "seconds"} <= said:
-        raise typer.BadParameter("--hours: the limit is given in --seconds already; leave one out")
     if store is not None and resume is not None:
         raise typer.BadParameter("--resume: goes on with a store as it is; leave --store out")
     if {"jobs", "ray"} <= said:
@@ -223,7 +222,7 @@ def _with_store(going: Going, ray: str | None) -> int:
     return run_with_store(going, executor)
 
 
-def _at_once(asked: Asked, summary: Path | None, allow_vacuous: bool, page: "LivePage | None") -> int:
+def _at_once(asked: Asked, write: Path | None, allow_vacuous: bool, page: "LivePage | None") -> int:
     """The campaign without a store: each target has its share. Returns the exit code."""
     from ..engines.plan import Plan
     from ..releases import campaign_report as report
@@ -238,7 +237,7 @@ def _at_once(asked: Asked, summary: Path | None, allow_vacuous: bool, page: "Liv
         operations = DEFAULT_OPERATIONS
     plan = Plan(seed_or_drawn(asked.seed), seconds, operations, names, allow_vacuous=allow_vacuous)
     orders, say = Orders(replace(plan, roots=known_causes()), asked.shrink_s), teller(True)
-    specs, out = [*judges], asked.out
+    specs, out = [*judges], folder_or_usage(asked.out)
     with steps(len(specs), "target") as show:
         ended: set[str] = set()
         whole, live = report.KeptWhole(out, orders.plan.seed), LiveCampaign(page, specs, orders, out, say)
@@ -252,16 +251,21 @@ def _at_once(asked: Asked, summary: Path | None, allow_vacuous: bool, page: "Liv
 
         rows = run_by_oracles(judges, orders, asked.jobs, say, changed, live.grown if page else None)
         report.keep_findings(rows, out, orders.plan.seed)
-        folder = report.write_campaign(rows, out).parent
         live.ended(rows)
-    say(f"to look at it: blockproof report {folder} --open")
-    if summary is not None:
-        report.write_page(rows, names, summary)
-    return _tell(rows, names, asked.as_json)
+
+    def kept() -> None:
+        folder = report.write_campaign(rows, out).parent
+        say(f"to look at it: blockproof report {folder} --open")
+
+    def page_too() -> None:
+        if write is not None:
+            report.write_page(rows, names, write)
+
+    return written(report.exit_code(rows), (lambda: _tell(rows, names, asked.as_json), kept, page_too))
 
 
-def _tell(rows: "list[Row]", names: tuple[str, ...], as_json: bool) -> int:
-    """Print what came of it. Returns the exit code."""
+def _tell(rows: "list[Row]", names: tuple[str, ...], as_json: bool) -> None:
+    """Print what came of it."""
     from ..releases import campaign_report as report
     from ..reports.tables import show_sections
 
@@ -271,7 +275,6 @@ def _tell(rows: "list[Row]", names: tuple[str, ...], as_json: bool) -> int:
     else:
         show_sections(report.headline(rows), report.tables(rows, names), report.verdict(rows), bad=code == 1)
         print("\n".join(report.lines(rows)))
-    return code
 
 
 def _specs(targets: list[str], releases: str | None) -> list[str]:

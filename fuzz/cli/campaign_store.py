@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from .options import JsonOption, guarded, teller
+from .outputs import to_folder
 from .stored import show
 
 StoreArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The store of a campaign.")]
@@ -61,9 +62,7 @@ def minimise(store: StoreArgument, as_json: JsonOption = False) -> None:
 
 def export(
     store: StoreArgument,
-    out: Annotated[Path, typer.Option(help="Folder for what was found, one below it for each target.")] = Path(
-        "findings"
-    ),
+    out: Annotated[Path, to_folder("Folder for what was found, one below it for each target.")] = Path("findings"),
     pages: Annotated[bool, typer.Option(help="Write the page of each as well, for which it is replayed.")] = True,
     as_json: JsonOption = False,
 ) -> None:

@@ -3,7 +3,7 @@
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -23,6 +23,7 @@ from .options import (
     seed_or_drawn,
     teller,
 )
+from .outputs import folder_or_usage
 
 if TYPE_CHECKING:
     from ..configuration.fuzzing import ConfigurationOutcome
@@ -40,8 +41,7 @@ def fuzz_config(
     target: Annotated[
         str | None,
         typer.Option(
-            help=f"impl, {forms()}, package.module:factory or fault:NAME; impl by default, with --replay the one in "
-            "the file.",
+            help=f"impl, {forms()}, package.module:factory or fault:NAME; impl by default.",
             autocompletion=calculator_names,
         ),
     ] = None,
@@ -49,11 +49,12 @@ def fuzz_config(
     seconds: SecondsOption = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same configurations; drawn by default.")] = None,
     oracle: Annotated[Oracle, typer.Option(help="What judges the target.")] = Oracle.ALL,
-    findings: Annotated[int, typer.Option(min=1, help="Stop after so many different findings.")] = 1,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Go on after a finding, and keep one of each kind.")
+    ] = False,
     out: OutOption = Path("findings"),
     floors: FloorsOption = None,
     isolate: IsolateOption = None,
-    replay: Annotated[Path | None, typer.Option(help="Only ask again what this file of a finding holds.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Ask target and model the same questions about drawn configurations; shrink and keep what differs.
@@ -66,9 +67,8 @@ def fuzz_config(
     from ..reports.floors import read_floors
 
     wanted = read_floors(floors, TABLES, TOTALS) if floors else {}
-    if replay is not None:
-        _replay(replay, target, isolate, as_json)
-    limits = Limits(cases, seconds_or_default(seconds, cases), findings)
+    folder_or_usage(out)
+    limits = Limits(cases, seconds_or_default(seconds, cases), None if keep_going else 1)
     task = ConfigurationTask(target or "impl", seed_or_drawn(seed), limits, oracle.value, isolate)
     with closed_after(calculator_or_usage(task.spec, isolate)) as calculator, document_alone(as_json):
         outcome = fuzz_configurations(task, calculator, out, wanted, teller(as_json))
@@ -76,7 +76,7 @@ def fuzz_config(
     raise typer.Exit(outcome.exit_code)
 
 
-def _replay(path: Path, target: str | None, isolate: bool | None, as_json: bool) -> None:
+def replay_question(path: Path, target: str | None, isolate: bool | None, as_json: bool) -> NoReturn:
     """Ask again what a file of a finding holds, and exit."""
     from ..configuration.findings import as_document, finding_text, read_finding
     from ..configuration.fuzzing import ask_recorded

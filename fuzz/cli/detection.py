@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .completion import mutant_names
-from .options import as_called, known_or_usage, timed_teller, usage
+from .options import JsonOption, as_called, jobs_option, known_or_usage, timed_teller, usage
+from .outputs import to_file
 
 if TYPE_CHECKING:
     from ..detection.report import Results
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 OPERATIONS = 20_000
 """The budget of a trial, where nothing is said."""
+MOST_KEPT = 1 << 30
+"""Bytes of a file that trials are kept in."""
 SAVED_EVERY = 50
 """Trials, after which the file is written again."""
 
@@ -43,17 +46,18 @@ def detection(
         list[str] | None,
         typer.Option(metavar="NAME", help="Only these faults, as in eagle*.", autocompletion=mutant_names),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
-    as_json: Annotated[
-        Path | None, typer.Option("--json", metavar="FILE", help="Keep all trials; those in it are not made again.")
+    jobs: Annotated[int, jobs_option("Processes")] = 1,
+    keep: Annotated[
+        Path | None, to_file("Keep all trials in this file; those in it are not made again.", metavar="FILE")
     ] = None,
-    write: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the page as Markdown.")] = None,
+    write: Annotated[Path | None, to_file("Write the page as Markdown.", metavar="FILE")] = None,
     list_only: Annotated[bool, typer.Option("--list", help="Only name the settings.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Hunt all planted faults from many seeds and tell how soon each is found, and by which setting sooner.
 
     Exits with 0, with 1 if a setting is worse than the one it is held against (p < 0.01), 3 if nothing could be tried,
-    130 if Ctrl-C ended it; what was done until then is kept in the file of --json.
+    130 if Ctrl-C ended it; what was done until then is kept in the file of --keep.
     """
     from ..detection.runs import Bench, TrialError
     from ..detection.settings import SETTINGS
@@ -77,11 +81,11 @@ def detection(
         sides = [*(one for one in chosen if one.name != (base and base.name)), *([base] if base else [])]
         bench = Bench(faults, sides, range(first_seed, first_seed + seeds), budget)
         try:
-            results = _run(bench, as_json, jobs)
+            results = _run(bench, keep, jobs)
         except TrialError as error:
             print(f"blockproof: {error}", file=sys.stderr)
             raise typer.Exit(3) from None
-    raise typer.Exit(_tell(results, write, as_called(context).replace("blockproof ", "blockproof bench ", 1)))
+    raise typer.Exit(_tell(results, write, as_json, as_called(context).replace("blockproof ", "blockproof bench ", 1)))
 
 
 def _faults(only: Sequence[str]) -> "list[Fault]":
@@ -147,15 +151,18 @@ def _read(path: Path | None) -> "list[Trial]":
     import msgspec
 
     from ..detection.report import VERSION, File
+    from ..findings.reading import UnreadableError, read_bytes
 
     if path is None or not path.exists():
         return []
     try:
-        file = msgspec.json.decode(path.read_bytes(), type=File)
+        file = msgspec.json.decode(read_bytes(path, "benchmark of detection", MOST_KEPT), type=File)
+    except UnreadableError as error:
+        raise typer.BadParameter(f"--keep: {path}: {error}") from None
     except msgspec.DecodeError as error:
-        raise typer.BadParameter(f"--json: {path} is no benchmark of detection ({error}); name another file") from None
+        raise typer.BadParameter(f"--keep: {path} is no benchmark of detection ({error}); name another file") from None
     if file.detection != VERSION:
-        raise typer.BadParameter(f"--json: {path} is of version {file.detection}, not {VERSION}; name another file")
+        raise typer.BadParameter(f"--keep: {path} is of version {file.detection}, not {VERSION}; name another file")
     return file.trials
 
 
@@ -170,11 +177,11 @@ def _save(path: Path, trials: "Sequence[Trial]", results: "Results | None" = Non
     write_file(path, json.dumps(document) + "\n")
 
 
-def _tell(results: "Results", write: Path | None, command: str) -> int:
+def _tell(results: "Results", write: Path | None, as_json: bool, command: str) -> int:
     from ..detection.report import lines, markdown
     from ..findings.writing import write_file
 
     if write is not None:
         write_file(write, markdown(results, command))
-    print("\n".join(lines(results)))
+    print(json.dumps(results.as_json()) if as_json else "\n".join(lines(results)))
     return 1 if results.is_worse() else 0

@@ -1,6 +1,7 @@
 """`blockproof deviations`: what a release is known to do differently, with the traces that show it."""
 
 import json
+import shlex
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +12,7 @@ from ..adapters import references
 from ..findings.writing import write_file
 from .completion import release_names
 from .options import JsonOption
+from .outputs import to_file, to_folder
 
 if TYPE_CHECKING:
     from ..targets.deviations import Deviation
@@ -18,13 +20,13 @@ if TYPE_CHECKING:
 
 def deviations(
     target: Annotated[str, typer.Option(help="The release.", autocompletion=release_names)] = references()[0],
-    write: Annotated[Path | None, typer.Option(help="Find the smallest trace of each and write it there.")] = None,
+    keep: Annotated[Path | None, to_folder("Find the smallest trace of each and keep it in this folder.")] = None,
     check: Annotated[Path | None, typer.Option(help="Replay the traces that lie there.")] = None,
     also: Annotated[
         str | None,
         typer.Option(help="With --check: what this release does in the traces.", autocompletion=release_names),
     ] = None,
-    page: Annotated[Path | None, typer.Option(help="Write them up as a Markdown page.")] = None,
+    write: Annotated[Path | None, to_file("Write them up as a Markdown page.")] = None,
     seconds: Annotated[float, typer.Option(min=0.1, help="How long to look for each.")] = 60.0,
     as_json: JsonOption = False,
 ) -> None:
@@ -46,16 +48,16 @@ def deviations(
             f"--target: no deviations of {target!r} are declared; there are {', '.join(references())}"
         )
     declared = known.deviations
-    if write is None and check is None and also is None:
-        if page is not None:
-            raise typer.BadParameter("--page needs the traces: add --check DIR or --write DIR")
+    if keep is None and check is None and also is None:
+        if write is not None:
+            raise typer.BadParameter("--write needs the traces: add --check DIR or --keep DIR")
         _print_list([*declared, *known.configuration_deviations], as_json)
         return
 
     if also is not None:
         if check is None:
             raise typer.BadParameter("--also needs the traces: add --check DIR")
-        _look_elsewhere(target, also, check, page, as_json)
+        _look_elsewhere(target, also, check, write, as_json)
         return
 
     def say(line: str) -> None:
@@ -63,12 +65,12 @@ def deviations(
             print(line, flush=True)
 
     with closing(open_target(target)) as core:
-        if write is not None:
-            shown = find_traces(declared, write, core, seconds, say)
+        if keep is not None:
+            shown = find_traces(declared, keep, core, seconds, say)
         else:
             shown = check_traces(declared, check or Path(), core, say)
-    if page is not None:
-        write_file(page, page_of(target, shown.traces, pages_elsewhere(page)))
+    if write is not None:
+        write_file(write, page_of(target, shown.traces, pages_elsewhere(write)))
     if as_json:
         print(json.dumps({"shown": sorted(shown.traces), "problems": shown.problems}, indent=2))
     else:
@@ -94,7 +96,8 @@ def _look_elsewhere(target: str, also: str, folder: Path, page: Path | None, as_
     with closing(open_target(target)) as reference, closing(open_target(also)) as other:
         found = look_elsewhere(declared_for(target), folder, reference, other)
     if page is not None:
-        command = f"blockproof deviations --target {target} --check {folder} --also {also} --page {page}"
+        words = ["blockproof", "deviations", "--target", target, "--check", str(folder), "--also", also]
+        command = shlex.join([*words, "--write", str(page)])
         write_file(page, page_of(found, target, also, command))
     if as_json:
         print(json.dumps([{"id": one.id, "verdict": one.verdict, "text": one.text()} for one in found], indent=2))

@@ -18,6 +18,7 @@ from .options import (
     seconds_or_default,
     seed_or_drawn,
 )
+from .outputs import folder_or_usage, to_folder
 
 
 def diff(
@@ -28,7 +29,7 @@ def diff(
     operations: Annotated[int | None, typer.Option(min=1, help="Stop after so many.")] = None,
     seed: SeedOption = None,
     attention: AttentionOption = "all",
-    out: Annotated[Path, typer.Option(help="Folder for the smallest trace of each situation.")] = Path("differences"),
+    out: Annotated[Path, to_folder("Folder for the smallest trace of each situation.")] = Path("differences"),
     as_json: JsonOption = False,
 ) -> None:
     """Run two targets against each other, without the model, and tell in which situations they behave differently.
@@ -44,6 +45,7 @@ def diff(
     if len(target) != 2:
         raise typer.BadParameter(f"--target: name two targets to compare, not {len(target)}")
     names = attention_names(attention)
+    folder_or_usage(out)
     plan = Plan(seed_or_drawn(seed), seconds_or_default(seconds, operations), operations, names)
     pair = Pair(open_or_usage(target[0]), open_or_usage(target[1]))
     print(f"{pair.name}: seed {plan.seed}", file=sys.stderr)

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .options import JsonOption, OutOption, known_or_usage
+from .options import JsonOption, OutOption, jobs_option, known_or_usage
+from .outputs import folder_or_usage, to_folder
+from .plan import parse_memory
 
 if TYPE_CHECKING:
     from ...proofs.exploration.scope import Scope
     from ...proofs.exploration.search import Exploration, Search
 
+LEAST_MIB = 64
 LIST = "see blockproof explore --list"
 
 
@@ -32,10 +35,10 @@ def explore(
     block_size: Annotated[int, typer.Option(min=1, max=8, help="With --attention: tokens per block.")] = 2,
     list_only: Annotated[bool, typer.Option("--list", help="Only say what the scopes and planted faults are.")] = False,
     fault: Annotated[str | None, typer.Option(help="Plant this fault, in the scope it was written for.")] = None,
-    jobs: Annotated[int, typer.Option(min=1, max=1024, help="Processes that expand states.")] = 1,
+    jobs: Annotated[int, jobs_option("Processes that expand states")] = 1,
     max_states: Annotated[int | None, typer.Option(min=1, help="Give up a scope at so many states.")] = None,
-    memory: Annotated[int | None, typer.Option(min=64, help="Give up a scope at so many MiB.")] = None,
-    save: Annotated[Path | None, typer.Option(help="Folder of checkpoints: made, and gone on from if there.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Give up a scope at so much memory, as in 2GiB.")] = None,
+    save: Annotated[Path | None, to_folder("Folder of checkpoints: made, and gone on from if there.")] = None,
     out: OutOption = Path("findings"),
     as_json: JsonOption = False,
 ) -> None:
@@ -60,6 +63,7 @@ def explore(
         return
     known_or_usage("--fault: no fault", [fault] if fault else [], FAULTS, LIST)
     known_or_usage("no scope", scopes or [], SCOPES, LIST)
+    folder_or_usage(out)
     try:
         chosen = session.named(scopes or [], fault)
         if attention is not None:
@@ -67,7 +71,7 @@ def explore(
         done, processes = [], Jobs(jobs, worker_context())
         for scope in chosen:
             with _progress(scope.name) as show:
-                limits = Limits(max_states, memory)
+                limits = Limits(max_states, _mebibytes(memory))
                 done.append(session.explored(scope, fault, limits, processes, save, show, write_file))
             if not as_json:
                 _print(done[-1], scope, out)
@@ -88,6 +92,18 @@ def explore(
     raise typer.Exit(0 if session.success(done, chosen) else 1)
 
 
+def _mebibytes(memory: str | None) -> int | None:
+    """The limit of a search. BadParameter for what is no size, or so small that it says nothing of a scope."""
+    if memory is None:
+        return None
+    if memory.strip().isdigit():
+        raise typer.BadParameter(f"--memory: a size has a unit: {memory}MiB, or as in 2GiB")
+    size = parse_memory(memory) >> 20
+    if size < LEAST_MIB:
+        raise typer.BadParameter(f"--memory: {memory} is too little for any scope; {LEAST_MIB}MiB at least")
+    return size
+
+
 @contextmanager
 def _progress(name: str) -> "Iterator[Callable[[Search], None]]":
     from ..reports.progress import progress
@@ -99,6 +115,7 @@ def _progress(name: str) -> "Iterator[Callable[[Search], None]]":
 def _trace(done: "Exploration", scope: "Scope", out: Path) -> Path:
     """Write the path to a finding as a trace. Returns the file."""
     from ..findings.finding import Trace
+    from ..findings.writing import told_if_lost
     from ..traces.reproduction import base_name
     from ..traces.trace_file import FoundBy, FoundWhat, TraceFile, write_trace
 
@@ -110,7 +127,8 @@ def _trace(done: "Exploration", scope: "Scope", out: Path) -> Path:
         Trace(scope.shape, operations), "impl", found, FoundBy(f"explore {scope.name}", 0, version("blockproof"))
     )
     path = out / f"{base_name(file)}.json"
-    write_trace(file, path)
+    with told_if_lost():
+        write_trace(file, path)
     return path
 
 

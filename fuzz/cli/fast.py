@@ -8,25 +8,26 @@ from typing import Annotated
 import typer
 
 from .options import JsonOption
+from .outputs import to_folder
 
 
 def fast(
-    check: Annotated[bool, typer.Option("--check", help="Only say whether it is built.")] = False,
+    built: Annotated[bool, typer.Option("--built", help="Only say whether it is built.")] = False,
     again: Annotated[bool, typer.Option("--again", help="Compile every module anew.")] = False,
-    wheel: Annotated[Path | None, typer.Option(help="Put it into a wheel in this folder, too.")] = None,
+    wheel: Annotated[Path | None, to_folder("Put it into a wheel in this folder, too.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compile our core from its sources (docs/guide/fast.md); the target impl-compiled and the package
     blockproof.impl_compiled are then there. The pure core stays the default.
 
-    Exits with 0 if it is there, 1 with --check if it is not, 3 if it cannot be compiled: Cython or a C compiler is
+    Exits with 0 if it is there, 1 with --built if it is not, 3 if it cannot be compiled: Cython or a C compiler is
     missing (pip install '/path/to/blockproof[fast]').
     """
     from ..adapters.impl import compile_impl, compiled_impl, wheel_of_compiled_impl
 
     folder, packed = compiled_impl(), None
     try:
-        if not check and (folder is None or again):
+        if not built and (folder is None or again):
             folder = compile_impl(again, lambda line: print(line, file=sys.stderr, flush=True))
         if wheel is not None and folder is not None:
             packed = wheel_of_compiled_impl(wheel)

@@ -4,12 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..planning.shipped import FINDINGS, shipped
 from .options import JsonOption, open_or_usage, usage
+from .outputs import to_file
 
 if TYPE_CHECKING:
     from ..engines.plan import Plan
@@ -36,7 +38,7 @@ def findings(
     record: Annotated[
         bool, typer.Option("--record", help="Write down what is observed, instead of checking it.")
     ] = False,
-    page: Annotated[Path | None, typer.Option(help="Write them up as a Markdown page.")] = None,
+    write: Annotated[Path | None, to_file("Write them up as a Markdown page.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Replay the traces of written-up findings, on the releases that are named or else all that are installed; or run
@@ -77,8 +79,8 @@ def findings(
     observed, problems, more = observe(place, chosen, specs, times, print_seen)
     if not record:
         problems += differences(read_observations(place, file), observed)
-    if page is not None:
-        write_file(page, folder_page(place, f"blockproof findings {folder} --page {page}"))
+    if write is not None:
+        write_file(write, folder_page(place, f"blockproof findings {quote(str(folder))} --write {quote(str(write))}"))
     if as_json:
         print(json.dumps({"observed": observed, "problems": problems, **more}, indent=2))
     else:
@@ -147,12 +149,14 @@ def _try_fixes(
 
 
 def _specs(targets: list[str], releases: str | None) -> list[str]:
-    """Names of the releases: those that are named, else all that are installed. BadParameter if there are none."""
+    """Names of the releases: those that are named, else all that are installed. TargetUnavailableError if there are
+    none."""
     from ..opening.environments import installed
     from ..releases.versions import named_targets
+    from ..targets.base import TargetUnavailableError
 
     with usage():
         specs = named_targets(targets, releases) or [environment.name for environment in installed()]
     if not specs:
-        raise typer.BadParameter("no release is installed; see blockproof targets install -h")
+        raise TargetUnavailableError("no release is installed to try it on; see blockproof targets install -h")
     return specs

@@ -1,10 +1,13 @@
 """`blockproof fuzz`: run an engine on a target and leave of a finding what is needed to fix it."""
 
 import json
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +29,7 @@ from .options import (
     attention_names,
     closed_after,
     document_alone,
+    jobs_option,
     memory_or_usage,
     open_or_usage,
     oracles_or_usage,
@@ -35,6 +39,10 @@ from .options import (
     teller,
     usage,
 )
+from .outputs import folder_or_usage, to_file, written
+
+if TYPE_CHECKING:
+    from ..engines.fuzzing import FuzzOutcome
 
 
 class Engine(StrEnum):
@@ -53,10 +61,10 @@ def fuzz(
     oracle: OracleOption = None,
     tensors: TensorsOption = None,
     attention: AttentionOption = "all",
-    jobs: Annotated[int, typer.Option(min=1, max=1024, help="Processes, each with a seed of its own.")] = 1,
+    jobs: Annotated[int, jobs_option("Processes, each with a seed of its own")] = 1,
     out: OutOption = Path("findings"),
-    junit: Annotated[Path | None, typer.Option(help="Write the report as JUnit XML to this file.")] = None,
-    summary: Annotated[Path | None, typer.Option(help="Write the report as Markdown to this file.")] = None,
+    junit: Annotated[Path | None, to_file("Write the report as JUnit XML to this file.")] = None,
+    write: Annotated[Path | None, to_file("Write the report as Markdown to this file.")] = None,
     floors: FloorsOption = None,
     chaos: Annotated[bool, typer.Option("--chaos", help="Break preconditions on purpose.")] = False,
     isolate: IsolateOption = None,
@@ -68,7 +76,8 @@ def fuzz(
         Path | None, typer.Option(help="TOML file of known findings: these are counted, and the run goes on.")
     ] = None,
     write_known: Annotated[
-        Path | None, typer.Option(help="Add entries for what was found to this file of known findings.")
+        Path | None,
+        to_file("Add entries for what was found to this file of known findings."),
     ] = None,
     serve: ServeOption = False,
     port: PortOption = None,
@@ -82,15 +91,16 @@ def fuzz(
     """
     from ..engines.fuzzing import FuzzTask
     from ..engines.fuzzing import fuzz as run
-    from ..engines.going_on import write_known as add_entries
     from ..engines.plan import Plan
     from ..reports.floors import read_floors
-    from ..reports.formats import show, write_reports
     from ..traces.known_file import read_known
 
     names = attention_names(attention)
     wanted = read_floors(floors) if floors else {}
     _check_engine(engine, keep_going, known)
+    folder_or_usage(out)
+    if write_known is not None and os.path.lexists(write_known):
+        read_known(write_known)  # entries are added to it when the run is over
     limit, tell = seconds_or_default(seconds, operations), teller(as_json)
     plan = Plan(seed_or_drawn(seed), limit, operations, names, chaos, tensors=tensors, allow_vacuous=allow_vacuous)
     plan = replace(plan, keep_going=keep_going, known=read_known(known) if known else ())
@@ -105,15 +115,39 @@ def fuzz(
             tell(f"left out, since {core.name} lacks what they are made of: {', '.join(lacking)}")
         task = FuzzTask(target, engine.value, plan, jobs, isolate, str(known) if known else "")
         outcome = run(task, core, out, wanted, tell, page)
-    write_reports(outcome.done, outcome.unmet, junit, summary)
-    for line in add_entries(write_known, outcome.every) if write_known else ():
-        tell(line)
-    if as_json:
-        print(json.dumps(outcome.as_json(), indent=2))
-    else:
-        show(outcome.done, verbose)
-        print("\n".join(outcome.lines()))
-    raise typer.Exit(outcome.exit_code)
+    raise typer.Exit(_told(outcome, as_json, verbose, (junit, write, write_known), tell))
+
+
+def _told(
+    outcome: "FuzzOutcome",
+    as_json: bool,
+    verbose: bool,
+    files: tuple[Path | None, Path | None, Path | None],
+    tell: Callable[[str], None],
+) -> int:
+    """Tell what came of it, the finding first, then write the files that are named: JUnit, Markdown, known findings.
+    Returns the exit code."""
+    from ..engines.going_on import write_known as add_entries
+    from ..reports.formats import show, write_reports
+
+    junit, write, write_known = files
+
+    def report() -> None:
+        if as_json:
+            print(json.dumps(outcome.as_json(), indent=2))
+        else:
+            show(outcome.done, verbose)
+            print("\n".join(outcome.lines()))
+
+    def entries() -> None:
+        for line in add_entries(write_known, outcome.every) if write_known else ():
+            tell(line)
+
+    reports = (
+        partial(write_reports, outcome.done, outcome.unmet, junit, None),
+        partial(write_reports, outcome.done, outcome.unmet, None, write),
+    )
+    return written(outcome.exit_code, (report, *reports, entries))
 
 
 def _check_engine(engine: Engine, keep_going: bool, known: Path | None) -> None:

@@ -26,6 +26,7 @@ from ..planning.fields import ModelError
 from ..reports.floors import FloorsError
 from ..reports.screen import guarded
 from ..targets.base import TargetUnavailableError
+from ..targets.memory import enough_memory
 from ..targets.unharmed import really_exit, unharmed
 from ..traces.files import TraceError
 from .bench import app as bench_app
@@ -45,6 +46,7 @@ from .fuzz import fuzz
 from .mutants import mutants
 from .plan import plan
 from .prove import prove
+from .renamed import what_became_of
 from .report import report
 from .schedulers import fuzz_scheduler
 from .targets import app as targets_app
@@ -53,6 +55,7 @@ from .traffic import fuzz_traffic
 from .verify import verify
 from .watch import watch
 
+NO_COMMAND = "no command; see blockproof -h"
 HELP = "Hold a KV-cache core against its specification, operation by operation."
 RELEASE = example()
 FAMILY = RELEASE.partition("==")[0]
@@ -122,6 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is not None:
         return _run(arguments)
     _open_streams()
+    if not enough_memory():
+        return _give_up("numpy cannot be loaded in the memory that is allowed (ulimit -v); allow more", 3)
     listen()
     with unharmed():
         code = _run(None)
@@ -181,9 +186,11 @@ def _run(arguments: Sequence[str] | None) -> int:
         return _pipe_closed()
     except OSError as error:
         return _give_up(f"{error.filename or 'a file'}: {error.strerror}; check the path and its permissions", 2)
+    except MemoryError:
+        return _give_up("there is not enough memory; run it with less, or allow more", 3)
     except Exception as error:
         if hasattr(error, "format_message"):  # of the command line's parser
-            return _give_up(error.format_message() or "no command; see blockproof -h", 2)
+            return _give_up(what_became_of(error, arguments or sys.argv) or error.format_message() or NO_COMMAND, 2)
         print(visible(traceback.format_exc()), end="", file=sys.stderr)
         return _give_up("this is a bug of blockproof: please report the lines above and the command", 70)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .completion import mutant_names
-from .options import JsonOption, known_or_usage, oracles_or_usage
+from .options import JsonOption, jobs_option, known_or_usage, oracles_or_usage
+from .outputs import to_file
 from .random_mutants import random_mutants
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ def mutants(
     of: Annotated[str | None, typer.Option(help="Random mutants of this release's own modules instead.")] = None,
     random: Annotated[int, typer.Option(min=1, help="With --of: how many.")] = 160,
     cases: Annotated[int, typer.Option(min=0, help="With --of: how many configurations to try for each.")] = 600,
-    jobs: Annotated[int, typer.Option(min=1, help="With --of: processes.")] = 1,
-    keep: Annotated[Path | None, typer.Option(help="With --of: keep the result here, and go on from it.")] = None,
+    jobs: Annotated[int, jobs_option("With --of: processes")] = 1,
+    keep: Annotated[Path | None, to_file("With --of: keep the result here, and go on from it.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Plant one fault after the other into our core, and find and shrink each.

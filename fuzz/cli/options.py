@@ -3,6 +3,8 @@
 Every function whose name ends in `_or_usage` raises BadParameter, in one line, for a text that cannot be understood.
 """
 
+import os
+import re
 import secrets
 import shlex
 import sys
@@ -10,7 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 
 import typer
 
@@ -18,6 +20,7 @@ from ..adapters import forms
 from ..opening.own_code import FORMS
 from ..targets.base import TargetUnavailableError
 from .completion import attention_lists, oracle_lists, target_names
+from .outputs import to_folder
 
 if TYPE_CHECKING:
     from ...model.ops import Shape
@@ -36,7 +39,31 @@ TargetOption = Annotated[
         autocompletion=target_names,
     ),
 ]
-SecondsOption = Annotated[float | None, typer.Option(min=0.0, help="How long to run; 30 if no limit is given.")]
+
+
+def duration(value: object) -> float:
+    """Seconds: a number, or a text such as `90`, `90s`, `30m`, `8h`. BadParameter for anything else."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)(s|m|h|)", str(value).strip())
+    if match is None or len(match[1]) > 30:
+        raise typer.BadParameter(f"{value!r} is no time; write seconds, or as in 90s, 30m, 8h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3_600}[match[2]]
+
+
+def seconds_option(text: str) -> Any:
+    """An option for a time."""
+    return typer.Option("--seconds", metavar="TIME", parser=duration, help=f"{text}; 90, 30m or 8h.")
+
+
+def jobs_option(text: str, most: int = 1024) -> Any:
+    """An option for a number of processes."""
+    return typer.Option(min=0, max=most, callback=_of_cores, help=f"{text}; 0 takes as many as there are cores.")
+
+
+def _of_cores(jobs: int) -> int:
+    return jobs or os.cpu_count() or 1
+
+
+SecondsOption = Annotated[float | None, seconds_option("How long to run, 30 s if no limit is given")]
 SeedOption = Annotated[int | None, typer.Option(help="Same seed, same runs; drawn and printed by default.")]
 AttentionOption = Annotated[
     str, typer.Option(help="Attention types, as in full,sliding,full+mamba.", autocompletion=attention_lists)
@@ -53,7 +80,7 @@ OracleOption = Annotated[
 TensorsOption = Annotated[
     str | None, typer.Option(help="Shadow memory in tensors on cpu, cuda or auto; fault:NAME plants a fault there.")
 ]
-OutOption = Annotated[Path, typer.Option(help="Folder for what is found; made when something is.")]
+OutOption = Annotated[Path, to_folder("Folder for what is found; made when something is.")]
 FloorsOption = Annotated[Path | None, typer.Option(help="TOML file of what must have been reached.")]
 AllowVacuousOption = Annotated[
     bool, typer.Option("--allow-vacuous", help="A run that tested nothing is no failure, only a note.")
@@ -176,7 +203,9 @@ def memory_or_usage(tensors: str | None) -> "Callable[[Shape], Memory]":
 def recorded_target(file: Path, spec: str) -> str:
     """The target that a file names. BadParameter if that is somebody's code: a file alone must not run code."""
     if ":" in spec and not spec.startswith("fault:"):
-        raise typer.BadParameter(f"{file} was made with {spec!r}; if you trust that code, add --target {spec}")
+        raise typer.BadParameter(
+            f"{file} was made with {spec!r}; if you trust that code, add --target {shlex.quote(spec)}"
+        )
     return spec
 
 

@@ -16,6 +16,7 @@ from ..adapters import forms
 from ..planning.fields import ModelError
 from .completion import calculator_names
 from .options import JsonOption, as_called, calculator_or_usage, guarded
+from .outputs import to_file
 
 if TYPE_CHECKING:
     from ..planning.dry_run import Allocated
@@ -82,7 +83,7 @@ def plan(
         str, typer.Option(help=f"Whose arithmetic: impl, {forms()}.", autocompletion=calculator_names)
     ] = "impl",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Allocate the tensors on torch's meta device.")] = False,
-    html: Annotated[Path | None, typer.Option(help="Draw the plan: a page that opens without a network.")] = None,
+    html: Annotated[Path | None, to_file("Draw the plan: a page that opens without a network.")] = None,
     open_it: Annotated[bool, typer.Option("--open", help="With --html: show the page in a browser.")] = False,
 ) -> None:
     """Plan the cache of a model: groups, blocks, tokens, concurrency, waste.

@@ -16,7 +16,9 @@ import typer
 
 from ..adapters import forms
 from ..findings.writing import write_file
-from .options import JsonOption, known_or_usage, seed_or_drawn
+from .options import JsonOption, jobs_option, known_or_usage, seed_or_drawn
+from .outputs import to_folder
+from .theorem_list import print_list, print_theorems
 
 if TYPE_CHECKING:
     from ...proofs.campaign import Campaign, Interpreter, Result, Task
@@ -37,12 +39,10 @@ def prove(
         typer.Option("--cross-check/--no-cross-check", help="Let cvc5 confirm every answer; the result says if not."),
     ] = True,
     seconds: Annotated[float, typer.Option(min=0.1, help="For each question, about: steps are counted.")] = 10.0,
-    jobs: Annotated[int, typer.Option(min=0, max=256, help="Processes; 0 takes as many as there are cores.")] = 0,
-    export: Annotated[Path | None, typer.Option(help="Write every obligation to this folder, as SMT-LIB 2.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for obligations that a solver could not settle.")] = Path(
-        "unsettled"
-    ),
-    write: Annotated[Path | None, typer.Option(help="Write the theorems up as Markdown pages in this folder.")] = None,
+    jobs: Annotated[int, jobs_option("Processes", 256)] = 0,
+    export: Annotated[Path | None, to_folder("Write every obligation to this folder, as SMT-LIB 2.")] = None,
+    out: Annotated[Path, to_folder("Folder for obligations that a solver could not settle.")] = Path("unsettled"),
+    write: Annotated[Path | None, to_folder("Write the theorems up as Markdown pages in this folder.")] = None,
     check: Annotated[
         Path | None, typer.Option(help="Fail where the record in this folder says otherwise: result, paths, functions.")
     ] = None,
@@ -50,7 +50,7 @@ def prove(
         bool, typer.Option("--changed", help="Settle only what runs a function that has changed since the record.")
     ] = False,
     write_expected: Annotated[
-        Path | None, typer.Option(help="Write what each theorem came to to this folder: proofs/expected of a checkout.")
+        Path | None, to_folder("Write what each theorem came to to this folder: proofs/expected of a checkout.")
     ] = None,
     list_only: Annotated[bool, typer.Option("--list", help="Only name the theorems.")] = False,
     fuzz: Annotated[
@@ -65,15 +65,15 @@ def prove(
     not, a solver could not say, or the solvers disagree; for another core, 1 if one is refuted. 3 without cvc5, unless
     --no-cross-check is given; 130 if Ctrl-C ended it before all were settled. With --fuzz, 1 if an answer is wrong.
     """
-    _require_solvers(cross_check and not list_only and not fuzz)
+    if list_only:
+        return _list(ids or [], as_json)
+    _require_solvers(cross_check and not fuzz)
     if fuzz:
         raise typer.Exit(_attack(fuzz, seed_or_drawn(seed), as_json))
     from ...proofs import judgement, pages
     from ...proofs.campaign import Campaign
 
     chosen = _chosen(ids or [])
-    if list_only:
-        return _print_list(chosen, as_json)
     record = _record(check) if check else None
     campaign = Campaign(jobs or os.cpu_count() or 1, seconds, cross_check)
 
@@ -143,6 +143,16 @@ def _attack(claims: int, seed: int, as_json: bool) -> int:
         said = ", ".join(f"{number:,} {status}" for status, number in counts.items())
         print("\n".join([*wrong, f"seed {seed}: {tally.cases:,} claims: {said}; {len(wrong)} wrong"]))
     return _code(bool(wrong), interrupted)
+
+
+def _list(ids: list[str], as_json: bool) -> None:
+    """Name the theorems; where there is no solver, as their pages have them."""
+    from ...proofs import installed
+
+    if not installed.z3_installed():
+        return print_theorems(ids, as_json)
+    fields = ("id", "sentence", "stated")
+    return print_list([{name: getattr(theorem, name) for name in fields} for theorem in _chosen(ids)], as_json)
 
 
 def _chosen(ids: list[str]) -> "list[Statement]":
@@ -323,12 +333,3 @@ def _plain(result: "Result") -> dict[str, object]:
     verdict["obligations"] = len(verdict.pop("smtlib"))
     del verdict["satisfiable"], verdict["needed"]
     return verdict | {"confirmed": result.confirmed, "disputed": [said for _, said in result.disputed]}
-
-
-def _print_list(theorems: "list[Statement]", as_json: bool) -> None:
-    if as_json:
-        fields = ("id", "sentence", "stated")
-        print(json.dumps([{name: getattr(theorem, name) for name in fields} for theorem in theorems], indent=2))
-        return
-    for theorem in theorems:
-        print(f"{theorem.id:16} {theorem.sentence}")

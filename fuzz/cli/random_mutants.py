@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from ..mutation.report import Told
 
 
+MOST_KEPT = 1 << 28
+"""Bytes of a file that mutants are kept in."""
+
+
 def random_mutants(of: str, drawn: tuple[int, int, int, int], jobs: int, keep: Path | None, as_json: bool) -> None:
     """Draw, hunt and report; ends the program with its exit code. `drawn`: how many, of which seed, and for each how
     many operations and configurations."""
@@ -59,12 +63,14 @@ def random_mutants(of: str, drawn: tuple[int, int, int, int], jobs: int, keep: P
 
 def _go_on(told: "Told", keep: Path | None) -> None:
     """Take over what the file has already. BadParameter if it is of another run."""
+    from ..findings.reading import read_bytes
     from ..mutation.report import from_kept
 
     if keep is None or not keep.exists():
         return
     with usage(f"--keep: {keep}"):
-        told.hunted += from_kept(keep.read_text(encoding="utf-8"), told.asked, told.mutants)
+        text = read_bytes(keep, "kept mutants", MOST_KEPT).decode()
+        told.hunted += from_kept(text, told.asked, told.mutants)
 
 
 def _write(keep: Path | None, text: str) -> None:

@@ -19,6 +19,7 @@ from .options import (
     is_auto,
     teller,
 )
+from .outputs import to_file
 
 
 def report(
@@ -26,7 +27,7 @@ def report(
         Path,
         typer.Argument(help="A trace; the JSON of a command, as fuzz --json prints it; a campaign; a folder."),
     ],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="The page; beside WHAT by default.")] = None,
+    out: Annotated[Path | None, to_file("The page; beside WHAT by default.", "--out", "-o")] = None,
     beside: Annotated[
         list[Path] | None, typer.Option("--with", help="Another report, shown in the same page; may be repeated.")
     ] = None,

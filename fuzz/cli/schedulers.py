@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
@@ -19,12 +19,11 @@ from .options import (
     teller,
     timed_teller,
 )
+from .outputs import folder_or_usage
 
 
 def fuzz_scheduler(
-    target: Annotated[
-        str | None, typer.Option(help="An installed release, NAME==VERSION; with --replay the one in the file.")
-    ] = None,
+    target: Annotated[str | None, typer.Option(help="An installed release, NAME==VERSION.")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Stop after so many steps of the scheduler.")] = None,
     seconds: SecondsOption = None,
     seed: Annotated[int | None, typer.Option(help="Same seed, same engines; drawn by default.")] = None,
@@ -35,7 +34,6 @@ def fuzz_scheduler(
     fault: Annotated[str, typer.Option(help="Plant this fault in each engine, to see that it is noticed.")] = "",
     shrink_seconds: Annotated[float, typer.Option(min=0.0, help="How long each finding is shrunk at most.")] = 30.0,
     out: OutOption = Path("findings"),
-    replay: Annotated[Path | None, typer.Option(help="Only run the engine in this file of a finding again.")] = None,
     serve: ServeOption = False,
     port: PortOption = None,
     as_json: JsonOption = False,
@@ -46,21 +44,28 @@ def fuzz_scheduler(
     """
     from ..engines.stories import StoryTask
     from ..engines.story_fuzzing import fuzz_scheduler as run
-    from ..engines.story_fuzzing import read_story
 
-    if replay is not None:
-        stored = read_story(replay)
-        target, kept = target or stored.target, None
-        task = StoryTask(replay=stored.story, fault=stored.fault, shrink_seconds=0.0)
-    else:
-        kept = out
-        only = "" if connector == "none" else connector
-        limit = seconds_or_default(seconds, steps)
-        task = StoryTask(seed_or_drawn(seed), first, steps, limit, only, fault, shrink_seconds)
     if target is None:
-        raise typer.BadParameter("name a release with --target, or a file of a finding with --replay")
+        raise typer.BadParameter("name a release with --target")
+    folder_or_usage(out)
+    only = "" if connector == "none" else connector
+    limit = seconds_or_default(seconds, steps)
+    task = StoryTask(seed_or_drawn(seed), first, steps, limit, only, fault, shrink_seconds)
     name = target
     with served(serve, port, teller(True)) as page:
-        outcome = guarded(lambda: run(name, task, kept, timed_teller(), page))
+        outcome = guarded(lambda: run(name, task, out, timed_teller(), page))
+    print(json.dumps(outcome.as_json(), indent=1) if as_json else "\n".join(outcome.lines()))
+    raise typer.Exit(outcome.exit_code)
+
+
+def replay_story(path: Path, target: str | None, as_json: bool) -> NoReturn:
+    """Run the engine of a file of a finding again, on its release or on another one, and exit."""
+    from ..engines.stories import StoryTask
+    from ..engines.story_fuzzing import fuzz_scheduler as run
+    from ..engines.story_fuzzing import read_story
+
+    stored = read_story(path)
+    task = StoryTask(replay=stored.story, fault=stored.fault, shrink_seconds=0.0)
+    outcome = guarded(lambda: run(target or stored.target, task, None, timed_teller(), None))
     print(json.dumps(outcome.as_json(), indent=1) if as_json else "\n".join(outcome.lines()))
     raise typer.Exit(outcome.exit_code)

@@ -13,6 +13,7 @@ from ..opening.exercise import version_run_by
 from ..targets.base import Target
 from .completion import installed_names, oracle_lists, release_names, target_names
 from .options import IsolateOption, JsonOption, guarded, oracles_or_usage, timed_teller
+from .outputs import to_folder
 
 EXAMPLE = example()
 app = typer.Typer(
@@ -87,7 +88,7 @@ def install(
 @app.command(epilog="Example: blockproof targets new my-engine --folder tests")
 def new(
     name: Annotated[str, typer.Argument(help="Name of your engine.")],
-    folder: Annotated[Path, typer.Option(help="Where the files are written.")] = Path(),
+    folder: Annotated[Path, to_folder("Where the files are written.")] = Path(),
 ) -> None:
     """Write a target for an engine of your own, and its test; both run as they are, on a naive core."""
     from ..opening.new_target import write_target

@@ -1,11 +1,13 @@
 """`blockproof replay`, `shrink` and `schema`: what can be done with a trace file, and what form it has."""
 
 import json
+import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .configurations import replay_question
 from .options import (
     PATIENCE_S,
     IsolateOption,
@@ -24,6 +26,22 @@ from .options import (
     recorded_target,
     teller,
 )
+from .outputs import to_folder
+from .schedulers import replay_story
+
+STORY, QUESTION = "blockproof_scheduler", "blockproof_configuration"
+"""The first field of a finding that is no trace: of `fuzz-scheduler`, and of `fuzz-config`."""
+_FIRST = re.compile(rb'\s*{\s*"(' + "|".join((STORY, QUESTION)).encode() + rb')"\s*:')
+
+
+def _other_form(path: Path) -> str | None:
+    """Which other form than that of a trace a file has; None for a trace, and for what cannot be read."""
+    try:
+        with path.open("rb") as file:
+            first = _FIRST.match(file.read(200))
+    except OSError:
+        return None
+    return None if first is None else first[1].decode()
 
 
 def replay(
@@ -40,12 +58,19 @@ def replay(
 ) -> None:
     """Run a trace again, under the oracles that it names. Operations that make no sense where they stand are left out.
 
+    What `fuzz-config` and `fuzz-scheduler` write of a finding is asked, or run, again as well.
     Exits with 0 if nothing is found, 1 on a finding, 3 if the target builds no core of this shape.
     """
     from ..traces.judges import judges_for
     from ..traces.replayed import replayed
     from ..traces.trace_file import read_trace
 
+    if (other := _other_form(trace)) is not None:
+        if show or until is not None or oracle or tensors:
+            raise typer.BadParameter(f"{trace} is no trace: --show, --until, --oracle and --tensors do not go with it")
+        if other == STORY:
+            replay_story(trace, target, as_json)
+        replay_question(trace, target, isolate, as_json)
     file = read_trace(trace)
     spec = target or recorded_target(trace, file.target)
     memory_or_usage(tensors or file.tensors)
@@ -60,7 +85,7 @@ def replay(
 def shrink(
     trace: TraceArgument,
     target: RecordedTargetOption = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the result; that of the trace by default.")] = None,
+    out: Annotated[Path | None, to_folder("Folder for the result; that of the trace by default.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.0, help="Give up after so long; never by default.")] = None,
     oracle: OracleOption = None,
     tensors: TensorsOption = None,

@@ -23,6 +23,7 @@ from .options import (
     teller,
     usage,
 )
+from .outputs import folder_or_usage
 
 
 def fuzz_traffic(
@@ -88,7 +89,7 @@ def fuzz_traffic(
             plan = replace(plan.possible_on(core), oracles=oracles_or_usage(oracle, target, core))
         task = TrafficTask(read, setting, names[0], plan, look_every, as_called(context))
         with progress(None, len(read.requests), ("step", "request")) as show_progress:
-            outcome = run(task, core, target, out, teller(as_json), show_progress)
+            outcome = run(task, core, target, folder_or_usage(out), teller(as_json), show_progress)
     if as_json:
         print(json.dumps(outcome.as_json(), indent=2))
     else:

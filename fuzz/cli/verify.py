@@ -18,10 +18,12 @@ from .options import (
     attention_names,
     commit_target_or_usage,
     document_alone,
+    seconds_option,
     seed_or_drawn,
     timed_teller,
     usage,
 )
+from .outputs import folder_or_usage, to_file, to_folder, written
 
 if TYPE_CHECKING:
     from ..releases.verify_sides import Side
@@ -42,20 +44,17 @@ def verify(
     path: PathOption = ".",
     seconds: Annotated[
         float | None,
-        typer.Option(
-            min=0.0,
-            help="What it takes in all, with the start of both sides and shrinking; 60 if no limit is given.",
-        ),
+        seconds_option("What it takes in all, with the start of both sides and shrinking; 60 s if no limit is given"),
     ] = None,
     operations: Annotated[int | None, typer.Option(min=1, help="Stop after about so many.")] = None,
     seed: SeedOption = None,
     attention: AttentionOption = "all",
     intended: Annotated[Path | None, typer.Option(help="TOML file of changes that are intended.")] = None,
     write_intended: Annotated[
-        Path | None, typer.Option("--write-intended", help="Add an entry to this file for each change found.")
+        Path | None, to_file("Add an entry to this file for each change found.", "--write-intended")
     ] = None,
-    comment: Annotated[Path | None, typer.Option(help="Write the page as Markdown, for a pull request.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the smallest trace of each change.")] = Path("differences"),
+    write: Annotated[Path | None, to_file("Write the page as Markdown, for a pull request.")] = None,
+    out: Annotated[Path, to_folder("Folder for the smallest trace of each change.")] = Path("differences"),
     proofs: Annotated[
         bool, typer.Option("--proofs/--no-proofs", help="Settle theorems that the change touches.")
     ] = True,
@@ -81,8 +80,7 @@ def verify(
     limit = SECONDS if seconds is None and operations is None else seconds
     known = read_known(intended) if intended is not None else ()
     plan = Plan(seed_or_drawn(seed), limit, operations, attention_names(attention), known=known)
-    named = git is None
-    say = timed_teller()
+    named, say, out = git is None, timed_teller(), folder_or_usage(out)
     try:
         with document_alone(as_json), _sides(target, git, repo, adapter, path) as (old, new):
             prove = (lambda left: reprove(old.spec, new.spec, seconds=left)) if named and proofs else None
@@ -93,13 +91,20 @@ def verify(
     if not named:
         done.proofs = "there are no theorems about this engine"
     report.keep(done, out)
-    if comment is not None:
-        write_file(comment, report.comment(done))
-    if write_intended is not None:
-        ids = report.write_intended(done, write_intended)
-        say(f"added to {write_intended}: {', '.join(ids) or 'nothing'}; write a reason for each")
-    print(json.dumps(report.as_json(done), indent=2) if as_json else "\n".join(report.lines(done, verbose)))
-    raise typer.Exit(done.code)
+
+    def tell() -> None:
+        print(json.dumps(report.as_json(done), indent=2) if as_json else "\n".join(report.lines(done, verbose)))
+
+    def page() -> None:
+        if write is not None:
+            write_file(write, report.comment(done))
+
+    def entries() -> None:
+        if write_intended is not None:
+            ids = report.write_intended(done, write_intended)
+            say(f"added to {write_intended}: {', '.join(ids) or 'nothing'}; write a reason for each")
+
+    raise typer.Exit(written(done.code, (tell, page, entries)))
 
 
 def _sides(

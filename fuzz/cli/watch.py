@@ -1,5 +1,6 @@
 """`blockproof watch`: a release that has just come out, judged against the one before, on one page."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,12 +8,13 @@ import typer
 
 from ..adapters import example
 from .completion import target_names
-from .options import timed_teller, usage
+from .options import seconds_option, timed_teller, usage
+from .outputs import to_file, to_folder
 
 if TYPE_CHECKING:
     from ..targets.family import Family
 
-MINUTES = 30.0
+SECONDS = 1_800.0
 
 
 def watch(
@@ -27,9 +29,9 @@ def watch(
     against: Annotated[
         str | None, typer.Option(metavar="OLDER", help="Another target than the release before.")
     ] = None,
-    write: Annotated[Path, typer.Option(help="Where the page is written.")] = Path("watch.md"),
-    minutes: Annotated[float, typer.Option(min=0.05, help="For everything together.")] = MINUTES,
-    out: Annotated[Path, typer.Option(help="Folder for the traces of what is found.")] = Path("watched"),
+    write: Annotated[Path, to_file("Where the page is written, as Markdown.")] = Path("watch.md"),
+    seconds: Annotated[float, seconds_option("For everything together")] = SECONDS,
+    out: Annotated[Path, to_folder("Folder for the traces of what is found.")] = Path("watched"),
 ) -> None:
     """Install the newest release of an engine, judge it and the one before, and write one page: what is new, fixed and
     changed, and what could not be judged.
@@ -48,8 +50,9 @@ def watch(
         new, old = _sides(release, against)
         check_spec(new)
         check_spec(old)
-    sides = Sides.of(new, old, out, minutes)
-    command = f"blockproof watch {new} --against {old} --write {write} --minutes {minutes:g}"
+    sides = Sides.of(new, old, out, seconds / 60)
+    words = ["blockproof", "watch", new, "--against", old, "--write", str(write), "--seconds", f"{seconds:g}"]
+    command = shlex.join(words)
     watched = run(sides, parts_of(sides), timed_teller(), lambda so_far: write_file(write, page(so_far, command)))
     print(f"{new} against {old}: {verdict(watched)}; the page: {write}")
     raise typer.Exit(watched.code)

@@ -35,13 +35,13 @@ class Limits:
 
     configurations: int | None = None
     seconds: float | None = None
-    findings: int = 1
-    """Different kinds of findings."""
+    findings: int | None = 1
+    """Different kinds of findings; None: they end nothing."""
 
     def reached(self, reach: Reach) -> bool:
         """True once the run has come to one of its limits."""
         return (
-            len(reach.findings) >= self.findings
+            (self.findings is not None and len(reach.findings) >= self.findings)
             or (self.configurations is not None and reach.configurations >= self.configurations)
             or (self.seconds is not None and reach.seconds >= self.seconds)
         )

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..findings.writing import write_file
+from ..findings.writing import told_if_lost, write_file
 from ..traces.files import Form, envelope, read_file
 
 FORM = Form("finding", "`blockproof fuzz-config`", "blockproof_configuration", 1)
@@ -73,7 +73,8 @@ def write_finding(finding: ConfigurationFinding, folder: Path) -> Path:
     text = json.dumps(as_document(finding), indent=1)
     digest = hashlib.sha256(text.encode()).hexdigest()[:8]
     path = folder / f"configuration_{finding.oracle}_{finding.op}_{digest}.json"
-    write_file(path, text + "\n")
+    with told_if_lost():
+        write_file(path, text + "\n")
     return path
 
 

@@ -60,7 +60,7 @@ class KeptFinding:
             "",
             f"shrunk in {tries}; from {smaller.finding.seed}",
             finding_text(smaller.finding),
-            f"repeat the finding: {shlex.join(['blockproof', 'fuzz-config', '--replay', str(self.path)])}",
+            f"repeat the finding: {shlex.join(['blockproof', 'replay', str(self.path)])}",
         ]
 
 
@@ -164,7 +164,7 @@ def repeat_command(task: ConfigurationTask, reach: Reach) -> str:
     words = ["blockproof", "fuzz-config", "--target", task.spec, "--cases", str(max(1, reach.configurations))]
     words += ["--seed", str(reach.seed)]
     words += ["--oracle", task.oracle] if task.oracle != "all" else []
-    words += ["--findings", str(task.limits.findings)] if task.limits.findings > 1 else []
+    words += ["--keep-going"] if task.limits.findings is None else []
     words += isolate_words(task.spec, task.isolate)
     return shlex.join(words)
 

@@ -14,7 +14,7 @@ from ..targets.base import Target, TargetUnavailableError
 from ..targets.unharmed import unharmed
 from ..traces.judges import Judges
 from ..traces.replay import replay
-from ..traces.reproduction import WHOLE, Reproduction, shrink_command, write_reproduction
+from ..traces.reproduction import WHOLE, Reproduction, keep_reproduction, shrink_command, write_reproduction
 from ..traces.shrink import NotReproducedError, Shrunk, shrink
 from ..traces.trace_file import FoundBy, FoundWhat, TraceFile
 from .knowing import judging_of, needed_oracles
@@ -70,6 +70,8 @@ class Kept:
             lines += ["", f"shrunk to {plural(len(self.shrunk.trace.operations), 'operation')} in {tries}"]
             lines += trace_lines(self.shrunk.trace.shape, self.shrunk.trace.operations)
         lines += [f"gave up early, it may get shorter; to go on: {self.go_on}"] if self.go_on else []
+        if not self.files.is_written:
+            return [*lines, "", f"not written: {self.files.trace} and what goes with it"]
         files = [f"trace:  {self.files.trace}", f"pytest: {self.files.test}"]
         files += [f"page:   {self.page}"] if self.page else []
         files += [f"before it was shrunk: {self.whole}"] if self.whole != self.files.trace else []
@@ -96,10 +98,11 @@ def keep_found(
     """
     run, judging = found_by(done.engine, found.seed), judging_of(found, plan)
     whole = TraceFile(found.trace, done.target, FoundWhat.of(found.finding), run)
-    first = write_reproduction(whole, folder, plan.tensors, tuple(judging.oracles), WHOLE)
+    first = keep_reproduction(whole, folder, plan.tensors, tuple(judging.oracles), WHOLE)
     after = plural(done.operations, "operation")
     try:
-        say(f"found after {after}, saved in {first.trace}; shrinking for at most {plan.shrink_seconds:.0f} s ...")
+        saved = f"saved in {first.trace}" if first.is_written else "not saved"
+        say(f"found after {after}, {saved}; shrinking for at most {plan.shrink_seconds:.0f} s ...")
         with shrinking(plan.shrink_seconds) as show, unharmed():
             kind, most = found.finding.kind, plan.shrink_seconds
             shrunk = shrink(found.trace, kind, target, judging, max_seconds=most, on_try=show)
@@ -118,7 +121,7 @@ def keep_found(
     except KeyboardInterrupt:  # outside of the search, which keeps its best
         return Kept(None, first, first.trace, shrink_command(first.trace, done.target), interrupted=True)
     small = TraceFile(shrunk.trace, done.target, FoundWhat.of(shrunk.finding), run)
-    last = write_reproduction(small, folder, plan.tensors, oracles)
+    last = keep_reproduction(small, folder, plan.tensors, oracles)
     page = None if shrunk.interrupted else _page(small, target, oracles, plan, last, say)
     return Kept(shrunk, last, first.trace, _how_to_go_on(shrunk, last.trace, done.target), shrunk.interrupted, page)
 

@@ -15,7 +15,7 @@ from ..reports.pace import Pace
 from ..reports.summary import Found, Summary
 from ..targets.base import Target
 from ..traces.judges import Judges
-from ..traces.reproduction import WHOLE, Reproduction, write_reproduction
+from ..traces.reproduction import WHOLE, Reproduction, keep_reproduction
 from ..traces.trace_file import FoundWhat, TraceFile
 from .keeping import found_by
 from .knowing import judging_of
@@ -115,7 +115,7 @@ class LiveRun:
         run = found_by(summary.engine, found.seed)
         file = TraceFile(found.trace, summary.target, FoundWhat.of(found.finding), run)
         oracles = tuple(judging.oracles)
-        files = write_reproduction(file, self.folder, self.plan.tensors, oracles, WHOLE)
+        files = keep_reproduction(file, self.folder, self.plan.tensors, oracles, WHOLE)
         if file.lost_its_target or len(self._written) >= MOST_PAGES:  # it may cost a deadline to lose it again
             return Written(files, None)
         judges = Judges(oracles, "as in the run", self.plan.tensors)

@@ -14,7 +14,7 @@ from typing import Any
 from ..adapters import family_of
 from ..findings.interruption import interrupted_by
 from ..findings.words import plural
-from ..findings.writing import write_file
+from ..findings.writing import told_if_lost, write_file
 from ..opening.child import environment_of
 from ..opening.targets import interpreter_of
 from ..page.live import LivePage
@@ -115,7 +115,7 @@ class StoryOutcome:
             times = plural(counted.get(name, len(ones)), "engine")
             lines += ["", f"{name} ({times}): {one['judge']}, step {one['step']}: {one['what']}"]
             if one.get("file"):
-                command = ["blockproof", "fuzz-scheduler", "--target", self.target, "--replay", one["file"]]
+                command = ["blockproof", "replay", one["file"], "--target", self.target]
                 lines.append(f"  repeat: {shlex.join(command)}")
         return lines or ["nothing found"]
 
@@ -199,7 +199,8 @@ def _take(outcome: StoryOutcome, told: Mapping[str, Any], out: Path | None, say:
     if "found" in told:
         one = dict(told["found"])
         if out is not None:
-            one["file"] = str(write_story(one, outcome.target, out))
+            with told_if_lost():
+                one["file"] = str(write_story(one, outcome.target, out))
         outcome.found.append(one)
         say(f"{one['name']}: {one['what']}")
     elif "progress" in told:

@@ -16,6 +16,7 @@ from multiprocessing.connection import wait
 from multiprocessing.context import SpawnContext, SpawnProcess
 
 from ..findings.interruption import ENDING
+from ..targets.base import TargetUnavailableError
 
 _SAFE_PATH = "PYTHONSAFEPATH"
 
@@ -24,12 +25,14 @@ class Worker(SpawnProcess):
     """A process of a context from `worker_context`."""
 
     def start(self) -> None:
-        """See `multiprocessing.Process`."""
+        """See `multiprocessing.Process`. TargetUnavailableError if it cannot be started or ends before it begins."""
         self._users_own = os.environ.get(_SAFE_PATH)
         before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)  # until it has begun; it inherits this
         try:
             with safe_path():
                 super().start()
+        except OSError as error:
+            raise TargetUnavailableError(f"a process could not be started: {error.strerror}") from error
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 

@@ -106,7 +106,7 @@ def trace_page(file: TraceFile, path: Path, wanted: Wanted) -> TraceDocument:
     spec = wanted.target or file.target
     why = "no target was asked for" if wanted.model_alone else ""
     if not why and wanted.target is None and is_foreign(spec):
-        why = f"the trace was made with {spec!r}; if you trust that code, add --target {spec}"
+        why = f"the trace was made with {spec!r}; if you trust that code, add --target {shlex.quote(spec)}"
     if not why:
         try:
             return _on_pair(file, spec, path, wanted) or _on_target(file, spec, path, wanted)
@@ -136,7 +136,7 @@ def _on_pair(file: TraceFile, spec: str, path: Path, wanted: Wanted) -> TraceDoc
     if first is None or first == spec:
         return None
     if wanted.compared_with is None and is_foreign(first):
-        both = f"--target {first} --target {spec}"
+        both = f"--target {shlex.quote(first)} --target {shlex.quote(spec)}"
         wanted.say(f"{path}: shown without {first!r}; if you trust that code, name both: {both}")
         return None
     try:

@@ -26,6 +26,7 @@ from starlette.routing import Route
 
 from .document import VERSION, Progress, ReportDocument
 from .html import OF_LIVE, page, parts, policy
+from .live_connections import MOST_WAITING, Patient
 from .live_document import Live
 
 HOST = "127.0.0.1"
@@ -177,10 +178,10 @@ async def serve(listening: socket.socket, token: str, told: BinaryIO) -> None:
         lifespan="off",
         ws="none",
         loop="asyncio",
-        http="h11",
+        http=Patient,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MOST_STREAMS + 16,
+        limit_concurrency=MOST_STREAMS + MOST_WAITING + 64,
         h11_max_incomplete_event_size=1 << 14,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=2,

@@ -1,5 +1,6 @@
 """What `fuzz-scheduler --json` prints as the document of a page: findings, what was reached, how it went on."""
 
+import shlex
 from collections.abc import Sequence
 
 import msgspec
@@ -81,7 +82,7 @@ def _card(one: StoryFound, run: SchedulerFile) -> FoundCard:
     head = f"{one.name}: {one.judge}, step {one.step}"
     card = FoundCard(head, one.what, oracle=one.judge, observable=one.rule, target=run.target)
     card.times = run.counted.get(one.name, 1)
-    card.command = f"blockproof fuzz-scheduler --target {run.target} --replay {one.file}" if one.file else ""
+    card.command = shlex.join(["blockproof", "replay", one.file, "--target", run.target]) if one.file else ""
     return card
 
 

@@ -18,7 +18,7 @@ from ..page import beside
 from ..page.files import CAMPAIGN_FILE, before_name
 from ..reports import formats
 from ..reports.tables import Section, markdown_sections
-from ..traces.reproduction import WHOLE, folder_name, write_reproduction
+from ..traces.reproduction import WHOLE, folder_name, keep_reproduction
 from ..traces.trace_file import FoundWhat, TraceFile
 from .campaign import Kept, Row
 
@@ -228,7 +228,7 @@ class KeptWhole:
                         found.trace, row.target, FoundWhat.of(found.finding), found_by("random", self._seed)
                     )
                     oracles = without(cell.oracles, found.passed)
-                    write_reproduction(file, self._folder / folder_name(row.target), oracles=oracles, ending=WHOLE)
+                    keep_reproduction(file, self._folder / folder_name(row.target), oracles=oracles, ending=WHOLE)
                     self._kept.add(key)
 
 
@@ -238,7 +238,7 @@ def keep_findings(rows: Sequence[Row], folder: Path, seed: int) -> None:
     for row in rows:
         for place, kept in ((place, kept) for place, kept in enumerate(row.kept) if kept.files is None):
             file = TraceFile(kept.trace, row.target, FoundWhat.of(kept.finding), found_by("random", seed))
-            files = write_reproduction(file, folder / folder_name(row.target), oracles=kept.oracles)
+            files = keep_reproduction(file, folder / folder_name(row.target), oracles=kept.oracles)
             page = beside.write_beside(kept.document, beside.Kept(files.trace, files.command))
             row.kept[place] = replace(kept, files=files, page=page)
 

@@ -15,6 +15,7 @@ from ..engines.seeded import run_random
 from ..findings.finding import Finding, Trace
 from ..findings.interruption import interrupted_by
 from ..findings.words import plural, trace_lines
+from ..findings.writing import told_if_lost
 from ..page.beside import Kept, page_beside
 from ..page.files import pair_command
 from ..reports.progress import progress
@@ -145,7 +146,8 @@ def keep_trace(
     """
     file = TraceFile(trace, target, FoundWhat.of(finding), found_by("random", seed), compared_with=compared_with)
     path = folder / f"{base_name(file)}.json"
-    write_trace(file, path)
+    with told_if_lost():
+        write_trace(file, path)
     return file, path
 
 

@@ -60,7 +60,7 @@ def page(target_name: str, shown: Mapping[str, tuple[TraceFile, Finding]], elsew
         "Lockstep holds the release against the model, with the deviations below declared: all else agrees exactly.",
         "Each has the smallest trace that shows it and, where requests come to read wrong content, the smallest in",
         "which the shadow memory sees one do so. This page is written by",
-        f"`blockproof deviations --target {target_name} --write {KEPT} --page {KEPT}.md`",
+        f"`blockproof deviations --target {target_name} --keep {KEPT} --write {KEPT}.md`",
         f"and checked by `blockproof deviations --target {target_name} --check {KEPT}`.",
         *([f"What other releases make of these traces: {others}."] if others else []),
     ]

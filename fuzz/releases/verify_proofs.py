@@ -5,6 +5,7 @@ functions whose source differs between the two sides are settled again, on both;
 """
 
 import json
+import shlex
 import subprocess
 import sys
 import time
@@ -76,7 +77,8 @@ def reprove(old: str, new: str, record: Path = RECORD, seconds: float | None = N
     if None in subjects:
         return "there are no theorems about this engine"
     if subjects[0] != subjects[1]:
-        return f"{old} and {new} have no functions in common; blockproof prove --target {new} settles all theorems"
+        command = f"blockproof prove --target {shlex.quote(new)}"
+        return f"{old} and {new} have no functions in common; {command} settles all theorems"
     try:
         theorems = json.loads(record.read_text(encoding="utf-8"))["theorems"]
         covered = {name: _functions(sides, str(subjects[0])) for name, sides in theorems.items()}

@@ -6,10 +6,11 @@ a summary of the job, and outputs. Nothing is drawn: without a seed, the commit 
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -26,6 +27,8 @@ from ..traces.reproduction import safe_name
 from .corpus import Case, Outcome, read_case
 from .runner import Runner, runner_here
 
+MOST_INTERRUPTIONS = 3
+"""Ctrl-C more often than that, and what is waited for is killed."""
 OPERATIONS = 100_000
 """How many operations are made if no limit is given. Operations, not seconds: a busy runner tests as much."""
 SEED_DIGITS = 8
@@ -79,7 +82,7 @@ class Job:
             "floors": self.floors,
             "out": self.report / "findings",
             "junit": self.fuzz_junit,
-            "summary": self.fuzz_summary,
+            "write": self.fuzz_summary,
         }
         words = [word for name, value in options.items() if value is not None for word in (f"--{name}", str(value))]
         return ["fuzz", *words, "--isolate" if self.isolate else "--no-isolate"]
@@ -203,18 +206,31 @@ def _fuzz(job: Job, seed: int, runner: Runner) -> int:
     runner.group(f"$ {shlex.join(['blockproof', *words])}")
     command = [sys.executable, "-P", "-m", f"{__package__.split('.')[0]}.fuzz.cli", *words]
     sys.stdout.flush()
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
-    sys.stderr.write(done.stderr)
+    code, said = _done(command)
+    sys.stderr.write(said)
     runner.end_group()
     if job.fuzz_summary.exists():
         runner.summarize(job.fuzz_summary.read_text(encoding="utf-8"))
     failures = _failures(job.fuzz_junit) if job.fuzz_junit.exists() else []
     for failure in failures:
         runner.error(failure.get("message", ""), failure.text or "", source_of(job.target))
-    if done.returncode and not failures:
-        problem = (done.stderr.strip().splitlines() or [f"blockproof fuzz: exit status {done.returncode}"])[-1]
+    if code and not failures:
+        problem = (said.strip().splitlines() or [f"blockproof fuzz: exit status {code}"])[-1]
         _nothing_tested(problem, job, runner)
-    return done.returncode
+    return code
+
+
+def _done(command: Sequence[str]) -> tuple[int, str]:
+    """The exit code of a command of ours and what it says on stderr. What interrupts this process interrupts it, and
+    its report is waited for."""
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    for _ in range(MOST_INTERRUPTIONS):
+        try:
+            return process.wait(), process.communicate()[1]
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+    process.kill()
+    return process.wait(), process.communicate()[1]
 
 
 def _nothing_tested(problem: str, job: Job, runner: Runner) -> None:

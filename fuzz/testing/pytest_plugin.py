@@ -5,6 +5,7 @@ is used.
 """
 
 import secrets
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,27 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     from .pytest_items import TraceModule
 
     return TraceModule.from_parent(parent, path=file_path)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> None:
+    """Lets tests of findings stand in several folders: the same finding has the same name everywhere, and pytest would
+    take the second file for the first one, which it has imported under this name."""
+    path = collector.path
+    loaded = sys.modules.get(path.stem) if isinstance(collector, pytest.Module) else None
+    if loaded is None or str(getattr(loaded, "__file__", path)) == str(path):
+        return
+    if _is_of_a_finding(path) and _is_of_a_finding(Path(str(loaded.__file__))):
+        del sys.modules[path.stem]
+
+
+def _is_of_a_finding(path: Path) -> bool:
+    """True for a file that `write_reproduction` has written."""
+    try:
+        with path.open("rb") as file:
+            return b"\nFound by blockproof" in file.read(1_000)
+    except OSError:
+        return False
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..findings.finding import Finding
 from ..findings.oracle_names import ORACLES
-from ..findings.writing import write_file
+from ..findings.writing import told_if_lost, write_file
 from ..opening.folders import folder_of, seen_from
 from ..opening.given import Given, is_owned, opened
 from ..opening.memories import memory_named
@@ -60,6 +60,8 @@ class Reproduction:
     test: Path
     command: str
     """A shell command that exits with 1 as long as the finding is there."""
+    is_written: bool = True
+    """False if the files could not be written."""
 
     def named(self) -> dict[str, str]:
         """All of it as texts, by name."""
@@ -135,6 +137,16 @@ def write_reproduction(
     write_trace(file, trace)
     write_file(test, pytest_file(file, name, folder))
     return Reproduction(trace, test, replay_command(trace, file.target))
+
+
+def keep_reproduction(
+    file: TraceFile, folder: Path, tensors: str | None = None, oracles: Sequence[str] = ORACLES, ending: str = ""
+) -> Reproduction:
+    """The same for what has just been found: files that cannot be written are told in a line and lose no finding."""
+    with told_if_lost():
+        return write_reproduction(file, folder, tensors, oracles, ending)
+    trace = folder / f"{base_name(file, ending)}.json"
+    return Reproduction(trace, trace.with_name(f"test_{trace.stem}.py"), replay_command(trace, file.target), False)
 
 
 def replay_command(trace: Path, target: str, tensors: str | None = None, oracles: Sequence[str] | None = None) -> str:

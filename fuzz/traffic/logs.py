@@ -6,17 +6,25 @@ one before; where there are no sessions, a share of the requests begins like an 
 """
 
 import csv
+import itertools
 import json
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import TextIO
 
 MOONCAKE_UNIT = 512
 """Tokens of a prompt that a number of `hash_ids` stands for."""
 MADE_UNIT = 16
 """Tokens that a number stands for in content that is made up."""
+LONGEST_LINE = 1 << 24
+"""Characters of a line; the longest request has a hundredth of it."""
+LEAST_OF_A_LINE = 16
+"""Characters that each line counts for, at least: a device may have empty ones without end."""
+LONGEST_LOG = 1 << 32
+"""Characters of a log."""
 LONGEST = 1 << 20
 """Tokens, prompt and output together, that a request may have."""
 REMEMBERED = 1_000
@@ -83,9 +91,10 @@ def read_log(path: Path, seed: int = 0, shared: float = 0.5) -> Log:
     """
     try:
         with path.open(encoding="utf-8", newline="") as file:
+            lines = _bounded(path, file)
             if path.suffix.lower() == ".csv":
-                return _from_start(MADE_UNIT, _made_up(_rows(path, file), random.Random(seed), shared), path)
-            return _from_start(MOONCAKE_UNIT, (_of_line(path, number, line) for number, line in _lines(file)), path)
+                return _from_start(MADE_UNIT, _made_up(_rows(path, lines), random.Random(seed), shared), path)
+            return _from_start(MOONCAKE_UNIT, (_of_line(path, number, line) for number, line in _lines(lines)), path)
     except OSError as error:
         raise ValueError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
@@ -100,6 +109,21 @@ def _from_start(unit: int, requests: Iterable[Logged], path: Path) -> Log:
     if not ordered:
         raise ValueError(f"{path}: there is no request in it")
     return Log(unit, tuple(ordered)).cut(0, None)
+
+
+def _bounded(path: Path, file: TextIO) -> Iterator[str]:
+    """The lines of a file. ValueError for a line, or a file, that is longer than any log: it may be a device."""
+    read = 0
+    for number in itertools.count(1):
+        line = file.readline(LONGEST_LINE + 1)
+        read += max(len(line), LEAST_OF_A_LINE)
+        if len(line) > LONGEST_LINE:
+            raise ValueError(f"{path}, line {number}: more than {LONGEST_LINE:,} characters; this is no log")
+        if read > LONGEST_LOG:
+            raise ValueError(f"{path}: more than {LONGEST_LOG:,} characters; cut the log first")
+        if not line:
+            return
+        yield line
 
 
 def _lines(file: Iterable[str]) -> Iterator[tuple[int, str]]:

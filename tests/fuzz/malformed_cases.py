@@ -130,7 +130,7 @@ class Configurations:
         return ["plan", self._put("config.json", spoiled(random.choice(self.models), random)), "--memory", memory]
 
     def _question(self, random: Random) -> list[str]:
-        return ["fuzz-config", "--replay", self._put("question.json", spoiled(random.choice(self.questions), random))]
+        return ["replay", self._put("question.json", spoiled(random.choice(self.questions), random))]
 
     def _fuzz(self, *words: str) -> list[str]:
         return ["fuzz", "--operations", "5", "--seed", "1", "--attention", "full", "--out", str(self._folder), *words]

@@ -149,7 +149,7 @@ KINDS: Mapping[str, Callable[[Path], Guided]] = {
         folder,
         "question.json",
         [one.encode() for one in Configurations(folder).questions],
-        lambda path: ["fuzz-config", "--replay", path],
+        lambda path: ["replay", path],
     ),
     "known": lambda folder: _file(folder, "known.toml", [KNOWN], lambda path: _fuzz(folder, "--known", path)),
     "floors": lambda folder: _file(folder, "f.toml", [FLOORS_TOML], lambda path: _fuzz(folder, "--floors", path)),

@@ -194,7 +194,7 @@ def opens(monkeypatch):
 def test_the_command_replays_every_trace_and_writes_the_page(opens, tmp_path, capsys):
     opens(release=Release())
     words = ["deviations", "--target", RELEASE, "--check", str(FOLDER)]
-    assert main([*words, "--page", str(tmp_path / "deviations.md")]) == 0
+    assert main([*words, "--write", str(tmp_path / "deviations.md")]) == 0
     assert f"{len(TRACES)} traces show the {len(DECLARED)} deviations" in capsys.readouterr().out
     written = (tmp_path / "deviations.md").read_text()
     assert [name for name in TRACES if f"{name}.json" not in written] == []
@@ -213,7 +213,7 @@ def test_the_command_fails_where_a_release_has_mended_one(opens, capsys):
 def test_the_command_tells_what_another_release_makes_of_them(opens, tmp_path, capsys):
     opens(release=Release(), impl=open_target("impl"))
     words = ["deviations", "--target", RELEASE, "--check", str(FOLDER), "--also", "impl"]
-    assert main([*words, "--page", str(tmp_path / "ours.md")]) == 0
+    assert main([*words, "--write", str(tmp_path / "ours.md")]) == 0
     out = capsys.readouterr().out
     assert [line.split()[0] for line in out.splitlines()] == [deviation.id for deviation in DECLARED]
     assert f"# What impl makes of the deviations of {RELEASE}" in (tmp_path / "ours.md").read_text()
@@ -226,7 +226,7 @@ def test_the_command_tells_what_another_release_makes_of_them(opens, tmp_path, c
     ("words", "part"),
     [
         (("--target", "vllm==0.1"), "no deviations of 'vllm==0.1' are declared; there are vllm==0.23.0"),
-        (("--page", "page.md"), "--page needs the traces: add --check DIR or --write DIR"),
+        (("--write", "page.md"), "--write needs the traces: add --check DIR or --keep DIR"),
     ],
 )
 def test_wrong_usage_of_the_command_is_a_line(words, part, capsys):
@@ -249,7 +249,7 @@ def test_the_page_has_what_the_traces_show():
         shown[name] = (file, finding)
     kept = FOLDER.parent / "deviations.md"
     written = kept.read_text(encoding="utf-8")
-    again = f"blockproof deviations --target {RELEASE} --check {KEPT} --page {KEPT}.md"
+    again = f"blockproof deviations --target {RELEASE} --check {KEPT} --write {KEPT}.md"
     elsewhere = pages_elsewhere(kept)
     assert elsewhere == ["deviations-0.33.0.md"]
     assert page(RELEASE, shown, elsewhere) == written, f"write it again: {again}"

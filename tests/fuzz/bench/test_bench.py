@@ -202,14 +202,15 @@ def test_keeping_leaves_other_figures(tmp_path):
 
 def test_pages_and_json_tell_ratio_spread_and_what_is_slower(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("PACED", "200")
-    page, document = tmp_path / "bench.md", tmp_path / "bench.json"
-    assert bench("--target", PACED, "--against", REFERENCE, "--rounds", 3, "--write", page, "--json", document) == 0
+    page, pair = tmp_path / "bench.md", ("--target", PACED, "--against", REFERENCE, "--rounds", 3)
+    assert bench(*pair, "--write", page) == 0
     text = page.read_text()
     assert text in capsys.readouterr().out
     assert "0.50 [0.50, 0.50] **slower**" in text
     prose = [line for line in text.splitlines() if not line.startswith("|") and "/" not in line]
     assert max(map(len, prose)) <= 110
-    told = json.loads(document.read_text())
+    assert bench(*pair, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
     assert told["geometric_mean"] == {REFERENCE: 0.5}
     assert [entry["name"] for entry in told["entries"]] == list(FEW)
     assert told["entries"][0]["slower"] is True
@@ -225,7 +226,7 @@ def test_a_page_shows_its_plots(tmp_path):
 
 
 def test_json_for_a_pipe_stands_alone(capsys):
-    assert bench("--target", PACED, "--against", REFERENCE, "--only", "free*", "--rounds", 3, "--json", "-") == 0
+    assert bench("--target", PACED, "--against", REFERENCE, "--only", "free*", "--rounds", 3, "--json") == 0
     assert [entry["name"] for entry in json.loads(capsys.readouterr().out)["entries"]] == ["free-8k"]
 
 

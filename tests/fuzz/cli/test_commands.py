@@ -173,7 +173,7 @@ def test_a_bug_of_blockproof_is_called_one(capsys, monkeypatch):
 def test_floors_and_reports_are_written_and_decide_the_exit_code(tmp_path, capsys):
     floors = tmp_path / "floors.toml"
     floors.write_text('[situations]\n"never heard of" = 1\n')
-    files = ["--junit", str(tmp_path / "new" / "j.xml"), "--summary", str(tmp_path / "s.md"), "--floors", str(floors)]
+    files = ["--junit", str(tmp_path / "new" / "j.xml"), "--write", str(tmp_path / "s.md"), "--floors", str(floors)]
     assert cli.main(["fuzz", "--operations", "100", "--seed", "1", *files]) == 1
     assert "situation 'never heard of' reached 0 times, floor 1" in capsys.readouterr().out
     assert "never heard of" in (tmp_path / "new" / "j.xml").read_text()

@@ -39,12 +39,12 @@ def test_a_finding_exits_with_1_and_leaves_files_that_can_be_replayed(tmp_path, 
     text = capsys.readouterr().out
     assert '-  "num_blocks"' in text
     whole, small = sorted(tmp_path.iterdir(), key=lambda path: -path.stat().st_size)
-    assert f"--replay {small}" in text
+    assert f"blockproof replay {small}" in text
     for path in (whole, small):
         assert str(path) in text
-        assert cli.main(["fuzz-config", "--replay", str(path)]) == 1
+        assert cli.main(["replay", str(path)]) == 1
         assert "lockstep: config_from_groups" in capsys.readouterr().out
-        assert cli.main(["fuzz-config", "--replay", str(path), "--target", "impl"]) == 0
+        assert cli.main(["replay", str(path), "--target", "impl"]) == 0
         assert capsys.readouterr().out == "config_from_groups: impl agrees\n"
 
 
@@ -57,7 +57,7 @@ def test_json_is_one_document_with_counts_and_findings(tmp_path, capsys):
     assert document["configurations"] == sum(
         times for name, times in document["situations"].items() if name.startswith("workers: ")
     )
-    assert cli.main(["fuzz-config", "--json", "--replay", document["found"][0]["file"]]) == 1
+    assert cli.main(["replay", "--json", document["found"][0]["file"]]) == 1
     assert json.loads(capsys.readouterr().out)["found"]["op"] == "config_from_groups"
 
 
@@ -77,7 +77,7 @@ def test_a_floor_that_is_not_reached_is_said_and_exits_with_1(tmp_path, capsys):
         (["--target", "fault:nothing"], "unknown fault 'nothing'"),
         (["--cases", "0"], "--cases"),
         (["--oracle", "magic"], "--oracle"),
-        (["--replay", "missing.json"], "missing.json: no such file"),
+        (["--replay", "missing.json"], "--replay is now a command of its own: blockproof replay FILE"),
         (["--floors", "missing.toml"], "missing.toml: no such file"),
     ],
 )
@@ -99,7 +99,7 @@ def test_a_replayed_file_runs_no_code_that_it_names(tmp_path, capsys):
     path = tmp_path / "finding.json"
     question = {"blockproof_configuration": 1, "oracle": "lockstep", "op": "num_blocks", "inputs": BLOCKS[1]}
     path.write_text(json.dumps({**question, "expected": 1, "actual": 2, "sides": ["Rules", "evil:code"], "seed": ""}))
-    assert cli.main(["fuzz-config", "--replay", str(path)]) == 2
+    assert cli.main(["replay", str(path)]) == 2
     assert "if you trust that code" in capsys.readouterr().err
 
 
@@ -107,7 +107,7 @@ def test_a_replayed_file_without_a_question_in_it_is_one_line(tmp_path, capsys):
     path = tmp_path / "finding.json"
     question = {"blockproof_configuration": 1, "oracle": "lockstep", "op": "num_blocks", "inputs": {}}
     path.write_text(json.dumps({**question, "expected": 1, "actual": 2, "sides": ["Rules", "impl"], "seed": ""}))
-    assert cli.main(["fuzz-config", "--replay", str(path)]) == 2
+    assert cli.main(["replay", str(path)]) == 2
     shown = capsys.readouterr().err
     assert str(path) in shown
     assert shown.count("\n") == 1

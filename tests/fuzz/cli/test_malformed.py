@@ -168,7 +168,7 @@ def test_an_error_text_with_half_a_character_leaves_a_trace_that_can_be_read(tmp
         "make = Half\n"
     )
     words = ["fuzz", "--target", f"{tmp_path}/half.py:make", "--operations", "50", "--seed", "1"]
-    found = answer([*words, "--out", str(tmp_path / "out"), "--summary", str(tmp_path / "s.md")])
+    found = answer([*words, "--out", str(tmp_path / "out"), "--write", str(tmp_path / "s.md")])
     assert (found.code, found.wrong) == (1, "")
     assert "\\ud800\\x1b[2J" in found.out
     traces = sorted((tmp_path / "out").glob("*.json"))

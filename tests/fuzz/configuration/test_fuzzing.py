@@ -84,7 +84,10 @@ def test_the_headline_says_if_the_run_ended_early():
     [
         (ConfigurationTask("impl", 5, Limits()), "--cases 40 --seed 5"),
         (ConfigurationTask("impl", 5, Limits(), "invariants"), "--cases 40 --seed 5 --oracle invariants"),
-        (ConfigurationTask("impl", 5, Limits(findings=3), isolate=True), "--cases 40 --seed 5 --findings 3 --isolate"),
+        (
+            ConfigurationTask("impl", 5, Limits(findings=None), isolate=True),
+            "--cases 40 --seed 5 --keep-going --isolate",
+        ),
     ],
 )
 def test_the_command_that_repeats_a_run_has_what_is_not_usual(task, says):

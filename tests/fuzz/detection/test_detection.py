@@ -126,7 +126,7 @@ def test_the_generator_of_another_folder_takes_the_place_of_ours(tmp_path):
 def test_the_command_keeps_trials_goes_on_and_writes_page_and_report(tmp_path, capsys):
     kept, page = tmp_path / "detection.json", tmp_path / "page.md"
     words = ["bench", "detection", "--setting", "reads-only", "--against", "usual", "--only", EASY[0], "--seeds", "6"]
-    words += ["--operations", "250", "--json", str(kept)]
+    words += ["--operations", "250", "--keep", str(kept)]
     assert main([*words, "--write", str(page)]) == 1
     first = capsys.readouterr()
     assert "12 trials, 0 of them known" in first.err
@@ -153,7 +153,7 @@ def test_the_command_keeps_trials_goes_on_and_writes_page_and_report(tmp_path, c
         (["--against-git", "no-such-commit"], "'no-such-commit' is no commit"),
         (["--against", "usual", "--against-git", "HEAD"], "not with --against"),
         (["--operations", "5", "--seconds", "1"], "name one of them"),
-        (["--json", __file__], "is no benchmark of detection"),
+        (["--keep", __file__], "is no benchmark of detection"),
     ],
 )
 def test_wrong_usage_is_said_in_a_line(words, said, capsys):

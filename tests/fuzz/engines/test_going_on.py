@@ -202,7 +202,7 @@ def test_exceptions_of_a_core_and_of_its_target_are_told_apart(spec, tmp_path):
 def test_the_command_says_all_of_it_in_every_form(spec, tmp_path, capsys):
     arguments = ["fuzz", "--target", spec, "--attention", "full", "--oracle", "shadow,contract", "--seed", "1"]
     arguments += ["--operations", "6000", "--keep-going", "--out", str(tmp_path / "found"), "--jobs", "2"]
-    reports = ["--junit", str(tmp_path / "j.xml"), "--summary", str(tmp_path / "s.md")]
+    reports = ["--junit", str(tmp_path / "j.xml"), "--write", str(tmp_path / "s.md")]
     assert main([*arguments, *reports, "--json", "--write-known", str(tmp_path / "k.toml")]) == 1
     document = json.loads(capsys.readouterr().out)
     names = [one["observable"] for one in document["findings"]]

@@ -168,7 +168,7 @@ def test_exit_codes() -> None:
 def test_a_report_names_causes_with_their_numbers_and_how_to_repeat_them() -> None:
     text = "\n".join(outcome(found=[{**FOUND, "story": {}, "file": "f.json"}], told={**TOLD, "counted": {}}).lines())
     assert "new: contract: S1 (1 engine): contract, step 2: seven" in text
-    assert "repeat: blockproof fuzz-scheduler --target vllm==0.33.0 --replay f.json" in text
+    assert "repeat: blockproof replay f.json --target vllm==0.33.0" in text
     assert outcome().lines()[-1] == "nothing found"
     assert "the process was lost: exit status 1" in outcome(lost="exit status 1").lines()[0]
 
@@ -204,7 +204,7 @@ def test_the_command_replays_a_file_and_prints_json(
 
     monkeypatch.setattr(story_fuzzing, "fuzz_scheduler", fuzzed)
     path = write_story({**FOUND, "story": {"events": [1]}}, "vllm==0.33.0", tmp_path)
-    assert main(["fuzz-scheduler", "--replay", str(path), "--json"]) == 1
+    assert main(["replay", str(path), "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["found"][0]["what"] == "seven"
     target, task, kept, *_ = asked[0]
     assert (target, task.replay, kept) == ("vllm==0.33.0", {"events": [1]}, None)

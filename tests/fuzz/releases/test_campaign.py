@@ -100,7 +100,7 @@ def test_the_command_writes_tables_and_traces(tmp_path, capsys):
     words = ["campaign", "--target", "impl", "--target", "fault:touch-ignores-used-blocks", "--operations", "8000"]
     words += ["--attention", "full,sliding", "--oracle", "shadow,contract", "--seed", "3", "--shrink-seconds", "2"]
     words += ["--out", str(tmp_path / "out")]
-    assert main([*words, "--summary", str(tmp_path / "page.md"), "--json"]) == 1
+    assert main([*words, "--write", str(tmp_path / "page.md"), "--json"]) == 1
     clean, faulty = json.loads(capsys.readouterr().out)
     assert clean["findings"] == []
     assert clean["operations"] >= 8_000

@@ -83,7 +83,7 @@ def test_every_finding_was_observed_on_every_known_release():
 
 
 def test_the_page_is_what_the_folder_says():
-    command = "blockproof findings docs/evidence/findings --page docs/evidence/findings.md"
+    command = "blockproof findings docs/evidence/findings --write docs/evidence/findings.md"
     written = (FOLDER.parent / "findings.md").read_text(encoding="utf-8")
     assert folder_page(FOLDER, command) == written, f"write it again: {command}"
 
@@ -132,7 +132,7 @@ def test_recording_checking_and_the_page(folder, capsys):
     assert "recorded was nothing at all" in capsys.readouterr().out
     assert main([*words, "--record"]) == 0
     assert read_observations(folder) == {"mine": {FAULT: "shows", "impl": "nothing"}}
-    assert main([*words, "--times", "2", "--page", str(folder / "page.md")]) == 0
+    assert main([*words, "--times", "2", "--write", str(folder / "page.md")]) == 0
     text = (folder / "page.md").read_text()
     assert "## mine" in text
     assert f"{FAULT}: shows" in text

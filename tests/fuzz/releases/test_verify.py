@@ -448,7 +448,7 @@ def test_two_commits_are_compared_in_worktrees_of_their_own(history, tmp_path, c
     repo = history("impl", REORDERED)
     before = git(repo, "status", "--porcelain"), git(repo, "worktree", "list"), git(repo, "for-each-ref")
     comment = tmp_path / "ci" / "comment.md"
-    assert run(repo, "--json", "--comment", str(comment)) == 1
+    assert run(repo, "--json", "--write", str(comment)) == 1
     assert (git(repo, "status", "--porcelain"), git(repo, "worktree", "list"), git(repo, "for-each-ref")) == before
     assert not list((tmp_path / "scratch").iterdir())
     document = json.loads(capsys.readouterr().out)

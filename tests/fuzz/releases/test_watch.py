@@ -166,7 +166,7 @@ def test_our_own_core_against_a_broken_one_through_the_real_commands(tmp_path, c
 
 def test_the_command_writes_the_page_and_ends_with_the_exit_code(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main(["watch", "impl", "--against", "impl", "--write", "page.md", "--minutes", "0.05"]) == 3
+    assert main(["watch", "impl", "--against", "impl", "--write", "page.md", "--seconds", "3"]) == 3
     assert "| answers |" in Path("page.md").read_text()
     assert "page.md" in capsys.readouterr().out
 
@@ -182,7 +182,7 @@ def test_wrong_words_are_told_in_one_line(capsys):
 
 
 def test_ctrl_c_writes_the_page_and_leaves_no_process(tmp_path):
-    command = [sys.executable, "-m", "blockproof.fuzz.cli", "watch", "impl", "--against", "impl", "--minutes", "30"]
+    command = [sys.executable, "-m", "blockproof.fuzz.cli", "watch", "impl", "--against", "impl", "--seconds", "30m"]
     process = subprocess.Popen([*command, "--write", "page.md"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     assert process.stderr is not None
     for line in process.stderr:

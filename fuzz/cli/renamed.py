@@ -1,0 +1,49 @@
+"""Options that had another name in the version before: whoever writes the old one is told the new one.
+
+One word means one thing in all commands: `--json` prints one document, `--write` names a file for Markdown, `--keep`
+what a later run goes on from or is held against, `--check` where that lies, `--seconds` how long.
+"""
+
+from collections.abc import Sequence
+
+WRITE = "--write"
+NOW: dict[tuple[str, str], str] = {
+    ("fuzz", "--summary"): WRITE,
+    ("campaign", "--summary"): WRITE,
+    ("verify", "--comment"): WRITE,
+    ("deviations", "--page"): WRITE,
+    ("findings", "--page"): WRITE,
+    ("campaign", "--hours"): "--seconds, which takes 8h, too",
+    ("watch", "--minutes"): "--seconds, which takes 30m, too",
+    ("fast", "--check"): "--built",
+    ("fuzz-config", "--findings"): "--keep-going, which has no number",
+    ("fuzz-config", "--replay"): "a command of its own: blockproof replay FILE",
+    ("fuzz-scheduler", "--replay"): "a command of its own: blockproof replay FILE",
+}
+"""By command and old option."""
+FLAGS: dict[tuple[str, str], str] = {
+    ("bench", "--json"): "prints the document now; write > FILE behind it",
+    ("bench detection", "--json"): "prints the document now; the file that trials are kept in is --keep FILE",
+}
+"""Options that took a file and take none any more."""
+
+
+def what_became_of(error: Exception, given: Sequence[str]) -> str:
+    """What to write instead of the option that a command does not know, of those that are given; empty if it never had
+    it."""
+    command, option = _command_of(error), str(getattr(error, "option_name", ""))
+    if (command, option) in NOW:
+        now = NOW[command, option]
+        return f"{option} is now {'called ' if now.startswith('--') else ''}{now}"
+    if "--json" in given and (command, "--json") in FLAGS:
+        return f"--json {FLAGS[command, '--json']}"
+    return ""
+
+
+def _command_of(error: Exception) -> str:
+    """The command without the program's name, such as `bench detection`."""
+    names, context = list[str](), getattr(error, "ctx", None)
+    while context is not None and context.parent is not None:
+        names.insert(0, str(context.info_name))
+        context = context.parent
+    return " ".join(names)
