@@ -5,10 +5,10 @@ are shorter than two such rows runs with limits of two blocks, so that what is s
 one runs as it is. This follows from the shape: a trace says it, and a finding keeps its limits while it is shrunk.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import TracebackType
-from typing import Any
+from typing import TypeAlias
 
 from ...model.ops import Shape
 from .vllm.surroundings import Surroundings
@@ -18,9 +18,9 @@ LIMITS: Mapping[str, Mapping[str, int]] = {
     "pool.hash_map": {"_WORTH_A_RUN": 2},
     "pool.free_queue": {"_SMALL": 2, "MANY": 1},
     "pool.block": {"MANY": 1, "SPARSE": 1},
-    "hashing.chains": {"FEWEST": 2},
 }
 """Low limits in blocks, by module of our core and name in it."""
+_Update: TypeAlias = Callable[[Mapping[str, int]], None]
 SHORT = 16
 """Tables of fewer entries are short: twice the limit of the core as it is."""
 
@@ -37,19 +37,24 @@ class LowLimits(Surroundings):
 
     def __init__(self, shape: Shape, package: str) -> None:
         super().__init__(shape)
-        short = is_short(shape)
-        modules = [(import_module(f"{package}.{name}").__dict__, low) for name, low in LIMITS.items() if short]
-        self._low: list[tuple[dict[str, Any], Mapping[str, int], Mapping[str, int]]] = [
-            (names, low, {name: names[name] for name in low}) for names, low in modules
-        ]
-        self.needed |= short
+        self._watched = self.needed
+        self._low: list[tuple[_Update, Mapping[str, int]]] = []
+        self._usual: list[tuple[_Update, Mapping[str, int]]] = []
+        if is_short(shape):
+            self.needed = True
+            for module, low in LIMITS.items():
+                names = import_module(f"{package}.{module}").__dict__
+                self._low.append((names.update, low))
+                self._usual.append((names.update, {name: names[name] for name in low}))
 
     def __enter__(self) -> None:
-        super().__enter__()
-        for names, low, _ in self._low:
-            names.update(low)
+        if self._watched:
+            super().__enter__()
+        for update, low in self._low:
+            update(low)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        for names, _, usual in self._low:
-            names.update(usual)
-        super().__exit__(kind, error, at)
+        for update, usual in self._usual:
+            update(usual)
+        if self._watched:
+            super().__exit__(kind, error, at)

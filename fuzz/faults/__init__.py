@@ -13,6 +13,7 @@ from ..findings.words import did_you_mean
 from . import (
     allocation,
     asked,
+    bulk,
     configuration,
     identities,
     liveness,
@@ -39,7 +40,7 @@ from .registry import Fault, Part
 __all__ = ["CATALOGUED", "FAULTS", "MADE_UP", "MODULES", "REAL_MODULES", "Fault", "Part", "fault_named", "faults_in"]
 
 MODULES = (
-    *(pool, tables, registration, identities, allocation, search, steps, reporting, observed, liveness, tensors),
+    *(pool, tables, registration, identities, allocation, search, steps, bulk, reporting, observed, liveness, tensors),
     *(telling, rooms, configuration, asked),
 )
 """Where those are written that were made up, or made after a report before there was a catalogue."""

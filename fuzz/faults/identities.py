@@ -81,7 +81,7 @@ def _embeddings_lost(manager: Any) -> None:
     named_by(manager, lambda keys: [key for key in keys if key[0] != "prompt_embeds"])
 
 
-@fault("of items on the same tokens, those behind one that goes on do not name a block", "labels", "outcome")
+@fault("of items on the same tokens, those behind one that goes on do not name a block", "labels", "outcome", "events")
 def _overlapping_items_lost(manager: Any) -> None:
     size = manager.block_pool.hash_block_size
 

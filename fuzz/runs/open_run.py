@@ -14,7 +14,7 @@ from ..workload.draw import Draw
 from ..workload.operations import Workload
 from ..workload.rounds import with_rounds
 from ..workload.shapes import ATTENTION, draw_shape
-from ..workload.steps import with_steps
+from ..workload.steps import BLOCK_SIZES, with_steps
 from ..workload.tuning import USUAL_TUNING, Tuning
 from ..workload.turns import About
 from .judging import USUAL, Judging
@@ -41,7 +41,8 @@ def drawn_shape(run: Run, draw: Draw, attention: str, tuning: Tuning = USUAL_TUN
     """A shape with the groups of this name in `shapes.ATTENTION`, as far as the target can have such a core; for a run
     that is `about` something special, such a one."""
     deep = {} if tuning is USUAL_TUNING else {"deep": tuning.deep}
-    drawn = draw_shape(draw, ATTENTION[attention], run.block_sizes, **deep)
+    sizes = run.block_sizes or (BLOCK_SIZES if about == "steps" else ())
+    drawn = draw_shape(draw, ATTENTION[attention], sizes, **deep)
     drawn = _SPECIAL[about](draw, drawn) if about else drawn
     return adapted_shape(tuning.sized(drawn), run.lacks)
 

@@ -114,9 +114,9 @@ class Situations:
         """One request has room for its step, in a call of its own or in a batch."""
         model, request, reached = self.model, self.model.requests[operation.request], self.reached
         new = cast(tuple[tuple[int, ...], ...], outcome.value or ())
-        reached["many blocks: taken together"] += any(len(row) - row.count(NULL) >= MANY for row in new)
+        reached["many blocks: taken together"] += _are_many(new)
         if operation.hit and request.hit is not None:
-            reached["many blocks: hit used"] += any(len(row) - row.count(NULL) >= MANY for row in request.hit[1])
+            reached["many blocks: hit used"] += _are_many(request.hit[1])
         if operation.in_flight:
             self._see_in_flight(operation, request)
         if model.registered_this_step and request.computed >= len(request.submit.prompt):
@@ -155,7 +155,7 @@ class Situations:
     def _see_lookup(self, name: str) -> None:
         model, request = self.model, self.model.requests[name]
         tokens, blocks = request.hit or (0, [])
-        self.reached["many blocks: found by a lookup"] += any(len(row) - row.count(NULL) >= MANY for row in blocks)
+        self.reached["many blocks: found by a lookup"] += _are_many(blocks)
         self._hit_before.update(block for row in blocks for block in row if block != NULL)
         self.reached["hit"] += tokens > 0
         self.reached["hit with null entries"] += any(NULL in row for row in blocks)
@@ -241,6 +241,11 @@ class Situations:
                     moved += any(places.get(block, place) != place for place, block in enumerate(table))
         self.reached["null entries made"] += nulls
         self.reached["mamba speculative block moved"] += moved
+
+
+def _are_many(rows: Sequence[Sequence[int]]) -> bool:
+    """True if a row has many blocks that are not null."""
+    return max(map(len, rows), default=0) >= MANY and any(len(row) - row.count(NULL) >= MANY for row in rows)
 
 
 def _takes_blocks(answer: Done) -> bool:

@@ -13,7 +13,6 @@ from typing import Protocol, TypeAlias, TypeVar
 from ...model import ops
 from ...model.ops import Operation, Outcome, Value
 from ...model.shown.snapshot import Snapshot
-from ..findings.named import requests_of
 
 T = TypeVar("T")
 
@@ -107,7 +106,7 @@ class Looks(ABC):
         rows, holders, identities, new_ids, stats = parts
         tables, registered = last.tables, last.registered
         if rows:
-            for request in requests_of(operation):
+            for request in operation.requests if type(operation) is ops.AllocateBatch else [operation.request]:  # type: ignore[attr-defined]
                 now, counted = self.tables_of(request), self.registered_of(request)
                 if counted != [of_group.get(request) for of_group in registered]:
                     registered = with_rows(registered, request, counted)

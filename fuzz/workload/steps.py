@@ -11,7 +11,7 @@ from dataclasses import replace
 from ...model import ops
 from ...model.ops import Group, Kind, Operation, Shape
 from ...model.state import Request
-from .bounds import draftable, holds_nothing, most_rejected, sampled_by_step, sampled_late
+from .bounds import draftable, holds_nothing, keeps_states, most_rejected, sampled_by_step, sampled_late
 from .cuts import Cuts
 from .draw import Draw, made
 from .finished import finished_shape
@@ -19,9 +19,11 @@ from .past import Former
 from .scene import Scene
 from .tuning import Tuning
 
-MOST_TOKENS = 72
+BLOCK_SIZES = (1, 2, 2, 3, 4)
+"""Of such a core in tokens, where it can have any: there is an end of a block every few steps."""
+MOST_TOKENS = 48
 """Of a request of such a core, where its blocks are small."""
-MOST_BLOCKS = 80
+MOST_BLOCKS = 56
 """Of the pool, where one request does not need more."""
 
 
@@ -38,20 +40,34 @@ def keeps_states_of(kinds: Sequence[Kind]) -> bool:
 def with_steps(draw: Draw, shape: Shape) -> Shape:
     """The shape with long requests, with caching, and with Mamba layers mostly in mode align.
 
-    Its pool holds the longest request in one group at least, two of them at most.
+    Mostly hits end at every block of the largest size. The pool holds the longest request in one group at least, two of
+    them at most.
     """
-    groups = tuple(_stepping(draw, group) for group in shape.groups)
-    unit = shape.scheduler_block_size
-    length = max(2, min(draw.choose((6, 18, 36, 36)), MOST_TOKENS // unit)) * unit + draw.choose((1, 1, unit))
+    drafts = draw.integer(0, 1) == 0
+    groups = tuple(_stepping(draw, group, drafts) for group in shape.groups)
+    if draw.integer(0, 1):  # a block that gets full is one that hits end at
+        size = max(group.block_size for group in groups)
+        groups = tuple(group if group.kind == "sink" else replace(group, block_size=size) for group in groups)
+    shape = replace(shape, groups=groups)
+    unit = shape.least_scheduler_block_size if draw.integer(0, 3) else shape.scheduler_block_size
+    length = max(2, min(draw.choose((6, 18, 24, 24)), MOST_TOKENS // unit)) * unit + draw.choose((1, 1, unit))
     tables = [-(-length // (group.block_size * shape.parallel)) + group.speculative_blocks for group in groups]
     sinks = sum(group.sink_len // group.block_size for group in groups if group.kind == "sink")
     room = draw.choose((max(tables), sum(tables), min(2 * sum(tables), max(sum(tables), MOST_BLOCKS))))
     return finished_shape(
-        replace(shape, groups=groups, num_blocks=2 + sinks + room, max_model_len=length, caching=True)
+        replace(
+            shape,
+            num_blocks=2 + sinks + room,
+            max_model_len=length,
+            scheduler_block_size=unit,
+            caching=True,
+            eagle=shape.eagle and drafts,
+        )
     )
 
 
-def _stepping(draw: Draw, group: Group) -> Group:
+def _stepping(draw: Draw, group: Group, drafts: bool) -> Group:
+    group = replace(group, eagle=group.eagle and drafts)
     if group.kind != "mamba":
         return group
     mode = draw.choose((group.mamba_mode, "align", "align", "align"))
@@ -60,7 +76,7 @@ def _stepping(draw: Draw, group: Group) -> Group:
 
 def about_steps(tuning: Tuning) -> Tuning:
     """How such a run draws: hits are mostly used as they are found."""
-    return replace(tuning, peels=(0,), meetings=6, batches=100, flights=4)
+    return replace(tuning, peels=(0,), meetings=30, batches=100, flights=4)
 
 
 class Steps(Cuts):
@@ -76,7 +92,7 @@ class Steps(Cuts):
         super().__init__(draw, shape, lacks, tuning)
         meets, batches = self._looks_up and self.has("Allocate.hit"), self.has("AllocateBatch")
         if tuning.meetings and tuning.batches and meets and batches:  # either takes most of a run
-            meets = draw.integer(0, 1) == 0
+            meets = draw.integer(0, 3) < (3 if keeps_states(shape) else 2)
             batches = not meets
         self._meetings, self._batches = tuning.meetings * meets, tuning.batches * batches
         self._max_live = max(self._max_live, 3 * (self._batches > 0))
@@ -95,7 +111,7 @@ class Steps(Cuts):
         if not (self._driven or self._met or self._comer):
             running = [request for request in scene.requests.values() if request.computed and not request.arriving]
             if not running:
-                return None
+                return self.submit(scene) if not scene.requests else self.work(scene)
             chosen = max(running, key=_known) if self.draw.integer(0, 2) else self.draw.choose(running)
             self._driven = chosen.submit.request
         return self._meeting(scene)

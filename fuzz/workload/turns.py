@@ -18,6 +18,8 @@ FIRST = len(ATTENTION)
 """So many usual runs come before the first one about steps, also where few types are asked for."""
 SHARE = 4
 """Types without states have a run about steps in every so many turns."""
+MANY = 4 * FIRST
+"""After so many usual runs those about steps come seldom: they take longer than others."""
 
 
 class Turn(NamedTuple):
@@ -34,17 +36,23 @@ def in_turn(names: Sequence[str], rounds: int, steps: int = 0) -> Iterator[Turn]
     """Without end: the runs of a seed over these types.
 
     In each turn but the first come so many about `rounds` again for every type that can show something there; once
-    there have been `FIRST` usual runs, so many about `steps`.
+    there have been `FIRST` usual runs, so many about `steps`, for
+    every type that keeps states, and for each other in some turns.
     """
     again = [name for name in names if takes_rounds(ATTENTION[name])] * rounds
     stepping = [name for name in names if takes_steps(ATTENTION[name])]
     for turn in count():
         yield from (Turn(turn, name, "") for name in names)
         yield from (Turn(turn, name, "rounds") for name in again if turn)
-        if turn * len(names) >= FIRST:
-            chosen = [
-                name
-                for place, name in enumerate(stepping)
-                if keeps_states_of(ATTENTION[name]) or (turn + place) % SHARE == 0
-            ]
-            yield from (Turn(turn, name, "steps") for name in chosen * steps)
+        done = turn * len(names)
+        if steps and done >= FIRST:
+            yield from (Turn(turn, name, "steps") for name in _stepping(stepping, turn, done >= MANY) * steps)
+
+
+def _stepping(names: Sequence[str], turn: int, few: bool) -> list[str]:
+    """Those of the types that have a run about steps in this turn, some of them two; `few`: one in eight of these."""
+    stated = [name for name in names if keeps_states_of(ATTENTION[name])]
+    others = [name for name in names if name not in stated]
+    if few:
+        return [*stated[turn % SHARE :: SHARE], *others[turn % (4 * SHARE) :: 4 * SHARE]]
+    return [*stated, *stated, *others[turn % SHARE :: SHARE]]

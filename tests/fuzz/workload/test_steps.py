@@ -77,7 +77,7 @@ def test_states_are_mostly_in_mode_align():
 
 @pytest.mark.parametrize("name", ["full", "full+sliding+mamba", "sliding+mamba"])
 def test_batches_have_several_requests_that_run_and_each_is_asked_for_the_same(name):
-    batches = [op for _, told in stories(name) for op, _ in told if isinstance(op, AllocateBatch)]
+    batches = [op for _, told in stories(name, 24) for op, _ in told if isinstance(op, AllocateBatch)]
     assert len(batches) > 10
     assert all(len(batch.requests) == len(set(batch.requests)) >= 2 for batch in batches)
     assert {batch.new_tokens for batch in batches} == {1, 2}

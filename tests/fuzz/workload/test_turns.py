@@ -40,10 +40,12 @@ def test_runs_about_steps_wait_for_as_many_usual_ones(names):
     assert first <= 2 * FIRST
 
 
-def test_types_with_states_have_one_in_every_turn_and_the_others_one_in_four():
-    turns = 9
-    runs = [one for one in islice(in_turn(EVERY, 0, 1), 400) if 0 < one.number < turns]
-    counts = Counter(one.attention for one in runs if one.about == "steps")
-    assert {counts[name] for name in EVERY if "mamba" in name} == {turns - 1}
-    assert {counts[name] for name in EVERY if "mamba" not in name and "cross" not in name} == {(turns - 1) // 4}
-    assert not any(counts[name] for name in EVERY if "cross" in name)
+def test_types_with_states_have_two_in_every_turn_the_others_one_in_four_and_later_there_are_few():
+    runs = list(islice(in_turn(EVERY, 0, 1), 1_200))
+    stated = [name for name in EVERY if "mamba" in name]
+    others = [name for name in EVERY if "mamba" not in name and "cross" not in name]
+    for turns, in_all, rest in ((range(1, 4), 6, 12), (range(4, 36), 8, 32)):
+        counts = Counter(one.attention for one in runs if one.about == "steps" and one.number in turns)
+        assert {counts[name] for name in stated} == {in_all}
+        assert sum(counts[name] for name in others) == rest
+        assert not any(counts[name] for name in EVERY if "cross" in name)

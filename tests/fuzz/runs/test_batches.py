@@ -1,0 +1,203 @@
+"""Batches and tokens in flight: what the model says, who is asked for them, and that every tool can follow them."""
+
+from importlib import import_module
+
+import pytest
+from blockproof.fuzz.adapters.impl_limits import LIMITS, is_short
+from blockproof.fuzz.engines.plan import Plan
+from blockproof.fuzz.engines.seeded import run_random
+from blockproof.fuzz.findings.finding import Trace
+from blockproof.fuzz.findings.ops_json import operation_from_json, to_json
+from blockproof.fuzz.findings.words import operation_text
+from blockproof.fuzz.opening.targets import open_target
+from blockproof.fuzz.page.parting import outcomes_part
+from blockproof.fuzz.page.words import operation_words
+from blockproof.fuzz.reports.summary import Summary
+from blockproof.fuzz.runs.judging import Judging
+from blockproof.fuzz.runs.lockstep import LockstepRun
+from blockproof.fuzz.targets.adapting import adapted
+from blockproof.fuzz.targets.answers import answers_of
+from blockproof.fuzz.targets.base import check_declarations, left_out_for
+from blockproof.fuzz.targets.declarations import OFFERS
+from blockproof.fuzz.traces.replay import replay
+from blockproof.fuzz.traces.shrink import shrink
+from blockproof.impl.pool import block_pool, hash_map
+from blockproof.model.core import Model
+from blockproof.model.ops import Advance, Allocate, AllocateBatch, Done, Group, Lookup, Refused, Shape, Submit
+
+SHAPE = Shape((Group("full", 2),), 6, 16, 2, 2, 16)
+WINDOW = Shape((Group("sliding", 2, window=2),), 12, 16, 2, 2, 16)
+THREE = (
+    *(operation for name in "abc" for operation in (Submit(name, (1, 2)), Allocate(name, 2), Advance(name, (3,)))),
+    AllocateBatch(("a", "b", "c")),
+)
+"""Three requests of one full block each, of which two more are free."""
+
+
+class Plain:
+    """Our core, without what few cores have."""
+
+    def __init__(self):
+        self._core = open_target("impl")
+        self.name, self.asked = "plain", []
+
+    def start(self, shape):
+        return self._core.start(shape)
+
+    def step(self, operation):
+        self.asked.append(operation)
+        return self._core.step(operation)
+
+    def close(self):
+        self._core.close()
+
+
+# What the model says.
+
+
+def test_a_batch_is_one_allocation_after_the_other_and_a_refusal_holds_up_no_other():
+    model = Model(SHAPE)
+    outcomes = [model.apply(operation) for operation in THREE]
+    assert outcomes[-1] == Done((((4,),), ((5,),), None))
+    freed = Model(SHAPE)
+    for operation in (*THREE[:-1], *THREE[-1].allocations):
+        freed.apply(operation)
+    assert freed.snapshot() == model.snapshot()
+    assert answers_of(THREE[-1], outcomes[-1]) == [
+        (Allocate("a", 1), Done(((4,),))), (Allocate("b", 1), Done(((5,),))), (Allocate("c", 1), Refused())
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("outcome", [Refused(), Done(), Done((None,)), Done("ab")])
+def test_an_answer_that_is_not_one_for_each_tells_nothing(outcome):
+    assert answers_of(AllocateBatch(("a", "b")), outcome) == []
+
+
+@pytest.mark.parametrize(("in_flight", "nulls"), [(0, 2), (1, 1), (2, 1), (3, 0), (4, 0)])
+def test_windows_are_not_cut_by_tokens_in_flight(in_flight, nulls):
+    """Five tokens are settled: a query of a window of two tokens reads the block of the fifth one alone."""
+    model = Model(WINDOW)
+    story = Submit("a", (1,) * 8), Allocate("a", 5), Advance("a"), Allocate("a", 1, in_flight=in_flight)
+    for operation in story:
+        assert isinstance(model.apply(operation), Done)
+    assert model.state.tables[0]["a"].count(0) == nulls
+    run = LockstepRun(open_target("impl"))
+    assert run.start(WINDOW) is None
+    assert all(run.step(operation) is None for operation in story)
+
+
+# Who is asked.
+
+
+def test_our_core_has_all_that_few_cores_have_and_others_are_not_asked():
+    impl, plain = open_target("impl"), Plain()
+    check_declarations(impl)
+    assert not left_out_for(impl)
+    assert left_out_for(plain) == OFFERS.keys()
+    plan = Plan(1, None, 10_000)
+    assert run_random(plain, plan, Summary("plain", "random", 1)).finding is None
+    assert not [op for op in plain.asked if isinstance(op, AllocateBatch) or getattr(op, "in_flight", 0)]
+
+
+def test_the_requests_of_a_batch_are_asked_one_by_one_where_there_is_no_such_call():
+    plain = Plain()
+    assert replay(Trace(SHAPE, THREE), plain) == (None, Trace(SHAPE, (*THREE[:-1], *THREE[-1].allocations)))
+    assert replay(Trace(SHAPE, THREE), open_target("impl")) == (None, Trace(SHAPE, THREE))
+
+
+def test_the_contract_judges_them_one_by_one():
+    judging = Judging(("lockstep", "contract"))
+    finding, applied = replay(Trace(SHAPE, THREE), open_target("impl"), judging)
+    assert finding is None
+    assert applied.operations[-3:] == tuple(THREE[-1].allocations)
+
+
+@pytest.mark.parametrize("oracles", [("shadow",), ("lockstep", "shadow")])
+def test_the_shadow_memory_follows_a_batch(oracles):
+    more = (*THREE, Advance("a", (4,)), Advance("b", (4,)), AllocateBatch(("b", "a"), 1, 1))
+    assert replay(Trace(SHAPE, more), open_target("impl"), Judging(oracles)) == (None, Trace(SHAPE, more))
+
+
+def test_a_child_process_offers_what_the_target_offers():
+    child = open_target("impl", isolate=True)
+    try:
+        assert not left_out_for(child)
+        assert replay(Trace(SHAPE, THREE), child) == (None, Trace(SHAPE, THREE))
+    finally:
+        child.close()
+
+
+def test_fields_of_a_batch_are_those_of_its_allocations():
+    batch = AllocateBatch(("a",), 1, 2, 3)
+    assert adapted(batch, {"Allocate.in_flight"}) == AllocateBatch(("a",), 1, 2)
+    assert adapted(batch, {"Allocate.lookahead"}) == AllocateBatch(("a",), 1, 0, 3)
+
+
+# What follows them.
+
+
+def test_a_batch_survives_a_file_and_can_be_read():
+    batch = AllocateBatch(("a", "b"), 1, lookahead=2, in_flight=3)
+    assert operation_from_json(to_json(batch)) == batch
+    assert operation_text(batch) == "AllocateBatch a, b, lookahead=2, in_flight=3"
+    said = "In one call, requests a, b ask for room for 1 token, 2 tokens of lookahead, with 3 tokens in flight each."
+    assert operation_words(batch) == said
+    assert outcomes_part(("model", "target"), AllocateBatch(("a", "b")), Done((((1,),), None)), Done((None, None))) == (
+        "The model for a hands out blocks 1; for b refuses: there is no room. "
+        "The target for a refuses: there is no room; for b refuses: there is no room."
+    ).replace("blocks 1", "block 1")
+
+
+def test_a_finding_of_a_batch_is_reduced_to_a_few_operations():
+    name = "fault:batch-ends-with-a-refusal"
+    summary = run_random(open_target(name), Plan(1, None, 10_000), Summary(name, "random", 1))
+    assert summary.finding is not None
+    result = shrink(summary.trace, summary.finding.kind, open_target(name))
+    batches = [op for op in result.trace.operations if isinstance(op, AllocateBatch)]
+    assert len(batches) == 1
+    assert len(result.trace.operations) <= 8
+    assert result.finding.operation == batches[0]
+    assert {"a", "b"} >= set(batches[0].requests)
+    assert replay(result.trace, open_target(name)) == (result.finding, result.trace)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_is_not_about_batches_is_shown_without_one(alone):
+    """Requests of a batch become allocations while a finding is reduced, if it shows all the same."""
+    name = "fault:horizon-beyond-the-table"
+    story = (*THREE[:-1], *(THREE[-1].allocations if alone else THREE[-1:]))
+    finding, applied = replay(Trace(SHAPE, story), open_target(name))
+    assert finding is not None
+    result = shrink(applied, finding.kind, open_target(name))
+    assert not alone or not [op for op in result.trace.operations if isinstance(op, AllocateBatch)]
+
+
+# Limits.
+
+
+@pytest.mark.parametrize(("length", "short"), [(15, True), (16, False), (400, False)])
+def test_limits_are_low_where_tables_are_short_and_during_a_call_only(length, short, monkeypatch):
+    shape = Shape((Group("full", 1),), 30, length - 1 if short else length, 1, 1, 9)
+    assert is_short(shape) == short
+    seen = []
+    original = block_pool.BlockPool.touch
+    monkeypatch.setattr(
+        block_pool.BlockPool,
+        "touch",
+        lambda pool, blocks: (seen.append((block_pool._BULK, hash_map._WORTH_A_RUN)), original(pool, blocks))[1],
+    )
+    target = open_target("impl")
+    target.start(shape)
+    target.step(Submit("a", (1,) * 6))
+    target.step(Allocate("a", 6))
+    target.step(Submit("b", (1,) * 6))
+    target.step(Lookup("b"))
+    target.step(Allocate("b", 1, hit=True))
+    assert seen == [(2, 2) if short else (8, 8)]
+    assert (block_pool._BULK, hash_map._WORTH_A_RUN) == (8, 8)
+
+
+def test_every_limit_is_there():
+    for module, names in LIMITS.items():
+        for name, low in names.items():
+            assert getattr(import_module(f"blockproof.impl.{module}"), name) > low
