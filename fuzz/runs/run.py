@@ -31,14 +31,10 @@ from ..targets.base import (
     lacking,
     losing,
 )
-from ..targets.block_ids import stray_copy
+from ..targets.block_ids import STRAY_ID, stray_copy
 from ..workload.scene import Scene
 from .causes import why_failed, why_not_done
 from .judging import USUAL, Judging, TooLongError
-
-STRAY_ID = "S4"
-"""The property that an id outside of the pool violates."""
-
 
 _NOT_OURS = (TargetLostError, TargetUnavailableError)
 """Exceptions that a run passes on: they are about the target."""
