@@ -13,6 +13,7 @@ from typing import Any
 
 from ..adapters import family_of
 from ..findings.interruption import interrupted_by
+from ..findings.oracle_names import BLOCKPROOF
 from ..findings.words import plural
 from ..findings.writing import told_if_lost, write_file
 from ..opening.child import environment_of
@@ -72,7 +73,10 @@ class StoryOutcome:
 
     @property
     def exit_code(self) -> int:
-        """1 for a finding (a known one, too), a lost process or an unmet floor; 3 if no step ran; 130 after Ctrl-C."""
+        """1 for a finding (a known one, too), a lost process or an unmet floor; 70 if blockproof has failed and nothing
+        else was found; 3 if no step ran; 130 after Ctrl-C."""
+        if self.found and all(one["judge"] == BLOCKPROOF for one in self.found) and not self.lost:
+            return 70
         if self.found or self.lost:
             return 1
         if self.interrupted:

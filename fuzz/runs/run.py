@@ -34,15 +34,15 @@ from ..targets.base import (
     left_out_for,
     losing,
 )
-from ..targets.block_ids import stray_copy
+from ..targets.block_ids import STRAY_ID, stray_copy
 from ..targets.declarations import in_shape
 from ..targets.unharmed import allow_recursion, unharmed
 from ..workload.scene import Scene
 from .causes import why_failed, why_not_done
 from .judging import USUAL, Judging, TooLongError
 
-STRAY_ID, OUTSIDE = "S4", "outside of the pool"
-"""The property that an id outside of the pool violates, and the kind of the sentence."""
+OUTSIDE = "outside of the pool"
+"""The kind of the sentence about an id that is no block of the pool."""
 _NOT_OURS = (TargetLostError, TargetUnavailableError)
 """Exceptions that a run passes on: they are about the target."""
 _ONE_BY_ONE = frozenset({"AllocateBatch"})

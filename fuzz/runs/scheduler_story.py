@@ -13,8 +13,10 @@ from typing import Any
 
 from ...model.ops import Operation, Outcome
 from ...model.shown.snapshot import Snapshot
-from ..findings.oracle_names import CONTRACT, LIVENESS, PASSABLE, SHADOW
+from ..findings.finding import BUG
+from ..findings.oracle_names import BLOCKPROOF, CONTRACT, LIVENESS, PASSABLE, SHADOW
 from ..oracles.contract import Contract, Violation
+from ..targets.block_ids import STRAY_ID, stray_id, without_hidden
 
 RAISED = "exception"
 JUDGES = (SHADOW, CONTRACT, LIVENESS, RAISED)
@@ -28,7 +30,7 @@ class StoryFinding:
     """What one judge objects to."""
 
     judge: str
-    """One of `JUDGES`."""
+    """One of `JUDGES`; `BLOCKPROOF` for a bug of our own, which says nothing of the engine."""
     rule: str
     """The property, or what was read, or the exception with the functions that raised it. Two findings with one judge
     and one rule may have one cause."""
@@ -50,6 +52,10 @@ class _FoundError(Exception):
     def __init__(self, violation: Violation) -> None:
         super().__init__(violation.id)
         self.violation = violation
+
+
+class _OwnError(Exception):
+    """The contract itself has failed, with its cause behind it. It must get through the engine that called."""
 
 
 @dataclass
@@ -98,6 +104,10 @@ class StoryRun:
                 self._judge_end()
         except _FoundError as found:
             self._find(CONTRACT, found.violation.id, found.violation.what, found.violation.kind)
+        except _OwnError as failed:
+            own = failed.__cause__
+            where = f"{type(own).__name__} in {_place(own.__traceback__ if own else None)}"
+            self._find(BLOCKPROOF, f"{BUG}: {where}", f"a bug of blockproof, please report it: {where}: {own}")
         except Exception as error:
             place = _place(error.__traceback__)
             self._find(RAISED, f"{type(error).__name__} in {place}", f"{type(error).__name__}: {str(error)[:300]}")
@@ -112,7 +122,14 @@ class StoryRun:
     def _judge(self, operation: Operation, outcome: Outcome, before: Snapshot, after: Snapshot) -> None:
         """Every operation on the core, as soon as it was made."""
         self._scene.outside = self.engine.outside(after)
-        violation = self._contract.step(operation, outcome, before, after, self._scene)
+        size, hides = self.engine.shape.num_blocks, self.engine.hides
+        if stray := stray_id(operation, outcome, after, size, hides):
+            raise _FoundError(Violation(STRAY_ID, stray))
+        try:
+            was, now = without_hidden(before, size, hides), without_hidden(after, size, hides)
+            violation = self._contract.step(operation, outcome, was, now, self._scene)
+        except Exception as error:
+            raise _OwnError from error
         if violation is not None:
             raise _FoundError(violation)
 

@@ -12,6 +12,8 @@ from ...model import ops
 from ...model.ops import Done, Operation, Outcome
 from ...model.shown.snapshot import Snapshot
 
+STRAY_ID = "S4"
+"""The property of the contract that an id outside of the pool violates."""
 Id = TypeVar("Id")
 Named: TypeAlias = tuple[str, Sequence[Id]]
 """Who names blocks, in words that go before a verb, and the ids."""

@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 from blockproof.fuzz.adapters.vllm.scheduler_run import Observed
+from blockproof.fuzz.engines.stories import StoryTask
+from blockproof.fuzz.engines.story_fuzzing import StoryOutcome
+from blockproof.fuzz.findings.oracle_names import BLOCKPROOF
+from blockproof.fuzz.oracles.contract import Contract
 from blockproof.fuzz.runs.scheduler_story import PATIENCE, StoryRun
 from blockproof.model.core import Model
 from blockproof.model.ops import Advance, Allocate, Free, Group, Lookup, Operation, Shape, Submit
@@ -133,3 +137,23 @@ def test_a_run_in_which_nobody_ends_is_given_up() -> None:
     engine = FakeEngine(life=LIFE[:-1], endless=True)
     assert kinds_found(engine) == [("liveness", "nobody ends")]
     assert engine.observed.steps <= PATIENCE + len(LIFE) + 1
+
+
+def test_a_bug_of_ours_is_none_of_the_engine(monkeypatch):
+    def fails(self, operation, *given):
+        raise IndexError("list index out of range")
+
+    monkeypatch.setattr(Contract, "step", fails)
+    (found,) = StoryRun(FakeEngine()).run(10)
+    assert (found.judge, found.step) == (BLOCKPROOF, 1)
+    assert found.rule.startswith("bug: IndexError in fails")
+    assert "a bug of blockproof" in found.what
+    outcome = StoryOutcome("x", StoryTask(1), {"steps": 1}, found=[{"judge": BLOCKPROOF, "known": False}])
+    assert outcome.exit_code == 70
+
+
+def test_an_id_outside_of_the_pool_is_named(monkeypatch):
+    spoil = lambda shown: shown._replace(free=[*shown.free, 99])  # noqa: E731
+    (found,) = StoryRun(FakeEngine(spoil=spoil)).run(10)
+    assert (found.judge, found.rule) == ("contract", "S4")
+    assert found.what == "the free list names block 99, the pool has 0 .. 7"
