@@ -3,7 +3,7 @@
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,7 +18,6 @@ from .options import (
     calculator_or_usage,
     closed_after,
     document_alone,
-    recorded_target,
     seconds_or_default,
     seed_or_drawn,
     teller,
@@ -74,22 +73,6 @@ def fuzz_config(
         outcome = fuzz_configurations(task, calculator, out, wanted, teller(as_json))
     _print_report(outcome, as_json)
     raise typer.Exit(outcome.exit_code)
-
-
-def replay_question(path: Path, target: str | None, isolate: bool | None, as_json: bool) -> NoReturn:
-    """Ask again what a file of a finding holds, and exit."""
-    from ..configuration.findings import as_document, finding_text, read_finding
-    from ..configuration.fuzzing import ask_recorded
-
-    recorded = read_finding(path)
-    spec = target or recorded_target(path, recorded.target)
-    with closed_after(calculator_or_usage(spec, isolate)) as calculator, document_alone(as_json):
-        found = ask_recorded(path, recorded, calculator)
-    if as_json:
-        print(json.dumps({"target": calculator.name, "found": as_document(found) if found else None}, indent=1))
-    else:
-        print(finding_text(found) if found else f"{recorded.op}: {calculator.name} agrees")
-    raise typer.Exit(1 if found else 0)
 
 
 def _print_report(outcome: "ConfigurationOutcome", as_json: bool) -> None:

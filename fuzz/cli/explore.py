@@ -13,7 +13,7 @@ import typer
 
 from .options import JsonOption, OutOption, jobs_option, known_or_usage
 from .outputs import folder_or_usage, to_folder
-from .plan import parse_memory
+from .sizes import parse_memory
 
 if TYPE_CHECKING:
     from ...proofs.exploration.scope import Scope

@@ -17,6 +17,8 @@ from ..planning.fields import ModelError
 from .completion import calculator_names
 from .options import JsonOption, as_called, calculator_or_usage, guarded
 from .outputs import to_file
+from .sizes import parse_memory as parse_memory
+from .sizes import short
 
 if TYPE_CHECKING:
     from ..planning.dry_run import Allocated
@@ -24,11 +26,6 @@ if TYPE_CHECKING:
     from ..planning.picture import Picture
     from ..planning.plan import Deployment, Plan
 
-UNITS = {"": 1, "b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
-UNITS |= {"kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
-MOST_MEMORY = 2**60
-LEAST_BYTES = 2**20
-"""Fewer bytes than these were not meant as bytes."""
 MOST_TOKENS = 2**40
 MOST_BLOCK_TOKENS = 2**20
 MOST_WORKERS = 1024
@@ -154,32 +151,12 @@ def _make(
             raise TargetUnavailableError(f"{target} was lost while it was asked: {error}") from None
 
 
-def parse_memory(text: str) -> int:
-    """Bytes in `60GiB`, `80 GB`, `1.5TiB` or a plain number. BadParameter says what is wrong."""
-    match = re.fullmatch(r"([+-]?)(\d+(?:\.\d+)?)\s*([a-zA-Z]*)", text.strip())
-    if match is None or match[3].lower() not in UNITS:
-        raise typer.BadParameter(f"--memory: {_short(text)} is not a size; write bytes, or as in 60GiB, 80GB, 512MiB")
-    whole, _, part = match[2].partition(".")
-    # Exact, since a float would lose bytes; and the size is bounded before anything is multiplied.
-    if len(whole) > 30 or len(part) > 30:
-        raise typer.BadParameter(f"--memory: {_short(text)} is more than 1 EiB, or too many digits")
-    size: int = int(whole + part) * UNITS[match[3].lower()] // 10 ** len(part)
-    if match[1] == "-" or size == 0:
-        raise typer.BadParameter(f"--memory: {_short(text)}: there must be more than 0 bytes for the cache")
-    if size > MOST_MEMORY:
-        raise typer.BadParameter(f"--memory: {_short(text)} is more than 1 EiB")
-    if not match[3] and size < LEAST_BYTES:
-        number = text.strip()
-        raise typer.BadParameter(f"--memory: {number} is {number} bytes; did you mean {number}GiB?")
-    return size
-
-
 def parse_length(text: str) -> int | None:
     """Tokens; None for `auto`, for -1 and for nothing. BadParameter says what is wrong."""
     if text in ("", "auto", "-1"):
         return None
     if not re.fullmatch(r"[+-]?\d{1,30}", text):
-        raise typer.BadParameter(f"--max-model-len: {_short(text)} is not a number of tokens; write one, or auto")
+        raise typer.BadParameter(f"--max-model-len: {short(text)} is not a number of tokens; write one, or auto")
     if not 1 <= int(text) <= MOST_TOKENS:
         raise typer.BadParameter(f"--max-model-len: {text}: must be in 1 .. {MOST_TOKENS:,}, or auto")
     return int(text)
@@ -189,11 +166,7 @@ def _known(option: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
         from ..findings.words import did_you_mean
 
-        raise typer.BadParameter(f"{option}: {_short(value)} is unknown; {did_you_mean(value, known)}")
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else f"{text[:37]}...")
+        raise typer.BadParameter(f"{option}: {short(value)} is unknown; {did_you_mean(value, known)}")
 
 
 def _allocate(made: "Plan") -> "Allocated | None":

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal
 
 import typer
 
@@ -54,18 +54,5 @@ def fuzz_scheduler(
     name = target
     with served(serve, port, teller(True)) as page:
         outcome = guarded(lambda: run(name, task, out, timed_teller(), page))
-    print(json.dumps(outcome.as_json(), indent=1) if as_json else "\n".join(outcome.lines()))
-    raise typer.Exit(outcome.exit_code)
-
-
-def replay_story(path: Path, target: str | None, as_json: bool) -> NoReturn:
-    """Run the engine of a file of a finding again, on its release or on another one, and exit."""
-    from ..engines.stories import StoryTask
-    from ..engines.story_fuzzing import fuzz_scheduler as run
-    from ..engines.story_fuzzing import read_story
-
-    stored = read_story(path)
-    task = StoryTask(replay=stored.story, fault=stored.fault, shrink_seconds=0.0)
-    outcome = guarded(lambda: run(target or stored.target, task, None, timed_teller(), None))
     print(json.dumps(outcome.as_json(), indent=1) if as_json else "\n".join(outcome.lines()))
     raise typer.Exit(outcome.exit_code)

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from .configurations import replay_question
 from .options import (
     PATIENCE_S,
     IsolateOption,
@@ -27,7 +26,7 @@ from .options import (
     teller,
 )
 from .outputs import to_folder
-from .schedulers import replay_story
+from .replaying import replay_question, replay_story
 
 STORY, QUESTION = "blockproof_scheduler", "blockproof_configuration"
 """The first field of a finding that is no trace: of `fuzz-scheduler`, and of `fuzz-config`."""

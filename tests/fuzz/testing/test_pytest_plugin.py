@@ -17,7 +17,9 @@ HEAVY = ("blockproof.model", "blockproof.fuzz.targets", "hypothesis", "msgspec",
 
 def test_pytest_finds_it(request):
     """Where `make` was run since it became a part of the package."""
-    assert request.config.pluginmanager.get_plugin("blockproof").__name__ == "blockproof.fuzz.testing.pytest_plugin"
+    plugin = request.config.pluginmanager.get_plugin("blockproof")
+    assert plugin.__name__ == "blockproof_pytest"
+    assert plugin.pytest_addoption.__module__ == "blockproof.fuzz.testing.pytest_plugin"
 
 
 def test_it_imports_next_to_nothing():
