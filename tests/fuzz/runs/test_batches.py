@@ -1,5 +1,6 @@
 """Batches and tokens in flight: what the model says, who is asked for them, and that every tool can follow them."""
 
+from collections.abc import Sequence
 from importlib import import_module
 
 import pytest
@@ -22,14 +23,16 @@ from blockproof.fuzz.targets.declarations import OFFERS
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.shrink import shrink
 from blockproof.impl.pool import block_pool, hash_map
+from blockproof.impl.pool.block import KVCacheBlock
 from blockproof.model.core import Model
 from blockproof.model.ops import Advance, Allocate, AllocateBatch, Done, Group, Lookup, Refused, Shape, Submit
 
 SHAPE = Shape((Group("full", 2),), 6, 16, 2, 2, 16)
 WINDOW = Shape((Group("sliding", 2, window=2),), 12, 16, 2, 2, 16)
+BATCH = AllocateBatch(("a", "b", "c"))
 THREE = (
     *(operation for name in "abc" for operation in (Submit(name, (1, 2)), Allocate(name, 2), Advance(name, (3,)))),
-    AllocateBatch(("a", "b", "c")),
+    BATCH,
 )
 """Three requests of one full block each, of which two more are free."""
 
@@ -60,10 +63,10 @@ def test_a_batch_is_one_allocation_after_the_other_and_a_refusal_holds_up_no_oth
     outcomes = [model.apply(operation) for operation in THREE]
     assert outcomes[-1] == Done((((4,),), ((5,),), None))
     freed = Model(SHAPE)
-    for operation in (*THREE[:-1], *THREE[-1].allocations):
+    for operation in (*THREE[:-1], *BATCH.allocations):
         freed.apply(operation)
     assert freed.snapshot() == model.snapshot()
-    assert answers_of(THREE[-1], outcomes[-1]) == [
+    assert answers_of(BATCH, outcomes[-1]) == [
         (Allocate("a", 1), Done(((4,),))), (Allocate("b", 1), Done(((5,),))), (Allocate("c", 1), Refused())
     ]  # fmt: skip
 
@@ -96,12 +99,12 @@ def test_our_core_has_all_that_few_cores_have_and_others_are_not_asked():
     assert left_out_for(plain) == OFFERS.keys()
     plan = Plan(1, None, 10_000)
     assert run_random(plain, plan, Summary("plain", "random", 1)).finding is None
-    assert not [op for op in plain.asked if isinstance(op, AllocateBatch) or getattr(op, "in_flight", 0)]
+    assert not [op for op in plain.asked if isinstance(op, AllocateBatch) or getattr(op, "in_flight", False)]
 
 
 def test_the_requests_of_a_batch_are_asked_one_by_one_where_there_is_no_such_call():
     plain = Plain()
-    assert replay(Trace(SHAPE, THREE), plain) == (None, Trace(SHAPE, (*THREE[:-1], *THREE[-1].allocations)))
+    assert replay(Trace(SHAPE, THREE), plain) == (None, Trace(SHAPE, (*THREE[:-1], *BATCH.allocations)))
     assert replay(Trace(SHAPE, THREE), open_target("impl")) == (None, Trace(SHAPE, THREE))
 
 
@@ -109,7 +112,7 @@ def test_the_contract_judges_them_one_by_one():
     judging = Judging(("lockstep", "contract"))
     finding, applied = replay(Trace(SHAPE, THREE), open_target("impl"), judging)
     assert finding is None
-    assert applied.operations[-3:] == tuple(THREE[-1].allocations)
+    assert applied.operations[-3:] == tuple(BATCH.allocations)
 
 
 @pytest.mark.parametrize("oracles", [("shadow",), ("lockstep", "shadow")])
@@ -165,7 +168,7 @@ def test_a_finding_of_a_batch_is_reduced_to_a_few_operations():
 def test_what_is_not_about_batches_is_shown_without_one(alone):
     """Requests of a batch become allocations while a finding is reduced, if it shows all the same."""
     name = "fault:horizon-beyond-the-table"
-    story = (*THREE[:-1], *(THREE[-1].allocations if alone else THREE[-1:]))
+    story = (*THREE[:-1], *(BATCH.allocations if alone else THREE[-1:]))
     finding, applied = replay(Trace(SHAPE, story), open_target(name))
     assert finding is not None
     result = shrink(applied, finding.kind, open_target(name))
@@ -179,13 +182,14 @@ def test_what_is_not_about_batches_is_shown_without_one(alone):
 def test_limits_are_low_where_tables_are_short_and_during_a_call_only(length, short, monkeypatch):
     shape = Shape((Group("full", 1),), 30, length - 1 if short else length, 1, 1, 9)
     assert is_short(shape) == short
-    seen = []
+    seen: list[tuple[int, int]] = []
     original = block_pool.BlockPool.touch
-    monkeypatch.setattr(
-        block_pool.BlockPool,
-        "touch",
-        lambda pool, blocks: (seen.append((block_pool._BULK, hash_map._WORTH_A_RUN)), original(pool, blocks))[1],
-    )
+
+    def touch(pool: block_pool.BlockPool, blocks: Sequence[KVCacheBlock]) -> None:
+        seen.append((block_pool._BULK, hash_map._WORTH_A_RUN))
+        original(pool, blocks)
+
+    monkeypatch.setattr(block_pool.BlockPool, "touch", touch)
     target = open_target("impl")
     target.start(shape)
     target.step(Submit("a", (1,) * 6))
