@@ -84,7 +84,7 @@ def test_the_bug_of_the_page_is_found_and_shrunk_to_the_trace_on_it(folder, caps
     assert main(["fuzz", "--target", TARGET, "--seed", "1", "--operations", "20000"]) == 1
     printed = capsys.readouterr().out
     assert differs(output_of(PAGE, FINDS_THE_BUG), printed) == ""
-    (trace,) = set(re.findall(r"findings/s7_lookup_[0-9a-f]{8}\.json", PAGE))
+    (trace,) = set(re.findall(r"findings/s7_advance_[0-9a-f]{8}\.json", PAGE))
     assert f"trace:  {trace}" in printed
     assert main(["replay", trace, "--target", TARGET, "--show"]) == 1
 

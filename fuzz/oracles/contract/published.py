@@ -155,8 +155,9 @@ class Names:
         self.record = record
         self._content_of: dict[int, int] = {}
         """Label to the content of the blocks that had it."""
-        self._counted = record.shows("labels", "num_identities") and not any(record.small_hash_blocks)
-        self._found = record.shows("labels", "earliest")
+        single = not any(record.small_hash_blocks)  # else a block may keep the name of its part beside its own
+        self._counted = single and record.shows("labels", "num_identities")
+        self._found = single and record.shows("labels", "earliest")
 
     def check(self, move: Move) -> None:
         """S7 and S10 for one operation, if the target shows labels."""
