@@ -44,6 +44,7 @@ from blockproof.fuzz.targets.answers import hit_of
 from blockproof.fuzz.targets.base import Target, adapted, adapted_shape, lacking
 from blockproof.fuzz.traces.replay import replay
 from blockproof.fuzz.traces.shrink import NotReproducedError, shrink
+from blockproof.fuzz.workload.operations import UNKNOWN_REQUEST
 from blockproof.model.legal import allows, misuse
 from blockproof.model.ops import Advance, Allocate, Done, Free, Lookup, Preempt, Reject, Submit
 
@@ -232,7 +233,7 @@ def sentence(finding: Finding, trace: Trace) -> tuple[str, ...]:
     text = re.sub(r"\[[^][]*\]|\([^()]*\)|\{[^{}]*\}", "#", text)
     text = re.sub(r"\[[^][]*\]|\([^()]*\)|\{[^{}]*\}", "#", text)
     text = re.sub(r"\ba (?=hit|state|step|later|draft)", "one ", text)  # and no request of this name
-    for name in sorted(names, key=len, reverse=True):
+    for name in sorted(names - {UNKNOWN_REQUEST}, key=len, reverse=True):  # "nobody" is a word of the sentences, too
         text = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "#", text)
     text = re.sub(r"-?\d+(\.\.\d+)?", "#", text)
     text = re.sub(r"(blocks?|tokens?|entry|entries|holders?|references?) ", lambda at: at[1].rstrip("s") + " ", text)

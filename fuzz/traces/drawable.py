@@ -98,9 +98,10 @@ def _drafts(scene: Scene, step: Allocate) -> bool:
     return start + step.new_tokens > max(len(request.tokens), start + 1)
 
 
-def said_by_model(trace: Trace) -> str | None:
+def said_by_model(trace: Trace, *, raised: bool = False) -> str | None:
     """What the model says of the last operation of a trace that a target was given: `value`, `refusal`, `misuse`, or an
-    error; of a lookup whether it hits none, one or several entries.
+    error; of a lookup whether it hits, and if the target `raised`, so that nothing else says it, whether it hits none,
+    one or several entries.
 
     None if it does not get there: with the target's own ids of blocks, or after another answer, operations may make no
     sense to it.
@@ -114,14 +115,14 @@ def said_by_model(trace: Trace) -> str | None:
             return None
         broken = misuse(model, operation)
         outcome = model.apply(operation)
-        said = "misuse" if broken else _word(operation, outcome)
+        said = "misuse" if broken else _word(operation, outcome, raised)
     return said
 
 
-def _word(operation: Operation, outcome: Outcome) -> str:
+def _word(operation: Operation, outcome: Outcome, raised: bool) -> str:
     if not isinstance(outcome, Done):
         return getattr(outcome, "error", "refusal")
     if not isinstance(operation, Lookup) or (hit := hit_of(outcome)) is None:
         return "value"
     entries = max(map(len, hit[1]), default=0) if hit[0] else 0
-    return f"hit of {('none', 'one', 'several')[min(entries, 2)]}"
+    return f"hit of {('none', 'one', 'several')[min(entries, 2)]}" if raised else f"hit: {entries > 0}"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from ...model.ops import Done
 from ..findings.finding import Finding, Trace
 from ..findings.ops_json import to_json
 from ..findings.oracle_names import CONTRACT, SHADOW, TARGET
@@ -113,7 +114,8 @@ class _TraceReducer(Reducer[Trace, Finding]):
         self._calls.most = self._calls.counts.copy()
         about_answer = finding.oracle in (SHADOW, CONTRACT, TARGET) or finding.kind[0] == "outcome"
         self._says_more = about_answer and finding.step >= 0
-        self._said = said_by_model(best) if self._says_more else None
+        self._raised = not isinstance(finding.actual, Done)
+        self._said = said_by_model(best, raised=self._raised) if self._says_more else None
         self._tried = {best}
 
     def search(self) -> None:
@@ -163,7 +165,7 @@ class _TraceReducer(Reducer[Trace, Finding]):
             return None
         if finding is None or finding.key != self.finding.key:
             return None
-        if self._says_more and (said := said_by_model(applied)) != self._said:
+        if self._says_more and (said := said_by_model(applied, raised=self._raised)) != self._said:
             if self._said is not None or not self.is_smaller(applied):
                 return None
             self._said = said  # of what the original is about the model knows nothing, from here on it does

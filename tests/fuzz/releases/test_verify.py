@@ -71,7 +71,7 @@ def verified(old, new, known=(), operations=1_500, timed=False, prove=None, orac
     with pytest.MonkeyPatch.context() as patch:
         if not timed:
             patch.setattr(verifying, "compare_speed", lambda *arguments: "not timed")
-        return verify(*sides, plan, lambda line: None, prove)
+        return verify(sides[0], sides[1], plan, lambda line: None, prove)
 
 
 def test_a_refactoring_is_the_same_behaviour():
