@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from .options import (
+    AttentionOption,
     JsonOption,
     OutOption,
     PortOption,
@@ -32,6 +33,7 @@ def fuzz_scheduler(
     connector: Annotated[
         Literal["minimal", "none"] | None, typer.Option(help="All engines have this connector; drawn by default.")
     ] = None,
+    attention: AttentionOption = "",
     fault: Annotated[str, typer.Option(help="Plant this fault in each engine, to see that it is noticed.")] = "",
     shrink_seconds: Annotated[float, typer.Option(min=0.0, help="How long each finding is shrunk at most.")] = 30.0,
     out: OutOption = Path("findings"),
@@ -56,7 +58,8 @@ def fuzz_scheduler(
         kept = out
         only = "" if connector == "none" else connector
         limit = seconds_or_default(seconds, steps)
-        task = StoryTask(seed_or_drawn(seed), first, steps, limit, only, fault, shrink_seconds)
+        kinds = tuple(name for name in attention.split(",") if name)
+        task = StoryTask(seed_or_drawn(seed), first, steps, limit, only, kinds, fault, shrink_seconds)
     if target is None:
         raise typer.BadParameter("name a release with --target, or a file of a finding with --replay")
     name = target

@@ -76,6 +76,7 @@ class KVCacheCoordinator(ABC):
             for i, group in enumerate(groups)
         )
         self._skipping_managers = [manager for manager in self.single_type_managers if manager.may_skip]
+        self.keeping_states = [manager for manager in self.single_type_managers if manager.keeps_states]
         self._others_begin = any(manager.begins_tables for manager in self.single_type_managers)
         block_sizes = [manager.block_size for manager in self.single_type_managers]
         assert scheduler_block_size % lcm(hash_block_size, *block_sizes) == 0, (
